@@ -7,14 +7,22 @@ use mizzen_object::json;
 
 /// A compact JWS: a header, claims and a signature.
 pub fn token(bytes: &[u8]) {
-    let Some(token) = std::str::from_utf8(bytes).ok().and_then(Unverified::parse) else { return };
+    let Some(token) = std::str::from_utf8(bytes).ok().and_then(Unverified::parse) else {
+        return;
+    };
     token.audiences();
     assert!(!token.is_signed_by(&KEY));
 }
 
 /// A JSON Web Key: what is read is written and read again.
 pub fn web_key(bytes: &[u8]) {
-    let Some(key) = json::parse(bytes).ok().as_ref().and_then(PublicKey::from_jwk) else { return };
+    let Some(key) = json::parse(bytes)
+        .ok()
+        .as_ref()
+        .and_then(PublicKey::from_jwk)
+    else {
+        return;
+    };
     for algorithm in &ALGORITHMS {
         assert!(!key.verify(algorithm, b"message", &[0; 64]));
     }
@@ -36,5 +44,6 @@ pub const TOKEN: &[u8] = b"eyJhbGciOiJFUzI1NiIsImtpZCI6ImEifQ.eyJpc3MiOiJodHRwcz
 /// A point of P-256 (RFC 7515, A.3).
 pub const WEB_KEY: &[u8] = br#"{"kty":"EC","crv":"P-256","kid":"a","use":"sig","alg":"ES256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}"#;
 
-static KEY: LazyLock<PublicKey> =
-    LazyLock::new(|| PublicKey::from_jwk(&json::parse(WEB_KEY).expect("sound JSON")).expect("a sound key"));
+static KEY: LazyLock<PublicKey> = LazyLock::new(|| {
+    PublicKey::from_jwk(&json::parse(WEB_KEY).expect("sound JSON")).expect("a sound key")
+});

@@ -51,13 +51,24 @@ pub fn check(target: fn(&[u8]), seeds: &[&[u8]], n_rounds: usize) {
             let input = random.input(seeds);
             let started = Instant::now();
             let outcome = catch_unwind(|| target(&input));
-            assert!(outcome.is_ok(), "round {round}: {:?}", String::from_utf8_lossy(&input));
+            assert!(
+                outcome.is_ok(),
+                "round {round}: {:?}",
+                String::from_utf8_lossy(&input)
+            );
             let took = started.elapsed();
-            assert!(took < SOON, "round {round} took {took:?}: {:?}", String::from_utf8_lossy(&input));
+            assert!(
+                took < SOON,
+                "round {round} took {took:?}: {:?}",
+                String::from_utf8_lossy(&input)
+            );
         }
     };
     thread::scope(|scope| {
-        let worker = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, run).expect("a thread");
+        let worker = thread::Builder::new()
+            .stack_size(STACK)
+            .spawn_scoped(scope, run)
+            .expect("a thread");
         assert!(worker.join().is_ok(), "see above");
     });
 }
@@ -98,7 +109,8 @@ impl Random {
                 insert(input, from, &copy);
             }
             5 => {
-                let piece = PIECES[self.below(PIECES.len())].repeat(1 + self.below(3) * self.below(200));
+                let piece =
+                    PIECES[self.below(PIECES.len())].repeat(1 + self.below(3) * self.below(200));
                 insert(input, from, &piece);
             }
             6 => {

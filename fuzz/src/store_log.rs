@@ -12,14 +12,19 @@ pub fn store_log(bytes: &[u8]) {
     let log = log(bytes);
     fs::write(dir.path().join("00000001.log"), &log).expect("a file");
     fs::write(dir.path().join("tip"), tip(&log)).expect("a file");
-    let Some(first) = open(dir.path()) else { return };
+    let Some(first) = open(dir.path()) else {
+        return;
+    };
     assert_eq!(open(dir.path()), Some(first));
 }
 
 /// The revision and the number of records in the space `s`; none if the log is refused.
 fn open(dir: &Path) -> Option<(String, usize)> {
     match Store::open(dir, Options::default()) {
-        Ok(store) => Some((store.revision().to_string(), store.space("s").snapshot().len())),
+        Ok(store) => Some((
+            store.revision().to_string(),
+            store.space("s").snapshot().len(),
+        )),
         // Without a key nothing that is sealed can be opened.
         Err(OpenError::Sealed { .. }) => None,
         Err(error @ OpenError::Corrupt { .. }) => {
@@ -48,7 +53,8 @@ fn log(mut bytes: &[u8]) -> Vec<u8> {
     }
     file.extend(crc32fast::hash(&file).to_le_bytes());
     while let [low, high, rest @ ..] = bytes {
-        let (payload, rest) = rest.split_at(rest.len().min(u16::from_le_bytes([*low, *high]).into()));
+        let (payload, rest) =
+            rest.split_at(rest.len().min(u16::from_le_bytes([*low, *high]).into()));
         let mut covered = Vec::new();
         for number in [ROLE, GENERATION, file.len() as u64, payload.len() as u64] {
             covered.extend(number.to_le_bytes());

@@ -18,7 +18,9 @@ use mizzen_object::{
 
 /// JSON of any shape.
 pub fn json(bytes: &[u8]) {
-    let Ok(value) = json::parse(bytes) else { return };
+    let Ok(value) = json::parse(bytes) else {
+        return;
+    };
     let text = json::to_string(&value);
     assert_eq!(json::parse(text.as_bytes()).as_ref(), Ok(&value), "{text}");
     json::pretty(text.as_bytes());
@@ -29,7 +31,9 @@ pub fn json(bytes: &[u8]) {
 
 /// YAML of any shape.
 pub fn yaml(bytes: &[u8]) {
-    let Ok(document) = yaml::read(bytes) else { return };
+    let Ok(document) = yaml::read(bytes) else {
+        return;
+    };
     let text = yaml::write(&document.value);
     let again = yaml::read(text.as_bytes()).map(|document| document.value);
     assert_eq!(again.as_ref(), Ok(&document.value), "{text}");
@@ -69,13 +73,21 @@ pub fn field_selector(bytes: &[u8]) {
 /// A quantity: its canonical form is its own canonical form.
 pub fn quantity(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let Ok(canonical) = quantity::canonical(&text) else { return };
-    assert_eq!(quantity::canonical(&canonical).as_ref(), Ok(&canonical), "{text}");
+    let Ok(canonical) = quantity::canonical(&text) else {
+        return;
+    };
+    assert_eq!(
+        quantity::canonical(&canonical).as_ref(),
+        Ok(&canonical),
+        "{text}"
+    );
 }
 
 /// A JSON Patch, applied to a pod.
 pub fn json_patch(bytes: &[u8]) {
-    let Ok(patch) = JsonPatch::parse(bytes) else { return };
+    let Ok(patch) = JsonPatch::parse(bytes) else {
+        return;
+    };
     let mut pod = json::parse(POD_TEXT).expect("sound JSON");
     if patch.apply(&mut pod).is_ok() {
         let _ = decode::restore(&POD.root, pod);
@@ -84,7 +96,9 @@ pub fn json_patch(bytes: &[u8]) {
 
 /// A strategic merge patch, applied to a pod.
 pub fn strategic_patch(bytes: &[u8]) {
-    let Ok(mut patch) = json::parse(bytes) else { return };
+    let Ok(mut patch) = json::parse(bytes) else {
+        return;
+    };
     let mut pod = json::parse(POD_TEXT).expect("sound JSON");
     if patch::strategic_merge(&POD.root, &mut pod, &mut patch).is_ok() {
         let _ = decode::restore(&POD.root, pod);
@@ -94,19 +108,35 @@ pub fn strategic_patch(bytes: &[u8]) {
 /// An expression, compiled and evaluated with a pod as `object`. Its cost stays within the budget.
 pub fn cel(bytes: &[u8]) {
     const MOST: u64 = 100_000;
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let Ok(program) = CEL.compile(text) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let Ok(program) = CEL.compile(text) else {
+        return;
+    };
     program.estimate(&NoSizes);
     let pod = json::parse(POD_TEXT).expect("sound JSON");
     let variables = [("object", cel::Value::data(&pod))];
-    let evaluation = program.evaluate(&variables, Budget { cost: MOST, interrupted: None });
-    assert!(evaluation.value.is_err() || evaluation.cost <= MOST, "{text}: {}", evaluation.cost);
+    let evaluation = program.evaluate(
+        &variables,
+        Budget {
+            cost: MOST,
+            interrupted: None,
+        },
+    );
+    assert!(
+        evaluation.value.is_err() || evaluation.cost <= MOST,
+        "{text}: {}",
+        evaluation.cost
+    );
 }
 
 /// A regular expression and, after a NUL, the text that it is matched with. Matches lie in the text, in order.
 pub fn go_regexp(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let (pattern, subject) = text.split_once('\0').unwrap_or((&text, "abc-123 \u{e9}\n.*"));
+    let (pattern, subject) = text
+        .split_once('\0')
+        .unwrap_or((&text, "abc-123 \u{e9}\n.*"));
     let is_accepted = go_regexp::check(pattern).is_ok();
     let regexp = Regexp::new(pattern);
     let found = regexp.find_all(subject, 10);
@@ -124,12 +154,16 @@ pub fn structural_schema(bytes: &[u8]) {
     let mut object = next().unwrap_or_else(|| json::parse(POD_TEXT).expect("sound JSON"));
     let definition = DEFINITION_TEXT.replace("SCHEMA", &json::to_string(&schema));
     let definition = json::parse(definition.as_bytes()).expect("sound JSON");
-    let Ok(decoded) = decode::restore(&DEFINITION.root, definition) else { return };
+    let Ok(decoded) = decode::restore(&DEFINITION.root, definition) else {
+        return;
+    };
     let mut definition = decoded.value;
     DEFINITION.hooks.default(&mut definition);
     let (who, mut violations) = (Who::default(), Violations::default());
     let context = who.context(Action::Create, "2026-01-01T00:00:00Z");
-    DEFINITION.hooks.validate(&definition, None, &context, &mut violations);
+    DEFINITION
+        .hooks
+        .validate(&definition, None, &context, &mut violations);
     if !violations.is_empty() {
         return;
     }
@@ -151,14 +185,18 @@ pub fn structural_schema(bytes: &[u8]) {
 
 /// The fields of a managedFields entry: what is read is written and read again.
 pub fn fields_v1(bytes: &[u8]) {
-    let Ok(set) = FieldSet::parse(&String::from_utf8_lossy(bytes)) else { return };
+    let Ok(set) = FieldSet::parse(&String::from_utf8_lossy(bytes)) else {
+        return;
+    };
     assert_eq!(FieldSet::from_value(&set.to_value()), Ok(set));
 }
 
 /// A JSONPath template, filled in from a pod.
 pub fn json_path(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let Ok(template) = Template::parse(&text) else { return };
+    let Ok(template) = Template::parse(&text) else {
+        return;
+    };
     let _ = template.execute(&json::parse(POD_TEXT).expect("sound JSON"));
 }
 
@@ -180,12 +218,17 @@ static POD: LazyLock<Kind> = LazyLock::new(|| kind("Pod"));
 
 fn kind(name: &str) -> Kind {
     let kinds = catalog().kinds;
-    kinds.into_iter().find(|kind| kind.gvk.kind == name).expect("a built-in kind")
+    kinds
+        .into_iter()
+        .find(|kind| kind.gvk.kind == name)
+        .expect("a built-in kind")
 }
 
 /// A pod in its envelope, as bytes.
 pub fn pod_message() -> Vec<u8> {
-    let pod = decode::decode(&POD.root, POD_TEXT).expect("a sound pod").value;
+    let pod = decode::decode(&POD.root, POD_TEXT)
+        .expect("a sound pod")
+        .value;
     proto::encode_object(&POD.gvk, &POD.root, &pod)
 }
 
@@ -199,11 +242,15 @@ fn live(mut pod: Value) {
 
     let old = pod.clone();
     let who = Who::default();
-    for (action, old) in [(Action::Create, None), (Action::Update, Some(&old)), (Action::Status, Some(&old))]
-    {
+    for (action, old) in [
+        (Action::Create, None),
+        (Action::Update, Some(&old)),
+        (Action::Status, Some(&old)),
+    ] {
         let context = who.context(action, "2026-01-01T00:00:00Z");
         POD.hooks.prepare(&mut pod, old, &context);
-        POD.hooks.validate(&pod, old, &context, &mut Violations::default());
+        POD.hooks
+            .validate(&pod, old, &context, &mut Violations::default());
         POD.hooks.warnings(&pod, old, &context);
     }
     POD.hooks.cells(&pod, 1_800_000_000);
@@ -220,5 +267,9 @@ fn check_round_trips(pod: &Value) {
     pod.remove("apiVersion");
     let mut message = Vec::new();
     proto::encode_message(&POD.root, &pod, &mut message);
-    assert_eq!(proto::decode_message(&POD.root, &message), Ok(pod), "in protobuf: {text}");
+    assert_eq!(
+        proto::decode_message(&POD.root, &message),
+        Ok(pod),
+        "in protobuf: {text}"
+    );
 }

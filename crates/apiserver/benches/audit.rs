@@ -20,7 +20,10 @@ const REQUESTS: u32 = 500;
 const PATH: &str = "/version";
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let directory = tempfile::tempdir().expect("a directory");
     runtime.block_on(async {
         let one = "{level: Metadata, omitStages: [RequestReceived]}";
@@ -40,7 +43,12 @@ fn main() {
 fn setup(rules: &str, directory: &Path) -> Setup {
     let text = format!("{{kind: Policy, apiVersion: audit.k8s.io/v1, rules: [{rules}]}}");
     let document = yaml::read(text.as_bytes()).expect("sound YAML").value;
-    let batch = Batch { buffer: 10_000, size: 1, wait: Duration::from_secs(30), throttle: None };
+    let batch = Batch {
+        buffer: 10_000,
+        size: 1,
+        wait: Duration::from_secs(30),
+        throttle: None,
+    };
     let log = LogFile {
         path: directory.join("audit.log"),
         format: Format::Json,
@@ -48,15 +56,29 @@ fn setup(rules: &str, directory: &Path) -> Setup {
         max_backups: 1,
         max_size: 100,
         compress: false,
-        delivery: Delivery { mode: Mode::Blocking, batch, truncation: None },
+        delivery: Delivery {
+            mode: Mode::Blocking,
+            batch,
+            truncation: None,
+        },
     };
-    Setup { policy: Policy::read(&document).expect("a sound policy"), log: Some(log), webhook: None }
+    Setup {
+        policy: Policy::read(&document).expect("a sound policy"),
+        log: Some(log),
+        webhook: None,
+    }
 }
 
 async fn server(audit: Option<Setup>) -> Server {
     let store = Store::in_memory(Default::default());
     let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
-    let server = Server::new(registry, Options { audit, ..Options::default() });
+    let server = Server::new(
+        registry,
+        Options {
+            audit,
+            ..Options::default()
+        },
+    );
     server.start().await;
     server
 }
@@ -69,7 +91,9 @@ async fn least(server: &Server) -> u128 {
         for _ in 0..REQUESTS {
             let user = Some(User::master("admin"));
             let uri = Uri::from_static(PATH);
-            let answer = server.call(user, Method::GET, uri, HeaderMap::new(), Bytes::new()).await;
+            let answer = server
+                .call(user, Method::GET, uri, HeaderMap::new(), Bytes::new())
+                .await;
             assert_eq!(answer.status(), 200);
         }
         least = least.min(began.elapsed().as_nanos() / u128::from(REQUESTS));

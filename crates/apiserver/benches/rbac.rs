@@ -24,13 +24,19 @@ const GROUP: &str = "/apis/rbac.authorization.k8s.io/v1";
 
 fn main() {
     // `cargo bench` and `cargo test --benches` say what they want in arguments that are of no interest here.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     runtime.block_on(run());
 }
 
 async fn run() {
-    let registry =
-        Registry::new(Store::in_memory(Default::default()), Arc::new(WallClock), Arc::new(SystemRandom));
+    let registry = Registry::new(
+        Store::in_memory(Default::default()),
+        Arc::new(WallClock),
+        Arc::new(SystemRandom),
+    );
     let server = Server::new(registry, Options::default());
     server.start().await;
     prepare(&server).await;
@@ -72,11 +78,18 @@ async fn run() {
 /// Roles, and what every cluster gives to everybody.
 async fn prepare(server: &Server) {
     for n in 0..N_NAMESPACES {
-        post(server, "/api/v1/namespaces", format!(r#"{{"metadata":{{"name":"ns-{n}"}}}}"#)).await;
+        post(
+            server,
+            "/api/v1/namespaces",
+            format!(r#"{{"metadata":{{"name":"ns-{n}"}}}}"#),
+        )
+        .await;
     }
     for n in 0..N_ROLES {
         let rule = |resources: &str| {
-            format!(r#"{{"verbs":["get","list","watch"],"apiGroups":["","apps"],"resources":[{resources}]}}"#)
+            format!(
+                r#"{{"verbs":["get","list","watch"],"apiGroups":["","apps"],"resources":[{resources}]}}"#
+            )
         };
         let rules = [
             r#""pods/log""#,
@@ -94,22 +107,37 @@ async fn prepare(server: &Server) {
         urls.join(",")
     );
     post(server, &format!("{GROUP}/clusterroles"), role).await;
-    let subject = r#"{"kind":"Group","apiGroup":"rbac.authorization.k8s.io","name":"system:authenticated"}"#;
-    post(server, &format!("{GROUP}/clusterrolebindings"), bound("discovery", "discovery", subject)).await;
+    let subject =
+        r#"{"kind":"Group","apiGroup":"rbac.authorization.k8s.io","name":"system:authenticated"}"#;
+    post(
+        server,
+        &format!("{GROUP}/clusterrolebindings"),
+        bound("discovery", "discovery", subject),
+    )
+    .await;
 }
 
 fn namespace(n: usize) -> Option<String> {
-    n.is_multiple_of(2).then(|| format!("ns-{}", n / 2 % N_NAMESPACES))
+    n.is_multiple_of(2)
+        .then(|| format!("ns-{}", n / 2 % N_NAMESPACES))
 }
 
 /// Whom a binding is for.
 fn user(n: usize) -> User {
     let everybody = "system:authenticated".into();
     match n % 3 {
-        0 => User { name: format!("user-{n}").into(), groups: vec![everybody], ..User::default() },
+        0 => User {
+            name: format!("user-{n}").into(),
+            groups: vec![everybody],
+            ..User::default()
+        },
         1 => {
             let groups = vec![format!("group-{}", n / 3 % N_GROUPS).into(), everybody];
-            User { name: "somebody".into(), groups, ..User::default() }
+            User {
+                name: "somebody".into(),
+                groups,
+                ..User::default()
+            }
         }
         _ => User::service_account("ns-0", &format!("account-{n}")),
     }
@@ -124,7 +152,11 @@ fn binding(n: usize) -> String {
         1 => kind("Group", format!("group-{}", n / 3 % N_GROUPS)),
         _ => format!(r#"{{"kind":"ServiceAccount","namespace":"ns-0","name":"account-{n}"}}"#),
     };
-    bound(&format!("b-{n}"), &format!("role-{}", n % N_ROLES), &subject)
+    bound(
+        &format!("b-{n}"),
+        &format!("role-{}", n % N_ROLES),
+        &subject,
+    )
 }
 
 fn bound(name: &str, role: &str, subject: &str) -> String {
@@ -135,16 +167,35 @@ fn bound(name: &str, role: &str, subject: &str) -> String {
 
 async fn post(server: &Server, path: &str, body: String) {
     let mut headers = HeaderMap::new();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
     let uri = path.parse().expect("a path");
-    let answer =
-        server.call(Some(User::master("admin")), Method::POST, uri, headers, Bytes::from(body)).await;
+    let answer = server
+        .call(
+            Some(User::master("admin")),
+            Method::POST,
+            uri,
+            headers,
+            Bytes::from(body),
+        )
+        .await;
     assert_eq!(answer.status(), 201, "{path}");
 }
 
 async fn ask(server: &Server, user: &User, verb: &str, namespace: &str) -> bool {
-    let resource = Resource { version: "v1", resource: "configmaps", namespace, ..Resource::default() };
-    let attributes = Attributes { user, verb, target: Target::Resource(resource) };
+    let resource = Resource {
+        version: "v1",
+        resource: "configmaps",
+        namespace,
+        ..Resource::default()
+    };
+    let attributes = Attributes {
+        user,
+        verb,
+        target: Target::Resource(resource),
+    };
     server.authorize(&attributes).await.is_allowed()
 }
 
@@ -152,12 +203,18 @@ fn show(name: &str, times: &mut [Duration]) {
     times.sort_unstable();
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
     let mean = times.iter().sum::<Duration>() / times.len() as u32;
-    println!("{name:>8}: mean {mean:?}, p50 {:?}, p99 {:?}, p99.9 {:?}", at(0.5), at(0.99), at(0.999));
+    println!(
+        "{name:>8}: mean {mean:?}, p50 {:?}, p99 {:?}, p99.9 {:?}",
+        at(0.5),
+        at(0.99),
+        at(0.999)
+    );
 }
 
 /// Resident memory in KiB.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or_default()
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok())
+        .unwrap_or_default()
 }

@@ -29,12 +29,23 @@ impl Authorizer for Open {
 }
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     runtime.block_on(async {
-        let without = server(Concurrency { reads: 0, writes: 0, is_fair: false }).await;
+        let without = server(Concurrency {
+            reads: 0,
+            writes: 0,
+            is_fair: false,
+        })
+        .await;
         let with = server(Concurrency::default()).await;
-        let users =
-            [User::master("admin"), User::component("ann"), User::service_account("default", "robot")];
+        let users = [
+            User::master("admin"),
+            User::component("ann"),
+            User::service_account("default", "robot"),
+        ];
         for user in users {
             let (before, after) = beside(&without, &with, &user).await;
             println!(
@@ -47,10 +58,20 @@ fn main() {
 }
 
 async fn server(concurrency: Concurrency) -> Server {
-    let registry =
-        Registry::new(Store::in_memory(Default::default()), Arc::new(WallClock), Arc::new(SystemRandom));
+    let registry = Registry::new(
+        Store::in_memory(Default::default()),
+        Arc::new(WallClock),
+        Arc::new(SystemRandom),
+    );
     let authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(Open)];
-    let server = Server::new(registry, Options { concurrency, authorizers, ..Options::default() });
+    let server = Server::new(
+        registry,
+        Options {
+            concurrency,
+            authorizers,
+            ..Options::default()
+        },
+    );
     server.start().await;
     let data = yaml::read(FLOW.as_bytes()).expect("sound YAML").value;
     for plural in ["prioritylevelconfigurations", "flowschemas"] {
@@ -58,19 +79,41 @@ async fn server(concurrency: Concurrency) -> Server {
             let mut object = Value::object();
             object.entry("metadata").set("name", name);
             object.set("spec", spec.clone());
-            post(&server, &format!("/apis/flowcontrol.apiserver.k8s.io/v1/{plural}"), &object).await;
+            post(
+                &server,
+                &format!("/apis/flowcontrol.apiserver.k8s.io/v1/{plural}"),
+                &object,
+            )
+            .await;
         }
     }
-    let named =
-        |name: &str| json::parse(format!(r#"{{"metadata":{{"name":"{name}"}}}}"#).as_bytes()).expect("JSON");
+    let named = |name: &str| {
+        json::parse(format!(r#"{{"metadata":{{"name":"{name}"}}}}"#).as_bytes()).expect("JSON")
+    };
     post(&server, "/api/v1/namespaces", &named("default")).await;
-    post(&server, "/api/v1/namespaces/default/configmaps", &named("x")).await;
+    post(
+        &server,
+        "/api/v1/namespaces/default/configmaps",
+        &named("x"),
+    )
+    .await;
     server
 }
 
 async fn post(server: &Server, path: &str, object: &Value) {
-    let (uri, body) = (path.parse().expect("a path"), Bytes::from(json::to_string(object)));
-    let answer = server.call(Some(User::master("admin")), Method::POST, uri, HeaderMap::new(), body).await;
+    let (uri, body) = (
+        path.parse().expect("a path"),
+        Bytes::from(json::to_string(object)),
+    );
+    let answer = server
+        .call(
+            Some(User::master("admin")),
+            Method::POST,
+            uri,
+            HeaderMap::new(),
+            body,
+        )
+        .await;
     assert_eq!(answer.status(), 201, "{path}");
 }
 
@@ -88,8 +131,15 @@ async fn round(server: &Server, user: &User) -> u64 {
     let uri = Uri::from_static("/api/v1/namespaces/default/configmaps/x");
     let began = Instant::now();
     for _ in 0..REQUESTS {
-        let answer =
-            server.call(Some(user.clone()), Method::GET, uri.clone(), HeaderMap::new(), Bytes::new()).await;
+        let answer = server
+            .call(
+                Some(user.clone()),
+                Method::GET,
+                uri.clone(),
+                HeaderMap::new(),
+                Bytes::new(),
+            )
+            .await;
         assert_eq!(answer.status(), 200);
     }
     u64::try_from((began.elapsed() / REQUESTS).as_nanos()).expect("a short time")

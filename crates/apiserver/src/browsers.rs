@@ -16,7 +16,10 @@ pub struct Browsers {
 
 /// The headers that tell a page's script that it may ask, as upstream has them.
 const ALLOWED: [(HeaderName, &str); 4] = [
-    (header::ACCESS_CONTROL_ALLOW_METHODS, "POST, GET, OPTIONS, PUT, DELETE, PATCH"),
+    (
+        header::ACCESS_CONTROL_ALLOW_METHODS,
+        "POST, GET, OPTIONS, PUT, DELETE, PATCH",
+    ),
     (
         header::ACCESS_CONTROL_ALLOW_HEADERS,
         "Content-Type, Content-Length, Accept-Encoding, X-CSRF-Token, Authorization, X-Requested-With, \
@@ -30,15 +33,27 @@ impl Browsers {
     /// Lets pages ask whose origin matches one of these expressions. The error is what is wrong with them, in
     /// upstream's words.
     pub fn of_origins(origins: &[String]) -> Result<Browsers, String> {
-        let origins = origins.iter().map(|origin| pattern(origin)).collect::<Result<_, _>>()?;
-        Ok(Browsers { origins, transport_security: None })
+        let origins = origins
+            .iter()
+            .map(|origin| pattern(origin))
+            .collect::<Result<_, _>>()?;
+        Ok(Browsers {
+            origins,
+            transport_security: None,
+        })
     }
 
     /// The same, with these directives of HSTS. The error is what is wrong with them, in upstream's words.
     pub fn with_transport_security(self, directives: &[String]) -> Result<Browsers, String> {
-        directives.iter().try_for_each(|directive| check_directive(directive))?;
-        let joined = HeaderValue::from_str(&directives.join("; ")).map_err(|error| error.to_string())?;
-        Ok(Browsers { transport_security: (!directives.is_empty()).then_some(joined), ..self })
+        directives
+            .iter()
+            .try_for_each(|directive| check_directive(directive))?;
+        let joined =
+            HeaderValue::from_str(&directives.join("; ")).map_err(|error| error.to_string())?;
+        Ok(Browsers {
+            transport_security: (!directives.is_empty()).then_some(joined),
+            ..self
+        })
     }
 
     /// The answer to a browser that asks whether a page may ask. Nobody has to say who they are for that.
@@ -54,12 +69,17 @@ impl Browsers {
     /// Says it with an answer to a request with these headers.
     pub(crate) fn mark(&self, headers: &HeaderMap, answer: &mut Answer) {
         if let Some(origin) = self.allowed(headers) {
-            answer.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+            answer
+                .headers_mut()
+                .insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
             let rest = ALLOWED.map(|(name, value)| (name, HeaderValue::from_static(value)));
             answer.headers_mut().extend(rest);
         }
         if let Some(directives) = &self.transport_security {
-            answer.headers_mut().entry(header::STRICT_TRANSPORT_SECURITY).or_insert(directives.clone());
+            answer
+                .headers_mut()
+                .entry(header::STRICT_TRANSPORT_SECURITY)
+                .or_insert(directives.clone());
         }
     }
 
@@ -70,8 +90,11 @@ impl Browsers {
         }
         let origin = headers.get(header::ORIGIN)?;
         let text = String::from_utf8_lossy(origin.as_bytes());
-        let may =
-            !text.is_empty() && self.origins.iter().any(|pattern| pattern.is_match(&text).unwrap_or(false));
+        let may = !text.is_empty()
+            && self
+                .origins
+                .iter()
+                .any(|pattern| pattern.is_match(&text).unwrap_or(false));
         may.then_some(origin)
     }
 }
@@ -96,7 +119,9 @@ fn check_directive(directive: &str) -> Result<(), String> {
     if directive.trim().is_empty() {
         return Err("empty value in strict-transport-security-directives".into());
     }
-    let is_age = directive.split_once('=').is_some_and(|(name, age)| name == "max-age" && !age.contains('='));
+    let is_age = directive
+        .split_once('=')
+        .is_some_and(|(name, age)| name == "max-age" && !age.contains('='));
     if is_age || ["includeSubDomains", "preload"].contains(&directive) {
         return Ok(());
     }
@@ -110,7 +135,12 @@ mod tests {
     use super::*;
 
     fn browsers(origins: &[&str], directives: &[&str]) -> Result<Browsers, String> {
-        let own = |texts: &[&str]| texts.iter().map(|text| text.to_string()).collect::<Vec<_>>();
+        let own = |texts: &[&str]| {
+            texts
+                .iter()
+                .map(|text| text.to_string())
+                .collect::<Vec<_>>()
+        };
         Browsers::of_origins(&own(origins))?.with_transport_security(&own(directives))
     }
 
@@ -129,7 +159,11 @@ mod tests {
             ("", false),
         ] {
             let headers = asked_from(origin);
-            assert_eq!(browsers.preflight(&Method::OPTIONS, &headers).is_some(), may, "{origin}");
+            assert_eq!(
+                browsers.preflight(&Method::OPTIONS, &headers).is_some(),
+                may,
+                "{origin}"
+            );
             assert!(browsers.preflight(&Method::GET, &headers).is_none());
             let mut answer = answer::text(200, "");
             browsers.mark(&headers, &mut answer);
@@ -149,7 +183,8 @@ mod tests {
     #[test]
     fn directives_are_joined() {
         let mut answer = answer::text(200, "");
-        let browsers = browsers(&[], &["max-age=31536000", "includeSubDomains", "preload"]).unwrap();
+        let browsers =
+            browsers(&[], &["max-age=31536000", "includeSubDomains", "preload"]).unwrap();
         browsers.mark(&HeaderMap::new(), &mut answer);
         let said = &answer.headers()[header::STRICT_TRANSPORT_SECURITY];
         assert_eq!(said, "max-age=31536000; includeSubDomains; preload");
@@ -157,7 +192,8 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        let problem = |origins: &[&str], directives: &[&str]| browsers(origins, directives).unwrap_err();
+        let problem =
+            |origins: &[&str], directives: &[&str]| browsers(origins, directives).unwrap_err();
         assert!(problem(&["example.com"], &[]).contains("does not pin to start/end"));
         assert!(problem(&["//example.com"], &[]).contains("does not pin to start/end"));
         assert!(problem(&["^(x$"], &[]).contains("error parsing regexp"));

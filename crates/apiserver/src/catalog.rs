@@ -42,7 +42,10 @@ pub(crate) struct Served {
 
 impl From<Kind> for Served {
     fn from(kind: Kind) -> Served {
-        Served { published: kind.into(), convert: None }
+        Served {
+            published: kind.into(),
+            convert: None,
+        }
     }
 }
 
@@ -52,9 +55,17 @@ impl Served {
     }
 
     /// The kind joined with its place in the store, and by what it is found.
-    fn resource(&self, store: &Store, all: &HashMap<GroupVersionKind, Kind>) -> ((Str, Str, Str), Resource) {
+    fn resource(
+        &self,
+        store: &Store,
+        all: &HashMap<GroupVersionKind, Kind>,
+    ) -> ((Str, Str, Str), Resource) {
         let kind = self.kind().clone();
-        let key = (kind.gvk.group.clone(), kind.gvk.version.clone(), kind.plural.clone());
+        let key = (
+            kind.gvk.group.clone(),
+            kind.gvk.version.clone(),
+            kind.plural.clone(),
+        );
         let stored = kind.stored.as_ref().filter(|stored| **stored != kind.gvk);
         let stored = stored.and_then(|stored| all.get(stored)).cloned();
         match &self.convert {
@@ -84,19 +95,40 @@ impl Catalog {
     /// stored as.
     pub fn of(store: &Store, all: Vec<Served>, schemas: Schemas) -> Catalog {
         let object_meta = Types::new(&schemas).object_meta;
-        let by_name: HashMap<GroupVersionKind, Kind> =
-            all.iter().map(|served| (served.kind().gvk.clone(), served.kind().clone())).collect();
-        let all: Vec<Served> = all.into_iter().filter(|served| !served.kind().verbs.is_empty()).collect();
-        let resources = all.iter().map(|served| served.resource(store, &by_name)).collect();
+        let by_name: HashMap<GroupVersionKind, Kind> = all
+            .iter()
+            .map(|served| (served.kind().gvk.clone(), served.kind().clone()))
+            .collect();
+        let all: Vec<Served> = all
+            .into_iter()
+            .filter(|served| !served.kind().verbs.is_empty())
+            .collect();
+        let resources = all
+            .iter()
+            .map(|served| served.resource(store, &by_name))
+            .collect();
         let kinds: Vec<Kind> = all.iter().map(|served| served.kind().clone()).collect();
-        let openapi = OpenApi::new(all.into_iter().map(|served| served.published), Arc::new(schemas));
+        let openapi = OpenApi::new(
+            all.into_iter().map(|served| served.published),
+            Arc::new(schemas),
+        );
         let subresources = kinds.iter().flat_map(|kind| {
             kind.subresources.iter().filter_map(|subresource| {
                 let hooks = kinds::subresource(&kind.gvk, &subresource.name)?;
-                let key =
-                    (kind.gvk.group.clone(), kind.gvk.version.clone(), path(&kind.plural, &subresource.name));
-                let kind = Kind { data: kind.data.clone(), hooks: Arc::new(hooks) };
-                let stored = kind.stored.as_ref().and_then(|stored| by_name.get(stored)).cloned();
+                let key = (
+                    kind.gvk.group.clone(),
+                    kind.gvk.version.clone(),
+                    path(&kind.plural, &subresource.name),
+                );
+                let kind = Kind {
+                    data: kind.data.clone(),
+                    hooks: Arc::new(hooks),
+                };
+                let stored = kind
+                    .stored
+                    .as_ref()
+                    .and_then(|stored| by_name.get(stored))
+                    .cloned();
                 Some((key, Resource::new(store, kind, stored)))
             })
         });
@@ -105,7 +137,12 @@ impl Catalog {
         let known_groups = groups.iter().map(|group| group.name.clone()).collect();
         let list_kinds = kinds
             .iter()
-            .filter_map(|kind| Some(GroupVersionKind { kind: kind.list_kind.clone()?, ..kind.gvk.clone() }))
+            .filter_map(|kind| {
+                Some(GroupVersionKind {
+                    kind: kind.list_kind.clone()?,
+                    ..kind.gvk.clone()
+                })
+            })
             .collect();
         Catalog {
             resources,
@@ -114,7 +151,11 @@ impl Catalog {
             groups,
             known_groups,
             list_kinds,
-            means: Means { store: store.clone(), object_meta, outside: OnceLock::new() },
+            means: Means {
+                store: store.clone(),
+                object_meta,
+                outside: OnceLock::new(),
+            },
             custom: RwLock::new(Arc::new(Snapshot::new(openapi))),
             changes: Mutex::default(),
         }
@@ -138,32 +179,52 @@ impl Catalog {
 
     /// The resource with this name.
     pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<Resource> {
-        let built_in = self.resources.get(&(group.into(), version.into(), plural.into()));
-        built_in.cloned().or_else(|| self.defined(group, version, plural))
+        let built_in = self
+            .resources
+            .get(&(group.into(), version.into(), plural.into()));
+        built_in
+            .cloned()
+            .or_else(|| self.defined(group, version, plural))
     }
 
     fn defined(&self, group: &str, version: &str, plural: &str) -> Option<Resource> {
         let custom = self.custom();
-        let definition = custom.get(group, plural).filter(|definition| definition.is_served)?;
+        let definition = custom
+            .get(group, plural)
+            .filter(|definition| definition.is_served)?;
         definition.resource(&self.means, version)
     }
 
     /// The resource whose objects are of this kind.
     pub fn of_kind(&self, gvk: &GroupVersionKind) -> Option<Resource> {
-        let built_in = self.kinds.iter().find(|kind| kind.gvk == *gvk).map(|kind| kind.plural.clone());
+        let built_in = self
+            .kinds
+            .iter()
+            .find(|kind| kind.gvk == *gvk)
+            .map(|kind| kind.plural.clone());
         let custom = self.custom();
-        let defined = || custom.of_group(&gvk.group).find(|definition| definition.accepted.kind == gvk.kind);
-        let plural = built_in.or_else(|| defined().map(|definition| definition.accepted.plural.clone()))?;
+        let defined = || {
+            custom
+                .of_group(&gvk.group)
+                .find(|definition| definition.accepted.kind == gvk.kind)
+        };
+        let plural =
+            built_in.or_else(|| defined().map(|definition| definition.accepted.plural.clone()))?;
         self.get(&gvk.group, &gvk.version, &plural)
     }
 
     /// All versions of a resource that are served.
     pub fn versions(&self, resource: &Resource) -> Vec<Resource> {
-        match self.definition_of(resource).filter(|_| resource.is_custom()) {
+        match self
+            .definition_of(resource)
+            .filter(|_| resource.is_custom())
+        {
             None => {
                 let (own, space) = (resource.kind(), resource.kind().space());
-                let same =
-                    self.kinds.iter().filter(|kind| kind.plural == own.plural && kind.space() == space);
+                let same = self
+                    .kinds
+                    .iter()
+                    .filter(|kind| kind.plural == own.plural && kind.space() == space);
                 let find = |kind: &Kind| self.get(&kind.gvk.group, &kind.gvk.version, &kind.plural);
                 same.filter_map(find).collect()
             }
@@ -178,15 +239,24 @@ impl Catalog {
     /// The resource as a subresource sees it, if that has rules of its own.
     pub fn subresource(&self, resource: &Resource, name: &str) -> Option<Resource> {
         let kind = resource.kind();
-        let key = (kind.gvk.group.clone(), kind.gvk.version.clone(), path(&kind.plural, name));
+        let key = (
+            kind.gvk.group.clone(),
+            kind.gvk.version.clone(),
+            path(&kind.plural, name),
+        );
         self.subresources.get(&key).cloned()
     }
 
     /// The resource that a path is about.
     pub fn find(&self, path: &ResourcePath) -> Result<Resource, Nowhere> {
-        let resource =
-            self.get(&path.group, &path.version, &path.resource).filter(|resource| fits(resource, path));
-        resource.ok_or(if self.knows_group(&path.group) { Nowhere::Resource } else { Nowhere::Group })
+        let resource = self
+            .get(&path.group, &path.version, &path.resource)
+            .filter(|resource| fits(resource, path));
+        resource.ok_or(if self.knows_group(&path.group) {
+            Nowhere::Resource
+        } else {
+            Nowhere::Group
+        })
     }
 
     /// Whether anything is served in a group.
@@ -197,8 +267,11 @@ impl Catalog {
     /// Whether objects may say that they are of this kind.
     pub fn knows_kind(&self, gvk: &GroupVersionKind) -> bool {
         let kinds = self.kinds.iter().map(|kind| &kind.gvk);
-        let list = |gvk: &GroupVersionKind| gvk.group.is_empty() && gvk.version == "v1" && gvk.kind == "List";
-        let of_version = |known: &GroupVersionKind| known.group == gvk.group && known.version == gvk.version;
+        let list = |gvk: &GroupVersionKind| {
+            gvk.group.is_empty() && gvk.version == "v1" && gvk.kind == "List"
+        };
+        let of_version =
+            |known: &GroupVersionKind| known.group == gvk.group && known.version == gvk.version;
         kinds.clone().any(|known| known == gvk)
             || self.list_kinds.contains(gvk)
             || list(gvk)
@@ -209,7 +282,13 @@ impl Catalog {
 
 /// Kubernetes: kinds of `meta/v1` that upstream's scheme has in every version of every group
 /// (`AddUnversionedTypes` in apimachinery/pkg/apis/meta/v1/register.go).
-const UNVERSIONED_KINDS: &[&str] = &["Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList"];
+const UNVERSIONED_KINDS: &[&str] = &[
+    "Status",
+    "APIVersions",
+    "APIGroupList",
+    "APIGroup",
+    "APIResourceList",
+];
 
 /// Kubernetes: kinds of `meta/v1` that upstream's scheme has in every version that it knows (`AddToGroupVersion`).
 const OPTION_KINDS: &[&str] = &[
@@ -235,7 +314,10 @@ impl Catalog {
     }
 
     fn custom(&self) -> Arc<Snapshot> {
-        self.custom.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.custom
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Whoever changes definitions is alone with that; requests go on with what was.
@@ -268,11 +350,17 @@ impl Catalog {
     pub fn define(&self, record: &Arc<Record>) {
         let _alone = self.changing();
         let before = self.definition(&record.key);
-        if before.as_ref().is_some_and(|before| before.revision() >= record.revision) {
+        if before
+            .as_ref()
+            .is_some_and(|before| before.revision() >= record.revision)
+        {
             return;
         }
         let definition = Arc::new(Definition::read(record, before.as_deref()));
-        self.set(self.custom().with(definition.key(), Some(definition.clone())));
+        self.set(
+            self.custom()
+                .with(definition.key(), Some(definition.clone())),
+        );
         if let Some(before) = before.filter(|before| !before.is_like(&definition)) {
             before.end();
         }
@@ -300,17 +388,24 @@ impl Catalog {
     /// The names of definitions whose status is not what it should be.
     pub fn unsettled(&self) -> Vec<String> {
         let custom = self.custom();
-        let unsettled =
-            custom.iter().filter(|it| it.asked != it.accepted || !it.is_established || it.is_terminating);
-        unsettled.map(|definition| definition.name.to_string()).collect()
+        let unsettled = custom
+            .iter()
+            .filter(|it| it.asked != it.accepted || !it.is_established || it.is_terminating);
+        unsettled
+            .map(|definition| definition.name.to_string())
+            .collect()
     }
 
     /// The names of other definitions in the group of `name` that wait for a name to become free.
     pub fn waiting(&self, name: &str) -> Vec<String> {
         let group = name.split_once('.').map_or("", |(_, group)| group);
         let custom = self.custom();
-        let waiting = custom.of_group(group).filter(|it| it.name != name && it.asked != it.accepted);
-        waiting.map(|definition| definition.name.to_string()).collect()
+        let waiting = custom
+            .of_group(group)
+            .filter(|it| it.name != name && it.asked != it.accepted);
+        waiting
+            .map(|definition| definition.name.to_string())
+            .collect()
     }
 
     /// The names of a group that are given away.

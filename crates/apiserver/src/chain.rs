@@ -46,8 +46,21 @@ pub(crate) async fn answer(
     body: Bytes,
     streams: Streams,
 ) -> Answer {
-    let answer = Box::pin(go(server, caller, method.clone(), uri.clone(), headers, body, streams));
-    Recover { method, uri, answer }.await
+    let answer = Box::pin(go(
+        server,
+        caller,
+        method.clone(),
+        uri.clone(),
+        headers,
+        body,
+        streams,
+    ));
+    Recover {
+        method,
+        uri,
+        answer,
+    }
+    .await
 }
 
 async fn go(
@@ -71,8 +84,10 @@ async fn go(
     let info = match RequestInfo::new(&method, &uri, &query) {
         Ok(info) => info,
         Err(error) => {
-            let mut answer =
-                access::internal_error(&uri, format!("failed to create RequestInfo: {error}, {uri}"));
+            let mut answer = access::internal_error(
+                &uri,
+                format!("failed to create RequestInfo: {error}, {uri}"),
+            );
             mark(server, &headers, &mut answer);
             return answer;
         }
@@ -81,8 +96,20 @@ async fn go(
     let Caller { claim, address } = caller;
     let deadline = Deadline::new(started, server.options.request_timeout);
     let (user, record, turn) = (User::default(), Default::default(), Turn::default());
-    let mut request =
-        Request { method, info, query, headers, body, user, uri, streams, address, deadline, record, turn };
+    let mut request = Request {
+        method,
+        info,
+        query,
+        headers,
+        body,
+        user,
+        uri,
+        streams,
+        address,
+        deadline,
+        record,
+        turn,
+    };
     let warning = warning(&claim, &request.headers);
     let refused = identify(server, claim, &mut request, started).await.err();
     let stranger = request.user.is_anonymous().then_some(Stranger);
@@ -107,7 +134,12 @@ async fn go(
         answer::warn(&mut answer, legacy::hint(server, &request).as_slice());
     }
     request.turn.mark(&mut answer);
-    server.metrics.end(&observed, answer.status().as_u16(), started.elapsed(), &answer);
+    server.metrics.end(
+        &observed,
+        answer.status().as_u16(),
+        started.elapsed(),
+        &answer,
+    );
     stranger.and_then(|stranger| answer.extensions_mut().insert(stranger));
     lease(&request, answer)
 }
@@ -137,7 +169,10 @@ fn mark(server: &Inner, headers: &HeaderMap, answer: &mut Answer) {
         answer.headers_mut().insert(AUDIT_ID, name.clone());
     }
     let private = HeaderValue::from_static("no-cache, private");
-    answer.headers_mut().entry(header::CACHE_CONTROL).or_insert(private);
+    answer
+        .headers_mut()
+        .entry(header::CACHE_CONTROL)
+        .or_insert(private);
     server.options.http.browsers.mark(headers, answer);
 }
 
@@ -149,7 +184,16 @@ async fn identify(
     started: Instant,
 ) -> Result<(), Status> {
     let user = match request.heed_timeout() {
-        Ok(()) => authenticate(server, claim, request.uri.path(), &mut request.headers, started).await,
+        Ok(()) => {
+            authenticate(
+                server,
+                claim,
+                request.uri.path(),
+                &mut request.headers,
+                started,
+            )
+            .await
+        }
         Err(refused) => Err(refused),
     };
     let (user, outcome) = match user {
@@ -199,12 +243,18 @@ async fn pass(server: &Arc<Inner>, request: &mut Request) -> Result<Answer, Stat
 /// Tells somebody that they may not. Kubernetes: with a header of its own (handlers/responsewriters/errors.go).
 fn refuse(server: &Inner, request: &Request, status: &Status) -> Answer {
     let mut answer = answer::status(&server.types, status, plain_accept(request));
-    answer.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer.headers_mut().insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
     answer
 }
 
 /// The form of a Status.
 pub(crate) fn plain_accept(request: &Request) -> Accept {
     let accept = answer::negotiate_status(&request.headers, &request.query);
-    Accept { kept: request.record.wants_response(), ..accept }
+    Accept {
+        kept: request.record.wants_response(),
+        ..accept
+    }
 }

@@ -19,7 +19,11 @@ impl Drop for CloseNotify {
         let (stream, session) = self.0.get_mut();
         session.send_close_notify();
         // The server does not wait for a client that does not read.
-        while session.wants_write() && session.write_tls(&mut Now(stream)).is_ok_and(|written| written > 0) {}
+        while session.wants_write()
+            && session
+                .write_tls(&mut Now(stream))
+                .is_ok_and(|written| written > 0)
+        {}
     }
 }
 

@@ -35,7 +35,10 @@ pub(crate) fn set(answer: &mut Answer, name: HeaderName, value: &str) {
 
 /// Answers a request for a document.
 pub(crate) fn serve(request: &Request, content: &Content) -> Answer {
-    let tag = content.hash.map(|hash| format!("\"{hash}\"")).unwrap_or_default();
+    let tag = content
+        .hash
+        .map(|hash| format!("\"{hash}\""))
+        .unwrap_or_default();
     let is_read = matches!(request.method.as_str(), "GET" | "HEAD");
     let size = content.body.len();
     let mut answer = match condition(request, &tag, content.modified, is_read) {
@@ -47,13 +50,22 @@ pub(crate) fn serve(request: &Request, content: &Content) -> Answer {
             Err(problem) => {
                 let mut answer = answer::text(416, format!("{problem}\n"));
                 if problem == NO_OVERLAP {
-                    set(&mut answer, header::CONTENT_RANGE, &format!("bytes */{size}"));
+                    set(
+                        &mut answer,
+                        header::CONTENT_RANGE,
+                        &format!("bytes */{size}"),
+                    );
                 }
                 return answer;
             }
             Ok(Some((start, end))) => {
-                let mut answer = answer::answer(206, content.media_type, content.body.slice(start..end));
-                set(&mut answer, header::CONTENT_RANGE, &format!("bytes {start}-{}/{size}", end - 1));
+                let mut answer =
+                    answer::answer(206, content.media_type, content.body.slice(start..end));
+                set(
+                    &mut answer,
+                    header::CONTENT_RANGE,
+                    &format!("bytes {start}-{}/{size}", end - 1),
+                );
                 answer
             }
             Ok(None) => answer::answer(200, content.media_type, content.body.clone()),
@@ -66,7 +78,11 @@ pub(crate) fn serve(request: &Request, content: &Content) -> Answer {
         set(&mut answer, header::ETAG, &tag);
     }
     if tag.is_empty() || answer.status() != StatusCode::NOT_MODIFIED {
-        set(&mut answer, header::LAST_MODIFIED, &http_date(content.modified, "GMT"));
+        set(
+            &mut answer,
+            header::LAST_MODIFIED,
+            &http_date(content.modified, "GMT"),
+        );
     }
     answer
 }
@@ -89,7 +105,13 @@ fn condition(request: &Request, tag: &str, modified: i64, is_read: bool) -> Cond
     };
     // Go compares seconds. What has no tag is written anew for each request, and may differ within the second: clients
     // that keep it (kubectl the index of OpenAPI) would miss a definition that was made meanwhile.
-    let is_older = |date: i64| if tag.is_empty() { modified < date } else { modified <= date };
+    let is_older = |date: i64| {
+        if tag.is_empty() {
+            modified < date
+        } else {
+            modified <= date
+        }
+    };
     let is_known = match known.is_empty() {
         true => is_read && date("if-modified-since").is_some_and(is_older),
         false => tags(&known).any(|known| known == "*" || known.trim_start_matches("W/") == tag),
@@ -111,7 +133,11 @@ fn tags(mut text: &str) -> impl Iterator<Item = &str> {
             None => {
                 let start = if text.starts_with("W/") { 2 } else { 0 };
                 let inner = text[start..].strip_prefix('"')?;
-                start + 2 + inner.find('"').filter(|end| !inner[..*end].contains(|c: char| c <= ' '))?
+                start
+                    + 2
+                    + inner
+                        .find('"')
+                        .filter(|end| !inner[..*end].contains(|c: char| c <= ' '))?
             }
         };
         let (tag, rest) = text.split_at(length);
@@ -150,7 +176,11 @@ fn range(
 /// Ranges as start and end, none for one that begins behind the end; none at all if one cannot be read. Go: parseRange
 /// of net/http/fs.go.
 fn parse_ranges(text: &str, size: usize) -> Option<Vec<Option<(usize, usize)>>> {
-    let ranges = text.strip_prefix("bytes=")?.split(',').map(str::trim).filter(|range| !range.is_empty());
+    let ranges = text
+        .strip_prefix("bytes=")?
+        .split(',')
+        .map(str::trim)
+        .filter(|range| !range.is_empty());
     ranges
         .map(|range| {
             let (start, end) = range.split_once('-')?;
@@ -163,15 +193,20 @@ fn parse_ranges(text: &str, size: usize) -> Option<Vec<Option<(usize, usize)>>> 
             if start >= size {
                 return Some(None);
             }
-            let end = if end.is_empty() { size - 1 } else { end.parse().ok()? };
+            let end = if end.is_empty() {
+                size - 1
+            } else {
+                end.parse().ok()?
+            };
             (start <= end).then(|| Some((start, end.min(size - 1) + 1)))
         })
         .collect()
 }
 
 const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
 const DAY: i64 = 24 * 60 * 60;
 
 /// A moment as HTTP writes it: `Sun, 06 Nov 1994 08:49:37 GMT`.
@@ -187,9 +222,13 @@ pub(crate) fn http_date(seconds: i64, zone: &str) -> String {
 /// A moment in the form that HTTP prefers.
 fn parse_http_date(text: &str) -> Option<i64> {
     let (_, text) = text.split_once(", ")?;
-    let [date, month, year, time, "GMT"] = text.split(' ').collect::<Vec<_>>()[..] else { return None };
+    let [date, month, year, time, "GMT"] = text.split(' ').collect::<Vec<_>>()[..] else {
+        return None;
+    };
     let month = MONTHS.iter().position(|known| *known == month)? + 1;
-    let [hour, minute, second] = time.split(':').collect::<Vec<_>>()[..] else { return None };
+    let [hour, minute, second] = time.split(':').collect::<Vec<_>>()[..] else {
+        return None;
+    };
     let number = |text: &str| text.parse::<u16>().ok().map(i64::from);
     let day = day_of(number(year)?, i64::try_from(month).ok()?, number(date)?);
     Some(day * DAY + number(hour)? * 3600 + number(minute)? * 60 + number(second)?)
@@ -209,8 +248,12 @@ mod tests {
             assert_eq!(http_date(seconds, "GMT"), text);
             assert_eq!(parse_http_date(text), Some(seconds), "{text}");
         }
-        for text in ["", "Sun, 06 Nov 1994", "Sun, 06 Foo 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:37 UTC"]
-        {
+        for text in [
+            "",
+            "Sun, 06 Nov 1994",
+            "Sun, 06 Foo 1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994 08:49:37 UTC",
+        ] {
             assert_eq!(parse_http_date(text), None, "{text}");
         }
     }

@@ -22,7 +22,10 @@ pub(crate) struct Deadline {
 impl Deadline {
     /// Of a request that came at `received` and may take so many seconds.
     pub fn new(received: Instant, seconds: u64) -> Deadline {
-        Deadline { received, limit: Duration::from_secs(seconds) }
+        Deadline {
+            received,
+            limit: Duration::from_secs(seconds),
+        }
     }
 
     /// When it is over.
@@ -38,8 +41,14 @@ impl Deadline {
     /// Kubernetes: nothing, less than that, and more than the server allows are as good as not said
     /// (endpoints/filters/request_deadline.go).
     fn shortened(self, nanos: i64) -> Deadline {
-        let asked = u64::try_from(nanos).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos);
-        Deadline { limit: asked.map_or(self.limit, |asked| asked.min(self.limit)), ..self }
+        let asked = u64::try_from(nanos)
+            .ok()
+            .filter(|nanos| *nanos > 0)
+            .map(Duration::from_nanos);
+        Deadline {
+            limit: asked.map_or(self.limit, |asked| asked.min(self.limit)),
+            ..self
+        }
     }
 }
 

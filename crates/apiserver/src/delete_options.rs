@@ -47,7 +47,11 @@ pub(crate) fn read(server: &Inner, request: &Request) -> Result<DeleteOptions, S
     }
     let form = intake::body_type(request)?;
     let root = &server.types.delete_options;
-    let default = GroupVersionKind { group: META.into(), version: "v1".into(), kind: "DeleteOptions".into() };
+    let default = GroupVersionKind {
+        group: META.into(),
+        version: "v1".into(),
+        kind: "DeleteOptions".into(),
+    };
     let read = Document::open(form, &request.body)
         .and_then(|document| {
             let gvk = document.gvk(&default)?;
@@ -61,14 +65,24 @@ pub(crate) fn read(server: &Inner, request: &Request) -> Result<DeleteOptions, S
 
 /// Why a body of this kind holds no options of a delete.
 fn check_kind(gvk: &GroupVersionKind) -> Result<(), String> {
-    let GroupVersionKind { group, version, kind } = gvk;
+    let GroupVersionKind {
+        group,
+        version,
+        kind,
+    } = gvk;
     if kind == "DeleteOptions" {
         return Ok(());
     }
-    let versioned = VERSIONED.iter().find(|known| group == META && version == known.0 && kind == known.1);
-    let package = versioned.map(|known| known.2).or(UNVERSIONED.contains(&kind.as_str()).then_some("v1"));
+    let versioned = VERSIONED
+        .iter()
+        .find(|known| group == META && version == known.0 && kind == known.1);
+    let package = versioned
+        .map(|known| known.2)
+        .or(UNVERSIONED.contains(&kind.as_str()).then_some("v1"));
     if let Some(package) = package {
-        return Err(format!("converting ({package}.{kind}) to (v1.DeleteOptions): unknown conversion"));
+        return Err(format!(
+            "converting ({package}.{kind}) to (v1.DeleteOptions): unknown conversion"
+        ));
     }
     let (kind, version) = (json::quote(kind), json::quote(&gvk.api_version()));
     Err(format!(
@@ -78,8 +92,15 @@ fn check_kind(gvk: &GroupVersionKind) -> Result<(), String> {
 }
 
 fn from_query(query: &Query) -> Result<DeleteOptions, Status> {
-    let grace = query.int("gracePeriodSeconds").map_err(Status::bad_request)?;
-    let precondition = |key: &str| query.get(key).filter(|text| !text.is_empty()).map(String::from);
+    let grace = query
+        .int("gracePeriodSeconds")
+        .map_err(Status::bad_request)?;
+    let precondition = |key: &str| {
+        query
+            .get(key)
+            .filter(|text| !text.is_empty())
+            .map(String::from)
+    };
     let options = DeleteOptions {
         grace,
         orphan_dependents: query.bool("orphanDependents"),
@@ -87,7 +108,11 @@ fn from_query(query: &Query) -> Result<DeleteOptions, Status> {
         version: precondition("resourceVersion"),
         ..DeleteOptions::default()
     };
-    validate(options, query.get("propagationPolicy"), &query.all("dryRun"))
+    validate(
+        options,
+        query.get("propagationPolicy"),
+        &query.all("dryRun"),
+    )
 }
 
 /// Reads the options of a delete that another object carries, such as an Eviction.
@@ -105,7 +130,11 @@ pub(crate) fn from_value(value: &Value) -> Result<DeleteOptions, Status> {
 }
 
 /// Reports every violation, in the order of upstream's `ValidateDeleteOptions`.
-fn validate(mut options: DeleteOptions, policy: Option<&str>, dry: &[&str]) -> Result<DeleteOptions, Status> {
+fn validate(
+    mut options: DeleteOptions,
+    policy: Option<&str>,
+    dry: &[&str],
+) -> Result<DeleteOptions, Status> {
     const FIELD: &str = "propagationPolicy";
     let mut violations = Violations::default();
     if options.orphan_dependents.is_some() && policy.is_some() {

@@ -144,13 +144,17 @@ mod tests {
 
     fn begun() -> FrameBudget {
         let mut budget = FrameBudget::new();
-        budget.received(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+        budget
+            .received(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            .unwrap();
         budget
     }
 
     /// How many of these frames are taken, at most 10,000.
     fn taken(budget: &mut FrameBudget, frame: &[u8]) -> usize {
-        (0..10_000).take_while(|_| budget.received(frame).is_ok()).count()
+        (0..10_000)
+            .take_while(|_| budget.received(frame).is_ok())
+            .count()
     }
 
     #[tokio::test(start_paused = true)]
@@ -179,7 +183,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn frames_are_found_wherever_reads_cut_them() {
-        let frames = [frame(DATA, 0, &[WINDOW_UPDATE; 300]), frame(WINDOW_UPDATE, 0, &[0, 0, 0, 1])].concat();
+        let frames = [
+            frame(DATA, 0, &[WINDOW_UPDATE; 300]),
+            frame(WINDOW_UPDATE, 0, &[0, 0, 0, 1]),
+        ]
+        .concat();
         for size in [1, 2, 7, 9, 13, 100, 1_000] {
             let mut budget = begun();
             for piece in frames.repeat(7).chunks(size) {

@@ -40,8 +40,19 @@ impl<S> Scanned<S> {
     /// Scans heads of at most `max_head` bytes; larger ones hyper rejects.
     pub fn new(inner: S, max_head: usize) -> (Scanned<S>, Ambiguous) {
         let ambiguous = Ambiguous::default();
-        let scanner = Scanner { max_head, ambiguous: ambiguous.clone(), ..Scanner::default() };
-        (Scanned { inner, scanner, pending: Vec::new() }, ambiguous)
+        let scanner = Scanner {
+            max_head,
+            ambiguous: ambiguous.clone(),
+            ..Scanner::default()
+        };
+        (
+            Scanned {
+                inner,
+                scanner,
+                pending: Vec::new(),
+            },
+            ambiguous,
+        )
     }
 }
 
@@ -80,7 +91,8 @@ impl Scanner {
         let (mut escaped, mut start) = (None, 0);
         while start < bytes.len() && self.at != At::Unscanned {
             let rest = &bytes[start..];
-            let in_request_line = self.at == At::Head && !self.has_request_line && !self.is_upgraded;
+            let in_request_line =
+                self.at == At::Head && !self.has_request_line && !self.is_upgraded;
             let in_target = in_request_line && self.line.contains(&b' ');
             let used = match self.at {
                 At::Body(left) | At::Chunk(left) => self.skip(left, rest.len()),
@@ -151,7 +163,9 @@ impl Scanner {
 
     fn header(&mut self, line: &[u8]) {
         let text = String::from_utf8_lossy(line);
-        let Some((name, value)) = text.split_once(':') else { return };
+        let Some((name, value)) = text.split_once(':') else {
+            return;
+        };
         if name.eq_ignore_ascii_case("content-length") {
             self.length = Some(value.trim_matches([' ', '\t']).parse().unwrap_or_default());
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
@@ -192,7 +206,10 @@ fn escape_target(line: &[u8], mut in_target: bool, out: &mut Vec<u8>) {
 
 /// The size of a chunk, in hexadecimal digits before its extensions.
 fn chunk_size(line: &[u8]) -> Option<u64> {
-    let end = line.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(line.len());
+    let end = line
+        .iter()
+        .position(|byte| !byte.is_ascii_hexdigit())
+        .unwrap_or(line.len());
     u64::from_str_radix(std::str::from_utf8(&line[..end]).ok()?, 16).ok()
 }
 
@@ -219,7 +236,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Scanned<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Scanned<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.inner).poll_write(context, bytes)
     }
 
@@ -253,15 +274,24 @@ mod tests {
     fn check(requests: &[&str], expected: bool) {
         let bytes = requests.concat();
         for size in [1, 2, 3, 7, bytes.len()] {
-            let mut scanner = Scanner { max_head: 1024, ..Scanner::default() };
-            bytes.as_bytes().chunks(size).for_each(|chunk| drop(scanner.scan(chunk)));
-            assert_eq!(scanner.ambiguous.is_set(), expected, "{requests:?} in pieces of {size}");
+            let mut scanner = Scanner {
+                max_head: 1024,
+                ..Scanner::default()
+            };
+            bytes
+                .as_bytes()
+                .chunks(size)
+                .for_each(|chunk| drop(scanner.scan(chunk)));
+            assert_eq!(
+                scanner.ambiguous.is_set(),
+                expected,
+                "{requests:?} in pieces of {size}"
+            );
         }
     }
 
     const SIZED: &str = "POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nabcde";
-    const CHUNKED: &str =
-        "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3;x=y\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\n";
+    const CHUNKED: &str = "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3;x=y\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\n";
     const PLAIN: &str = "\r\nGET / HTTP/1.1\nhost: x\n\n";
     const BOTH: [&str; 2] = [
         "POST / HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
@@ -284,39 +314,62 @@ mod tests {
     fn targets_are_escaped_and_nothing_else() {
         let odd = "G#T /a#b?c=<#>\"` HTTP/1.1\r\nx: #\r\n\r\n";
         let escaped = "G#T /a%23b?c=%3C%23%3E%22%60 HTTP/1.1\r\nx: #\r\n\r\n";
-        let hidden = format!("POST / HTTP/1.1\r\ncontent-length: {}\r\n\r\n{odd}", odd.len());
+        let hidden = format!(
+            "POST / HTTP/1.1\r\ncontent-length: {}\r\n\r\n{odd}",
+            odd.len()
+        );
         let (sent, expected) = (
             [SIZED, odd, &hidden, odd, CHUNKED].concat(),
             [SIZED, escaped, &hidden, escaped, CHUNKED].concat(),
         );
         for size in [1, 2, 3, 7, sent.len()] {
-            let mut scanner = Scanner { max_head: 1024, ..Scanner::default() };
+            let mut scanner = Scanner {
+                max_head: 1024,
+                ..Scanner::default()
+            };
             let mut found = Vec::new();
             for chunk in sent.as_bytes().chunks(size) {
                 found.extend(scanner.scan(chunk).unwrap_or_else(|| chunk.to_vec()));
             }
-            assert_eq!(String::from_utf8(found).unwrap(), expected, "in pieces of {size}");
+            assert_eq!(
+                String::from_utf8(found).unwrap(),
+                expected,
+                "in pieces of {size}"
+            );
         }
     }
 
     #[test]
     fn nothing_is_escaped_after_an_upgrade() {
         let odd = "G /a#b HTTP/1.1\r\n";
-        let sent = format!("{odd}Connection: Upgrade\r\nupgrade: websocket\r\n\r\n{odd}\u{1} #<>\n #");
+        let sent =
+            format!("{odd}Connection: Upgrade\r\nupgrade: websocket\r\n\r\n{odd}\u{1} #<>\n #");
         let expected = sent.replacen("a#b", "a%23b", 1);
         for size in [1, 7, sent.len()] {
-            let mut scanner = Scanner { max_head: 1024, ..Scanner::default() };
+            let mut scanner = Scanner {
+                max_head: 1024,
+                ..Scanner::default()
+            };
             let chunks = sent.as_bytes().chunks(size);
-            let found: Vec<u8> =
-                chunks.flat_map(|chunk| scanner.scan(chunk).unwrap_or_else(|| chunk.to_vec())).collect();
-            assert_eq!(String::from_utf8(found).unwrap(), expected, "in pieces of {size}");
+            let found: Vec<u8> = chunks
+                .flat_map(|chunk| scanner.scan(chunk).unwrap_or_else(|| chunk.to_vec()))
+                .collect();
+            assert_eq!(
+                String::from_utf8(found).unwrap(),
+                expected,
+                "in pieces of {size}"
+            );
         }
     }
 
     #[test]
     fn requests_with_one_length_or_none_are_not_ambiguous() {
         check(&[SIZED, CHUNKED, PLAIN, SIZED, CHUNKED], false);
-        let hidden = format!("POST / HTTP/1.1\r\nContent-Length: {}\r\n\r\n{}", BOTH[0].len(), BOTH[0]);
+        let hidden = format!(
+            "POST / HTTP/1.1\r\nContent-Length: {}\r\n\r\n{}",
+            BOTH[0].len(),
+            BOTH[0]
+        );
         check(&[&hidden, PLAIN], false);
     }
 }

@@ -28,7 +28,11 @@ pub(crate) struct Gather<S> {
 
 impl<S> Gather<S> {
     pub fn new(inner: S) -> Gather<S> {
-        Gather { inner, waiting: BytesMut::new(), gathered: false }
+        Gather {
+            inner,
+            waiting: BytesMut::new(),
+            gathered: false,
+        }
     }
 
     /// Lets everybody else who is ready run first, once.
@@ -69,7 +73,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Gather<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Gather<S> {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(context, &[io::IoSlice::new(bytes)])
     }
 
@@ -85,7 +93,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gather<S> {
         if length >= LARGE {
             return Pin::new(&mut self.inner).poll_write_vectored(context, slices);
         }
-        slices.iter().for_each(|slice| self.waiting.extend_from_slice(slice));
+        slices
+            .iter()
+            .for_each(|slice| self.waiting.extend_from_slice(slice));
         Poll::Ready(Ok(length))
     }
 

@@ -11,12 +11,19 @@ use mizzen_object::Str;
 
 /// The text of a header's first value, `""` if there is none.
 pub(crate) fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Cow<'_, str> {
-    headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default()
+    headers
+        .get(name)
+        .map(|value| String::from_utf8_lossy(value.as_bytes()))
+        .unwrap_or_default()
 }
 
 /// The texts of all values of a header.
 pub(crate) fn texts(headers: &HeaderMap, name: impl AsHeaderName) -> Vec<Str> {
-    headers.get_all(name).iter().map(|value| (&*String::from_utf8_lossy(value.as_bytes())).into()).collect()
+    headers
+        .get_all(name)
+        .iter()
+        .map(|value| (&*String::from_utf8_lossy(value.as_bytes())).into())
+        .collect()
 }
 
 #[cfg(test)]
@@ -27,7 +34,8 @@ mod tests {
 
     #[track_caller]
     fn check(value: &[u8], expected: &str) {
-        let headers = HeaderMap::from_iter([(http::header::FROM, HeaderValue::from_bytes(value).unwrap())]);
+        let headers =
+            HeaderMap::from_iter([(http::header::FROM, HeaderValue::from_bytes(value).unwrap())]);
         assert_eq!(text(&headers, "from"), expected);
         assert_eq!(texts(&headers, "from"), [expected]);
     }

@@ -46,7 +46,9 @@ impl Endpoint {
     pub(crate) const ALL: [Endpoint; 3] = [Endpoint::Healthz, Endpoint::Livez, Endpoint::Readyz];
 
     fn named(name: &str) -> Option<Endpoint> {
-        Endpoint::ALL.into_iter().find(|endpoint| endpoint.name() == name)
+        Endpoint::ALL
+            .into_iter()
+            .find(|endpoint| endpoint.name() == name)
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -227,13 +229,29 @@ impl Check<'_> {
 /// The checks of an endpoint, in kube-apiserver's order.
 fn checks(server: &Inner, endpoint: Endpoint) -> Vec<Check<'_>> {
     let outside = server.options.health.iter().map(|check| &**check);
-    let outside: Vec<&dyn HealthCheck> =
-        outside.filter(|check| endpoint == Endpoint::Healthz || check.endpoint() == endpoint).collect();
+    let outside: Vec<&dyn HealthCheck> = outside
+        .filter(|check| endpoint == Endpoint::Healthz || check.endpoint() == endpoint)
+        .collect();
     let is_early = |check: &&&dyn HealthCheck| check.endpoint() == Endpoint::Livez;
-    let early = outside.iter().filter(is_early).map(|check| Check::Outside(*check));
-    let late = outside.iter().filter(|check| !is_early(check)).map(|check| Check::Outside(*check));
-    let boot = server.options.boot_sequence.iter().copied().map(Check::Boot);
-    let mut checks: Vec<Check> = [PING, LOG].map(Check::Own).into_iter().chain(early).collect();
+    let early = outside
+        .iter()
+        .filter(is_early)
+        .map(|check| Check::Outside(*check));
+    let late = outside
+        .iter()
+        .filter(|check| !is_early(check))
+        .map(|check| Check::Outside(*check));
+    let boot = server
+        .options
+        .boot_sequence
+        .iter()
+        .copied()
+        .map(Check::Boot);
+    let mut checks: Vec<Check> = [PING, LOG]
+        .map(Check::Own)
+        .into_iter()
+        .chain(early)
+        .collect();
     checks.push(Check::Own(STORE));
     if endpoint == Endpoint::Readyz {
         checks.push(Check::Own(STORE_READINESS));
@@ -254,7 +272,9 @@ pub(crate) fn paths(server: &Inner) -> Vec<String> {
     let of = |endpoint: Endpoint| {
         let root = format!("/{}", endpoint.name());
         let checks = checks(server, endpoint);
-        let each = checks.iter().map(|check| format!("{root}/{}", check.name()));
+        let each = checks
+            .iter()
+            .map(|check| format!("{root}/{}", check.name()));
         each.chain([root.clone()]).collect::<Vec<_>>()
     };
     Endpoint::ALL.into_iter().flat_map(of).collect()
@@ -263,17 +283,23 @@ pub(crate) fn paths(server: &Inner) -> Vec<String> {
 /// `/livez?verbose`, `/readyz/ping`, …
 pub(crate) async fn answer(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Answer {
     let not_found = || answer::text(404, "404 page not found\n");
-    let Some(endpoint) = Endpoint::named(parts[0]) else { return not_found() };
+    let Some(endpoint) = Endpoint::named(parts[0]) else {
+        return not_found();
+    };
     let checks = match &server.options.component {
         Some(component) => component.checks(endpoint),
         None => Some(checks(server, endpoint)),
     };
-    let Some(checks) = checks else { return not_found() };
+    let Some(checks) = checks else {
+        return not_found();
+    };
     if parts.len() == 1 {
         return report(endpoint, &checks, server, &request.query).await;
     }
     let name = parts[1..].join("/");
-    let Some(check) = checks.iter().find(|check| check.name() == name) else { return not_found() };
+    let Some(check) = checks.iter().find(|check| check.name() == name) else {
+        return not_found();
+    };
     match check.run(server).await {
         Ok(()) => {
             let mut answer = answer::text(200, "ok");
@@ -297,7 +323,10 @@ async fn report(endpoint: Endpoint, checks: &[Check<'_>], server: &Inner, query:
             continue;
         }
         let result = check.run(server).await;
-        server.metrics.health_checks.observe(name, root, result.is_ok());
+        server
+            .metrics
+            .health_checks
+            .observe(name, root, result.is_ok());
         match result {
             Ok(()) => lines += &format!("[+]{name} ok\n"),
             Err(problem) => {
@@ -312,7 +341,11 @@ async fn report(endpoint: Endpoint, checks: &[Check<'_>], server: &Inner, query:
         lines += &format!("warn: some health checks cannot be excluded: no matches for {names}\n");
     }
     if !failed.is_empty() {
-        tracing::debug!(endpoint = root, failed = failed.join("; "), "health check failed");
+        tracing::debug!(
+            endpoint = root,
+            failed = failed.join("; "),
+            "health check failed"
+        );
         return answer::text(500, format!("{lines}{root} check failed\n"));
     }
     if query.get("verbose").is_some() {

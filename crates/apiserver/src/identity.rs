@@ -33,7 +33,11 @@ pub struct User {
 impl User {
     /// Somebody who did not say who they are.
     pub fn anonymous() -> User {
-        User { name: ANONYMOUS.into(), groups: vec![UNAUTHENTICATED.into()], ..User::default() }
+        User {
+            name: ANONYMOUS.into(),
+            groups: vec![UNAUTHENTICATED.into()],
+            ..User::default()
+        }
     }
 
     /// Whether it is somebody who showed nothing.
@@ -43,12 +47,20 @@ impl User {
 
     /// A user that the server itself acts as.
     pub fn master(name: &str) -> User {
-        User { name: name.into(), groups: vec![MASTERS.into(), AUTHENTICATED.into()], ..User::default() }
+        User {
+            name: name.into(),
+            groups: vec![MASTERS.into(), AUTHENTICATED.into()],
+            ..User::default()
+        }
     }
 
     /// A program that was let in by name: `system:…`.
     pub fn component(name: &str) -> User {
-        User { name: name.into(), groups: vec![AUTHENTICATED.into()], ..User::default() }
+        User {
+            name: name.into(),
+            groups: vec![AUTHENTICATED.into()],
+            ..User::default()
+        }
     }
 
     /// A service account.
@@ -76,7 +88,9 @@ impl User {
     /// The node whose agent they are; none if they are no such agent. Kubernetes: the name may be empty
     /// (pkg/auth/nodeidentifier).
     pub fn node_name(&self) -> Option<&str> {
-        self.name.strip_prefix(NODE).filter(|_| self.groups.iter().any(|group| group == NODES))
+        self.name
+            .strip_prefix(NODE)
+            .filter(|_| self.groups.iter().any(|group| group == NODES))
     }
 
     /// The user with the group `system:authenticated`. Kubernetes: neither the anonymous user nor a member of
@@ -90,8 +104,18 @@ impl User {
 
     /// The user as writes know them.
     pub fn who(&self) -> Who {
-        let User { name, groups, uid, extra } = self.clone();
-        Who { name, groups, uid, extra }
+        let User {
+            name,
+            groups,
+            uid,
+            extra,
+        } = self.clone();
+        Who {
+            name,
+            groups,
+            uid,
+            extra,
+        }
     }
 
     /// Whether they may do everything.
@@ -107,7 +131,11 @@ mod tests {
     #[track_caller]
     fn check(name: &str, groups: &[&str], expected: &[&str]) {
         let groups = groups.iter().map(|group| Str::from(*group)).collect();
-        let user = User { name: name.into(), groups, ..User::default() };
+        let user = User {
+            name: name.into(),
+            groups,
+            ..User::default()
+        };
         assert_eq!(user.authenticated().groups, expected, "{name}");
     }
 
@@ -115,8 +143,16 @@ mod tests {
     fn the_anonymous_user_is_never_in_the_group_of_authenticated_users() {
         check("jane", &[], &["system:authenticated"]);
         check("jane", &["dev"], &["dev", "system:authenticated"]);
-        check("jane", &["system:authenticated", "dev"], &["system:authenticated", "dev"]);
-        check("jane", &["system:unauthenticated"], &["system:unauthenticated"]);
+        check(
+            "jane",
+            &["system:authenticated", "dev"],
+            &["system:authenticated", "dev"],
+        );
+        check(
+            "jane",
+            &["system:unauthenticated"],
+            &["system:unauthenticated"],
+        );
         check("system:anonymous", &[], &[]);
         check("system:anonymous", &["dev"], &["dev"]);
     }

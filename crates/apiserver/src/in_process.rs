@@ -33,13 +33,19 @@ impl Server {
         server.start().await;
         let mut namespace = Value::object();
         namespace.entry("metadata").set("name", "default");
-        server.ask("POST", "/api/v1/namespaces", Some(&namespace)).await;
+        server
+            .ask("POST", "/api/v1/namespaces", Some(&namespace))
+            .await;
         server
     }
 
     /// The way to this server for `user`. A program that does not say what it is goes by the name of `agent`.
     pub fn in_process(&self, user: User, agent: &'static str) -> InProcess {
-        InProcess { server: self.clone(), user, agent: HeaderValue::from_static(agent) }
+        InProcess {
+            server: self.clone(),
+            user,
+            agent: HeaderValue::from_static(agent),
+        }
     }
 }
 
@@ -57,13 +63,23 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let InProcess { server, user, agent } = self.clone();
+        let InProcess {
+            server,
+            user,
+            agent,
+        } = self.clone();
         Box::pin(async move {
             let (mut parts, body) = request.into_parts();
             parts.headers.entry(USER_AGENT).or_insert(agent);
             // A body that breaks off is one that never came.
-            let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-            Ok(server.call(Some(user), parts.method, parts.uri, parts.headers, body).await)
+            let body = body
+                .collect()
+                .await
+                .map(|body| body.to_bytes())
+                .unwrap_or_default();
+            Ok(server
+                .call(Some(user), parts.method, parts.uri, parts.headers, body)
+                .await)
         })
     }
 }

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use mizzen_object::decode::{DecodeError, TypeMeta, decode, type_meta};
 use mizzen_object::schema::Struct;
-use mizzen_object::{GroupVersionKind, Kind, Status, Str, Value, Violations, default, json, proto, yaml};
+use mizzen_object::{
+    GroupVersionKind, Kind, Status, Str, Value, Violations, default, json, proto, yaml,
+};
 
 use crate::catalog::{Catalog, is_meta_kind};
 use crate::request::Request;
@@ -56,7 +58,9 @@ fn are_parameters(text: &str) -> bool {
         if parameter.is_empty() && parameters.peek().is_none() {
             return true;
         }
-        let Some((name, value)) = parameter.split_once('=') else { return false };
+        let Some((name, value)) = parameter.split_once('=') else {
+            return false;
+        };
         let name = name.to_ascii_lowercase();
         let quoted = value.len() >= 2 && value.starts_with('"') && value.ends_with('"');
         if !is_token(&name) || !(is_token(value) || quoted) || names.contains(&name) {
@@ -69,7 +73,11 @@ fn are_parameters(text: &str) -> bool {
 
 /// 415: nobody reads that.
 pub(crate) fn unsupported(accepted: &str) -> Status {
-    Status::failure(415, "UnsupportedMediaType", format!("{UNKNOWN_FORMAT}{accepted}"))
+    Status::failure(
+        415,
+        "UnsupportedMediaType",
+        format!("{UNKNOWN_FORMAT}{accepted}"),
+    )
 }
 
 /// Reads the `fieldValidation` parameter into `violations` or a choice.
@@ -92,13 +100,36 @@ pub(crate) struct Intake {
 }
 
 /// Reads the body as an object of `kind`. Warnings reach the client, whatever becomes of the request.
-pub(crate) fn object(call: &Call, kind: &Kind, strictness: FieldValidation) -> Result<Value, Status> {
-    let Call { server, request, notes, .. } = call;
+pub(crate) fn object(
+    call: &Call,
+    kind: &Kind,
+    strictness: FieldValidation,
+) -> Result<Value, Status> {
+    let Call {
+        server,
+        request,
+        notes,
+        ..
+    } = call;
     let form = body_type(request)?;
     let (gvk, loose) = (&kind.gvk, kind.rules.loose);
-    let reader = Reader { catalog: &server.catalog, gvk, also: None, root: &kind.root, strictness };
-    let read = if loose { reader.read_loose(form, &request.body) } else { reader.read(form, &request.body) }?;
-    let said = if loose { stated_kind(&read.value) } else { gvk.clone() };
+    let reader = Reader {
+        catalog: &server.catalog,
+        gvk,
+        also: None,
+        root: &kind.root,
+        strictness,
+    };
+    let read = if loose {
+        reader.read_loose(form, &request.body)
+    } else {
+        reader.read(form, &request.body)
+    }?;
+    let said = if loose {
+        stated_kind(&read.value)
+    } else {
+        gvk.clone()
+    };
     // Kubernetes: what is read with complaints is what it says, in these words, too.
     let intake = judge(read, strictness)
         .map_err(|complaints| cannot_handle(&said, &said, &strict_error(&complaints)))?;
@@ -120,12 +151,23 @@ pub(crate) fn other(
     root: &Struct,
     strictness: FieldValidation,
 ) -> Result<Value, Status> {
-    let Call { server, request, notes, .. } = call;
+    let Call {
+        server,
+        request,
+        notes,
+        ..
+    } = call;
     let form = body_type(request)?;
-    let reader = Reader { catalog: &server.catalog, gvk, also, root, strictness };
+    let reader = Reader {
+        catalog: &server.catalog,
+        gvk,
+        also,
+        root,
+        strictness,
+    };
     let read = reader.read(form, &request.body)?;
-    let intake =
-        judge(read, strictness).map_err(|complaints| cannot_handle(gvk, gvk, &strict_error(&complaints)))?;
+    let intake = judge(read, strictness)
+        .map_err(|complaints| cannot_handle(gvk, gvk, &strict_error(&complaints)))?;
     notes.warn_all(intake.warnings);
     request.record.sent(gvk, root, &intake.value);
     Ok(intake.value)
@@ -135,7 +177,11 @@ pub(crate) fn other(
 fn stated_kind(object: &Value) -> GroupVersionKind {
     let api_version = object["apiVersion"].str();
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    GroupVersionKind { group: group.into(), version: version.into(), kind: object["kind"].str().into() }
+    GroupVersionKind {
+        group: group.into(),
+        version: version.into(),
+        kind: object["kind"].str().into(),
+    }
 }
 
 /// Fills in what nobody has said; why that cannot be an object of the kind.
@@ -152,10 +198,20 @@ pub(crate) fn judge(read: Read, strictness: FieldValidation) -> Result<Intake, V
     match strictness {
         FieldValidation::Strict if !read.complaints.is_empty() => Err(read.complaints),
         FieldValidation::Warn => {
-            let warnings = read.complaints.iter().flat_map(|complaint| as_warnings(complaint)).collect();
-            Ok(Intake { value: read.value, warnings })
+            let warnings = read
+                .complaints
+                .iter()
+                .flat_map(|complaint| as_warnings(complaint))
+                .collect();
+            Ok(Intake {
+                value: read.value,
+                warnings,
+            })
         }
-        _ => Ok(Intake { value: read.value, warnings: Vec::new() }),
+        _ => Ok(Intake {
+            value: read.value,
+            warnings: Vec::new(),
+        }),
     }
 }
 
@@ -206,20 +262,35 @@ impl<'a> Document<'a> {
         let stated = type_meta(&text)
             .map_err(|problem| format!("couldn't get version/kind; json parse error: {problem}"))?;
         if stated.api_version.matches('/').count() > 1 {
-            return Err(format!("unexpected GroupVersion string: {}", stated.api_version));
+            return Err(format!(
+                "unexpected GroupVersion string: {}",
+                stated.api_version
+            ));
         }
-        Ok(Document { stated, content: Content::Json(text), complaint, body })
+        Ok(Document {
+            stated,
+            content: Content::Json(text),
+            complaint,
+            body,
+        })
     }
 
     fn open_protobuf(body: &'a [u8]) -> Result<Document<'a>, String> {
         let unknown = proto::decode_object(body).map_err(|error| error.to_string())?;
-        let mut stated =
-            TypeMeta { api_version: unknown.api_version.as_str().into(), kind: unknown.kind.as_str().into() };
+        let mut stated = TypeMeta {
+            api_version: unknown.api_version.as_str().into(),
+            kind: unknown.kind.as_str().into(),
+        };
         // Kubernetes: a version that cannot be parsed counts as none here (schema.FromAPIVersionAndKind).
         if stated.api_version.matches('/').count() > 1 {
             stated.api_version = Str::default();
         }
-        Ok(Document { stated, content: Content::Protobuf(unknown.raw), complaint: None, body })
+        Ok(Document {
+            stated,
+            content: Content::Protobuf(unknown.raw),
+            complaint: None,
+            body,
+        })
     }
 
     /// Whether the body states its kind.
@@ -240,25 +311,46 @@ impl<'a> Document<'a> {
     fn gvk_unchecked(&self, default: &GroupVersionKind) -> GroupVersionKind {
         let TypeMeta { api_version, kind } = &self.stated;
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let kind = if kind.is_empty() { default.kind.clone() } else { kind.clone() };
+        let kind = if kind.is_empty() {
+            default.kind.clone()
+        } else {
+            kind.clone()
+        };
         let any_group = matches!(self.content, Content::Protobuf(_)) || group.is_empty();
         if version.is_empty() && (any_group || group == default.group) {
-            return GroupVersionKind { kind, ..default.clone() };
+            return GroupVersionKind {
+                kind,
+                ..default.clone()
+            };
         }
-        GroupVersionKind { group: group.into(), version: version.into(), kind }
+        GroupVersionKind {
+            group: group.into(),
+            version: version.into(),
+            kind,
+        }
     }
 
     pub fn decode(self, root: &Struct) -> Result<Read, DecodeError> {
         match self.content {
             Content::Json(text) => {
                 let decoded = decode(root, &text)?;
-                let complaints = self.complaint.into_iter().chain(decoded.complaints).collect();
-                Ok(Read { value: decoded.value, complaints })
+                let complaints = self
+                    .complaint
+                    .into_iter()
+                    .chain(decoded.complaints)
+                    .collect();
+                Ok(Read {
+                    value: decoded.value,
+                    complaints,
+                })
             }
             Content::Protobuf(message) => {
                 let value = proto::decode_message(root, message)
                     .map_err(|error| DecodeError::Type(error.to_string()))?;
-                Ok(Read { value, complaints: Vec::new() })
+                Ok(Read {
+                    value,
+                    complaints: Vec::new(),
+                })
             }
         }
     }
@@ -274,19 +366,26 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn read(&self, form: BodyType, body: &[u8]) -> Result<Read, Status> {
-        let document = Document::open(form, body).map_err(|problem| self.unrecognized(&problem, body))?;
+        let document =
+            Document::open(form, body).map_err(|problem| self.unrecognized(&problem, body))?;
         let said = self.check_kind(&document)?;
-        document.decode(self.root).map_err(|error| cannot_handle(&said, self.gvk, &error.to_string()))
+        document
+            .decode(self.root)
+            .map_err(|error| cannot_handle(&said, self.gvk, &error.to_string()))
     }
 
     /// Kubernetes: a custom object is a map before anything else is known of it. It must say its kind; whether that is
     /// the right one is a matter of validation (serializer/json, unstructuredSchemaCoercer).
     fn read_loose(&self, form: BodyType, body: &[u8]) -> Result<Read, Status> {
-        let document = Document::open(form, body).map_err(|problem| self.unrecognized(&problem, body))?;
+        let document =
+            Document::open(form, body).map_err(|problem| self.unrecognized(&problem, body))?;
         let interpreted = document.gvk_unchecked(self.gvk);
         document.decode(self.root).map_err(|error| match error {
             DecodeError::NoKind(_) => {
-                let problem = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(body));
+                let problem = format!(
+                    "Object 'Kind' is missing in '{}'",
+                    String::from_utf8_lossy(body)
+                );
                 // Kubernetes: a strict decoder forgets the kind that it was to assume.
                 match self.strictness {
                     FieldValidation::Ignore => cannot_handle(&interpreted, self.gvk, &problem),
@@ -302,9 +401,9 @@ impl Reader<'_> {
 
     /// Whether the object says that it is of the expected kind; what it does not say is filled in.
     fn check_kind(&self, document: &Document) -> Result<GroupVersionKind, Status> {
-        let said = document
-            .gvk(self.gvk)
-            .map_err(|problem| cannot_handle(&document.gvk_unchecked(self.gvk), self.gvk, &problem))?;
+        let said = document.gvk(self.gvk).map_err(|problem| {
+            cannot_handle(&document.gvk_unchecked(self.gvk), self.gvk, &problem)
+        })?;
         self.accept_kind(&said)?;
         Ok(said)
     }
@@ -316,7 +415,11 @@ impl Reader<'_> {
         if said.kind == self.gvk.kind && is_known(self.catalog, said, self.gvk) {
             return Err(other_version(said, self.gvk));
         }
-        Err(cannot_handle(said, self.gvk, &kind_problem(self.catalog, said, self.gvk)))
+        Err(cannot_handle(
+            said,
+            self.gvk,
+            &kind_problem(self.catalog, said, self.gvk),
+        ))
     }
 
     fn unrecognized(&self, problem: &str, body: &[u8]) -> Status {
@@ -336,8 +439,15 @@ pub(crate) fn kind_problem(
     if is_known(catalog, said, expected) {
         let package = internal_package(&expected.group);
         let kind = &said.kind;
-        let version = if is_meta_kind(kind) { "v1" } else { &said.version };
-        return format!("converting ({version}.{kind}) to ({package}.{}): unknown conversion", expected.kind);
+        let version = if is_meta_kind(kind) {
+            "v1"
+        } else {
+            &said.version
+        };
+        return format!(
+            "converting ({version}.{kind}) to ({package}.{}): unknown conversion",
+            expected.kind
+        );
     }
     let (kind, version) = (json::quote(&said.kind), json::quote(&said.api_version()));
     format!(
@@ -373,9 +483,15 @@ fn other_version(said: &GroupVersionKind, expected: &GroupVersionKind) -> Status
 }
 
 /// 400: the object cannot be what it should be.
-pub(crate) fn cannot_handle(said: &GroupVersionKind, expected: &GroupVersionKind, problem: &str) -> Status {
+pub(crate) fn cannot_handle(
+    said: &GroupVersionKind,
+    expected: &GroupVersionKind,
+    problem: &str,
+) -> Status {
     let (kind, version, expected) = (&said.kind, json::quote(&said.version), &expected.kind);
-    Status::bad_request(format!("{kind} in version {version} cannot be handled as a {expected}: {problem}"))
+    Status::bad_request(format!(
+        "{kind} in version {version} cannot be handled as a {expected}: {problem}"
+    ))
 }
 
 /// The name of Go's package with a group's internal types: `core`, `rbac`.

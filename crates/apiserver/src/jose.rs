@@ -27,14 +27,38 @@ enum Check {
 
 /// Every kind that can be checked. Kubernetes knows ES512 as well; nobody here has its curve.
 pub static ALGORITHMS: [Algorithm; 8] = [
-    Algorithm { name: "RS256", check: Check::Rsa(&ring_signature::RSA_PKCS1_2048_8192_SHA256) },
-    Algorithm { name: "RS384", check: Check::Rsa(&ring_signature::RSA_PKCS1_2048_8192_SHA384) },
-    Algorithm { name: "RS512", check: Check::Rsa(&ring_signature::RSA_PKCS1_2048_8192_SHA512) },
-    Algorithm { name: "PS256", check: Check::Rsa(&ring_signature::RSA_PSS_2048_8192_SHA256) },
-    Algorithm { name: "PS384", check: Check::Rsa(&ring_signature::RSA_PSS_2048_8192_SHA384) },
-    Algorithm { name: "PS512", check: Check::Rsa(&ring_signature::RSA_PSS_2048_8192_SHA512) },
-    Algorithm { name: "ES256", check: Check::Curve(Curve::P256) },
-    Algorithm { name: "ES384", check: Check::Curve(Curve::P384) },
+    Algorithm {
+        name: "RS256",
+        check: Check::Rsa(&ring_signature::RSA_PKCS1_2048_8192_SHA256),
+    },
+    Algorithm {
+        name: "RS384",
+        check: Check::Rsa(&ring_signature::RSA_PKCS1_2048_8192_SHA384),
+    },
+    Algorithm {
+        name: "RS512",
+        check: Check::Rsa(&ring_signature::RSA_PKCS1_2048_8192_SHA512),
+    },
+    Algorithm {
+        name: "PS256",
+        check: Check::Rsa(&ring_signature::RSA_PSS_2048_8192_SHA256),
+    },
+    Algorithm {
+        name: "PS384",
+        check: Check::Rsa(&ring_signature::RSA_PSS_2048_8192_SHA384),
+    },
+    Algorithm {
+        name: "PS512",
+        check: Check::Rsa(&ring_signature::RSA_PSS_2048_8192_SHA512),
+    },
+    Algorithm {
+        name: "ES256",
+        check: Check::Curve(Curve::P256),
+    },
+    Algorithm {
+        name: "ES384",
+        check: Check::Curve(Curve::P384),
+    },
 ];
 
 impl Algorithm {
@@ -95,13 +119,24 @@ impl PublicKey {
         let material = match info.parsed().ok()? {
             Parsed::RSA(key) => Material::rsa(key.modulus, key.exponent),
             Parsed::EC(point) => {
-                let curve = info.algorithm.parameters.as_ref()?.as_oid().ok()?.to_id_string();
-                let curve = Curve::ALL.into_iter().find(|known| known.names().1 == curve)?;
+                let curve = info
+                    .algorithm
+                    .parameters
+                    .as_ref()?
+                    .as_oid()
+                    .ok()?
+                    .to_id_string();
+                let curve = Curve::ALL
+                    .into_iter()
+                    .find(|known| known.names().1 == curve)?;
                 Material::Point(curve, point.data().to_vec())
             }
             _ => return None,
         };
-        Some(PublicKey { id: URL_SAFE_NO_PAD.encode(Sha256::digest(der)).into(), material })
+        Some(PublicKey {
+            id: URL_SAFE_NO_PAD.encode(Sha256::digest(der)).into(),
+            material,
+        })
     }
 
     /// Reads a JSON Web Key; none if it is of no kind that we know, or not for signatures.
@@ -109,17 +144,26 @@ impl PublicKey {
         if !matches!(key["use"].str(), "" | "sig") {
             return None;
         }
-        let part =
-            |name: &str| URL_SAFE_NO_PAD.decode(key[name].str()).ok().filter(|bytes| !bytes.is_empty());
+        let part = |name: &str| {
+            URL_SAFE_NO_PAD
+                .decode(key[name].str())
+                .ok()
+                .filter(|bytes| !bytes.is_empty())
+        };
         let material = match key["kty"].str() {
             "RSA" => Material::rsa(&part("n")?, &part("e")?),
             "EC" => {
-                let curve = Curve::ALL.into_iter().find(|known| known.names().0 == key["crv"].str())?;
+                let curve = Curve::ALL
+                    .into_iter()
+                    .find(|known| known.names().0 == key["crv"].str())?;
                 Material::Point(curve, [vec![4], part("x")?, part("y")?].concat())
             }
             _ => return None,
         };
-        Some(PublicKey { id: key["kid"].str().into(), material })
+        Some(PublicKey {
+            id: key["kid"].str().into(),
+            material,
+        })
     }
 
     /// The key as a JSON Web Key, without its id, use and algorithm.
@@ -148,7 +192,13 @@ impl PublicKey {
     /// Whether a signature of that kind is this key's.
     pub fn verify(&self, algorithm: &Algorithm, message: &[u8], signature: &[u8]) -> bool {
         match (&self.material, &algorithm.check) {
-            (Material::Rsa { modulus: n, exponent: e }, Check::Rsa(parameters)) => {
+            (
+                Material::Rsa {
+                    modulus: n,
+                    exponent: e,
+                },
+                Check::Rsa(parameters),
+            ) => {
                 let key = ring_signature::RsaPublicKeyComponents { n, e };
                 key.verify(parameters, message, signature).is_ok()
             }
@@ -163,8 +213,12 @@ impl PublicKey {
 
 impl Material {
     fn rsa(modulus: &[u8], exponent: &[u8]) -> Material {
-        let plain = |number: &[u8]| number[number.iter().take_while(|byte| **byte == 0).count()..].to_vec();
-        Material::Rsa { modulus: plain(modulus), exponent: plain(exponent) }
+        let plain =
+            |number: &[u8]| number[number.iter().take_while(|byte| **byte == 0).count()..].to_vec();
+        Material::Rsa {
+            modulus: plain(modulus),
+            exponent: plain(exponent),
+        }
     }
 }
 
@@ -185,26 +239,40 @@ impl<'a> Unverified<'a> {
     /// None if it is no token at all, or demands something of its readers that we do not know.
     pub fn parse(token: &'a str) -> Option<Unverified<'a>> {
         let (message, signature) = token.rsplit_once('.')?;
-        let (header, claims) = message.split_once('.').filter(|parts| !parts.1.contains('.'))?;
+        let (header, claims) = message
+            .split_once('.')
+            .filter(|parts| !parts.1.contains('.'))?;
         let read = |part: &str| json::parse(&URL_SAFE_NO_PAD.decode(part).ok()?).ok();
         let (header, claims) = (read(header)?, read(claims)?);
-        let sound = header.as_map().is_some() && claims.as_map().is_some() && header["crit"].is_null();
+        let sound =
+            header.as_map().is_some() && claims.as_map().is_some() && header["crit"].is_null();
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
-        sound.then_some(Unverified { header, claims, message, signature })
+        sound.then_some(Unverified {
+            header,
+            claims,
+            message,
+            signature,
+        })
     }
 
     /// Whom it is for: a text, or a list of texts.
     pub fn audiences(&self) -> Vec<Str> {
         match &self.claims["aud"] {
             Value::String(one) => vec![one.as_str().into()],
-            many => many.list().iter().map(|audience| audience.str().into()).collect(),
+            many => many
+                .list()
+                .iter()
+                .map(|audience| audience.str().into())
+                .collect(),
         }
     }
 
     /// Whether a key has signed it, in a way that its header names.
     pub fn is_signed_by(&self, key: &PublicKey) -> bool {
         let algorithm = Algorithm::named(self.header["alg"].str());
-        algorithm.is_some_and(|algorithm| key.verify(algorithm, self.message.as_bytes(), &self.signature))
+        algorithm.is_some_and(|algorithm| {
+            key.verify(algorithm, self.message.as_bytes(), &self.signature)
+        })
     }
 }
 
@@ -259,9 +327,11 @@ mod tests {
     #[test]
     fn a_signature_counts_for_its_key_kind_and_message_only() {
         let random = SystemRandom::new();
-        let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P384_SHA384_FIXED_SIGNING, &random).unwrap();
+        let document =
+            EcdsaKeyPair::generate_pkcs8(&ECDSA_P384_SHA384_FIXED_SIGNING, &random).unwrap();
         let pair =
-            EcdsaKeyPair::from_pkcs8(&ECDSA_P384_SHA384_FIXED_SIGNING, document.as_ref(), &random).unwrap();
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P384_SHA384_FIXED_SIGNING, document.as_ref(), &random)
+                .unwrap();
         let (x, y) = pair.public_key().as_ref()[1..].split_at(48);
         let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
         let jwk = value!({ "kty": "EC", "crv": "P-384", "kid": "k", "x": x, "y": y });
@@ -275,15 +345,30 @@ mod tests {
         assert!(!verify("ES384", b"massage"));
         assert!(!verify("ES256", b"message"));
         assert!(!verify("RS256", b"message"));
-        assert_eq!(PublicKey::from_jwk(&key.to_jwk()).unwrap().material, key.material);
+        assert_eq!(
+            PublicKey::from_jwk(&key.to_jwk()).unwrap().material,
+            key.material
+        );
     }
 
     #[test]
     fn a_key_of_an_unknown_kind_or_for_another_use_is_none() {
-        assert_eq!(PublicKey::from_jwk(&value!({ "kty": "oct", "k": "AAAA" })), None);
-        assert_eq!(PublicKey::from_jwk(&value!({ "kty": "EC", "crv": "P-521", "x": "AA", "y": "AA" })), None);
-        assert_eq!(PublicKey::from_jwk(&value!({ "kty": "RSA", "use": "enc", "n": "AQ", "e": "AQ" })), None);
-        assert_eq!(PublicKey::from_jwk(&value!({ "kty": "RSA", "n": "?", "e": "AQ" })), None);
+        assert_eq!(
+            PublicKey::from_jwk(&value!({ "kty": "oct", "k": "AAAA" })),
+            None
+        );
+        assert_eq!(
+            PublicKey::from_jwk(&value!({ "kty": "EC", "crv": "P-521", "x": "AA", "y": "AA" })),
+            None
+        );
+        assert_eq!(
+            PublicKey::from_jwk(&value!({ "kty": "RSA", "use": "enc", "n": "AQ", "e": "AQ" })),
+            None
+        );
+        assert_eq!(
+            PublicKey::from_jwk(&value!({ "kty": "RSA", "n": "?", "e": "AQ" })),
+            None
+        );
         assert!(Algorithm::named("none").is_none() && Algorithm::named("HS256").is_none());
     }
 }

@@ -12,11 +12,21 @@ use crate::server::Inner;
 /// The hint for a request that found nothing: its path is that of a removed version, of a group that has no other, or of
 /// something below.
 pub(crate) fn hint(server: &Inner, request: &Request) -> Option<String> {
-    let mut parts = request.uri.path().strip_prefix("/apis/")?.split('/').filter(|part| !part.is_empty());
+    let mut parts = request
+        .uri
+        .path()
+        .strip_prefix("/apis/")?
+        .split('/')
+        .filter(|part| !part.is_empty());
     let (group, version) = (parts.next()?, parts.next());
     let version = match version {
         Some(version) => version,
-        None => legacy_kinds().iter().find(|kind| kind.group == group)?.version,
+        None => {
+            legacy_kinds()
+                .iter()
+                .find(|kind| kind.group == group)?
+                .version
+        }
     };
     let is_hidden = is_legacy(group, version) && hides_legacy_versions(server);
     is_hidden.then(|| {
@@ -29,8 +39,11 @@ pub(crate) fn hint(server: &Inner, request: &Request) -> Option<String> {
 /// (k8s.io/cli-runtime/pkg/resource/crd_finder.go), and fail with "no matches for kind" if not.
 pub(crate) fn manifest_hint(server: &Inner, request: &Request) -> Option<&'static str> {
     let agent = request.header("user-agent");
-    let reads_manifests = ["kubectl", "Helm/"].iter().any(|name| agent.starts_with(name));
-    let asks_for_all = request.query.text("limit").is_empty() && request.query.text("watch").is_empty();
+    let reads_manifests = ["kubectl", "Helm/"]
+        .iter()
+        .any(|name| agent.starts_with(name));
+    let asks_for_all =
+        request.query.text("limit").is_empty() && request.query.text("watch").is_empty();
     (reads_manifests && asks_for_all && hides_legacy_versions(server)).then_some(
         "API versions that Kubernetes has removed, such as extensions/v1beta1, are served only with --legacy-apis",
     )

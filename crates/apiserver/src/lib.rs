@@ -58,8 +58,9 @@ mod unsent;
 mod verbs;
 
 pub use admission::{
-    Admission, ConfigurationError, EventRateLimit, ImagePolicy, Level, LimitedResource, NodeSelectors,
-    PluginError, Plugins, PodSecurity, PodTolerations, Policy, Standard, TolerationSeconds, Version,
+    Admission, ConfigurationError, EventRateLimit, ImagePolicy, Level, LimitedResource,
+    NodeSelectors, PluginError, Plugins, PodSecurity, PodTolerations, Policy, Standard,
+    TolerationSeconds, Version,
 };
 pub use answer::{Answer, Body, Broken};
 pub use browsers::Browsers;

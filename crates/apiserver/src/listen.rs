@@ -82,7 +82,9 @@ pub async fn listen(
             () = &mut stop => break,
         };
         // Nobody waits: a connection too many is closed.
-        let Ok(place) = places.clone().try_acquire_owned() else { continue };
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            continue;
+        };
         let connection = Connection {
             server: server.clone(),
             identify: identify.clone(),
@@ -111,7 +113,10 @@ struct Far {
 impl Far {
     /// Whom a request is from.
     fn caller(&self) -> Caller {
-        Caller { claim: self.peer.claim(), address: Some(self.address) }
+        Caller {
+            claim: self.peer.claim(),
+            address: Some(self.address),
+        }
     }
 }
 
@@ -143,9 +148,15 @@ impl Connection {
     }
 
     fn far(&self, stream: &TlsStream<TcpStream>) -> Arc<Far> {
-        let peer =
-            stream.get_ref().1.peer_certificates().map_or(Peer::Stranger, |shown| (self.identify)(shown));
-        Arc::new(Far { peer, address: self.address.ip() })
+        let peer = stream
+            .get_ref()
+            .1
+            .peer_certificates()
+            .map_or(Peer::Stranger, |shown| (self.identify)(shown));
+        Arc::new(Far {
+            peer,
+            address: self.address.ip(),
+        })
     }
 
     async fn serve_http2(self, stream: CloseNotify, far: Arc<Far>) {
@@ -172,7 +183,8 @@ impl Connection {
         });
         let stream = Gather::new(Tap::new(stream, FrameBudget::new()));
         let connection = builder.serve_connection(TokioIo::new(stream), service);
-        self.attend(connection, load, http2::Connection::graceful_shutdown).await;
+        self.attend(connection, load, http2::Connection::graceful_shutdown)
+            .await;
     }
 
     async fn serve_http1(self, stream: CloseNotify, far: Arc<Far>) {
@@ -191,8 +203,15 @@ impl Connection {
             request.extensions_mut().insert(ambiguous.clone());
             handle(server.clone(), far.clone(), &counted, request)
         });
-        let connection = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
-        self.attend(connection, load, http1::UpgradeableConnection::graceful_shutdown).await;
+        let connection = builder
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades();
+        self.attend(
+            connection,
+            load,
+            http1::UpgradeableConnection::graceful_shutdown,
+        )
+        .await;
     }
 
     fn load(&self) -> Load {
@@ -233,24 +252,42 @@ fn handle(
     load: &Load,
     mut request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<Counted>, Infallible>> + use<> {
-    let upgrade = request.headers().contains_key(header::UPGRADE).then(|| hyper::upgrade::on(&mut request));
+    let upgrade = request
+        .headers()
+        .contains_key(header::UPGRADE)
+        .then(|| hyper::upgrade::on(&mut request));
     let (head, body) = request.into_parts();
     let given_up = GivenUp::default();
     let streams = match body.is_end_stream() && upgrade.is_none() {
         true => Streams::default(),
-        false => Streams::new(Whole::new(body, head.version, given_up.clone()).boxed_unsync(), upgrade),
+        false => Streams::new(
+            Whole::new(body, head.version, given_up.clone()).boxed_unsync(),
+            upgrade,
+        ),
     };
     let (sent_away, is_head) = (load.clone(), head.method == Method::HEAD);
     let answer = async move {
         if let Err(problem) = check_host(&head).and_then(|()| check_length(&head)) {
             return malformed(problem);
         }
-        let answer =
-            server.call_of(far.caller(), head.method, head.uri, head.headers, Bytes::new(), streams).await;
+        let answer = server
+            .call_of(
+                far.caller(),
+                head.method,
+                head.uri,
+                head.headers,
+                Bytes::new(),
+                streams,
+            )
+            .await;
         if head.version == Version::HTTP_2 && answer.extensions().get::<Stranger>().is_some() {
             sent_away.send_away();
         }
-        if is_head { without_body(answer) } else { answer }
+        if is_head {
+            without_body(answer)
+        } else {
+            answer
+        }
     };
     let counted = load.during(given_up, answer);
     async { Ok(counted.await) }
@@ -278,9 +315,14 @@ fn check_length(head: &request::Parts) -> Result<(), &'static str> {
 
 /// Tells somebody that what they send is not HTTP, and hangs up.
 fn malformed(problem: &str) -> Answer {
-    let mut answer =
-        answer::answer(400, "text/plain; charset=utf-8", format!("400 Bad Request: {problem}").into_bytes());
-    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    let mut answer = answer::answer(
+        400,
+        "text/plain; charset=utf-8",
+        format!("400 Bad Request: {problem}").into_bytes(),
+    );
+    answer
+        .headers_mut()
+        .insert(header::CONNECTION, HeaderValue::from_static("close"));
     answer
 }
 
@@ -289,7 +331,10 @@ fn without_body(answer: Answer) -> Answer {
     let length = answer.body().size_hint().exact();
     let mut answer = answer.map(|_| answer::Body::from(""));
     if let Some(length) = length {
-        answer.headers_mut().entry(header::CONTENT_LENGTH).or_insert(length.into());
+        answer
+            .headers_mut()
+            .entry(header::CONTENT_LENGTH)
+            .or_insert(length.into());
     }
     answer
 }

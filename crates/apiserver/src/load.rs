@@ -196,8 +196,12 @@ impl Load {
     /// Charges answers with what the store has given up since and they keep.
     fn recharge(&self) {
         // Not under the lock: the last to hold an answer takes it.
-        let unread: Vec<Arc<Open>> =
-            self.state().unread.values().filter_map(|unread| unread.open.upgrade()).collect();
+        let unread: Vec<Arc<Open>> = self
+            .state()
+            .unread
+            .values()
+            .filter_map(|unread| unread.open.upgrade())
+            .collect();
         for open in unread {
             if let (Some(shared), Some(charge)) = (&open.shared, &open.charge) {
                 charge.set(open.retained + shared.stale());
@@ -212,7 +216,11 @@ impl Load {
 
 impl State {
     fn judge(&self, now: Instant) -> Option<Verdict> {
-        let is_unread = self.unread.values().next().is_some_and(|unread| unread.deadline <= now);
+        let is_unread = self
+            .unread
+            .values()
+            .next()
+            .is_some_and(|unread| unread.deadline <= now);
         let is_slow = self.head_since.is_some_and(|since| now - since >= HEAD);
         if is_unread || is_slow {
             return Some(Verdict::TooMuch);
@@ -226,8 +234,14 @@ impl State {
         let usual = if self.is_recounted { RECOUNT } else { LOOK }.min(self.patience());
         let head = self.head_since.map(|since| since + HEAD);
         let idle = self.is_idle().then_some(self.idle_since + self.patience());
-        let next = [head, idle].into_iter().flatten().min().map(|at| at.saturating_duration_since(now));
-        next.filter(|next| !next.is_zero()).unwrap_or(usual).min(usual)
+        let next = [head, idle]
+            .into_iter()
+            .flatten()
+            .min()
+            .map(|at| at.saturating_duration_since(now));
+        next.filter(|next| !next.is_zero())
+            .unwrap_or(usual)
+            .min(usual)
     }
 
     /// Whether nothing is asked for, and nothing is being asked.
@@ -287,7 +301,10 @@ struct Answering {
 impl Answering {
     fn new(load: &Load) -> Answering {
         load.0.answering.send_modify(|requests| *requests += 1);
-        Answering { load: load.clone(), done: false }
+        Answering {
+            load: load.clone(),
+            done: false,
+        }
     }
 
     /// It has been answered, unless nobody waits any more.
@@ -353,9 +370,15 @@ impl Open {
             (self.retained, self.shared) = (body.retained(), body.shared());
             self.charge = Some(self.load.0.account.charge(&self.lease.user, self.retained));
         }
-        let is_large = body.size_hint().exact().map_or(!body.is_stream(), |size| size > SMALL);
+        let is_large = body
+            .size_hint()
+            .exact()
+            .map_or(!body.is_stream(), |size| size > SMALL);
         if !is_large {
-            return Counted { body, open: Arc::new(self) };
+            return Counted {
+                body,
+                open: Arc::new(self),
+            };
         }
         let load = self.load.clone();
         let mut state = load.state();
@@ -363,7 +386,10 @@ impl Open {
         state.n_answers += 1;
         self.unread = Some(number);
         let open = Arc::new(self);
-        let unread = Unread { deadline: Instant::now() + load.0.patience, open: Arc::downgrade(&open) };
+        let unread = Unread {
+            deadline: Instant::now() + load.0.patience,
+            open: Arc::downgrade(&open),
+        };
         if open.shared.is_some() && !state.is_recounted {
             load.0.recount.notify_one();
         }
@@ -385,7 +411,10 @@ impl Open {
         let mut flight = lock(&self.in_flight);
         flight.bytes += bytes.len();
         self.recount(&mut flight);
-        Bytes::from_owner(Waiting { bytes, open: self.clone() })
+        Bytes::from_owner(Waiting {
+            bytes,
+            open: self.clone(),
+        })
     }
 
     /// Bytes have been written, or never will be.
@@ -395,9 +424,16 @@ impl Open {
         self.recount(&mut flight);
         // What is shorter than that is all there is of it, or too little to count as reading.
         if n_bytes >= CHARGED {
-            self.charge.iter().chain(&flight.charge).for_each(Charge::progress);
+            self.charge
+                .iter()
+                .chain(&flight.charge)
+                .for_each(Charge::progress);
         }
-        let waker = if flight.bytes < IN_FLIGHT { flight.waker.take() } else { None };
+        let waker = if flight.bytes < IN_FLIGHT {
+            flight.waker.take()
+        } else {
+            None
+        };
         drop(flight);
         if let Some(waker) = waker {
             waker.wake();
@@ -413,7 +449,11 @@ impl Open {
             _ if flight.bytes < CHARGED => flight.charge = None,
             Some(charge) => charge.set(flight.bytes as u64),
             None => {
-                let charge = self.load.0.account.charge(&self.lease.user, flight.bytes as u64);
+                let charge = self
+                    .load
+                    .0
+                    .account
+                    .charge(&self.lease.user, flight.bytes as u64);
                 flight.charge = Some(charge);
             }
         }
@@ -496,7 +536,10 @@ mod tests {
     }
 
     async fn answered(load: &Load, size: usize) -> Response<Counted> {
-        load.during(GivenUp::default(), async { answer::text(200, "x".repeat(size)) }).await
+        load.during(GivenUp::default(), async {
+            answer::text(200, "x".repeat(size))
+        })
+        .await
     }
 
     #[tokio::test(start_paused = true)]
@@ -504,7 +547,11 @@ mod tests {
         let load = load();
         let begin = Instant::now();
         assert_eq!(load.verdict().await, Verdict::Idle);
-        assert!(begin.elapsed() >= IDLE && begin.elapsed() < 2 * RECOUNT + IDLE, "{:?}", begin.elapsed());
+        assert!(
+            begin.elapsed() >= IDLE && begin.elapsed() < 2 * RECOUNT + IDLE,
+            "{:?}",
+            begin.elapsed()
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -512,7 +559,11 @@ mod tests {
         let load = load();
         let mut timer = load.time_heads();
         let begin = Instant::now();
-        assert_eq!(load.verdict().await, Verdict::TooMuch, "the first head is expected at once");
+        assert_eq!(
+            load.verdict().await,
+            Verdict::TooMuch,
+            "the first head is expected at once"
+        );
         assert_eq!(begin.elapsed().as_secs(), HEAD.as_secs());
         drop(answered(&load, 100).await);
         tokio::time::sleep(Duration::from_secs(60)).await;
@@ -557,7 +608,8 @@ mod tests {
         let is_free = || {
             let mut text = String::new();
             unsent.write_metrics(&mut text);
-            text.lines().any(|line| line.starts_with("mizzen_unsent_response_bytes 0"))
+            text.lines()
+                .any(|line| line.starts_with("mizzen_unsent_response_bytes 0"))
         };
         frames.push(body.frame().await);
         assert!(is_free(), "what is read at once is not charged");
@@ -577,7 +629,12 @@ mod tests {
         let answer = answered(&load, 100).await;
         load.send_away();
         assert_eq!(load.verdict().await, Verdict::GoAway);
-        assert!(tokio::time::timeout(10 * LINGER, load.verdict()).await.is_err(), "it still reads");
+        assert!(
+            tokio::time::timeout(10 * LINGER, load.verdict())
+                .await
+                .is_err(),
+            "it still reads"
+        );
         drop(answer);
         let begin = Instant::now();
         assert_eq!(load.verdict().await, Verdict::Idle);
@@ -615,7 +672,11 @@ mod tests {
         let load = load();
         for _ in 0..=MAX_GIVEN_UP {
             let given_up = load.during(GivenUp::default(), std::future::pending());
-            assert!(tokio::time::timeout(Duration::ZERO, given_up).await.is_err());
+            assert!(
+                tokio::time::timeout(Duration::ZERO, given_up)
+                    .await
+                    .is_err()
+            );
         }
         assert_eq!(load.verdict().await, Verdict::TooMuch);
         assert_eq!(*load.0.answering.borrow(), 0);
@@ -641,7 +702,11 @@ mod tests {
         for _ in 0..20 {
             for _ in 0..MAX_GIVEN_UP / 2 {
                 let given_up = load.during(GivenUp::default(), std::future::pending());
-                assert!(tokio::time::timeout(Duration::ZERO, given_up).await.is_err());
+                assert!(
+                    tokio::time::timeout(Duration::ZERO, given_up)
+                        .await
+                        .is_err()
+                );
             }
             let waited = tokio::time::timeout(SPAN, load.verdict()).await;
             assert!(waited.is_err());

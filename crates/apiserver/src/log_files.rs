@@ -24,10 +24,17 @@ pub(crate) async fn serve(root: &Path, path: &str) -> Result<Answer, Status> {
         return Ok(answer::text(400, "invalid URL path\n"));
     }
     let (file, is_slashed) = (root.join(below.trim_matches('/')), path.ends_with('/'));
-    let last = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
+    let last = path
+        .trim_end_matches('/')
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
+        .to_owned();
     let opened = tokio::task::spawn_blocking(move || open(&file, is_slashed)).await;
     Ok(match opened.map_err(Status::internal)? {
-        Ok(Opened::File { file, media_type }) => answer::answer(200, media_type, Body::reader(file)),
+        Ok(Opened::File { file, media_type }) => {
+            answer::answer(200, media_type, Body::reader(file))
+        }
         Ok(Opened::Directory(list)) => answer::answer(200, "text/html; charset=utf-8", list),
         Ok(Opened::Unslashed) => {
             let mut answer = answer::text(301, "");
@@ -36,7 +43,9 @@ pub(crate) async fn serve(root: &Path, path: &str) -> Result<Answer, Status> {
             }
             answer
         }
-        Err(error) if error.raw_os_error() == Some(NAME_TOO_LONG) => answer::text(404, "file not found\n"),
+        Err(error) if error.raw_os_error() == Some(NAME_TOO_LONG) => {
+            answer::text(404, "file not found\n")
+        }
         Err(error) => match error.kind() {
             ErrorKind::NotFound => answer::text(404, "404 page not found\n"),
             ErrorKind::PermissionDenied => answer::text(403, "403 Forbidden\n"),
@@ -61,12 +70,19 @@ enum Opened {
 fn open(path: &Path, is_slashed: bool) -> io::Result<Opened> {
     let mut file = File::open(path)?;
     if file.metadata()?.is_dir() {
-        return if is_slashed { list(path).map(Opened::Directory) } else { Ok(Opened::Unslashed) };
+        return if is_slashed {
+            list(path).map(Opened::Directory)
+        } else {
+            Ok(Opened::Unslashed)
+        };
     }
     let mut head = Vec::new();
     (&mut file).take(SNIFFED as u64).read_to_end(&mut head)?;
     file.rewind()?;
-    Ok(Opened::File { file, media_type: sniff(&head) })
+    Ok(Opened::File {
+        file,
+        media_type: sniff(&head),
+    })
 }
 
 /// Kubernetes: Go's `DetectContentType`, as far as logs go.
@@ -89,7 +105,10 @@ fn list(path: &Path) -> io::Result<String> {
     }
     names.sort_unstable();
     let link = |name: &String| {
-        let shown = name.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        let shown = name
+            .replace('&', "&amp;")
+            .replace('<', "&lt;")
+            .replace('>', "&gt;");
         let shown = shown.replace('"', "&#34;").replace('\'', "&#39;");
         format!("<a href=\"{}\">{shown}</a>\n", escape(name))
     };
@@ -114,9 +133,18 @@ mod tests {
     async fn get(root: &Path, path: &str) -> (u16, String) {
         let answer = serve(root, path).await.unwrap();
         let status = answer.status().as_u16();
-        let location = answer.headers().get(header::LOCATION).map(|value| value.to_str().unwrap().to_owned());
-        let body = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
-        (status, location.unwrap_or_else(|| String::from_utf8(body.to_vec()).unwrap()))
+        let location = answer
+            .headers()
+            .get(header::LOCATION)
+            .map(|value| value.to_str().unwrap().to_owned());
+        let body = http_body_util::BodyExt::collect(answer.into_body())
+            .await
+            .unwrap()
+            .to_bytes();
+        (
+            status,
+            location.unwrap_or_else(|| String::from_utf8(body.to_vec()).unwrap()),
+        )
     }
 
     #[tokio::test]
@@ -135,10 +163,20 @@ mod tests {
         assert_eq!(get(&root, "/logs/").await, (200, list.into()));
         assert_eq!(get(&root, "/logs").await, (301, "logs/".into()));
         assert_eq!(get(&root, "/logs/pods").await, (301, "pods/".into()));
-        assert_eq!(get(&root, "/logs/none").await, (404, "404 page not found\n".into()));
-        assert_eq!(get(&root, &format!("/logs/{}", "x".repeat(300))).await, (404, "file not found\n".into()));
+        assert_eq!(
+            get(&root, "/logs/none").await,
+            (404, "404 page not found\n".into())
+        );
+        assert_eq!(
+            get(&root, &format!("/logs/{}", "x".repeat(300))).await,
+            (404, "file not found\n".into())
+        );
         for path in ["/logs/../secret", "/logs/pods/../../secret", "/logs/.."] {
-            assert_eq!(get(&root, path).await, (400, "invalid URL path\n".into()), "{path}");
+            assert_eq!(
+                get(&root, path).await,
+                (400, "invalid URL path\n".into()),
+                "{path}"
+            );
         }
         assert_eq!(get(&root, "/logs//secret").await.0, 404);
     }

@@ -24,8 +24,8 @@ pub(crate) use results::{Authenticated, Authorized, DOUBLING, Results};
 
 /// The upper bounds of the duration buckets, in seconds, as upstream has them.
 const BUCKETS: [f64; 23] = [
-    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0,
-    20.0, 30.0, 45.0, 60.0,
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
+    10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
 ];
 
 /// What a request is counted as.
@@ -64,7 +64,14 @@ impl Observed {
 
     fn unnamed(verb: &'static str) -> Observed {
         let none = Str::default;
-        Observed { verb, group: none(), version: none(), resource: none(), subresource: none(), scope: "" }
+        Observed {
+            verb,
+            group: none(),
+            version: none(),
+            resource: none(),
+            subresource: none(),
+            scope: "",
+        }
     }
 
     fn is_write(&self) -> bool {
@@ -74,7 +81,9 @@ impl Observed {
 
 /// Whether this server has what a path is about.
 fn is_known(server: &Inner, path: &ResourcePath) -> bool {
-    let Ok(resource) = server.catalog.find(path) else { return false };
+    let Ok(resource) = server.catalog.find(path) else {
+        return false;
+    };
     path.subresource.is_empty() || resource.kind().subresource(&path.subresource).is_some()
 }
 
@@ -131,7 +140,8 @@ pub(crate) struct Gauge {
 impl Gauge {
     /// Events go to the watcher.
     pub fn sent(&self, events: usize) {
-        self.events.fetch_add(i64::try_from(events).unwrap_or(i64::MAX), Ordering::Relaxed);
+        self.events
+            .fetch_add(i64::try_from(events).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
 }
 
@@ -144,7 +154,10 @@ impl Drop for Gauge {
 impl Metrics {
     /// Metrics of a server that starts now.
     pub fn new(started: i64) -> Metrics {
-        Metrics { started, ..Metrics::default() }
+        Metrics {
+            started,
+            ..Metrics::default()
+        }
     }
 
     /// A request begins. It is under way until what is returned is dropped, which happens too when it is given up.
@@ -156,17 +169,27 @@ impl Metrics {
 
     /// A request has been answered.
     pub fn end(&self, observed: &Observed, code: u16, took: Duration, _answer: &Answer) {
-        *lock(&self.requests).entry((observed.clone(), code)).or_default() += 1;
+        *lock(&self.requests)
+            .entry((observed.clone(), code))
+            .or_default() += 1;
         let mut durations = lock(&self.durations);
-        let histogram = durations.entry(observed.clone()).or_insert_with(|| Histogram::new(&BUCKETS));
+        let histogram = durations
+            .entry(observed.clone())
+            .or_insert_with(|| Histogram::new(&BUCKETS));
         histogram.observe(took.as_secs_f64());
     }
 
     /// A watch begins; it ends when the gauge is dropped.
     pub fn watching(&self, kind: &KindData) -> Gauge {
-        let count = lock(&self.watches).entry(kind.resource().to_string().into()).or_default().clone();
+        let count = lock(&self.watches)
+            .entry(kind.resource().to_string().into())
+            .or_default()
+            .clone();
         count.fetch_add(1, Ordering::Relaxed);
-        let events = lock(&self.events).entry(kind.gvk.kind.clone()).or_default().clone();
+        let events = lock(&self.events)
+            .entry(kind.gvk.kind.clone())
+            .or_default()
+            .clone();
         Gauge { count, events }
     }
 
@@ -174,7 +197,9 @@ impl Metrics {
     pub fn reset(&self) {
         lock(&self.requests).clear();
         lock(&self.durations).clear();
-        lock(&self.events).values().for_each(|count| count.store(0, Ordering::Relaxed));
+        lock(&self.events)
+            .values()
+            .for_each(|count| count.store(0, Ordering::Relaxed));
     }
 
     /// The whole in Prometheus' text form.
@@ -190,16 +215,33 @@ impl Metrics {
         self.results.write(&mut out);
         server.access.counts.write(&mut out);
         server.access.impersonations.write(&mut out);
-        server.options.authentication.others.iter().for_each(|other| other.write_metrics(&mut out));
-        server.options.metrics.iter().for_each(|measured| measured.write_metrics(&mut out));
+        server
+            .options
+            .authentication
+            .others
+            .iter()
+            .for_each(|other| other.write_metrics(&mut out));
+        server
+            .options
+            .metrics
+            .iter()
+            .for_each(|measured| measured.write_metrics(&mut out));
         out
     }
 
     fn write_requests(&self, out: &mut String) {
-        head(out, "apiserver_request_total", "counter", "Requests by verb, resource and answer.");
+        head(
+            out,
+            "apiserver_request_total",
+            "counter",
+            "Requests by verb, resource and answer.",
+        );
         for ((observed, code), count) in lock(&self.requests).iter() {
             let labels = labels(observed);
-            let _ = writeln!(out, "apiserver_request_total{{code=\"{code}\",{labels}}} {count}");
+            let _ = writeln!(
+                out,
+                "apiserver_request_total{{code=\"{code}\",{labels}}} {count}"
+            );
         }
     }
 
@@ -212,14 +254,28 @@ impl Metrics {
     }
 
     fn write_gauges(&self, out: &mut String) {
-        head(out, "process_start_time_seconds", "gauge", "When the server started, in Unix seconds.");
+        head(
+            out,
+            "process_start_time_seconds",
+            "gauge",
+            "When the server started, in Unix seconds.",
+        );
         let _ = writeln!(out, "process_start_time_seconds {}", self.started);
         const INFLIGHT: &str = "apiserver_current_inflight_requests";
         head(out, INFLIGHT, "gauge", "Requests that are being answered.");
         for (kind, count) in ["readOnly", "mutating"].iter().zip(&self.inflight) {
-            let _ = writeln!(out, "{INFLIGHT}{{request_kind=\"{kind}\"}} {}", count.load(Ordering::Relaxed));
+            let _ = writeln!(
+                out,
+                "{INFLIGHT}{{request_kind=\"{kind}\"}} {}",
+                count.load(Ordering::Relaxed)
+            );
         }
-        head(out, "apiserver_longrunning_requests", "gauge", "Watches under way.");
+        head(
+            out,
+            "apiserver_longrunning_requests",
+            "gauge",
+            "Watches under way.",
+        );
         for (resource, count) in lock(&self.watches).iter() {
             let count = count.load(Ordering::Relaxed);
             let _ = writeln!(
@@ -227,23 +283,49 @@ impl Metrics {
                 "apiserver_longrunning_requests{{resource=\"{resource}\",verb=\"WATCH\"}} {count}"
             );
         }
-        head(out, "apiserver_watch_events_total", "counter", "Events that were sent to watchers.");
+        head(
+            out,
+            "apiserver_watch_events_total",
+            "counter",
+            "Events that were sent to watchers.",
+        );
         for (kind, count) in lock(&self.events).iter() {
             let count = count.load(Ordering::Relaxed);
-            let _ = writeln!(out, "apiserver_watch_events_total{{kind=\"{kind}\"}} {count}");
+            let _ = writeln!(
+                out,
+                "apiserver_watch_events_total{{kind=\"{kind}\"}} {count}"
+            );
         }
     }
 }
 
 fn write_store(server: &Inner, out: &mut String) {
     let stats = server.registry.store().stats();
-    head(out, "apiserver_storage_objects", "gauge", "Objects that are stored.");
+    head(
+        out,
+        "apiserver_storage_objects",
+        "gauge",
+        "Objects that are stored.",
+    );
     for space in &stats {
-        let _ = writeln!(out, "apiserver_storage_objects{{resource=\"{}\"}} {}", space.name, space.records);
+        let _ = writeln!(
+            out,
+            "apiserver_storage_objects{{resource=\"{}\"}} {}",
+            space.name, space.records
+        );
     }
-    head(out, "mizzen_store_bytes", "gauge", "Bytes of stored objects.");
+    head(
+        out,
+        "mizzen_store_bytes",
+        "gauge",
+        "Bytes of stored objects.",
+    );
     for space in &stats {
-        let _ = writeln!(out, "mizzen_store_bytes{{resource=\"{}\"}} {}", space.name, space.bytes);
+        let _ = writeln!(
+            out,
+            "mizzen_store_bytes{{resource=\"{}\"}} {}",
+            space.name, space.bytes
+        );
     }
     head(
         out,
@@ -252,18 +334,53 @@ fn write_store(server: &Inner, out: &mut String) {
         "Bytes that only the window of watch events keeps in memory.",
     );
     for space in &stats {
-        let _ =
-            writeln!(out, "mizzen_store_window_bytes{{resource=\"{}\"}} {}", space.name, space.superseded);
+        let _ = writeln!(
+            out,
+            "mizzen_store_window_bytes{{resource=\"{}\"}} {}",
+            space.name, space.superseded
+        );
     }
     let store = server.registry.store();
     let failures = store.failures();
-    head(out, "mizzen_store_writable", "gauge", "Whether all writes are taken: 0 while the disk is full.");
-    let _ = writeln!(out, "mizzen_store_writable {}", u8::from(matches!(store.health(), Health::Writable)));
-    head(out, "mizzen_store_refused_writes_total", "counter", "Writes that the disk did not take.");
-    let _ = writeln!(out, "mizzen_store_refused_writes_total {}", failures.refused_writes);
-    head(out, "mizzen_store_failed_compactions_total", "counter", "Compactions of the log that failed.");
-    let _ = writeln!(out, "mizzen_store_failed_compactions_total {}", failures.compactions);
-    head(out, "mizzen_store_revision", "gauge", "The latest revision.");
+    head(
+        out,
+        "mizzen_store_writable",
+        "gauge",
+        "Whether all writes are taken: 0 while the disk is full.",
+    );
+    let _ = writeln!(
+        out,
+        "mizzen_store_writable {}",
+        u8::from(matches!(store.health(), Health::Writable))
+    );
+    head(
+        out,
+        "mizzen_store_refused_writes_total",
+        "counter",
+        "Writes that the disk did not take.",
+    );
+    let _ = writeln!(
+        out,
+        "mizzen_store_refused_writes_total {}",
+        failures.refused_writes
+    );
+    head(
+        out,
+        "mizzen_store_failed_compactions_total",
+        "counter",
+        "Compactions of the log that failed.",
+    );
+    let _ = writeln!(
+        out,
+        "mizzen_store_failed_compactions_total {}",
+        failures.compactions
+    );
+    head(
+        out,
+        "mizzen_store_revision",
+        "gauge",
+        "The latest revision.",
+    );
     let _ = writeln!(out, "mizzen_store_revision {}", store.revision());
 }
 
@@ -273,7 +390,14 @@ pub fn head(out: &mut String, name: &str, kind: &str, help: &str) {
 }
 
 fn labels(observed: &Observed) -> String {
-    let Observed { verb, group, version, resource, subresource, scope } = observed;
+    let Observed {
+        verb,
+        group,
+        version,
+        resource,
+        subresource,
+        scope,
+    } = observed;
     format!(
         "group=\"{group}\",resource=\"{resource}\",scope=\"{scope}\",subresource=\"{subresource}\",verb=\"{verb}\",\
          version=\"{version}\""
@@ -282,5 +406,7 @@ fn labels(observed: &Observed) -> String {
 
 /// What is counted stays good even if somebody who counted fell over.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -46,7 +46,10 @@ pub(crate) fn configuration(server: &Inner, request: &Request) -> Option<Result<
 pub(crate) fn keys(server: &Inner, request: &Request) -> Option<Result<Answer, Status>> {
     let signer = server.options.signer.as_deref()?;
     let mut keys = Value::object();
-    keys.set("keys", all_keys(signer, &server.options.service_accounts.keys));
+    keys.set(
+        "keys",
+        all_keys(signer, &server.options.service_accounts.keys),
+    );
     Some(kept(request, KEYS_TYPE, &keys))
 }
 
@@ -61,12 +64,17 @@ fn all_keys(signer: &dyn Signer, others: &[PublicKey]) -> Vec<Value> {
     };
     let own = show(signer.key_id(), signer.algorithm(), signer.public_key());
     let others = others.iter().filter(|key| key.id != signer.key_id());
-    [own].into_iter().chain(others.map(|key| show(&key.id, key.algorithm(), key.to_jwk()))).collect()
+    [own]
+        .into_iter()
+        .chain(others.map(|key| show(&key.id, key.algorithm(), key.to_jwk())))
+        .collect()
 }
 
 fn kept(request: &Request, media_type: &'static str, document: &Value) -> Result<Answer, Status> {
     negotiate_route(&request.headers, &[media_type])?;
     let mut answer = answer::answer(200, media_type, json::to_string(document));
-    answer.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(MAX_AGE));
+    answer
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, HeaderValue::from_static(MAX_AGE));
     Ok(answer)
 }

@@ -34,12 +34,17 @@ pub(crate) fn write_options(request: &Request, kind: &str) -> Result<WriteOption
     if kind == "PatchOptions" {
         request.record.patched(&request.body);
     }
-    Ok(WriteOptions { dry_run, strictness })
+    Ok(WriteOptions {
+        dry_run,
+        strictness,
+    })
 }
 
 /// Who applies must have a name, and only who applies may use force.
 fn check_apply(request: &Request, violations: &mut Violations) {
-    let applied = request.header("content-type").starts_with("application/apply-patch");
+    let applied = request
+        .header("content-type")
+        .starts_with("application/apply-patch");
     if applied && request.query.text("fieldManager").is_empty() {
         violations.required("fieldManager", "is required for apply patch");
     }
@@ -60,7 +65,11 @@ pub(crate) fn refuse(kind: &str, violations: Violations) -> Result<(), Status> {
     if violations.is_empty() {
         return Ok(());
     }
-    let gvk = GroupVersionKind { group: "meta.k8s.io".into(), version: "v1".into(), kind: kind.into() };
+    let gvk = GroupVersionKind {
+        group: "meta.k8s.io".into(),
+        version: "v1".into(),
+        kind: kind.into(),
+    };
     Err(Status::invalid(&gvk, "", &violations))
 }
 
@@ -84,9 +93,14 @@ impl ListQuery {
         watch: bool,
     ) -> Result<ListQuery, Status> {
         let timeout = query.int("timeoutSeconds").map_err(Status::bad_request)?;
-        let limit = query.int("limit").map_err(Status::bad_request)?.unwrap_or_default();
-        let labels = LabelSelector::parse(query.text("labelSelector")).map_err(Status::bad_request)?;
-        let mut fields = FieldSelector::parse(query.text("fieldSelector")).map_err(Status::bad_request)?;
+        let limit = query
+            .int("limit")
+            .map_err(Status::bad_request)?
+            .unwrap_or_default();
+        let labels =
+            LabelSelector::parse(query.text("labelSelector")).map_err(Status::bad_request)?;
+        let mut fields =
+            FieldSelector::parse(query.text("fieldSelector")).map_err(Status::bad_request)?;
         let matching = check_version(query, watch)?;
         for (field, _, _) in &fields.terms {
             check_field(kind, field)?;
@@ -97,10 +111,21 @@ impl ListQuery {
                 let problem = "fieldSelector metadata.name doesn't match requested name";
                 return Err(Status::bad_request(problem));
             }
-            fields.terms.push(("metadata.name".into(), true, name.into()));
+            fields
+                .terms
+                .push(("metadata.name".into(), true, name.into()));
         }
-        let selection = Selection { namespace: namespace.into(), labels, fields };
-        Ok(ListQuery { selection, timeout, matching, limit })
+        let selection = Selection {
+            namespace: namespace.into(),
+            labels,
+            fields,
+        };
+        Ok(ListQuery {
+            selection,
+            timeout,
+            matching,
+            limit,
+        })
     }
 }
 
@@ -119,8 +144,9 @@ fn check_field(kind: &Kind, field: &str) -> Result<(), Status> {
     // Kubernetes: a kind that has no labels of its own takes those of any kind (DefaultMetaV1FieldSelectorConversion).
     let has_usual_labels = kind.selectable.is_empty() && !kind.rules.loose;
     let placed = field == "metadata.namespace" && (kind.is_namespaced() || has_usual_labels);
-    let known =
-        placed || field == "metadata.name" || kind.selectable.iter().any(|selectable| selectable == field);
+    let known = placed
+        || field == "metadata.name"
+        || kind.selectable.iter().any(|selectable| selectable == field);
     if known {
         return Ok(());
     }
@@ -134,7 +160,11 @@ fn check_field(kind: &Kind, field: &str) -> Result<(), Status> {
 }
 
 /// Reads the options of a list.
-pub(crate) fn list_options(kind: &Kind, namespace: &str, query: &Query) -> Result<ListOptions, Status> {
+pub(crate) fn list_options(
+    kind: &Kind,
+    namespace: &str,
+    query: &Query,
+) -> Result<ListOptions, Status> {
     let watch = query.bool("watch").unwrap_or_default();
     let read = ListQuery::parse(kind, namespace, "", query, watch)?;
     Ok(ListOptions {
@@ -168,22 +198,32 @@ fn list_violations(query: &Query, matching: &str, violations: &mut Violations) {
     if !matching.is_empty() {
         let version = query.text("resourceVersion");
         if version.is_empty() {
-            violations
-                .forbidden(FIELD, "resourceVersionMatch is forbidden unless resourceVersion is provided");
+            violations.forbidden(
+                FIELD,
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            );
         }
         if !query.text("continue").is_empty() {
-            violations.forbidden(FIELD, "resourceVersionMatch is forbidden when continue is provided");
+            violations.forbidden(
+                FIELD,
+                "resourceVersionMatch is forbidden when continue is provided",
+            );
         }
         if !matches!(matching, "Exact" | "NotOlderThan") {
             violations.not_supported(FIELD, matching, &["Exact", "NotOlderThan", ""]);
         }
         if matching == "Exact" && version == "0" {
-            violations
-                .forbidden(FIELD, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+            violations.forbidden(
+                FIELD,
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            );
         }
     }
     if query.get("sendInitialEvents").is_some() {
-        violations.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
+        violations.forbidden(
+            "sendInitialEvents",
+            "sendInitialEvents is forbidden for list",
+        );
     }
 }
 
@@ -191,11 +231,14 @@ fn watch_violations(query: &Query, matching: &str, violations: &mut Violations) 
     const FIELD: &str = "resourceVersionMatch";
     let initial = query.get("sendInitialEvents").is_some();
     if initial && matching != "NotOlderThan" {
-        violations
-            .forbidden(FIELD, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+        violations.forbidden(
+            FIELD,
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        );
     }
     // Kubernetes: a watch without a version begins with what is there, as if that had been asked for.
-    let implied = !initial && matching.is_empty() && matches!(query.text("resourceVersion"), "" | "0");
+    let implied =
+        !initial && matching.is_empty() && matches!(query.text("resourceVersion"), "" | "0");
     if matching.is_empty() && !implied {
         return;
     }
@@ -209,6 +252,9 @@ fn watch_violations(query: &Query, matching: &str, violations: &mut Violations) 
         violations.not_supported(FIELD, matching, &["NotOlderThan"]);
     }
     if !query.text("continue").is_empty() {
-        violations.forbidden(FIELD, "resourceVersionMatch is forbidden when continue is provided");
+        violations.forbidden(
+            FIELD,
+            "resourceVersionMatch is forbidden when continue is provided",
+        );
     }
 }

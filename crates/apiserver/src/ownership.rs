@@ -24,7 +24,10 @@ impl<'a> Owning<'a> {
         let request = call.request;
         Owning {
             call,
-            manager: manager_name(request.query.text("fieldManager"), &request.header("user-agent")),
+            manager: manager_name(
+                request.query.text("fieldManager"),
+                &request.header("user-agent"),
+            ),
             now: call.server.registry.timestamp(),
             reset: FieldSet::of_names(&call.resource.kind().resets(&call.path.subresource)),
             others: Others::new(&call.server.catalog, call.resource),
@@ -47,7 +50,11 @@ impl<'a> Owning<'a> {
     }
 
     /// The object after `config` is applied to it, whoever has to be asked for other versions of it.
-    pub async fn apply_any(&self, current: Option<&Value>, config: &Value) -> Result<Value, Status> {
+    pub async fn apply_any(
+        &self,
+        current: Option<&Value>,
+        config: &Value,
+    ) -> Result<Value, Status> {
         loop {
             let applied = self.apply(current, config);
             if !self.others.fetch().await {
@@ -60,9 +67,12 @@ impl<'a> Owning<'a> {
     pub fn update(&self, old: Option<&Value>, new: &mut Value) {
         let subresource = !self.call.path.subresource.is_empty();
         if let (true, Some(old)) = (subresource, old) {
-            new.entry("metadata").set("managedFields", old["metadata"]["managedFields"].clone());
+            new.entry("metadata")
+                .set("managedFields", old["metadata"]["managedFields"].clone());
         }
-        let Some(mut owned) = self.owned(new) else { return self.own(old, new) };
+        let Some(mut owned) = self.owned(new) else {
+            return self.own(old, new);
+        };
         self.own(old, &mut owned);
         let owners = owned["metadata"]["managedFields"].clone();
         new.entry("metadata").set("managedFields", owners);
@@ -100,11 +110,19 @@ impl<'a> Owning<'a> {
         config: &Value,
     ) -> Result<Value, Status> {
         let force = self.call.request.query.bool("force").unwrap_or(false);
-        self.writer(gvk, schema).apply(current, config, force).map_err(|error| error.to_status())
+        self.writer(gvk, schema)
+            .apply(current, config, force)
+            .map_err(|error| error.to_status())
     }
 
     /// Gives the writer what `new` changes in something that stands for the object, such as its Scale.
-    pub fn update_as(&self, gvk: &GroupVersionKind, schema: &Arc<Struct>, old: &Value, new: &mut Value) {
+    pub fn update_as(
+        &self,
+        gvk: &GroupVersionKind,
+        schema: &Arc<Struct>,
+        old: &Value,
+        new: &mut Value,
+    ) {
         self.writer(gvk, schema).update(Some(old), new);
     }
 
@@ -139,11 +157,17 @@ struct Conversions {
 
 impl<'a> Others<'a> {
     fn new(catalog: &'a Catalog, resource: &'a Resource) -> Others<'a> {
-        Others { catalog, resource, conversions: Mutex::default() }
+        Others {
+            catalog,
+            resource,
+            conversions: Mutex::default(),
+        }
     }
 
     fn conversions(&self) -> MutexGuard<'_, Conversions> {
-        self.conversions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.conversions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has everything converted that was asked for and not known; false if that was nothing.
@@ -171,14 +195,17 @@ impl<'a> Others<'a> {
     }
     fn find(&self, api_version: &str) -> Option<Resource> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let found = self.catalog.get(group, version, &self.resource.kind().plural)?;
+        let found = self
+            .catalog
+            .get(group, version, &self.resource.kind().plural)?;
         (found.space().name() == self.resource.space().name()).then_some(found)
     }
 }
 
 impl Versions for Others<'_> {
     fn schema(&self, api_version: &str) -> Option<Arc<Struct>> {
-        self.find(api_version).map(|resource| resource.kind().root.clone())
+        self.find(api_version)
+            .map(|resource| resource.kind().root.clone())
     }
 
     fn convert(&self, object: &Value, from: &str, to: &str) -> Option<Value> {

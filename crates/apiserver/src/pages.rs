@@ -33,14 +33,34 @@ const OTHERS: [&str; 8] = [
 
 /// All of them.
 fn others(server: &Inner) -> Vec<String> {
-    let handled = server.options.non_resource_handlers.iter().flat_map(|handler| handler.listed_paths());
-    let logs = server.options.log_directory.iter().map(|_| "/logs".to_owned());
-    OTHERS.into_iter().map(String::from).chain(health::paths(server)).chain(handled).chain(logs).collect()
+    let handled = server
+        .options
+        .non_resource_handlers
+        .iter()
+        .flat_map(|handler| handler.listed_paths());
+    let logs = server
+        .options
+        .log_directory
+        .iter()
+        .map(|_| "/logs".to_owned());
+    OTHERS
+        .into_iter()
+        .map(String::from)
+        .chain(health::paths(server))
+        .chain(handled)
+        .chain(logs)
+        .collect()
 }
 
 /// Answers a request for a page. A slash at the end of its path does not count, but for health checks.
-pub(crate) async fn answer(server: &Arc<Inner>, request: &Request, path: &str) -> Result<Answer, Status> {
-    let is_check = ["/healthz", "/livez", "/readyz"].iter().any(|check| path.starts_with(check));
+pub(crate) async fn answer(
+    server: &Arc<Inner>,
+    request: &Request,
+    path: &str,
+) -> Result<Answer, Status> {
+    let is_check = ["/healthz", "/livez", "/readyz"]
+        .iter()
+        .any(|check| path.starts_with(check));
     let whole_path = path;
     if let Some(response) = handled(server, request, path).await {
         return Ok(response);
@@ -53,7 +73,10 @@ pub(crate) async fn answer(server: &Arc<Inner>, request: &Request, path: &str) -
     if server.options.component.is_some() && !is_check {
         return Ok(not_found());
     }
-    if let Some(page) = server.fairness.page(path, !request.query.text("includeRequestDetails").is_empty()) {
+    if let Some(page) = server.fairness.page(
+        path,
+        !request.query.text("includeRequestDetails").is_empty(),
+    ) {
         return Ok(page);
     }
     let issuer = match path {
@@ -111,7 +134,13 @@ async fn handled(server: &Inner, request: &Request, path: &str) -> Option<Answer
     let query = request.uri.query().unwrap_or_default();
     let (method, headers, body) = (&request.method, &request.headers, &request.body);
     for handler in &server.options.non_resource_handlers {
-        let asked = NonResourceRequest { method, path, query, headers, body };
+        let asked = NonResourceRequest {
+            method,
+            path,
+            query,
+            headers,
+            body,
+        };
         if let Some(response) = handler.serve(asked).await {
             return Some(response.map(Into::into));
         }
@@ -133,12 +162,17 @@ fn document(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Result<An
     let found = |name: &str| server.catalog.group(name);
     let value = match parts {
         [""] | ["index.html"] => {
-            return Ok(raw_json(&discovery::root_paths(&aggregation::groups(server), &others(server))));
+            return Ok(raw_json(&discovery::root_paths(
+                &aggregation::groups(server),
+                &others(server),
+            )));
         }
         ["version"] => return version(request),
         ["api"] => return roots(server, request, true),
         ["apis"] => return roots(server, request, false),
-        ["api", version] => resource_list(&found("").ok_or_else(Status::no_such_resource)?, version)?,
+        ["api", version] => {
+            resource_list(&found("").ok_or_else(Status::no_such_resource)?, version)?
+        }
         ["apis", ""] => return Ok(not_found()),
         ["apis", group] => match aggregation::group(server, group) {
             Some(group) => discovery::group(&group),
@@ -154,7 +188,9 @@ fn document(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Result<An
             None => return Ok(not_found()),
         },
         // Kubernetes: what go-restful serves answers with a Status for everything below its path.
-        ["version", ..] | [".well-known", "openid-configuration", ..] | ["openid", "v1", "jwks", ..] => {
+        ["version", ..]
+        | [".well-known", "openid-configuration", ..]
+        | ["openid", "v1", "jwks", ..] => {
             return Err(Status::no_such_resource());
         }
         _ => return Ok(not_found()),
@@ -174,7 +210,10 @@ fn described(server: &Inner, value: &Value, accept: Accept) -> Answer {
 
 /// A document that is no object. Kubernetes: it is always indented JSON, whatever the client accepts.
 fn raw_json(value: &Value) -> Answer {
-    let accept = Accept { pretty: true, ..Accept::JSON };
+    let accept = Accept {
+        pretty: true,
+        ..Accept::JSON
+    };
     answer::value(&kind_of(value), None, value, accept, 200)
 }
 
@@ -206,7 +245,10 @@ fn read_only(request: &Request) -> Result<(), Status> {
 /// The form of a document; `restful` says whether go-restful serves it.
 fn accept(request: &Request, restful: bool) -> Result<Accept, Status> {
     let accept = answer::negotiate_document(&request.headers, &request.query, restful)?;
-    Ok(Accept { kept: request.record.wants_response(), ..accept })
+    Ok(Accept {
+        kept: request.record.wants_response(),
+        ..accept
+    })
 }
 
 fn not_found() -> Answer {
@@ -214,7 +256,9 @@ fn not_found() -> Answer {
 }
 
 fn resource_list(group: &Group, version: &str) -> Result<Value, Status> {
-    let version = group.version(version).ok_or_else(Status::no_such_resource)?;
+    let version = group
+        .version(version)
+        .ok_or_else(Status::no_such_resource)?;
     Ok(discovery::resource_list(group, version))
 }
 
@@ -233,7 +277,10 @@ fn roots(server: &Arc<Inner>, request: &Request, core: bool) -> Result<Answer, S
         let chosen = groups.iter().filter(|group| group.name.is_empty() == core);
         let mut value = discovery::aggregated(chosen);
         aggregation::stale(server, &mut value);
-        let accept = Accept { kept: request.record.wants_response(), ..accept };
+        let accept = Accept {
+            kept: request.record.wants_response(),
+            ..accept
+        };
         return Ok(aggregated_discovery(server, request, &value, accept));
     }
     let value = match core {
@@ -246,11 +293,19 @@ fn roots(server: &Arc<Inner>, request: &Request, core: bool) -> Result<Answer, S
 
 /// Aggregated discovery. Kubernetes: all its encodings have the same tag, that of the JSON without kind and version
 /// (endpoints/discovery/aggregated/etag.go).
-fn aggregated_discovery(server: &Inner, request: &Request, value: &Value, accept: Accept) -> Answer {
+fn aggregated_discovery(
+    server: &Inner,
+    request: &Request,
+    value: &Value,
+    accept: Accept,
+) -> Answer {
     let mut tagged = value.clone();
     tagged.remove("kind");
     tagged.remove("apiVersion");
-    let tag = format!("\"{}\"", crate::openapi::hash(json::to_string(&tagged).as_bytes()));
+    let tag = format!(
+        "\"{}\"",
+        crate::openapi::hash(json::to_string(&tagged).as_bytes())
+    );
     let mut answer = match request.header("if-none-match") == tag {
         true => empty(StatusCode::NOT_MODIFIED),
         false => described(server, value, accept),
@@ -280,13 +335,25 @@ fn openapi_document(
 ) -> Answer {
     let modified = *document.sent.get_or_init(|| server.registry.now());
     let (body, hash) = (document.bytes.clone(), Some(&*document.hash));
-    content::serve(request, &Content { media_type, body, hash, modified })
+    content::serve(
+        request,
+        &Content {
+            media_type,
+            body,
+            hash,
+            modified,
+        },
+    )
 }
 
 fn kind_of(value: &Value) -> GroupVersionKind {
     let api_version = value["apiVersion"].str();
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    GroupVersionKind { group: group.into(), version: version.into(), kind: value["kind"].str().into() }
+    GroupVersionKind {
+        group: group.into(),
+        version: version.into(),
+        kind: value["kind"].str().into(),
+    }
 }
 
 /// Writing a document takes milliseconds the first time, which nobody else should wait for.
@@ -295,14 +362,18 @@ async fn written<T: Send + 'static>(
     write: impl FnOnce(&Inner) -> T + Send + 'static,
 ) -> Result<T, Status> {
     let server = server.clone();
-    tokio::task::spawn_blocking(move || write(&server)).await.map_err(Status::internal)
+    tokio::task::spawn_blocking(move || write(&server))
+        .await
+        .map_err(Status::internal)
 }
 
 /// Whether an OpenAPI document is sent as protobuf, for the best clause that can be served; none if none can.
 /// `version` is that of OpenAPI. Kubernetes: kube-openapi compares media types letter by letter (pkg/handler/handler.go).
 fn wants_protobuf(clauses: &[answer::Clause], version: &str) -> Option<bool> {
-    let of =
-        |text: &str| text.strip_prefix("com.github.proto-openapi.spec.").map(|text| text.replace('@', "."));
+    let of = |text: &str| {
+        text.strip_prefix("com.github.proto-openapi.spec.")
+            .map(|text| text.replace('@', "."))
+    };
     let protobuf = format!("{version}.v1.0+protobuf");
     let serve = |clause: &answer::Clause| match clause.subkind {
         _ if !matches!(clause.kind, "application" | "*") => None,
@@ -324,7 +395,8 @@ async fn openapi_v2(server: &Arc<Inner>, request: &Request) -> Result<Answer, St
     let mut answer = match wants_protobuf(&clauses(&openapi_accept(request)), "v2") {
         None => empty(StatusCode::NOT_ACCEPTABLE),
         Some(proto) => {
-            let document = written(server, move |server| aggregation::openapi_v2(server, proto)).await?;
+            let document =
+                written(server, move |server| aggregation::openapi_v2(server, proto)).await?;
             let media_type = match proto {
                 true => "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
                 false => "application/json",
@@ -333,13 +405,20 @@ async fn openapi_v2(server: &Arc<Inner>, request: &Request) -> Result<Answer, St
         }
     };
     // Kubernetes: a handler of its own compresses this document.
-    answer.headers_mut().append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-    answer.headers_mut().append(header::VARY, HeaderValue::from_static("Accept"));
+    answer
+        .headers_mut()
+        .append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    answer
+        .headers_mut()
+        .append(header::VARY, HeaderValue::from_static("Accept"));
     Ok(answer)
 }
 
 async fn openapi_index(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> {
-    let index = written(server, |server| server.catalog.with_openapi(OpenApi::v3_index)).await?;
+    let index = written(server, |server| {
+        server.catalog.with_openapi(OpenApi::v3_index)
+    })
+    .await?;
     // Kubernetes: the index is JSON that says it is text, always new and without a tag.
     let content = Content {
         media_type: "text/plain; charset=utf-8",
@@ -352,7 +431,11 @@ async fn openapi_index(server: &Arc<Inner>, request: &Request) -> Result<Answer,
 
 /// Kubernetes: kube-openapi/pkg/handler3/handler.go, which has nothing to say to a header without a single clause.
 async fn openapi_v3(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> {
-    let name = request.uri.path().trim_start_matches("/openapi/v3/").to_string();
+    let name = request
+        .uri
+        .path()
+        .trim_start_matches("/openapi/v3/")
+        .to_string();
     if let Some(other) = server.aggregation.document_elsewhere(&name) {
         return Ok(aggregation::pass_on(server, request, &other).await);
     }
@@ -380,9 +463,17 @@ async fn openapi_v3_document(
 ) -> Result<Answer, Status> {
     let url = format!("/openapi/v3/{name}");
     let document = written(server, move |server| {
-        server.catalog.with_openapi(|openapi| if proto { openapi.v3_proto(&name) } else { openapi.v3(&name) })
+        server.catalog.with_openapi(|openapi| {
+            if proto {
+                openapi.v3_proto(&name)
+            } else {
+                openapi.v3(&name)
+            }
+        })
     });
-    let Some(document) = document.await? else { return Ok(empty(StatusCode::NOT_FOUND)) };
+    let Some(document) = document.await? else {
+        return Ok(empty(StatusCode::NOT_FOUND));
+    };
     let media_type = match proto {
         true => "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
         false => "application/json",
@@ -394,7 +485,11 @@ async fn openapi_v3_document(
     if hash != document.hash {
         let mut answer = answer::answer(301, media_type, Bytes::new());
         set(&mut answer, header::ETAG, &format!("\"{}\"", document.hash));
-        set(&mut answer, header::LOCATION, &format!("{url}?hash={}", document.hash));
+        set(
+            &mut answer,
+            header::LOCATION,
+            &format!("{url}?hash={}", document.hash),
+        );
         return Ok(answer);
     }
     let mut answer = openapi_document(server, request, media_type, &document);

@@ -4,7 +4,8 @@
 //! open whether the latter is enough; for Go it is (crypto/x509/verify.go).
 
 use webpki::{
-    Error, ExtendedKeyUsageValidator, KeyPurposeId, KeyPurposeIdIter, KeyUsage, RequiredEkuNotFoundContext,
+    Error, ExtendedKeyUsageValidator, KeyPurposeId, KeyPurposeIdIter, KeyUsage,
+    RequiredEkuNotFoundContext,
 };
 
 /// What a certificate must be for.
@@ -36,6 +37,10 @@ impl ExtendedKeyUsageValidator for Purpose {
             present.push(purpose.to_decoded_oid());
         }
         let missing = RequiredEkuNotFoundContext { required, present };
-        if missing.present.is_empty() { Ok(()) } else { Err(Error::RequiredEkuNotFoundContext(missing)) }
+        if missing.present.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::RequiredEkuNotFoundContext(missing))
+        }
     }
 }

@@ -31,7 +31,11 @@ pub(crate) struct Whole {
 impl Whole {
     /// A body on its way; it says when its client gives up.
     pub fn new(body: Incoming, version: Version, given_up: GivenUp) -> Whole {
-        Whole { body, is_http2: version == Version::HTTP_2, given_up }
+        Whole {
+            body,
+            is_http2: version == Version::HTTP_2,
+            given_up,
+        }
     }
 }
 
@@ -45,7 +49,9 @@ impl Body for Whole {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         let frame = match frame {
-            None if self.is_http2 && !self.body.is_end_stream() => Some(Err("the stream was reset".into())),
+            None if self.is_http2 && !self.body.is_end_stream() => {
+                Some(Err("the stream was reset".into()))
+            }
             frame => frame.map(|frame| frame.map_err(Into::into)),
         };
         if matches!(frame, Some(Err(_))) {
@@ -70,7 +76,10 @@ impl Body for Whole {
 pub(crate) async fn receive(request: &mut Request) -> Result<(), Status> {
     let is_read = !matches!(request.method, Method::GET | Method::HEAD | Method::OPTIONS);
     // What is for another server is passed on as it comes.
-    let is_proxied = request.info.resource().is_some_and(|path| path.subresource == "proxy");
+    let is_proxied = request
+        .info
+        .resource()
+        .is_some_and(|path| path.subresource == "proxy");
     if !is_read || is_proxied || request.headers.contains_key(header::UPGRADE) {
         return Ok(());
     }
@@ -83,9 +92,14 @@ pub(crate) async fn receive(request: &mut Request) -> Result<(), Status> {
 
 /// Refuses what is announced to be too large.
 fn check_length(headers: &HeaderMap) -> Result<(), Status> {
-    let announced =
-        headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > MAX_BODY) { Err(too_large()) } else { Ok(()) }
+    let announced = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > MAX_BODY) {
+        Err(too_large())
+    } else {
+        Ok(())
+    }
 }
 
 /// The whole body, if it is not too large. One that comes in one piece is not copied; many small pieces cost no more
@@ -94,7 +108,9 @@ async fn read(mut body: Outgoing) -> Result<Bytes, Status> {
     let (mut whole, mut joined, mut n_pieces) = (Bytes::new(), BytesMut::new(), 0);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| broken(&*error))?;
-        let Ok(data) = frame.into_data() else { continue };
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
         n_pieces += 1;
         if n_pieces > MAX_PIECES || whole.len() + joined.len() + data.len() > MAX_BODY {
             return Err(too_large());
@@ -106,7 +122,11 @@ async fn read(mut body: Outgoing) -> Result<Bytes, Status> {
             joined.extend_from_slice(&data);
         }
     }
-    Ok(if joined.is_empty() { whole } else { joined.freeze() })
+    Ok(if joined.is_empty() {
+        whole
+    } else {
+        joined.freeze()
+    })
 }
 
 fn broken(error: &(dyn Error + Send + Sync)) -> Status {
@@ -115,5 +135,8 @@ fn broken(error: &(dyn Error + Send + Sync)) -> Status {
 
 fn too_large() -> Status {
     let message = format!("Request entity too large: limit is {MAX_BODY}");
-    Status { details: Some(Box::default()), ..Status::failure(413, "RequestEntityTooLarge", message) }
+    Status {
+        details: Some(Box::default()),
+        ..Status::failure(413, "RequestEntityTooLarge", message)
+    }
 }

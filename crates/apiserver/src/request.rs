@@ -46,8 +46,14 @@ impl Request {
     /// A request that the server makes of itself.
     pub fn of_server(method: Method, path: ResourcePath) -> Request {
         let mut headers = HeaderMap::new();
-        headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static("kube-apiserver"));
-        let (info, user) = (RequestInfo::of_server(&method, path), User::master("system:apiserver"));
+        headers.insert(
+            http::header::USER_AGENT,
+            http::HeaderValue::from_static("kube-apiserver"),
+        );
+        let (info, user) = (
+            RequestInfo::of_server(&method, path),
+            User::master("system:apiserver"),
+        );
         let (query, body) = (Query::default(), Bytes::new());
         Request {
             method,
@@ -75,7 +81,8 @@ impl Request {
 pub(crate) fn is_readable(uri: &Uri) -> bool {
     let path = uri.path();
     let codes = path.split('%').skip(1);
-    let hex = |code: &str| code.len() >= 2 && code.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+    let hex =
+        |code: &str| code.len() >= 2 && code.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
     !path.is_empty() && codes.into_iter().all(hex)
 }
 
@@ -92,7 +99,9 @@ impl Query {
         if query.bytes().filter(|byte| *byte == b'&').count() >= MAX_PAIRS {
             return Query::default();
         }
-        let pairs = query.split('&').filter(|pair| !pair.is_empty() && is_coded(pair));
+        let pairs = query
+            .split('&')
+            .filter(|pair| !pair.is_empty() && is_coded(pair));
         Query(
             pairs
                 .map(|pair| {
@@ -108,7 +117,10 @@ impl Query {
 
     /// The first value of `key`, even if it is empty.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.0.iter().find(|pair| pair.0 == key).map(|pair| pair.1.as_str())
+        self.0
+            .iter()
+            .find(|pair| pair.0 == key)
+            .map(|pair| pair.1.as_str())
     }
 
     /// The first value of `key`, `""` if there is none.
@@ -118,21 +130,37 @@ impl Query {
 
     /// All values of `key`.
     pub fn all(&self, key: &str) -> Vec<&str> {
-        self.0.iter().filter(|pair| pair.0 == key).map(|pair| pair.1.as_str()).collect()
+        self.0
+            .iter()
+            .filter(|pair| pair.0 == key)
+            .map(|pair| pair.1.as_str())
+            .collect()
     }
 
     /// A truth value. Kubernetes: everything is true but "false" and "0".
     pub fn bool(&self, key: &str) -> Option<bool> {
-        self.get(key).map(|value| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
+        self.get(key)
+            .map(|value| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
     }
 
     /// A whole number; the error is worded as Go words it.
     pub fn int(&self, key: &str) -> Result<Option<i64>, String> {
-        let Some(text) = self.get(key) else { return Ok(None) };
+        let Some(text) = self.get(key) else {
+            return Ok(None);
+        };
         let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
         let numeric = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let problem = if numeric { "value out of range" } else { "invalid syntax" };
-        let refuse = || format!("strconv.ParseInt: parsing {}: {problem}", mizzen_object::json::quote(text));
+        let problem = if numeric {
+            "value out of range"
+        } else {
+            "invalid syntax"
+        };
+        let refuse = || {
+            format!(
+                "strconv.ParseInt: parsing {}: {problem}",
+                mizzen_object::json::quote(text)
+            )
+        };
         if !numeric {
             return Err(refuse());
         }
@@ -155,7 +183,9 @@ pub(crate) fn decode(text: &str) -> Cow<'_, str> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
-        let code = bytes.get(at + 1..at + 3).and_then(|hex| std::str::from_utf8(hex).ok());
+        let code = bytes
+            .get(at + 1..at + 3)
+            .and_then(|hex| std::str::from_utf8(hex).ok());
         match code.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
             Some(byte) if bytes[at] == b'%' => {
                 out.push(byte);
@@ -199,6 +229,9 @@ mod tests {
             (Some(true), Some(false), None)
         );
         assert_eq!(query.int("n"), Ok(Some(5)));
-        assert_eq!(query.int("bad"), Err("strconv.ParseInt: parsing \"x\": invalid syntax".into()));
+        assert_eq!(
+            query.int("bad"),
+            Err("strconv.ParseInt: parsing \"x\": invalid syntax".into())
+        );
     }
 }

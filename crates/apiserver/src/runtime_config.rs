@@ -78,7 +78,11 @@ enum Scope {
     /// `api/all`, `api/ga`, `api/beta`, `api/alpha`.
     Stability(Stability),
     /// `GROUP/VERSION`, and one resource of it or all.
-    Version { group: String, version: String, resource: Option<String> },
+    Version {
+        group: String,
+        version: String,
+        resource: Option<String>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,13 +116,20 @@ impl FromStr for ApiSetting {
             ("api/beta", _) => Scope::Stability(Stability::Beta),
             ("api/alpha", _) => Scope::Stability(Stability::Alpha),
             (_, [group, version, resource @ ..]) if resource.len() < 2 => {
-                if let Some(resource) = resource.first().filter(|name| name.to_lowercase() != **name) {
+                if let Some(resource) = resource
+                    .first()
+                    .filter(|name| name.to_lowercase() != **name)
+                {
                     return Err(format!(
                         "invalid key {key}: group/version/resource and resource is always lowercase plural, not {resource:?}"
                     ));
                 }
                 let resource = resource.first().map(ToString::to_string);
-                Scope::Version { group: group.to_string(), version: version.to_string(), resource }
+                Scope::Version {
+                    group: group.to_string(),
+                    version: version.to_string(),
+                    resource,
+                }
             }
             _ => return Err(format!("runtime-config invalid key {key}")),
         };
@@ -141,9 +152,15 @@ impl fmt::Display for ApiSetting {
             Scope::Stability(stability) => {
                 write!(f, "api/{}", format!("{stability:?}").to_lowercase())?;
             }
-            Scope::Version { group, version, resource } => {
+            Scope::Version {
+                group,
+                version,
+                resource,
+            } => {
                 write!(f, "{group}/{version}")?;
-                resource.iter().try_for_each(|resource| write!(f, "/{resource}"))?;
+                resource
+                    .iter()
+                    .try_for_each(|resource| write!(f, "/{resource}"))?;
             }
         }
         write!(f, "={}", self.enabled)
@@ -154,10 +171,16 @@ impl ApiSetting {
     fn matches(&self, kind: &Kind) -> bool {
         match &self.scope {
             Scope::Stability(stability) => stability.matches(&kind.gvk.version),
-            Scope::Version { group, version, resource } => {
+            Scope::Version {
+                group,
+                version,
+                resource,
+            } => {
                 kind.gvk.group == *group
                     && kind.gvk.version == *version
-                    && resource.as_ref().is_none_or(|resource| kind.plural == *resource)
+                    && resource
+                        .as_ref()
+                        .is_none_or(|resource| kind.plural == *resource)
             }
         }
     }
@@ -178,7 +201,8 @@ impl ApiSetting {
             Scope::Stability(stability) if self.enabled => {
                 let is_missing =
                     |name: &&&str| stability.matches(name.rsplit('/').next().unwrap_or_default());
-                let missing: Vec<&str> = CAN_BE_ENABLED.iter().filter(is_missing).copied().collect();
+                let missing: Vec<&str> =
+                    CAN_BE_ENABLED.iter().filter(is_missing).copied().collect();
                 match missing.is_empty() {
                     true => Ok(()),
                     false => Err(format!(
@@ -193,19 +217,25 @@ impl ApiSetting {
                 let has_group = is_legacy
                     || kinds.iter().any(|kind| kind.gvk.group == *group)
                     || NOT_SERVED.iter().any(|name| {
-                        name.strip_prefix(group.as_str()).is_some_and(|rest| rest.starts_with('/'))
+                        name.strip_prefix(group.as_str())
+                            .is_some_and(|rest| rest.starts_with('/'))
                     });
-                let is_served =
-                    kinds.iter().any(|kind| kind.gvk.group == *group && kind.gvk.version == *version);
+                let is_served = kinds
+                    .iter()
+                    .any(|kind| kind.gvk.group == *group && kind.gvk.version == *version);
                 let has_version = is_legacy || is_served || NOT_SERVED.contains(&name.as_str());
                 match (has_group, has_version, self.enabled) {
                     (false, ..) => Err(format!("unknown api groups {name}")),
-                    (_, false, _) => Err(format!("group version {name} that has not been registered")),
+                    (_, false, _) => {
+                        Err(format!("group version {name} that has not been registered"))
+                    }
                     (.., false) => Ok(()),
                     _ if is_legacy && !is_served => Err(format!(
                         "{self} asks for a version that Kubernetes has removed; start the server with --legacy-apis to serve it"
                     )),
-                    (.., true) => Err(format!("{self} asks for a version or resource that is not available")),
+                    (.., true) => Err(format!(
+                        "{self} asks for a version or resource that is not available"
+                    )),
                 }
             }
             _ => Ok(()),
@@ -215,7 +245,9 @@ impl ApiSetting {
 
 /// Whether `--legacy-apis` serves a version.
 pub(crate) fn is_legacy(group: &str, version: &str) -> bool {
-    kinds::legacy_kinds().iter().any(|kind| kind.group == group && kind.version == version)
+    kinds::legacy_kinds()
+        .iter()
+        .any(|kind| kind.group == group && kind.version == version)
 }
 
 /// Removes the verbs of the kinds that `settings` disable, so that they are not served.
@@ -230,7 +262,9 @@ pub(crate) fn disable(built_in: &mut kinds::Catalog, settings: &[ApiSetting]) {
 /// The setting that disables a kind. The most exact one that matches decides.
 fn disabled_by<'a>(kind: &Kind, settings: &'a [ApiSetting]) -> Option<&'a ApiSetting> {
     let matching = settings.iter().filter(|setting| setting.matches(kind));
-    matching.max_by_key(|setting| setting.precision()).filter(|setting| !setting.enabled)
+    matching
+        .max_by_key(|setting| setting.precision())
+        .filter(|setting| !setting.enabled)
 }
 
 /// Checks that a server can do as `settings` say. With `controllers`, nothing may be disabled that the controllers of this
@@ -240,20 +274,44 @@ pub fn check_runtime_config(
     legacy_apis: bool,
     controllers: bool,
 ) -> Result<(), String> {
-    if let [ApiSetting { scope: Scope::Stability(Stability::All), enabled: false }] = settings {
+    if let [
+        ApiSetting {
+            scope: Scope::Stability(Stability::All),
+            enabled: false,
+        },
+    ] = settings
+    {
         return Err("invalid runtime-config with only api/all=false".into());
     }
-    let built_in = if legacy_apis { kinds::legacy_catalog() } else { kinds::catalog() };
-    let served: Vec<Kind> = built_in.kinds.into_iter().filter(|kind| !kind.verbs.is_empty()).collect();
-    settings.iter().try_for_each(|setting| setting.check(&served))?;
+    let built_in = if legacy_apis {
+        kinds::legacy_catalog()
+    } else {
+        kinds::catalog()
+    };
+    let served: Vec<Kind> = built_in
+        .kinds
+        .into_iter()
+        .filter(|kind| !kind.verbs.is_empty())
+        .collect();
+    settings
+        .iter()
+        .try_for_each(|setting| setting.check(&served))?;
     for kind in &served {
         let is_used = controllers || NEEDED.contains(&&*kind.gvk.group);
-        let Some(setting) = disabled_by(kind, settings) else { continue };
+        let Some(setting) = disabled_by(kind, settings) else {
+            continue;
+        };
         if is_used && Stability::Ga.matches(&kind.gvk.version) {
-            let user =
-                if controllers { "the controllers of `mizzen up` use" } else { "the server itself uses" };
+            let user = if controllers {
+                "the controllers of `mizzen up` use"
+            } else {
+                "the server itself uses"
+            };
             let (group, version) = (&kind.gvk.group, &kind.gvk.version);
-            return Err(format!("{setting} is not supported: {user} {group}/{version}/{}", kind.plural));
+            return Err(format!(
+                "{setting} is not supported: {user} {group}/{version}/{}",
+                kind.plural
+            ));
         }
     }
     Ok(())

@@ -14,8 +14,13 @@ pub struct WallClock;
 
 impl Clock for WallClock {
     fn now(&self) -> (i64, u32) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos())
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        (
+            i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+            since.subsec_nanos(),
+        )
     }
 }
 
@@ -66,14 +71,20 @@ pub struct VirtualClock {
 impl VirtualClock {
     /// It is `begin` now, in seconds since 1970.
     pub fn starting_at(begin: i64) -> VirtualClock {
-        VirtualClock { began: Instant::now(), begin }
+        VirtualClock {
+            began: Instant::now(),
+            begin,
+        }
     }
 }
 
 impl Clock for VirtualClock {
     fn now(&self) -> (i64, u32) {
         let passed = self.began.elapsed();
-        (self.begin.saturating_add_unsigned(passed.as_secs()), passed.subsec_nanos())
+        (
+            self.begin.saturating_add_unsigned(passed.as_secs()),
+            passed.subsec_nanos(),
+        )
     }
 }
 
@@ -87,7 +98,10 @@ pub struct SettableClock {
 impl SettableClock {
     /// It is `begin` now, in seconds since 1970.
     pub fn starting_at(begin: i64) -> SettableClock {
-        SettableClock { clock: VirtualClock::starting_at(begin), offset: Arc::default() }
+        SettableClock {
+            clock: VirtualClock::starting_at(begin),
+            offset: Arc::default(),
+        }
     }
 
     /// Sets the clock forward by `seconds`, or back if they are negative.
@@ -99,7 +113,10 @@ impl SettableClock {
 impl Clock for SettableClock {
     fn now(&self) -> (i64, u32) {
         let (seconds, nanos) = self.clock.now();
-        (seconds.saturating_add(self.offset.load(Ordering::Relaxed)), nanos)
+        (
+            seconds.saturating_add(self.offset.load(Ordering::Relaxed)),
+            nanos,
+        )
     }
 }
 

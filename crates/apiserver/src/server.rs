@@ -39,8 +39,13 @@ use crate::verbs::Frames;
 
 /// The addresses of a node that are dialled, the best first. Kubernetes: upstream begins with the host's name, and
 /// installers pass these with `--kubelet-preferred-address-types`, because the name often does not resolve.
-const KUBELET_ADDRESS_TYPES: [&str; 5] =
-    ["InternalIP", "InternalDNS", "ExternalIP", "ExternalDNS", "Hostname"];
+const KUBELET_ADDRESS_TYPES: [&str; 5] = [
+    "InternalIP",
+    "InternalDNS",
+    "ExternalIP",
+    "ExternalDNS",
+    "Hostname",
+];
 
 /// How the server is set up.
 #[derive(Debug, Clone)]
@@ -108,7 +113,11 @@ pub struct Options {
 impl Options {
     /// The address in URLs that clients are given. Kubernetes: server/config.go, `ExternalAddress`.
     pub(crate) fn external_address(&self) -> String {
-        let port = || self.advertise.rsplit_once(':').map_or("443", |(_, port)| port);
+        let port = || {
+            self.advertise
+                .rsplit_once(':')
+                .map_or("443", |(_, port)| port)
+        };
         match &self.external_hostname {
             None => self.advertise.clone(),
             Some(host) if host.parse::<Ipv6Addr>().is_ok() => format!("[{host}]:{}", port()),
@@ -218,11 +227,17 @@ pub(crate) struct Inner {
 impl Server {
     /// A server for all built-in kinds.
     pub fn new(registry: Registry, options: Options) -> Server {
-        let mut built_in = if options.legacy_apis { kinds::legacy_catalog() } else { kinds::catalog() };
+        let mut built_in = if options.legacy_apis {
+            kinds::legacy_catalog()
+        } else {
+            kinds::catalog()
+        };
         runtime_config::disable(&mut built_in, &options.runtime_config);
         let event_ttl = u32::try_from(options.event_ttl.as_secs()).unwrap_or(u32::MAX);
-        for kind in
-            built_in.kinds.iter_mut().filter(|kind| kind.rules.ttl.is_some_and(|ttl| ttl != event_ttl))
+        for kind in built_in
+            .kinds
+            .iter_mut()
+            .filter(|kind| kind.rules.ttl.is_some_and(|ttl| ttl != event_ttl))
         {
             Arc::make_mut(&mut kind.data).rules.ttl = Some(event_ttl);
         }
@@ -239,7 +254,12 @@ impl Server {
         options: Options,
         extensions: Extensions,
     ) -> Server {
-        let client = Client::new(&registry, &catalog, options.front_proxy.clone(), &options.advertise);
+        let client = Client::new(
+            &registry,
+            &catalog,
+            options.front_proxy.clone(),
+            &options.advertise,
+        );
         let kubelets = Client::plain(&registry, options.kubelet_client.clone());
         catalog.call_with(&client, &registry);
         let webhooks = Webhooks::new(&catalog);
@@ -293,7 +313,10 @@ impl Server {
 
     /// Waits until every step of the boot sequence is done.
     pub async fn booted(&self) {
-        self.0.boot_sequence.wait_for(&self.0.options.boot_sequence).await;
+        self.0
+            .boot_sequence
+            .wait_for(&self.0.options.boot_sequence)
+            .await;
     }
 
     /// Answers one request of `user`.
@@ -305,8 +328,20 @@ impl Server {
         headers: HeaderMap,
         body: Bytes,
     ) -> Answer {
-        let caller = Caller { claim: user.map_or(Claim::None, Claim::Proved), address: None };
-        chain::answer(&self.0, caller, method, uri, headers, body, Streams::default()).await
+        let caller = Caller {
+            claim: user.map_or(Claim::None, Claim::Proved),
+            address: None,
+        };
+        chain::answer(
+            &self.0,
+            caller,
+            method,
+            uri,
+            headers,
+            body,
+            Streams::default(),
+        )
+        .await
     }
 
     /// Answers one request that came over a connection.
@@ -324,10 +359,15 @@ impl Server {
 
     /// Asks itself, as the server that it is. Returns the code and what the answer says.
     pub(crate) async fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
-        let (Ok(method), Ok(uri)) = (method.parse(), path.parse()) else { return (400, Value::Null) };
+        let (Ok(method), Ok(uri)) = (method.parse(), path.parse()) else {
+            return (400, Value::Null);
+        };
         let user = User::master("system:apiserver");
         let mut headers = HeaderMap::new();
-        headers.insert(header::USER_AGENT, HeaderValue::from_static("kube-apiserver"));
+        headers.insert(
+            header::USER_AGENT,
+            HeaderValue::from_static("kube-apiserver"),
+        );
         let body = body.map(json::to_string).unwrap_or_default().into();
         let answer = self.call(Some(user), method, uri, headers, body).await;
         let code = answer.status().as_u16();
@@ -404,7 +444,10 @@ mod tests {
 
     #[test]
     fn a_server_that_nobody_holds_is_gone() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let server = runtime.block_on(async {
             let store = Store::in_memory(Default::default());
             let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));

@@ -15,7 +15,9 @@ macro_rules! check_signatures {
         check_signatures! { $provider verify_tls13_signature }
 
         fn supported_verify_schemes(&self) -> Vec<tokio_rustls::rustls::SignatureScheme> {
-            self.$provider.signature_verification_algorithms.supported_schemes()
+            self.$provider
+                .signature_verification_algorithms
+                .supported_schemes()
         }
     };
     ($provider:tt $verify:ident) => {
@@ -47,10 +49,16 @@ pub(crate) fn verify_tls12_signature(
         return crypto::verify_tls12_signature(message, certificate, signed, algorithms);
     };
     let key = RawPublicKeyEntity::try_from(&key).map_err(|_| CertificateError::BadEncoding)?;
-    let fitting = algorithms.mapping.iter().filter(|(scheme, _)| *scheme == signed.scheme);
+    let fitting = algorithms
+        .mapping
+        .iter()
+        .filter(|(scheme, _)| *scheme == signed.scheme);
     let is_good = fitting
         .flat_map(|(_, algorithms)| *algorithms)
-        .any(|algorithm| key.verify_signature(*algorithm, message, signed.signature()).is_ok());
+        .any(|algorithm| {
+            key.verify_signature(*algorithm, message, signed.signature())
+                .is_ok()
+        });
     if is_good {
         Ok(HandshakeSignatureValid::assertion())
     } else {

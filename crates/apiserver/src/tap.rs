@@ -40,7 +40,11 @@ impl<S: AsyncRead + Unpin, I: Inspect> AsyncRead for Tap<S, I> {
 }
 
 impl<S: AsyncWrite + Unpin, I: Inspect> AsyncWrite for Tap<S, I> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.inner).poll_write(context, bytes))?;
         self.inspect.written(written);
         Poll::Ready(Ok(written))

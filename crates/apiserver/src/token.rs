@@ -66,7 +66,11 @@ impl ServiceAccounts {
 
     /// Whom tokens must be for: what is said, or the issuers.
     pub fn audiences(&self) -> &[Str] {
-        if self.audiences.is_empty() { &self.issuers } else { &self.audiences }
+        if self.audiences.is_empty() {
+            &self.issuers
+        } else {
+            &self.audiences
+        }
     }
 }
 
@@ -87,7 +91,11 @@ pub trait Signer: Debug + Send + Sync {
 /// Makes a token of claims: three parts with dots between them. None if it cannot be signed.
 pub fn issue(signer: &dyn Signer, claims: &Value) -> Option<String> {
     let header = value!({ "alg": (signer.algorithm()), "kid": (signer.key_id()) });
-    let message = format!("{}.{}", encode(json::to_string(&header)), encode(json::to_string(claims)));
+    let message = format!(
+        "{}.{}",
+        encode(json::to_string(&header)),
+        encode(json::to_string(claims))
+    );
     let signature = signer.sign(message.as_bytes())?;
     Some(format!("{message}.{}", encode(signature)))
 }
@@ -99,7 +107,9 @@ fn encode(bytes: impl AsRef<[u8]>) -> String {
 /// Who shows a token; none if it is not one of a service account. `audiences` says whom the token must be for, at least
 /// one of them.
 pub(crate) fn authenticate(server: &Inner, text: &str, audiences: &[Str]) -> Verdict {
-    let Some(token) = server.proved_tokens.find(text, || read(server, text))? else { return Ok(None) };
+    let Some(token) = server.proved_tokens.find(text, || read(server, text))? else {
+        return Ok(None);
+    };
     let audiences = shared_audiences(&token.audiences, audiences)?;
     let bound = &token.claims["kubernetes.io"];
     match token.is_legacy {
@@ -110,12 +120,17 @@ pub(crate) fn authenticate(server: &Inner, text: &str, audiences: &[Str]) -> Ver
             check_account(server, bound)?;
         }
     }
-    Ok(Some(Bearer { user: token.user.clone(), audiences }))
+    Ok(Some(Bearer {
+        user: token.user.clone(),
+        audiences,
+    }))
 }
 
 /// What a token of a service account says, if we have signed it.
 fn read(server: &Inner, text: &str) -> Result<Option<Proved>, String> {
-    let Some(mut token) = Unverified::parse(text) else { return Ok(None) };
+    let Some(mut token) = Unverified::parse(text) else {
+        return Ok(None);
+    };
     let accounts = &server.options.service_accounts;
     let issuer = token.claims["iss"].str();
     let is_legacy = issuer == legacy::ISSUER;
@@ -126,13 +141,20 @@ fn read(server: &Inner, text: &str) -> Result<Option<Proved>, String> {
     let mut audiences = token.audiences();
     if is_legacy {
         audiences = accounts.audiences().to_vec();
-        token.claims.set("kubernetes.io", legacy::bound(&token.claims)?);
+        token
+            .claims
+            .set("kubernetes.io", legacy::bound(&token.claims)?);
     }
     let user = user(&token.claims);
     if token.claims["sub"].str() != user.name {
         return Err("sub claim is invalid".into());
     }
-    Ok(Some(Proved { user, claims: token.claims, audiences, is_legacy }))
+    Ok(Some(Proved {
+        user,
+        claims: token.claims,
+        audiences,
+        is_legacy,
+    }))
 }
 
 /// Checks a signature against the keys of service accounts. The header's `kid` selects the key, its `alg` the algorithm,
@@ -140,24 +162,42 @@ fn read(server: &Inner, text: &str) -> Result<Option<Proved>, String> {
 fn check_signature(server: &Inner, token: &Unverified) -> Result<(), String> {
     let (id, algorithm) = (token.header["kid"].str(), token.header["alg"].str());
     let is_selected = |key: &str| id.is_empty() || key == id;
-    let signer = server.options.signer.as_deref().filter(|signer| is_selected(signer.key_id()));
-    let mut keys = server.options.service_accounts.keys.iter().filter(|key| is_selected(&key.id)).peekable();
+    let signer = server
+        .options
+        .signer
+        .as_deref()
+        .filter(|signer| is_selected(signer.key_id()));
+    let mut keys = server
+        .options
+        .service_accounts
+        .keys
+        .iter()
+        .filter(|key| is_selected(&key.id))
+        .peekable();
     if signer.is_none() && keys.peek().is_none() {
         return Err("invalid signature, no keys found".into());
     }
     let (message, signature) = (token.message.as_bytes(), &token.signature);
     let is_signed = signer.is_some_and(|signer| signer.verify(algorithm, message, signature))
         || keys.any(|key| token.is_signed_by(key));
-    is_signed.then_some(()).ok_or_else(|| "go-jose/go-jose: error in cryptographic primitive".into())
+    is_signed
+        .then_some(())
+        .ok_or_else(|| "go-jose/go-jose: error in cryptographic primitive".into())
 }
 
 fn shared_audiences(given: &[Str], wanted: &[Str]) -> Result<Vec<Str>, String> {
-    let shared: Vec<Str> = given.iter().filter(|audience| wanted.contains(audience)).cloned().collect();
+    let shared: Vec<Str> = given
+        .iter()
+        .filter(|audience| wanted.contains(audience))
+        .cloned()
+        .collect();
     if !shared.is_empty() {
         return Ok(shared);
     }
     let (given, wanted) = (quoted(given), quoted(wanted));
-    Err(format!("token audiences {given} is invalid for the target audiences {wanted}"))
+    Err(format!(
+        "token audiences {given} is invalid for the target audiences {wanted}"
+    ))
 }
 
 fn check_time(claims: &Value, now: i64) -> Result<(), String> {
@@ -181,15 +221,23 @@ fn check_account(server: &Inner, claims: &Value) -> Result<(), String> {
         .ok_or_else(|| format!("serviceaccounts \"{name}\" not found"))?;
     let (uid, claimed) = (found["metadata"]["uid"].str(), account["uid"].str());
     if uid != claimed {
-        return Err(format!("service account UID ({uid}) does not match claim ({claimed})"));
+        return Err(format!(
+            "service account UID ({uid}) does not match claim ({claimed})"
+        ));
     }
     if is_gone(server, &found) {
-        return Err(format!("service account {namespace}/{name} has been deleted"));
+        return Err(format!(
+            "service account {namespace}/{name} has been deleted"
+        ));
     }
     check_bound(server, "secret", namespace, &claims["secret"])?;
     check_bound(server, "pod", namespace, &claims["pod"])?;
     // A pod's token names its node as well, but is not bound to it.
-    let node = if claims["pod"].is_null() { &claims["node"] } else { &Value::Null };
+    let node = if claims["pod"].is_null() {
+        &claims["node"]
+    } else {
+        &Value::Null
+    };
     check_bound(server, "node", "", node)
 }
 
@@ -197,15 +245,26 @@ fn check_bound(server: &Inner, word: &str, namespace: &str, claimed: &Value) -> 
     if claimed.is_null() {
         return Ok(());
     }
-    let found = find(server, &format!("{word}s"), namespace, claimed["name"].str());
-    let Some(found) = found else { return Err(invalidated()) };
+    let found = find(
+        server,
+        &format!("{word}s"),
+        namespace,
+        claimed["name"].str(),
+    );
+    let Some(found) = found else {
+        return Err(invalidated());
+    };
     let (uid, claimed) = (found["metadata"]["uid"].str(), claimed["uid"].str());
     if uid != claimed {
         return Err(format!(
             "{word} UID ({uid}) does not match service account {word} ref claim ({claimed})"
         ));
     }
-    if is_gone(server, &found) { Err(invalidated()) } else { Ok(()) }
+    if is_gone(server, &found) {
+        Err(invalidated())
+    } else {
+        Ok(())
+    }
 }
 
 fn invalidated() -> String {
@@ -215,7 +274,10 @@ fn invalidated() -> String {
 /// What tells whether an object is there and stays.
 fn find(server: &Inner, plural: &str, namespace: &str, name: &str) -> Option<Value> {
     let resource = server.catalog.get("", "v1", plural)?;
-    let object = server.registry.get(&resource, &Key::new(namespace, name), "").ok()?;
+    let object = server
+        .registry
+        .get(&resource, &Key::new(namespace, name), "")
+        .ok()?;
     json::outline(&object.json, &["managedFields", "spec", "status"]).ok()
 }
 
@@ -228,11 +290,17 @@ fn is_gone(server: &Inner, object: &Value) -> bool {
 /// The user of a token: the service account that its `kubernetes.io` claims name.
 fn user(claims: &Value) -> User {
     let bound = &claims["kubernetes.io"];
-    let (namespace, name) = (bound["namespace"].str(), bound["serviceaccount"]["name"].str());
+    let (namespace, name) = (
+        bound["namespace"].str(),
+        bound["serviceaccount"]["name"].str(),
+    );
     let mut extra = Value::object();
     let mut note = |key: &str, text: &str| {
         if !text.is_empty() {
-            extra.set(&format!("authentication.kubernetes.io/{key}"), vec![Value::from(text)]);
+            extra.set(
+                &format!("authentication.kubernetes.io/{key}"),
+                vec![Value::from(text)],
+            );
         }
     };
     if !claims["jti"].is_empty() {
@@ -244,7 +312,11 @@ fn user(claims: &Value) -> User {
         }
     }
     let uid = bound["serviceaccount"]["uid"].str().into();
-    User { uid, extra, ..User::service_account(namespace, name) }
+    User {
+        uid,
+        extra,
+        ..User::service_account(namespace, name)
+    }
 }
 
 #[cfg(test)]
@@ -268,7 +340,10 @@ mod tests {
     #[test]
     fn a_token_is_for_those_it_names() {
         let given = ["a".into(), "b".into()];
-        assert_eq!(shared_audiences(&given, &["b".into(), "c".into()]), Ok(vec!["b".into()]));
+        assert_eq!(
+            shared_audiences(&given, &["b".into(), "c".into()]),
+            Ok(vec!["b".into()])
+        );
         let problem = r#"token audiences ["a" "b"] is invalid for the target audiences ["c"]"#;
         assert_eq!(shared_audiences(&given, &["c".into()]), Err(problem.into()));
     }

@@ -26,14 +26,23 @@ pub(crate) struct Types {
 }
 
 /// The kinds of options with which clients connect to objects.
-const CONNECT_OPTIONS: [&str; 5] =
-    ["PodAttachOptions", "PodExecOptions", "PodPortForwardOptions", "PodProxyOptions", "ServiceProxyOptions"];
+const CONNECT_OPTIONS: [&str; 5] = [
+    "PodAttachOptions",
+    "PodExecOptions",
+    "PodPortForwardOptions",
+    "PodProxyOptions",
+    "ServiceProxyOptions",
+];
 
 impl Types {
     /// Finds them among the built-in types.
     pub fn new(schemas: &Schemas) -> Types {
         let find = |name: &str| {
-            schemas.types.get(name).cloned().unwrap_or_else(|| Arc::new(Struct::new(name, "meta/v1", false)))
+            schemas
+                .types
+                .get(name)
+                .cloned()
+                .unwrap_or_else(|| Arc::new(Struct::new(name, "meta/v1", false)))
         };
         Types {
             status: find("meta/v1.Status"),
@@ -57,7 +66,10 @@ impl Types {
                 ("APIGroup", find("meta/v1.APIGroup")),
                 ("APIGroupList", find("meta/v1.APIGroupList")),
                 ("APIResourceList", find("meta/v1.APIResourceList")),
-                ("APIGroupDiscoveryList", find("apidiscovery.k8s.io/v2.APIGroupDiscoveryList")),
+                (
+                    "APIGroupDiscoveryList",
+                    find("apidiscovery.k8s.io/v2.APIGroupDiscoveryList"),
+                ),
             ]),
             connect_options: CONNECT_OPTIONS.map(|kind| (kind, find(&format!("core/v1.{kind}")))),
         }
@@ -65,12 +77,16 @@ impl Types {
 
     /// The shape of a Scale or a DeploymentRollback.
     pub fn subresource(&self, gvk: &GroupVersionKind) -> Option<&Arc<Struct>> {
-        self.subresources.get(format!("{}.{}", gvk.api_version(), gvk.kind).as_str())
+        self.subresources
+            .get(format!("{}.{}", gvk.api_version(), gvk.kind).as_str())
     }
 
     /// The options of a connection to a pod or service, by their kind.
     pub fn connect_options(&self, kind: &str) -> &Struct {
-        let found = self.connect_options.iter().find(|(known, _)| *known == kind);
+        let found = self
+            .connect_options
+            .iter()
+            .find(|(known, _)| *known == kind);
         &found.expect("connections have options of these kinds").1
     }
 }

@@ -39,7 +39,11 @@ pub struct UnsentLimits {
 
 impl Default for UnsentLimits {
     fn default() -> UnsentLimits {
-        UnsentLimits { per_connection: 128 << 20, per_user: 256 << 20, total: 512 << 20 }
+        UnsentLimits {
+            per_connection: 128 << 20,
+            per_user: 256 << 20,
+            total: 512 << 20,
+        }
     }
 }
 
@@ -99,7 +103,10 @@ impl Display for Limit {
 
 impl Unsent {
     pub fn new(limits: UnsentLimits) -> Arc<Unsent> {
-        Arc::new(Unsent { limits, ledger: Mutex::default() })
+        Arc::new(Unsent {
+            limits,
+            ledger: Mutex::default(),
+        })
     }
 
     /// Opens the account of a connection.
@@ -107,16 +114,37 @@ impl Unsent {
         let (mut ledger, close) = (lock(&self.ledger), Arc::new(Notify::new()));
         let number = ledger.n_connections;
         ledger.n_connections += 1;
-        ledger.connections.insert(number, Account { bytes: 0, close: close.clone(), is_closing: false });
-        Arc::new(Connection { unsent: self.clone(), number, close })
+        ledger.connections.insert(
+            number,
+            Account {
+                bytes: 0,
+                close: close.clone(),
+                is_closing: false,
+            },
+        );
+        Arc::new(Connection {
+            unsent: self.clone(),
+            number,
+            close,
+        })
     }
 
     pub fn write_metrics(&self, out: &mut String) {
         let ledger = lock(&self.ledger);
-        head(out, "mizzen_unsent_response_bytes", "gauge", "Bytes of responses that have not been written.");
+        head(
+            out,
+            "mizzen_unsent_response_bytes",
+            "gauge",
+            "Bytes of responses that have not been written.",
+        );
         let _ = writeln!(out, "mizzen_unsent_response_bytes {}", ledger.total);
         const CLOSED: &str = "mizzen_connections_closed_total";
-        head(out, CLOSED, "counter", "Connections that were closed because of what they cost, by reason.");
+        head(
+            out,
+            CLOSED,
+            "counter",
+            "Connections that were closed because of what they cost, by reason.",
+        );
         let _ = writeln!(out, "{CLOSED}{{reason=\"unread\"}} {}", ledger.n_closed);
     }
 }
@@ -134,11 +162,19 @@ impl Connection {
         let mut ledger = lock(&self.unsent.ledger);
         let (number, unread_since) = (ledger.n_responses, Instant::now());
         ledger.n_responses += 1;
-        let response = Response { connection: self.number, user: user.clone(), bytes: 0, unread_since };
+        let response = Response {
+            connection: self.number,
+            user: user.clone(),
+            bytes: 0,
+            unread_since,
+        };
         ledger.responses.insert(number, response);
         ledger.set(number, bytes + OVERHEAD);
         ledger.enforce(number, &self.unsent.limits);
-        Charge { connection: self.clone(), number }
+        Charge {
+            connection: self.clone(),
+            number,
+        }
     }
 
     /// Resolves when the connection is to be closed.
@@ -172,7 +208,10 @@ impl Charge {
 
     /// The client has read some of it.
     pub fn progress(&self) {
-        if let Some(response) = lock(&self.connection.unsent.ledger).responses.get_mut(&self.number) {
+        if let Some(response) = lock(&self.connection.unsent.ledger)
+            .responses
+            .get_mut(&self.number)
+        {
             response.unread_since = Instant::now();
         }
     }
@@ -189,8 +228,14 @@ impl Drop for Charge {
 impl Ledger {
     /// Changes what a response is charged with. One whose connection is being closed is charged with nothing.
     fn set(&mut self, number: u64, bytes: u64) {
-        let Some(response) = self.responses.get_mut(&number) else { return };
-        let Some(account) = self.connections.get_mut(&response.connection).filter(|it| !it.is_closing) else {
+        let Some(response) = self.responses.get_mut(&number) else {
+            return;
+        };
+        let Some(account) = self
+            .connections
+            .get_mut(&response.connection)
+            .filter(|it| !it.is_closing)
+        else {
             return;
         };
         let before = std::mem::replace(&mut response.bytes, bytes);
@@ -205,19 +250,35 @@ impl Ledger {
 
     /// Closes connections until the limits hold, as far as that does not depend on the response `charged` alone.
     fn enforce(&mut self, charged: u64, limits: &UnsentLimits) {
-        let Some(Response { connection, user, .. }) = self.responses.get(&charged) else { return };
+        let Some(Response {
+            connection, user, ..
+        }) = self.responses.get(&charged)
+        else {
+            return;
+        };
         let (connection, user) = (*connection, user.clone());
-        if self.connections.get(&connection).is_some_and(|account| account.bytes > limits.per_connection)
+        if self
+            .connections
+            .get(&connection)
+            .is_some_and(|account| account.bytes > limits.per_connection)
             && let Some(oldest) = self.oldest(charged, |response| response.connection == connection)
         {
             self.close(oldest, Limit::Connection);
         }
-        while self.users.get(&user).is_some_and(|bytes| *bytes > limits.per_user) {
-            let Some(oldest) = self.oldest(charged, |response| response.user == user) else { break };
+        while self
+            .users
+            .get(&user)
+            .is_some_and(|bytes| *bytes > limits.per_user)
+        {
+            let Some(oldest) = self.oldest(charged, |response| response.user == user) else {
+                break;
+            };
             self.close(oldest, Limit::User);
         }
         while self.total > limits.total {
-            let Some(oldest) = self.oldest(charged, |_| true) else { break };
+            let Some(oldest) = self.oldest(charged, |_| true) else {
+                break;
+            };
             self.close(oldest, Limit::Total);
         }
     }
@@ -225,18 +286,34 @@ impl Ledger {
     /// The response that has not been read for the longest time, besides one.
     fn oldest(&self, but: u64, is_meant: impl Fn(&Response) -> bool) -> Option<u64> {
         let counts = |response: &Response| response.bytes > 0 && is_meant(response);
-        let others = self.responses.iter().filter(|(number, response)| **number != but && counts(response));
-        others.min_by_key(|(_, response)| response.unread_since).map(|(number, _)| *number)
+        let others = self
+            .responses
+            .iter()
+            .filter(|(number, response)| **number != but && counts(response));
+        others
+            .min_by_key(|(_, response)| response.unread_since)
+            .map(|(number, _)| *number)
     }
 
     /// Closes the connection of a response. What it has counts no more.
     fn close(&mut self, number: u64, limit: Limit) {
-        let Some(Response { connection, user, unread_since, .. }) = self.responses.get(&number) else {
+        let Some(Response {
+            connection,
+            user,
+            unread_since,
+            ..
+        }) = self.responses.get(&number)
+        else {
             return;
         };
         let (connection, user, unread) = (*connection, user.clone(), unread_since.elapsed());
         let is_meant = |(_, response): &(&u64, &Response)| response.connection == connection;
-        let numbers: Vec<u64> = self.responses.iter().filter(is_meant).map(|(number, _)| *number).collect();
+        let numbers: Vec<u64> = self
+            .responses
+            .iter()
+            .filter(is_meant)
+            .map(|(number, _)| *number)
+            .collect();
         numbers.into_iter().for_each(|number| self.set(number, 0));
         if let Some(account) = self.connections.get_mut(&connection) {
             account.is_closing = true;
@@ -281,7 +358,9 @@ mod tests {
     }
 
     async fn is_closed(connection: &Connection) -> bool {
-        tokio::time::timeout(Duration::ZERO, connection.closed()).await.is_ok()
+        tokio::time::timeout(Duration::ZERO, connection.closed())
+            .await
+            .is_ok()
     }
 
     async fn later() {
@@ -290,7 +369,11 @@ mod tests {
 
     fn sums(unsent: &Unsent) -> (u64, usize, usize) {
         let ledger = lock(&unsent.ledger);
-        (ledger.total / KB, ledger.users.len(), ledger.responses.len())
+        (
+            ledger.total / KB,
+            ledger.users.len(),
+            ledger.responses.len(),
+        )
     }
 
     #[tokio::test(start_paused = true)]
@@ -302,7 +385,11 @@ mod tests {
         assert!(!is_closed(&one).await && !is_closed(&other).await);
         let third = charge(&one, "bob", 60);
         assert!(is_closed(&one).await && !is_closed(&other).await);
-        assert_eq!(sums(&unsent), (60, 1, 3), "what is being closed counts no more");
+        assert_eq!(
+            sums(&unsent),
+            (60, 1, 3),
+            "what is being closed counts no more"
+        );
         drop((first, second, third));
         assert_eq!(sums(&unsent), (0, 0, 0));
     }
@@ -331,7 +418,9 @@ mod tests {
         let connections: Vec<Arc<Connection>> = (0..4).map(|_| unsent.connect()).collect();
         let mut charges = Vec::new();
         for (connection, (user, kb)) in
-            connections.iter().zip([("ann", 20), ("bob", 20), ("eve", 50), ("joe", 50)])
+            connections
+                .iter()
+                .zip([("ann", 20), ("bob", 20), ("eve", 50), ("joe", 50)])
         {
             charges.push(charge(connection, user, kb));
             later().await;
@@ -344,7 +433,10 @@ mod tests {
         assert_eq!(sums(&unsent).0, 100);
         let mut text = String::new();
         unsent.write_metrics(&mut text);
-        assert!(text.contains("mizzen_connections_closed_total{reason=\"unread\"} 2\n"), "{text}");
+        assert!(
+            text.contains("mizzen_connections_closed_total{reason=\"unread\"} 2\n"),
+            "{text}"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -355,7 +447,10 @@ mod tests {
         assert!(!is_closed(&one).await);
         later().await;
         let small = charge(&other, "ann", 5);
-        assert!(is_closed(&one).await && !is_closed(&other).await, "until others want to be read, too");
+        assert!(
+            is_closed(&one).await && !is_closed(&other).await,
+            "until others want to be read, too"
+        );
         drop((large, small));
     }
 

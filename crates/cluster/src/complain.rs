@@ -45,8 +45,14 @@ pub struct Overheard<S> {
 impl<S> Overheard<S> {
     /// `inner` leads to the server of this address.
     pub fn new(inner: S, server: &str) -> Overheard<S> {
-        let complaints = Complaints { server: server.trim_end_matches('/').into(), said: Mutex::default() };
-        Overheard { inner, complaints: Arc::new(complaints) }
+        let complaints = Complaints {
+            server: server.trim_end_matches('/').into(),
+            said: Mutex::default(),
+        };
+        Overheard {
+            inner,
+            complaints: Arc::new(complaints),
+        }
     }
 }
 
@@ -112,12 +118,18 @@ impl Complaints {
             }
             (_, why) => self.refuse(why),
         };
-        Ok(Response::from_parts(head, UnsyncBoxBody::new(Full::new(text).map_err(|never| match never {}))))
+        Ok(Response::from_parts(
+            head,
+            UnsyncBoxBody::new(Full::new(text).map_err(|never| match never {})),
+        ))
     }
 
     /// The error with the address and what is at the bottom of it.
     fn fail(&self, error: BoxError) -> BoxError {
-        let unreachable = Unreachable { server: self.server.clone(), cause: innermost(&*error) };
+        let unreachable = Unreachable {
+            server: self.server.clone(),
+            cause: innermost(&*error),
+        };
         self.complain(unreachable.to_string());
         match error.is::<kube::Error>() {
             true => error,
@@ -134,7 +146,11 @@ impl Complaints {
             _ => FIRST_PAUSE,
         };
         tracing::warn!("{text}; trying again");
-        said.outage = Some(Outage { text, pause, again: now + pause });
+        said.outage = Some(Outage {
+            text,
+            pause,
+            again: now + pause,
+        });
         true
     }
 
@@ -147,7 +163,9 @@ impl Complaints {
 
     /// Says once what somebody may not do; other refusals are the business of whoever asked. Whether it was said.
     fn refuse(&self, message: &str) -> bool {
-        let Some(what) = lacking(message) else { return false };
+        let Some(what) = lacking(message) else {
+            return false;
+        };
         let mut said = self.said();
         let is_new = said.refusals.len() < MOST_REFUSALS && said.refusals.insert(what.into());
         if is_new {
@@ -180,7 +198,10 @@ mod tests {
     use super::*;
 
     fn complaints() -> Complaints {
-        Complaints { server: "https://there".into(), said: Mutex::default() }
+        Complaints {
+            server: "https://there".into(),
+            said: Mutex::default(),
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -196,14 +217,19 @@ mod tests {
         assert_eq!(said, [0, 5, 15, 35]);
         assert!(complaints.complain("another cause".into()), "it is news");
         complaints.reach();
-        assert!(complaints.complain("another cause".into()), "it was over in between");
+        assert!(
+            complaints.complain("another cause".into()),
+            "it was over in between"
+        );
     }
 
     #[test]
     fn what_somebody_may_not_do_is_said_once_whatever_the_object() {
         let complaints = complaints();
         let cannot = |name: &str, verb: &str| {
-            format!("pods {name}is forbidden: User \"joe\" cannot {verb} resource \"pods\" in API group \"\"")
+            format!(
+                "pods {name}is forbidden: User \"joe\" cannot {verb} resource \"pods\" in API group \"\""
+            )
         };
         assert!(complaints.refuse(&cannot("", "list")));
         assert!(!complaints.refuse(&cannot("\"web\" ", "list")));
@@ -218,6 +244,9 @@ mod tests {
         #[error("client error (Connect)")]
         struct Outer(#[source] std::io::Error);
         let error = complaints().fail(Outer(refused).into());
-        assert_eq!(error.to_string(), "cannot reach https://there: Connection refused (os error 111)");
+        assert_eq!(
+            error.to_string(),
+            "cannot reach https://there: Connection refused (os error 111)"
+        );
     }
 }

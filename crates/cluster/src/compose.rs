@@ -12,7 +12,8 @@ use mizzen_apiserver::listen::listen;
 use mizzen_apiserver::metrics::Measured;
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_apiserver::{
-    Admission, HealthCheck, Http, Identity, Options, PluginError, Plugins, Server, check_runtime_config,
+    Admission, HealthCheck, Http, Identity, Options, PluginError, Plugins, Server,
+    check_runtime_config,
 };
 use mizzen_object::address::Block;
 use mizzen_registry::Registry;
@@ -34,7 +35,9 @@ use crate::kubeconfig::kubeconfig;
 use crate::log;
 use crate::loops::{self, Loops, Means};
 use crate::nodes::Nodes;
-use crate::pki::{self, Authority, PkiError, Protocol, Signed, check_owner, make_private, write_private};
+use crate::pki::{
+    self, Authority, PkiError, Protocol, Signed, check_owner, make_private, write_private,
+};
 use crate::seat::Seat;
 use crate::storage_log;
 use crate::token_key::TokenKey;
@@ -137,8 +140,10 @@ impl Parts {
 pub fn serve(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     args.component.init_log();
     raise_file_limit();
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK).build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_stack_size(STACK)
+        .build()?;
     let outcome = runtime.block_on(run(args, parts));
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
@@ -165,20 +170,35 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     let kept = Kept::open(args).await?;
     let mut trust = args.trust.trust(&kept.authority, &kept.front_proxy)?;
     trust.trusted.headers = args.authentication.proxy_headers()?;
-    let server = Server::new(kept.registry.clone(), options(args, &chosen, &kept, address)?);
+    let server = Server::new(
+        kept.registry.clone(),
+        options(args, &chosen, &kept, address)?,
+    );
     let location = location(args, &chosen, address)?;
     furnish(&server, &location, &trust.trusted).await?;
 
     let authorities = Authorities::new(&kept.registry, &trust.trusted);
-    let own = kept.authority.sign_server(&addresses(address.ip(), chosen.service_ranges[0].nth(1)))?;
-    let certificates = args.serving.tls.certificates(&chosen.protocol, &own, "apiserver")?;
+    let own = kept
+        .authority
+        .sign_server(&addresses(address.ip(), chosen.service_ranges[0].nth(1)))?;
+    let certificates = args
+        .serving
+        .tls
+        .certificates(&chosen.protocol, &own, "apiserver")?;
     let tls = pki::server_config(authorities.clone(), chosen.protocol, certificates.clone())?;
-    let stop = unready_first(server.clone(), stop_signal()?, args.serving.shutdown_delay_duration);
+    let stop = unready_first(
+        server.clone(),
+        stop_signal()?,
+        args.serving.shutdown_delay_duration,
+    );
     let file = args.kubeconfig();
     for file in args.own_kubeconfig().iter().chain([&file]) {
         write_kubeconfig(&kept.authority, address, file, certificates.is_own())?;
     }
-    tokio::spawn(authentication::keep(server.clone(), trust.follow(&authorities)));
+    tokio::spawn(authentication::keep(
+        server.clone(),
+        trust.follow(&authorities),
+    ));
     tokio::spawn(certificates.follow());
     tokio::spawn(reconcile_owned(server.clone(), location));
     keep_up(args, &server, &kept, chosen.authorized.file);
@@ -190,7 +210,15 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     // What is not done by then is in /readyz, and goes on.
     let _ = tokio::time::timeout(BOOT_PATIENCE, server.booted()).await;
     announce(address, &file, started, first_words);
-    listen(server.clone(), listener, tls, authorities.identify(), stop, GRACE).await;
+    listen(
+        server.clone(),
+        listener,
+        tls,
+        authorities.identify(),
+        stop,
+        GRACE,
+    )
+    .await;
     if let Some((nodes, loops)) = beside {
         tokio::join!(loops.leave(), OptionFuture::from(nodes.map(Seat::leave)));
     }
@@ -211,12 +239,18 @@ struct Chosen {
 
 impl Chosen {
     fn read(args: &ServerArgs, parts: &Parts) -> Result<Chosen, ComposeError> {
-        let (plugins, admission) =
-            (args.admission.plugins(parts.plugins())?, args.admission.configuration()?);
+        let (plugins, admission) = (
+            args.admission.plugins(parts.plugins())?,
+            args.admission.configuration()?,
+        );
         plugins.check(&admission)?;
         let has_controllers = matches!(parts, Parts::Whole(_));
-        check_runtime_config(&args.runtime_config(), args.legacy_apis, has_controllers)
-            .map_err(|why| ComposeError::Configuration { file: "--runtime-config".into(), why })?;
+        check_runtime_config(&args.runtime_config(), args.legacy_apis, has_controllers).map_err(
+            |why| ComposeError::Configuration {
+                file: "--runtime-config".into(),
+                why,
+            },
+        )?;
         Ok(Chosen {
             protocol: args.serving.tls.protocol()?,
             http: args.serving.http()?,
@@ -253,7 +287,14 @@ impl Kept {
         };
         let front_proxy = Authority::front_proxy(directory)?;
         let token_key = Arc::new(args.service_accounts.signer(directory, has_data)?);
-        Ok(Kept { encryption, store, registry, authority: Arc::new(authority), front_proxy, token_key })
+        Ok(Kept {
+            encryption,
+            store,
+            registry,
+            authority: Arc::new(authority),
+            front_proxy,
+            token_key,
+        })
     }
 }
 
@@ -312,22 +353,32 @@ fn metrics(encryption: Option<&Arc<Encryption>>) -> Vec<Arc<dyn Measured>> {
     let encryption = encryption.map(|encryption| encryption.clone() as Arc<dyn Measured>);
     encryption
         .into_iter()
-        .chain([Arc::new(ProcessMetrics { has_start_time: false }) as Arc<dyn Measured>])
+        .chain([Arc::new(ProcessMetrics {
+            has_start_time: false,
+        }) as Arc<dyn Measured>])
         .collect()
 }
 
 /// What must be well beside the server itself.
 fn health(args: &ServerArgs, kept: &Kept) -> Vec<Arc<dyn HealthCheck>> {
     let mut checks = args.encryption.health(kept.encryption.as_ref());
-    checks.push(Arc::new(pki::LoopbackCertificate::signed_now(&kept.registry)));
+    checks.push(Arc::new(pki::LoopbackCertificate::signed_now(
+        &kept.registry,
+    )));
     checks
 }
 
 /// Where the server and its services are, when it listens on `address`.
-fn location(args: &ServerArgs, chosen: &Chosen, address: SocketAddr) -> Result<Location, ComposeError> {
+fn location(
+    args: &ServerArgs,
+    chosen: &Chosen,
+    address: SocketAddr,
+) -> Result<Location, ComposeError> {
     let advertise_address = args.serving.advertise_address(address.ip())?;
     if advertise_address.is_none() && args.serving.reconciles_endpoints() {
-        tracing::warn!("this host has loopback addresses only, so default/kubernetes has no Endpoints");
+        tracing::warn!(
+            "this host has loopback addresses only, so default/kubernetes has no Endpoints"
+        );
     }
     let service_ip = chosen.service_ranges[0].nth(1);
     let service = KubernetesService {
@@ -336,11 +387,18 @@ fn location(args: &ServerArgs, chosen: &Chosen, address: SocketAddr) -> Result<L
         port: address.port(),
         node_port: args.services.kubernetes_node_port()?,
     };
-    Ok(Location { service_ranges: chosen.service_ranges.clone(), service })
+    Ok(Location {
+        service_ranges: chosen.service_ranges.clone(),
+        service,
+    })
 }
 
 /// Starts the server, and makes what every cluster has.
-async fn furnish(server: &Server, location: &Location, trusted: &Trusted) -> Result<(), ComposeError> {
+async fn furnish(
+    server: &Server,
+    location: &Location,
+    trusted: &Trusted,
+) -> Result<(), ComposeError> {
     server.start().await;
     let made = bootstrap(server, location, trusted).await;
     made.map_err(ComposeError::Bootstrap)?;
@@ -348,14 +406,23 @@ async fn furnish(server: &Server, location: &Location, trusted: &Trusted) -> Res
 }
 
 /// What is done now and then, and when files change, as long as the server runs.
-fn keep_up(args: &ServerArgs, server: &Server, kept: &Kept, authorization: Option<(PathBuf, Vec<u8>)>) {
+fn keep_up(
+    args: &ServerArgs,
+    server: &Server,
+    kept: &Kept,
+    authorization: Option<(PathBuf, Vec<u8>)>,
+) {
     tokio::spawn(expire(kept.registry.clone()));
     tokio::spawn(storage_log::report(kept.store.clone()));
     let (registry, interval) = (kept.registry.clone(), args.storage.etcd_compaction_interval);
     tokio::spawn(async move { registry.compact_periodically(interval).await });
     tokio::spawn(allow_migration(server.clone()));
     tokio::spawn(token_tracking::keep(server.clone()));
-    if let Some(encryption) = kept.encryption.clone().filter(|_| args.encryption.is_followed()) {
+    if let Some(encryption) = kept
+        .encryption
+        .clone()
+        .filter(|_| args.encryption.is_followed())
+    {
         tokio::spawn(encryption.follow());
     }
     if let Some((file, known)) = authorization {
@@ -365,14 +432,32 @@ fn keep_up(args: &ServerArgs, server: &Server, kept: &Kept, authorization: Optio
 }
 
 /// Starts all that runs beside the server, and waits until it knows what there is or that somebody else works.
-async fn beside(server: &Server, whole: Whole, kept: &Kept) -> Result<(Option<Seat>, Loops), ComposeError> {
-    let candidate = Candidate::of_cluster(&cluster_uid(server).await.map_err(ComposeError::Bootstrap)?);
+async fn beside(
+    server: &Server,
+    whole: Whole,
+    kept: &Kept,
+) -> Result<(Option<Seat>, Loops), ComposeError> {
+    let candidate =
+        Candidate::of_cluster(&cluster_uid(server).await.map_err(ComposeError::Bootstrap)?);
     let informers = loops::informers(server);
-    let Whole { nodes, pod_ranges, load_balancer_ranges, scheduler } = whole;
-    let nodes = nodes.start(server, &candidate, &kept.authority, &informers).await;
+    let Whole {
+        nodes,
+        pod_ranges,
+        load_balancer_ranges,
+        scheduler,
+    } = whole;
+    let nodes = nodes
+        .start(server, &candidate, &kept.authority, &informers)
+        .await;
     let nodes = nodes.map_err(ComposeError::Bootstrap)?;
     let (authority, signer) = (kept.authority.clone(), kept.token_key.clone());
-    let means = Means { authority, signer, pod_ranges, load_balancer_ranges, scheduler };
+    let means = Means {
+        authority,
+        signer,
+        pod_ranges,
+        load_balancer_ranges,
+        scheduler,
+    };
     let loops = Loops::start(server, &candidate, means, &informers);
     let settled = loops.settled().await;
     settled.map_err(|why| ComposeError::Bootstrap(format!("the scheduler cannot work: {why}")))?;
@@ -386,22 +471,33 @@ fn shown(Signed { certificate, key }: Signed) -> Identity {
 
 async fn bind(address: IpAddr, port: u16) -> Result<TcpListener, ComposeError> {
     let address = SocketAddr::new(address, port);
-    TcpListener::bind(address).await.map_err(|source| match source.kind() {
-        io::ErrorKind::AddrInUse => ComposeError::PortInUse { port },
-        _ => ComposeError::Listen { address, source },
-    })
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => ComposeError::PortInUse { port },
+            _ => ComposeError::Listen { address, source },
+        })
 }
 
 /// Reading what is there blocks, not least while others open what is sealed.
-async fn open(directory: Option<&Path>, encryption: Option<Arc<Encryption>>) -> Result<Store, ComposeError> {
+async fn open(
+    directory: Option<&Path>,
+    encryption: Option<Arc<Encryption>>,
+) -> Result<Store, ComposeError> {
     let Some(directory) = directory.map(Path::to_path_buf) else {
         return Ok(Store::in_memory(Default::default()));
     };
     let sealer = encryption.map(|encryption| encryption as Arc<dyn Sealer>);
-    let options = mizzen_store::Options { sealer, ..Default::default() };
+    let options = mizzen_store::Options {
+        sealer,
+        ..Default::default()
+    };
     let kept = directory.clone();
     if kept.exists() {
-        check_owner(&kept).map_err(|source| PkiError::File { path: kept.clone(), source })?;
+        check_owner(&kept).map_err(|source| PkiError::File {
+            path: kept.clone(),
+            source,
+        })?;
     }
     let opened = tokio::task::spawn_blocking(move || Store::open(directory, options)).await;
     let store = opened.map_err(io::Error::other)??;
@@ -411,7 +507,11 @@ async fn open(directory: Option<&Path>, encryption: Option<Arc<Encryption>>) -> 
 
 /// The addresses under which the server may be reached: where it listens, this machine, and its service.
 fn addresses(bound: IpAddr, service: IpAddr) -> Vec<IpAddr> {
-    let mut addresses = vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into(), service];
+    let mut addresses = vec![
+        Ipv4Addr::LOCALHOST.into(),
+        Ipv6Addr::LOCALHOST.into(),
+        service,
+    ];
     if !bound.is_unspecified() && !addresses.contains(&bound) {
         addresses.push(bound);
     }
@@ -432,7 +532,13 @@ fn write_kubeconfig(
     };
     let admin = authority.sign_admin()?;
     let server_name = if is_own { "" } else { pki::LOOPBACK };
-    let text = kubeconfig(&format!("https://{host}"), server_name, authority, "admin", &admin);
+    let text = kubeconfig(
+        &format!("https://{host}"),
+        server_name,
+        authority,
+        "admin",
+        &admin,
+    );
     Ok(write_private(file, &text)?)
 }
 

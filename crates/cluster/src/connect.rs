@@ -31,14 +31,21 @@ pub enum ConnectError {
 
 /// How to reach the server that `file` names, for a client that goes by the name of `agent`.
 pub async fn configuration(file: &Path, agent: &'static str) -> Result<Config, ConnectError> {
-    let refuse = |source| ConnectError::Kubeconfig { file: file.into(), source };
+    let refuse = |source| ConnectError::Kubeconfig {
+        file: file.into(),
+        source,
+    };
     let kubeconfig = Kubeconfig::read_from(file).map_err(refuse)?;
     let options = KubeConfigOptions::default();
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(refuse)?;
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .map_err(refuse)?;
     if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
         return Err(ConnectError::Authority(file.into()));
     }
-    config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));
+    config
+        .headers
+        .push((USER_AGENT, HeaderValue::from_static(agent)));
     Ok(config)
 }
 
@@ -47,11 +54,17 @@ pub async fn connect(file: &Path, agent: &'static str) -> Result<Client, Connect
     let config = configuration(file, agent).await?;
     let server = config.cluster_url.to_string();
     let overheard = layer_fn(move |inner| Overheard::new(inner, &server));
-    Ok(ClientBuilder::try_from(config)?.with_layer(&overheard).build())
+    Ok(ClientBuilder::try_from(config)?
+        .with_layer(&overheard)
+        .build())
 }
 
 /// Where kubectl would look.
 pub fn default_file() -> PathBuf {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let set = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     set("KUBECONFIG").unwrap_or_else(|| set("HOME").unwrap_or_default().join(".kube/config"))
 }

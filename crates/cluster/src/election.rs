@@ -40,7 +40,11 @@ pub struct Lease {
 impl Lease {
     /// That of the loops. Kubernetes: the names of leases and reporters are upstream's.
     pub fn of_loops() -> Lease {
-        Lease::new("kube-controller-manager", "the loops", "kube-controller-manager")
+        Lease::new(
+            "kube-controller-manager",
+            "the loops",
+            "kube-controller-manager",
+        )
     }
 
     /// That of the scheduler.
@@ -50,15 +54,35 @@ impl Lease {
 
     /// That of the nodes whose names begin alike. They are renewed more seldom than others, as nodes' own leases are.
     pub fn of_nodes(prefix: &str) -> Lease {
-        let lease = Lease::new(&format!("{prefix}-nodes.mizzen.dev"), "the nodes", "mizzen-node");
-        Lease { retry_period: Duration::from_secs(5), ..lease }
+        let lease = Lease::new(
+            &format!("{prefix}-nodes.mizzen.dev"),
+            "the nodes",
+            "mizzen-node",
+        );
+        Lease {
+            retry_period: Duration::from_secs(5),
+            ..lease
+        }
     }
 
     /// Upstream's times.
     fn new(name: &str, what: &'static str, reporter: &'static str) -> Lease {
-        let Options { lease_duration, renew_deadline, retry_period, .. } = Options::new(name);
+        let Options {
+            lease_duration,
+            renew_deadline,
+            retry_period,
+            ..
+        } = Options::new(name);
         let (namespace, name) = (NAMESPACE.into(), name.into());
-        Lease { namespace, name, what, reporter, lease_duration, renew_deadline, retry_period }
+        Lease {
+            namespace,
+            name,
+            what,
+            reporter,
+            lease_duration,
+            renew_deadline,
+            retry_period,
+        }
     }
 
     /// Whether an election can be held with these times.
@@ -86,13 +110,19 @@ pub struct Candidate {
 impl Candidate {
     /// This process. Kubernetes: no two processes have the same identity, whatever their host and number are.
     pub fn of_process() -> Candidate {
-        Candidate { identity: identity(&uuid(&SystemRandom)), has_ended: Arc::new(|_| false) }
+        Candidate {
+            identity: identity(&uuid(&SystemRandom)),
+            has_ended: Arc::new(|_| false),
+        }
     }
 
     /// The process that serves the data of this cluster. No two do so at once, so whoever did before has ended.
     pub fn of_cluster(uid: &str) -> Candidate {
         let suffix = format!("_{uid}");
-        Candidate { identity: identity(uid), has_ended: Arc::new(move |holder| holder.ends_with(&suffix)) }
+        Candidate {
+            identity: identity(uid),
+            has_ended: Arc::new(move |holder| holder.ends_with(&suffix)),
+        }
     }
 
     /// Works as soon as nobody else does, until the lease is lost, or until told to `stop` or done: then the lease is
@@ -150,7 +180,12 @@ pub enum Standing {
 impl Standing {
     /// Says so.
     pub fn say(&self, lease: &Lease) {
-        let Lease { namespace, name, what, .. } = lease;
+        let Lease {
+            namespace,
+            name,
+            what,
+            ..
+        } = lease;
         match self {
             Standing::Waiting(leader) => {
                 say!("{what}: waiting for the lease {namespace}/{name}, which {leader} holds")
@@ -178,7 +213,10 @@ async fn watch(mut observer: Observer, identity: String, mut tell: impl FnMut(St
 
 /// Kubernetes: a process is known by its host and a number of its own.
 fn identity(number: &str) -> String {
-    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
+    let host = nix::unistd::gethostname()
+        .ok()
+        .and_then(|name| name.into_string().ok())
+        .unwrap_or_default();
     format!("{host}_{number}")
 }
 
@@ -196,7 +234,11 @@ mod tests {
     #[test]
     fn whoever_served_the_same_data_before_has_ended_wherever_it_ran() {
         let now = Candidate::of_cluster("7d9d3d5e");
-        for (holder, has_ended) in [("old-host_7d9d3d5e", true), ("old-host_1d9d3d5e", false), ("", false)] {
+        for (holder, has_ended) in [
+            ("old-host_7d9d3d5e", true),
+            ("old-host_1d9d3d5e", false),
+            ("", false),
+        ] {
             assert_eq!((now.has_ended)(holder), has_ended, "{holder}");
         }
     }

@@ -18,14 +18,19 @@ pub struct Client {
 /// What tells the cluster of `server` from every other: it stays the same for as long as its data is kept.
 pub async fn cluster_uid(server: &Server) -> Result<String, String> {
     let path = "/api/v1/namespaces/kube-system";
-    let (_, namespace) = Client::new(server, KUBE_APISERVER).call(Method::GET, path, None).await?;
+    let (_, namespace) = Client::new(server, KUBE_APISERVER)
+        .call(Method::GET, path, None)
+        .await?;
     Ok(namespace["metadata"]["uid"].str().into())
 }
 
 impl Client {
     /// A client of `server`. Fields are owned under the name of `agent`, unless a request says otherwise.
     pub fn new(server: &Server, agent: &'static str) -> Client {
-        Client { server: server.clone(), agent: HeaderValue::from_static(agent) }
+        Client {
+            server: server.clone(),
+            agent: HeaderValue::from_static(agent),
+        }
     }
 
     /// The code of an answer, and what a GET has found.
@@ -44,20 +49,38 @@ impl Client {
         if (method, code) != (Method::GET, 200) {
             return Ok((code, Value::Null));
         }
-        let text = answer.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+        let text = answer
+            .into_body()
+            .collect()
+            .await
+            .map_err(|error| error.to_string())?
+            .to_bytes();
         Ok((code, json::parse(&text).unwrap_or_default()))
     }
 
     /// An answer whose body is still to come. A PATCH applies.
-    pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, String> {
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Answer, String> {
         let uri = path.parse().map_err(|error| format!("{path}: {error}"))?;
         let mut headers = HeaderMap::new();
         headers.insert("user-agent", self.agent.clone());
         if method == Method::PATCH {
-            headers.insert("content-type", HeaderValue::from_static("application/apply-patch+yaml"));
+            headers.insert(
+                "content-type",
+                HeaderValue::from_static("application/apply-patch+yaml"),
+            );
         }
-        let body = body.map(|object| Bytes::from(json::to_string(object))).unwrap_or_default();
+        let body = body
+            .map(|object| Bytes::from(json::to_string(object)))
+            .unwrap_or_default();
         let user = User::master("system:apiserver");
-        Ok(self.server.call(Some(user), method, uri, headers, body).await)
+        Ok(self
+            .server
+            .call(Some(user), method, uri, headers, body)
+            .await)
     }
 }

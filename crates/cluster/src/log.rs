@@ -28,7 +28,11 @@ pub fn init(verbosity: Option<u32>) {
         .log_internal_errors(false)
         .with_target(false)
         .compact();
-    registry().with(level).with(filter_fn(is_said)).with(lines).init();
+    registry()
+        .with(level)
+        .with(filter_fn(is_said))
+        .with(lines)
+        .init();
     let _ = LEVEL.set(handle);
 }
 

@@ -36,14 +36,27 @@ pub struct Means {
 
 impl Loops {
     /// Lets the loops take part beside `server`. They hear of objects by `informers`.
-    pub fn start(server: &Server, candidate: &Candidate, means: Means, informers: &Factory) -> Loops {
+    pub fn start(
+        server: &Server,
+        candidate: &Candidate,
+        means: Means,
+        informers: &Factory,
+    ) -> Loops {
         let placing = place(server, means.scheduler.clone(), informers.clone());
         let keeping = keep(server, means, informers.clone());
-        let scheduler =
-            Seat::take(scheduler_client(server), candidate.clone(), Lease::of_scheduler(), placing);
+        let scheduler = Seat::take(
+            scheduler_client(server),
+            candidate.clone(),
+            Lease::of_scheduler(),
+            placing,
+        );
         let client = controller_client(server, "");
         let controllers = Seat::take(client, candidate.clone(), Lease::of_loops(), keeping);
-        Loops { controllers, scheduler, informers: informers.clone() }
+        Loops {
+            controllers,
+            scheduler,
+            informers: informers.clone(),
+        }
     }
 
     /// Waits until every loop knows what there is, or has to wait for another; the error is why the scheduler cannot work.
@@ -61,7 +74,13 @@ impl Loops {
 
 /// What the controllers do while they hold their lease.
 fn keep(server: &Server, means: Means, informers: Factory) -> Work {
-    let Means { authority, signer, pod_ranges, load_balancer_ranges, .. } = means;
+    let Means {
+        authority,
+        signer,
+        pod_ranges,
+        load_balancer_ranges,
+        ..
+    } = means;
     let server = server.clone();
     let clients: controllers::Clients = Arc::new(move |name| controller_client(&server, name));
     let options = controllers::Options {
@@ -73,7 +92,10 @@ fn keep(server: &Server, means: Means, informers: Factory) -> Work {
         ..controllers::Options::new(clients)
     };
     Box::new(move |settled| {
-        let options = controllers::Options { informers: Some(informers.lend()), ..options.clone() };
+        let options = controllers::Options {
+            informers: Some(informers.lend()),
+            ..options.clone()
+        };
         Box::pin(async move {
             let handle = controllers::start(options);
             handle.synced().await;
@@ -84,7 +106,11 @@ fn keep(server: &Server, means: Means, informers: Factory) -> Work {
 }
 
 /// What the scheduler does while it holds its lease.
-fn place(server: &Server, configuration: Arc<scheduler::Configuration>, informers: Factory) -> Work {
+fn place(
+    server: &Server,
+    configuration: Arc<scheduler::Configuration>,
+    informers: Factory,
+) -> Work {
     let server = server.clone();
     Box::new(move |settled| {
         let options = scheduler::Options {
@@ -112,10 +138,16 @@ fn controller_client(server: &Server, name: &str) -> Client {
         "" | "events" => User::component("system:kube-controller-manager"),
         name => User::service_account("kube-system", name),
     };
-    Client::new(server.in_process(user, "kube-controller-manager"), "default")
+    Client::new(
+        server.in_process(user, "kube-controller-manager"),
+        "default",
+    )
 }
 
 /// The scheduler is a component with a role that bootstrap gives it.
 fn scheduler_client(server: &Server) -> Client {
-    Client::new(server.in_process(User::component("system:kube-scheduler"), "kube-scheduler"), "default")
+    Client::new(
+        server.in_process(User::component("system:kube-scheduler"), "kube-scheduler"),
+        "default",
+    )
 }

@@ -65,13 +65,21 @@ enum Command {
 fn main() -> ExitCode {
     let (name, outcome) = match Cli::parse().command {
         Command::Up(up) => ("up", up.run().map_err(|error| chain(&error))),
-        Command::Apiserver(apiserver) => ("apiserver", apiserver.run().map_err(|error| chain(&error))),
-        Command::Controllers(controllers) => {
-            ("controllers", controllers.run().map_err(|error| chain(&error)))
+        Command::Apiserver(apiserver) => {
+            ("apiserver", apiserver.run().map_err(|error| chain(&error)))
         }
+        Command::Controllers(controllers) => (
+            "controllers",
+            controllers.run().map_err(|error| chain(&error)),
+        ),
         Command::Node(node) => ("node", node.run().map_err(|error| chain(&error))),
-        Command::Kubeconfig(kubeconfig) => ("kubeconfig", kubeconfig.run().map_err(|error| chain(&error))),
-        Command::Scheduler(scheduler) => ("scheduler", scheduler.run().map_err(|error| chain(&error))),
+        Command::Kubeconfig(kubeconfig) => (
+            "kubeconfig",
+            kubeconfig.run().map_err(|error| chain(&error)),
+        ),
+        Command::Scheduler(scheduler) => {
+            ("scheduler", scheduler.run().map_err(|error| chain(&error)))
+        }
         Command::Trace(trace) => ("trace", trace.run().map_err(|error| chain(&error))),
         Command::Bench(options) => ("bench", bench::run(options).map_err(|error| chain(&error))),
     };

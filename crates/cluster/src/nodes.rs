@@ -42,14 +42,24 @@ impl Nodes {
         }
         bootstrap_nodes(server).await?;
         let agent = client(server, User::component(AGENT));
-        let work = self.work(server.clone(), authority.certificate.clone(), informers.clone());
-        Ok(Some(Seat::take(agent, candidate.clone(), Lease::of_nodes(PREFIX), work)))
+        let work = self.work(
+            server.clone(),
+            authority.certificate.clone(),
+            informers.clone(),
+        );
+        Ok(Some(Seat::take(
+            agent,
+            candidate.clone(),
+            Lease::of_nodes(PREFIX),
+            work,
+        )))
     }
 
     /// The kubelets of all nodes in one: they look together, and write each as itself.
     fn work(self, server: Server, authority: String, informers: Factory) -> Work {
         Box::new(move |settled| {
-            let mut options = node::Options::simulated(client(&server, User::component(AGENT)), self.n);
+            let mut options =
+                node::Options::simulated(client(&server, User::component(AGENT)), self.n);
             let (beside, authority) = (server.clone(), authority.clone());
             options.client_of = Arc::new(move |name| client(&beside, User::node(name)));
             options.prefix = PREFIX.into();
@@ -57,7 +67,8 @@ impl Nodes {
             let lent = Lent(informers.lend());
             Box::pin(async move {
                 options.informers = Some(lent.0.clone());
-                let serving = node::Serving::bind(options.address, &authority, options.clock.clone()).await;
+                let serving =
+                    node::Serving::bind(options.address, &authority, options.clock.clone()).await;
                 options.serving = Some(serving.map_err(|error| error.to_string())?);
                 settled.now();
                 node::run(options).await;

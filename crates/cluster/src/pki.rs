@@ -148,7 +148,10 @@ impl Authority {
 
     /// The authority of two files, which somebody else keeps.
     pub fn read(certificate: &Path, key: &Path) -> Result<Authority, PkiError> {
-        let corrupt = |path: &Path, detail: String| PkiError::Corrupt { path: path.into(), detail };
+        let corrupt = |path: &Path, detail: String| PkiError::Corrupt {
+            path: path.into(),
+            detail,
+        };
         let pkcs8 = to_pkcs8(&read_key(key)?).map_err(|why| corrupt(key, why))?;
         let pair = KeyPair::try_from(pkcs8).map_err(|error| corrupt(key, error.to_string()))?;
         with_key(&read(certificate)?, pair).map_err(|why| corrupt(certificate, why))
@@ -183,7 +186,10 @@ impl Authority {
         let params = leaf(user, ExtendedKeyUsagePurpose::ClientAuth);
         let certificate = params.signed_by(&key, &self.issuer)?;
         let named = Subject { user, uid, groups }.put_into(certificate.der(), self.issuer.key())?;
-        Ok(Signed { certificate: der_to_pem(&named), key: key.serialize_pem() })
+        Ok(Signed {
+            certificate: der_to_pem(&named),
+            key: key.serialize_pem(),
+        })
     }
 
     /// The certificate of the admin.
@@ -195,16 +201,23 @@ impl Authority {
     pub fn sign_server(&self, addresses: &[IpAddr]) -> Result<Signed, PkiError> {
         let mut params = leaf("kube-apiserver", ExtendedKeyUsagePurpose::ServerAuth);
         for name in SERVICE_NAMES {
-            params.subject_alt_names.push(SanType::DnsName(name.try_into()?));
+            params
+                .subject_alt_names
+                .push(SanType::DnsName(name.try_into()?));
         }
-        params.subject_alt_names.extend(addresses.iter().map(|address| SanType::IpAddress(*address)));
+        params
+            .subject_alt_names
+            .extend(addresses.iter().map(|address| SanType::IpAddress(*address)));
         self.issue(&params)
     }
 
     fn issue(&self, params: &CertificateParams) -> Result<Signed, PkiError> {
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?;
-        Ok(Signed { certificate: certificate.pem(), key: key.serialize_pem() })
+        Ok(Signed {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+        })
     }
 }
 
@@ -212,7 +225,10 @@ impl Authority {
 pub fn require(path: &Path, remedy: impl Into<String>) -> Result<(), PkiError> {
     match path.exists() {
         true => Ok(()),
-        false => Err(PkiError::Missing { path: path.into(), remedy: remedy.into() }),
+        false => Err(PkiError::Missing {
+            path: path.into(),
+            remedy: remedy.into(),
+        }),
     }
 }
 
@@ -227,14 +243,20 @@ fn open(directory: &Path, stem: &str, name: &str) -> Result<Authority, PkiError>
     }
     make_private(&key_file)?;
     let (certificate, key) = (read(&certificate_file)?, read(&key_file)?);
-    load(&certificate, &key)
-        .map_err(|error| PkiError::Corrupt { path: certificate_file, detail: error.to_string() })
+    load(&certificate, &key).map_err(|error| PkiError::Corrupt {
+        path: certificate_file,
+        detail: error.to_string(),
+    })
 }
 
 /// How the server speaks TLS: its certificates, and the client certificates that `verifier` knows.
 pub fn server_config(
     verifier: Arc<dyn ClientCertVerifier>,
-    Protocol { versions, provider, alpn }: Protocol,
+    Protocol {
+        versions,
+        provider,
+        alpn,
+    }: Protocol,
     certificates: Arc<Certificates>,
 ) -> Result<Arc<ServerConfig>, PkiError> {
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -249,7 +271,10 @@ fn create(name: &str) -> Result<(String, String), PkiError> {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    params.key_usages = vec![
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::DigitalSignature,
+    ];
     valid_for(&mut params, AUTHORITY_DAYS);
     let key = KeyPair::generate()?;
     Ok((params.self_signed(&key)?.pem(), key.serialize_pem()))
@@ -257,19 +282,31 @@ fn create(name: &str) -> Result<(String, String), PkiError> {
 
 /// An authority of one certificate and the key that belongs to it; or why it is none.
 fn with_key(certificate: &str, key: KeyPair) -> Result<Authority, String> {
-    let ders: Vec<_> = CertificateDer::pem_slice_iter(certificate.as_bytes()).flatten().collect();
-    let [der] = &*ders else { return Err(format!("expected 1 certificate, found {}", ders.len())) };
+    let ders: Vec<_> = CertificateDer::pem_slice_iter(certificate.as_bytes())
+        .flatten()
+        .collect();
+    let [der] = &*ders else {
+        return Err(format!("expected 1 certificate, found {}", ders.len()));
+    };
     let (_, own) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
     if own.public_key().raw != key.subject_public_key_info() {
         return Err("private key does not match public key".into());
     }
     let issuer = Issuer::from_ca_cert_der(der, key).map_err(|error| error.to_string())?;
-    Ok(Authority { issuer, certificate: certificate.into(), der: der.to_vec() })
+    Ok(Authority {
+        issuer,
+        certificate: certificate.into(),
+        der: der.to_vec(),
+    })
 }
 
 fn load(certificate: &str, key: &str) -> Result<Authority, rcgen::Error> {
     let issuer = Issuer::from_ca_cert_pem(certificate, KeyPair::from_pem(key)?)?;
-    Ok(Authority { issuer, certificate: certificate.into(), der: pem_to_der(certificate) })
+    Ok(Authority {
+        issuer,
+        certificate: certificate.into(),
+        der: pem_to_der(certificate),
+    })
 }
 
 fn leaf(name: &str, purpose: ExtendedKeyUsagePurpose) -> CertificateParams {
@@ -282,7 +319,8 @@ fn leaf(name: &str, purpose: ExtendedKeyUsagePurpose) -> CertificateParams {
 }
 
 fn valid_for(params: &mut CertificateParams, days: i64) {
-    let now = OffsetDateTime::from_unix_timestamp(WallClock.now().0).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    let now = OffsetDateTime::from_unix_timestamp(WallClock.now().0)
+        .unwrap_or(OffsetDateTime::UNIX_EPOCH);
     // Clocks of clients may be a little behind.
     params.not_before = now - Duration::hours(1);
     params.not_after = now + Duration::days(days);
@@ -290,15 +328,26 @@ fn valid_for(params: &mut CertificateParams, days: i64) {
 
 pub(crate) fn pem_to_der(pem: &str) -> Vec<u8> {
     use base64::Engine as _;
-    let body: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
-    base64::engine::general_purpose::STANDARD.decode(body).unwrap_or_default()
+    let body: String = pem
+        .lines()
+        .filter(|line| !line.starts_with("-----"))
+        .collect();
+    base64::engine::general_purpose::STANDARD
+        .decode(body)
+        .unwrap_or_default()
 }
 
 pub(crate) fn der_to_pem(der: &[u8]) -> String {
     use base64::Engine as _;
     let body = base64::engine::general_purpose::STANDARD.encode(der);
-    let lines: Vec<&str> = (0..body.len()).step_by(64).map(|at| &body[at..body.len().min(at + 64)]).collect();
-    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+    let lines: Vec<&str> = (0..body.len())
+        .step_by(64)
+        .map(|at| &body[at..body.len().min(at + 64)])
+        .collect();
+    format!(
+        "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
+        lines.join("\n")
+    )
 }
 
 /// A file of certificates, at least one.
@@ -306,12 +355,18 @@ pub fn read_certificates(path: &Path) -> Result<String, PkiError> {
     let text = read(path)?;
     match CertificateDer::pem_slice_iter(text.as_bytes()).next() {
         Some(Ok(_)) => Ok(text),
-        _ => Err(PkiError::Corrupt { path: path.into(), detail: "it has no certificate".into() }),
+        _ => Err(PkiError::Corrupt {
+            path: path.into(),
+            detail: "it has no certificate".into(),
+        }),
     }
 }
 
 pub(crate) fn read(path: &Path) -> Result<String, PkiError> {
-    fs::read_to_string(path).map_err(|source| PkiError::File { path: path.into(), source })
+    fs::read_to_string(path).map_err(|source| PkiError::File {
+        path: path.into(),
+        source,
+    })
 }
 
 #[cfg(test)]
@@ -336,10 +391,20 @@ mod tests {
 
     #[test]
     fn only_the_named_client_of_the_other_authority_is_a_front_proxy() {
-        let (clients, proxies) = (Authority::in_memory().unwrap(), Authority::front_proxy(None).unwrap());
-        let identify = |signed: Result<Signed, PkiError>| identify(&clients, &proxies, &signed.unwrap());
-        assert_eq!(identify(proxies.front_proxy_client()), Peer::FrontProxy(None));
-        assert_eq!(identify(proxies.sign_client("jane", "", &[MASTERS])), Peer::Impostor);
+        let (clients, proxies) = (
+            Authority::in_memory().unwrap(),
+            Authority::front_proxy(None).unwrap(),
+        );
+        let identify =
+            |signed: Result<Signed, PkiError>| identify(&clients, &proxies, &signed.unwrap());
+        assert_eq!(
+            identify(proxies.front_proxy_client()),
+            Peer::FrontProxy(None)
+        );
+        assert_eq!(
+            identify(proxies.sign_client("jane", "", &[MASTERS])),
+            Peer::Impostor
+        );
         let same_name = clients.sign_client(FRONT_PROXY_CLIENT, "", &[]);
         assert!(matches!(identify(same_name), Peer::User(_)));
         let forged = Authority::in_memory().unwrap().sign_admin();
@@ -353,7 +418,10 @@ mod tests {
         let first = Authority::open(directory.path()).unwrap();
         let second = Authority::open(directory.path()).unwrap();
         assert_eq!(first.certificate, second.certificate);
-        let mode = fs::metadata(directory.path().join("ca.key")).unwrap().permissions().mode();
+        let mode = fs::metadata(directory.path().join("ca.key"))
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
@@ -368,10 +436,20 @@ mod tests {
 
     #[test]
     fn a_client_certificate_names_user_and_all_groups() {
-        let (clients, proxies) = (Authority::in_memory().unwrap(), Authority::front_proxy(None).unwrap());
-        let signed = clients.sign_client("jane", "7", &["ops", "dev", "night shift"]).unwrap();
-        let Peer::User(user) = identify(&clients, &proxies, &signed) else { panic!("nobody") };
+        let (clients, proxies) = (
+            Authority::in_memory().unwrap(),
+            Authority::front_proxy(None).unwrap(),
+        );
+        let signed = clients
+            .sign_client("jane", "7", &["ops", "dev", "night shift"])
+            .unwrap();
+        let Peer::User(user) = identify(&clients, &proxies, &signed) else {
+            panic!("nobody")
+        };
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", "7"));
-        assert_eq!(user.groups, ["ops", "dev", "night shift", "system:authenticated"]);
+        assert_eq!(
+            user.groups,
+            ["ops", "dev", "night shift", "system:authenticated"]
+        );
     }
 }

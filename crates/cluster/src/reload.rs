@@ -37,7 +37,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_new_is_told_once() {
         let directory = tempfile::tempdir().unwrap();
-        let (file, told) = (directory.path().join("file"), Arc::new(Mutex::new(Vec::new())));
+        let (file, told) = (
+            directory.path().join("file"),
+            Arc::new(Mutex::new(Vec::new())),
+        );
         let seen = told.clone();
         let changed = move |text: &str| seen.lock().unwrap().push(text.to_owned());
         let task = tokio::spawn(follow(file.clone(), "a".into(), changed));

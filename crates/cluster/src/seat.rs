@@ -12,7 +12,8 @@ use crate::election::{Candidate, Lease, Standing};
 
 /// What a part does while it holds the lease, until it is dropped. It says when it knows all that there is; why it cannot
 /// work if it does not.
-pub type Work = Box<dyn Fn(Settled) -> BoxFuture<'static, Result<Infallible, String>> + Send + Sync>;
+pub type Work =
+    Box<dyn Fn(Settled) -> BoxFuture<'static, Result<Infallible, String>> + Send + Sync>;
 
 /// Tells that a part is as far as it can be for now.
 #[derive(Clone)]
@@ -21,7 +22,8 @@ pub struct Settled(watch::Sender<Option<Result<(), String>>>);
 impl Settled {
     /// It works, or waits for another.
     pub fn now(&self) {
-        self.0.send_if_modified(|state| state.is_none() && state.replace(Ok(())).is_none());
+        self.0
+            .send_if_modified(|state| state.is_none() && state.replace(Ok(())).is_none());
     }
 }
 
@@ -37,8 +39,19 @@ impl Seat {
     pub fn take(client: Client, candidate: Candidate, lease: Lease, work: Work) -> Seat {
         let (settled, state) = watch::channel(None);
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(keep(client, candidate, lease, work, Settled(settled), stopped));
-        Seat { settled: state, stop, task }
+        let task = tokio::spawn(keep(
+            client,
+            candidate,
+            lease,
+            work,
+            Settled(settled),
+            stopped,
+        ));
+        Seat {
+            settled: state,
+            stop,
+            task,
+        }
     }
 
     /// Waits until it works, or is known to have to wait; the error is why it cannot work.
@@ -73,7 +86,14 @@ async fn keep(
             standing.say(&lease);
             settled.now();
         };
-        let term = candidate.lead(client.clone(), &lease, stop.clone(), tell, |_| {}, work(settled.clone()));
+        let term = candidate.lead(
+            client.clone(),
+            &lease,
+            stop.clone(),
+            tell,
+            |_| {},
+            work(settled.clone()),
+        );
         match term.await {
             None => tracing::warn!(
                 "lost the lease {}/{}: {} stopped, and will take part again",
@@ -115,20 +135,33 @@ mod tests {
 
     impl Rig {
         async fn new() -> Rig {
-            let rig = Rig { server: Server::in_memory().await, working: Arc::default() };
-            rig.call(Method::POST, "/api/v1/namespaces", &value!({ "metadata": { "name": "kube-system" } }))
-                .await;
+            let rig = Rig {
+                server: Server::in_memory().await,
+                working: Arc::default(),
+            };
+            rig.call(
+                Method::POST,
+                "/api/v1/namespaces",
+                &value!({ "metadata": { "name": "kube-system" } }),
+            )
+            .await;
             rig
         }
 
         async fn call(&self, method: Method, path: &str, body: &Value) -> Value {
             let client = itself::Client::new(&self.server, itself::KUBE_APISERVER);
-            client.call(method, path, Some(body).filter(|body| !body.is_null())).await.unwrap().1
+            client
+                .call(method, path, Some(body).filter(|body| !body.is_null()))
+                .await
+                .unwrap()
+                .1
         }
 
         /// Who holds the lease.
         async fn holder(&self) -> String {
-            self.call(Method::GET, LEASE, &Value::Null).await["spec"]["holderIdentity"].str().into()
+            self.call(Method::GET, LEASE, &Value::Null).await["spec"]["holderIdentity"]
+                .str()
+                .into()
         }
 
         /// Lets somebody else have the lease.
@@ -192,7 +225,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn of_two_one_works_and_the_other_waits_without_holding_anybody_up() {
         let rig = Rig::new().await;
-        let (one, other) = (rig.take(Candidate::of_cluster("one")), rig.take(Candidate::of_process()));
+        let (one, other) = (
+            rig.take(Candidate::of_cluster("one")),
+            rig.take(Candidate::of_process()),
+        );
         one.settled().await.unwrap();
         other.settled().await.unwrap();
         for _ in 0..60 {
@@ -219,7 +255,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_cannot_ask_for_the_lease_holds_nobody_up() {
-        let rig = Rig { server: Server::in_memory().await, working: Arc::default() };
+        let rig = Rig {
+            server: Server::in_memory().await,
+            working: Arc::default(),
+        };
         let seat = rig.take(Candidate::of_cluster("one"));
         seat.settled().await.unwrap();
         assert_eq!(rig.n_working(), 0);

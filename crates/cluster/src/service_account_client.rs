@@ -87,13 +87,20 @@ struct Token {
 impl TokenSource {
     fn new(root: &Client, name: &str) -> TokenSource {
         let (api, key) = (Api::new(root.clone()), Key::new(NAMESPACE, name));
-        TokenSource { api, key, current: Mutex::default() }
+        TokenSource {
+            api,
+            key,
+            current: Mutex::default(),
+        }
     }
 
     /// A token that is good for a while.
     async fn token(&self) -> Result<HeaderValue, BoxError> {
         let mut current = self.current.lock().await;
-        if let Some(token) = current.as_ref().filter(|token| Instant::now() < token.refresh) {
+        if let Some(token) = current
+            .as_ref()
+            .filter(|token| Instant::now() < token.refresh)
+        {
             return Ok(token.header.clone());
         }
         let token = self.request().await?;
@@ -105,7 +112,10 @@ impl TokenSource {
     /// Forgets a token that the server rejected, unless there is a newer one.
     async fn reset(&self, rejected: &HeaderValue) {
         let mut current = self.current.lock().await;
-        if current.as_ref().is_some_and(|token| token.header == *rejected) {
+        if current
+            .as_ref()
+            .is_some_and(|token| token.header == *rejected)
+        {
             *current = None;
         }
     }
@@ -119,13 +129,21 @@ impl TokenSource {
             "kind": "TokenRequest",
             "spec": {"expirationSeconds": EXPIRATION_SECONDS},
         });
-        let answer = self.api.raw(http::Method::POST, &path, Some(&request)).await?;
-        let expires = time::to_unix(answer["status"]["expirationTimestamp"].str()).unwrap_or_default();
+        let answer = self
+            .api
+            .raw(http::Method::POST, &path, Some(&request))
+            .await?;
+        let expires =
+            time::to_unix(answer["status"]["expirationTimestamp"].str()).unwrap_or_default();
         let life = u64::try_from(expires - wall_clock()().as_second()).unwrap_or_default();
         let life = Duration::from_secs(life).max(SHORTEST_LIFE);
-        let mut header = HeaderValue::try_from(format!("Bearer {}", answer["status"]["token"].str()))?;
+        let mut header =
+            HeaderValue::try_from(format!("Bearer {}", answer["status"]["token"].str()))?;
         header.set_sensitive(true);
-        Ok(Token { header, refresh: Instant::now() + life.mul_f64(0.8) })
+        Ok(Token {
+            header,
+            refresh: Instant::now() + life.mul_f64(0.8),
+        })
     }
 
     async fn ensure_service_account(&self) -> Result<(), BoxError> {
@@ -133,8 +151,9 @@ impl TokenSource {
             Err(error) if is_not_found(&error) => {}
             outcome => return Ok(outcome.map(drop)?),
         }
-        let account =
-            Object(value!({"metadata": {"namespace": (self.key.namespace()), "name": (self.key.name())}}));
+        let account = Object(
+            value!({"metadata": {"namespace": (self.key.namespace()), "name": (self.key.name())}}),
+        );
         match self.api.create(&SERVICE_ACCOUNTS, &account).await {
             Err(error) if !is_already_exists(&error) => Err(error.into()),
             _ => Ok(()),
@@ -153,11 +172,16 @@ struct Authenticated {
 impl Authenticated {
     fn new<S>(inner: S, tokens: Arc<TokenSource>) -> Authenticated
     where
-        S: Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError> + Send + 'static,
+        S: Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError>
+            + Send
+            + 'static,
         S::Future: Send + 'static,
     {
         let inner = inner.map_future(|future| Box::pin(future) as BoxFuture<'static, _>);
-        Authenticated { inner: Buffer::new(inner, WAITING), tokens }
+        Authenticated {
+            inner: Buffer::new(inner, WAITING),
+            tokens,
+        }
     }
 }
 

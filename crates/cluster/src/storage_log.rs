@@ -56,7 +56,10 @@ async fn report_compactions(store: &Store) {
         sleep(COMPACTIONS).await;
         let failed = store.failures().compactions;
         if failed > std::mem::replace(&mut known, failed) {
-            tracing::warn!(failed, "compacting the log failed, it is tried again when the log has grown");
+            tracing::warn!(
+                failed,
+                "compacting the log failed, it is tried again when the log has grown"
+            );
         }
     }
 }

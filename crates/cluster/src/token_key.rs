@@ -11,8 +11,8 @@ use mizzen_object::Value;
 use rcgen::KeyPair;
 use ring::rand::SystemRandom;
 use ring::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm,
-    KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair,
+    EcdsaSigningAlgorithm, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
 };
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::pki_types::pem::{PemObject as _, SectionKind};
@@ -24,8 +24,14 @@ use crate::pki::{PkiError, make_private, read_key, require, write_private};
 
 /// The curves that can be signed with, and what DER calls them.
 const CURVES: [(&EcdsaSigningAlgorithm, &[u8]); 2] = [
-    (&ECDSA_P256_SHA256_FIXED_SIGNING, &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07]),
-    (&ECDSA_P384_SHA384_FIXED_SIGNING, &[0x2b, 0x81, 0x04, 0x00, 0x22]),
+    (
+        &ECDSA_P256_SHA256_FIXED_SIGNING,
+        &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07],
+    ),
+    (
+        &ECDSA_P384_SHA384_FIXED_SIGNING,
+        &[0x2b, 0x81, 0x04, 0x00, 0x22],
+    ),
 ];
 
 /// A key that signs tokens.
@@ -71,15 +77,20 @@ impl TokenKey {
 
     /// The key in a file.
     pub fn read(file: &Path) -> Result<TokenKey, PkiError> {
-        load(&read_key(file)?).map_err(|detail| PkiError::Corrupt { path: file.into(), detail })
+        load(&read_key(file)?).map_err(|detail| PkiError::Corrupt {
+            path: file.into(),
+            detail,
+        })
     }
 }
 
 /// All keys of a file, which may have public ones, private ones, and certificates.
 pub fn public_keys(pem: &str) -> Result<Vec<PublicKey>, String> {
     let sections = <(SectionKind, Vec<u8>)>::pem_slice_iter(pem.as_bytes());
-    let keys: Vec<PublicKey> =
-        sections.filter_map(Result::ok).filter_map(|(kind, der)| public_key(kind, der)).collect();
+    let keys: Vec<PublicKey> = sections
+        .filter_map(Result::ok)
+        .filter_map(|(kind, der)| public_key(kind, der))
+        .collect();
     match keys.is_empty() {
         true => Err("data does not contain any valid RSA or ECDSA public keys".into()),
         false => Ok(keys),
@@ -107,7 +118,11 @@ fn made_of(key: &PrivateKeyDer) -> Option<PublicKey> {
 fn load(pem: &str) -> Result<TokenKey, String> {
     let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|error| error.to_string())?;
     let (pair, public) = pair(&key)?;
-    Ok(TokenKey { pair, public, random: SystemRandom::new() })
+    Ok(TokenKey {
+        pair,
+        public,
+        random: SystemRandom::new(),
+    })
 }
 
 /// A private key with its public half.
@@ -121,15 +136,25 @@ fn pair(key: &PrivateKeyDer) -> Result<(Pair, PublicKey), String> {
         Err(_) => CURVES
             .iter()
             .find_map(|(algorithm, name)| on_curve(&der, algorithm, name))
-            .ok_or("it is neither an RSA key of 2048 bits or more nor on the curve P-256 or P-384")?,
+            .ok_or(
+                "it is neither an RSA key of 2048 bits or more nor on the curve P-256 or P-384",
+            )?,
     };
     let public = PublicKey::from_der(&public).ok_or("its public half cannot be read")?;
     Ok((pair, public))
 }
 
-fn on_curve(der: &[u8], algorithm: &'static EcdsaSigningAlgorithm, name: &[u8]) -> Option<(Pair, Vec<u8>)> {
+fn on_curve(
+    der: &[u8],
+    algorithm: &'static EcdsaSigningAlgorithm,
+    name: &[u8],
+) -> Option<(Pair, Vec<u8>)> {
     let pair = EcdsaKeyPair::from_pkcs8(algorithm, der, &SystemRandom::new()).ok()?;
-    let public = described(ON_CURVE, &wrap(OBJECT_IDENTIFIER, &[name]), pair.public_key().as_ref());
+    let public = described(
+        ON_CURVE,
+        &wrap(OBJECT_IDENTIFIER, &[name]),
+        pair.public_key().as_ref(),
+    );
     Some((Pair::Curve(pair), public))
 }
 
@@ -157,7 +182,8 @@ impl Signer for TokenKey {
             Pair::Curve(pair) => Some(pair.sign(&self.random, message).ok()?.as_ref().to_vec()),
             Pair::Rsa(pair) => {
                 let mut signature = vec![0; pair.public().modulus_len()];
-                pair.sign(&RSA_PKCS1_SHA256, &self.random, message, &mut signature).ok()?;
+                pair.sign(&RSA_PKCS1_SHA256, &self.random, message, &mut signature)
+                    .ok()?;
                 Some(signature)
             }
         }
@@ -189,19 +215,34 @@ mod tests {
         let signature = first.sign(b"message").unwrap();
         assert!(second.verify("ES256", b"message", &signature));
         assert!(!second.verify("ES256", b"massage", &signature));
-        assert!(!TokenKey::in_memory().unwrap().verify("ES256", b"message", &signature));
-        let mode = std::fs::metadata(directory.path().join("sa.key")).unwrap().permissions().mode();
+        assert!(
+            !TokenKey::in_memory()
+                .unwrap()
+                .verify("ES256", b"message", &signature)
+        );
+        let mode = std::fs::metadata(directory.path().join("sa.key"))
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]
     fn a_key_that_is_missing_beside_data_is_not_made_anew() {
         let directory = tempfile::tempdir().unwrap();
-        let error = TokenKey::open_existing(directory.path()).unwrap_err().to_string();
-        assert!(error.contains("sa.key is missing") && error.contains("restore it"), "{error}");
+        let error = TokenKey::open_existing(directory.path())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("sa.key is missing") && error.contains("restore it"),
+            "{error}"
+        );
         assert!(!directory.path().join("sa.key").exists());
         let first = TokenKey::open(directory.path()).unwrap();
-        assert_eq!(TokenKey::open_existing(directory.path()).unwrap().key_id(), first.key_id());
+        assert_eq!(
+            TokenKey::open_existing(directory.path()).unwrap().key_id(),
+            first.key_id()
+        );
     }
 
     /// The same key in each form, what kind of signature it makes, and its id as OpenSSL computes it.
@@ -211,12 +252,21 @@ mod tests {
         assert_eq!(known.len(), 1);
         for form in forms {
             let key = load(form).unwrap();
-            assert_eq!((key.algorithm(), key.key_id()), (algorithm, known[0].id.as_str()));
+            assert_eq!(
+                (key.algorithm(), key.key_id()),
+                (algorithm, known[0].id.as_str())
+            );
             let signature = key.sign(b"message").unwrap();
             assert!(key.verify(algorithm, b"message", &signature));
             assert!(!key.verify(algorithm, b"massage", &signature));
-            for other in ["none", "HS256", "RS256", "RS384", "PS256", "ES256", "ES384", "ES512", ""] {
-                assert_eq!(key.verify(other, b"message", &signature), other == algorithm, "{other}");
+            for other in [
+                "none", "HS256", "RS256", "RS384", "PS256", "ES256", "ES384", "ES512", "",
+            ] {
+                assert_eq!(
+                    key.verify(other, b"message", &signature),
+                    other == algorithm,
+                    "{other}"
+                );
             }
             let algorithm = Algorithm::named(algorithm).unwrap();
             assert!(known[0].verify(algorithm, b"message", &signature));
@@ -227,17 +277,26 @@ mod tests {
     #[test]
     fn a_key_has_many_forms() {
         check(
-            &[include_str!("../tests/keys/rsa.pkcs1.pem"), include_str!("../tests/keys/rsa.pkcs8.pem")],
+            &[
+                include_str!("../tests/keys/rsa.pkcs1.pem"),
+                include_str!("../tests/keys/rsa.pkcs8.pem"),
+            ],
             include_str!("../tests/keys/rsa.pub.pem"),
             "RS256",
         );
         check(
-            &[include_str!("../tests/keys/p256.sec1.pem"), include_str!("../tests/keys/p256.pkcs8.pem")],
+            &[
+                include_str!("../tests/keys/p256.sec1.pem"),
+                include_str!("../tests/keys/p256.pkcs8.pem"),
+            ],
             include_str!("../tests/keys/p256.pub.pem"),
             "ES256",
         );
         check(
-            &[include_str!("../tests/keys/p384.sec1.pem"), include_str!("../tests/keys/p384.pkcs8.pem")],
+            &[
+                include_str!("../tests/keys/p384.sec1.pem"),
+                include_str!("../tests/keys/p384.pkcs8.pem"),
+            ],
             include_str!("../tests/keys/p384.pub.pem"),
             "ES384",
         );
@@ -245,8 +304,11 @@ mod tests {
 
     #[test]
     fn a_file_may_have_many_keys_and_must_have_one() {
-        let both =
-            [include_str!("../tests/keys/rsa.pub.pem"), include_str!("../tests/keys/p256.sec1.pem")].concat();
+        let both = [
+            include_str!("../tests/keys/rsa.pub.pem"),
+            include_str!("../tests/keys/p256.sec1.pem"),
+        ]
+        .concat();
         assert_eq!(public_keys(&both).unwrap().len(), 2);
         let refused = "data does not contain any valid RSA or ECDSA public keys";
         assert_eq!(public_keys("nonsense"), Err(refused.into()));

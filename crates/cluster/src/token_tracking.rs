@@ -19,10 +19,16 @@ const LOOK: Duration = Duration::from_secs(10);
 
 /// Runs as long as the server does.
 pub async fn keep(server: Server) {
-    let mut tracking = Tracking { client: Client::new(&server, KUBE_APISERVER), server, made: None };
+    let mut tracking = Tracking {
+        client: Client::new(&server, KUBE_APISERVER),
+        server,
+        made: None,
+    };
     loop {
         match tracking.ensure().await {
-            Ok(()) => tracking.server.complete(&["poststarthook/start-legacy-token-tracking-controller"]),
+            Ok(()) => tracking
+                .server
+                .complete(&["poststarthook/start-legacy-token-tracking-controller"]),
             Err(error) => tracing::debug!(%error, "cannot say since when tokens are tracked"),
         }
         sleep(LOOK).await;
@@ -45,11 +51,17 @@ impl Tracking {
         match code {
             404 if self.made.is_some_and(|made| made.elapsed() < EVERY) => {}
             404 => {
-                self.client.call(Method::POST, MAPS, Some(&since(&today))).await?;
+                self.client
+                    .call(Method::POST, MAPS, Some(&since(&today)))
+                    .await?;
                 self.made = Some(Instant::now());
             }
             _ if is_day(map["data"]["since"].str()) => {}
-            _ => drop(self.client.call(Method::PUT, &own, Some(&corrected(map, &today))).await?),
+            _ => drop(
+                self.client
+                    .call(Method::PUT, &own, Some(&corrected(map, &today)))
+                    .await?,
+            ),
         }
         Ok(())
     }
@@ -81,40 +93,59 @@ mod tests {
 
     /// What it says, if it is there.
     async fn said(client: &Client) -> String {
-        let (_, map) = client.call(Method::GET, &format!("{MAPS}/{NAME}"), None).await.unwrap();
+        let (_, map) = client
+            .call(Method::GET, &format!("{MAPS}/{NAME}"), None)
+            .await
+            .unwrap();
         map["data"]["since"].str().into()
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_spoilt_is_put_right_and_what_was_deleted_is_made_again_later() {
         let clock = Arc::new(VirtualClock::starting_at(1_700_000_000));
-        let registry =
-            Registry::new(Store::in_memory(Default::default()), clock, Arc::new(Counter::default()));
+        let registry = Registry::new(
+            Store::in_memory(Default::default()),
+            clock,
+            Arc::new(Counter::default()),
+        );
         let server = Server::new(registry, Options::default());
         let client = Client::new(&server, KUBE_APISERVER);
         let namespace = value!({ "metadata": { "name": "kube-system" } });
-        client.call(Method::POST, "/api/v1/namespaces", Some(&namespace)).await.unwrap();
+        client
+            .call(Method::POST, "/api/v1/namespaces", Some(&namespace))
+            .await
+            .unwrap();
         tokio::spawn(keep(server.clone()));
         sleep(LOOK).await;
         assert_eq!(said(&client).await, "2023-11-14");
 
         let own = format!("{MAPS}/{NAME}");
-        client.call(Method::PUT, &own, Some(&since("yesterday"))).await.unwrap();
+        client
+            .call(Method::PUT, &own, Some(&since("yesterday")))
+            .await
+            .unwrap();
         sleep(2 * LOOK).await;
         assert_eq!(said(&client).await, "2023-11-14");
 
         client.call(Method::DELETE, &own, None).await.unwrap();
         sleep(2 * LOOK).await;
-        assert_eq!(said(&client).await, "", "another server may have deleted it on purpose");
+        assert_eq!(
+            said(&client).await,
+            "",
+            "another server may have deleted it on purpose"
+        );
         sleep(EVERY).await;
         assert_eq!(said(&client).await, "2023-11-14");
     }
 
     #[test]
     fn a_day_is_one_that_was() {
-        for (text, expected) in
-            [("2023-11-14", true), ("2023-02-30", false), ("", false), ("2023-11-14T", false)]
-        {
+        for (text, expected) in [
+            ("2023-11-14", true),
+            ("2023-02-30", false),
+            ("", false),
+            ("2023-11-14T", false),
+        ] {
             assert_eq!(is_day(text), expected, "{text}");
         }
     }

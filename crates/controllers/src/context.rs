@@ -122,7 +122,10 @@ impl Context {
             timeline: Arc::new(Timeline::new(options.clock.clone())),
             chance: options.chance.clone(),
             census: Census::new(client.clone()),
-            informers: options.informers.clone().unwrap_or_else(|| Factory::new(client)),
+            informers: options
+                .informers
+                .clone()
+                .unwrap_or_else(|| Factory::new(client)),
             recorder: broadcaster.recorder("kube-controller-manager", ""),
             broadcaster: Arc::new(broadcaster),
             options: Arc::new(options),
@@ -140,7 +143,10 @@ impl Context {
 
     /// The same, but in events it goes by another name.
     pub fn recording_as(&self, name: &str) -> Context {
-        Context { recorder: self.broadcaster.recorder(name, ""), ..self.clone() }
+        Context {
+            recorder: self.broadcaster.recorder(name, ""),
+            ..self.clone()
+        }
     }
 
     /// What is known of the objects of a resource; all loops share it.
@@ -176,7 +182,8 @@ impl Context {
 
     /// How long ago the wall clock showed a second, whatever steps it made since.
     pub fn elapsed_since(&self, second: i64) -> Duration {
-        self.timeline.elapsed(Timestamp::from_second(second).unwrap_or(Timestamp::MIN))
+        self.timeline
+            .elapsed(Timestamp::from_second(second).unwrap_or(Timestamp::MIN))
     }
 
     /// The time of day as objects say it, in whole seconds.

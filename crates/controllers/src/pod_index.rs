@@ -24,7 +24,10 @@ pub fn on_node(pods: &Informer<Object>, node: &str) -> Result<Vec<Arc<Object>>, 
 pub fn nodes(pods: &Informer<Object>) -> Vec<String> {
     let snapshot = pods.store().snapshot();
     let nodes = snapshot.index_values(NODE).into_iter().flatten();
-    nodes.filter(|node| !node.is_empty()).map(String::from).collect()
+    nodes
+        .filter(|node| !node.is_empty())
+        .map(String::from)
+        .collect()
 }
 
 /// Lets pods be found by the volume claims that they use.
@@ -34,7 +37,9 @@ pub fn add_claim(pods: &Informer<Object>) {
 
 /// The pods that use a claim, which is `namespace/name`.
 pub fn of_claim(pods: &Informer<Object>, claim: &str) -> Result<Vec<Arc<Object>>, DecodeError> {
-    pods.lister().by_index(CLAIM, claim).unwrap_or(Ok(Vec::new()))
+    pods.lister()
+        .by_index(CLAIM, claim)
+        .unwrap_or(Ok(Vec::new()))
 }
 
 fn by_claim() -> IndexFunction<Object> {
@@ -42,7 +47,11 @@ fn by_claim() -> IndexFunction<Object> {
         if !may_claim(entry.text()) {
             return Vec::new();
         }
-        let claims = |pod: &Object| claims(pod).map(|name| format!("{}/{name}", pod.namespace())).collect();
+        let claims = |pod: &Object| {
+            claims(pod)
+                .map(|name| format!("{}/{name}", pod.namespace()))
+                .collect()
+        };
         entry.object().map(|pod| claims(&pod)).unwrap_or_default()
     })
 }
@@ -59,7 +68,10 @@ pub fn says(text: &[u8], word: &[u8]) -> bool {
 
 /// The names of the claims that a pod uses, in its namespace.
 pub fn claims(pod: &Object) -> impl Iterator<Item = String> {
-    pod["spec"]["volumes"].list().iter().filter_map(|volume| claim_name(pod, volume))
+    pod["spec"]["volumes"]
+        .list()
+        .iter()
+        .filter_map(|volume| claim_name(pod, volume))
 }
 
 /// The name of the claim behind a volume of a pod, if there is one.

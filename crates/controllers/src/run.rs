@@ -29,13 +29,19 @@ pub fn start(options: Options) -> Handle {
     };
     let n_workers = |name: &str| context.options.n_workers.get(name).copied();
     let chosen = LOOPS.iter().filter(|(name, _)| wanted(name));
-    let work: Vec<_> = chosen.flat_map(|(name, start)| start(&context).into_tasks(n_workers(name))).collect();
+    let work: Vec<_> = chosen
+        .flat_map(|(name, start)| start(&context).into_tasks(n_workers(name)))
+        .collect();
     let (done, synced) = watch::channel(false);
     let informers = context.informers().clone();
     informers.start();
     let mut tasks = JoinSet::new();
     tasks.spawn(run(informers.clone(), work, done));
-    Handle { informers, synced, _tasks: tasks }
+    Handle {
+        informers,
+        synced,
+        _tasks: tasks,
+    }
 }
 
 async fn run(informers: Factory, work: Vec<BoxFuture<'static, ()>>, done: watch::Sender<bool>) {

@@ -25,8 +25,10 @@ pub(crate) fn index_labels(objects: &Informer<Object>) {
 /// Lets objects be found by those that they select.
 pub(crate) fn index_selectors(objects: &Informer<Object>, read: Read) {
     let under = move |object: Arc<Object>| Some(terms(object.namespace(), &read(&object)?));
-    objects
-        .add_index(SELECTORS, Arc::new(move |entry| entry.object().ok().and_then(under).unwrap_or_default()));
+    objects.add_index(
+        SELECTORS,
+        Arc::new(move |entry| entry.object().ok().and_then(under).unwrap_or_default()),
+    );
 }
 
 /// The objects in a namespace that a selector selects, by name. Their labels must have been indexed.
@@ -41,7 +43,11 @@ pub(crate) fn selected(
     for term in terms(namespace, selector) {
         match term.ends_with('/') {
             true => found.extend(lister.list()?),
-            false => found.extend(lister.by_index(LABELS, &term).unwrap_or_else(|| lister.list())?),
+            false => found.extend(
+                lister
+                    .by_index(LABELS, &term)
+                    .unwrap_or_else(|| lister.list())?,
+            ),
         }
     }
     found.retain(is_meant);
@@ -56,10 +62,16 @@ pub(crate) fn selecting(
     read: Read,
 ) -> Vec<Arc<Object>> {
     let snapshot = objects.store().snapshot();
-    let terms = labels.entries().map(|(label, value)| format!("{namespace}/{label}={}", value.str()));
+    let terms = labels
+        .entries()
+        .map(|(label, value)| format!("{namespace}/{label}={}", value.str()));
     let found = terms.chain([format!("{namespace}/")]).flat_map(|term| {
         let found = snapshot.by_index(SELECTORS, &term);
-        found.into_iter().flatten().filter_map(|entry| entry.object().ok()).collect::<Vec<_>>()
+        found
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry.object().ok())
+            .collect::<Vec<_>>()
     });
     let is_meant = |object: &Arc<Object>| {
         read(object).is_some_and(|selector| selector.matches(|label| labels[label].as_str()))
@@ -69,12 +81,18 @@ pub(crate) fn selecting(
 
 /// Under which of an object's labels a selector is found.
 fn terms(namespace: &str, selector: &LabelSelector) -> Vec<String> {
-    let asks = selector.requirements.iter().find_map(|requirement| match &requirement.operator {
-        Operator::In(values) => Some((&requirement.key, values)),
-        _ => None,
-    });
+    let asks = selector
+        .requirements
+        .iter()
+        .find_map(|requirement| match &requirement.operator {
+            Operator::In(values) => Some((&requirement.key, values)),
+            _ => None,
+        });
     match asks {
-        Some((label, values)) => values.iter().map(|value| format!("{namespace}/{label}={value}")).collect(),
+        Some((label, values)) => values
+            .iter()
+            .map(|value| format!("{namespace}/{label}={value}"))
+            .collect(),
         None => vec![format!("{namespace}/")],
     }
 }
@@ -84,16 +102,28 @@ pub(crate) fn go_text(selector: &Value) -> String {
     if selector.is_null() {
         return "nil".into();
     }
-    let mut labels: Vec<(&str, &str)> =
-        selector["matchLabels"].entries().map(|(label, value)| (label, value.str())).collect();
+    let mut labels: Vec<(&str, &str)> = selector["matchLabels"]
+        .entries()
+        .map(|(label, value)| (label, value.str()))
+        .collect();
     labels.sort();
-    let labels: String = labels.iter().map(|(label, value)| format!("{label}: {value},")).collect();
+    let labels: String = labels
+        .iter()
+        .map(|(label, value)| format!("{label}: {value},"))
+        .collect();
     let expression = |expression: &Value| {
         let values: Vec<&str> = expression["values"].list().iter().map(Value::str).collect();
         let (key, operator) = (expression["key"].str(), expression["operator"].str());
-        format!("LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{}],}},", values.join(" "))
+        format!(
+            "LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{}],}},",
+            values.join(" ")
+        )
     };
-    let expressions: String = selector["matchExpressions"].list().iter().map(expression).collect();
+    let expressions: String = selector["matchExpressions"]
+        .list()
+        .iter()
+        .map(expression)
+        .collect();
     format!(
         "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
     )
@@ -107,7 +137,10 @@ mod tests {
 
     #[track_caller]
     fn check_terms(selector: &str, expect: &[&str]) {
-        assert_eq!(terms("a", &LabelSelector::parse(selector).expect("it is one")), expect);
+        assert_eq!(
+            terms("a", &LabelSelector::parse(selector).expect("it is one")),
+            expect
+        );
     }
 
     #[test]

@@ -29,9 +29,18 @@ pub fn has(node: &Value, key: &str, effect: &str) -> bool {
 
 /// A node's taints after some are added or refreshed and some removed; none if they stay as they are.
 pub fn change(taints: &[Value], add: &[Value], remove: &[Value]) -> Option<Vec<Value>> {
-    let replace = |taint: &Value| add.iter().find(|added| same(added, taint)).unwrap_or(taint).clone();
+    let replace = |taint: &Value| {
+        add.iter()
+            .find(|added| same(added, taint))
+            .unwrap_or(taint)
+            .clone()
+    };
     let mut after: Vec<Value> = taints.iter().map(replace).collect();
-    after.extend(add.iter().filter(|added| !taints.iter().any(|taint| same(taint, added))).cloned());
+    after.extend(
+        add.iter()
+            .filter(|added| !taints.iter().any(|taint| same(taint, added)))
+            .cloned(),
+    );
     after.retain(|taint| !remove.iter().any(|removed| same(removed, taint)));
     (after != taints).then_some(after)
 }
@@ -67,28 +76,53 @@ mod tests {
 
     #[track_caller]
     fn check(toleration: Value, taint: Value, wanted: bool) {
-        assert_eq!(tolerates(&toleration, &taint), wanted, "{toleration:?} {taint:?}");
+        assert_eq!(
+            tolerates(&toleration, &taint),
+            wanted,
+            "{toleration:?} {taint:?}"
+        );
     }
 
     #[test]
     fn a_toleration_covers_what_it_names() {
         let taint = || value!({"key": "k", "value": "v", "effect": "NoExecute"});
         check(value!({"key": "k", "value": "v"}), taint(), true);
-        check(value!({"key": "k", "operator": "Equal", "value": "w"}), taint(), false);
+        check(
+            value!({"key": "k", "operator": "Equal", "value": "w"}),
+            taint(),
+            false,
+        );
         check(value!({"key": "k", "operator": "Exists"}), taint(), true);
-        check(value!({"key": "k", "operator": "Exists", "effect": "NoSchedule"}), taint(), false);
-        check(value!({"key": "other", "operator": "Exists"}), taint(), false);
+        check(
+            value!({"key": "k", "operator": "Exists", "effect": "NoSchedule"}),
+            taint(),
+            false,
+        );
+        check(
+            value!({"key": "other", "operator": "Exists"}),
+            taint(),
+            false,
+        );
         check(value!({"operator": "Exists"}), taint(), true);
-        check(value!({"key": "k", "operator": "Gt", "value": "1"}), taint(), false);
+        check(
+            value!({"key": "k", "operator": "Gt", "value": "1"}),
+            taint(),
+            false,
+        );
     }
 
     #[test]
     fn a_change_keeps_the_order_and_adds_at_the_end() {
-        let before =
-            [value!({"key": "a", "effect": "NoSchedule"}), value!({"key": "b", "effect": "NoExecute"})];
+        let before = [
+            value!({"key": "a", "effect": "NoSchedule"}),
+            value!({"key": "b", "effect": "NoExecute"}),
+        ];
         let added = new("c", "NoSchedule", "now");
         let after = change(&before, std::slice::from_ref(&added), &before[..1]).unwrap();
         assert_eq!(after, [before[1].clone(), added]);
-        assert_eq!(change(&before, &[], &[value!({"key": "a", "effect": "NoExecute"})]), None);
+        assert_eq!(
+            change(&before, &[], &[value!({"key": "a", "effect": "NoExecute"})]),
+            None
+        );
     }
 }

@@ -63,7 +63,10 @@ impl Work {
     /// `n_workers` that take keys from `queue`.
     pub fn new<R: Reconcile>(queue: Queue<Key>, n_workers: usize, reconcile: Arc<R>) -> Work {
         let worker = Box::new(move || worker(queue.clone(), reconcile.clone()).boxed());
-        Work { crews: vec![Crew { n_workers, worker }], tasks: Vec::new() }
+        Work {
+            crews: vec![Crew { n_workers, worker }],
+            tasks: Vec::new(),
+        }
     }
 
     /// All that runs, with so many workers for each queue, or as many as the loop has usually.
@@ -92,7 +95,9 @@ impl Work {
 async fn worker<R: Reconcile>(queue: Queue<Key>, reconcile: Arc<R>) {
     while let Some(key) = queue.get().await {
         // A loop that stumbles over one object goes on with the others.
-        let outcome = AssertUnwindSafe(reconcile.reconcile(&key)).catch_unwind().await;
+        let outcome = AssertUnwindSafe(reconcile.reconcile(&key))
+            .catch_unwind()
+            .await;
         match outcome.unwrap_or_else(|_| Err(Error::Other("panicked".into()))) {
             Ok(after) => {
                 queue.forget(&key);
@@ -127,7 +132,11 @@ mod tests {
     fn a_loop_has_as_many_workers_as_it_is_told() {
         let work = || {
             let queue = || Queue::new("test");
-            let two = Work::new(queue(), 2, Arc::new(Nothing)).with(Work::new(queue(), 1, Arc::new(Nothing)));
+            let two = Work::new(queue(), 2, Arc::new(Nothing)).with(Work::new(
+                queue(),
+                1,
+                Arc::new(Nothing),
+            ));
             two.and(async {})
         };
         assert_eq!(work().into_tasks(None).len(), 4);

@@ -10,7 +10,9 @@ pub type Amounts = BTreeMap<String, Quantity>;
 
 /// Reads a list of amounts, such as a container's requests.
 pub fn amounts(list: &Value) -> Amounts {
-    list.entries().map(|(name, amount)| (name.to_string(), Quantity::of(amount.str()))).collect()
+    list.entries()
+        .map(|(name, amount)| (name.to_string(), Quantity::of(amount.str())))
+        .collect()
 }
 
 /// Adds `more` to `total`.
@@ -24,7 +26,9 @@ pub fn add(total: &mut Amounts, more: &Amounts) {
 /// Raises `total` to what `other` has where that is more.
 pub fn raise(total: &mut Amounts, other: &Amounts) {
     for (name, amount) in other {
-        let most = total.get(name).map_or(*amount, |found| (*found).max(*amount));
+        let most = total
+            .get(name)
+            .map_or(*amount, |found| (*found).max(*amount));
         total.insert(name.clone(), most);
     }
 }

@@ -66,7 +66,10 @@ pub fn of(gvk: &GroupVersionKind) -> Behaviour {
         "extensions" => crate::extensions::behaviour(kind),
         group => crate::groups::behaviour(group, version, kind),
     };
-    Behaviour { cells: crate::table::cells(gvk), ..behaviour }
+    Behaviour {
+        cells: crate::table::cells(gvk),
+        ..behaviour
+    }
 }
 
 impl Hooks for Behaviour {
@@ -86,7 +89,13 @@ impl Hooks for Behaviour {
         (self.foresee)(object)
     }
 
-    fn validate(&self, new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+    fn validate(
+        &self,
+        new: &Value,
+        old: Option<&Value>,
+        context: &Context,
+        violations: &mut Violations,
+    ) {
         (self.validate)(new, old, context, violations)
     }
 

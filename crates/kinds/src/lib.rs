@@ -20,8 +20,8 @@ pub use crate::core::service::allocate;
 pub use batch::{Schedule, check_zone};
 pub use behaviour::Behaviour;
 pub use groups::{
-    Shapes, approval_condition, expression, expression_kinds, expression_warnings, requested_groups,
-    requested_name, structural_condition,
+    Shapes, approval_condition, expression, expression_kinds, expression_warnings,
+    requested_groups, requested_name, structural_condition,
 };
 pub use pod::subresource::validate_binding;
 pub use pod::{disallow_privileged, is_extended_resource, qos_class, same, validate_tolerations};
@@ -117,17 +117,25 @@ pub fn subresource(gvk: &GroupVersionKind, name: &str) -> Option<Behaviour> {
         ("", "Pod", "ephemeralcontainers") => Some(Behaviour {
             prepare: |new, old, _| with(old, |old| prepare_ephemeral_containers(new, old)),
             validate: |new, old, _, violations| {
-                with(old, |old| validate_ephemeral_containers(new, old, violations))
+                with(old, |old| {
+                    validate_ephemeral_containers(new, old, violations)
+                })
             },
             ..pod::behaviour()
         }),
         ("", "Pod", "resize") => Some(Behaviour {
             prepare: |new, old, _| with(old, |old| prepare_resize(new, old)),
-            validate: |new, old, _, violations| with(old, |old| validate_resize(new, old, violations)),
+            validate: |new, old, _, violations| {
+                with(old, |old| validate_resize(new, old, violations))
+            },
             ..pod::behaviour()
         }),
         ("certificates.k8s.io", "CertificateSigningRequest", "approval") => {
-            Some(groups::behaviour(&gvk.group, &gvk.version, "CertificateSigningRequest/approval"))
+            Some(groups::behaviour(
+                &gvk.group,
+                &gvk.version,
+                "CertificateSigningRequest/approval",
+            ))
         }
         _ => None,
     }
@@ -162,13 +170,18 @@ fn read(files: impl Iterator<Item = (&'static str, &'static str)> + Clone) -> Ca
     let mut schemas = parse(files).expect("the data files parse");
     let mut kinds = std::mem::take(&mut schemas.kinds);
     inherit_columns(&mut kinds);
-    Catalog { kinds: kinds.into_iter().map(kind).collect(), schemas }
+    Catalog {
+        kinds: kinds.into_iter().map(kind).collect(),
+        schemas,
+    }
 }
 
 /// A kind that is stored as another has the table of that one unless it has one of its own.
 fn inherit_columns(kinds: &mut [KindData]) {
-    let tables: HashMap<GroupVersionKind, Vec<Column>> =
-        kinds.iter().map(|kind| (kind.gvk.clone(), kind.columns.clone())).collect();
+    let tables: HashMap<GroupVersionKind, Vec<Column>> = kinds
+        .iter()
+        .map(|kind| (kind.gvk.clone(), kind.columns.clone()))
+        .collect();
     for kind in kinds.iter_mut().filter(|kind| kind.columns.is_empty()) {
         let table = kind.stored.as_ref().and_then(|stored| tables.get(stored));
         kind.columns = table.cloned().unwrap_or_default();
@@ -179,7 +192,10 @@ fn inherit_columns(kinds: &mut [KindData]) {
 /// The kinds of other files, each given with its name. They may use every built-in type; what they may not is add to a
 /// built-in group and version.
 pub fn others(files: &[(&str, &str)]) -> Result<Schemas, ParseError> {
-    let known = parse(DATA.iter().copied()).expect("the data files parse").kinds.len();
+    let known = parse(DATA.iter().copied())
+        .expect("the data files parse")
+        .kinds
+        .len();
     let mut schemas = parse(DATA.iter().copied().chain(files.iter().copied()))?;
     schemas.kinds.drain(..known);
     Ok(schemas)
@@ -196,7 +212,10 @@ pub fn object_meta() -> Arc<Struct> {
 
 fn kind(data: KindData) -> Kind {
     let behaviour = behaviour::of(&data.gvk);
-    Kind { data: Arc::new(data), hooks: Arc::new(behaviour) }
+    Kind {
+        data: Arc::new(data),
+        hooks: Arc::new(behaviour),
+    }
 }
 
 #[cfg(test)]
@@ -205,9 +224,20 @@ mod tests {
     fn every_data_file_parses() {
         let catalog = super::catalog();
         assert!(catalog.kinds.len() > 60, "{}", catalog.kinds.len());
-        let pod = catalog.kinds.iter().find(|kind| kind.gvk.kind == "Pod").unwrap();
+        let pod = catalog
+            .kinds
+            .iter()
+            .find(|kind| kind.gvk.kind == "Pod")
+            .unwrap();
         let spec = pod.root.field("spec").unwrap().ty.as_struct().unwrap();
-        let volume = spec.field("volumes").unwrap().ty.item().unwrap().as_struct().unwrap();
+        let volume = spec
+            .field("volumes")
+            .unwrap()
+            .ty
+            .item()
+            .unwrap()
+            .as_struct()
+            .unwrap();
         assert!(volume.field("emptyDir").unwrap().embedded.is_some());
     }
 }

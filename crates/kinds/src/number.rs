@@ -21,9 +21,15 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_complained_about() {
-        assert_eq!((parse("Atoi", "+007"), parse("Atoi", "-3")), (Ok(7), Ok(-3)));
+        assert_eq!(
+            (parse("Atoi", "+007"), parse("Atoi", "-3")),
+            (Ok(7), Ok(-3))
+        );
         for text in ["", "+", "x", "7x", "1_0", "0x1", " 1"] {
-            assert_eq!(parse("Atoi", text), Err(format!("strconv.Atoi: parsing \"{text}\": invalid syntax")));
+            assert_eq!(
+                parse("Atoi", text),
+                Err(format!("strconv.Atoi: parsing \"{text}\": invalid syntax"))
+            );
         }
         for text in ["99999999999999999999", "-9223372036854775809"] {
             let expected = format!("strconv.ParseInt: parsing \"{text}\": value out of range");

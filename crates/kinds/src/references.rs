@@ -46,17 +46,25 @@ pub fn is_mirror(pod: &Value) -> bool {
 
 /// The secrets that a pod uses.
 pub fn secrets(pod: &Value) -> impl Iterator<Item = &str> {
-    let pulling = pod["spec"]["imagePullSecrets"].list().iter().map(|secret| secret["name"].str());
-    let mounted = volumes(pod).flat_map(|volume| SECRETS.iter().map(move |path| volume.at(path).str()));
-    let all = pulling.chain(in_environment(pod, "secretRef", "secretKeyRef")).chain(mounted);
-    all.chain(projected(pod, "secret")).filter(|name| !name.is_empty())
+    let pulling = pod["spec"]["imagePullSecrets"]
+        .list()
+        .iter()
+        .map(|secret| secret["name"].str());
+    let mounted =
+        volumes(pod).flat_map(|volume| SECRETS.iter().map(move |path| volume.at(path).str()));
+    let all = pulling
+        .chain(in_environment(pod, "secretRef", "secretKeyRef"))
+        .chain(mounted);
+    all.chain(projected(pod, "secret"))
+        .filter(|name| !name.is_empty())
 }
 
 /// The config maps that a pod uses.
 pub fn config_maps(pod: &Value) -> impl Iterator<Item = &str> {
     let mounted = volumes(pod).map(|volume| volume["configMap"]["name"].str());
     let all = in_environment(pod, "configMapRef", "configMapKeyRef").chain(mounted);
-    all.chain(projected(pod, "configMap")).filter(|name| !name.is_empty())
+    all.chain(projected(pod, "configMap"))
+        .filter(|name| !name.is_empty())
 }
 
 /// The claims of storage that a pod uses.
@@ -82,10 +90,15 @@ pub fn resource_claims(pod: &Value) -> impl Iterator<Item = &str> {
             .find(|status| status["name"] == entry["name"])
             .map(|status| status["resourceClaimName"].str())
     };
-    let named = pod["spec"]["resourceClaims"].list().iter().filter_map(move |entry| {
-        let template = entry["resourceClaimTemplateName"].as_str();
-        entry["resourceClaimName"].as_str().or_else(|| template.and_then(|_| made(entry)))
-    });
+    let named = pod["spec"]["resourceClaims"]
+        .list()
+        .iter()
+        .filter_map(move |entry| {
+            let template = entry["resourceClaimTemplateName"].as_str();
+            entry["resourceClaimName"]
+                .as_str()
+                .or_else(|| template.and_then(|_| made(entry)))
+        });
     let extended = status["extendedResourceClaimStatus"]["resourceClaimName"].as_str();
     named.chain(extended).filter(|name| !name.is_empty())
 }
@@ -94,15 +107,33 @@ pub fn resource_claims(pod: &Value) -> impl Iterator<Item = &str> {
 pub fn volume_secrets<'a>(volume: &'a Value) -> impl Iterator<Item = (&'a str, &'a str)> {
     let spec = &volume["spec"];
     let beside = spec["claimRef"]["namespace"].str();
-    let or_beside = move |namespace: &'a str| if namespace.is_empty() { beside } else { namespace };
+    let or_beside = move |namespace: &'a str| {
+        if namespace.is_empty() {
+            beside
+        } else {
+            namespace
+        }
+    };
     let azure = &spec["azureFile"];
-    let azure = (or_beside(azure["secretNamespace"].str()), azure["secretName"].str());
+    let azure = (
+        or_beside(azure["secretNamespace"].str()),
+        azure["secretName"].str(),
+    );
     let others = VOLUME_SECRETS.iter().map(move |(path, is_beside)| {
         let secret = spec.at(path);
         let namespace = secret["namespace"].str();
-        (if *is_beside { or_beside(namespace) } else { namespace }, secret["name"].str())
+        (
+            if *is_beside {
+                or_beside(namespace)
+            } else {
+                namespace
+            },
+            secret["name"].str(),
+        )
     });
-    std::iter::once(azure).chain(others).filter(|(_, name)| !name.is_empty())
+    std::iter::once(azure)
+        .chain(others)
+        .filter(|(_, name)| !name.is_empty())
 }
 
 fn volumes(pod: &Value) -> impl Iterator<Item = &Value> {
@@ -116,10 +147,19 @@ fn projected<'a>(pod: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a str>
 }
 
 /// What containers' variables come from: whole objects, and keys of some.
-fn in_environment<'a>(pod: &'a Value, whole: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
-    let containers = CONTAINER_LISTS.iter().flat_map(|list| pod["spec"][*list].list());
+fn in_environment<'a>(
+    pod: &'a Value,
+    whole: &'a str,
+    key: &'a str,
+) -> impl Iterator<Item = &'a str> {
+    let containers = CONTAINER_LISTS
+        .iter()
+        .flat_map(|list| pod["spec"][*list].list());
     containers.flat_map(move |container| {
-        let sources = container["envFrom"].list().iter().map(move |source| source[whole]["name"].str());
+        let sources = container["envFrom"]
+            .list()
+            .iter()
+            .map(move |source| source[whole]["name"].str());
         let variables = container["env"].list().iter();
         sources.chain(variables.map(move |variable| variable["valueFrom"][key]["name"].str()))
     })
@@ -156,7 +196,10 @@ mod tests {
                 {"projected": {"sources": [{"secret": {"name": "in"}}, {"configMap": {"name": "no"}}]}}
             ]
         }"#;
-        check(secrets(&pod(spec, "{}")), "pull init key late s azure csi ceph in");
+        check(
+            secrets(&pod(spec, "{}")),
+            "pull init key late s azure csi ceph in",
+        );
     }
 
     #[test]
@@ -196,16 +239,24 @@ mod tests {
     #[test]
     fn a_volume_names_secrets_beside_its_claim_or_elsewhere() {
         let found = |source: &str| {
-            let text = format!(r#"{{"spec":{{"claimRef":{{"namespace":"ns","name":"c"}},{source}}}}}"#);
+            let text =
+                format!(r#"{{"spec":{{"claimRef":{{"namespace":"ns","name":"c"}},{source}}}}}"#);
             let volume = json::parse(text.as_bytes()).unwrap();
-            let found: Vec<String> =
-                volume_secrets(&volume).map(|(namespace, name)| format!("{namespace}/{name}")).collect();
+            let found: Vec<String> = volume_secrets(&volume)
+                .map(|(namespace, name)| format!("{namespace}/{name}"))
+                .collect();
             found.join(" ")
         };
         assert_eq!(found(r#""azureFile":{"secretName":"a"}"#), "ns/a");
-        assert_eq!(found(r#""azureFile":{"secretName":"a","secretNamespace":"x"}"#), "x/a");
+        assert_eq!(
+            found(r#""azureFile":{"secretName":"a","secretNamespace":"x"}"#),
+            "x/a"
+        );
         assert_eq!(found(r#""rbd":{"secretRef":{"name":"r"}}"#), "ns/r");
-        assert_eq!(found(r#""rbd":{"secretRef":{"name":"r","namespace":"x"}}"#), "x/r");
+        assert_eq!(
+            found(r#""rbd":{"secretRef":{"name":"r","namespace":"x"}}"#),
+            "x/r"
+        );
         assert_eq!(found(r#""cinder":{"secretRef":{"name":"c"}}"#), "/c");
         let csi = r#""csi":{"nodePublishSecretRef":{"name":"p","namespace":"x"},"controllerExpandSecretRef":{"name":"no"}}"#;
         assert_eq!(found(csi), "x/p");

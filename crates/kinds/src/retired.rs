@@ -31,7 +31,11 @@ fn kinds_of(text: &'static str) -> Vec<LegacyKind> {
         match line.split_once(' ') {
             Some(("group", name)) => group = name,
             Some(("version", name)) => version = name,
-            Some(("kind", kind)) => kinds.push(LegacyKind { group, version, kind }),
+            Some(("kind", kind)) => kinds.push(LegacyKind {
+                group,
+                version,
+                kind,
+            }),
             _ => {}
         }
     }
@@ -89,35 +93,74 @@ const UNSERVED: &[(&str, &str, &[&str])] = &[
     ("apps", "v1beta2", &["Scale"]),
     ("authentication.k8s.io", "v1alpha1", &["SelfSubjectReview"]),
     ("certificates.k8s.io", "v1alpha1", &["ClusterTrustBundle"]),
-    ("certificates.k8s.io", "v1beta1", &["ClusterTrustBundle", "PodCertificateRequest"]),
+    (
+        "certificates.k8s.io",
+        "v1beta1",
+        &["ClusterTrustBundle", "PodCertificateRequest"],
+    ),
     ("coordination.k8s.io", "v1alpha2", &["LeaseCandidate"]),
     ("coordination.k8s.io", "v1beta1", &["LeaseCandidate"]),
     ("extensions", "v1beta1", &["DeploymentRollback", "Scale"]),
-    ("networking.k8s.io", "v1beta1", &["IPAddress", "ServiceCIDR"]),
+    (
+        "networking.k8s.io",
+        "v1beta1",
+        &["IPAddress", "ServiceCIDR"],
+    ),
     ("node.k8s.io", "v1alpha1", &["RuntimeClass"]),
     ("policy", "v1beta1", &["Eviction"]),
-    ("rbac.authorization.k8s.io", "v1alpha1", &["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]),
-    ("resource.k8s.io", "v1alpha3", &["DeviceTaintRule", "ResourcePoolStatusRequest"]),
+    (
+        "rbac.authorization.k8s.io",
+        "v1alpha1",
+        &["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"],
+    ),
+    (
+        "resource.k8s.io",
+        "v1alpha3",
+        &["DeviceTaintRule", "ResourcePoolStatusRequest"],
+    ),
     (
         "resource.k8s.io",
         "v1beta1",
-        &["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"],
+        &[
+            "DeviceClass",
+            "ResourceClaim",
+            "ResourceClaimTemplate",
+            "ResourceSlice",
+        ],
     ),
     (
         "resource.k8s.io",
         "v1beta2",
-        &["DeviceClass", "DeviceTaintRule", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"],
+        &[
+            "DeviceClass",
+            "DeviceTaintRule",
+            "ResourceClaim",
+            "ResourceClaimTemplate",
+            "ResourceSlice",
+        ],
     ),
     ("scheduling.k8s.io", "v1alpha2", &["PodGroup", "Workload"]),
-    ("storage.k8s.io", "v1alpha1", &["CSIStorageCapacity", "VolumeAttachment", "VolumeAttributesClass"]),
-    ("storagemigration.k8s.io", "v1beta1", &["StorageVersionMigration"]),
+    (
+        "storage.k8s.io",
+        "v1alpha1",
+        &[
+            "CSIStorageCapacity",
+            "VolumeAttachment",
+            "VolumeAttributesClass",
+        ],
+    ),
+    (
+        "storagemigration.k8s.io",
+        "v1beta1",
+        &["StorageVersionMigration"],
+    ),
 ];
 
 /// Whether v1.36 knows a kind in a version that it does not serve.
 pub fn was_served(gvk: &GroupVersionKind) -> bool {
-    let is_legacy = legacy_kinds()
-        .iter()
-        .any(|known| gvk.group == known.group && gvk.version == known.version && gvk.kind == known.kind);
+    let is_legacy = legacy_kinds().iter().any(|known| {
+        gvk.group == known.group && gvk.version == known.version && gvk.kind == known.kind
+    });
     // Kubernetes: v1.36 has forgotten the betas of autoscaling.
     is_legacy && gvk.group != "autoscaling"
         || UNSERVED.iter().any(|(group, version, kinds)| {

@@ -15,9 +15,15 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(legacy_catalog);
 
 /// Every removed version with the kind as which it is kept.
 fn pairs() -> impl Iterator<Item = (&'static Kind, &'static Kind)> {
-    let stored = |old: &Kind| CATALOG.kinds.iter().find(|kind| Some(&kind.gvk) == old.stored.as_ref());
+    let stored = |old: &Kind| {
+        CATALOG
+            .kinds
+            .iter()
+            .find(|kind| Some(&kind.gvk) == old.stored.as_ref())
+    };
     let old = &CATALOG.kinds[catalog().kinds.len()..];
-    old.iter().map(move |old| (old, stored(old).expect("it is kept as a kind that exists")))
+    old.iter()
+        .map(move |old| (old, stored(old).expect("it is kept as a kind that exists")))
 }
 
 fn to_stored(old: &Kind, hub: &Kind, mut object: Value) -> Value {
@@ -51,7 +57,12 @@ fn an_old_version_comes_back_as_it_was() {
             old.hooks.validate_unconverted(&sent, &mut violations);
             assert!(violations.is_empty(), "{seed} {}: {violations:?}", old.gvk);
             let back = from_stored(old, to_stored(old, hub, sent.clone()));
-            assert_eq!(json::to_string(&back), json::to_string(&sent), "seed {seed}: {}", old.gvk);
+            assert_eq!(
+                json::to_string(&back),
+                json::to_string(&sent),
+                "seed {seed}: {}",
+                old.gvk
+            );
         }
     }
 }
@@ -68,14 +79,21 @@ fn a_stored_object_comes_back_from_an_old_version() {
             default(hub, &mut kept);
             canonical_stored(&hub.root, &mut kept);
             let back = to_stored(old, hub, from_stored(old, kept.clone()));
-            assert_eq!(json::to_string(&back), json::to_string(&kept), "seed {seed}: {}", hub.gvk);
+            assert_eq!(
+                json::to_string(&back),
+                json::to_string(&kept),
+                "seed {seed}: {}",
+                hub.gvk
+            );
         }
     }
 }
 
 #[test]
 fn every_removed_version_is_stored_as_one_that_is_left() {
-    let mut versions: Vec<String> = pairs().map(|(old, _)| old.gvk.api_version().to_string()).collect();
+    let mut versions: Vec<String> = pairs()
+        .map(|(old, _)| old.gvk.api_version().to_string())
+        .collect();
     assert_eq!(versions.len(), legacy_kinds().len());
     versions.dedup();
     let expected = expect_test::expect![[r#"
@@ -117,8 +135,16 @@ fn what_is_a_field_in_one_version_is_an_annotation_in_the_other() {
         let mut sent = parse(old);
         canonical(&old_kind.root, &mut sent);
         let stored = to_stored(old_kind, hub, sent.clone());
-        assert_eq!(stored["metadata"]["annotations"], parse(annotations), "{kind}");
-        assert_eq!(json::to_string(&from_stored(old_kind, stored)), json::to_string(&sent), "{kind}");
+        assert_eq!(
+            stored["metadata"]["annotations"],
+            parse(annotations),
+            "{kind}"
+        );
+        assert_eq!(
+            json::to_string(&from_stored(old_kind, stored)),
+            json::to_string(&sent),
+            "{kind}"
+        );
     };
     for version in ["apps/v1beta1", "extensions/v1beta1"] {
         let kind = format!("{version} Deployment");
@@ -127,7 +153,11 @@ fn what_is_a_field_in_one_version_is_an_annotation_in_the_other() {
         annotated(&kind, r#"{"spec":{}}"#, "null");
     }
     let generation = r#"{"deprecated.daemonset.template.generation":"7"}"#;
-    annotated("extensions/v1beta1 DaemonSet", r#"{"spec":{"templateGeneration":7}}"#, generation);
+    annotated(
+        "extensions/v1beta1 DaemonSet",
+        r#"{"spec":{"templateGeneration":7}}"#,
+        generation,
+    );
 }
 
 /// Mends what no server accepts and no other version could say.
@@ -141,7 +171,9 @@ fn make_sense(object: &mut Value) {
     }
     // No server accepts an empty list of policies, which one version would not show.
     for direction in ["scaleUp", "scaleDown"] {
-        let rules = object.at_mut("spec.behavior").and_then(|behavior| behavior.get_mut(direction));
+        let rules = object
+            .at_mut("spec.behavior")
+            .and_then(|behavior| behavior.get_mut(direction));
         if let Some(rules) = rules.filter(|rules| rules["policies"].is_empty()) {
             rules.remove("policies");
         }
@@ -154,7 +186,12 @@ fn mend_definition(spec: &mut Value) {
     if spec.get("names").is_none() && spec.get("versions").is_none() {
         return;
     }
-    let above = ["validation", "subresources", "additionalPrinterColumns", "selectableFields"];
+    let above = [
+        "validation",
+        "subresources",
+        "additionalPrinterColumns",
+        "selectableFields",
+    ];
     let has_any = above.iter().any(|name| spec.get(name).is_some());
     let mut version = spec["versions"][0].clone();
     version.set("name", "v1");
@@ -162,7 +199,12 @@ fn mend_definition(spec: &mut Value) {
     versions.extend(spec["versions"].list().iter().skip(1).cloned());
     for (index, version) in versions.iter_mut().enumerate() {
         if has_any || index > 0 {
-            for name in ["schema", "subresources", "additionalPrinterColumns", "selectableFields"] {
+            for name in [
+                "schema",
+                "subresources",
+                "additionalPrinterColumns",
+                "selectableFields",
+            ] {
                 version.remove(name);
             }
         }
@@ -182,9 +224,15 @@ fn mend_definition(spec: &mut Value) {
 
 /// v1beta1's topology has the node's name, too.
 fn mend_topology(slice: &mut Value) {
-    for endpoint in slice.get_mut("endpoints").into_iter().flat_map(Value::list_mut) {
+    for endpoint in slice
+        .get_mut("endpoints")
+        .into_iter()
+        .flat_map(Value::list_mut)
+    {
         if let Some(node) = endpoint["nodeName"].as_str().map(String::from) {
-            endpoint.entry("topology").set("kubernetes.io/hostname", node);
+            endpoint
+                .entry("topology")
+                .set("kubernetes.io/hostname", node);
         }
     }
 }
@@ -193,8 +241,18 @@ fn mend_topology(slice: &mut Value) {
 /// always says is.
 fn mend_metrics(autoscaler: &mut Value) {
     let metrics = |autoscaler: &mut Value, path: &str, holder: &str| {
-        for metric in autoscaler.at_mut(path).into_iter().flat_map(Value::list_mut) {
-            for source in ["object", "pods", "resource", "containerResource", "external"] {
+        for metric in autoscaler
+            .at_mut(path)
+            .into_iter()
+            .flat_map(Value::list_mut)
+        {
+            for source in [
+                "object",
+                "pods",
+                "resource",
+                "containerResource",
+                "external",
+            ] {
                 if let Some(found) = metric.get_mut(source) {
                     mend_amounts(source, holder, found.entry(holder));
                 }
@@ -212,8 +270,11 @@ fn mend_amounts(source: &str, holder: &str, amounts: &mut Value) {
         "pods" => (false, true, false),
         _ => (false, true, true),
     };
-    for (name, is_there) in [("value", value), ("averageValue", average), ("averageUtilization", utilization)]
-    {
+    for (name, is_there) in [
+        ("value", value),
+        ("averageValue", average),
+        ("averageUtilization", utilization),
+    ] {
         if !is_there {
             amounts.remove(name);
         }
@@ -232,7 +293,9 @@ fn mend_amounts(source: &str, holder: &str, amounts: &mut Value) {
         "object" if by_average => "AverageValue",
         "object" => "Value",
         "external" if amounts.get("value").is_some() => "Value",
-        "resource" | "containerResource" if amounts.get("averageUtilization").is_some() => "Utilization",
+        "resource" | "containerResource" if amounts.get("averageUtilization").is_some() => {
+            "Utilization"
+        }
         _ => "AverageValue",
     };
     if is_target {
@@ -246,10 +309,16 @@ fn mend_backends(value: &mut Value) {
         items.iter_mut().for_each(mend_backends);
     }
     let Value::Map(map) = value else { return };
-    if map.get("servicePort").is_some_and(|port| port.as_str() == Some("")) {
+    if map
+        .get("servicePort")
+        .is_some_and(|port| port.as_str() == Some(""))
+    {
         map.insert("servicePort", 80);
     }
-    if let Some(service) = map.get_mut("service").filter(|service| service.get("port").is_some()) {
+    if let Some(service) = map
+        .get_mut("service")
+        .filter(|service| service.get("port").is_some())
+    {
         if service["name"].is_empty() {
             service.set("name", "a");
         }

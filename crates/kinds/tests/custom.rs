@@ -28,7 +28,10 @@ const DEFINITION: &str = r#"{"spec":{"group":"example.com","scope":"Namespaced",
         {"name":"v1alpha1","served":false,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}"#;
 
 fn kinds() -> Vec<Kind> {
-    custom::kinds(&json::parse(DEFINITION.as_bytes()).unwrap(), &mizzen_kinds::object_meta())
+    custom::kinds(
+        &json::parse(DEFINITION.as_bytes()).unwrap(),
+        &mizzen_kinds::object_meta(),
+    )
 }
 
 fn current() -> Kind {
@@ -39,10 +42,19 @@ fn current() -> Kind {
 fn of_kind(kind: &Kind, text: &str) -> String {
     let said = json::parse(text.as_bytes()).unwrap();
     let mut out = String::from("{");
-    for (field, value) in [("apiVersion", kind.gvk.api_version()), ("kind", kind.gvk.kind.clone())] {
+    for (field, value) in [
+        ("apiVersion", kind.gvk.api_version()),
+        ("kind", kind.gvk.kind.clone()),
+    ] {
         if said[field].is_null() {
-            out +=
-                &format!("\"{field}\":\"{value}\"{}", if text == "{}" && field == "kind" { "" } else { "," });
+            out += &format!(
+                "\"{field}\":\"{value}\"{}",
+                if text == "{}" && field == "kind" {
+                    ""
+                } else {
+                    ","
+                }
+            );
         }
     }
     out + &text[1..]
@@ -63,17 +75,33 @@ fn every_version_is_a_kind_served_or_not() {
     let names: Vec<String> = kinds.iter().map(|kind| kind.gvk.to_string()).collect();
     assert_eq!(
         names,
-        ["example.com/v1, Kind=Thing", "example.com/v1beta1, Kind=Thing", "example.com/v1alpha1, Kind=Thing"]
+        [
+            "example.com/v1, Kind=Thing",
+            "example.com/v1beta1, Kind=Thing",
+            "example.com/v1alpha1, Kind=Thing"
+        ]
     );
-    let [current, old, _unserved] = kinds.as_slice() else { panic!("three kinds") };
+    let [current, old, _unserved] = kinds.as_slice() else {
+        panic!("three kinds")
+    };
     assert_eq!(current.space(), old.space());
     assert_eq!(current.stored, None);
     assert_eq!(old.stored.as_ref(), Some(&current.gvk));
     assert_eq!(current.list_kind.as_deref(), Some("ThingList"));
     assert_eq!(current.selectable, ["spec.mode"]);
-    let subresources: Vec<&str> = current.subresources.iter().map(|it| it.name.as_str()).collect();
+    let subresources: Vec<&str> = current
+        .subresources
+        .iter()
+        .map(|it| it.name.as_str())
+        .collect();
     assert_eq!(subresources, ["status", "scale"]);
-    assert_eq!(current.scale.as_ref().map(|scale| scale.spec_replicas.as_str()), Some(".spec.size"));
+    assert_eq!(
+        current
+            .scale
+            .as_ref()
+            .map(|scale| scale.spec_replicas.as_str()),
+        Some(".spec.size")
+    );
     assert!(!current.rules.counts_status && old.rules.counts_status);
     assert_eq!(
         old.deprecation().as_deref(),
@@ -90,14 +118,24 @@ fn columns_are_the_declared_ones_or_the_age() {
             .collect()
     };
     let kinds = kinds();
-    assert_eq!(columns(&kinds[0]), ["Name .metadata.name", "Size .spec.size"]);
-    assert_eq!(columns(&kinds[1]), ["Name .metadata.name", "Age .metadata.creationTimestamp"]);
+    assert_eq!(
+        columns(&kinds[0]),
+        ["Name .metadata.name", "Size .spec.size"]
+    );
+    assert_eq!(
+        columns(&kinds[1]),
+        ["Name .metadata.name", "Age .metadata.creationTimestamp"]
+    );
 }
 
 #[track_caller]
 fn check(text: &str, expect: Expect) {
     let (object, complaints) = take_in(&current(), text);
-    expect.assert_eq(&[vec![json::to_string(&object)], complaints].concat().join("\n"));
+    expect.assert_eq(
+        &[vec![json::to_string(&object)], complaints]
+            .concat()
+            .join("\n"),
+    );
 }
 
 #[test]
@@ -132,12 +170,18 @@ fn metadata_has_its_types() {
         r#"{"metadata":{"labels":{"a":1}}}"#,
         "json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string",
     );
-    check_refusal(r#"{"metadata":"x"}"#, "json: cannot unmarshal string into Go value of type v1.ObjectMeta");
+    check_refusal(
+        r#"{"metadata":"x"}"#,
+        "json: cannot unmarshal string into Go value of type v1.ObjectMeta",
+    );
     check_refusal(
         r#"{"spec":{"inner":{"metadata":{"name":1}}}}"#,
         r#"spec.inner.metadata: Invalid value: {"name":1}: json: cannot unmarshal number into Go struct field ObjectMeta.name of type string"#,
     );
-    check_refusal(r#"{"kind":1}"#, ".kind accessor error: 1 is of the type int64, expected string");
+    check_refusal(
+        r#"{"kind":1}"#,
+        ".kind accessor error: 1 is of the type int64, expected string",
+    );
 }
 
 #[track_caller]
@@ -146,10 +190,16 @@ fn check_rules(action: Action, new: &str, old: Option<&str>, expect: Expect) {
     let (new, old) = (take_in(&kind, new).0, old.map(|old| take_in(&kind, old).0));
     let context = who.context(action, "");
     let mut violations = Violations::default();
-    kind.hooks.validate(&new, old.as_ref(), &context, &mut violations);
+    kind.hooks
+        .validate(&new, old.as_ref(), &context, &mut violations);
     let lines = violations.0.iter().map(ToString::to_string);
     let warnings = kind.hooks.warnings(&new, old.as_ref(), &context);
-    expect.assert_eq(&lines.chain(warnings).map(|line| format!("{line}\n")).collect::<String>());
+    expect.assert_eq(
+        &lines
+            .chain(warnings)
+            .map(|line| format!("{line}\n"))
+            .collect::<String>(),
+    );
 }
 
 #[test]
@@ -188,7 +238,11 @@ fn a_status_is_judged_alone() {
 #[test]
 fn the_stored_version_gives_the_defaults() {
     let kinds = kinds();
-    let mut object = take_in(&kinds[1], r#"{"apiVersion":"example.com/v1beta1","spec":{}}"#).0;
+    let mut object = take_in(
+        &kinds[1],
+        r#"{"apiVersion":"example.com/v1beta1","spec":{}}"#,
+    )
+    .0;
     assert_eq!(object["spec"]["mode"].str(), "old");
     kinds[1].hooks.to_stored(&mut object);
     assert_eq!(
@@ -197,12 +251,23 @@ fn the_stored_version_gives_the_defaults() {
     );
     object.entry("spec").remove("mode");
     kinds[1].hooks.from_stored(&mut object);
-    assert_eq!(json::to_string(&object), r#"{"apiVersion":"example.com/v1beta1","kind":"Thing","spec":{}}"#);
+    assert_eq!(
+        json::to_string(&object),
+        r#"{"apiVersion":"example.com/v1beta1","kind":"Thing","spec":{}}"#
+    );
 }
 
 fn writer<'a>(kind: &'a Kind, manager: &'a str, reset: &'a FieldSet) -> Writer<'a> {
     let now = "2026-01-01T00:00:00Z";
-    Writer { schema: &kind.root, gvk: &kind.gvk, manager, subresource: "", now, reset, versions: &OneVersion }
+    Writer {
+        schema: &kind.root,
+        gvk: &kind.gvk,
+        manager,
+        subresource: "",
+        now,
+        reset,
+        versions: &OneVersion,
+    }
 }
 
 #[test]
@@ -226,22 +291,44 @@ fn what_two_apply_is_merged_by_key() {
         json::parse(text.as_bytes()).unwrap()
     };
     let first = config(r#"{"parts":[{"name":"p","value":"1"}],"whole":{"k":"v"},"free":{"x":1}}"#);
-    let live = writer(&kind, "one", &reset).apply(None, &first, false).unwrap();
+    let live = writer(&kind, "one", &reset)
+        .apply(None, &first, false)
+        .unwrap();
     let second = config(r#"{"parts":[{"name":"q"}],"free":{"y":{"z":2}}}"#);
-    let live = writer(&kind, "two", &reset).apply(Some(&live), &second, false).unwrap();
+    let live = writer(&kind, "two", &reset)
+        .apply(Some(&live), &second, false)
+        .unwrap();
     let spec = json::to_string(&live["spec"]);
     expect![[
         r#"{"parts":[{"name":"p","value":"1"},{"name":"q"}],"whole":{"k":"v"},"free":{"x":1,"y":{"z":2}}}"#
     ]]
     .assert_eq(&spec);
     let rival = config(r#"{"whole":{"k":"w"}}"#);
-    let error = writer(&kind, "two", &reset).apply(Some(&live), &rival, false).unwrap_err().to_string();
+    let error = writer(&kind, "two", &reset)
+        .apply(Some(&live), &rival, false)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains(".spec.whole"), "{error}");
     let unknown = config(r#"{"nope":1}"#);
-    let error = writer(&kind, "two", &reset).apply(Some(&live), &unknown, false).unwrap_err().to_string();
-    assert!(error.ends_with(".spec.nope: field not declared in schema"), "{error}");
+    let error = writer(&kind, "two", &reset)
+        .apply(Some(&live), &unknown, false)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.ends_with(".spec.nope: field not declared in schema"),
+        "{error}"
+    );
     let wrong = config(r#"{"size":"x","parts":{},"tags":["t","t"]}"#);
-    let error = writer(&kind, "two", &reset).apply(Some(&live), &wrong, false).unwrap_err().to_string();
-    assert!(error.contains(".spec.size: expected numeric (int or float), got string"), "{error}");
-    assert!(error.contains(".spec.tags: duplicate entries for key [=\"t\"]"), "{error}");
+    let error = writer(&kind, "two", &reset)
+        .apply(Some(&live), &wrong, false)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains(".spec.size: expected numeric (int or float), got string"),
+        "{error}"
+    );
+    assert!(
+        error.contains(".spec.tags: duplicate entries for key [=\"t\"]"),
+        "{error}"
+    );
 }

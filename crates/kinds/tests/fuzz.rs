@@ -41,8 +41,13 @@ fn selectors_are_read_or_refused() {
 
 #[test]
 fn quantities_are_read_or_refused() {
-    let seeds: [&[u8]; 5] =
-        [b"1500m", b"-0.5Gi", b"12e-6", b"999999999999999999999999999.9999999999", b"+1E"];
+    let seeds: [&[u8]; 5] = [
+        b"1500m",
+        b"-0.5Gi",
+        b"12e-6",
+        b"999999999999999999999999999.9999999999",
+        b"+1E",
+    ];
     seeded::check(targets::quantity, &seeds, 20_000);
 }
 

@@ -28,7 +28,12 @@ fn what_has_its_defaults_gets_no_others() {
             default(kind, &mut once);
             let mut twice = once.clone();
             default(kind, &mut twice);
-            assert_eq!(json::to_string(&twice), json::to_string(&once), "seed {seed}: {}", kind.gvk);
+            assert_eq!(
+                json::to_string(&twice),
+                json::to_string(&once),
+                "seed {seed}: {}",
+                kind.gvk
+            );
         }
     }
 }
@@ -41,7 +46,12 @@ fn applying_twice_is_applying_once() {
             let once = apply(kind, None, &config, "2024-01-01T00:00:00Z");
             let mut twice = apply(kind, Some(&once), &config, "2024-01-01T00:00:01Z");
             keep_times(&once, &mut twice);
-            assert_eq!(json::to_string(&twice), json::to_string(&once), "seed {seed}: {}", kind.gvk);
+            assert_eq!(
+                json::to_string(&twice),
+                json::to_string(&once),
+                "seed {seed}: {}",
+                kind.gvk
+            );
         }
     }
 }
@@ -53,19 +63,34 @@ fn what_is_applied_no_more_is_gone_and_all_else_as_before() {
             let config = config(kind, seed);
             let once = apply(kind, None, &config, "2024-01-01T00:00:00Z");
             let mut more = config.clone();
-            more.entry("metadata").entry("labels").set("another", "label");
+            more.entry("metadata")
+                .entry("labels")
+                .set("another", "label");
             let more = apply(kind, Some(&once), &more, "2024-01-01T00:00:01Z");
-            assert_eq!(more["metadata"]["labels"]["another"].str(), "label", "seed {seed}: {}", kind.gvk);
+            assert_eq!(
+                more["metadata"]["labels"]["another"].str(),
+                "label",
+                "seed {seed}: {}",
+                kind.gvk
+            );
             let mut back = apply(kind, Some(&more), &config, "2024-01-01T00:00:02Z");
             keep_times(&once, &mut back);
-            assert_eq!(json::to_string(&back), json::to_string(&once), "seed {seed}: {}", kind.gvk);
+            assert_eq!(
+                json::to_string(&back),
+                json::to_string(&once),
+                "seed {seed}: {}",
+                kind.gvk
+            );
         }
     }
 }
 
 /// Kinds whose objects are kept.
 fn applicable() -> impl Iterator<Item = &'static Kind> {
-    CATALOG.kinds.iter().filter(|kind| kind.verbs.iter().any(|verb| verb == "patch"))
+    CATALOG
+        .kinds
+        .iter()
+        .filter(|kind| kind.verbs.iter().any(|verb| verb == "patch"))
 }
 
 /// What somebody might apply: nothing in it is empty, for what is empty is gone when it is stored, and no item of a
@@ -95,9 +120,11 @@ fn apply(kind: &Kind, current: Option<&Value>, config: &Value, now: &str) -> Val
         versions: &OneVersion,
     };
     let merged = writer.apply(current, config, false);
-    let merged = merged.unwrap_or_else(|error| panic!("{}: {error}: {}", kind.gvk, json::to_string(config)));
-    let mut applied =
-        decode(&kind.root, json::to_string(&merged).as_bytes()).expect("it is of its kind").value;
+    let merged =
+        merged.unwrap_or_else(|error| panic!("{}: {error}: {}", kind.gvk, json::to_string(config)));
+    let mut applied = decode(&kind.root, json::to_string(&merged).as_bytes())
+        .expect("it is of its kind")
+        .value;
     default(kind, &mut applied);
     applied
 }
@@ -117,12 +144,16 @@ fn drop_empty(value: &mut Value) {
 fn unique(ty: &Struct, value: &mut Value) {
     let Value::Map(map) = value else { return };
     for (name, value) in map.iter_mut() {
-        let Some(field) = ty.field(name) else { continue };
+        let Some(field) = ty.field(name) else {
+            continue;
+        };
         if let Value::List(items) = value {
             let mut seen: Vec<Vec<Value>> = Vec::new();
             items.retain(|item| {
                 let key = match &field.merge {
-                    Merge::Keyed(keys) => keys.iter().map(|key| item[key.as_str()].clone()).collect(),
+                    Merge::Keyed(keys) => {
+                        keys.iter().map(|key| item[key.as_str()].clone()).collect()
+                    }
                     Merge::Set => vec![item.clone()],
                     _ => return true,
                 };

@@ -9,11 +9,18 @@ use mizzen_object::{Action, Context, Kind, Value, Violations, decode, default, j
 #[test]
 fn what_upstream_refuses_is_refused_in_its_words() {
     let kinds = catalog().kinds;
-    let find = |name: &str| kinds.iter().find(|kind| kind.gvk.kind == name).expect("a kind that exists");
+    let find = |name: &str| {
+        kinds
+            .iter()
+            .find(|kind| kind.gvk.kind == name)
+            .expect("a kind that exists")
+    };
     let mut old: Option<(&Kind, Value)> = None;
     for case in include_str!("refusals.cases").split("\n\n") {
         let mut lines = case.lines().filter(|line| !line.starts_with('#'));
-        let Some((verb, rest)) = lines.next().and_then(|line| line.split_once(' ')) else { continue };
+        let Some((verb, rest)) = lines.next().and_then(|line| line.split_once(' ')) else {
+            continue;
+        };
         let found = match (verb, &old) {
             ("old", _) => {
                 let (kind, object) = named(rest);
@@ -25,19 +32,29 @@ fn what_upstream_refuses_is_refused_in_its_words() {
                 refuse(find(kind), object, None, Action::Create)
             }
             (verb, Some((kind, old))) => {
-                let action = if verb == "status" { Action::Status } else { Action::Update };
+                let action = if verb == "status" {
+                    Action::Status
+                } else {
+                    Action::Update
+                };
                 refuse(kind, merge(old, &parse(rest)), Some(old), action)
             }
             _ => panic!("nothing to change: {case}"),
         };
         let expected: Vec<&str> = lines.map(|line| line.trim_start_matches(": ")).collect();
-        let agrees = expected.len() == found.len() && expected.iter().zip(&found).all(|(a, b)| is_like(a, b));
-        assert!(agrees, "{verb} {rest}\nexpected {expected:#?}\nfound {found:#?}");
+        let agrees = expected.len() == found.len()
+            && expected.iter().zip(&found).all(|(a, b)| is_like(a, b));
+        assert!(
+            agrees,
+            "{verb} {rest}\nexpected {expected:#?}\nfound {found:#?}"
+        );
     }
 }
 
 fn is_like(expected: &str, found: &str) -> bool {
-    expected.strip_suffix('…').map_or(expected == found, |start| found.starts_with(start))
+    expected
+        .strip_suffix('…')
+        .map_or(expected == found, |start| found.starts_with(start))
 }
 
 fn named(text: &str) -> (&str, Value) {
@@ -51,8 +68,9 @@ fn parse(text: &str) -> Value {
 
 /// An object as the server has it after reading.
 fn read(kind: &Kind, object: &Value) -> Value {
-    let mut object =
-        decode::decode(&kind.root, json::to_string(object).as_bytes()).expect("a sound object").value;
+    let mut object = decode::decode(&kind.root, json::to_string(object).as_bytes())
+        .expect("a sound object")
+        .value;
     default::apply(&kind.root, &mut object);
     kind.hooks.default(&mut object);
     schema::canonical(&kind.root, &mut object);
@@ -79,9 +97,14 @@ fn refuse(kind: &Kind, object: Value, old: Option<&Value>, action: Action) -> Ve
     kind.hooks.prepare(&mut new, old.as_ref(), &context);
     schema::canonical(&kind.root, &mut new);
     let mut violations = Violations::default();
-    kind.hooks.validate(&new, old.as_ref(), &context, &mut violations);
+    kind.hooks
+        .validate(&new, old.as_ref(), &context, &mut violations);
     let show = |text: String| text.replace('\\', "\\\\").replace('\n', "\\n");
-    violations.0.iter().map(|violation| show(format!("{} {violation}", violation.reason.word()))).collect()
+    violations
+        .0
+        .iter()
+        .map(|violation| show(format!("{} {violation}", violation.reason.word())))
+        .collect()
 }
 
 /// What the server knows of an object, whatever its client says.
@@ -95,8 +118,14 @@ fn identify(kind: &Kind, object: &mut Value) {
 }
 
 fn merge(target: &Value, patch: &Value) -> Value {
-    let Value::Map(members) = patch else { return patch.clone() };
-    let mut merged = if let Value::Map(_) = target { target.clone() } else { Value::object() };
+    let Value::Map(members) = patch else {
+        return patch.clone();
+    };
+    let mut merged = if let Value::Map(_) = target {
+        target.clone()
+    } else {
+        Value::object()
+    };
     for (name, value) in members.iter() {
         match value {
             Value::Null => drop(merged.remove(name)),

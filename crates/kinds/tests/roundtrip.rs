@@ -27,14 +27,14 @@ proptest! {
 
 fn check(name: &str, ty: &Struct, value: &Value) -> Result<(), TestCaseError> {
     let text = json::to_string(value);
-    let decoded =
-        decode::decode(ty, text.as_bytes()).map_err(|error| TestCaseError::fail(format!("{error:?}")))?;
+    let decoded = decode::decode(ty, text.as_bytes())
+        .map_err(|error| TestCaseError::fail(format!("{error:?}")))?;
     prop_assert_eq!(&decoded.value, value, "{} in JSON: {}", name, text);
     prop_assert_eq!(decoded.complaints, Vec::<String>::new());
 
     let text = yaml::write(value);
-    let document =
-        yaml::read(text.as_bytes()).map_err(|error| TestCaseError::fail(format!("{error}: {text}")))?;
+    let document = yaml::read(text.as_bytes())
+        .map_err(|error| TestCaseError::fail(format!("{error}: {text}")))?;
     prop_assert_eq!(&document.value, value, "{} in YAML: {}", name, text);
 
     let mut message = Vec::new();
@@ -83,19 +83,30 @@ impl Generator {
             Shape::Int32 => [0, 1, -1, i32::MIN, i32::MAX][self.below(5)].into(),
             Shape::Int64 => [0, 1, -1, i64::MIN, i64::MAX][self.below(5)].into(),
             Shape::Float => json::number(["0", "1.5", "-3", "1e+30"][self.below(4)]),
-            Shape::String => self.pick(&["", "a", "yes", "01", "two\nlines\n", "é <&>", "x: y", " "]),
+            Shape::String => {
+                self.pick(&["", "a", "yes", "01", "two\nlines\n", "é <&>", "x: y", " "])
+            }
             Shape::Bytes => self.pick(&["aGk=", "/wA="]),
             Shape::Time => self.pick(&["2024-02-29T12:00:00Z", "1969-12-31T23:59:59Z"]),
-            Shape::MicroTime => self.pick(&["2024-02-29T12:00:00.000001Z", "2024-02-29T12:00:00.000000Z"]),
+            Shape::MicroTime => {
+                self.pick(&["2024-02-29T12:00:00.000001Z", "2024-02-29T12:00:00.000000Z"])
+            }
             Shape::Duration => self.pick(&["0s", "1h30m0s"]),
             Shape::Quantity => self.pick(&["0", "100m", "1Gi", "1e3", "-5"]),
             Shape::IntOrString if self.below(2) == 0 => 8080.into(),
             Shape::IntOrString => self.pick(&["", "http", "80"]),
-            Shape::Raw | Shape::Json => json::parse(br#"{"b":[1,null,"x"],"a":{}}"#).expect("it is JSON"),
+            Shape::Raw | Shape::Json => {
+                json::parse(br#"{"b":[1,null,"x"],"a":{}}"#).expect("it is JSON")
+            }
             Shape::Or(or, inner) => self.alternative(*or, inner),
-            Shape::List(item) => (0..=self.below(2)).map(|_| self.value(item)).collect::<Vec<_>>().into(),
+            Shape::List(item) => (0..=self.below(2))
+                .map(|_| self.value(item))
+                .collect::<Vec<_>>()
+                .into(),
             Shape::Map(item) => {
-                let members = ["k", "a.b/c", ""][..=self.below(3)].iter().map(|key| (*key, self.value(item)));
+                let members = ["k", "a.b/c", ""][..=self.below(3)]
+                    .iter()
+                    .map(|key| (*key, self.value(item)));
                 members.collect::<Map>().into()
             }
             Shape::Struct(inner) => self.object(inner),

@@ -17,7 +17,11 @@ impl Pool {
     /// The range of a node, such as `10.244.3.0/24`; none if it is no range that has an address for a pod.
     pub fn of_range(range: &str) -> Option<Pool> {
         let range = Block::parse_sloppy(range).filter(|range| range.size() > 2)?;
-        Some(Pool { range, next: 0, taken: BTreeSet::new() })
+        Some(Pool {
+            range,
+            next: 0,
+            taken: BTreeSet::new(),
+        })
     }
 
     /// The agent's own range. Agents of different names begin at different places.
@@ -43,7 +47,9 @@ impl Pool {
 
     /// Takes one address that somebody has already; whether it is of this range.
     pub fn keep(&mut self, address: &str) -> bool {
-        self.find(address).map(|offset| self.taken.insert(offset)).is_some()
+        self.find(address)
+            .map(|offset| self.taken.insert(offset))
+            .is_some()
     }
 
     /// Gives an address back.
@@ -66,7 +72,10 @@ mod tests {
     fn a_small_range_is_used_up_and_given_back() {
         let mut pool = Pool::of_range("10.1.2.0/29").unwrap();
         let taken: Vec<Str> = std::iter::from_fn(|| pool.take()).collect();
-        assert_eq!(taken, ["10.1.2.2", "10.1.2.3", "10.1.2.4", "10.1.2.5", "10.1.2.6"]);
+        assert_eq!(
+            taken,
+            ["10.1.2.2", "10.1.2.3", "10.1.2.4", "10.1.2.5", "10.1.2.6"]
+        );
         pool.free("10.1.2.4");
         assert_eq!(pool.take().as_deref(), Some("10.1.2.4"));
         assert_eq!(pool.take(), None);

@@ -33,7 +33,10 @@ pub struct Refusal {
 impl Share {
     /// What a pod takes.
     pub fn of(pod: &Value) -> Share {
-        Share { amounts: total(pod, "requests"), ports: HostPort::list(pod) }
+        Share {
+            amounts: total(pod, "requests"),
+            ports: HostPort::list(pod),
+        }
     }
 }
 
@@ -43,7 +46,10 @@ impl Used {
         self.n_pods += 1;
         self.ports.extend(share.ports.iter().cloned());
         for (name, amount) in &share.amounts {
-            let sum = self.amounts.get(name).map_or(*amount, |known| known.add(amount));
+            let sum = self
+                .amounts
+                .get(name)
+                .map_or(*amount, |known| known.add(amount));
             self.amounts.insert(name.clone(), sum);
         }
     }
@@ -76,19 +82,28 @@ pub fn admit(pod: &Value, node: &Value, used: &Used, share: &Share) -> Result<()
 fn check_ports(used: &Used, share: &Share) -> Result<(), Refusal> {
     let is_taken = |port: &HostPort| used.ports.iter().any(|known| known.collides(port));
     match share.ports.iter().any(is_taken) {
-        true => predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports"),
+        true => predicate(
+            "NodePorts",
+            "node(s) didn't have free ports for the requested pod ports",
+        ),
         false => Ok(()),
     }
 }
 
 fn refuse(reason: &str, message: impl Into<String>) -> Result<(), Refusal> {
-    Err(Refusal { reason: reason.into(), message: message.into() })
+    Err(Refusal {
+        reason: reason.into(),
+        message: message.into(),
+    })
 }
 
 fn check_system(pod: &Value) -> Result<(), Refusal> {
     match pod["spec"]["os"]["name"].str() {
         "" | "linux" => Ok(()),
-        _ => refuse("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"),
+        _ => refuse(
+            "PodOSNotSupported",
+            "Failed to admit pod as the OS field doesn't match node OS",
+        ),
     }
 }
 
@@ -99,12 +114,24 @@ fn check_resources(node: &Value, used: &Used, share: &Share) -> Result<(), Refus
         return out_of("pods", 1, used.n_pods, n_allowed);
     }
     let first = ["cpu", "memory", "ephemeral-storage"];
-    let others = share.amounts.keys().map(|name| name.as_str()).filter(|name| !first.contains(name));
+    let others = share
+        .amounts
+        .keys()
+        .map(|name| name.as_str())
+        .filter(|name| !first.contains(name));
     for name in first.into_iter().chain(others) {
-        let asked = share.amounts.get(name).map(|amount| number(name, amount)).unwrap_or_default();
+        let asked = share
+            .amounts
+            .get(name)
+            .map(|amount| number(name, amount))
+            .unwrap_or_default();
         // Kubernetes: what the node has never heard of is somebody else's business.
         let is_known = first.contains(&name) || !allocatable[name].is_null();
-        let taken = used.amounts.get(name).map(|amount| number(name, amount)).unwrap_or_default();
+        let taken = used
+            .amounts
+            .get(name)
+            .map(|amount| number(name, amount))
+            .unwrap_or_default();
         let has = number(name, &quantity(&allocatable[name]));
         if asked > 0 && is_known && asked > has - taken {
             return out_of(name, asked, taken, has);
@@ -129,19 +156,28 @@ fn quantity(value: &Value) -> Quantity {
 
 /// Processors are counted in thousandths.
 fn number(name: &str, amount: &Quantity) -> i64 {
-    if name == "cpu" { amount.milli_value() } else { amount.value() }
+    if name == "cpu" {
+        amount.milli_value()
+    } else {
+        amount.value()
+    }
 }
 
 fn check_affinity(pod: &Value, node: &Value) -> Result<(), Refusal> {
     let labels = &node["metadata"]["labels"];
-    let selected = pod["spec"]["nodeSelector"].entries().all(|(name, value)| labels[name] == *value);
+    let selected = pod["spec"]["nodeSelector"]
+        .entries()
+        .all(|(name, value)| labels[name] == *value);
     let path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
     let required = pod.at(path);
     let terms = required["nodeSelectorTerms"].list();
     if selected && (required.is_null() || terms.iter().any(|term| matches_term(term, node))) {
         return Ok(());
     }
-    predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+    predicate(
+        "NodeAffinity",
+        "node(s) didn't match Pod's node affinity/selector",
+    )
 }
 
 fn predicate(name: &str, why: &str) -> Result<(), Refusal> {
@@ -154,8 +190,12 @@ fn matches_term(term: &Value, node: &Value) -> bool {
     let label = |name: &str| node["metadata"]["labels"][name].as_str();
     let field = |name: &str| node.at(name).as_str();
     let some = !by_label.is_empty() || !by_field.is_empty();
-    some && by_label.iter().all(|rule| holds(rule, label(rule["key"].str())))
-        && by_field.iter().all(|rule| holds(rule, field(rule["key"].str())))
+    some && by_label
+        .iter()
+        .all(|rule| holds(rule, label(rule["key"].str())))
+        && by_field
+            .iter()
+            .all(|rule| holds(rule, field(rule["key"].str())))
 }
 
 fn holds(rule: &Value, value: Option<&str>) -> bool {
@@ -181,16 +221,22 @@ fn check_taints(pod: &Value, node: &Value) -> Result<(), Refusal> {
     let mut taints = node["spec"]["taints"].list().iter();
     let bad = taints.any(|taint| {
         taint["effect"].str() == "NoExecute"
-            && !tolerations.iter().any(|toleration| tolerates(toleration, taint))
+            && !tolerations
+                .iter()
+                .any(|toleration| tolerates(toleration, taint))
     });
     match bad {
-        true => predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate"),
+        true => predicate(
+            "TaintToleration",
+            "node(s) had taints that the pod didn't tolerate",
+        ),
         false => Ok(()),
     }
 }
 
 fn tolerates(toleration: &Value, taint: &Value) -> bool {
-    let any_or_same = |field: &str| toleration[field].is_empty() || toleration[field] == taint[field];
+    let any_or_same =
+        |field: &str| toleration[field].is_empty() || toleration[field] == taint[field];
     let value = match toleration["operator"].str() {
         "Exists" => true,
         _ => toleration["value"].str() == taint["value"].str(),
@@ -241,9 +287,18 @@ mod tests {
             )
         };
         check(&asks("cpu", "1501m"), &said("cpu", "1501", "500", "2000"));
-        check(&asks("memory", "2Gi"), &said("memory", "2147483648", "0", "1073741824"));
-        check(&asks("acme.com/gpu", "2"), &said("acme.com/gpu", "2", "0", "1"));
-        check(&asks("ephemeral-storage", "1"), &said("ephemeral-storage", "1", "0", "0"));
+        check(
+            &asks("memory", "2Gi"),
+            &said("memory", "2147483648", "0", "1073741824"),
+        );
+        check(
+            &asks("acme.com/gpu", "2"),
+            &said("acme.com/gpu", "2", "0", "1"),
+        );
+        check(
+            &asks("ephemeral-storage", "1"),
+            &said("ephemeral-storage", "1", "0", "0"),
+        );
     }
 
     #[test]
@@ -251,7 +306,9 @@ mod tests {
         let mut used = Used::default();
         let (node, pod) = (json::parse(NODE.as_bytes()).unwrap(), Value::Null);
         for expected in [None, None, Some("OutOfpods")] {
-            let refused = admit(&pod, &node, &used, &Share::default()).err().map(|refusal| refusal.reason);
+            let refused = admit(&pod, &node, &used, &Share::default())
+                .err()
+                .map(|refusal| refusal.reason);
             assert_eq!(refused.as_deref(), expected);
             used.add(&Share::default());
         }
@@ -261,7 +318,9 @@ mod tests {
     fn a_port_of_the_node_is_had_once() {
         let parse = |text: &str| json::parse(text.as_bytes()).unwrap();
         let pod = |port: i64| {
-            parse(&format!(r#"{{"spec":{{"containers":[{{"ports":[{{"hostPort":{port}}}]}}]}}}}"#))
+            parse(&format!(
+                r#"{{"spec":{{"containers":[{{"ports":[{{"hostPort":{port}}}]}}]}}}}"#
+            ))
         };
         let (node, mut used) = (parse(NODE), Used::default());
         used.add(&Share::of(&pod(80)));
@@ -277,8 +336,7 @@ mod tests {
 
     #[test]
     fn a_node_must_be_the_right_one() {
-        let wrong =
-            "NodeAffinity: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
+        let wrong = "NodeAffinity: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
         check(r#"{"nodeSelector":{"zone":"a"}}"#, "");
         check(r#"{"nodeSelector":{"zone":"b"}}"#, wrong);
         let affinity = |term: &str| {
@@ -286,11 +344,30 @@ mod tests {
                 r#"{{"affinity":{{"nodeAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":{{"nodeSelectorTerms":[{term}]}}}}}}}}"#
             )
         };
-        check(&affinity(r#"{"matchExpressions":[{"key":"zone","operator":"In","values":["a","b"]}]}"#), "");
-        check(&affinity(r#"{"matchExpressions":[{"key":"rank","operator":"Gt","values":["5"]}]}"#), wrong);
-        check(&affinity(r#"{"matchExpressions":[{"key":"rank","operator":"Lt","values":["6"]}]}"#), "");
-        check(&affinity(r#"{"matchExpressions":[{"key":"zone","operator":"DoesNotExist"}]}"#), wrong);
-        check(&affinity(r#"{"matchFields":[{"key":"metadata.name","operator":"In","values":["n"]}]}"#), "");
+        check(
+            &affinity(
+                r#"{"matchExpressions":[{"key":"zone","operator":"In","values":["a","b"]}]}"#,
+            ),
+            "",
+        );
+        check(
+            &affinity(r#"{"matchExpressions":[{"key":"rank","operator":"Gt","values":["5"]}]}"#),
+            wrong,
+        );
+        check(
+            &affinity(r#"{"matchExpressions":[{"key":"rank","operator":"Lt","values":["6"]}]}"#),
+            "",
+        );
+        check(
+            &affinity(r#"{"matchExpressions":[{"key":"zone","operator":"DoesNotExist"}]}"#),
+            wrong,
+        );
+        check(
+            &affinity(
+                r#"{"matchFields":[{"key":"metadata.name","operator":"In","values":["n"]}]}"#,
+            ),
+            "",
+        );
         check(&affinity("{}"), wrong);
     }
 
@@ -306,16 +383,20 @@ mod tests {
     #[test]
     fn a_taint_that_drives_pods_away_must_be_tolerated() {
         let mut node = json::parse(NODE.as_bytes()).unwrap();
-        node.entry("spec")
-            .set("taints", vec![mizzen_object::value!({ "key": "x", "value": "y", "effect": "NoExecute" })]);
+        node.entry("spec").set(
+            "taints",
+            vec![mizzen_object::value!({ "key": "x", "value": "y", "effect": "NoExecute" })],
+        );
         let fits = |tolerations: &str| {
             let pod =
-                json::parse(format!(r#"{{"spec":{{"tolerations":{tolerations}}}}}"#).as_bytes()).unwrap();
+                json::parse(format!(r#"{{"spec":{{"tolerations":{tolerations}}}}}"#).as_bytes())
+                    .unwrap();
             admit(&pod, &node, &Used::default(), &Share::default()).is_ok()
         };
         assert!(!fits("[]") && !fits(r#"[{"key":"x","effect":"NoSchedule","operator":"Exists"}]"#));
         assert!(
-            fits(r#"[{"operator":"Exists"}]"#) && fits(r#"[{"key":"x","value":"y","effect":"NoExecute"}]"#)
+            fits(r#"[{"operator":"Exists"}]"#)
+                && fits(r#"[{"key":"x","value":"y","effect":"NoExecute"}]"#)
         );
         assert!(!fits(r#"[{"key":"x","value":"z"}]"#));
     }

@@ -154,14 +154,33 @@ async fn follow(shared: Option<&Factory>, pods: &Informer<Object>, nodes: &Infor
 }
 
 fn settings(options: Options, serving: Option<&Serving>) -> Settings {
-    let Options { client, client_of, n_nodes, prefix, capacity, address, runtime, clock, .. } = options;
+    let Options {
+        client,
+        client_of,
+        n_nodes,
+        prefix,
+        capacity,
+        address,
+        runtime,
+        clock,
+        ..
+    } = options;
     let writer = client_of.clone();
     let sink = ApiSink::core_of(move |node| writer(node));
-    let scheme = runtime.version().split("://").next().map(Str::from).unwrap_or_default();
+    let scheme = runtime
+        .version()
+        .split("://")
+        .next()
+        .map(Str::from)
+        .unwrap_or_default();
     Settings {
         client,
         client_of,
-        events: Broadcaster::with(vec![Box::new(sink)], Limits::default(), unrepeated(clock.clone())),
+        events: Broadcaster::with(
+            vec![Box::new(sink)],
+            Limits::default(),
+            unrepeated(clock.clone()),
+        ),
         address,
         has_own_addresses: is_loopback_v4(address) && serving.is_none_or(Serving::spans_loopback),
         scheme,

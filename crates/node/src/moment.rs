@@ -46,12 +46,16 @@ impl Moment {
 
     /// The moment `time` before this one.
     pub fn saturating_before(self, time: Duration) -> Moment {
-        Moment { at: self.at.saturating_sub(time), wall: self.wall.saturating_sub(time) }
+        Moment {
+            at: self.at.saturating_sub(time),
+            wall: self.wall.saturating_sub(time),
+        }
     }
 
     /// The moment at which the wall clock shows `wall`, if it runs on as it does `now`.
     fn on_wall(wall: Duration, now: Moment) -> Moment {
-        let at = (now.at + wall.saturating_sub(now.wall)).saturating_sub(now.wall.saturating_sub(wall));
+        let at =
+            (now.at + wall.saturating_sub(now.wall)).saturating_sub(now.wall.saturating_sub(wall));
         Moment { at, wall }
     }
 }
@@ -80,7 +84,10 @@ impl Add<Duration> for Moment {
     type Output = Moment;
 
     fn add(self, time: Duration) -> Moment {
-        Moment { at: self.at.saturating_add(time), wall: self.wall.saturating_add(time) }
+        Moment {
+            at: self.at.saturating_add(time),
+            wall: self.wall.saturating_add(time),
+        }
     }
 }
 
@@ -109,7 +116,10 @@ pub fn from_value(value: &Value, now: Moment) -> Option<Moment> {
 /// The moment that an object names for something that has happened: it is not after `now`, even if the wall clock was set back
 /// since it was written. The text of it stays what it is.
 pub fn from_past(value: &Value, now: Moment) -> Option<Moment> {
-    from_value(value, now).map(|moment| Moment { at: moment.at.min(now.at), ..moment })
+    from_value(value, now).map(|moment| Moment {
+        at: moment.at.min(now.at),
+        ..moment
+    })
 }
 
 /// So many seconds, as objects count them; negative ones are none.
@@ -140,8 +150,15 @@ mod tests {
         let before = at(10_000, 10_000);
         for wall in [10_005 - 3600, 10_005, 10_005 + 3600] {
             let after = at(10_005, wall);
-            assert_eq!(after.saturating_since(before), Duration::from_secs(5), "{wall}");
-            assert!(before < after && before + Duration::from_secs(5) == after, "{wall}");
+            assert_eq!(
+                after.saturating_since(before),
+                Duration::from_secs(5),
+                "{wall}"
+            );
+            assert!(
+                before < after && before + Duration::from_secs(5) == after,
+                "{wall}"
+            );
         }
     }
 

@@ -16,8 +16,15 @@ impl HostPort {
         let spec = &pod["spec"];
         let sidecars = spec["initContainers"].list().iter();
         let sidecars = sidecars.filter(|container| container["restartPolicy"].str() == "Always");
-        let ports = spec["containers"].list().iter().chain(sidecars).flat_map(|one| one["ports"].list());
-        ports.filter(|port| port["hostPort"].int() > 0).map(HostPort::of).collect()
+        let ports = spec["containers"]
+            .list()
+            .iter()
+            .chain(sidecars)
+            .flat_map(|one| one["ports"].list());
+        ports
+            .filter(|port| port["hostPort"].int() > 0)
+            .map(HostPort::of)
+            .collect()
     }
 
     fn of(port: &Value) -> HostPort {
@@ -34,7 +41,8 @@ impl HostPort {
 
     /// Whether both cannot be had at once.
     pub fn collides(&self, other: &HostPort) -> bool {
-        let is_same_place = self.address == other.address || self.address == ANY || other.address == ANY;
+        let is_same_place =
+            self.address == other.address || self.address == ANY || other.address == ANY;
         is_same_place && self.port == other.port && self.protocol == other.protocol
     }
 }
@@ -64,7 +72,11 @@ mod tests {
         check(all, r#"{"hostPort":80,"hostIP":"10.0.0.1"}"#, true);
         check(all, r#"{"hostPort":81}"#, false);
         check(all, r#"{"hostPort":80,"protocol":"UDP"}"#, false);
-        check(r#"{"hostPort":80,"hostIP":"10.0.0.1"}"#, r#"{"hostPort":80,"hostIP":"10.0.0.2"}"#, false);
+        check(
+            r#"{"hostPort":80,"hostIP":"10.0.0.1"}"#,
+            r#"{"hostPort":80,"hostIP":"10.0.0.2"}"#,
+            false,
+        );
     }
 
     #[test]
@@ -72,6 +84,9 @@ mod tests {
         let pod = r#"{"spec":{"initContainers":[{"ports":[{"hostPort":1}]},{"restartPolicy":"Always","ports":[{"hostPort":2}]}],
             "containers":[{"ports":[{"hostPort":3},{"containerPort":4}]}]}}"#;
         let ports = HostPort::list(&json::parse(pod.as_bytes()).unwrap());
-        assert_eq!(ports.iter().map(|port| port.port).collect::<Vec<_>>(), [3, 2]);
+        assert_eq!(
+            ports.iter().map(|port| port.port).collect::<Vec<_>>(),
+            [3, 2]
+        );
     }
 }

@@ -27,7 +27,12 @@ pub fn total(pod: &Value, field: &str) -> Amounts {
 
 /// Amounts as objects have them.
 pub fn to_value(amounts: &Amounts) -> Value {
-    Value::Map(amounts.iter().map(|(name, amount)| (name.clone(), amount.to_string())).collect::<Map>())
+    Value::Map(
+        amounts
+            .iter()
+            .map(|(name, amount)| (name.clone(), amount.to_string()))
+            .collect::<Map>(),
+    )
 }
 
 /// What regular containers and sidecars need together, or what init containers need before, whichever is more.
@@ -60,7 +65,9 @@ fn read(list: &Value) -> Amounts {
         Value::Int(int) => Quantity::of(&int.to_string()),
         _ => Quantity::of("0"),
     };
-    list.entries().map(|(name, value)| (name.into(), amount(value))).collect()
+    list.entries()
+        .map(|(name, value)| (name.into(), amount(value)))
+        .collect()
 }
 
 fn add(amounts: &mut Amounts, name: Str, more: &Quantity) {
@@ -95,7 +102,11 @@ mod tests {
     #[track_caller]
     fn check(spec: &str, expected: &str) {
         let pod = json::parse(format!("{{\"spec\":{spec}}}").as_bytes()).unwrap();
-        assert_eq!(json::to_string(&to_value(&total(&pod, "requests"))), expected, "{spec}");
+        assert_eq!(
+            json::to_string(&to_value(&total(&pod, "requests"))),
+            expected,
+            "{spec}"
+        );
     }
 
     #[test]

@@ -21,7 +21,10 @@ pub async fn read(settings: &Settings) {
     let mut pause = FIRST_PAUSE;
     loop {
         let api = settings.api_of(&settings.name(0));
-        if let Ok(Some(service)) = api.find(&SERVICES, &Key::new("default", "kubernetes")).await {
+        if let Ok(Some(service)) = api
+            .find(&SERVICES, &Key::new("default", "kubernetes"))
+            .await
+        {
             let _ = settings.services.set(variables(&service));
             return std::future::pending().await;
         }
@@ -33,22 +36,30 @@ pub async fn read(settings: &Settings) {
 /// Kubernetes: pkg/kubelet/envvars.
 fn variables(service: &Object) -> Vec<(Str, Str)> {
     let address = service["spec"]["clusterIP"].str();
-    let (upper, ports) =
-        (|text: &str| text.replace('-', "_").to_uppercase(), service["spec"]["ports"].list());
+    let (upper, ports) = (
+        |text: &str| text.replace('-', "_").to_uppercase(),
+        service["spec"]["ports"].list(),
+    );
     let prefix = upper(service.name());
     let mut variables = vec![(format!("{prefix}_SERVICE_HOST"), address.to_owned())];
     for (at, port) in ports.iter().enumerate() {
         let (number, protocol) = (port["port"].int(), port["protocol"].str());
         let protocol = if protocol.is_empty() { "TCP" } else { protocol };
-        let host = if address.contains(':') { format!("[{address}]") } else { address.into() };
+        let host = if address.contains(':') {
+            format!("[{address}]")
+        } else {
+            address.into()
+        };
         let url = format!("{}://{host}:{number}", protocol.to_lowercase());
         if at == 0 {
             variables.push((format!("{prefix}_SERVICE_PORT"), number.to_string()));
             variables.push((format!("{prefix}_PORT"), url.clone()));
         }
         if !port["name"].is_empty() {
-            variables
-                .push((format!("{prefix}_SERVICE_PORT_{}", upper(port["name"].str())), number.to_string()));
+            variables.push((
+                format!("{prefix}_SERVICE_PORT_{}", upper(port["name"].str())),
+                number.to_string(),
+            ));
         }
         let prefix = format!("{prefix}_PORT_{number}_{}", protocol.to_uppercase());
         variables.push((format!("{prefix}_PROTO"), protocol.to_lowercase()));
@@ -56,7 +67,10 @@ fn variables(service: &Object) -> Vec<(Str, Str)> {
         variables.push((format!("{prefix}_ADDR"), address.into()));
         variables.push((prefix, url));
     }
-    variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
+    variables
+        .into_iter()
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -69,8 +83,10 @@ mod tests {
             "metadata": { "name": "my-web", "namespace": "default" },
             "spec": { "clusterIP": "10.0.0.1", "ports": [{ "name": "http-s", "port": 443, "protocol": "TCP" }] },
         });
-        let mut said: Vec<String> =
-            variables(&Object(service)).iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mut said: Vec<String> = variables(&Object(service))
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
         said.sort_unstable();
         let expected = [
             "MY_WEB_PORT=tcp://10.0.0.1:443",

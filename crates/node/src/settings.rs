@@ -53,13 +53,17 @@ impl Settings {
 
     /// A node as far as the status of its pods tells of it.
     pub fn host(&self, node: &str) -> Host {
-        Host { address: self.address(node).to_string().into(), scheme: self.scheme.clone() }
+        Host {
+            address: self.address(node).to_string().into(),
+            scheme: self.scheme.clone(),
+        }
     }
 
     fn address(&self, node: &str) -> IpAddr {
         const LAST: u32 = u32::from_be_bytes([127, 255, 255, 254]);
-        let at =
-            node.strip_prefix(self.prefix.as_str()).and_then(|rest| rest.strip_prefix('-')?.parse().ok());
+        let at = node
+            .strip_prefix(self.prefix.as_str())
+            .and_then(|rest| rest.strip_prefix('-')?.parse().ok());
         match (self.address, at) {
             (IpAddr::V4(first), Some(at)) if self.has_own_addresses => {
                 let own = u32::from(first).checked_add(at).filter(|own| *own <= LAST);
@@ -72,7 +76,11 @@ impl Settings {
     /// What a node adds to its containers.
     pub fn node_context<'a>(&'a self, host: &'a Host) -> NodeContext<'a> {
         let services = self.services.get().map(Vec::as_slice).unwrap_or_default();
-        NodeContext { host_ip: &host.address, allocatable: &self.capacity, services }
+        NodeContext {
+            host_ip: &host.address,
+            allocatable: &self.capacity,
+            services,
+        }
     }
 
     /// The present moment.
@@ -102,7 +110,9 @@ impl Settings {
             uid: text(pod.uid()),
             field_path: text(path),
         };
-        self.events.recorder("kubelet", node).record(&regarding, note);
+        self.events
+            .recorder("kubelet", node)
+            .record(&regarding, note);
     }
 }
 

@@ -25,7 +25,9 @@ impl Timeline {
     /// The latest moment at which the wall clock showed `wall`.
     pub fn find(&self, wall: Duration) -> Moment {
         let nanos = i128::try_from(wall.as_nanos()).unwrap_or(i128::MAX);
-        let found = self.0.find(Timestamp::from_nanosecond(nanos).unwrap_or(Timestamp::MAX));
+        let found = self
+            .0
+            .find(Timestamp::from_nanosecond(nanos).unwrap_or(Timestamp::MAX));
         Moment::new(since_1970(found), wall)
     }
 }

@@ -17,7 +17,10 @@ impl Block {
     /// Reads `10.0.0.0/24`, with leading zeros where Go once took them.
     pub fn parse_sloppy(text: &str) -> Option<Block> {
         let (ip, prefix) = text.split_once('/')?;
-        let block = Block { ip: parse_sloppy(ip)?, prefix: prefix.parse().ok()? };
+        let block = Block {
+            ip: parse_sloppy(ip)?,
+            prefix: prefix.parse().ok()?,
+        };
         let digits = prefix.bytes().all(|byte| byte.is_ascii_digit());
         (digits && block.prefix <= block.width()).then_some(block)
     }
@@ -29,12 +32,16 @@ impl Block {
 
     /// How many addresses there are; of all that IPv6 has, one is not counted.
     pub fn size(&self) -> u128 {
-        1u128.checked_shl(self.width() - self.prefix).unwrap_or(u128::MAX)
+        1u128
+            .checked_shl(self.width() - self.prefix)
+            .unwrap_or(u128::MAX)
     }
 
     /// The first address of the block.
     pub fn network(&self) -> IpAddr {
-        let mask = u128::MAX.checked_shl(self.width() - self.prefix).unwrap_or(0);
+        let mask = u128::MAX
+            .checked_shl(self.width() - self.prefix)
+            .unwrap_or(0);
         self.at(number(self.ip) & mask)
     }
 
@@ -45,7 +52,8 @@ impl Block {
 
     /// Before which address of the block so many others come; none if it is of another.
     pub fn offset(&self, ip: IpAddr) -> Option<u128> {
-        self.contains(ip).then(|| number(ip) - number(self.network()))
+        self.contains(ip)
+            .then(|| number(ip) - number(self.network()))
     }
 
     /// Whether `ip` is in the block.
@@ -61,19 +69,27 @@ impl Block {
     /// The block of this length after so many others of the same.
     pub fn part(&self, prefix: u32, index: u128) -> Block {
         let size = Block { prefix, ..*self }.size();
-        Block { ip: self.nth(index * size), prefix }
+        Block {
+            ip: self.nth(index * size),
+            prefix,
+        }
     }
 
     /// Where the addresses are that somebody can have: the first is the network's own, and the last one of IPv4 is
     /// everybody's.
     pub fn hosts(&self) -> Range<u128> {
-        let end = if self.ip.is_ipv4() { self.size() - 1 } else { self.size() };
+        let end = if self.ip.is_ipv4() {
+            self.size() - 1
+        } else {
+            self.size()
+        };
         1..end.max(1)
     }
 
     /// Whether somebody can have `ip` from here.
     pub fn gives(&self, ip: IpAddr) -> bool {
-        self.offset(ip).is_some_and(|offset| self.hosts().contains(&offset))
+        self.offset(ip)
+            .is_some_and(|offset| self.hosts().contains(&offset))
     }
 
     fn at(&self, number: u128) -> IpAddr {
@@ -92,7 +108,9 @@ impl fmt::Display for Block {
 
 /// Reads an address as Go once did: numbers may have leading zeros.
 pub fn parse_sloppy(text: &str) -> Option<IpAddr> {
-    text.parse().ok().or_else(|| without_zeros(text).parse().ok())
+    text.parse()
+        .ok()
+        .or_else(|| without_zeros(text).parse().ok())
 }
 
 /// The family of an address, as objects name it.
@@ -104,9 +122,17 @@ pub fn family(ip: IpAddr) -> &'static str {
 fn without_zeros(text: &str) -> String {
     let is_number_end = |char: char| matches!(char, ':' | '.');
     let strip = |part: &str| {
-        let end = if part.ends_with(is_number_end) { part.len() - 1 } else { part.len() };
+        let end = if part.ends_with(is_number_end) {
+            part.len() - 1
+        } else {
+            part.len()
+        };
         let digits = part[..end].trim_start_matches('0');
-        let zero = if end > 0 && digits.is_empty() { "0" } else { "" };
+        let zero = if end > 0 && digits.is_empty() {
+            "0"
+        } else {
+            ""
+        };
         format!("{zero}{digits}{}", &part[end..])
     };
     text.split_inclusive(is_number_end).map(strip).collect()
@@ -137,8 +163,17 @@ mod tests {
         assert!(block.contains(ip("10.1.2.200")));
         assert!(!block.contains(ip("10.1.3.0")));
         assert!(!block.contains(ip("::1")));
-        assert_eq!((block.size(), block.network(), block.nth(200)), (256, ip("10.1.2.0"), ip("10.1.2.200")));
-        assert_eq!((block.offset(ip("10.1.2.200")), block.offset(ip("10.1.1.200"))), (Some(200), None));
+        assert_eq!(
+            (block.size(), block.network(), block.nth(200)),
+            (256, ip("10.1.2.0"), ip("10.1.2.200"))
+        );
+        assert_eq!(
+            (
+                block.offset(ip("10.1.2.200")),
+                block.offset(ip("10.1.1.200"))
+            ),
+            (Some(200), None)
+        );
     }
 
     #[test]
@@ -151,7 +186,10 @@ mod tests {
         );
         assert!(!check("10.1.0.0/16", "10.0.0.0/8") && !check("10.0.0.0/8", "11.0.0.0/16"));
         assert!(!check("::/0", "10.0.0.0/8"));
-        assert_eq!(block("fd00::/48").part(64, 1).to_string(), "fd00:0:0:1::/64");
+        assert_eq!(
+            block("fd00::/48").part(64, 1).to_string(),
+            "fd00:0:0:1::/64"
+        );
     }
 
     #[track_caller]
@@ -170,7 +208,12 @@ mod tests {
             &["10.1.0.1", "10.1.0.254"],
             &["10.1.0.0", "10.1.0.255", "10.2.0.1", "fd00::1"],
         );
-        check("fd00::/120", 255, &["fd00::1", "fd00::ff"], &["fd00::", "fd00::100"]);
+        check(
+            "fd00::/120",
+            255,
+            &["fd00::1", "fd00::ff"],
+            &["fd00::", "fd00::100"],
+        );
         check("10.1.0.8/32", 0, &[], &["10.1.0.8"]);
         check("10.1.0.8/31", 0, &[], &["10.1.0.8", "10.1.0.9"]);
         check("fd00::8/128", 0, &[], &["fd00::8"]);
@@ -179,7 +222,14 @@ mod tests {
 
     #[test]
     fn what_is_no_block_is_none() {
-        for text in ["", "10.0.0.0", "10.0.0.0/33", "10.0.0.0/+8", "x/8", "fd00::/129"] {
+        for text in [
+            "",
+            "10.0.0.0",
+            "10.0.0.0/33",
+            "10.0.0.0/+8",
+            "x/8",
+            "fd00::/129",
+        ] {
             assert_eq!(Block::parse_sloppy(text), None, "{text}");
         }
         assert_eq!(block("010.0.0.0/08").to_string(), "10.0.0.0/8");

@@ -37,8 +37,12 @@ fn fill(ty: &Struct, map: &mut Map) {
 fn descend(ty: &Type, value: &mut Value) {
     match (&ty.shape, value) {
         (Shape::Struct(inner), Value::Map(map)) => fill(inner, map),
-        (Shape::List(item), Value::List(items)) => items.iter_mut().for_each(|value| descend(item, value)),
-        (Shape::Map(item), Value::Map(map)) => map.values_mut().for_each(|value| descend(item, value)),
+        (Shape::List(item), Value::List(items)) => {
+            items.iter_mut().for_each(|value| descend(item, value))
+        }
+        (Shape::Map(item), Value::Map(map)) => {
+            map.values_mut().for_each(|value| descend(item, value))
+        }
         _ => {}
     }
 }

@@ -50,8 +50,20 @@ pub struct Who {
 impl Who {
     /// What hooks may know when this user does something.
     pub fn context<'a>(&'a self, action: Action, now: &'a str) -> Context<'a> {
-        let Who { name, groups, uid, extra } = self;
-        Context { action, now, user: name, groups, uid, extra }
+        let Who {
+            name,
+            groups,
+            uid,
+            extra,
+        } = self;
+        Context {
+            action,
+            now,
+            user: name,
+            groups,
+            uid,
+            extra,
+        }
     }
 }
 
@@ -77,7 +89,13 @@ pub trait Hooks: Send + Sync {
     }
 
     /// The rules that the schema cannot say. Adds every violation, not the first.
-    fn validate(&self, _new: &Value, _old: Option<&Value>, _context: &Context, _violations: &mut Violations) {
+    fn validate(
+        &self,
+        _new: &Value,
+        _old: Option<&Value>,
+        _context: &Context,
+        _violations: &mut Violations,
+    ) {
     }
 
     /// How much work [`Hooks::validate`] may be at most, in steps of a search: some nanoseconds each.

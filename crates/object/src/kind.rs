@@ -110,8 +110,16 @@ impl Deprecated {
         let (since, rest) = text.split_once(' ').unwrap_or((text, ""));
         let (second, instead) = rest.split_once(' ').unwrap_or((rest, ""));
         match second.starts_with(|first: char| first.is_ascii_digit()) {
-            true => Deprecated { since: since.into(), gone: Some(second.into()), instead: instead.into() },
-            false => Deprecated { since: since.into(), gone: None, instead: rest.into() },
+            true => Deprecated {
+                since: since.into(),
+                gone: Some(second.into()),
+                instead: instead.into(),
+            },
+            false => Deprecated {
+                since: since.into(),
+                gone: None,
+                instead: rest.into(),
+            },
         }
     }
 }
@@ -256,7 +264,9 @@ impl Column {
     /// Reads `"Created At" date priority=1 at=.metadata.creationTimestamp`.
     pub fn parse(text: &str) -> Result<Column, String> {
         let (name, rest) = match text.strip_prefix('"') {
-            Some(quoted) => quoted.split_once('"').ok_or("a column's name is not closed")?,
+            Some(quoted) => quoted
+                .split_once('"')
+                .ok_or("a column's name is not closed")?,
             None => text.split_once(' ').ok_or("a column has a type")?,
         };
         let mut words = rest.split_whitespace();
@@ -309,7 +319,10 @@ impl std::fmt::Debug for Kind {
 impl KindData {
     /// The resource without its version.
     pub fn resource(&self) -> GroupResource {
-        GroupResource { group: self.gvk.group.clone(), resource: self.plural.clone() }
+        GroupResource {
+            group: self.gvk.group.clone(),
+            resource: self.plural.clone(),
+        }
     }
 
     /// What users of an old kind are told.
@@ -336,14 +349,18 @@ impl KindData {
 
     /// The subresource `name`.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
-        self.subresources.iter().find(|subresource| subresource.name == name)
+        self.subresources
+            .iter()
+            .find(|subresource| subresource.name == name)
     }
 
     /// The fields that the server takes back of a write to the object or through a subresource.
     pub fn resets(&self, subresource: &str) -> Vec<&str> {
         let said = match subresource {
             "" => self.resets.as_ref(),
-            name => self.subresource(name).and_then(|subresource| subresource.resets.as_ref()),
+            name => self
+                .subresource(name)
+                .and_then(|subresource| subresource.resets.as_ref()),
         };
         match (said, subresource) {
             (Some(fields), _) => fields.iter().map(Str::as_str).collect(),

@@ -14,7 +14,11 @@ pub fn canonical(text: &str) -> Result<String, QuantityError> {
     let text = text.trim();
     let parts = Parts::split(text)?;
     let quantity = parts.quantity()?;
-    Ok(if parts.is_canonical() { text.into() } else { quantity.to_string() })
+    Ok(if parts.is_canonical() {
+        text.into()
+    } else {
+        quantity.to_string()
+    })
 }
 
 /// The canonical text of a quantity that was written as a JSON number.
@@ -26,7 +30,9 @@ pub fn canonical_number(literal: &str) -> Result<String, QuantityError> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// It does not look like one.
-    #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
+    #[error(
+        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+    )]
     Format,
     /// There is no number in it.
     #[error("unable to parse numeric part of quantity")]
@@ -75,12 +81,20 @@ impl Quantity {
 
     /// A whole number.
     pub fn from_int(value: i64, format: Format) -> Quantity {
-        Quantity { mantissa: value.into(), exponent: 0, format }
+        Quantity {
+            mantissa: value.into(),
+            exponent: 0,
+            format,
+        }
     }
 
     /// So many thousandths.
     pub fn from_milli(value: i64, format: Format) -> Quantity {
-        Quantity { mantissa: value.into(), exponent: MILLI, format }
+        Quantity {
+            mantissa: value.into(),
+            exponent: MILLI,
+            format,
+        }
     }
 
     /// Whether it is nothing.
@@ -115,22 +129,38 @@ impl Quantity {
 
     /// This amount in thousandths at the finest, rounded up; `None` if it already is.
     pub fn rounded_to_milli(&self) -> Option<Quantity> {
-        if self.exponent >= MILLI { None } else { self.with_exponent(MILLI) }
+        if self.exponent >= MILLI {
+            None
+        } else {
+            self.with_exponent(MILLI)
+        }
     }
 
     /// The sum. It is written as the first is, unless that is zero.
     pub fn add(&self, other: &Quantity) -> Quantity {
-        let format = if self.is_zero() { other.format } else { self.format };
+        let format = if self.is_zero() {
+            other.format
+        } else {
+            self.format
+        };
         if self.is_zero() || other.is_zero() {
             let sum = if self.is_zero() { other } else { self };
             return Quantity { format, ..*sum };
         }
-        let (low, high) = if self.exponent <= other.exponent { (self, other) } else { (other, self) };
+        let (low, high) = if self.exponent <= other.exponent {
+            (self, other)
+        } else {
+            (other, self)
+        };
         // Where the two are too far apart for one number, the smaller one is rounded.
         let high = high.trimmed().lowered(low.exponent);
         let low = low.with_exponent(high.exponent).unwrap_or(*low);
         let mantissa = high.mantissa.saturating_add(low.mantissa);
-        Quantity { mantissa, exponent: high.exponent, format }
+        Quantity {
+            mantissa,
+            exponent: high.exponent,
+            format,
+        }
     }
 
     /// The difference, written as [`Quantity::add`] would.
@@ -140,11 +170,18 @@ impl Quantity {
 
     /// The same amount on the other side of zero.
     pub fn negated(&self) -> Quantity {
-        Quantity { mantissa: self.mantissa.saturating_neg(), ..*self }
+        Quantity {
+            mantissa: self.mantissa.saturating_neg(),
+            ..*self
+        }
     }
 
     fn scaled(&self, exponent: i32) -> i64 {
-        let limit = if self.is_negative() { i64::MIN } else { i64::MAX };
+        let limit = if self.is_negative() {
+            i64::MIN
+        } else {
+            i64::MAX
+        };
         match self.with_exponent(exponent) {
             Some(scaled) => i64::try_from(scaled.mantissa).unwrap_or(limit),
             None => limit,
@@ -160,13 +197,19 @@ impl Quantity {
             (false, Some(power)) => divide_away(self.mantissa, power),
             (false, None) => self.mantissa.signum(),
         };
-        Some(Quantity { mantissa, exponent, format: self.format })
+        Some(Quantity {
+            mantissa,
+            exponent,
+            format: self.format,
+        })
     }
 
     /// As many factors of ten as there are moved into the exponent.
     fn trimmed(mut self) -> Quantity {
         while self.mantissa != 0 && self.mantissa % 10 == 0 {
-            let Some(exponent) = self.exponent.checked_add(1) else { break };
+            let Some(exponent) = self.exponent.checked_add(1) else {
+                break;
+            };
             self.mantissa /= 10;
             self.exponent = exponent;
         }
@@ -193,12 +236,19 @@ fn pow10(exponent: u32) -> Option<i128> {
 }
 
 fn n_digits(mantissa: i128) -> u32 {
-    mantissa.unsigned_abs().checked_ilog10().map_or(0, |log| log + 1)
+    mantissa
+        .unsigned_abs()
+        .checked_ilog10()
+        .map_or(0, |log| log + 1)
 }
 
 fn divide_away(number: i128, divisor: i128) -> i128 {
     let quotient = number / divisor;
-    if number % divisor == 0 { quotient } else { quotient + number.signum() }
+    if number % divisor == 0 {
+        quotient
+    } else {
+        quotient + number.signum()
+    }
 }
 
 impl PartialEq for Quantity {
@@ -225,10 +275,17 @@ impl Ord for Quantity {
         let (left, right) = (self.trimmed(), other.trimmed());
         let by_size = left.magnitude().cmp(&right.magnitude()).then_with(|| {
             let exponent = left.exponent.min(right.exponent);
-            let (left, right) = (left.lowered(exponent).mantissa, right.lowered(exponent).mantissa);
+            let (left, right) = (
+                left.lowered(exponent).mantissa,
+                right.lowered(exponent).mantissa,
+            );
             left.unsigned_abs().cmp(&right.unsigned_abs())
         });
-        if self.is_negative() { by_size.reverse() } else { by_size }
+        if self.is_negative() {
+            by_size.reverse()
+        } else {
+            by_size
+        }
     }
 }
 
@@ -267,7 +324,11 @@ impl Quantity {
 
     /// Mantissa and exponent, the exponent as large as it can be among the multiples of three.
     fn in_thousands(&self) -> (i128, i64) {
-        let Quantity { mut mantissa, exponent, .. } = self.trimmed();
+        let Quantity {
+            mut mantissa,
+            exponent,
+            ..
+        } = self.trimmed();
         let surplus = exponent.rem_euclid(3);
         for _ in 0..surplus {
             mantissa = mantissa.saturating_mul(10);
@@ -282,19 +343,42 @@ fn write_binary(mut number: i128, f: &mut fmt::Formatter) -> fmt::Result {
         number /= 1024;
         steps += 1;
     }
-    let suffix = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].get(steps).copied().unwrap_or_default();
+    let suffix = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
+        .get(steps)
+        .copied()
+        .unwrap_or_default();
     write!(f, "{number}{suffix}")
 }
 
 /// Kubernetes: beyond `E` there is no suffix, and upstream writes none (resource/suffix.go).
 fn decimal_suffix(exponent: i64) -> &'static str {
-    DECIMAL.iter().find(|(_, known)| i64::from(*known) == exponent).map_or("", |(suffix, _)| suffix)
+    DECIMAL
+        .iter()
+        .find(|(_, known)| i64::from(*known) == exponent)
+        .map_or("", |(suffix, _)| suffix)
 }
 
-const DECIMAL: [(&str, i32); 10] =
-    [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
+const DECIMAL: [(&str, i32); 10] = [
+    ("n", -9),
+    ("u", -6),
+    ("m", -3),
+    ("", 0),
+    ("k", 3),
+    ("M", 6),
+    ("G", 9),
+    ("T", 12),
+    ("P", 15),
+    ("E", 18),
+];
 
-const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
+const BINARY: [(&str, u32); 6] = [
+    ("Ki", 10),
+    ("Mi", 20),
+    ("Gi", 30),
+    ("Ti", 40),
+    ("Pi", 50),
+    ("Ei", 60),
+];
 
 /// The parts of a quantity's text.
 struct Parts<'a> {
@@ -340,9 +424,11 @@ impl<'a> Parts<'a> {
         let (mantissa, dropped) = self.mantissa();
         let point = dropped - i32::try_from(self.fraction.len()).unwrap_or(i32::MAX);
         let mut quantity = match self.suffix {
-            Suffix::Ten(exponent, format) => {
-                Quantity { mantissa, exponent: exponent.wrapping_add(point), format }
-            }
+            Suffix::Ten(exponent, format) => Quantity {
+                mantissa,
+                exponent: exponent.wrapping_add(point),
+                format,
+            },
             Suffix::Two(exponent) => times_power_of_two(mantissa, point, exponent),
         };
         if quantity.exponent < NANO {
@@ -356,7 +442,11 @@ impl<'a> Parts<'a> {
 
     /// The digits as one number, and how many of them were rounded away.
     fn mantissa(&self) -> (i128, i32) {
-        let digits = self.whole.bytes().chain(self.fraction.bytes()).skip_while(|digit| *digit == b'0');
+        let digits = self
+            .whole
+            .bytes()
+            .chain(self.fraction.bytes())
+            .skip_while(|digit| *digit == b'0');
         let (mut mantissa, mut kept, mut dropped, mut is_inexact) = (0i128, 0, 0i32, false);
         for digit in digits.map(|digit| digit - b'0') {
             if kept < MAX_DIGITS {
@@ -402,14 +492,21 @@ impl<'a> Parts<'a> {
 }
 
 fn split_digits(text: &str) -> (&str, &str) {
-    let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    let end = text
+        .bytes()
+        .position(|byte| !byte.is_ascii_digit())
+        .unwrap_or(text.len());
     text.split_at(end)
 }
 
 fn check_suffix(suffix: &str) -> Result<(), QuantityError> {
     let exponent = suffix.trim_start_matches(|char| "eEinumkKMGTP".contains(char));
     let digits = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
-    if split_digits(digits).1.is_empty() { Ok(()) } else { Err(QuantityError::Format) }
+    if split_digits(digits).1.is_empty() {
+        Ok(())
+    } else {
+        Err(QuantityError::Format)
+    }
 }
 
 impl Suffix {
@@ -438,13 +535,20 @@ fn times_power_of_two(mut mantissa: i128, mut point: i32, exponent: u32) -> Quan
             }
         }
     };
-    let amount = Quantity { mantissa: product, exponent: point, format: Format::Binary };
+    let amount = Quantity {
+        mantissa: product,
+        exponent: point,
+        format: Format::Binary,
+    };
     let amount = amount.with_exponent(point.max(NANO)).unwrap_or(amount);
     let limit = Quantity::from_int(i64::MAX, Format::Binary);
     match amount {
         amount if amount > limit => limit,
         amount if amount.exponent < 0 && amount < Quantity::from_int(1, Format::Binary) => {
-            Quantity { format: Format::Decimal, ..amount }
+            Quantity {
+                format: Format::Decimal,
+                ..amount
+            }
         }
         amount => amount,
     }
@@ -460,8 +564,7 @@ mod tests {
         assert_eq!(answer, expect, "of {text:?}");
     }
 
-    const NO_FORMAT: &str =
-        "error: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+    const NO_FORMAT: &str = "error: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
     const NO_NUMBER: &str = "error: unable to parse numeric part of quantity";
     const NO_SUFFIX: &str = "error: unable to parse quantity's suffix";
 
@@ -516,7 +619,10 @@ mod tests {
     fn what_is_too_large_is_capped_in_binary_only() {
         check("9Ei", "9223372036854775807");
         check("-9Ei", "-9223372036854775807");
-        check("123456789012345678901234567890", "123456789012345678901234567890");
+        check(
+            "123456789012345678901234567890",
+            "123456789012345678901234567890",
+        );
         check("1e2147483647", "10e2147483646");
         // Rounded up to a one and so many zeros that no suffix is left for them.
         check(&"9".repeat(100_000), "10");
@@ -551,10 +657,23 @@ mod tests {
         assert_eq!(of("1Gi").add(&of("512Mi")).to_string(), "1536Mi");
         assert_eq!(of("0").add(&of("512Mi")).to_string(), "512Mi");
         assert_eq!(of("1").sub(&of("100m")).to_string(), "900m");
-        assert_eq!(of("1e100").sub(&of("1")).to_string(), format!("{}e66", "9".repeat(34)));
-        assert_eq!((of("1500m").value(), of("1500m").milli_value(), of("-1500m").value()), (2, 1500, -2));
+        assert_eq!(
+            of("1e100").sub(&of("1")).to_string(),
+            format!("{}e66", "9".repeat(34))
+        );
+        assert_eq!(
+            (
+                of("1500m").value(),
+                of("1500m").milli_value(),
+                of("-1500m").value()
+            ),
+            (2, 1500, -2)
+        );
         assert_eq!(of("1e30").value(), i64::MAX);
-        assert_eq!(of("1.0001").rounded_to_milli().unwrap().to_string(), "1001m");
+        assert_eq!(
+            of("1.0001").rounded_to_milli().unwrap().to_string(),
+            "1001m"
+        );
         assert!(of("1.001").rounded_to_milli().is_none());
     }
     mod any_input {

@@ -39,5 +39,8 @@ pub fn uuid(random: &dyn Random) -> String {
 pub fn name_suffix(random: &dyn Random, n: usize) -> String {
     let mut bytes = vec![0; n];
     random.fill(&mut bytes);
-    bytes.iter().map(|byte| char::from(NAME_ALPHABET[usize::from(*byte) % NAME_ALPHABET.len()])).collect()
+    bytes
+        .iter()
+        .map(|byte| char::from(NAME_ALPHABET[usize::from(*byte) % NAME_ALPHABET.len()]))
+        .collect()
 }

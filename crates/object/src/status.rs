@@ -53,7 +53,14 @@ impl Status {
     /// A failure with nothing but its message.
     pub fn failure(code: u16, reason: &'static str, message: impl Into<String>) -> Status {
         let reason = Str::new_static(reason);
-        Status { code, reason, message: message.into(), details: None, retry_after: None, token: None }
+        Status {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            retry_after: None,
+            token: None,
+        }
     }
 
     /// 400: the request makes no sense.
@@ -71,46 +78,72 @@ impl Status {
         let message = match (resource.to_string().as_str(), name) {
             ("", _) => format!("forbidden: {why}"),
             (resource, "") => format!("{resource} is forbidden: {why}"),
-            (resource, name) => format!("{resource} {} is forbidden: {why}", crate::json::quote(name)),
+            (resource, name) => format!(
+                "{resource} {} is forbidden: {why}",
+                crate::json::quote(name)
+            ),
         };
-        Status { details: Some(about(resource, name)), ..Status::failure(403, "Forbidden", message) }
+        Status {
+            details: Some(about(resource, name)),
+            ..Status::failure(403, "Forbidden", message)
+        }
     }
 
     /// 404: there is no such object.
     pub fn not_found(resource: &GroupResource, name: &str) -> Status {
         let message = format!("{resource} {} not found", crate::json::quote(name));
-        Status { details: Some(about(resource, name)), ..Status::failure(404, "NotFound", message) }
+        Status {
+            details: Some(about(resource, name)),
+            ..Status::failure(404, "NotFound", message)
+        }
     }
 
     /// 405: the resource is there, and does not have the method.
     pub fn no_such_method() -> Status {
-        Status::method_not_allowed("the server does not allow this method on the requested resource")
+        Status::method_not_allowed(
+            "the server does not allow this method on the requested resource",
+        )
     }
 
     /// 404: there is no such resource.
     pub fn no_such_resource() -> Status {
         Status {
             details: Some(Box::default()),
-            ..Status::failure(404, "NotFound", "the server could not find the requested resource")
+            ..Status::failure(
+                404,
+                "NotFound",
+                "the server could not find the requested resource",
+            )
         }
     }
 
     /// 405: the resource cannot do that.
     pub fn method_not_allowed(message: impl Into<String>) -> Status {
-        Status { details: Some(Box::default()), ..Status::failure(405, "MethodNotAllowed", message) }
+        Status {
+            details: Some(Box::default()),
+            ..Status::failure(405, "MethodNotAllowed", message)
+        }
     }
 
     /// 409: the name is taken.
     pub fn already_exists(resource: &GroupResource, name: &str) -> Status {
         let message = format!("{resource} {} already exists", crate::json::quote(name));
-        Status { details: Some(about(resource, name)), ..Status::failure(409, "AlreadyExists", message) }
+        Status {
+            details: Some(about(resource, name)),
+            ..Status::failure(409, "AlreadyExists", message)
+        }
     }
 
     /// 409: somebody else was faster, or a precondition does not hold.
     pub fn conflict(resource: &GroupResource, name: &str, why: &str) -> Status {
-        let message =
-            format!("Operation cannot be fulfilled on {resource} {}: {why}", crate::json::quote(name));
-        Status { details: Some(about(resource, name)), ..Status::failure(409, "Conflict", message) }
+        let message = format!(
+            "Operation cannot be fulfilled on {resource} {}: {why}",
+            crate::json::quote(name)
+        );
+        Status {
+            details: Some(about(resource, name)),
+            ..Status::failure(409, "Conflict", message)
+        }
     }
 
     /// 410: that version is no more.
@@ -121,8 +154,15 @@ impl Status {
     /// 422: the object breaks rules.
     pub fn invalid(gvk: &GroupVersionKind, name: &str, violations: &Violations) -> Status {
         let GroupVersionKind { group, kind, .. } = gvk;
-        let qualified = if group.is_empty() { kind.to_string() } else { format!("{kind}.{group}") };
-        let all = violations.in_one().map(|all| format!(": {all}")).unwrap_or_default();
+        let qualified = if group.is_empty() {
+            kind.to_string()
+        } else {
+            format!("{kind}.{group}")
+        };
+        let all = violations
+            .in_one()
+            .map(|all| format!(": {all}"))
+            .unwrap_or_default();
         let message = format!("{qualified} {} is invalid{all}", crate::json::quote(name));
         let causes = violations
             .0
@@ -140,16 +180,30 @@ impl Status {
             causes,
             ..Details::default()
         };
-        Status { details: Some(Box::new(details)), ..Status::failure(422, "Invalid", message) }
+        Status {
+            details: Some(Box::new(details)),
+            ..Status::failure(422, "Invalid", message)
+        }
     }
 
     /// 500: the server could not.
     pub fn internal(message: impl std::fmt::Display) -> Status {
-        let cause = Cause { reason: Str::default(), message: message.to_string(), field: String::new() };
-        let details = Details { causes: vec![cause], ..Details::default() };
+        let cause = Cause {
+            reason: Str::default(),
+            message: message.to_string(),
+            field: String::new(),
+        };
+        let details = Details {
+            causes: vec![cause],
+            ..Details::default()
+        };
         Status {
             details: Some(Box::new(details)),
-            ..Status::failure(500, "InternalError", format!("Internal error occurred: {message}"))
+            ..Status::failure(
+                500,
+                "InternalError",
+                format!("Internal error occurred: {message}"),
+            )
         }
     }
 
@@ -172,7 +226,10 @@ impl Status {
             value.entry("metadata").set("continue", token);
         }
         if self.details.is_some() || self.retry_after.is_some() {
-            let mut details = self.details.as_deref().map_or_else(Value::object, details_value);
+            let mut details = self
+                .details
+                .as_deref()
+                .map_or_else(Value::object, details_value);
             if let Some(seconds) = self.retry_after {
                 details.set("retryAfterSeconds", seconds);
             }
@@ -194,7 +251,8 @@ fn about(resource: &GroupResource, name: &str) -> Box<Details> {
 }
 
 fn head(status: &str, message: &str, reason: &str) -> Value {
-    let mut value = crate::value!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": status });
+    let mut value =
+        crate::value!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": status });
     for (key, text) in [("message", message), ("reason", reason)] {
         if !text.is_empty() {
             value.set(key, text);
@@ -205,24 +263,33 @@ fn head(status: &str, message: &str, reason: &str) -> Value {
 
 fn details_value(details: &Details) -> Value {
     let mut map = Map::default();
-    let texts =
-        [("name", &details.name), ("group", &details.group), ("kind", &details.kind), ("uid", &details.uid)];
+    let texts = [
+        ("name", &details.name),
+        ("group", &details.group),
+        ("kind", &details.kind),
+        ("uid", &details.uid),
+    ];
     for (key, text) in texts {
         if !text.is_empty() {
             map.insert(key, text);
         }
     }
     if !details.causes.is_empty() {
-        map.insert("causes", Value::List(details.causes.iter().map(cause_value).collect()));
+        map.insert(
+            "causes",
+            Value::List(details.causes.iter().map(cause_value).collect()),
+        );
     }
     Value::Map(map)
 }
 
 fn cause_value(cause: &Cause) -> Value {
     let mut map = Map::default();
-    for (key, text) in
-        [("reason", cause.reason.as_str()), ("message", &cause.message), ("field", &cause.field)]
-    {
+    for (key, text) in [
+        ("reason", cause.reason.as_str()),
+        ("message", &cause.message),
+        ("field", &cause.field),
+    ] {
         if !text.is_empty() {
             map.insert(key, text);
         }

@@ -95,7 +95,10 @@ const MICRO_TIME: &str = "2006-01-02T15:04:05.000000Z07:00";
 
 impl Moment {
     /// The first moment of year 1, Go's zero value.
-    pub const ZERO: Moment = Moment { seconds: -62_135_596_800, nanos: 0 };
+    pub const ZERO: Moment = Moment {
+        seconds: -62_135_596_800,
+        nanos: 0,
+    };
 
     /// Whether this is Go's zero value.
     pub fn is_zero(&self) -> bool {
@@ -104,12 +107,22 @@ impl Moment {
 
     /// Reads a moment; a fraction of a second is allowed.
     pub fn parse(text: &str) -> Result<Moment, TimeError> {
-        Reader { layout: TIME, text, rest: text }.moment()
+        Reader {
+            layout: TIME,
+            text,
+            rest: text,
+        }
+        .moment()
     }
 
     /// Reads a moment whose seconds have exactly six decimals.
     pub fn parse_micro(text: &str) -> Result<Moment, TimeError> {
-        Reader { layout: MICRO_TIME, text, rest: text }.moment()
+        Reader {
+            layout: MICRO_TIME,
+            text,
+            rest: text,
+        }
+        .moment()
     }
 
     /// The text to the microsecond.
@@ -167,7 +180,11 @@ pub fn date_of(day: i64) -> (i64, i64, i64) {
     let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
     let march_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    let month = if march_month < 10 {
+        march_month + 3
+    } else {
+        march_month - 9
+    };
     (year + era * 400 + i64::from(month <= 2), month, day)
 }
 
@@ -210,10 +227,17 @@ impl Reader<'_> {
         let minute = self.number("04", "minute", 0..=59)?;
         self.literal(":")?;
         let second = self.number("05", "second", 0..=59)?;
-        let nanos = if self.layout == TIME { self.optional_fraction() } else { self.micros()? };
+        let nanos = if self.layout == TIME {
+            self.optional_fraction()
+        } else {
+            self.micros()?
+        };
         let offset = self.offset()?;
         if !self.rest.is_empty() {
-            return Err(TimeError::Extra { text: self.text.into(), rest: self.rest.into() });
+            return Err(TimeError::Extra {
+                text: self.text.into(),
+                rest: self.rest.into(),
+            });
         }
         if day < 1 || day > days_in(year, month) {
             return Err(self.out_of_range("day"));
@@ -223,7 +247,11 @@ impl Reader<'_> {
     }
 
     fn year(&mut self) -> Result<i64, TimeError> {
-        match self.rest.get(..4).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit())) {
+        match self
+            .rest
+            .get(..4)
+            .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
+        {
             Some(year) => {
                 self.rest = &self.rest[4..];
                 Ok(number(year))
@@ -255,7 +283,11 @@ impl Reader<'_> {
         let (digits, rest) = self.rest.split_at(2);
         self.rest = rest;
         let value = number(digits);
-        if range.contains(&value) { Ok(value) } else { Err(self.out_of_range(part)) }
+        if range.contains(&value) {
+            Ok(value)
+        } else {
+            Err(self.out_of_range(part))
+        }
     }
 
     /// Kubernetes: Go takes an hour of one digit too.
@@ -273,7 +305,9 @@ impl Reader<'_> {
     }
 
     fn optional_fraction(&mut self) -> u32 {
-        let Some(fraction) = self.rest.strip_prefix(['.', ',']) else { return 0 };
+        let Some(fraction) = self.rest.strip_prefix(['.', ',']) else {
+            return 0;
+        };
         let n_digits = fraction.bytes().take_while(u8::is_ascii_digit).count();
         if n_digits == 0 {
             return 0;
@@ -284,8 +318,13 @@ impl Reader<'_> {
 
     fn micros(&mut self) -> Result<u32, TimeError> {
         const WANTED: &str = ".000000";
-        let fraction = self.rest.strip_prefix(['.', ',']).and_then(|rest| rest.get(..6));
-        let Some(fraction) = fraction else { return Err(self.wrong(WANTED)) };
+        let fraction = self
+            .rest
+            .strip_prefix(['.', ','])
+            .and_then(|rest| rest.get(..6));
+        let Some(fraction) = fraction else {
+            return Err(self.wrong(WANTED));
+        };
         let digits = fraction.strip_prefix(['+', '-']).unwrap_or(fraction);
         if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(self.wrong(WANTED));
@@ -304,10 +343,17 @@ impl Reader<'_> {
             self.rest = rest;
             return Ok(0);
         }
-        let (Some(zone), true) = (self.rest.get(..6), self.rest.as_bytes().get(3) == Some(&b':')) else {
+        let (Some(zone), true) = (
+            self.rest.get(..6),
+            self.rest.as_bytes().get(3) == Some(&b':'),
+        ) else {
             return Err(self.wrong("Z07:00"));
         };
-        let two_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| number(text));
+        let two_digits = |text: &str| {
+            text.bytes()
+                .all(|byte| byte.is_ascii_digit())
+                .then(|| number(text))
+        };
         let hour = zone.get(1..3).and_then(two_digits);
         let minute = hour.and_then(|_| zone.get(4..6)).and_then(two_digits);
         if minute.is_some_and(|minute| minute > 60) {
@@ -326,11 +372,19 @@ impl Reader<'_> {
     }
 
     fn wrong(&self, wanted: &'static str) -> TimeError {
-        TimeError::Part { text: self.text.into(), layout: self.layout, found: self.rest.into(), wanted }
+        TimeError::Part {
+            text: self.text.into(),
+            layout: self.layout,
+            found: self.rest.into(),
+            wanted,
+        }
     }
 
     fn out_of_range(&self, part: &'static str) -> TimeError {
-        TimeError::Range { text: self.text.into(), part }
+        TimeError::Range {
+            text: self.text.into(),
+            part,
+        }
     }
 }
 
@@ -402,7 +456,10 @@ pub fn duration_nanos(text: &str) -> Result<i64, DurationError> {
     let (mut total, mut rest) = (0u64, unsigned);
     while !rest.is_empty() {
         let (span, after) = parse_span(text, rest)?;
-        total = total.checked_add(span).filter(|total| *total <= 1 << 63).ok_or_else(invalid)?;
+        total = total
+            .checked_add(span)
+            .filter(|total| *total <= 1 << 63)
+            .ok_or_else(invalid)?;
         rest = after;
     }
     match text.starts_with('-') {
@@ -422,7 +479,11 @@ fn parse_span<'a>(text: &str, rest: &'a str) -> Result<(u64, &'a str), DurationE
     if whole.is_empty() && fraction.is_empty() {
         return Err(invalid());
     }
-    let amount: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| invalid())? };
+    let amount: u64 = if whole.is_empty() {
+        0
+    } else {
+        whole.parse().map_err(|_| invalid())?
+    };
     if amount > 1 << 63 {
         return Err(invalid());
     }
@@ -431,7 +492,9 @@ fn parse_span<'a>(text: &str, rest: &'a str) -> Result<(u64, &'a str), DurationE
         return Err(DurationError::NoUnit(text.into()));
     }
     let unit = unit(name).ok_or_else(|| DurationError::Unit(name.into(), text.into()))?;
-    let span = amount.checked_mul(unit).and_then(|span| span.checked_add(part_of(fraction, unit)));
+    let span = amount
+        .checked_mul(unit)
+        .and_then(|span| span.checked_add(part_of(fraction, unit)));
     let span = span.filter(|span| *span <= 1 << 63).ok_or_else(invalid)?;
     Ok((span, rest))
 }
@@ -456,7 +519,10 @@ fn unit(name: &str) -> Option<u64> {
 fn part_of(decimals: &str, unit: u64) -> u64 {
     let (mut number, mut scale) = (0u64, 1f64);
     for digit in decimals.bytes().map(|byte| u64::from(byte - b'0')) {
-        match number.checked_mul(10).and_then(|number| number.checked_add(digit)) {
+        match number
+            .checked_mul(10)
+            .and_then(|number| number.checked_add(digit))
+        {
             Some(next) if number <= i64::MAX as u64 / 10 && next <= 1 << 63 => number = next,
             _ => break,
         }
@@ -528,14 +594,26 @@ mod tests {
 
     #[test]
     fn a_wrong_moment_is_refused_in_the_words_of_go() {
-        check("x", r#"parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006""#);
-        check("", r#"parsing time "" as "2006-01-02T15:04:05Z07:00": cannot parse "" as "2006""#);
+        check(
+            "x",
+            r#"parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006""#,
+        );
+        check(
+            "",
+            r#"parsing time "" as "2006-01-02T15:04:05Z07:00": cannot parse "" as "2006""#,
+        );
         check(
             "2024-01-01 00:00",
             r#"parsing time "2024-01-01 00:00" as "2006-01-02T15:04:05Z07:00": cannot parse " 00:00" as "T""#,
         );
-        check("2024-13-01T00:00:00Z", r#"parsing time "2024-13-01T00:00:00Z": month out of range"#);
-        check("2023-02-29T00:00:00Z", r#"parsing time "2023-02-29T00:00:00Z": day out of range"#);
+        check(
+            "2024-13-01T00:00:00Z",
+            r#"parsing time "2024-13-01T00:00:00Z": month out of range"#,
+        );
+        check(
+            "2023-02-29T00:00:00Z",
+            r#"parsing time "2023-02-29T00:00:00Z": day out of range"#,
+        );
         check(
             "2024-01-01T00:00:00Zé",
             r#"parsing time "2024-01-01T00:00:00Z\xc3\xa9": extra text: "\xc3\xa9""#,
@@ -561,7 +639,14 @@ mod tests {
 
     #[test]
     fn seconds_and_text_are_two_forms_of_one_thing() {
-        for seconds in [0, 951_782_400, -1, 1_700_000_000, 253_402_300_799, -62_135_596_799] {
+        for seconds in [
+            0,
+            951_782_400,
+            -1,
+            1_700_000_000,
+            253_402_300_799,
+            -62_135_596_799,
+        ] {
             assert_eq!(to_unix(&from_unix(seconds)), Some(seconds));
         }
         for seconds in [i64::MIN, i64::MAX] {
@@ -571,8 +656,10 @@ mod tests {
 
     #[test]
     fn an_age_shows_two_units_at_most() {
-        let ages =
-            [-5, -1, 0, 119, 120, 599, 600, 10_800, 25_260, 28_800, 176_400, 700_000, 63_072_000, 70_000_000];
+        let ages = [
+            -5, -1, 0, 119, 120, 599, 600, 10_800, 25_260, 28_800, 176_400, 700_000, 63_072_000,
+            70_000_000,
+        ];
         let expect = "<invalid> 0s 0s 119s 2m 9m59s 10m 3h 7h1m 8h 2d1h 8d 2y 2y80d";
         assert_eq!(ages.map(age).join(" "), expect);
         assert_eq!(age(i64::MAX), "292y");

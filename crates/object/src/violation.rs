@@ -24,22 +24,34 @@ enum Part<'a> {
 impl<'a> Path<'a> {
     /// A field of the object itself.
     pub fn new(name: &'a str) -> Path<'a> {
-        Path { parent: None, part: Part::Name(name) }
+        Path {
+            parent: None,
+            part: Part::Name(name),
+        }
     }
 
     /// A field below this place.
     pub fn child(&'a self, name: &'a str) -> Path<'a> {
-        Path { parent: Some(self), part: Part::Name(name) }
+        Path {
+            parent: Some(self),
+            part: Part::Name(name),
+        }
     }
 
     /// An item of the list at this place.
     pub fn index(&'a self, index: usize) -> Path<'a> {
-        Path { parent: Some(self), part: Part::Index(index) }
+        Path {
+            parent: Some(self),
+            part: Part::Index(index),
+        }
     }
 
     /// A member of the map at this place.
     pub fn key(&'a self, key: &'a str) -> Path<'a> {
-        Path { parent: Some(self), part: Part::Key(key) }
+        Path {
+            parent: Some(self),
+            part: Part::Key(key),
+        }
     }
 }
 
@@ -50,7 +62,9 @@ impl fmt::Display for Path<'_> {
         }
         match self.part {
             Part::Name("") => Ok(()),
-            Part::Name(name) if self.parent.is_some_and(|parent| !parent.is_root()) => write!(f, ".{name}"),
+            Part::Name(name) if self.parent.is_some_and(|parent| !parent.is_root()) => {
+                write!(f, ".{name}")
+            }
             Part::Name(name) => f.write_str(name),
             Part::Index(index) => write!(f, "[{index}]"),
             Part::Key(key) => write!(f, "[{key}]"),
@@ -147,7 +161,10 @@ pub struct Violations(pub Vec<Violation>, pub Vec<String>);
 /// Problems as Go shows a list of errors: one as it is, more in brackets, none twice. None if there are none.
 pub fn in_one(problems: impl IntoIterator<Item = String>) -> Option<String> {
     let mut seen = HashSet::new();
-    let distinct: Vec<String> = problems.into_iter().filter(|problem| seen.insert(problem.clone())).collect();
+    let distinct: Vec<String> = problems
+        .into_iter()
+        .filter(|problem| seen.insert(problem.clone()))
+        .collect();
     match distinct.as_slice() {
         [] => None,
         [one] => Some(one.clone()),
@@ -168,7 +185,11 @@ impl Violations {
 
     /// Adds one in full.
     pub fn push(&mut self, reason: Reason, path: impl fmt::Display, message: String) {
-        self.0.push(Violation { reason, field: path.to_string(), message });
+        self.0.push(Violation {
+            reason,
+            field: path.to_string(),
+            message,
+        });
     }
 
     /// Something must be there.
@@ -183,11 +204,20 @@ impl Violations {
 
     /// Something has a wrong value, shown as the caller has it.
     pub fn invalid_shown(&mut self, path: impl fmt::Display, shown: &str, detail: &str) {
-        self.push(Reason::Invalid, path, join(&format!("Invalid value: {shown}"), detail));
+        self.push(
+            Reason::Invalid,
+            path,
+            join(&format!("Invalid value: {shown}"), detail),
+        );
     }
 
     /// Something is none of the allowed values, which are listed as given.
-    pub fn not_supported(&mut self, path: impl fmt::Display, value: impl Into<Value>, allowed: &[&str]) {
+    pub fn not_supported(
+        &mut self,
+        path: impl fmt::Display,
+        value: impl Into<Value>,
+        allowed: &[&str],
+    ) {
         let quoted: Vec<String> = allowed.iter().map(|value| json::quote(value)).collect();
         let title = Reason::NotSupported.title();
         let mut message = format!("{title}: {}", show(&value.into()));
@@ -199,7 +229,11 @@ impl Violations {
 
     /// Something is there twice.
     pub fn duplicate(&mut self, path: impl fmt::Display, value: impl Into<Value>) {
-        self.push(Reason::Duplicate, path, format!("Duplicate value: {}", show(&value.into())));
+        self.push(
+            Reason::Duplicate,
+            path,
+            format!("Duplicate value: {}", show(&value.into())),
+        );
     }
 
     /// Something may not be set or changed here.
@@ -210,23 +244,39 @@ impl Violations {
     /// A text has too many bytes.
     pub fn too_long(&mut self, path: impl fmt::Display, max: usize) {
         let unit = if max == 1 { "byte" } else { "bytes" };
-        self.push(Reason::TooLong, path, format!("Too long: may not be more than {max} {unit}"));
+        self.push(
+            Reason::TooLong,
+            path,
+            format!("Too long: may not be more than {max} {unit}"),
+        );
     }
 
     /// A list has too many items.
     pub fn too_many(&mut self, path: impl fmt::Display, actual: usize, max: usize) {
         let unit = if max == 1 { "item" } else { "items" };
-        self.push(Reason::TooMany, path, format!("Too many: {actual}: must have at most {max} {unit}"));
+        self.push(
+            Reason::TooMany,
+            path,
+            format!("Too many: {actual}: must have at most {max} {unit}"),
+        );
     }
 
     /// What something refers to is not there.
     pub fn not_found(&mut self, path: impl fmt::Display, value: impl Into<Value>) {
-        self.push(Reason::NotFound, path, format!("Not found: {}", show(&value.into())));
+        self.push(
+            Reason::NotFound,
+            path,
+            format!("Not found: {}", show(&value.into())),
+        );
     }
 }
 
 fn join(title: &str, detail: &str) -> String {
-    if detail.is_empty() { title.to_string() } else { format!("{title}: {detail}") }
+    if detail.is_empty() {
+        title.to_string()
+    } else {
+        format!("{title}: {detail}")
+    }
 }
 
 /// A value as messages show it: text in quotation marks, everything else as JSON.

@@ -20,8 +20,7 @@ fn schema() -> Value {
         (format!("fieldNumber{index}"), field)
     };
     let object = |fields: Map| {
-        let mut object =
-            value!({"type": "object", "description": "A part of the whole.", "required": ["fieldNumber0"]});
+        let mut object = value!({"type": "object", "description": "A part of the whole.", "required": ["fieldNumber0"]});
         object.set("properties", fields);
         object
     };
@@ -31,8 +30,16 @@ fn schema() -> Value {
 
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<usize>()
+        .unwrap()
+        * 1024
 }
 
 #[test]
@@ -41,7 +48,9 @@ fn thousands_of_definitions_fit_into_little_memory() {
     let text = json::to_string(&schema).len();
     assert!((25_000..35_000).contains(&text), "{text}");
     let before = resident();
-    let compiled: Vec<Structural> = (0..DEFINITIONS).map(|_| Structural::compile(&schema, false)).collect();
+    let compiled: Vec<Structural> = (0..DEFINITIONS)
+        .map(|_| Structural::compile(&schema, false))
+        .collect();
     let used = resident().saturating_sub(before);
     println!("{} definitions: {} MB", compiled.len(), used / MEGABYTE);
     assert!(used < 100 * MEGABYTE, "{} MB", used / MEGABYTE);

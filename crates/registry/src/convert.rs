@@ -19,14 +19,21 @@ pub trait Convert: Send + Sync {
     fn is_current(&self, record: &Record, kind: &Kind) -> bool;
 
     /// Stored objects, whatever version each is in, as objects of `kind`'s version, in the same order.
-    fn read<'a>(&'a self, objects: Vec<Value>, kind: &'a Kind) -> Future<'a, Result<Vec<Value>, Status>>;
+    fn read<'a>(
+        &'a self,
+        objects: Vec<Value>,
+        kind: &'a Kind,
+    ) -> Future<'a, Result<Vec<Value>, Status>>;
 
     /// An object of `kind`'s version as it is to be stored.
     fn write<'a>(&'a self, object: Value, kind: &'a Kind) -> Future<'a, Result<Value, Status>>;
 
     /// Objects of any versions as objects of `kind`'s version, in the same order, with everything that they have.
-    fn translate<'a>(&'a self, objects: Vec<Value>, kind: &'a Kind)
-    -> Future<'a, Result<Vec<Value>, Status>>;
+    fn translate<'a>(
+        &'a self,
+        objects: Vec<Value>,
+        kind: &'a Kind,
+    ) -> Future<'a, Result<Vec<Value>, Status>>;
 
     /// Whether an object is the same in all its versions, but for what their schemas know of.
     fn only_renames(&self) -> bool;

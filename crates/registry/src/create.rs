@@ -2,7 +2,8 @@
 
 use mizzen_object::validate::meta;
 use mizzen_object::{
-    Action, Context, GroupVersionKind, Kind, MetaCheck, NameRule, Path, Status, Value, Violations, Who,
+    Action, Context, GroupVersionKind, Kind, MetaCheck, NameRule, Path, Status, Value, Violations,
+    Who,
 };
 use mizzen_store::{Expect, Record, Write, WriteError};
 
@@ -40,7 +41,17 @@ impl Registry {
     ) -> Result<Object, Status> {
         for _ in 1..NAME_TRIES {
             let mut fresh = Vec::new();
-            match self.try_create(resource, namespace, draft.clone(), options, gate, &mut fresh).await {
+            match self
+                .try_create(
+                    resource,
+                    namespace,
+                    draft.clone(),
+                    options,
+                    gate,
+                    &mut fresh,
+                )
+                .await
+            {
                 Err(Refusal::NameTaken(_)) => continue,
                 outcome => {
                     warnings.append(&mut fresh);
@@ -90,7 +101,10 @@ impl Registry {
         object.entry("metadata").remove("selfLink");
         resource.to_stored(&mut object).await?;
         let owners = Owners::of(options.applies);
-        let place = Place { key: resource.storage_key(&key), replaces: None };
+        let place = Place {
+            key: resource.storage_key(&key),
+            replaces: None,
+        };
         let draft = encode::bounded(resource.stored(), &mut object, self.now(), owners, &place)?;
         let write = Write::put(resource.space(), key.stored(), Expect::Absent, draft);
         match self.store.commit_one(write).await {
@@ -115,14 +129,21 @@ impl Registry {
         }
     }
 
-    async fn pretend(&self, resource: &Resource, key: &Key, mut object: Value) -> Result<Object, Refusal> {
+    async fn pretend(
+        &self,
+        resource: &Resource,
+        key: &Key,
+        mut object: Value,
+    ) -> Result<Object, Refusal> {
         if let Some(record) = resource.record(key) {
             let status = Status::already_exists(&resource.kind().resource(), &key.name);
             return Err(exists(status, &record).into());
         }
         resource.through_storage(&mut object).await?;
         resource.from_hub(&mut object);
-        Ok(Object::unstored(encode::plain(resource.kind(), &mut object).into()))
+        Ok(Object::unstored(
+            encode::plain(resource.kind(), &mut object).into(),
+        ))
     }
 }
 
@@ -147,8 +168,12 @@ impl Refusal {
         match self {
             Refusal::Final(status) => status,
             Refusal::NameTaken(mut status) => {
-                status.message += ", the server was not able to generate a unique name for the object";
-                Status { retry_after: Some(1), ..status }
+                status.message +=
+                    ", the server was not able to generate a unique name for the object";
+                Status {
+                    retry_after: Some(1),
+                    ..status
+                }
             }
         }
     }
@@ -173,20 +198,36 @@ async fn validate_new(
     check_kind(kind, object)?;
     let (metadata, namespaced) = (&object["metadata"], kind.is_namespaced());
     let path = Path::new("metadata");
-    check_own_meta(kind, context.action, metadata, &Value::Null, &mut violations);
+    check_own_meta(
+        kind,
+        context.action,
+        metadata,
+        &Value::Null,
+        &mut violations,
+    );
     let mut violations = validate(resource, object, None, context, violations).await;
     if let Some(authorized) = gate.authorize(object, None, &mut violations) {
         authorized.await;
     }
     warnings.append(&mut violations.1);
     if violations.is_empty() {
-        meta::object_meta(metadata, namespaced, NameRule::PathSegment, &path, &mut violations);
+        meta::object_meta(
+            metadata,
+            namespaced,
+            NameRule::PathSegment,
+            &path,
+            &mut violations,
+        );
     }
     if violations.is_empty() {
         return Ok(());
     }
     // Kubernetes: an object that is stored in another group is judged under that group's name.
-    Err(Status::invalid(&kind.gvk, metadata["name"].str(), &violations))
+    Err(Status::invalid(
+        &kind.gvk,
+        metadata["name"].str(),
+        &violations,
+    ))
 }
 
 /// Judges metadata as the kind's own validation does.
@@ -201,7 +242,9 @@ pub(crate) fn check_own_meta(
     for check in kind.rules.meta_checks.of(action) {
         match (check, kind.rules.plain_metadata) {
             (MetaCheck::Whole, true) => meta::object_meta(new, namespaced, rule, &path, violations),
-            (MetaCheck::Whole, false) => meta::native_object_meta(new, namespaced, rule, violations),
+            (MetaCheck::Whole, false) => {
+                meta::native_object_meta(new, namespaced, rule, violations)
+            }
             (MetaCheck::Change, true) => meta::object_meta_update(new, old, &path, violations),
             (MetaCheck::Change, false) => meta::native_object_meta_update(new, old, violations),
         }
@@ -214,7 +257,10 @@ pub(crate) fn check_kind(kind: &Kind, object: &Value) -> Result<(), Status> {
         return Ok(());
     }
     let mut violations = Violations::default();
-    let expected = [("kind", kind.gvk.kind.clone()), ("apiVersion", kind.gvk.api_version())];
+    let expected = [
+        ("kind", kind.gvk.kind.clone()),
+        ("apiVersion", kind.gvk.api_version()),
+    ];
     for (field, expected) in expected {
         let said = object[field].str();
         if said != expected {
@@ -227,6 +273,14 @@ pub(crate) fn check_kind(kind: &Kind, object: &Value) -> Result<(), Status> {
     let api_version = object["apiVersion"].str();
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let kind = object["kind"].str().into();
-    let said = GroupVersionKind { group: group.into(), version: version.into(), kind };
-    Err(Status::invalid(&said, object["metadata"]["name"].str(), &violations))
+    let said = GroupVersionKind {
+        group: group.into(),
+        version: version.into(),
+        kind,
+    };
+    Err(Status::invalid(
+        &said,
+        object["metadata"]["name"].str(),
+        &violations,
+    ))
 }

@@ -69,7 +69,10 @@ impl Registry {
         gate: &dyn Gate,
     ) -> Result<Deleted, Status> {
         loop {
-            let current = resource.find(key).await?.ok_or_else(|| resource.missing(key))?;
+            let current = resource
+                .find(key)
+                .await?
+                .ok_or_else(|| resource.missing(key))?;
             let record = current.record().expect("what was found is stored").clone();
             let old = resource.judged_value(&current);
             options.check_preconditions(resource, &old)?;
@@ -78,7 +81,10 @@ impl Registry {
             let mut object = old.clone();
             let step = self.plan(resource, &mut object, options);
             if let Step::Wait = step {
-                return Ok(Deleted { object: current, gone: false });
+                return Ok(Deleted {
+                    object: current,
+                    gone: false,
+                });
             }
             if options.dry_run {
                 return Ok(pretend(resource, object, step));
@@ -87,7 +93,10 @@ impl Registry {
             let draft = encode::draft(resource.stored(), &mut object, self.now());
             let gone = !matches!(step, Step::Mark);
             if !gone && same(&draft, &record) {
-                return Ok(Deleted { object: current, gone });
+                return Ok(Deleted {
+                    object: current,
+                    gone,
+                });
             }
             let (space, expect) = (resource.space(), Expect::At(record.revision));
             let write = match step {
@@ -121,12 +130,28 @@ impl Registry {
         gate: &dyn Gate,
     ) -> Result<crate::List, Status> {
         // Kubernetes: collections are listed in pages (`deleteCollectionPageSize`), and so at the very version that is given.
-        let at_version = list.matching == Match::Unset && !matches!(list.version.as_str(), "" | "0");
-        let matching = if at_version { Match::Exact } else { list.matching };
-        let found = self.read_list(resource, &ListOptions { matching, ..list.clone() }).await?;
+        let at_version =
+            list.matching == Match::Unset && !matches!(list.version.as_str(), "" | "0");
+        let matching = if at_version {
+            Match::Exact
+        } else {
+            list.matching
+        };
+        let found = self
+            .read_list(
+                resource,
+                &ListOptions {
+                    matching,
+                    ..list.clone()
+                },
+            )
+            .await?;
         for object in &found.items {
             let record = object.record().expect("what was listed is stored");
-            match self.delete(resource, &Key::of(&record.key), options, gate).await {
+            match self
+                .delete(resource, &Key::of(&record.key), options, gate)
+                .await
+            {
                 Err(status) if status.reason == "NotFound" => {}
                 outcome => drop(outcome?),
             }
@@ -140,7 +165,9 @@ impl Registry {
         let deleting = !object["metadata"]["deletionTimestamp"].is_null();
         if !deleting && hooks.mark_deleted(object, &self.timestamp()) {
             self.set_finalizers(resource, object, options);
-            object.entry("metadata").set("deletionTimestamp", self.timestamp());
+            object
+                .entry("metadata")
+                .set("deletionTimestamp", self.timestamp());
             return Step::Mark;
         }
         if deleting && hooks.is_held(object) {
@@ -164,9 +191,18 @@ impl Registry {
         }
     }
 
-    fn begin_grace(&self, resource: &Resource, object: &mut Value, options: &DeleteOptions) -> Grace {
-        let asked = options.grace.map(|seconds| if seconds < 0 { 1 } else { seconds });
-        let Some(seconds) = resource.judged().hooks.grace(object, asked) else { return Grace::None };
+    fn begin_grace(
+        &self,
+        resource: &Resource,
+        object: &mut Value,
+        options: &DeleteOptions,
+    ) -> Grace {
+        let asked = options
+            .grace
+            .map(|seconds| if seconds < 0 { 1 } else { seconds });
+        let Some(seconds) = resource.judged().hooks.grace(object, asked) else {
+            return Grace::None;
+        };
         let metadata = object.entry("metadata");
         if !metadata["deletionTimestamp"].is_null() {
             return shorten_grace(metadata, asked);
@@ -242,12 +278,21 @@ fn bump_generation(metadata: &mut Value) {
 /// What the caller says counts, then what the object says, then what is usual for the kind.
 fn propagation(resource: &Resource, metadata: &Value, options: &DeleteOptions) -> Propagation {
     if let Some(orphan) = options.orphan_dependents {
-        return if orphan { Propagation::Orphan } else { Propagation::Background };
+        return if orphan {
+            Propagation::Orphan
+        } else {
+            Propagation::Background
+        };
     }
     if let Some(policy) = options.propagation {
         return policy;
     }
-    let has = |name: &str| metadata["finalizers"].list().iter().any(|finalizer| finalizer.str() == name);
+    let has = |name: &str| {
+        metadata["finalizers"]
+            .list()
+            .iter()
+            .any(|finalizer| finalizer.str() == name)
+    };
     if has(ORPHAN) {
         Propagation::Orphan
     } else if has(FOREGROUND) {
@@ -262,7 +307,10 @@ fn propagation(resource: &Resource, metadata: &Value, options: &DeleteOptions) -
 fn pretend(resource: &Resource, mut object: Value, step: Step) -> Deleted {
     resource.from_hub(&mut object);
     let json = encode::plain(resource.kind(), &mut object).into();
-    Deleted { object: Object::unstored(json), gone: !matches!(step, Step::Mark) }
+    Deleted {
+        object: Object::unstored(json),
+        gone: !matches!(step, Step::Mark),
+    }
 }
 
 impl DeleteOptions {
@@ -271,7 +319,12 @@ impl DeleteOptions {
         let metadata = &object["metadata"];
         let checks = [
             ("UID", "uid", &self.uid, "deleted and then recreated"),
-            ("ResourceVersion", "resourceVersion", &self.version, "modified"),
+            (
+                "ResourceVersion",
+                "resourceVersion",
+                &self.version,
+                "modified",
+            ),
         ];
         for (title, field, wanted, happened) in checks {
             let stored = metadata[field].str();
@@ -282,7 +335,10 @@ impl DeleteOptions {
                 );
                 // Kubernetes: this refusal names the kind where others name the resource (rest/delete.go).
                 let GroupVersionKind { group, kind, .. } = resource.kind().gvk.clone();
-                let kind = GroupResource { group, resource: kind };
+                let kind = GroupResource {
+                    group,
+                    resource: kind,
+                };
                 return Err(Status::conflict(&kind, metadata["name"].str(), &why));
             }
         }

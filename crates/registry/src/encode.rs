@@ -24,7 +24,9 @@ pub(crate) fn bounded(
     place: &Place,
 ) -> Result<Draft, Status> {
     let whole = draft(kind, value, now);
-    let Err(refusal) = check_size(kind, value, &whole, place) else { return Ok(whole) };
+    let Err(refusal) = check_size(kind, value, &whole, place) else {
+        return Ok(whole);
+    };
     if owners == Owners::Kept {
         return Err(refusal);
     }
@@ -54,7 +56,11 @@ pub(crate) enum Owners {
 impl Owners {
     /// As a write is an apply or not.
     pub fn of(applies: bool) -> Owners {
-        if applies { Owners::Kept } else { Owners::Forgettable }
+        if applies {
+            Owners::Kept
+        } else {
+            Owners::Forgettable
+        }
     }
 }
 
@@ -64,7 +70,10 @@ fn check_size(kind: &Kind, value: &Value, draft: &Draft, place: &Place) -> Resul
     if draft.value.len() + SLACK <= MAX_REQUEST_BYTES {
         return Ok(());
     }
-    let has_protobuf = kind.root.field("metadata").is_some_and(|field| field.tag > 0);
+    let has_protobuf = kind
+        .root
+        .field("metadata")
+        .is_some_and(|field| field.tag > 0);
     let stored = match has_protobuf {
         true => proto::encode_object(&kind.gvk, &kind.root, value).len(),
         // It ends with a newline, and has no version.
@@ -90,7 +99,11 @@ fn transaction_bytes(value: usize, place: &Place) -> usize {
     let revision = place.replaces.map_or(0, |revision| revision.0);
     let comparison = 2 + key + 1 + varint_bytes(revision);
     let put = key + field_bytes(value);
-    let read = if place.replaces.is_some() { field_bytes(field_bytes(key)) } else { 0 };
+    let read = if place.replaces.is_some() {
+        field_bytes(field_bytes(key))
+    } else {
+        0
+    };
     field_bytes(comparison) + field_bytes(field_bytes(put)) + read
 }
 
@@ -123,18 +136,22 @@ pub(crate) fn text(kind: &Kind, value: &mut Value) -> (Vec<u8>, usize) {
     // Anything but empty, so that the field is there and in its place.
     value.entry("metadata").set("resourceVersion", "?");
     schema::canonical_stored(&kind.root, value);
-    let Value::Map(object) = value else { unreachable!("an object is a map") };
+    let Value::Map(object) = value else {
+        unreachable!("an object is a map")
+    };
     let mut out = Vec::with_capacity(1024);
     let mut stamp = 0;
     members(object, &mut out, |name, member, out| match (name, member) {
-        ("metadata", Value::Map(metadata)) => members(metadata, out, |name, member, out| match name {
-            "resourceVersion" => {
-                out.push(b'"');
-                stamp = out.len();
-                out.push(b'"');
-            }
-            _ => json::write(member, out),
-        }),
+        ("metadata", Value::Map(metadata)) => {
+            members(metadata, out, |name, member, out| match name {
+                "resourceVersion" => {
+                    out.push(b'"');
+                    stamp = out.len();
+                    out.push(b'"');
+                }
+                _ => json::write(member, out),
+            })
+        }
         _ => json::write(member, out),
     });
     value.entry("metadata").remove("resourceVersion");
@@ -143,8 +160,11 @@ pub(crate) fn text(kind: &Kind, value: &mut Value) -> (Vec<u8>, usize) {
 
 /// Whether a draft has the stored object's content, whatever its version.
 pub(crate) fn same(draft: &Draft, record: &Record) -> bool {
-    let (Some(at), Some(digits)) = (draft.stamp, record.digits()) else { return false };
-    draft.value[..at] == record.value[..digits.start] && draft.value[at..] == record.value[digits.end..]
+    let (Some(at), Some(digits)) = (draft.stamp, record.digits()) else {
+        return false;
+    };
+    draft.value[..at] == record.value[..digits.start]
+        && draft.value[at..] == record.value[digits.end..]
 }
 
 /// The text of an object as it stands, for what is never stored.

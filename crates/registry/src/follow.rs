@@ -42,7 +42,11 @@ impl Follower {
 
     /// The same for somebody who wants nothing of objects but what they need: members of these names are not read.
     pub fn skimming(resource: Resource, uninteresting: &'static [&'static str]) -> Follower {
-        Follower { resource, uninteresting, watch: None }
+        Follower {
+            resource,
+            uninteresting,
+            watch: None,
+        }
     }
 
     /// What is followed.
@@ -58,7 +62,9 @@ impl Follower {
     /// What has changed since the last call.
     pub fn changes(&mut self) -> Changes {
         let (mut changed, read) = (Vec::new(), reader(self.uninteresting));
-        let Some(watch) = &mut self.watch else { return self.restart() };
+        let Some(watch) = &mut self.watch else {
+            return self.restart();
+        };
         loop {
             match watch.ready() {
                 Ok(events) if events.is_empty() => return Changes::Some(changed),
@@ -76,7 +82,12 @@ impl Follower {
         // The snapshot shows its revision, so the window reaches back to it unless it moves on this very moment; then
         // the next look starts again.
         self.watch = self.resource.space().watch(snapshot.at()).ok();
-        Changes::All(snapshot.range("", None).map(reader(self.uninteresting)).collect())
+        Changes::All(
+            snapshot
+                .range("", None)
+                .map(reader(self.uninteresting))
+                .collect(),
+        )
     }
 }
 

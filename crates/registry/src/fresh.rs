@@ -19,14 +19,22 @@ const RETRY_SECONDS: u32 = 1;
 
 impl Registry {
     /// Waits until the store has reached `revision`, but no longer than upstream does.
-    pub(crate) async fn wait_until_fresh(&self, resource: &Resource, revision: u64) -> Result<(), Status> {
+    pub(crate) async fn wait_until_fresh(
+        &self,
+        resource: &Resource,
+        revision: u64,
+    ) -> Result<(), Status> {
         if revision <= self.store.revision().0 {
             return Ok(());
         }
         if !resource.is_cached() {
-            return Err(Status { retry_after: None, ..too_large(revision, self.store.revision()) });
+            return Err(Status {
+                retry_after: None,
+                ..too_large(revision, self.store.revision())
+            });
         }
-        let reached = tokio::time::timeout(BLOCK_TIMEOUT, self.store.reached(Revision(revision))).await;
+        let reached =
+            tokio::time::timeout(BLOCK_TIMEOUT, self.store.reached(Revision(revision))).await;
         reached.map_err(|_| too_large(revision, self.store.revision()))
     }
 }
@@ -40,7 +48,10 @@ pub(crate) fn too_large(wanted: u64, current: Revision) -> Status {
     };
     let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
     Status {
-        details: Some(Box::new(Details { causes: vec![cause], ..Details::default() })),
+        details: Some(Box::new(Details {
+            causes: vec![cause],
+            ..Details::default()
+        })),
         retry_after: Some(RETRY_SECONDS),
         ..Status::failure(504, "Timeout", message)
     }

@@ -10,7 +10,11 @@ pub type Future<'a, T> = Pin<Box<dyn std::future::Future<Output = T> + Send + 'a
 /// The last word before an object is stored: validating admission. Sees the object as it would be stored.
 pub trait Gate: Send + Sync {
     /// Lets `new` (none for a delete) take the place of `old` (none for a create), or refuses.
-    fn check<'a>(&'a self, new: Option<&'a Value>, old: Option<&'a Value>) -> Future<'a, Result<(), Status>>;
+    fn check<'a>(
+        &'a self,
+        new: Option<&'a Value>,
+        old: Option<&'a Value>,
+    ) -> Future<'a, Result<(), Status>>;
 
     /// Authorizes what `new` says beyond the verb of the request. Called after the kind's own validation, whose
     /// `violations` it sees and adds to. None where there is nothing to authorize.
@@ -29,7 +33,11 @@ pub trait Gate: Send + Sync {
 pub struct NoGate;
 
 impl Gate for NoGate {
-    fn check<'a>(&'a self, _: Option<&'a Value>, _: Option<&'a Value>) -> Future<'a, Result<(), Status>> {
+    fn check<'a>(
+        &'a self,
+        _: Option<&'a Value>,
+        _: Option<&'a Value>,
+    ) -> Future<'a, Result<(), Status>> {
         Box::pin(async { Ok(()) })
     }
 }

@@ -11,8 +11,14 @@ use crate::{Key, Object, Registry, Resource, parse_version};
 
 impl Registry {
     /// The object, at least as new as `version` (empty for "the latest").
-    pub async fn read(&self, resource: &Resource, key: &Key, version: &str) -> Result<Object, Status> {
-        self.wait_until_fresh(resource, parse_version(version).unwrap_or_default()).await?;
+    pub async fn read(
+        &self,
+        resource: &Resource,
+        key: &Key,
+        version: &str,
+    ) -> Result<Object, Status> {
+        self.wait_until_fresh(resource, parse_version(version).unwrap_or_default())
+            .await?;
         resource.show_one(self.find(resource, key, version)?).await
     }
 
@@ -51,7 +57,10 @@ impl Registry {
     /// Whether any object has this value in one of its kind's indexed fields.
     pub fn is_taken(&self, resource: &Resource, field: &str, value: &str) -> bool {
         let snapshot = resource.space().snapshot();
-        snapshot.with_term(&field_term(field, value), "", None).next().is_some()
+        snapshot
+            .with_term(&field_term(field, value), "", None)
+            .next()
+            .is_some()
     }
 }
 

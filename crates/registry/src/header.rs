@@ -44,8 +44,15 @@ impl Header {
             push(value.str());
             n_labels += 1;
         }
-        kind.selectable.iter().for_each(|field| push(&selectable(kind, value, field)));
-        Header { text: text.into(), ends: ends.into(), n_labels, forms: Forms::default() }
+        kind.selectable
+            .iter()
+            .for_each(|field| push(&selectable(kind, value, field)));
+        Header {
+            text: text.into(),
+            ends: ends.into(),
+            n_labels,
+            forms: Forms::default(),
+        }
     }
 
     fn label(&self, key: &str) -> Option<&str> {
@@ -59,7 +66,11 @@ impl Header {
     }
 
     fn part(&self, at: usize) -> Option<&str> {
-        let start = if at == 0 { 0 } else { *self.ends.get(at - 1)? as usize };
+        let start = if at == 0 {
+            0
+        } else {
+            *self.ends.get(at - 1)? as usize
+        };
         self.text.get(start..*self.ends.get(at)? as usize)
     }
 }
@@ -94,9 +105,15 @@ pub(crate) fn terms(kind: &Kind, value: &Value) -> Vec<Arc<str>> {
 
 /// Every value that a dotted path leads to, through lists too. A path that leads nowhere has the value "".
 fn collect(value: &Value, path: &str, found: &mut Vec<Str>) {
-    let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
+    let (name, rest) = path
+        .split_once('.')
+        .map_or((path, None), |(name, rest)| (name, Some(rest)));
     let inner = &value[name];
-    let items = if let Value::List(items) = inner { items.as_slice() } else { std::slice::from_ref(inner) };
+    let items = if let Value::List(items) = inner {
+        items.as_slice()
+    } else {
+        std::slice::from_ref(inner)
+    };
     for item in items {
         match rest {
             Some(rest) => collect(item, rest, found),
@@ -123,13 +140,25 @@ pub(crate) fn field_term(field: &str, value: &str) -> Arc<str> {
 }
 
 /// A term that every selected object has, if the selectors demand one.
-pub(crate) fn required_term(kind: &Kind, labels: &LabelSelector, fields: &FieldSelector) -> Option<Arc<str>> {
-    let indexed = kind.indexed.iter().find_map(|field| Some(field_term(field, fields.exact(field)?)));
+pub(crate) fn required_term(
+    kind: &Kind,
+    labels: &LabelSelector,
+    fields: &FieldSelector,
+) -> Option<Arc<str>> {
+    let indexed = kind
+        .indexed
+        .iter()
+        .find_map(|field| Some(field_term(field, fields.exact(field)?)));
     indexed.or_else(|| {
-        labels.requirements.iter().find_map(|requirement| match &requirement.operator {
-            Operator::In(values) if values.len() == 1 => Some(label_term(&requirement.key, &values[0])),
-            _ => None,
-        })
+        labels
+            .requirements
+            .iter()
+            .find_map(|requirement| match &requirement.operator {
+                Operator::In(values) if values.len() == 1 => {
+                    Some(label_term(&requirement.key, &values[0]))
+                }
+                _ => None,
+            })
     })
 }
 
@@ -157,8 +186,14 @@ pub(crate) fn selected(resource: &Resource, record: &Record, field: &str) -> Str
         "metadata.name" => Key::of(&record.key).name,
         "metadata.namespace" => Key::of(&record.key).namespace,
         _ => {
-            let at = resource.stored().selectable.iter().position(|name| name == field);
-            let kept = at.and_then(|at| header(resource, record).field(at)).map(Str::from);
+            let at = resource
+                .stored()
+                .selectable
+                .iter()
+                .position(|name| name == field);
+            let kept = at
+                .and_then(|at| header(resource, record).field(at))
+                .map(Str::from);
             kept.unwrap_or_else(|| converted_field(resource, record, field))
         }
     }
@@ -189,5 +224,8 @@ pub(crate) fn matches_object(
     let metadata = &value["metadata"];
     let field = |name: &str| selectable(resource.kind(), &value, name);
     labels.matches(|key| metadata["labels"].get(key).map(Value::str))
-        && fields.terms.iter().all(|(name, equal, wanted)| (field(name) == *wanted) == *equal)
+        && fields
+            .terms
+            .iter()
+            .all(|(name, equal, wanted)| (field(name) == *wanted) == *equal)
 }

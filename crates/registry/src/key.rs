@@ -16,7 +16,10 @@ pub struct Key {
 impl Key {
     /// The key of an object.
     pub fn new(namespace: &str, name: &str) -> Key {
-        Key { namespace: namespace.into(), name: name.into() }
+        Key {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
     }
 
     /// The key in the store: namespaces sort by their name and a slash, as upstream's keys do.
@@ -29,7 +32,11 @@ impl Key {
 
     /// What the keys of a namespace begin with; everything for `""`.
     pub(crate) fn prefix(namespace: &str) -> String {
-        if namespace.is_empty() { String::new() } else { format!("{namespace}/") }
+        if namespace.is_empty() {
+            String::new()
+        } else {
+            format!("{namespace}/")
+        }
     }
 
     /// The key of a stored record.

@@ -46,8 +46,8 @@ use std::sync::Arc;
 use mizzen_object::seam::{Clock, Random};
 use mizzen_object::time::{self, Moment};
 pub use mizzen_store::{
-    AppendError, Bounds, Entry, Health, Journal, OpenError, Options as StoreOptions, Record, Revision, Saved,
-    Space, Store,
+    AppendError, Bounds, Entry, Health, Journal, OpenError, Options as StoreOptions, Record,
+    Revision, Saved, Space, Store,
 };
 
 /// The engine. Cheap to clone.
@@ -61,7 +61,11 @@ pub struct Registry {
 impl Registry {
     /// An engine over `store`, with time and chance from outside.
     pub fn new(store: Store, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Registry {
-        Registry { store, clock, random }
+        Registry {
+            store,
+            clock,
+            random,
+        }
     }
 
     /// The store below.

@@ -65,9 +65,10 @@ impl ListOptions {
     fn revision(&self) -> u64 {
         match self.token.as_str() {
             "" => parse_version(&self.version).unwrap_or_default(),
-            token => {
-                Token::decode(token).ok().and_then(|token| token.version.try_into().ok()).unwrap_or_default()
-            }
+            token => Token::decode(token)
+                .ok()
+                .and_then(|token| token.version.try_into().ok())
+                .unwrap_or_default(),
         }
     }
 }
@@ -89,12 +90,22 @@ pub struct List {
 
 impl Registry {
     /// Lists objects.
-    pub async fn read_list(&self, resource: &Resource, options: &ListOptions) -> Result<List, Status> {
+    pub async fn read_list(
+        &self,
+        resource: &Resource,
+        options: &ListOptions,
+    ) -> Result<List, Status> {
         self.wait_until_fresh(resource, options.revision()).await?;
         let start = self.start(resource, options)?;
         let (limit, after) = start.bounds(options);
-        let found =
-            select_any(resource, &start.snapshot, &options.selection, after.as_deref(), limit).await?;
+        let found = select_any(
+            resource,
+            &start.snapshot,
+            &options.selection,
+            after.as_deref(),
+            limit,
+        )
+        .await?;
         Ok(self.finish(resource, options, &start, found))
     }
 
@@ -102,15 +113,32 @@ impl Registry {
     pub fn list(&self, resource: &Resource, options: &ListOptions) -> Result<List, Status> {
         let start = self.start(resource, options)?;
         let (limit, after) = start.bounds(options);
-        let found = select(resource, &start.snapshot, &options.selection, after.as_deref(), limit)?;
+        let found = select(
+            resource,
+            &start.snapshot,
+            &options.selection,
+            after.as_deref(),
+            limit,
+        )?;
         Ok(self.finish(resource, options, &start, found))
     }
 
-    fn finish(&self, resource: &Resource, options: &ListOptions, start: &Start, found: Found) -> List {
+    fn finish(
+        &self,
+        resource: &Resource,
+        options: &ListOptions,
+        start: &Start,
+        found: Found,
+    ) -> List {
         let (items, more) = found;
         let superseded = Some(start.snapshot.superseded());
-        let mut list =
-            List { items, version: start.version, token: String::new(), remaining: None, superseded };
+        let mut list = List {
+            items,
+            version: start.version,
+            token: String::new(),
+            remaining: None,
+            superseded,
+        };
         if more {
             let prefix = Key::prefix(&options.selection.namespace);
             self.set_continuation(resource, options, start, &prefix, &mut list);
@@ -122,8 +150,9 @@ impl Registry {
         if !options.token.is_empty() {
             return self.resume(resource, options);
         }
-        let wanted = parse_version(&options.version)
-            .map_err(|error| Status::bad_request(format!("invalid resource version: {}", error.named())))?;
+        let wanted = parse_version(&options.version).map_err(|error| {
+            Status::bad_request(format!("invalid resource version: {}", error.named()))
+        })?;
         let latest = self.store.revision();
         if wanted > latest.0 {
             return Err(too_large(wanted, latest));
@@ -135,14 +164,18 @@ impl Registry {
             Match::NotOlderThan => false,
         };
         if exact {
-            let snapshot = snapshot_at(resource, Revision(wanted))
-                .ok_or_else(|| Status::expired("The resourceVersion for the provided list is too old."))?;
+            let snapshot = snapshot_at(resource, Revision(wanted)).ok_or_else(|| {
+                Status::expired("The resourceVersion for the provided list is too old.")
+            })?;
             return Ok(Start::new(snapshot, Revision(wanted)));
         }
         let snapshot = resource.space().snapshot();
         let version = latest.max(snapshot.revision());
         let unlimited = options.version == "0" && resource.is_cached();
-        Ok(Start { unlimited, ..Start::new(snapshot, version) })
+        Ok(Start {
+            unlimited,
+            ..Start::new(snapshot, version)
+        })
     }
 
     fn resume(&self, resource: &Resource, options: &ListOptions) -> Result<Start, Status> {
@@ -159,7 +192,8 @@ impl Registry {
                 if version > self.store.revision() {
                     return Err(too_large(version.0, self.store.revision()));
                 }
-                let snapshot = snapshot_at(resource, version).ok_or_else(|| expired_token(&token))?;
+                let snapshot =
+                    snapshot_at(resource, version).ok_or_else(|| expired_token(&token))?;
                 Start::new(snapshot, version)
             }
             Err(_) => {
@@ -168,7 +202,11 @@ impl Registry {
                 Start::new(snapshot, version)
             }
         };
-        Ok(Start { after: Some(token.after()), left: token.left, ..start })
+        Ok(Start {
+            after: Some(token.after()),
+            left: token.left,
+            ..start
+        })
     }
 
     fn set_continuation(
@@ -184,8 +222,15 @@ impl Registry {
             let before = start.left.unwrap_or_else(|| start.count_left(prefix));
             list.remaining = Some(before.saturating_sub(list.items.len()));
         }
-        let last = list.items.last().and_then(|object| object.record()).map(|record| record.key.as_ref());
-        let last = last.unwrap_or_default().strip_prefix(prefix).unwrap_or_default();
+        let last = list
+            .items
+            .last()
+            .and_then(|object| object.record())
+            .map(|record| record.key.as_ref());
+        let last = last
+            .unwrap_or_default()
+            .strip_prefix(prefix)
+            .unwrap_or_default();
         let version = i64::try_from(start.version.0).unwrap_or(i64::MAX);
         list.token = Token::following(last, version, list.remaining).encode();
     }
@@ -203,22 +248,38 @@ struct Start {
 
 impl Start {
     fn new(snapshot: Snapshot, version: Revision) -> Start {
-        Start { snapshot, version, after: None, left: None, unlimited: false }
+        Start {
+            snapshot,
+            version,
+            after: None,
+            left: None,
+            unlimited: false,
+        }
     }
 
     /// How many objects there are from the beginning of the page on.
     fn count_left(&self, prefix: &str) -> usize {
         match &self.after {
             None => self.snapshot.count(prefix),
-            Some(after) => self.snapshot.range(prefix, Some(&format!("{prefix}{after}"))).count(),
+            Some(after) => self
+                .snapshot
+                .range(prefix, Some(&format!("{prefix}{after}")))
+                .count(),
         }
     }
 
     /// How many objects a page has, and the key after which it begins.
     fn bounds(&self, options: &ListOptions) -> (usize, Option<String>) {
-        let limit = if options.limit == 0 || self.unlimited { usize::MAX } else { options.limit };
+        let limit = if options.limit == 0 || self.unlimited {
+            usize::MAX
+        } else {
+            options.limit
+        };
         let prefix = Key::prefix(&options.selection.namespace);
-        (limit, self.after.as_ref().map(|after| format!("{prefix}{after}")))
+        (
+            limit,
+            self.after.as_ref().map(|after| format!("{prefix}{after}")),
+        )
     }
 }
 
@@ -244,7 +305,11 @@ pub(crate) async fn select_any(
     let Selection { labels, fields, .. } = selection;
     for records in candidates(resource, snapshot, selection, after).chunks(CONVERTED_AT_ONCE) {
         let objects = resource.show(records.to_vec()).await?;
-        items.extend(objects.into_iter().filter(|object| matches_object(resource, object, labels, fields)));
+        items.extend(
+            objects
+                .into_iter()
+                .filter(|object| matches_object(resource, object, labels, fields)),
+        );
         if items.len() > limit {
             items.truncate(limit);
             return Ok((items, true));
@@ -266,7 +331,11 @@ fn candidates(
         let found = found.filter(|record| after.is_none_or(|after| record.key.as_ref() > after));
         return found.cloned().into_iter().collect();
     }
-    let term = required_term(resource.kind(), &selection.labels, &FieldSelector::default());
+    let term = required_term(
+        resource.kind(),
+        &selection.labels,
+        &FieldSelector::default(),
+    );
     match term.filter(|_| resource.converts_alone()) {
         Some(term) => snapshot.with_term(&term, &prefix, after).cloned().collect(),
         None => snapshot.range(&prefix, after).cloned().collect(),
@@ -285,17 +354,29 @@ fn select(
         let json = resource.present(record).ok_or_else(needs_others)?;
         Ok(Object::of(json, record.clone()))
     };
-    let Selection { namespace, labels, fields } = selection;
+    let Selection {
+        namespace,
+        labels,
+        fields,
+    } = selection;
     let prefix = Key::prefix(namespace);
     if let Some(key) = selection.only(resource.kind()) {
         let found = snapshot.get(&key.stored()).filter(|record| {
-            after.is_none_or(|after| record.key.as_ref() > after) && matches(resource, record, labels, fields)
+            after.is_none_or(|after| record.key.as_ref() > after)
+                && matches(resource, record, labels, fields)
         });
-        return Ok((found.map(object).into_iter().collect::<Result<_, _>>()?, false));
+        return Ok((
+            found.map(object).into_iter().collect::<Result<_, _>>()?,
+            false,
+        ));
     }
     let take = |records: &mut dyn Iterator<Item = &Arc<Record>>| {
         let mut selected = records.filter(|record| matches(resource, record, labels, fields));
-        let items: Vec<Object> = selected.by_ref().take(limit).map(object).collect::<Result<_, _>>()?;
+        let items: Vec<Object> = selected
+            .by_ref()
+            .take(limit)
+            .map(object)
+            .collect::<Result<_, _>>()?;
         let more = limit != usize::MAX && selected.next().is_some();
         Ok((items, more))
     };
@@ -312,6 +393,14 @@ fn expired_token(token: &Token) -> Status {
                    the remainder of the results. Continuing with the provided token results in an inconsistent list - \
                    objects that were created, modified, or deleted between the time the first chunk was returned and \
                    now may show up in the list.";
-    let onward = Token { version: -1, start: token.start.clone(), left: None }.encode();
-    Status { token: Some(onward), ..Status::expired(message) }
+    let onward = Token {
+        version: -1,
+        start: token.start.clone(),
+        left: None,
+    }
+    .encode();
+    Status {
+        token: Some(onward),
+        ..Status::expired(message)
+    }
 }

@@ -20,7 +20,10 @@ pub struct Object {
 impl Object {
     /// A record as somebody sees it.
     pub(crate) fn of(json: Bytes, record: Arc<Record>) -> Object {
-        Object { json, record: Some(record) }
+        Object {
+            json,
+            record: Some(record),
+        }
     }
 
     /// An object that was never stored, as a dry run makes it.
@@ -36,7 +39,10 @@ impl Object {
     /// Other forms of the object that were made before, and a place to keep new ones. None for what is not
     /// stored in the version that was asked for.
     pub fn forms(&self, resource: &Resource) -> Option<&Forms> {
-        let record = self.record.as_deref().filter(|record| resource.is_current(record))?;
+        let record = self
+            .record
+            .as_deref()
+            .filter(|record| resource.is_current(record))?;
         Some(&header(resource, record).forms)
     }
 

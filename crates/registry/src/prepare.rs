@@ -115,7 +115,11 @@ pub(crate) fn count_generation(kind: &Kind, new: &mut Value, old: &Value) {
 
 fn differs_in_intent(new: &Value, old: &Value) -> bool {
     let intent = |name: &str| !matches!(name, "metadata" | "status" | "kind" | "apiVersion");
-    let names = new.entries().chain(old.entries()).map(|entry| entry.0).filter(|name| intent(name));
+    let names = new
+        .entries()
+        .chain(old.entries())
+        .map(|entry| entry.0)
+        .filter(|name| intent(name));
     names.into_iter().any(|name| new[name] != old[name])
 }
 

@@ -35,7 +35,12 @@ impl Resource {
     /// is another one.
     pub fn new(store: &Store, kind: Kind, stored: Option<Kind>) -> Resource {
         let head = head(&kind);
-        Resource::with(store, kind, stored.map_or(Versions::Same, Versions::Hub), head)
+        Resource::with(
+            store,
+            kind,
+            stored.map_or(Versions::Same, Versions::Hub),
+            head,
+        )
     }
 
     /// Joins a version of a custom kind with its space.
@@ -46,7 +51,12 @@ impl Resource {
 
     fn with(store: &Store, kind: Kind, versions: Versions, head: Box<[u8]>) -> Resource {
         let space = store.space(&kind.space());
-        Resource(Arc::new(Inner { kind, versions, space, head }))
+        Resource(Arc::new(Inner {
+            kind,
+            versions,
+            space,
+            head,
+        }))
     }
 
     /// The kind in the version that is asked for.
@@ -137,7 +147,10 @@ impl Resource {
     pub(crate) fn judge_and_convert(&self, value: &mut Value) -> Violations {
         let mut violations = Violations::default();
         if self.is_converted() {
-            self.0.kind.hooks.validate_unconverted(value, &mut violations);
+            self.0
+                .kind
+                .hooks
+                .validate_unconverted(value, &mut violations);
         }
         self.to_hub(value);
         violations
@@ -153,7 +166,10 @@ impl Resource {
     }
 
     /// Turns an object of the hub's version into this one.
-    #[expect(clippy::wrong_self_convention, reason = "it is the object that comes from the hub")]
+    #[expect(
+        clippy::wrong_self_convention,
+        reason = "it is the object that comes from the hub"
+    )]
     pub(crate) fn from_hub(&self, value: &mut Value) {
         if let Versions::Hub(_) = &self.0.versions {
             self.0.kind.hooks.from_stored(value);
@@ -175,7 +191,11 @@ impl Resource {
     pub(crate) async fn through_storage(&self, value: &mut Value) -> Result<(), Status> {
         if let Versions::Equals(convert) = &self.0.versions {
             let stored = convert.write(std::mem::take(value), &self.0.kind).await?;
-            *value = convert.read(vec![stored], &self.0.kind).await?.pop().unwrap_or_default();
+            *value = convert
+                .read(vec![stored], &self.0.kind)
+                .await?
+                .pop()
+                .unwrap_or_default();
         }
         Ok(())
     }
@@ -190,7 +210,9 @@ impl Resource {
 
     /// An object of this version as it is kept, with its kind there, if tables show that one.
     pub fn as_kept(&self, object: &Value) -> Option<(&Kind, Value)> {
-        let Versions::Hub(hub) = &self.0.versions else { return None };
+        let Versions::Hub(hub) = &self.0.versions else {
+            return None;
+        };
         if !self.kind().rules.shown_as_stored {
             return None;
         }
@@ -217,7 +239,10 @@ impl Resource {
     pub async fn turned(&self, object: &Value, from: &Resource) -> Result<Value, Status> {
         match &self.0.versions {
             Versions::Equals(convert) => {
-                let turned = convert.read(vec![object.clone()], &self.0.kind).await?.pop();
+                let turned = convert
+                    .read(vec![object.clone()], &self.0.kind)
+                    .await?
+                    .pop();
                 Ok(turned.expect("as many objects as were given"))
             }
             _ => Ok(from.convert(object, self)),
@@ -264,18 +289,30 @@ impl Resource {
         let mut converted = self.read(&records, &texts).await?.into_iter();
         let text = |known: Option<Bytes>| known.or_else(|| converted.next()).unwrap_or_default();
         let texts: Vec<Bytes> = texts.into_iter().map(text).collect();
-        Ok(records.into_iter().zip(texts).map(|(record, json)| Object::of(json, record)).collect())
+        Ok(records
+            .into_iter()
+            .zip(texts)
+            .map(|(record, json)| Object::of(json, record))
+            .collect())
     }
 
     /// The texts of those records whose text is not known yet.
-    async fn read(&self, records: &[Arc<Record>], texts: &[Option<Bytes>]) -> Result<Vec<Bytes>, Status> {
+    async fn read(
+        &self,
+        records: &[Arc<Record>],
+        texts: &[Option<Bytes>],
+    ) -> Result<Vec<Bytes>, Status> {
         let unknown = records.iter().zip(texts).filter(|(_, text)| text.is_none());
-        let objects: Vec<Value> =
-            unknown.map(|(record, _)| json::parse(&record.value).unwrap_or_default()).collect();
+        let objects: Vec<Value> = unknown
+            .map(|(record, _)| json::parse(&record.value).unwrap_or_default())
+            .collect();
         match &self.0.versions {
             Versions::Equals(convert) if !objects.is_empty() => {
                 let objects = convert.read(objects, &self.0.kind).await?;
-                Ok(objects.iter().map(|object| json::to_string(object).into()).collect())
+                Ok(objects
+                    .iter()
+                    .map(|object| json::to_string(object).into())
+                    .collect())
             }
             _ => Ok(Vec::new()),
         }
@@ -285,7 +322,11 @@ impl Resource {
     pub(crate) async fn show_one(&self, record: Arc<Record>) -> Result<Object, Status> {
         match self.present(&record) {
             Some(json) => Ok(Object::of(json, record)),
-            None => Ok(self.show(vec![record]).await?.pop().expect("as many objects as records")),
+            None => Ok(self
+                .show(vec![record])
+                .await?
+                .pop()
+                .expect("as many objects as records")),
         }
     }
 
@@ -300,7 +341,9 @@ impl Resource {
     /// What to say of a key at which nothing is. Kubernetes: in no namespace nothing is looked for
     /// (registry/generic/registry/store.go).
     pub(crate) fn missing(&self, key: &Key) -> Status {
-        self.check_namespace(&key.namespace).err().unwrap_or_else(|| self.not_found(&key.name))
+        self.check_namespace(&key.namespace)
+            .err()
+            .unwrap_or_else(|| self.not_found(&key.name))
     }
 
     /// Whether objects of this kind can be in this namespace.

@@ -24,7 +24,10 @@ pub(crate) fn refused(kind: &Kind, name: &str, error: WriteError) -> Status {
 /// 503: nothing was stored, and trying again is safe. Clients wait as long as is said, then try again.
 fn unavailable(error: &WriteError) -> Status {
     let status = Status::failure(503, "ServiceUnavailable", chain(error));
-    Status { retry_after: Some(NO_SPACE_RETRY_SECONDS), ..status }
+    Status {
+        retry_after: Some(NO_SPACE_RETRY_SECONDS),
+        ..status
+    }
 }
 
 /// An error with its causes, for the one reader who can do something about it.

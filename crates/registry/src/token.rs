@@ -16,14 +16,20 @@ pub(crate) struct Token {
 }
 
 /// As Go decodes: bits that are left over at the end do not matter.
-const LENIENT: GeneralPurpose =
-    GeneralPurpose::new(&base64::alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::URL_SAFE,
+    NO_PAD.with_decode_allow_trailing_bits(true),
+);
 
 impl Token {
     /// The token of a page that ends with the key `last`.
     pub(crate) fn following(last: &str, version: i64, left: Option<usize>) -> Token {
         // Nothing sorts between a key and itself with a NUL.
-        Token { version, start: format!("{last}\0"), left }
+        Token {
+            version,
+            start: format!("{last}\0"),
+            left,
+        }
     }
 
     /// A text after which the keys to send are: `start` is one of them, if there is such a key.
@@ -51,27 +57,45 @@ impl Token {
     /// Reads a token; the error is worded for the client.
     pub(crate) fn decode(text: &str) -> Result<Token, String> {
         let refuse = |problem: String| format!("continue key is not valid: {problem}");
-        let bytes = LENIENT.decode(text).map_err(|error| refuse(base64_problem(error)))?;
+        let bytes = LENIENT
+            .decode(text)
+            .map_err(|error| refuse(base64_problem(error)))?;
         let token = json::parse(&bytes).map_err(|error| refuse(error.to_string()))?;
         check_types(&token).map_err(refuse)?;
         if token["v"].str() != "meta.k8s.io/v1" {
             let version = token["v"].str();
-            return Err(refuse(format!("server does not recognize this encoded version {version}")));
+            return Err(refuse(format!(
+                "server does not recognize this encoded version {version}"
+            )));
         }
         let (version, start) = (token["rv"].int(), token["start"].str());
         if version == 0 {
-            return Err(refuse("incorrect encoded start resourceVersion (version meta.k8s.io/v1)".into()));
+            return Err(refuse(
+                "incorrect encoded start resourceVersion (version meta.k8s.io/v1)".into(),
+            ));
         }
         if start.is_empty() {
-            return Err(refuse("encoded start key empty (version meta.k8s.io/v1)".into()));
+            return Err(refuse(
+                "encoded start key empty (version meta.k8s.io/v1)".into(),
+            ));
         }
         // A key is clean; another one leads out of the list.
         let key = start.strip_prefix('/').unwrap_or(start);
-        if key.trim_end_matches('\0').split('/').any(|part| matches!(part, "" | "." | "..")) {
+        if key
+            .trim_end_matches('\0')
+            .split('/')
+            .any(|part| matches!(part, "" | "." | ".."))
+        {
             return Err(refuse(start.to_string()));
         }
-        let left = token["n"].as_int().and_then(|left| usize::try_from(left).ok());
-        Ok(Token { version, start: key.into(), left })
+        let left = token["n"]
+            .as_int()
+            .and_then(|left| usize::try_from(left).ok());
+        Ok(Token {
+            version,
+            start: key.into(),
+            left,
+        })
     }
 }
 
@@ -86,7 +110,9 @@ fn check_types(token: &Value) -> Result<(), String> {
         Value::Map(_) | Value::Null => {}
         other => {
             let word = other.go_word();
-            return Err(format!("json: cannot unmarshal {word} into Go value of type storage.continueToken"));
+            return Err(format!(
+                "json: cannot unmarshal {word} into Go value of type storage.continueToken"
+            ));
         }
     }
     for (field, value) in token.entries() {
@@ -128,7 +154,11 @@ mod tests {
         let token = Token::following("ns/name", 42, Some(7));
         assert_eq!(token.after(), "ns/name");
         assert_eq!(Token::decode(&token.encode()), Ok(token));
-        assert!(Token::decode("%%").unwrap_err().starts_with("continue key is not valid"));
+        assert!(
+            Token::decode("%%")
+                .unwrap_err()
+                .starts_with("continue key is not valid")
+        );
     }
 
     #[test]
@@ -138,33 +168,61 @@ mod tests {
                 r#"{"v":"meta.k8s.io/v2","rv":1,"start":"a"}"#,
                 "server does not recognize this encoded version meta.k8s.io/v2",
             ),
-            (r#"{"rv":1,"start":"a"}"#, "server does not recognize this encoded version "),
+            (
+                r#"{"rv":1,"start":"a"}"#,
+                "server does not recognize this encoded version ",
+            ),
             ("null", "server does not recognize this encoded version "),
             (
                 r#"{"v":"meta.k8s.io/v1","rv":0,"start":"a"}"#,
                 "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
             ),
-            (r#"{"v":"meta.k8s.io/v1","rv":5}"#, "encoded start key empty (version meta.k8s.io/v1)"),
+            (
+                r#"{"v":"meta.k8s.io/v1","rv":5}"#,
+                "encoded start key empty (version meta.k8s.io/v1)",
+            ),
             (
                 r#"{"v":"meta.k8s.io/v1","rv":"x"}"#,
                 "json: cannot unmarshal string into Go struct field continueToken.rv of type int64",
             ),
-            ("[]", "json: cannot unmarshal array into Go value of type storage.continueToken"),
+            (
+                "[]",
+                "json: cannot unmarshal array into Go value of type storage.continueToken",
+            ),
             ("xx", "invalid character 'x' looking for beginning of value"),
             (r#"{"v":"meta.k8s.io/v1","rv":1,"start":"../x"}"#, "../x"),
         ] {
             let problem = Token::decode(&URL_SAFE_NO_PAD.encode(token)).unwrap_err();
-            assert_eq!(problem, format!("continue key is not valid: {expected}"), "{token}");
+            assert_eq!(
+                problem,
+                format!("continue key is not valid: {expected}"),
+                "{token}"
+            );
         }
-        let rooted = Token::decode(&URL_SAFE_NO_PAD.encode(r#"{"v":"meta.k8s.io/v1","rv":1,"start":"/x"}"#));
+        let rooted =
+            Token::decode(&URL_SAFE_NO_PAD.encode(r#"{"v":"meta.k8s.io/v1","rv":1,"start":"/x"}"#));
         assert_eq!(rooted.unwrap().start, "x");
     }
 
     #[test]
     fn a_start_without_a_nul_is_sent_too() {
-        let after = |start: &str| Token { version: 1, start: start.into(), left: None }.after();
-        for (start, sent, not_sent) in [("ns/b", "ns/b", "ns/a"), ("b\0", "b-", "b"), ("b", "b", "azzz")] {
-            assert!(sent > after(start).as_str() && not_sent <= after(start).as_str(), "{start:?}");
+        let after = |start: &str| {
+            Token {
+                version: 1,
+                start: start.into(),
+                left: None,
+            }
+            .after()
+        };
+        for (start, sent, not_sent) in [
+            ("ns/b", "ns/b", "ns/a"),
+            ("b\0", "b-", "b"),
+            ("b", "b", "azzz"),
+        ] {
+            assert!(
+                sent > after(start).as_str() && not_sent <= after(start).as_str(),
+                "{start:?}"
+            );
         }
     }
 }

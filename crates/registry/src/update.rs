@@ -74,13 +74,21 @@ impl Registry {
     ) -> Result<Updated, Status> {
         loop {
             let Some(current) = resource.find(key).await? else {
-                return self.create_instead(resource, key, change, options, gate, warnings).await;
+                return self
+                    .create_instead(resource, key, change, options, gate, warnings)
+                    .await;
             };
             let mut fresh = Vec::new();
-            match self.try_update(resource, key, &current, change, options, gate, &mut fresh).await? {
+            match self
+                .try_update(resource, key, &current, change, options, gate, &mut fresh)
+                .await?
+            {
                 Attempt::Done(object) => {
                     warnings.append(&mut fresh);
-                    return Ok(Updated { object, created: false });
+                    return Ok(Updated {
+                        object,
+                        created: false,
+                    });
                 }
                 Attempt::Raced => continue,
             }
@@ -105,13 +113,24 @@ impl Registry {
         if !options.dry_run {
             draft.entry("metadata").remove("resourceVersion");
         }
-        let create =
-            CreateOptions { user: options.user.clone(), dry_run: options.dry_run, applies: options.applies };
-        let object = self.create(resource, &key.namespace, draft, &create, gate, warnings).await?;
-        Ok(Updated { object, created: true })
+        let create = CreateOptions {
+            user: options.user.clone(),
+            dry_run: options.dry_run,
+            applies: options.applies,
+        };
+        let object = self
+            .create(resource, &key.namespace, draft, &create, gate, warnings)
+            .await?;
+        Ok(Updated {
+            object,
+            created: true,
+        })
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one attempt needs all that the update was given")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one attempt needs all that the update was given"
+    )]
     async fn try_update(
         &self,
         resource: &Resource,
@@ -142,7 +161,10 @@ impl Registry {
             let now = self.timestamp();
             let context = options.user.context(options.action, &now);
             reset_for_update(resource, options.action, &mut new, &old);
-            resource.kind().hooks.prepare(&mut new, Some(&old), &context);
+            resource
+                .kind()
+                .hooks
+                .prepare(&mut new, Some(&old), &context);
             if options.action != Action::Status {
                 count_generation(kind, &mut new, &old);
             }
@@ -163,7 +185,10 @@ impl Registry {
         }
         resource.to_stored(&mut new).await?;
         let owners = Owners::of(options.applies);
-        let stored_at = Place { key: resource.storage_key(key), replaces: Some(record.revision) };
+        let stored_at = Place {
+            key: resource.storage_key(key),
+            replaces: Some(record.revision),
+        };
         let draft = encode::bounded(resource.stored(), &mut new, self.now(), owners, &stored_at)?;
         // What lies on disk under an old key is written again, though nothing has changed.
         if !gone && same(&draft, &record) && !self.store.is_stale(resource.space(), &record) {
@@ -185,7 +210,11 @@ impl Registry {
                 let leads_to_delete =
                     is_being_deleted(&new) && draft.value.len() <= record.value.len() + SLACK;
                 let write = Write::put(resource.space(), key.stored(), expect, draft);
-                if leads_to_delete { write.with_reserve() } else { write }
+                if leads_to_delete {
+                    write.with_reserve()
+                } else {
+                    write
+                }
             }
         };
         match self.store.commit_one(write).await {
@@ -224,9 +253,15 @@ fn check_preconditions(
 }
 
 /// Refuses what cannot be created by an update. Kubernetes: a version must be a number, and counts for nothing.
-fn check_new(resource: &Resource, key: &Key, new: &Value, options: &UpdateOptions) -> Result<(), Status> {
+fn check_new(
+    resource: &Resource,
+    key: &Key,
+    new: &Value,
+    options: &UpdateOptions,
+) -> Result<(), Status> {
     check_uid(resource, key, new, &Value::Null, options)?;
-    parse_version(new["resourceVersion"].str()).map_err(|error| Status::unknown(error.to_string()))?;
+    parse_version(new["resourceVersion"].str())
+        .map_err(|error| Status::unknown(error.to_string()))?;
     Ok(())
 }
 
@@ -243,7 +278,11 @@ fn check_uid(
     }
     // Kubernetes: a dry run is refused above the storage, which knows its own root.
     let key_there = resource.storage_key(key);
-    let shown = if options.dry_run { key_there.trim_start_matches("/registry") } else { &key_there };
+    let shown = if options.dry_run {
+        key_there.trim_start_matches("/registry")
+    } else {
+        &key_there
+    };
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: {shown}, ResourceVersion: 0, AdditionalErrorMsg: \
          Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}"
@@ -257,7 +296,11 @@ fn unconditional(resource: &Resource, key: &Key) -> Status {
     gvk.kind = resource.kind().plural.clone();
     let mut violations = Violations::default();
     let path = Path::new("metadata");
-    violations.invalid_shown(path.child("resourceVersion"), "0", "must be specified for an update");
+    violations.invalid_shown(
+        path.child("resourceVersion"),
+        "0",
+        "must be specified for an update",
+    );
     Status::invalid(&gvk, &key.name, &violations)
 }
 
@@ -275,7 +318,13 @@ async fn validate_change(
     check_kind(kind, new)?;
     let path = Path::new("metadata");
     let (metadata, stored) = (&new["metadata"], &old["metadata"]);
-    meta::object_meta(metadata, kind.is_namespaced(), NameRule::PathSegment, &path, &mut violations);
+    meta::object_meta(
+        metadata,
+        kind.is_namespaced(),
+        NameRule::PathSegment,
+        &path,
+        &mut violations,
+    );
     meta::object_meta_update(metadata, stored, &path, &mut violations);
     check_own_meta(kind, context.action, metadata, stored, &mut violations);
     let mut violations = validate(resource, new, Some(old), context, violations).await;
@@ -287,7 +336,11 @@ async fn validate_change(
         return Ok(());
     }
     // Kubernetes: an object that is stored in another group is judged under that group's name.
-    Err(Status::invalid(&kind.gvk, metadata["name"].str(), &violations))
+    Err(Status::invalid(
+        &kind.gvk,
+        metadata["name"].str(),
+        &violations,
+    ))
 }
 
 /// By how much an object that is being deleted may grow on a full disk: its conditions say what it waits for.

@@ -34,9 +34,16 @@ pub(crate) async fn validate(
         extra: context.extra.clone(),
     };
     let run = move || {
-        hooks.validate(&new, old.as_ref(), &user.context(action, &now), &mut violations);
+        hooks.validate(
+            &new,
+            old.as_ref(),
+            &user.context(action, &now),
+            &mut violations,
+        );
         violations
     };
     // A panic is the request's, wherever it happened.
-    task::spawn_blocking(run).await.unwrap_or_else(|error| panic::resume_unwind(error.into_panic()))
+    task::spawn_blocking(run)
+        .await
+        .unwrap_or_else(|error| panic::resume_unwind(error.into_panic()))
 }

@@ -23,14 +23,22 @@ pub struct VersionError {
 
 impl std::fmt::Display for VersionError {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        write!(f, "strconv.ParseUint: parsing {}: {}", quote(&self.text), self.problem)
+        write!(
+            f,
+            "strconv.ParseUint: parsing {}: {}",
+            quote(&self.text),
+            self.problem
+        )
     }
 }
 
 impl VersionError {
     /// The complaint as a violation of the request's `resourceVersion`.
     pub fn named(&self) -> String {
-        format!("resourceVersion: Invalid value: {}: {self}", quote(&self.text))
+        format!(
+            "resourceVersion: Invalid value: {}: {self}",
+            quote(&self.text)
+        )
     }
 }
 
@@ -40,8 +48,15 @@ pub fn parse_version(text: &str) -> Result<u64, VersionError> {
         return Ok(0);
     }
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    let problem = if digits { "value out of range" } else { "invalid syntax" };
-    let error = || VersionError { text: text.into(), problem };
+    let problem = if digits {
+        "value out of range"
+    } else {
+        "invalid syntax"
+    };
+    let error = || VersionError {
+        text: text.into(),
+        problem,
+    };
     if !digits {
         return Err(error());
     }

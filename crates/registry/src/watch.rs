@@ -66,7 +66,11 @@ pub struct Watch {
 impl Registry {
     /// Begins a watch.
     pub async fn watch(&self, resource: &Resource, options: WatchOptions) -> Result<Watch, Status> {
-        let WatchOptions { selection, version, initial } = options;
+        let WatchOptions {
+            selection,
+            version,
+            initial,
+        } = options;
         let wanted = parse_version(&version).map_err(|error| Status::unknown(error.named()))?;
         if initial == Some(true) {
             self.wait_until_fresh(resource, wanted).await?;
@@ -77,14 +81,30 @@ impl Registry {
         let now = latest.max(snapshot.revision());
         let mut queue = VecDeque::new();
         if tell_all {
-            let (objects, _) = select_any(resource, &snapshot, &selection, None, usize::MAX).await?;
-            queue.extend(objects.into_iter().map(|object| Event::Object(Change::Added, object)));
+            let (objects, _) =
+                select_any(resource, &snapshot, &selection, None, usize::MAX).await?;
+            queue.extend(
+                objects
+                    .into_iter()
+                    .map(|object| Event::Object(Change::Added, object)),
+            );
             queue.push_back(Event::Initial(now));
         }
-        let after = if tell_all || wanted == 0 { now } else { Revision(wanted) };
-        let inner =
-            resource.space().watch(after).map_err(|expired| too_old(expired.asked, expired.oldest))?;
-        Ok(Watch { resource: resource.clone(), selection, inner, initial: queue })
+        let after = if tell_all || wanted == 0 {
+            now
+        } else {
+            Revision(wanted)
+        };
+        let inner = resource
+            .space()
+            .watch(after)
+            .map_err(|expired| too_old(expired.asked, expired.oldest))?;
+        Ok(Watch {
+            resource: resource.clone(),
+            selection,
+            inner,
+            initial: queue,
+        })
     }
 }
 
@@ -96,7 +116,11 @@ impl Watch {
             return Ok(self.initial.drain(..count).collect());
         }
         loop {
-            let events = self.inner.next().await.map_err(|expired| too_old(expired.asked, expired.oldest))?;
+            let events = self
+                .inner
+                .next()
+                .await
+                .map_err(|expired| too_old(expired.asked, expired.oldest))?;
             let seen = self.view(events).await?;
             if !seen.is_empty() {
                 return Ok(seen);
@@ -128,17 +152,28 @@ impl Watch {
     }
 
     /// The same where objects have to be converted before anything can be said of them.
-    async fn view_converted(&self, mut events: Vec<mizzen_store::Event>) -> Result<Vec<Event>, Status> {
+    async fn view_converted(
+        &self,
+        mut events: Vec<mizzen_store::Event>,
+    ) -> Result<Vec<Event>, Status> {
         events.retain(|event| self.is_inside(&event.record));
-        let records = events.iter().flat_map(|event| std::iter::once(&event.record).chain(&event.previous));
-        let mut objects = self.resource.show(records.cloned().collect()).await?.into_iter();
+        let records = events
+            .iter()
+            .flat_map(|event| std::iter::once(&event.record).chain(&event.previous));
+        let mut objects = self
+            .resource
+            .show(records.cloned().collect())
+            .await?
+            .into_iter();
         let Selection { labels, fields, .. } = &self.selection;
         let mut seen = Vec::with_capacity(events.len());
         for event in &events {
             let object = objects.next().expect("an object for each record");
             let previous = event.previous.as_ref().and_then(|_| objects.next());
             let selects = |object: &Object| matches_object(&self.resource, object, labels, fields);
-            seen.extend(view_one(event, (object, previous), selects, |object| object));
+            seen.extend(view_one(event, (object, previous), selects, |object| {
+                object
+            }));
         }
         Ok(seen)
     }
@@ -152,7 +187,10 @@ impl Watch {
     fn is_inside(&self, record: &Record) -> bool {
         let namespace = &self.selection.namespace;
         namespace.is_empty()
-            || record.key.strip_prefix(namespace.as_str()).is_some_and(|rest| rest.starts_with('/'))
+            || record
+                .key
+                .strip_prefix(namespace.as_str())
+                .is_some_and(|rest| rest.starts_with('/'))
     }
 }
 
@@ -170,16 +208,22 @@ fn view_one<T>(
         (None, false) => return None,
         (None, true) => Event::Object(Change::Added, object(after)),
         (Some(_), true) => Event::Object(Change::Modified, object(after)),
-        (Some(_), false) if event.kind == EventKind::Delete => Event::Object(Change::Deleted, object(after)),
+        (Some(_), false) if event.kind == EventKind::Delete => {
+            Event::Object(Change::Deleted, object(after))
+        }
         // It left the selection: the watcher sees it as it last saw it, in the new version.
-        (Some(before), false) => Event::Object(Change::Deleted, restamp(&object(before), event.revision)),
+        (Some(before), false) => {
+            Event::Object(Change::Deleted, restamp(&object(before), event.revision))
+        }
     })
 }
 
 /// An object with another revision in it.
 fn restamp(object: &Object, revision: Revision) -> Object {
     let mut value = object.value();
-    value.entry("metadata").set("resourceVersion", revision.to_string());
+    value
+        .entry("metadata")
+        .set("resourceVersion", revision.to_string());
     Object::unstored(json::to_string(&value).into())
 }
 

@@ -38,7 +38,13 @@ impl Bind {
             // Before the loop hears of it, so that the pod's next try does not cross this.
             self.doer.undo(&self.steps).await;
         }
-        let _ = self.sender.send(Letter::Bound { uid: self.pod.uid.clone(), outcome }).await;
+        let _ = self
+            .sender
+            .send(Letter::Bound {
+                uid: self.pod.uid.clone(),
+                outcome,
+            })
+            .await;
         if bound {
             self.tell().await;
         }
@@ -55,17 +61,28 @@ impl Bind {
     }
 
     async fn bind(&self) -> Result<(), String> {
-        for extender in
-            self.extenders.iter().filter(|one| !one.options.bind.is_empty() && one.is_interested(&self.pod))
+        for extender in self
+            .extenders
+            .iter()
+            .filter(|one| !one.options.bind.is_empty() && one.is_interested(&self.pod))
         {
             match extender.bind(&self.pod, &self.node).await {
                 Err(error) if extender.options.ignorable => {
-                    tracing::info!(extender = extender.options.url, error, "an extender is left out");
+                    tracing::info!(
+                        extender = extender.options.url,
+                        error,
+                        "an extender is left out"
+                    );
                 }
                 outcome => return outcome,
             }
         }
-        let Pod { namespace, name, uid, .. } = &*self.pod;
+        let Pod {
+            namespace,
+            name,
+            uid,
+            ..
+        } = &*self.pod;
         let node = &self.node;
         let binding = value!({
             "kind": "Binding",
@@ -73,19 +90,28 @@ impl Bind {
             "metadata": {"namespace": namespace, "name": name, "uid": uid},
             "target": {"kind": "Node", "name": node}
         });
-        let bound = self.api.create_at(&PODS, &self.pod.key(), "binding", &binding).await;
-        bound.map(drop).map_err(|error| format!("running Bind plugin \"DefaultBinder\": {}", message(error)))
+        let bound = self
+            .api
+            .create_at(&PODS, &self.pod.key(), "binding", &binding)
+            .await;
+        bound
+            .map(drop)
+            .map_err(|error| format!("running Bind plugin \"DefaultBinder\": {}", message(error)))
     }
 
     async fn tell(&self) {
-        let Pod { namespace, name, .. } = &*self.pod;
+        let Pod {
+            namespace, name, ..
+        } = &*self.pod;
         let note = Note {
             severity: Severity::Normal,
             reason: "Scheduled",
             action: "Binding",
             text: format!("Successfully assigned {namespace}/{name} to {}", self.node),
         };
-        self.herald.tell_once(&self.scheduler, &self.pod, note).await;
+        self.herald
+            .tell_once(&self.scheduler, &self.pod, note)
+            .await;
     }
 }
 

@@ -20,7 +20,11 @@ const EXTENDERS_BEST: i64 = 10;
 impl Scheduler {
     /// The extenders whose business a pod is.
     fn interested(&self, pod: &Pod) -> Vec<Extender> {
-        self.extenders.iter().filter(|extender| extender.is_interested(pod)).cloned().collect()
+        self.extenders
+            .iter()
+            .filter(|extender| extender.is_interested(pod))
+            .cloned()
+            .collect()
     }
 
     /// The nodes as an extender wants them.
@@ -35,7 +39,10 @@ impl Scheduler {
             let known = if extender.options.knows_nodes {
                 None
             } else {
-                self.nodes.by_key(&Key::cluster(name.as_str())).ok().flatten()
+                self.nodes
+                    .by_key(&Key::cluster(name.as_str()))
+                    .ok()
+                    .flatten()
             };
             known.map_or_else(|| named(name), |object| Object::clone(&object))
         };
@@ -50,26 +57,50 @@ impl Scheduler {
         diagnosis: &mut Diagnosis,
     ) -> Result<Vec<Slot>, String> {
         let n_before = nodes.len();
-        let Ok(object) = pod.entry.object() else { return Ok(nodes) };
+        let Ok(object) = pod.entry.object() else {
+            return Ok(nodes);
+        };
         for extender in self.interested(pod) {
             if nodes.is_empty() {
                 break;
             }
-            let verdict = match extender.filter(&object, &self.objects(&extender, &nodes)).await {
+            let verdict = match extender
+                .filter(&object, &self.objects(&extender, &nodes))
+                .await
+            {
                 Ok(verdict) => verdict,
                 Err(error) if extender.options.ignorable => {
-                    tracing::info!(extender = extender.options.url, error, "an extender is left out");
+                    tracing::info!(
+                        extender = extender.options.url,
+                        error,
+                        "an extender is left out"
+                    );
                     continue;
                 }
                 Err(error) => return Err(error),
             };
-            let slots: HashMap<&Str, Slot> =
-                nodes.iter().map(|slot| (self.world.cache.node(*slot).name(), *slot)).collect();
+            let slots: HashMap<&Str, Slot> = nodes
+                .iter()
+                .map(|slot| (self.world.cache.node(*slot).name(), *slot))
+                .collect();
             for (name, why, resolvable) in verdict.refused {
-                let Some(slot) = slots.get(&name) else { continue };
-                diagnosis.refuse(*slot, Refusal { resolvable, ..Refusal::for_now(Name::Extender, why) });
+                let Some(slot) = slots.get(&name) else {
+                    continue;
+                };
+                diagnosis.refuse(
+                    *slot,
+                    Refusal {
+                        resolvable,
+                        ..Refusal::for_now(Name::Extender, why)
+                    },
+                );
             }
-            nodes = verdict.left.iter().filter_map(|name| slots.get(name)).copied().collect();
+            nodes = verdict
+                .left
+                .iter()
+                .filter_map(|name| slots.get(name))
+                .copied()
+                .collect();
         }
         if nodes.len() != n_before {
             diagnosis.rejectors.insert(Name::Extender);
@@ -79,12 +110,19 @@ impl Scheduler {
 
     /// Adds what extenders say of nodes to what plugins say. Those that fail have nothing to say.
     pub async fn consult_scores(&self, pod: &Pod, nodes: &[Slot], scores: &mut [i64]) {
-        let Ok(object) = pod.entry.object() else { return };
+        let Ok(object) = pod.entry.object() else {
+            return;
+        };
         for extender in self.interested(pod) {
-            let said = extender.prioritize(&object, &self.objects(&extender, nodes)).await;
+            let said = extender
+                .prioritize(&object, &self.objects(&extender, nodes))
+                .await;
             let said: HashMap<Str, i64> = said.unwrap_or_default().into_iter().collect();
             for (slot, score) in nodes.iter().zip(scores.iter_mut()) {
-                let own = said.get(self.world.cache.node(*slot).name()).copied().unwrap_or_default();
+                let own = said
+                    .get(self.world.cache.node(*slot).name())
+                    .copied()
+                    .unwrap_or_default();
                 *score += own * (BEST / EXTENDERS_BEST);
             }
         }
@@ -96,9 +134,13 @@ impl Scheduler {
         pod: &Pod,
         mut candidates: Vec<Candidate>,
     ) -> Result<Vec<Candidate>, String> {
-        let Ok(object) = pod.entry.object() else { return Ok(candidates) };
-        let preempting =
-            self.interested(pod).into_iter().filter(|extender| !extender.options.preempt.is_empty());
+        let Ok(object) = pod.entry.object() else {
+            return Ok(candidates);
+        };
+        let preempting = self
+            .interested(pod)
+            .into_iter()
+            .filter(|extender| !extender.options.preempt.is_empty());
         for extender in preempting {
             let asked: Vec<(Str, Vec<Object>, i64)> = candidates.iter().map(asked).collect();
             let agreed = match extender.preempt(&object, &asked).await {
@@ -110,10 +152,16 @@ impl Scheduler {
             for (node, uids, violations) in agreed {
                 let victims = self.victims(&extender, &node, &uids)?;
                 if victims.is_empty() && !extender.options.ignorable {
-                    return Err(format!("expected at least one victim pod on node \"{node}\""));
+                    return Err(format!(
+                        "expected at least one victim pod on node \"{node}\""
+                    ));
                 }
                 if !victims.is_empty() {
-                    left.push(Candidate { node, victims, n_violations: violations.max(0) as usize });
+                    left.push(Candidate {
+                        node,
+                        victims,
+                        n_violations: violations.max(0) as usize,
+                    });
                 }
             }
             candidates = left;
@@ -121,7 +169,12 @@ impl Scheduler {
         Ok(candidates)
     }
 
-    fn victims(&self, extender: &Extender, node: &Str, uids: &[Str]) -> Result<Vec<Arc<Pod>>, String> {
+    fn victims(
+        &self,
+        extender: &Extender,
+        node: &Str,
+        uids: &[Str],
+    ) -> Result<Vec<Arc<Pod>>, String> {
         let there = self
             .world
             .cache
@@ -139,7 +192,10 @@ impl Scheduler {
 }
 
 fn asked(candidate: &Candidate) -> (Str, Vec<Object>, i64) {
-    let pods = candidate.victims.iter().filter_map(|pod| pod.entry.object().ok());
+    let pods = candidate
+        .victims
+        .iter()
+        .filter_map(|pod| pod.entry.object().ok());
     let pods = pods.map(|pod| Object::clone(&pod)).collect();
     (candidate.node.clone(), pods, candidate.n_violations as i64)
 }

@@ -46,7 +46,9 @@ impl Taken {
             return;
         }
         let consumed = result["consumedCapacity"].entries();
-        let consumed = consumed.map(|(name, amount)| (name.into(), Quantity::of(amount.str()))).collect();
+        let consumed = consumed
+            .map(|(name, amount)| (name.into(), Quantity::of(amount.str())))
+            .collect();
         add(self.parts.entry(id(result)).or_default(), &consumed);
     }
 }
@@ -66,12 +68,21 @@ impl Devices {
     pub fn claims_of(&self, pod: &Pod) -> Result<Vec<&Arc<Object>>, String> {
         let mut claims = Vec::new();
         for used in pod.resource_claims.iter().filter(|used| !used.needless) {
-            let Pod { namespace, name: pod_name, .. } = pod;
+            let Pod {
+                namespace,
+                name: pod_name,
+                ..
+            } = pod;
             let Some(name) = &used.claim else {
-                return Err(format!("pod \"{namespace}/{pod_name}\": ResourceClaim not created yet"));
+                return Err(format!(
+                    "pod \"{namespace}/{pod_name}\": ResourceClaim not created yet"
+                ));
             };
-            let claim = self.claims.get(&Key::new(namespace.as_str(), name.as_str()));
-            let claim = claim.ok_or_else(|| format!("resourceclaim.resource.k8s.io \"{name}\" not found"))?;
+            let claim = self
+                .claims
+                .get(&Key::new(namespace.as_str(), name.as_str()));
+            let claim = claim
+                .ok_or_else(|| format!("resourceclaim.resource.k8s.io \"{name}\" not found"))?;
             if claim.is_going() {
                 return Err(format!("resourceclaim \"{name}\" is being deleted"));
             }
@@ -92,16 +103,26 @@ impl Devices {
 
     /// The devices that somebody has.
     pub fn taken(&self) -> Taken {
-        let allocated = self.claims.values().map(|claim| &claim["status"]["allocation"]);
-        let results = allocated.chain(self.pending.values()).flat_map(|one| one["devices"]["results"].list());
+        let allocated = self
+            .claims
+            .values()
+            .map(|claim| &claim["status"]["allocation"]);
+        let results = allocated
+            .chain(self.pending.values())
+            .flat_map(|one| one["devices"]["results"].list());
         let mut taken = Taken::default();
-        results.filter(|result| !result["adminAccess"].bool()).for_each(|result| taken.add(result));
+        results
+            .filter(|result| !result["adminAccess"].bool())
+            .for_each(|result| taken.add(result));
         taken
     }
 
     /// Follows a claim. What it was before.
     pub fn set_claim(&mut self, key: &Key, claim: Option<Arc<Object>>) -> Option<Arc<Object>> {
-        if let Some(claim) = claim.as_ref().filter(|claim| !claim["status"]["allocation"].is_null()) {
+        if let Some(claim) = claim
+            .as_ref()
+            .filter(|claim| !claim["status"]["allocation"].is_null())
+        {
             self.pending.remove(claim.uid());
         }
         match claim {
@@ -120,5 +141,9 @@ impl Devices {
 }
 
 fn id(result: &Value) -> DeviceId {
-    (result["driver"].str().into(), result["pool"].str().into(), result["device"].str().into())
+    (
+        result["driver"].str().into(),
+        result["pool"].str().into(),
+        result["device"].str().into(),
+    )
 }

@@ -27,12 +27,24 @@ impl PodChange {
     pub fn between(old: &Pod, new: &Pod) -> PodChange {
         let differs = [
             (old.labels != new.labels, PodChange::LABEL),
-            (old.requests.stated.shrinks_to(&new.requests.stated), PodChange::SCALE_DOWN),
+            (
+                old.requests.stated.shrinks_to(&new.requests.stated),
+                PodChange::SCALE_DOWN,
+            ),
             (old.has_gates && !new.has_gates, PodChange::GATES),
-            (old.tolerations.len() != new.tolerations.len(), PodChange::TOLERATION),
+            (
+                old.tolerations.len() != new.tolerations.len(),
+                PodChange::TOLERATION,
+            ),
             (old.resource_claims != new.resource_claims, PodChange::CLAIM),
         ];
-        PodChange(differs.into_iter().filter(|(differs, _)| *differs).map(|(_, change)| change.0).sum())
+        PodChange(
+            differs
+                .into_iter()
+                .filter(|(differs, _)| *differs)
+                .map(|(_, change)| change.0)
+                .sum(),
+        )
     }
 }
 
@@ -68,14 +80,26 @@ impl NodeChange {
     pub fn between(old: &NodeFacts, new: &NodeFacts) -> NodeChange {
         let opened = old.unschedulable && !new.unschedulable;
         let differs = [
-            (old.allocatable != new.allocatable || old.max_pods != new.max_pods, NodeChange::ALLOCATABLE),
+            (
+                old.allocatable != new.allocatable || old.max_pods != new.max_pods,
+                NodeChange::ALLOCATABLE,
+            ),
             (old.labels != new.labels, NodeChange::LABEL),
             (old.taints != new.taints || opened, NodeChange::TAINT),
             (old.conditions != new.conditions, NodeChange::CONDITION),
             (old.annotations != new.annotations, NodeChange::ANNOTATION),
-            (old.declared_features != new.declared_features, NodeChange::FEATURE),
+            (
+                old.declared_features != new.declared_features,
+                NodeChange::FEATURE,
+            ),
         ];
-        NodeChange(differs.into_iter().filter(|(differs, _)| *differs).map(|(_, change)| change.0).sum())
+        NodeChange(
+            differs
+                .into_iter()
+                .filter(|(differs, _)| *differs)
+                .map(|(_, change)| change.0)
+                .sum(),
+        )
     }
 }
 
@@ -106,18 +130,54 @@ const HELPED_BY_TAINTS: [Name; 10] = [
 
 /// Something that happened. What is not there any more has no `new`, what is new no `old`.
 pub(crate) enum Happening<'a> {
-    Pod { old: Option<&'a Pod>, new: Option<&'a Pod>, change: PodChange },
-    Node { old: Option<&'a NodeFacts>, new: Option<&'a NodeFacts>, change: NodeChange },
-    Claim { old: Option<&'a Object>, new: Option<&'a Object> },
-    Volume { old: Option<&'a Object>, new: Option<&'a Object> },
-    StorageClass { old: Option<&'a Object>, new: Option<&'a Object> },
-    CsiNode { old: Option<&'a Object>, new: Option<&'a Object> },
-    CsiDriver { old: Option<&'a Object>, new: Option<&'a Object> },
-    Capacity { old: Option<&'a Object>, new: Option<&'a Object> },
-    Attachment { new: Option<&'a Object> },
-    ResourceClaim { old: Option<&'a Object>, new: Option<&'a Object> },
-    ResourceSlice { new: Option<&'a Object> },
-    DeviceClass { old: Option<&'a Object>, new: Option<&'a Object> },
+    Pod {
+        old: Option<&'a Pod>,
+        new: Option<&'a Pod>,
+        change: PodChange,
+    },
+    Node {
+        old: Option<&'a NodeFacts>,
+        new: Option<&'a NodeFacts>,
+        change: NodeChange,
+    },
+    Claim {
+        old: Option<&'a Object>,
+        new: Option<&'a Object>,
+    },
+    Volume {
+        old: Option<&'a Object>,
+        new: Option<&'a Object>,
+    },
+    StorageClass {
+        old: Option<&'a Object>,
+        new: Option<&'a Object>,
+    },
+    CsiNode {
+        old: Option<&'a Object>,
+        new: Option<&'a Object>,
+    },
+    CsiDriver {
+        old: Option<&'a Object>,
+        new: Option<&'a Object>,
+    },
+    Capacity {
+        old: Option<&'a Object>,
+        new: Option<&'a Object>,
+    },
+    Attachment {
+        new: Option<&'a Object>,
+    },
+    ResourceClaim {
+        old: Option<&'a Object>,
+        new: Option<&'a Object>,
+    },
+    ResourceSlice {
+        new: Option<&'a Object>,
+    },
+    DeviceClass {
+        old: Option<&'a Object>,
+        new: Option<&'a Object>,
+    },
 }
 
 impl Happening<'_> {
@@ -125,7 +185,9 @@ impl Happening<'_> {
     pub fn interests(&self) -> Names {
         let some = |names: &[Name]| names.iter().copied().chain([Name::Extender]).collect();
         match self {
-            Happening::Pod { old: None, .. } => some(&[Name::PodTopologySpread, Name::InterPodAffinity]),
+            Happening::Pod { old: None, .. } => {
+                some(&[Name::PodTopologySpread, Name::InterPodAffinity])
+            }
             Happening::Pod { new: None, .. } => some(&[
                 Name::NodePorts,
                 Name::NodeResourcesFit,
@@ -140,7 +202,14 @@ impl Happening<'_> {
 
     /// Whether it helps those whom a plugin rejected, without that the plugin is asked.
     pub fn helps_unasked(&self, rejector: Name) -> bool {
-        let Happening::Node { old: Some(_), new: Some(_), change } = self else { return false };
+        let Happening::Node {
+            old: Some(_),
+            new: Some(_),
+            change,
+        } = self
+        else {
+            return false;
+        };
         change.has(NodeChange::TAINT) && HELPED_BY_TAINTS.contains(&rejector)
     }
 }
@@ -162,15 +231,26 @@ mod tests {
             topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: x}}}]}}";
         let (waiting, other) = (pod("p", demanding), pod("q", demanding));
         let (configuration, world) = (Configuration::default(), World::default());
-        let came = Happening::Pod { old: None, new: Some(&other), change: PodChange::ADD };
-        let went = Happening::Pod { old: Some(&other), new: None, change: PodChange::DELETE };
+        let came = Happening::Pod {
+            old: None,
+            new: Some(&other),
+            change: PodChange::ADD,
+        };
+        let went = Happening::Pod {
+            old: Some(&other),
+            new: None,
+            change: PodChange::DELETE,
+        };
         for (happening, n_helped) in [(came, 2), (went, 6)] {
             let filters = configuration.profiles[0].filters.iter();
             let helped: Vec<Name> = filters
                 .filter(|filter| filter.wakes(&waiting, &happening, &world))
                 .map(|filter| filter.name())
                 .collect();
-            assert!(helped.iter().all(|name| happening.interests().has(*name)), "{helped:?}");
+            assert!(
+                helped.iter().all(|name| happening.interests().has(*name)),
+                "{helped:?}"
+            );
             assert_eq!(helped.len(), n_helped, "{helped:?}");
         }
     }

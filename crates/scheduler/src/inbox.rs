@@ -8,8 +8,8 @@ use mizzen_sdk::informer::{Event, Factory, Handler, Registration};
 use mizzen_sdk::resource::{
     CSI_DRIVERS, CSI_NODES, CSI_STORAGE_CAPACITIES, DEVICE_CLASSES, NAMESPACES, NODES,
     PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS,
-    REPLICATION_CONTROLLERS, RESOURCE_CLAIMS, RESOURCE_SLICES, SERVICES, STATEFUL_SETS, STORAGE_CLASSES,
-    VOLUME_ATTACHMENTS,
+    REPLICATION_CONTROLLERS, RESOURCE_CLAIMS, RESOURCE_SLICES, SERVICES, STATEFUL_SETS,
+    STORAGE_CLASSES, VOLUME_ATTACHMENTS,
 };
 use mizzen_sdk::{Key, Object, Resource};
 use tokio::sync::mpsc::Sender;
@@ -73,7 +73,9 @@ struct Reader<R> {
     read: R,
 }
 
-impl<R: Fn(&Entry<Object>, bool) -> Option<Letter> + Send + Sync + 'static> Handler<Object> for Reader<R> {
+impl<R: Fn(&Entry<Object>, bool) -> Option<Letter> + Send + Sync + 'static> Handler<Object>
+    for Reader<R>
+{
     async fn handle(&mut self, event: Event<Object>) {
         let gone = matches!(event, Event::Deleted { .. });
         if let Some(letter) = (self.read)(event.object(), gone) {
@@ -85,11 +87,17 @@ impl<R: Fn(&Entry<Object>, bool) -> Option<Letter> + Send + Sync + 'static> Hand
 
 /// Lets `sender` hear of everything that matters, and at last that it has heard all that there was.
 pub(crate) fn follow(informers: &Factory, sender: &Sender<Letter>) -> Vec<Registration<Object>> {
-    let mut registrations =
-        vec![listen(informers, sender, &PODS, pod), listen(informers, sender, &NODES, node)];
+    let mut registrations = vec![
+        listen(informers, sender, &PODS, pod),
+        listen(informers, sender, &NODES, node),
+    ];
     registrations.extend(OTHERS.map(|resource| {
         listen(informers, sender, resource, move |entry, gone| {
-            let object = if gone { None } else { Some(entry.object().ok()?) };
+            let object = if gone {
+                None
+            } else {
+                Some(entry.object().ok()?)
+            };
             Some(Letter::Object(resource, entry.key().clone(), object))
         })
     }));
@@ -102,12 +110,18 @@ fn listen(
     resource: &Resource,
     read: impl Fn(&Entry<Object>, bool) -> Option<Letter> + Send + Sync + 'static,
 ) -> Registration<Object> {
-    informers.objects(resource).add_handler(Reader { sender: sender.clone(), read })
+    informers.objects(resource).add_handler(Reader {
+        sender: sender.clone(),
+        read,
+    })
 }
 
 fn pod(entry: &Entry<Object>, gone: bool) -> Option<Letter> {
     let pod = if gone { None } else { Pod::of(entry) };
-    Some(pod.map_or_else(|| Letter::PodGone(entry.uid().into()), |pod| Letter::Pod(Arc::new(pod))))
+    Some(pod.map_or_else(
+        || Letter::PodGone(entry.uid().into()),
+        |pod| Letter::Pod(Arc::new(pod)),
+    ))
 }
 
 fn node(entry: &Entry<Object>, gone: bool) -> Option<Letter> {

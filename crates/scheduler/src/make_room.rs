@@ -35,7 +35,10 @@ impl Scheduler {
             // Kubernetes: what the plugin of devices remembers of the pod is missing if it was not asked (framework.go).
             if !prepared.asked.has(Name::DynamicResources) && !diagnosis.before.is_empty() {
                 diagnosis.after = "not found".into();
-                return Failure::Unfit { diagnosis, nominate: None };
+                return Failure::Unfit {
+                    diagnosis,
+                    nominate: None,
+                };
             }
             said.push(self.free_devices(pod, &diagnosis).to_string());
         }
@@ -44,7 +47,13 @@ impl Scheduler {
             Some(breadth) => {
                 let now = (self.clock)().as_second();
                 let (world, nominated) = (&self.world, &self.queue.nominated);
-                let case = Case { pod, prepared, world, nominated, now };
+                let case = Case {
+                    pod,
+                    prepared,
+                    world,
+                    nominated,
+                    now,
+                };
                 match search(&case, &diagnosis, breadth, &self.chance) {
                     Search::None { message, forget } => {
                         said.push(format!("preemption: {message}"));
@@ -58,7 +67,10 @@ impl Scheduler {
             }
         };
         diagnosis.after = said.join(", ");
-        Failure::Unfit { diagnosis, nominate }
+        Failure::Unfit {
+            diagnosis,
+            nominate,
+        }
     }
 
     /// Gives back devices that the pod's claims have where the pod cannot be. What came of it.
@@ -67,11 +79,21 @@ impl Scheduler {
         if claims.is_empty() || !diagnosis.before.is_empty() {
             return "no new claims to deallocate";
         }
-        let elsewhere =
-            diagnosis.refusals.iter().any(|(_, refusal)| refusal.plugin == Name::DynamicResources);
-        let ours = |consumers: &[Value]| consumers.iter().all(|consumer| consumer["uid"].str() == pod.uid);
-        let mut held = claims.iter().filter(|claim| !claim["status"]["allocation"].is_null());
-        let Some(claim) = held.find(|claim| elsewhere && ours(claim["status"]["reservedFor"].list())) else {
+        let elsewhere = diagnosis
+            .refusals
+            .iter()
+            .any(|(_, refusal)| refusal.plugin == Name::DynamicResources);
+        let ours = |consumers: &[Value]| {
+            consumers
+                .iter()
+                .all(|consumer| consumer["uid"].str() == pod.uid)
+        };
+        let mut held = claims
+            .iter()
+            .filter(|claim| !claim["status"]["allocation"].is_null());
+        let Some(claim) =
+            held.find(|claim| elsewhere && ours(claim["status"]["reservedFor"].list()))
+        else {
             return "still not schedulable";
         };
         let (api, mut claim) = (self.api.clone(), Object::clone(claim));
@@ -99,32 +121,60 @@ impl Scheduler {
             Ok(candidates) => candidates,
             Err(error) => {
                 diagnosis.after = format!("preemption: {error}");
-                return Failure::Unfit { diagnosis, nominate: None };
+                return Failure::Unfit {
+                    diagnosis,
+                    nominate: None,
+                };
             }
         };
         let Some(Candidate { node, victims, .. }) = best(candidates, now) else {
             diagnosis.after = "preemption: no candidate node for preemption".into();
-            return Failure::Unfit { diagnosis, nominate: None };
+            return Failure::Unfit {
+                diagnosis,
+                nominate: None,
+            };
         };
         self.meter.preemption(victims.len());
         let displaced = self.queue.nominated.on(&node).iter();
-        let displaced = displaced.filter(|other| other.priority < pod.priority).cloned().collect();
-        let preemption = Preemption { preemptor: pod.clone(), node: node.clone(), victims, displaced };
+        let displaced = displaced
+            .filter(|other| other.priority < pod.priority)
+            .cloned()
+            .collect();
+        let preemption = Preemption {
+            preemptor: pod.clone(),
+            node: node.clone(),
+            victims,
+            displaced,
+        };
         self.carry_out(profile, preemption);
-        Failure::Unfit { diagnosis, nominate: Some(node) }
+        Failure::Unfit {
+            diagnosis,
+            nominate: Some(node),
+        }
     }
 
     /// Deletes victims beside the loop; the pod is not tried meanwhile.
     fn carry_out(&mut self, profile: &Profile, preemption: Preemption) {
-        let leaving: Vec<Arc<Pod>> =
-            preemption.victims.into_iter().filter(|victim| !victim.is_going).collect();
+        let leaving: Vec<Arc<Pod>> = preemption
+            .victims
+            .into_iter()
+            .filter(|victim| !victim.is_going)
+            .collect();
         // Kubernetes: whoever was promised the room keeps the promise if all are going already (executor.go).
         if leaving.is_empty() {
             return;
         }
-        for pod in preemption.displaced.iter().filter(|pod| !pod.nominated.is_empty()) {
+        for pod in preemption
+            .displaced
+            .iter()
+            .filter(|pod| !pod.nominated.is_empty())
+        {
             let (pod, nominated) = (pod.clone(), Some(Str::default()));
-            self.reports.send(Report { pod, condition: None, nominated });
+            self.reports.send(Report {
+                pod,
+                condition: None,
+                nominated,
+            });
         }
         self.holding.push(preemption.preemptor.uid.clone());
         let eviction = Eviction {
@@ -179,7 +229,10 @@ impl Eviction {
             reason: "Preempted",
             action: "Preempting",
             // Kubernetes: the other pod is named here alone; the event has no `related` (executor.go).
-            text: format!("Preempted by pod {} on node {}", self.preemptor.uid, self.node),
+            text: format!(
+                "Preempted by pod {} on node {}",
+                self.preemptor.uid, self.node
+            ),
         };
         self.herald.tell_once(&self.scheduler, victim, note).await;
         Ok(())
@@ -188,14 +241,28 @@ impl Eviction {
     async fn delete(&self, victim: &Pod) -> Result<(), kube::Error> {
         let key = victim.key();
         if let Some(change) = self.condition(victim) {
-            self.api.patch(&PODS, &key, "status", mizzen_sdk::api::Patch::Strategic, &change).await?;
+            self.api
+                .patch(
+                    &PODS,
+                    &key,
+                    "status",
+                    mizzen_sdk::api::Patch::Strategic,
+                    &change,
+                )
+                .await?;
         }
-        self.api.delete(&PODS, &key, &DeleteOptions::default()).await.map(drop)
+        self.api
+            .delete(&PODS, &key, &DeleteOptions::default())
+            .await
+            .map(drop)
     }
 
     fn condition(&self, victim: &Pod) -> Option<Value> {
         let object = victim.entry.object().ok()?;
-        let message = format!("{}: preempting to accommodate a higher priority pod", self.scheduler);
+        let message = format!(
+            "{}: preempting to accommodate a higher priority pod",
+            self.scheduler
+        );
         let condition = value!({
             "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": message
         });

@@ -14,8 +14,11 @@ pub(crate) enum Outcome {
     Error,
 }
 
-const OUTCOMES: [(Outcome, &str); 3] =
-    [(Outcome::Scheduled, "scheduled"), (Outcome::Unschedulable, "unschedulable"), (Outcome::Error, "error")];
+const OUTCOMES: [(Outcome, &str); 3] = [
+    (Outcome::Scheduled, "scheduled"),
+    (Outcome::Unschedulable, "unschedulable"),
+    (Outcome::Error, "error"),
+];
 
 /// Counts what happens. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -56,7 +59,12 @@ impl Meter {
     }
 
     /// How much there is of everything.
-    pub fn levels(&self, depths: Depths, [n_nodes, n_pods, n_assumed]: [usize; 3], dropped_events: u64) {
+    pub fn levels(
+        &self,
+        depths: Depths,
+        [n_nodes, n_pods, n_assumed]: [usize; 3],
+        dropped_events: u64,
+    ) {
         self.change(|counts| {
             (counts.depths, counts.n_nodes, counts.n_pods) = (depths, n_nodes, n_pods);
             (counts.n_assumed, counts.dropped_events) = (n_assumed, dropped_events);
@@ -69,28 +77,48 @@ impl Meter {
         let mut text = String::from("# TYPE scheduler_schedule_attempts_total counter\n");
         for (outcome, name) in OUTCOMES {
             let count = counts.attempts[outcome as usize].0;
-            let _ = writeln!(text, "scheduler_schedule_attempts_total{{result=\"{name}\"}} {count}");
+            let _ = writeln!(
+                text,
+                "scheduler_schedule_attempts_total{{result=\"{name}\"}} {count}"
+            );
         }
         text += "# TYPE scheduler_scheduling_attempt_duration_seconds summary\n";
         for (outcome, name) in OUTCOMES {
             let (count, sum) = counts.attempts[outcome as usize];
             let metric = "scheduler_scheduling_attempt_duration_seconds";
-            let _ = writeln!(text, "{metric}_sum{{result=\"{name}\"}} {}", sum.as_secs_f64());
+            let _ = writeln!(
+                text,
+                "{metric}_sum{{result=\"{name}\"}} {}",
+                sum.as_secs_f64()
+            );
             let _ = writeln!(text, "{metric}_count{{result=\"{name}\"}} {count}");
         }
-        let Depths { active, backoff, unschedulable, gated } = counts.depths;
+        let Depths {
+            active,
+            backoff,
+            unschedulable,
+            gated,
+        } = counts.depths;
         text += "# TYPE scheduler_pending_pods gauge\n";
         let waiting = unschedulable.saturating_sub(gated);
-        for (queue, n) in
-            [("active", active), ("backoff", backoff), ("unschedulable", waiting), ("gated", gated)]
-        {
+        for (queue, n) in [
+            ("active", active),
+            ("backoff", backoff),
+            ("unschedulable", waiting),
+            ("gated", gated),
+        ] {
             let _ = writeln!(text, "scheduler_pending_pods{{queue=\"{queue}\"}} {n}");
         }
         text += "# TYPE scheduler_scheduler_cache_size gauge\n";
-        for (what, n) in
-            [("nodes", counts.n_nodes), ("pods", counts.n_pods), ("assumed_pods", counts.n_assumed)]
-        {
-            let _ = writeln!(text, "scheduler_scheduler_cache_size{{type=\"{what}\"}} {n}");
+        for (what, n) in [
+            ("nodes", counts.n_nodes),
+            ("pods", counts.n_pods),
+            ("assumed_pods", counts.n_assumed),
+        ] {
+            let _ = writeln!(
+                text,
+                "scheduler_scheduler_cache_size{{type=\"{what}\"}} {n}"
+            );
         }
         let _ = writeln!(
             text,

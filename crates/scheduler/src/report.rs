@@ -54,7 +54,12 @@ pub(crate) struct Reports {
 
 impl Reports {
     pub fn new(api: Api, clock: Clock, sender: Sender<Letter>) -> Reports {
-        Reports { api, clock, sender, busy: HashMap::default() }
+        Reports {
+            api,
+            clock,
+            sender,
+            busy: HashMap::default(),
+        }
     }
 
     /// Writes a report, now or after what is being written. What is newer replaces what waits.
@@ -63,12 +68,18 @@ impl Reports {
             *next = Some(report.after(next.take()));
             return;
         }
-        let Some(change) = change(&report, &time::from_unix((self.clock)().as_second())) else { return };
+        let Some(change) = change(&report, &time::from_unix((self.clock)().as_second())) else {
+            return;
+        };
         self.busy.insert(report.pod.uid.clone(), None);
         let (api, sender) = (self.api.clone(), self.sender.clone());
         tokio::spawn(async move {
             patch(&api, &report.pod, &change).await;
-            let _ = sender.send(Letter::Reported { uid: report.pod.uid.clone() }).await;
+            let _ = sender
+                .send(Letter::Reported {
+                    uid: report.pod.uid.clone(),
+                })
+                .await;
         });
     }
 
@@ -82,7 +93,10 @@ impl Reports {
 
 /// Writes a change of a pod's status.
 pub(crate) async fn patch(api: &Api, pod: &Pod, change: &Value) {
-    match api.patch(&PODS, &pod.key(), "status", Patch::Strategic, change).await {
+    match api
+        .patch(&PODS, &pod.key(), "status", Patch::Strategic, change)
+        .await
+    {
         Err(error) if !is_not_found(&error) => {
             tracing::debug!(pod = %pod.key(), %error, "cannot write a pod's status");
         }
@@ -92,7 +106,9 @@ pub(crate) async fn patch(api: &Api, pod: &Pod, change: &Value) {
 
 /// The change that writes a report; none if the pod already says so.
 fn change(report: &Report, now: &str) -> Option<Value> {
-    let Ok(object) = report.pod.entry.object() else { return None };
+    let Ok(object) = report.pod.entry.object() else {
+        return None;
+    };
     let mut status = Value::object();
     if let Some(condition) = &report.condition {
         let new = value!({
@@ -116,7 +132,9 @@ fn change(report: &Report, now: &str) -> Option<Value> {
 /// A condition with its times, unless the pod has the same already.
 pub(crate) fn renewed(pod: &Object, mut condition: Value, now: &str) -> Option<Value> {
     let known = pod["status"]["conditions"].list().iter();
-    let known = known.clone().find(|known| known["type"] == condition["type"]);
+    let known = known
+        .clone()
+        .find(|known| known["type"] == condition["type"]);
     let same = |field: &str| known.is_some_and(|known| known[field] == condition[field]);
     if same("status") && same("reason") && same("message") {
         return None;

@@ -61,7 +61,11 @@ pub(crate) fn assume(steps: &[Step], world: &mut World) {
         match step {
             Step::BindVolume { volume, .. } => world.storage.assume_volume(volume.clone()),
             Step::Provision { claim, .. } => world.storage.assume_claim(claim.clone()),
-            Step::Claim { uid, allocation: Some(allocation), .. } => world.devices.assume(uid, allocation),
+            Step::Claim {
+                uid,
+                allocation: Some(allocation),
+                ..
+            } => world.devices.assume(uid, allocation),
             Step::Claim { .. } => {}
         }
     }
@@ -88,7 +92,11 @@ pub(crate) struct Doer {
 
 impl Doer {
     pub fn new(api: Api, clock: Clock, informers: &Factory) -> Doer {
-        Doer { api, clock, claims: informers.objects(&PERSISTENT_VOLUME_CLAIMS).lister() }
+        Doer {
+            api,
+            clock,
+            claims: informers.objects(&PERSISTENT_VOLUME_CLAIMS).lister(),
+        }
     }
 
     /// Does all steps, and waits until what others have to do is done.
@@ -96,8 +104,11 @@ impl Doer {
         let mut promises = Vec::with_capacity(steps.len());
         for step in steps {
             promises.extend(self.write(step).await.map_err(|error| {
-                let plugin =
-                    if matches!(step, Step::Claim { .. }) { "DynamicResources" } else { "VolumeBinding" };
+                let plugin = if matches!(step, Step::Claim { .. }) {
+                    "DynamicResources"
+                } else {
+                    "VolumeBinding"
+                };
                 format!("running PreBind plugin \"{plugin}\": {}", message(error))
             })?);
         }
@@ -105,30 +116,56 @@ impl Doer {
             return Ok(());
         }
         let waiting = self.wait(&promises).await;
-        waiting.map_err(|error| format!("running PreBind plugin \"VolumeBinding\": binding volumes: {error}"))
+        waiting.map_err(|error| {
+            format!("running PreBind plugin \"VolumeBinding\": binding volumes: {error}")
+        })
     }
 
     async fn write(&self, step: &Step) -> Result<Option<Promise>, kube::Error> {
         Ok(Some(match step {
-            Step::Claim { claim, allocation, pod, .. } => {
+            Step::Claim {
+                claim,
+                allocation,
+                pod,
+                ..
+            } => {
                 self.claim(claim, allocation.as_ref(), pod).await?;
                 return Ok(None);
             }
-            Step::BindVolume { volume, claim, patience } => {
+            Step::BindVolume {
+                volume,
+                claim,
+                patience,
+            } => {
                 self.api.update(&PERSISTENT_VOLUMES, volume).await?;
-                Promise { claim: claim.clone(), node: None, since: Version::default(), patience: *patience }
+                Promise {
+                    claim: claim.clone(),
+                    node: None,
+                    since: Version::default(),
+                    patience: *patience,
+                }
             }
             Step::Provision { claim, patience } => {
                 let written = self.api.update(&PERSISTENT_VOLUME_CLAIMS, claim).await?;
                 let node = claim.annotation(SELECTED_NODE).map(String::from);
                 let since = Version::parse(written.version());
-                Promise { claim: claim.key(), node, since, patience: *patience }
+                Promise {
+                    claim: claim.key(),
+                    node,
+                    since,
+                    patience: *patience,
+                }
             }
         }))
     }
 
     /// Gives a claim its devices, and the pod the claim. Whoever else writes it at the same time is waited for.
-    async fn claim(&self, key: &Key, allocation: Option<&Value>, pod: &Pod) -> Result<(), kube::Error> {
+    async fn claim(
+        &self,
+        key: &Key,
+        allocation: Option<&Value>,
+        pod: &Pod,
+    ) -> Result<(), kube::Error> {
         let mut tries = 0;
         loop {
             let outcome = self.try_claim(key, allocation, pod).await;
@@ -140,10 +177,19 @@ impl Doer {
         }
     }
 
-    async fn try_claim(&self, key: &Key, allocation: Option<&Value>, pod: &Pod) -> Result<(), kube::Error> {
+    async fn try_claim(
+        &self,
+        key: &Key,
+        allocation: Option<&Value>,
+        pod: &Pod,
+    ) -> Result<(), kube::Error> {
         let mut claim = self.api.get(&RESOURCE_CLAIMS, key).await?;
         if !claim.has_finalizer(FINALIZER) {
-            claim.entry("metadata").entry("finalizers").make_list().push(FINALIZER.into());
+            claim
+                .entry("metadata")
+                .entry("finalizers")
+                .make_list()
+                .push(FINALIZER.into());
             claim = self.api.update(&RESOURCE_CLAIMS, &claim).await?;
         }
         let status = claim.entry("status");
@@ -152,14 +198,23 @@ impl Doer {
         }
         let allocation = status.entry("allocation");
         if allocation["allocationTimestamp"].is_null() {
-            allocation.set("allocationTimestamp", time::from_unix((self.clock)().as_second()));
+            allocation.set(
+                "allocationTimestamp",
+                time::from_unix((self.clock)().as_second()),
+            );
         }
         let consumers = status.entry("reservedFor").make_list();
-        if !consumers.iter().any(|consumer| consumer["uid"].str() == pod.uid) {
+        if !consumers
+            .iter()
+            .any(|consumer| consumer["uid"].str() == pod.uid)
+        {
             let Pod { name, uid, .. } = pod;
             consumers.push(value!({"resource": "pods", "name": name, "uid": uid}));
         }
-        self.api.update_status(&RESOURCE_CLAIMS, &claim).await.map(drop)
+        self.api
+            .update_status(&RESOURCE_CLAIMS, &claim)
+            .await
+            .map(drop)
     }
 
     /// Gives back the claims of devices that were written for a pod which is not bound after all.
@@ -167,13 +222,21 @@ impl Doer {
     /// Kubernetes: a claim keeps its devices; whoever cleans up claims frees them, or the pod finds them again.
     pub async fn undo(&self, steps: &[Step]) {
         for step in steps {
-            let Step::Claim { claim, uid, pod, .. } = step else { continue };
+            let Step::Claim {
+                claim, uid, pod, ..
+            } = step
+            else {
+                continue;
+            };
             // The answer to our write may have been lost, so that every claim is asked for.
             let change = value!({
                 "metadata": {"uid": uid},
                 "status": {"reservedFor": [{"$patch": "delete", "uid": (&pod.uid)}]}
             });
-            let written = self.api.patch(&RESOURCE_CLAIMS, claim, "status", Patch::Strategic, &change).await;
+            let written = self
+                .api
+                .patch(&RESOURCE_CLAIMS, claim, "status", Patch::Strategic, &change)
+                .await;
             if let Err(error) = written.map(drop)
                 && !is_not_found(&error)
             {
@@ -184,23 +247,36 @@ impl Doer {
     }
 
     async fn wait(&self, promises: &[Promise]) -> Result<(), String> {
-        let patience = promises.iter().map(|promise| promise.patience).max().unwrap_or_default();
+        let patience = promises
+            .iter()
+            .map(|promise| promise.patience)
+            .max()
+            .unwrap_or_default();
         let all_kept = async {
             loop {
                 sleep(LOOK_EVERY).await;
-                let kept: Vec<bool> =
-                    promises.iter().map(|promise| self.is_kept(promise)).collect::<Result<_, _>>()?;
+                let kept: Vec<bool> = promises
+                    .iter()
+                    .map(|promise| self.is_kept(promise))
+                    .collect::<Result<_, _>>()?;
                 if !kept.contains(&false) {
                     return Ok(());
                 }
             }
         };
-        timeout(patience, all_kept).await.unwrap_or_else(|_| Err("context deadline exceeded".into()))
+        timeout(patience, all_kept)
+            .await
+            .unwrap_or_else(|_| Err("context deadline exceeded".into()))
     }
 
     /// Whether a claim has its volume; an error if it will not get one on this node.
     fn is_kept(&self, promise: &Promise) -> Result<bool, String> {
-        let Promise { claim: key, node, since, .. } = promise;
+        let Promise {
+            claim: key,
+            node,
+            since,
+            ..
+        } = promise;
         let claim = self.claims.by_key(key).map_err(|error| error.to_string())?;
         let claim = claim.ok_or_else(|| {
             format!("failed to check provisioning pvc: could not find v1.PersistentVolumeClaim \"{key}\"")

@@ -48,7 +48,10 @@ impl Options {
 }
 
 fn host() -> String {
-    nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default()
+    nix::unistd::gethostname()
+        .ok()
+        .and_then(|name| name.into_string().ok())
+        .unwrap_or_default()
 }
 
 /// Why a scheduler does not start.
@@ -66,7 +69,12 @@ pub struct Handle {
 
 /// Starts a scheduler. To be called within a runtime.
 pub fn start(options: Options) -> Result<Handle, StartError> {
-    let extenders = options.configuration.extenders.iter().cloned().map(Extender::new);
+    let extenders = options
+        .configuration
+        .extenders
+        .iter()
+        .cloned()
+        .map(Extender::new);
     let extenders: Vec<Extender> = extenders.collect::<Result<_, _>>().map_err(StartError)?;
     let (sender, inbox) = mpsc::channel(inbox::ROOM);
     let registrations = inbox::follow(&options.informers, &sender);
@@ -85,7 +93,12 @@ pub fn start(options: Options) -> Result<Handle, StartError> {
         // Handlers listen for as long as somebody holds their registrations.
         std::future::pending::<()>().await;
     });
-    Ok(Handle { informers: options.informers, synced, meter, _tasks: tasks })
+    Ok(Handle {
+        informers: options.informers,
+        synced,
+        meter,
+        _tasks: tasks,
+    })
 }
 
 impl Handle {

@@ -16,7 +16,9 @@ use tokio::time::{Instant, sleep_until};
 use crate::HashMap;
 use crate::bind::Bind;
 use crate::cache::Slot;
-use crate::cycle::{Diagnosis, Prepared, check_with_nominated, filter, how_many, pick, prepare, rank};
+use crate::cycle::{
+    Diagnosis, Prepared, check_with_nominated, filter, how_many, pick, prepare, rank,
+};
 use crate::extender::Extender;
 use crate::inbox::Letter;
 use crate::meter::{Meter, Outcome};
@@ -76,7 +78,10 @@ pub(crate) enum Failure {
     /// There are no nodes.
     NoNodes,
     /// None fits; in `nominate` is what becomes of the node that is nominated for it.
-    Unfit { diagnosis: Diagnosis, nominate: Option<Str> },
+    Unfit {
+        diagnosis: Diagnosis,
+        nominate: Option<Str>,
+    },
     /// Something went wrong.
     Error(String),
 }
@@ -88,11 +93,22 @@ impl Scheduler {
         sender: Sender<Letter>,
         meter: Meter,
     ) -> Scheduler {
-        let Options { api, clock, chance, host, configuration, .. } = options.clone();
+        let Options {
+            api,
+            clock,
+            chance,
+            host,
+            configuration,
+            ..
+        } = options.clone();
         Scheduler {
             world: World::default(),
             queue: Queue::new(configuration.delays),
-            profiles: configuration.profiles.iter().map(|one| (one.name.clone(), one.clone())).collect(),
+            profiles: configuration
+                .profiles
+                .iter()
+                .map(|one| (one.name.clone(), one.clone()))
+                .collect(),
             extenders: extenders.into(),
             nodes: options.informers.objects(&NODES).lister(),
             flight: HashMap::default(),
@@ -141,8 +157,12 @@ impl Scheduler {
 
     fn next(&mut self) -> Option<Waiting> {
         // Those that wait for volumes may wait long, and hold up nobody.
-        let n_quick = self.flight.values().filter(|flight| flight.steps.is_empty());
-        let may = self.is_synced && (self.flight.len() < MOST_IN_FLIGHT || n_quick.count() < MOST_IN_FLIGHT);
+        let n_quick = self
+            .flight
+            .values()
+            .filter(|flight| flight.steps.is_empty());
+        let may = self.is_synced
+            && (self.flight.len() < MOST_IN_FLIGHT || n_quick.count() < MOST_IN_FLIGHT);
         if may { self.queue.pop() } else { None }
     }
 
@@ -153,15 +173,20 @@ impl Scheduler {
         self.noted = Some(Instant::now());
         let cache = &self.world.cache;
         let sizes = [cache.order().len(), cache.n_pods(), self.flight.len()];
-        self.meter.levels(self.queue.depths(), sizes, self.herald.dropped());
+        self.meter
+            .levels(self.queue.depths(), sizes, self.herald.dropped());
     }
 
     /// Tries to place one pod.
     async fn try_one(&mut self, waiting: Waiting) {
         let began = Instant::now();
-        let Some(profile) = self.profiles.get(&waiting.pod.scheduler).cloned() else { return };
+        let Some(profile) = self.profiles.get(&waiting.pod.scheduler).cloned() else {
+            return;
+        };
         if waiting.pod.is_going {
-            let Pod { namespace, name, .. } = &*waiting.pod;
+            let Pod {
+                namespace, name, ..
+            } = &*waiting.pod;
             let text = format!("skip schedule deleting pod: {namespace}/{name}");
             return self.tell_failure(&profile, &waiting.pod, text);
         }
@@ -184,17 +209,24 @@ impl Scheduler {
     }
 
     /// The best node for a pod.
-    async fn find(&mut self, profile: &Profile, pod: &Arc<Pod>) -> Result<(Slot, Vec<Step>), Failure> {
+    async fn find(
+        &mut self,
+        profile: &Profile,
+        pod: &Arc<Pod>,
+    ) -> Result<(Slot, Vec<Step>), Failure> {
         let n_nodes = self.world.cache.order().len();
         if n_nodes == 0 {
             return Err(Failure::NoNodes);
         }
         let mut diagnosis = Diagnosis::default();
-        let prepared = prepare(profile, pod, &mut self.world, &mut diagnosis).map_err(Failure::Error)?;
+        let prepared =
+            prepare(profile, pod, &mut self.world, &mut diagnosis).map_err(Failure::Error)?;
         let mut feasible = Vec::new();
         if diagnosis.before.is_empty() {
-            feasible =
-                self.feasible(profile, pod, &prepared, &mut diagnosis).await.map_err(Failure::Error)?;
+            feasible = self
+                .feasible(profile, pod, &prepared, &mut diagnosis)
+                .await
+                .map_err(Failure::Error)?;
         }
         let slot = match feasible.as_slice() {
             [] => return Err(self.make_room(profile, pod, &prepared, diagnosis).await),
@@ -205,7 +237,9 @@ impl Scheduler {
                 pick(nodes, &scores, &self.chance).ok_or(Failure::NoNodes)?
             }
         };
-        let steps = prepared.reserve(self.world.cache.node(slot), &self.world).map_err(Failure::Error)?;
+        let steps = prepared
+            .reserve(self.world.cache.node(slot), &self.world)
+            .map_err(Failure::Error)?;
         Ok((slot, steps))
     }
 
@@ -230,8 +264,19 @@ impl Scheduler {
             !extender.options.filter.is_empty() || !extender.options.prioritize.is_empty()
         };
         let is_one_enough = profile.scores.is_empty() && !self.extenders.iter().any(asks);
-        let enough = if is_one_enough { 1 } else { how_many(profile.share, n_looked_at) };
-        let feasible = filter(prepared, pod, world, nominated, (self.start, enough), diagnosis)?;
+        let enough = if is_one_enough {
+            1
+        } else {
+            how_many(profile.share, n_looked_at)
+        };
+        let feasible = filter(
+            prepared,
+            pod,
+            world,
+            nominated,
+            (self.start, enough),
+            diagnosis,
+        )?;
         self.start = (self.start + feasible.len() + diagnosis.refusals.len()) % n_nodes;
         self.consult_nodes(pod, feasible, diagnosis).await
     }
@@ -239,7 +284,10 @@ impl Scheduler {
     /// The node that is nominated for a pod, if it may be there.
     fn nominated_slot(&self, pod: &Pod, prepared: &Prepared) -> Option<Slot> {
         let node = self.world.cache.find(&pod.nominated)?;
-        let allowed = prepared.only.as_ref().is_none_or(|only| only.contains(&node.slot));
+        let allowed = prepared
+            .only
+            .as_ref()
+            .is_none_or(|only| only.contains(&node.slot));
         let nominated = &self.queue.nominated;
         let refusal = check_with_nominated(prepared, pod, node, &self.world, nominated);
         (allowed && refusal.is_none()).then_some(node.slot)
@@ -252,7 +300,13 @@ impl Scheduler {
         self.world.cache.assume(pod.clone(), slot);
         self.queue.nominated.remove(&pod.uid);
         reserve::assume(&steps, &mut self.world);
-        self.flight.insert(pod.uid.clone(), Flight { waiting, steps: steps.clone() });
+        self.flight.insert(
+            pod.uid.clone(),
+            Flight {
+                waiting,
+                steps: steps.clone(),
+            },
+        );
         let bind = Bind {
             api: self.api.clone(),
             herald: self.herald.clone(),
@@ -273,12 +327,28 @@ impl Scheduler {
         let (reason, message, rejectors, nominate) = match failure {
             Failure::NoNodes => {
                 let message = "no nodes available to schedule pods".to_string();
-                ("Unschedulable", message, Names::default(), Some(Str::default()))
+                (
+                    "Unschedulable",
+                    message,
+                    Names::default(),
+                    Some(Str::default()),
+                )
             }
-            Failure::Unfit { diagnosis, nominate } => {
-                ("Unschedulable", diagnosis.text(n_nodes), diagnosis.rejectors, nominate)
-            }
-            Failure::Error(message) => ("SchedulerError", message, Names::default(), Some(Str::default())),
+            Failure::Unfit {
+                diagnosis,
+                nominate,
+            } => (
+                "Unschedulable",
+                diagnosis.text(n_nodes),
+                diagnosis.rejectors,
+                nominate,
+            ),
+            Failure::Error(message) => (
+                "SchedulerError",
+                message,
+                Names::default(),
+                Some(Str::default()),
+            ),
         };
         let pod = waiting.pod.clone();
         self.queue.fail(waiting, rejectors);
@@ -295,8 +365,12 @@ impl Scheduler {
     }
 
     fn tell_failure(&mut self, profile: &Profile, pod: &Pod, text: String) {
-        let note =
-            Note { severity: Severity::Warning, reason: "FailedScheduling", action: "Scheduling", text };
+        let note = Note {
+            severity: Severity::Warning,
+            reason: "FailedScheduling",
+            action: "Scheduling",
+            text,
+        };
         self.herald.tell(&mut self.told, &profile.name, pod, note);
     }
 }

@@ -23,14 +23,23 @@ pub(crate) struct Volume {
 
 impl Volume {
     pub fn of(object: Arc<Object>) -> Volume {
-        let nodes = NodeRule::new(&mizzen_object::Value::Null, &object["spec"]["nodeAffinity"]["required"]);
+        let nodes = NodeRule::new(
+            &mizzen_object::Value::Null,
+            &object["spec"]["nodeAffinity"]["required"],
+        );
         let labels = Labels::of(&object["metadata"]["labels"]);
-        Volume { object, nodes, labels }
+        Volume {
+            object,
+            nodes,
+            labels,
+        }
     }
 
     /// Whether it can be used on a node with these labels.
     pub fn reaches(&self, labels: &Labels) -> bool {
-        self.nodes.as_ref().is_none_or(|rule| rule.allows("", labels))
+        self.nodes
+            .as_ref()
+            .is_none_or(|rule| rule.allows("", labels))
     }
 
     /// Whether it is bound to a claim, or was made for it.
@@ -63,27 +72,38 @@ pub(crate) struct Storage {
 impl Storage {
     pub fn claim(&self, namespace: &str, name: &str) -> Option<&Arc<Object>> {
         let key = Key::new(namespace, name);
-        self.assumed_claims.get(&key).or_else(|| self.claims.get(&key))
+        self.assumed_claims
+            .get(&key)
+            .or_else(|| self.claims.get(&key))
     }
 
     pub fn volume(&self, name: &str) -> Option<&Arc<Volume>> {
-        self.assumed_volumes.get(name).or_else(|| self.volumes.get(name))
+        self.assumed_volumes
+            .get(name)
+            .or_else(|| self.volumes.get(name))
     }
 
     /// All volumes of a class, by name.
     pub fn volumes_of(&self, class: &str) -> Vec<Arc<Volume>> {
         let assumed = |name: &Str, volume| self.assumed_volumes.get(name).unwrap_or(volume).clone();
-        let volumes = self.volumes.iter().map(|(name, volume)| assumed(name, volume));
-        let mut volumes: Vec<_> =
-            volumes.filter(|volume| volume.object["spec"]["storageClassName"].str() == class).collect();
+        let volumes = self
+            .volumes
+            .iter()
+            .map(|(name, volume)| assumed(name, volume));
+        let mut volumes: Vec<_> = volumes
+            .filter(|volume| volume.object["spec"]["storageClassName"].str() == class)
+            .collect();
         volumes.sort_by(|a, b| a.object.name().cmp(b.object.name()));
         volumes
     }
 
     /// Follows a claim. What it was before.
     pub fn set_claim(&mut self, key: &Key, claim: Option<Arc<Object>>) -> Option<Arc<Object>> {
-        let newer =
-            |assumed: &Arc<Object>| claim.as_ref().is_none_or(|claim| claim.version() != assumed.version());
+        let newer = |assumed: &Arc<Object>| {
+            claim
+                .as_ref()
+                .is_none_or(|claim| claim.version() != assumed.version())
+        };
         if self.assumed_claims.get(key).is_some_and(newer) {
             self.assumed_claims.remove(key);
         }
@@ -96,13 +116,17 @@ impl Storage {
     /// Follows a volume. What it was before.
     pub fn set_volume(&mut self, name: &str, volume: Option<Arc<Object>>) -> Option<Arc<Object>> {
         let newer = |assumed: &Arc<Volume>| {
-            volume.as_ref().is_none_or(|volume| volume.version() != assumed.object.version())
+            volume
+                .as_ref()
+                .is_none_or(|volume| volume.version() != assumed.object.version())
         };
         if self.assumed_volumes.get(name).is_some_and(newer) {
             self.assumed_volumes.remove(name);
         }
         let old = match volume {
-            Some(volume) => self.volumes.insert(name.into(), Arc::new(Volume::of(volume))),
+            Some(volume) => self
+                .volumes
+                .insert(name.into(), Arc::new(Volume::of(volume))),
             None => self.volumes.remove(name),
         };
         old.map(|old| old.object.clone())
@@ -115,7 +139,8 @@ impl Storage {
 
     /// Assumes a volume as it will be.
     pub fn assume_volume(&mut self, volume: Arc<Object>) {
-        self.assumed_volumes.insert(volume.name().into(), Arc::new(Volume::of(volume)));
+        self.assumed_volumes
+            .insert(volume.name().into(), Arc::new(Volume::of(volume)));
     }
 
     pub fn forget_claim(&mut self, key: &Key) {
@@ -129,7 +154,9 @@ impl Storage {
 
 /// The class of a claim; empty if it has none.
 pub(crate) fn class_of(claim: &Object) -> &str {
-    claim.annotation(BETA_CLASS).unwrap_or_else(|| claim["spec"]["storageClassName"].str())
+    claim
+        .annotation(BETA_CLASS)
+        .unwrap_or_else(|| claim["spec"]["storageClassName"].str())
 }
 
 /// Whether a claim has its volume, and both know.

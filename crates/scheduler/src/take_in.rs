@@ -27,7 +27,14 @@ impl Scheduler {
             Letter::NodeGone(name) => {
                 if let Some(old) = self.world.cache.remove_node(&name) {
                     let change = NodeChange::DELETE;
-                    self.wake(&Happening::Node { old: Some(&old), new: None, change }, |_| true);
+                    self.wake(
+                        &Happening::Node {
+                            old: Some(&old),
+                            new: None,
+                            change,
+                        },
+                        |_| true,
+                    );
                 }
             }
             Letter::Object(resource, key, object) => self.take_in_object(resource, &key, object),
@@ -40,7 +47,9 @@ impl Scheduler {
 
     /// A pod that is somewhere, or is assumed to be, changed.
     fn change_placed(&mut self, pod: Arc<Pod>) {
-        let Some(old) = self.world.cache.pod(&pod.uid).cloned() else { return };
+        let Some(old) = self.world.cache.pod(&pod.uid).cloned() else {
+            return;
+        };
         if self.world.cache.is_assumed(&pod.uid) {
             if pod.is_placed() {
                 self.take_in_placed(pod);
@@ -51,7 +60,14 @@ impl Scheduler {
         }
         self.world.cache.set_pod(pod.clone());
         let change = PodChange::between(&old, &pod);
-        self.wake(&Happening::Pod { old: Some(&old), new: Some(&pod), change }, |_| true);
+        self.wake(
+            &Happening::Pod {
+                old: Some(&old),
+                new: Some(&pod),
+                change,
+            },
+            |_| true,
+        );
     }
 
     /// A pod that is on its way to its node changed; if it shall go, its place is free.
@@ -63,7 +79,14 @@ impl Scheduler {
         if leaves {
             self.world.cache.forget(&pod.uid);
             let change = PodChange::DELETE;
-            self.wake(&Happening::Pod { old: Some(old), new: None, change }, |_| true);
+            self.wake(
+                &Happening::Pod {
+                    old: Some(old),
+                    new: None,
+                    change,
+                },
+                |_| true,
+            );
         }
     }
 
@@ -71,12 +94,21 @@ impl Scheduler {
     fn take_in_placed(&mut self, pod: Arc<Pod>) {
         self.queue.remove(&pod.uid);
         self.world.cache.set_pod(pod.clone());
-        self.wake(&Happening::Pod { old: None, new: Some(&pod), change: PodChange::ADD }, |_| true);
+        self.wake(
+            &Happening::Pod {
+                old: None,
+                new: Some(&pod),
+                change: PodChange::ADD,
+            },
+            |_| true,
+        );
     }
 
     /// A pod that is nowhere came or changed.
     fn take_in_waiting(&mut self, pod: Arc<Pod>) {
-        let Some(profile) = self.profiles.get(&pod.scheduler).cloned() else { return };
+        let Some(profile) = self.profiles.get(&pod.scheduler).cloned() else {
+            return;
+        };
         if let Some(flight) = self.flight.get_mut(&pod.uid) {
             flight.waiting.pod = pod;
             return;
@@ -88,7 +120,14 @@ impl Scheduler {
         self.queue.replace(&pod);
         let change = PodChange::between(&old, &pod);
         let uid = pod.uid.clone();
-        self.wake(&Happening::Pod { old: Some(&old), new: Some(&pod), change }, |other| other.uid == uid);
+        self.wake(
+            &Happening::Pod {
+                old: Some(&old),
+                new: Some(&pod),
+                change,
+            },
+            |other| other.uid == uid,
+        );
         if !old.nominated.is_empty() && old.nominated != pod.nominated {
             self.lost_prospect(&old);
         }
@@ -98,7 +137,14 @@ impl Scheduler {
     fn lost_prospect(&mut self, old: &Pod) {
         let change = PodChange::DELETE;
         let priority = old.priority;
-        self.wake(&Happening::Pod { old: Some(old), new: None, change }, |other| other.priority <= priority);
+        self.wake(
+            &Happening::Pod {
+                old: Some(old),
+                new: None,
+                change,
+            },
+            |other| other.priority <= priority,
+        );
     }
 
     fn forget_pod(&mut self, uid: &str) {
@@ -107,9 +153,19 @@ impl Scheduler {
         }
         if let Some(old) = self.world.cache.remove_pod(uid) {
             let change = PodChange::DELETE;
-            self.wake(&Happening::Pod { old: Some(&old), new: None, change }, |_| true);
+            self.wake(
+                &Happening::Pod {
+                    old: Some(&old),
+                    new: None,
+                    change,
+                },
+                |_| true,
+            );
         }
-        let waited = self.queue.remove(uid).filter(|pod| !pod.nominated.is_empty());
+        let waited = self
+            .queue
+            .remove(uid)
+            .filter(|pod| !pod.nominated.is_empty());
         if let Some(old) = waited {
             self.lost_prospect(&old);
         }
@@ -118,10 +174,21 @@ impl Scheduler {
     fn take_in_node(&mut self, facts: NodeFacts) {
         let name = facts.name.clone();
         let old = self.world.cache.set_node(facts);
-        let Some(new) = self.world.cache.find(&name).map(|node| node.facts.clone()) else { return };
-        let change = old.as_ref().map_or(NodeChange::ADD, |old| NodeChange::between(old, &new));
+        let Some(new) = self.world.cache.find(&name).map(|node| node.facts.clone()) else {
+            return;
+        };
+        let change = old
+            .as_ref()
+            .map_or(NodeChange::ADD, |old| NodeChange::between(old, &new));
         if change != NodeChange::NONE {
-            self.wake(&Happening::Node { old: old.as_deref(), new: Some(&new), change }, |_| true);
+            self.wake(
+                &Happening::Node {
+                    old: old.as_deref(),
+                    new: Some(&new),
+                    change,
+                },
+                |_| true,
+            );
         }
     }
 
@@ -130,7 +197,9 @@ impl Scheduler {
         match (&*resource.kind, object.as_deref()) {
             ("Namespace", namespace) => cache.set_namespace(key, namespace),
             ("Service", service) => cache.owners.set_service(key, service),
-            ("ReplicationController", maker) => cache.owners.set_maker("ReplicationController", key, maker),
+            ("ReplicationController", maker) => {
+                cache.owners.set_maker("ReplicationController", key, maker)
+            }
             ("ReplicaSet", maker) => cache.owners.set_maker("ReplicaSet", key, maker),
             ("StatefulSet", maker) => cache.owners.set_maker("StatefulSet", key, maker),
             ("PodDisruptionBudget", Some(budget)) => {
@@ -142,7 +211,9 @@ impl Scheduler {
     }
 
     fn take_in_storage(&mut self, kind: &str, key: &Key, object: Option<Arc<Object>>) {
-        let World { storage, devices, .. } = &mut self.world;
+        let World {
+            storage, devices, ..
+        } = &mut self.world;
         let new = object.clone();
         let old = match kind {
             "PersistentVolumeClaim" => storage.set_claim(key, object),
@@ -175,13 +246,22 @@ impl Scheduler {
 
     /// A pod was bound, or has to be tried again.
     fn bound(&mut self, uid: &str, outcome: Result<(), String>) {
-        let Some(Flight { waiting, steps }) = self.flight.remove(uid) else { return };
+        let Some(Flight { waiting, steps }) = self.flight.remove(uid) else {
+            return;
+        };
         let Err(error) = outcome else { return };
         reserve::forget(&steps, &mut self.world);
         let forgotten = self.world.cache.forget(uid);
         if let Some(old) = &forgotten {
             let change = PodChange::DELETE;
-            self.wake(&Happening::Pod { old: Some(old), new: None, change }, |_| true);
+            self.wake(
+                &Happening::Pod {
+                    old: Some(old),
+                    new: None,
+                    change,
+                },
+                |_| true,
+            );
         }
         // Whoever else bound it, it is placed.
         if forgotten.is_none() && self.world.cache.pod(uid).is_some() {
@@ -195,8 +275,12 @@ impl Scheduler {
     /// Lets pods be tried again that something may have helped.
     pub fn wake(&mut self, happening: &Happening, concerns: impl Fn(&Pod) -> bool) {
         let (profiles, world) = (&self.profiles, &self.world);
-        let helps = |pod: &Pod, rejectors| concerns(pod) && helps(profiles, world, pod, rejectors, happening);
-        self.queue.wake(happening.interests(), helps, |pod| gate_of(profiles, world, pod));
+        let helps = |pod: &Pod, rejectors| {
+            concerns(pod) && helps(profiles, world, pod, rejectors, happening)
+        };
+        self.queue.wake(happening.interests(), helps, |pod| {
+            gate_of(profiles, world, pod)
+        });
     }
 
     /// Lets pods be tried again that have waited long enough.
@@ -224,7 +308,9 @@ fn gate(profile: &Profile, pod: &Pod, world: &World) -> Option<Name> {
 }
 
 fn gate_of(profiles: &HashMap<Str, Arc<Profile>>, world: &World, pod: &Pod) -> Option<Name> {
-    profiles.get(&pod.scheduler).and_then(|profile| gate(profile, pod, world))
+    profiles
+        .get(&pod.scheduler)
+        .and_then(|profile| gate(profile, pod, world))
 }
 
 /// Whether something that happened can help a pod, as those see it who rejected it.
@@ -235,13 +321,24 @@ fn helps(
     rejectors: Names,
     happening: &Happening,
 ) -> bool {
-    let Some(profile) = profiles.get(&pod.scheduler) else { return false };
+    let Some(profile) = profiles.get(&pod.scheduler) else {
+        return false;
+    };
     let ungated = || match happening {
-        Happening::Pod { new: Some(new), change, .. } => change.has(PodChange::GATES) && new.uid == pod.uid,
+        Happening::Pod {
+            new: Some(new),
+            change,
+            ..
+        } => change.has(PodChange::GATES) && new.uid == pod.uid,
         _ => false,
     };
-    let mut asked = profile.filters.iter().filter(|filter| rejectors.has(filter.name()));
+    let mut asked = profile
+        .filters
+        .iter()
+        .filter(|filter| rejectors.has(filter.name()));
     rejectors.has(Name::Extender)
         || (rejectors.has(Name::SchedulingGates) && ungated())
-        || asked.any(|filter| happening.helps_unasked(filter.name()) || filter.wakes(pod, happening, world))
+        || asked.any(|filter| {
+            happening.helps_unasked(filter.name()) || filter.wakes(pod, happening, world)
+        })
 }

@@ -70,7 +70,15 @@ impl Herald {
     pub fn new(api: Api, clock: Clock, host: Str) -> Herald {
         let permits = Arc::new(Semaphore::new(AT_ONCE));
         let (last, waiting, dropped) = (Arc::default(), Arc::default(), Arc::default());
-        Herald { api, clock, host, last, permits, waiting, dropped }
+        Herald {
+            api,
+            clock,
+            host,
+            last,
+            permits,
+            waiting,
+            dropped,
+        }
     }
 
     /// How many events were dropped because too many waited.
@@ -95,7 +103,12 @@ impl Herald {
                 }
                 let event = self.event(scheduler, pod, &note);
                 let key = Key::new(pod.namespace.as_str(), event["metadata"]["name"].str());
-                place.insert_entry(Series { key, text: note.text, count: 1, last: Instant::now() });
+                place.insert_entry(Series {
+                    key,
+                    text: note.text,
+                    count: 1,
+                    last: Instant::now(),
+                });
                 self.write(event);
             }
         }
@@ -125,7 +138,11 @@ impl Herald {
         let (api, key, now) = (self.api.clone(), series.key.clone(), micro((self.clock)()));
         let count = series.count;
         let change = value!({"series": {"count": count, "lastObservedTime": now}});
-        self.spawn(async move { api.patch(&EVENTS, &key, "", Patch::Merge, &change).await.map(drop) });
+        self.spawn(async move {
+            api.patch(&EVENTS, &key, "", Patch::Merge, &change)
+                .await
+                .map(drop)
+        });
     }
 
     fn spawn(&self, write: impl Future<Output = Result<(), kube::Error>> + Send + 'static) {
@@ -147,9 +164,18 @@ impl Herald {
     /// The time of day, but never the same twice in a row. It follows a wall clock that is set back.
     fn moment(&self) -> Timestamp {
         let now = (self.clock)().as_microsecond();
-        let next = |last: i64| if last - now > STEP { now } else { now.max(last + 1) };
+        let next = |last: i64| {
+            if last - now > STEP {
+                now
+            } else {
+                now.max(last + 1)
+            }
+        };
         let update = |last: i64| Some(next(last));
-        let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update).unwrap_or_default();
+        let last = self
+            .last
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, update)
+            .unwrap_or_default();
         Timestamp::from_microsecond(next(last)).unwrap_or_default()
     }
 
@@ -204,7 +230,10 @@ pub(crate) fn truncate(text: &str) -> String {
     if text.len() <= LONGEST_NOTE {
         return text.into();
     }
-    let end = (0..=LONGEST_NOTE - 4).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    let end = (0..=LONGEST_NOTE - 4)
+        .rev()
+        .find(|end| text.is_char_boundary(*end))
+        .unwrap_or_default();
     format!("{} ...", &text[..end])
 }
 
@@ -216,8 +245,14 @@ mod tests {
     fn a_long_note_is_cut_between_letters() {
         assert_eq!(truncate("short"), "short");
         assert_eq!(truncate(&"x".repeat(1024)), "x".repeat(1024));
-        assert_eq!(truncate(&"x".repeat(1025)), format!("{} ...", "x".repeat(1020)));
-        assert_eq!(truncate(&"ä".repeat(600)), format!("{} ...", "ä".repeat(510)));
+        assert_eq!(
+            truncate(&"x".repeat(1025)),
+            format!("{} ...", "x".repeat(1020))
+        );
+        assert_eq!(
+            truncate(&"ä".repeat(600)),
+            format!("{} ...", "ä".repeat(510))
+        );
     }
 
     #[test]

@@ -83,12 +83,18 @@ pub struct DeleteOptions<'a> {
 impl Api {
     /// Asks through `client`.
     pub fn new(client: Client) -> Api {
-        Api { client, metadata_only: false }
+        Api {
+            client,
+            metadata_only: false,
+        }
     }
 
     /// The same, but of what is read there is metadata alone: for whoever looks at objects of any kind.
     pub fn metadata_only(&self) -> Api {
-        Api { client: self.client.clone(), metadata_only: true }
+        Api {
+            client: self.client.clone(),
+            metadata_only: true,
+        }
     }
 
     /// The client that is asked through.
@@ -98,7 +104,8 @@ impl Api {
 
     /// One object.
     pub async fn get(&self, of: &Resource, key: &Key) -> Result<Object, Error> {
-        self.send(Method::GET, &of.path_of(key), "", Vec::new()).await
+        self.send(Method::GET, &of.path_of(key), "", Vec::new())
+            .await
     }
 
     /// One object, if it is there.
@@ -126,7 +133,11 @@ impl Api {
                 ("continue", &next),
             ]);
             let mut page = self.page(&format!("{}{query}", of.path(namespace))).await?;
-            objects.extend(std::mem::take(page.entry("items").make_list()).into_iter().map(Object));
+            objects.extend(
+                std::mem::take(page.entry("items").make_list())
+                    .into_iter()
+                    .map(Object),
+            );
             next = page["metadata"]["continue"].str().to_string();
             if next.is_empty() {
                 return Ok(objects);
@@ -136,13 +147,23 @@ impl Api {
 
     /// How many objects of a kind there are in a namespace: the server says how many would follow the first.
     pub async fn count(&self, of: &Resource, namespace: &str) -> Result<usize, Error> {
-        let page = self.metadata_only().page(&format!("{}?limit=1", of.path(namespace))).await?;
+        let page = self
+            .metadata_only()
+            .page(&format!("{}?limit=1", of.path(namespace)))
+            .await?;
         let first = page["items"].list().len();
-        match (page["metadata"]["continue"].str(), page["metadata"]["remainingItemCount"].as_int()) {
+        match (
+            page["metadata"]["continue"].str(),
+            page["metadata"]["remainingItemCount"].as_int(),
+        ) {
             ("", _) => Ok(first),
             (_, Some(others)) => Ok(first + usize::try_from(others).unwrap_or_default()),
             // It does not say, so that all are looked at.
-            _ => Ok(self.metadata_only().list(of, namespace, &ListOptions::default()).await?.len()),
+            _ => Ok(self
+                .metadata_only()
+                .list(of, namespace, &ListOptions::default())
+                .await?
+                .len()),
         }
     }
 
@@ -161,12 +182,19 @@ impl Api {
         object: &Value,
     ) -> Result<Object, Error> {
         let path = format!("{}/{subresource}", of.path_of(key));
-        self.send(Method::POST, &path, JSON, json::to_string(object).into()).await
+        self.send(Method::POST, &path, JSON, json::to_string(object).into())
+            .await
     }
 
     /// Writes an object that was read and changed.
     pub async fn update(&self, of: &Resource, object: &Object) -> Result<Object, Error> {
-        self.send(Method::PUT, &of.path_of(&object.key()), JSON, body(of, object)).await
+        self.send(
+            Method::PUT,
+            &of.path_of(&object.key()),
+            JSON,
+            body(of, object),
+        )
+        .await
     }
 
     /// Writes the status of an object that was read and changed.
@@ -201,7 +229,13 @@ impl Api {
         if let Patch::Apply { manager } = how {
             path += &query(&[("fieldManager", manager), ("force", "true")]);
         }
-        self.send(Method::PATCH, &path, how.content_type(), json::to_string(change).into()).await
+        self.send(
+            Method::PATCH,
+            &path,
+            how.content_type(),
+            json::to_string(change).into(),
+        )
+        .await
     }
 
     /// Deletes an object. What is left of it, or a status.
@@ -211,7 +245,8 @@ impl Api {
         key: &Key,
         options: &DeleteOptions<'_>,
     ) -> Result<Object, Error> {
-        self.send(Method::DELETE, &of.path_of(key), JSON, options.body()).await
+        self.send(Method::DELETE, &of.path_of(key), JSON, options.body())
+            .await
     }
 
     /// Deletes all objects in a namespace that are chosen.
@@ -222,14 +257,26 @@ impl Api {
         which: &ListOptions,
         options: &DeleteOptions<'_>,
     ) -> Result<(), Error> {
-        let query = query(&[("labelSelector", &which.labels), ("fieldSelector", &which.fields)]);
+        let query = query(&[
+            ("labelSelector", &which.labels),
+            ("fieldSelector", &which.fields),
+        ]);
         let path = format!("{}{query}", of.path(namespace));
-        self.send(Method::DELETE, &path, JSON, options.body()).await.map(drop)
+        self.send(Method::DELETE, &path, JSON, options.body())
+            .await
+            .map(drop)
     }
 
     /// Asks for any path.
-    pub async fn raw(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Object, Error> {
-        let text = body.map(|body| json::to_string(body).into()).unwrap_or_default();
+    pub async fn raw(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Object, Error> {
+        let text = body
+            .map(|body| json::to_string(body).into())
+            .unwrap_or_default();
         self.send(method, path, JSON, text).await
     }
 
@@ -240,14 +287,26 @@ impl Api {
         content_type: &str,
         body: Vec<u8>,
     ) -> Result<Object, Error> {
-        let accept = if self.metadata_only && method != Method::DELETE { METADATA } else { JSON };
-        let request = Request::builder().method(method).uri(path).header("accept", accept);
+        let accept = if self.metadata_only && method != Method::DELETE {
+            METADATA
+        } else {
+            JSON
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("accept", accept);
         self.finish(request, content_type, body).await
     }
 
     async fn page(&self, path: &str) -> Result<Object, Error> {
-        let accept = if self.metadata_only { METADATA_LIST } else { JSON };
-        self.finish(Request::get(path).header("accept", accept), "", Vec::new()).await
+        let accept = if self.metadata_only {
+            METADATA_LIST
+        } else {
+            JSON
+        };
+        self.finish(Request::get(path).header("accept", accept), "", Vec::new())
+            .await
     }
 
     async fn finish(
@@ -261,13 +320,15 @@ impl Api {
         }
         let request = request.body(body).map_err(Error::HttpError)?;
         let text = self.client.request_text(request).await?;
-        Object::parse(text.as_bytes()).map_err(|error| Error::SerdeError(serde_json::Error::custom(error)))
+        Object::parse(text.as_bytes())
+            .map_err(|error| Error::SerdeError(serde_json::Error::custom(error)))
     }
 }
 
 const JSON: &str = "application/json";
 /// Whoever cannot give metadata alone gives whole objects, which are as good.
-const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+const METADATA: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
@@ -291,7 +352,9 @@ impl DeleteOptions<'_> {
             options.entry("preconditions").set("uid", uid);
         }
         if let Some(version) = self.version {
-            options.entry("preconditions").set("resourceVersion", version);
+            options
+                .entry("preconditions")
+                .set("resourceVersion", version);
         }
         if let Some(propagation) = self.propagation {
             options.set("propagationPolicy", propagation);
@@ -309,7 +372,13 @@ fn body(of: &Resource, object: &Value) -> Vec<u8> {
     if !object["kind"].str().is_empty() || text.len() <= "{}".len() {
         return text.into();
     }
-    format!(r#"{{"kind":"{}","apiVersion":"{}",{}"#, of.kind, of.api_version(), &text[1..]).into()
+    format!(
+        r#"{{"kind":"{}","apiVersion":"{}",{}"#,
+        of.kind,
+        of.api_version(),
+        &text[1..]
+    )
+    .into()
 }
 
 /// The query of those parameters that are not empty.
@@ -326,7 +395,9 @@ pub fn query(parameters: &[(&str, &str)]) -> String {
 
 fn escape(byte: u8, text: &mut String) {
     match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => text.push(char::from(byte)),
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+            text.push(char::from(byte))
+        }
         _ => text.push_str(&format!("%{byte:02X}")),
     }
 }
@@ -338,7 +409,10 @@ mod tests {
 
     #[test]
     fn queries_are_escaped_and_empty_ones_left_out() {
-        assert_eq!(query(&[("a", "x=1,y in (b c)"), ("b", "")]), "?a=x%3D1%2Cy%20in%20%28b%20c%29");
+        assert_eq!(
+            query(&[("a", "x=1,y in (b c)"), ("b", "")]),
+            "?a=x%3D1%2Cy%20in%20%28b%20c%29"
+        );
         assert_eq!(query(&[("a", "")]), "");
     }
 
@@ -348,7 +422,10 @@ mod tests {
             let object = json::parse(object.as_bytes()).unwrap();
             assert_eq!(String::from_utf8(body(&PODS, &object)).unwrap(), expected);
         };
-        check(r#"{"metadata":{}}"#, r#"{"kind":"Pod","apiVersion":"v1","metadata":{}}"#);
+        check(
+            r#"{"metadata":{}}"#,
+            r#"{"kind":"Pod","apiVersion":"v1","metadata":{}}"#,
+        );
         check(r#"{"kind":"Pod","spec":{}}"#, r#"{"kind":"Pod","spec":{}}"#);
     }
 }

@@ -33,7 +33,13 @@ fn has_status(conditions: &[Condition], type_: &str, status: &str) -> bool {
 }
 
 /// A condition that begins now.
-pub fn new(type_: &str, status: bool, reason: &str, message: impl Into<String>, now: Timestamp) -> Condition {
+pub fn new(
+    type_: &str,
+    status: bool,
+    reason: &str,
+    message: impl Into<String>,
+    now: Timestamp,
+) -> Condition {
     Condition {
         type_: type_.into(),
         status: if status { "True" } else { "False" }.into(),
@@ -46,7 +52,10 @@ pub fn new(type_: &str, status: bool, reason: &str, message: impl Into<String>, 
 
 /// Sets a condition; whether anything changed. Its time stays unless its status changes.
 pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition) -> bool {
-    let Some(known) = conditions.iter_mut().find(|known| known.type_ == condition.type_) else {
+    let Some(known) = conditions
+        .iter_mut()
+        .find(|known| known.type_ == condition.type_)
+    else {
         conditions.push(condition);
         return true;
     };
@@ -73,6 +82,9 @@ pub fn added(object: &Value, condition: Value) -> Value {
     if !types.contains(&&condition["type"]) {
         types.push(&condition["type"]);
     }
-    let order: Vec<Value> = types.into_iter().map(|type_| value!({ "type": (type_.clone()) })).collect();
+    let order: Vec<Value> = types
+        .into_iter()
+        .map(|type_| value!({ "type": (type_.clone()) }))
+        .collect();
     value!({ "$setElementOrder/conditions": order, "conditions": [(condition)] })
 }

@@ -103,7 +103,10 @@ impl Options {
     /// By which share clocks may run differently before two could lead at once: with `d` as the drift, the leader's
     /// deadline of `renew_deadline * (1 + d)` must come before `lease_duration * (1 - d)`.
     pub fn tolerated_drift(&self) -> f64 {
-        let (lease, renew) = (self.lease_duration.as_secs_f64(), self.renew_deadline.as_secs_f64());
+        let (lease, renew) = (
+            self.lease_duration.as_secs_f64(),
+            self.renew_deadline.as_secs_f64(),
+        );
         (lease - renew) / (lease + renew)
     }
 
@@ -112,7 +115,9 @@ impl Options {
         if self.identity.is_empty() {
             return Err(SetupError::Nobody);
         }
-        if self.lease_duration <= self.renew_deadline || self.lease_duration < Duration::from_secs(1) {
+        if self.lease_duration <= self.renew_deadline
+            || self.lease_duration < Duration::from_secs(1)
+        {
             return Err(SetupError::LeaseTooShort);
         }
         if self.renew_deadline <= self.retry_period.mul_f64(JITTER) || self.retry_period.is_zero() {
@@ -200,7 +205,10 @@ impl Observer {
     /// In Prometheus' text form.
     pub fn metrics(&self) -> String {
         let mut lines = Lines::new(&self.name);
-        lines.gauge("leader_election_master_status", u8::from(self.state.borrow().leading));
+        lines.gauge(
+            "leader_election_master_status",
+            u8::from(self.state.borrow().leading),
+        );
         lines.finish()
     }
 }
@@ -232,7 +240,11 @@ impl Election {
     /// Tells how the election stands.
     pub fn observe(&self) -> Observer {
         let (state, name) = (self.state.subscribe(), self.name.clone());
-        Observer { state, name, lease_duration: self.options.lease_duration }
+        Observer {
+            state,
+            name,
+            lease_duration: self.options.lease_duration,
+        }
     }
 
     /// Waits to be elected, then works until the work is done or the lease is lost: then the work is dropped, before
@@ -274,7 +286,10 @@ impl Election {
     async fn renew(&mut self, mut held: Instant) {
         loop {
             let deadline = held + self.options.renew_deadline;
-            if timeout_at(deadline, sleep(self.options.retry_period)).await.is_err() {
+            if timeout_at(deadline, sleep(self.options.retry_period))
+                .await
+                .is_err()
+            {
                 return;
             }
             let began = Instant::now();
@@ -289,17 +304,25 @@ impl Election {
     /// Lets those who watch know what went wrong.
     fn stumble(&self, trouble: String) {
         if !trouble.is_empty() {
-            tracing::debug!(trouble, name = self.name, "could not take or renew the lease");
+            tracing::debug!(
+                trouble,
+                name = self.name,
+                "could not take or renew the lease"
+            );
         }
-        self.state
-            .send_if_modified(|state| std::mem::replace(&mut state.trouble, trouble.clone()) != trouble);
+        self.state.send_if_modified(|state| {
+            std::mem::replace(&mut state.trouble, trouble.clone()) != trouble
+        });
     }
 
     /// Kubernetes: tools/leaderelection/resourcelock/leaselock.go.
     fn record(&self, what: &str) {
         if let (Some(recorder), Some(seen)) = (&self.options.recorder, &self.seen) {
             let text = format!("{} {what}", self.options.identity);
-            recorder.record(&reference(&seen.lease, &()), Note::normal("LeaderElection", "", text));
+            recorder.record(
+                &reference(&seen.lease, &()),
+                Note::normal("LeaderElection", "", text),
+            );
         }
     }
 
@@ -318,24 +341,42 @@ impl Election {
             return Ok(Attempt::HeldByAnother);
         }
         let lease = self.draft(self.seen.as_ref().map(|seen| &seen.lease));
-        let stored = self.leases.replace(&self.name, &PostParams::default(), &lease).await?;
+        let stored = self
+            .leases
+            .replace(&self.name, &PostParams::default(), &lease)
+            .await?;
         Ok(self.note(stored))
     }
 
     /// Renews the lease without a look at it, if it is ours and nobody has touched it.
     async fn renew_as_seen(&self) -> Option<Lease> {
-        let seen = self.seen.as_ref().filter(|seen| holder(&seen.lease) == self.options.identity)?;
-        self.leases.replace(&self.name, &PostParams::default(), &self.draft(Some(&seen.lease))).await.ok()
+        let seen = self
+            .seen
+            .as_ref()
+            .filter(|seen| holder(&seen.lease) == self.options.identity)?;
+        self.leases
+            .replace(
+                &self.name,
+                &PostParams::default(),
+                &self.draft(Some(&seen.lease)),
+            )
+            .await
+            .ok()
     }
 
     /// Remembers a lease, and when it was first seen like this.
     fn see(&mut self, lease: Lease) {
         let same = |seen: &Seen| seen.lease.spec == lease.spec;
-        let changed =
-            self.seen.as_ref().filter(|seen| same(seen)).map_or_else(Instant::now, |seen| seen.changed);
+        let changed = self
+            .seen
+            .as_ref()
+            .filter(|seen| same(seen))
+            .map_or_else(Instant::now, |seen| seen.changed);
         let leader = holder(&lease).to_string();
         self.seen = Some(Seen { lease, changed });
-        self.state.send_if_modified(|state| std::mem::replace(&mut state.leader, leader.clone()) != leader);
+        self.state.send_if_modified(|state| {
+            std::mem::replace(&mut state.leader, leader.clone()) != leader
+        });
     }
 
     /// Whether the lease is ours, nobody's, of somebody who has ended, or was not renewed for as long as it lasts.
@@ -351,8 +392,14 @@ impl Election {
 
     /// How long a lease lasts: what its holder says, and no less than what we were told.
     fn lasts(&self, lease: &Lease) -> Duration {
-        let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or_default();
-        self.options.lease_duration.max(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
+        let seconds = lease
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.lease_duration_seconds)
+            .unwrap_or_default();
+        self.options.lease_duration.max(Duration::from_secs(
+            u64::try_from(seconds).unwrap_or_default(),
+        ))
     }
 
     fn note(&mut self, lease: Lease) -> Attempt {
@@ -369,13 +416,18 @@ impl Election {
     fn draft(&self, old: Option<&Lease>) -> Lease {
         let now = Some(MicroTime((self.options.clock)()));
         let mut lease = old.cloned().unwrap_or_else(|| Lease {
-            metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() },
+            metadata: ObjectMeta {
+                name: Some(self.name.clone()),
+                ..ObjectMeta::default()
+            },
             spec: None,
         });
         let ours = holder(&lease) == self.options.identity;
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
         if !ours {
-            spec.lease_transitions = old.map(|_| spec.lease_transitions.unwrap_or_default() + 1).or(Some(0));
+            spec.lease_transitions = old
+                .map(|_| spec.lease_transitions.unwrap_or_default() + 1)
+                .or(Some(0));
             spec.acquire_time = now.clone();
         }
         spec.holder_identity = Some(self.options.identity.clone());
@@ -390,7 +442,9 @@ impl Election {
 
     /// Gives the lease back, so that another can take it at once.
     async fn release(&mut self) {
-        let Some(Seen { mut lease, .. }) = self.seen.take() else { return };
+        let Some(Seen { mut lease, .. }) = self.seen.take() else {
+            return;
+        };
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
         spec.holder_identity = Some(String::new());
         spec.lease_duration_seconds = Some(1);
@@ -399,15 +453,24 @@ impl Election {
         let released = self.leases.replace(&self.name, &params, &lease);
         let deadline = Instant::now() + self.options.renew_deadline;
         if !matches!(timeout_at(deadline, released).await, Ok(Ok(_))) {
-            tracing::debug!(name = self.name, "could not give the lease back; it runs out by itself");
+            tracing::debug!(
+                name = self.name,
+                "could not give the lease back; it runs out by itself"
+            );
         }
     }
 
     fn retry_after(&self) -> Duration {
-        self.options.retry_period.mul_f64(1.0 + (JITTER - 1.0) * (self.options.chance)())
+        self.options
+            .retry_period
+            .mul_f64(1.0 + (JITTER - 1.0) * (self.options.chance)())
     }
 }
 
 fn holder(lease: &Lease) -> &str {
-    lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
+    lease
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.holder_identity.as_deref())
+        .unwrap_or_default()
 }

@@ -44,7 +44,10 @@ impl<T: Eq + Hash + Clone> Default for Expectations<T> {
 impl<T: Eq + Hash + Clone> Expectations<T> {
     /// Expectations that are given up after `patience`: then something was lost, and it is better to look again.
     pub fn new(patience: Duration) -> Expectations<T> {
-        Expectations { expected: Mutex::default(), patience }
+        Expectations {
+            expected: Mutex::default(),
+            patience,
+        }
     }
 
     /// Expects `n` objects to be made for `key`, besides what is expected already.
@@ -85,7 +88,9 @@ impl<T: Eq + Hash + Clone> Expectations<T> {
     /// Whether everything that was expected was seen, or has been waited for long enough.
     pub fn is_satisfied(&self, key: &T) -> bool {
         let all = self.lock();
-        let Some(expected) = all.get(key) else { return true };
+        let Some(expected) = all.get(key) else {
+            return true;
+        };
         let fulfilled = expected.creations <= 0 && expected.deletions.is_empty();
         fulfilled || expected.since.elapsed() > self.patience
     }

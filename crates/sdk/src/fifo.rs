@@ -138,7 +138,12 @@ impl<K> DeltaFifo<K> {
             told: Version::default(),
             is_closed: false,
         };
-        DeltaFifo(Arc::new(Inner { state: Mutex::new(state), known, namespace, changed: Notify::new() }))
+        DeltaFifo(Arc::new(Inner {
+            state: Mutex::new(state),
+            known,
+            namespace,
+            changed: Notify::new(),
+        }))
     }
 
     /// Adds what happened to one object. What is no news is left out: an object that is known in this version or
@@ -162,7 +167,11 @@ impl<K> DeltaFifo<K> {
             (Delta::Sync(_), _) => false,
             (_, Some(latest)) => latest.entry().version() >= entry.version(),
             (Delta::Deleted(_) | Delta::Lost(_), None) => self.0.known.get(&key).is_none(),
-            (_, None) => self.0.known.get(&key).is_some_and(|known| known.version() >= entry.version()),
+            (_, None) => self
+                .0
+                .known
+                .get(&key)
+                .is_some_and(|known| known.version() >= entry.version()),
         }
     }
 
@@ -182,11 +191,17 @@ impl<K> DeltaFifo<K> {
         if state.is_closed {
             return;
         }
-        let listed: HashSet<Key> = entries.iter().map(|entry| self.key_of(entry).into_owned()).collect();
+        let listed: HashSet<Key> = entries
+            .iter()
+            .map(|entry| self.key_of(entry).into_owned())
+            .collect();
         let lost = self.lost(&state, &listed);
         let n_entries = listed.len() + lost.len();
-        entries.into_iter().for_each(|entry| self.enqueue(&mut state, Delta::Replaced(entry)));
-        lost.into_iter().for_each(|entry| self.enqueue(&mut state, Delta::Lost(entry)));
+        entries
+            .into_iter()
+            .for_each(|entry| self.enqueue(&mut state, Delta::Replaced(entry)));
+        lost.into_iter()
+            .for_each(|entry| self.enqueue(&mut state, Delta::Lost(entry)));
         state.version = state.version.max(version);
         state.initial.get_or_insert(n_entries);
         drop(state);
@@ -204,7 +219,11 @@ impl<K> DeltaFifo<K> {
             }
         }
         let unseen = |key: &Key| !listed.contains(key) && !state.deltas.contains_key(key);
-        lost.extend(self.known().into_iter().filter(|entry| unseen(&self.key_of(entry))));
+        lost.extend(
+            self.known()
+                .into_iter()
+                .filter(|entry| unseen(&self.key_of(entry))),
+        );
         // Maps have an order of their own in each run; a simulation wants the same in all.
         lost.sort_by(|one, other| self.key_of(one).cmp(&self.key_of(other)));
         lost
@@ -335,7 +354,15 @@ impl<K> State<K> {
         if let Some(initial) = &mut self.initial {
             *initial = initial.saturating_sub(n_taken);
         }
-        let version = if self.order.is_empty() { self.version } else { Version::default() };
-        Batch { deltas, version, synced: self.initial == Some(0) }
+        let version = if self.order.is_empty() {
+            self.version
+        } else {
+            Version::default()
+        };
+        Batch {
+            deltas,
+            version,
+            synced: self.initial == Some(0),
+        }
     }
 }

@@ -13,7 +13,10 @@ pub struct Key {
 impl Key {
     /// The object `name` in `namespace`, which is empty for objects in none.
     pub fn new(namespace: impl Into<Box<str>>, name: impl Into<Box<str>>) -> Key {
-        Key { namespace: namespace.into(), name: name.into() }
+        Key {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
     }
 
     /// The object `name` in no namespace.
@@ -25,7 +28,10 @@ impl Key {
     pub fn of<K: kube::Resource>(object: &K) -> Key {
         let meta = object.meta();
         let part = |part: &Option<String>| part.as_deref().unwrap_or_default().into();
-        Key { namespace: part(&meta.namespace), name: part(&meta.name) }
+        Key {
+            namespace: part(&meta.namespace),
+            name: part(&meta.name),
+        }
     }
 
     /// Its namespace, empty for objects in none.

@@ -20,7 +20,10 @@ pub fn join(texts: impl IntoIterator<Item = impl AsRef<str>>) -> String {
         let mut family = 0;
         for line in text.as_ref().lines() {
             if line.starts_with("# TYPE ") {
-                family = families.iter().position(|(known, _)| known == line).unwrap_or(families.len());
+                family = families
+                    .iter()
+                    .position(|(known, _)| known == line)
+                    .unwrap_or(families.len());
             }
             match families.get_mut(family) {
                 None => families.push((line.into(), String::new())),
@@ -29,7 +32,10 @@ pub fn join(texts: impl IntoIterator<Item = impl AsRef<str>>) -> String {
             }
         }
     }
-    families.into_iter().map(|(family, values)| format!("{family}\n{values}")).collect()
+    families
+        .into_iter()
+        .map(|(family, values)| format!("{family}\n{values}"))
+        .collect()
 }
 
 /// How many there were, and what they come to together.
@@ -58,8 +64,9 @@ pub struct Histogram {
 
 impl Histogram {
     pub(crate) fn observe(&mut self, time: Duration) {
-        let bucket =
-            (time.as_nanos().saturating_sub(1) / 10).checked_ilog10().map_or(0, |log| log as usize + 1);
+        let bucket = (time.as_nanos().saturating_sub(1) / 10)
+            .checked_ilog10()
+            .map_or(0, |log| log as usize + 1);
         if let Some(bucket) = self.buckets.get_mut(bucket) {
             *bucket += 1;
         }
@@ -86,8 +93,14 @@ pub(crate) struct Lines {
 
 impl Lines {
     pub fn new(name: &str) -> Lines {
-        let name = name.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n");
-        Lines { text: String::new(), name }
+        let name = name
+            .replace('\\', r"\\")
+            .replace('"', r#"\""#)
+            .replace('\n', r"\n");
+        Lines {
+            text: String::new(),
+            name,
+        }
     }
 
     pub fn gauge(&mut self, metric: &str, value: impl Display) {
@@ -125,7 +138,11 @@ impl Lines {
     }
 
     fn value(&mut self, metric: &str, labels: &str, value: impl Display) {
-        let _ = writeln!(self.text, "{metric}{{name=\"{}\"{labels}}} {value}", self.name);
+        let _ = writeln!(
+            self.text,
+            "{metric}{{name=\"{}\"{labels}}} {value}",
+            self.name
+        );
     }
 
     pub fn finish(self) -> String {

@@ -77,7 +77,10 @@ impl Object {
 
     /// Whether it stays until `finalizer` is removed.
     pub fn has_finalizer(&self, finalizer: &str) -> bool {
-        self.meta("finalizers").list().iter().any(|known| known.str() == finalizer)
+        self.meta("finalizers")
+            .list()
+            .iter()
+            .any(|known| known.str() == finalizer)
     }
 
     /// Those that own it.
@@ -87,12 +90,15 @@ impl Object {
 
     /// The reference to the one that controls it.
     pub fn controller(&self) -> Option<&Value> {
-        self.owners().iter().find(|owner| owner["controller"].bool())
+        self.owners()
+            .iter()
+            .find(|owner| owner["controller"].bool())
     }
 
     /// Whether the object with this uid controls it.
     pub fn is_controlled_by(&self, uid: &str) -> bool {
-        self.controller().is_some_and(|owner| owner["uid"].str() == uid)
+        self.controller()
+            .is_some_and(|owner| owner["uid"].str() == uid)
     }
 
     fn meta(&self, field: &str) -> &Value {
@@ -131,7 +137,9 @@ impl<'de> Deserialize<'de> for Object {
 /// To JSON alone.
 impl Serialize for Object {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        RawValue::from_string(json::to_string(&self.0)).map_err(S::Error::custom)?.serialize(serializer)
+        RawValue::from_string(json::to_string(&self.0))
+            .map_err(S::Error::custom)?
+            .serialize(serializer)
     }
 }
 

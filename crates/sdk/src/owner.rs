@@ -31,7 +31,9 @@ pub enum OwnError {
         owner: String,
     },
     /// Owners live in the same namespace as what they own, or in none.
-    #[error("{object} in namespace {namespace:?} cannot be owned from namespace {owner_namespace:?}")]
+    #[error(
+        "{object} in namespace {namespace:?} cannot be owned from namespace {owner_namespace:?}"
+    )]
     Namespace {
         /// The object.
         object: String,
@@ -46,7 +48,10 @@ pub enum OwnError {
 }
 
 /// The reference by which an owner is named.
-pub fn owner_reference<O: Resource>(owner: &O, kind: &O::DynamicType) -> Result<OwnerReference, OwnError> {
+pub fn owner_reference<O: Resource>(
+    owner: &O,
+    kind: &O::DynamicType,
+) -> Result<OwnerReference, OwnError> {
     owner.owner_ref(kind).ok_or(OwnError::Unstored)
 }
 
@@ -60,12 +65,27 @@ pub fn set_controller<O: Resource, K: Resource>(
     check_namespaces(owner, object)?;
     if let Some(other) = controller_of(object).filter(|other| other.uid != reference.uid) {
         let (kind, owner) = (other.kind.clone(), other.name.clone());
-        return Err(OwnError::Controlled { object: name(object), kind, owner });
+        return Err(OwnError::Controlled {
+            object: name(object),
+            kind,
+            owner,
+        });
     }
     let references = object.meta_mut().owner_references.get_or_insert_default();
-    match references.iter_mut().find(|known| known.uid == reference.uid) {
-        Some(known) => *known = OwnerReference { block_owner_deletion: Some(true), ..reference },
-        None => references.push(OwnerReference { block_owner_deletion: Some(true), ..reference }),
+    match references
+        .iter_mut()
+        .find(|known| known.uid == reference.uid)
+    {
+        Some(known) => {
+            *known = OwnerReference {
+                block_owner_deletion: Some(true),
+                ..reference
+            }
+        }
+        None => references.push(OwnerReference {
+            block_owner_deletion: Some(true),
+            ..reference
+        }),
     }
     Ok(())
 }
@@ -76,12 +96,21 @@ fn check_namespaces<O: Resource, K: Resource>(owner: &O, object: &K) -> Result<(
     if theirs.is_empty() || theirs == own {
         return Ok(());
     }
-    Err(OwnError::Namespace { object: name(object), namespace: own, owner_namespace: theirs })
+    Err(OwnError::Namespace {
+        object: name(object),
+        namespace: own,
+        owner_namespace: theirs,
+    })
 }
 
 /// The reference to the one that controls an object.
 pub fn controller_of<K: Resource>(object: &K) -> Option<&OwnerReference> {
-    object.meta().owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
+    object
+        .meta()
+        .owner_references
+        .iter()
+        .flatten()
+        .find(|owner| owner.controller == Some(true))
 }
 
 /// Whether `owner` controls `object`.
@@ -92,7 +121,9 @@ pub fn is_controlled_by<O: Resource, K: Resource>(object: &K, owner: &O) -> bool
 /// Lets go of an object; whether it was owned.
 pub fn remove_owner<O: Resource, K: Resource>(owner: &O, object: &mut K) -> bool {
     let uid = owner.meta().uid.clone().unwrap_or_default();
-    let Some(references) = &mut object.meta_mut().owner_references else { return false };
+    let Some(references) = &mut object.meta_mut().owner_references else {
+        return false;
+    };
     let before = references.len();
     references.retain(|reference| reference.uid != uid);
     references.len() != before
@@ -105,14 +136,23 @@ pub fn is_going<K: Resource>(object: &K) -> bool {
 
 /// Whether an object stays until `finalizer` is removed.
 pub fn has_finalizer<K: Resource>(object: &K, finalizer: &str) -> bool {
-    object.meta().finalizers.iter().flatten().any(|known| known == finalizer)
+    object
+        .meta()
+        .finalizers
+        .iter()
+        .flatten()
+        .any(|known| known == finalizer)
 }
 
 /// Lets an object stay until `finalizer` is removed; whether that is new.
 pub fn add_finalizer<K: Resource>(object: &mut K, finalizer: &str) -> bool {
     let missing = !has_finalizer(object, finalizer);
     if missing {
-        object.meta_mut().finalizers.get_or_insert_default().push(finalizer.into());
+        object
+            .meta_mut()
+            .finalizers
+            .get_or_insert_default()
+            .push(finalizer.into());
     }
     missing
 }
@@ -127,5 +167,10 @@ pub fn remove_finalizer<K: Resource>(object: &mut K, finalizer: &str) -> bool {
 }
 
 fn name<K: Resource>(object: &K) -> String {
-    object.meta().name.clone().or_else(|| object.meta().generate_name.clone()).unwrap_or_default()
+    object
+        .meta()
+        .name
+        .clone()
+        .or_else(|| object.meta().generate_name.clone())
+        .unwrap_or_default()
 }

@@ -48,24 +48,40 @@ enum DecodeError {
 impl Protobuf {
     /// Speaks protobuf for `kinds`. `schemas` has the types that all kinds share: `Status` and `ListMeta`.
     pub fn new<'a>(schemas: &Schemas, kinds: impl IntoIterator<Item = &'a KindData>) -> Protobuf {
-        let mut types =
-            Types { list_meta: schemas.types.get("meta/v1.ListMeta").cloned(), ..Types::default() };
-        let status = GroupVersionKind { group: "".into(), version: "v1".into(), kind: "Status".into() };
+        let mut types = Types {
+            list_meta: schemas.types.get("meta/v1.ListMeta").cloned(),
+            ..Types::default()
+        };
+        let status = GroupVersionKind {
+            group: "".into(),
+            version: "v1".into(),
+            kind: "Status".into(),
+        };
         if let Some(ty) = schemas.types.get("meta/v1.Status") {
-            types.objects.insert(name(&status, &status.kind), (status, ty.clone()));
+            types
+                .objects
+                .insert(name(&status, &status.kind), (status, ty.clone()));
         }
         for kind in kinds {
             if let Some(list_kind) = &kind.list_kind {
-                types.items.insert(name(&kind.gvk, list_kind), kind.root.clone());
+                types
+                    .items
+                    .insert(name(&kind.gvk, list_kind), kind.root.clone());
             }
-            types.objects.insert(name(&kind.gvk, &kind.gvk.kind), (kind.gvk.clone(), kind.root.clone()));
+            types.objects.insert(
+                name(&kind.gvk, &kind.gvk.kind),
+                (kind.gvk.clone(), kind.root.clone()),
+            );
         }
         Protobuf(Arc::new(types))
     }
 
     /// A client that sends its requests through `client`, in protobuf where that is possible.
     pub fn wrap(&self, client: Client) -> Client {
-        let (namespace, valid_until) = (client.default_namespace().to_string(), *client.valid_until());
+        let (namespace, valid_until) = (
+            client.default_namespace().to_string(),
+            *client.valid_until(),
+        );
         let types = self.0.clone();
         let service = service_fn(move |request| {
             let (client, types) = (client.clone(), types.clone());
@@ -84,13 +100,22 @@ impl Types {
         let (mut parts, mut body) = request.into_parts();
         let is_read = parts.method == Method::GET;
         if is_read && is_object(&parts) {
-            parts.headers.insert(ACCEPT, HeaderValue::from_static(PROTOBUF_OR_JSON));
-        } else if !is_read && has(&parts.headers, CONTENT_TYPE, JSON) && accepts_json(&parts.headers) {
+            parts
+                .headers
+                .insert(ACCEPT, HeaderValue::from_static(PROTOBUF_OR_JSON));
+        } else if !is_read
+            && has(&parts.headers, CONTENT_TYPE, JSON)
+            && accepts_json(&parts.headers)
+        {
             let text = body.collect_bytes().await?;
             body = match self.encode(&text) {
                 Some(message) => {
-                    parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
-                    parts.headers.insert(ACCEPT, HeaderValue::from_static(PROTOBUF_OR_JSON));
+                    parts
+                        .headers
+                        .insert(CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
+                    parts
+                        .headers
+                        .insert(ACCEPT, HeaderValue::from_static(PROTOBUF_OR_JSON));
                     parts.headers.remove(CONTENT_LENGTH);
                     message.into()
                 }
@@ -98,7 +123,10 @@ impl Types {
             };
         }
         let again = is_read.then(|| (parts.uri.clone(), parts.headers.clone()));
-        let (mut head, body) = client.send(Request::from_parts(parts, body)).await?.into_parts();
+        let (mut head, body) = client
+            .send(Request::from_parts(parts, body))
+            .await?
+            .into_parts();
         if !has(&head.headers, CONTENT_TYPE, PROTOBUF) {
             return Ok(Response::from_parts(head, body));
         }
@@ -107,13 +135,16 @@ impl Types {
             // The kind has no known type, such as that of a subresource: read again, in JSON.
             (Err(DecodeError::UnknownKind(..)), Some((uri, mut headers))) => {
                 headers.insert(ACCEPT, HeaderValue::from_static(JSON));
-                let mut request = Request::get(uri).body(Body::empty()).map_err(Error::HttpError)?;
+                let mut request = Request::get(uri)
+                    .body(Body::empty())
+                    .map_err(Error::HttpError)?;
                 *request.headers_mut() = headers;
                 return client.send(request).await;
             }
             (Err(error), _) => return Err(Error::Service(error.into())),
         };
-        head.headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+        head.headers
+            .insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
         head.headers.remove(CONTENT_LENGTH);
         Ok(Response::from_parts(head, text.into_bytes().into()))
     }
@@ -121,16 +152,27 @@ impl Types {
     /// The message of a JSON object whose type is known.
     fn encode(&self, text: &[u8]) -> Option<Vec<u8>> {
         let value = json::parse(text).ok()?;
-        let name = (value["apiVersion"].str().to_string(), value["kind"].str().to_string());
+        let name = (
+            value["apiVersion"].str().to_string(),
+            value["kind"].str().to_string(),
+        );
         let (gvk, ty) = self.objects.get(&name)?;
         Some(proto::encode_object(gvk, ty, &value))
     }
 
     /// The object or list of a message.
     fn decode(&self, bytes: &[u8]) -> Result<Value, DecodeError> {
-        let Unknown { api_version, kind, raw } = proto::decode_object(bytes)?;
+        let Unknown {
+            api_version,
+            kind,
+            raw,
+        } = proto::decode_object(bytes)?;
         let name = (api_version.to_string(), kind.to_string());
-        let mut value = match (self.objects.get(&name), self.items.get(&name), &self.list_meta) {
+        let mut value = match (
+            self.objects.get(&name),
+            self.items.get(&name),
+            &self.list_meta,
+        ) {
             (Some((_, ty)), ..) => proto::decode_message(ty, raw)?,
             (None, Some(item), Some(list_meta)) => decode_list(list_meta, item, raw)?,
             _ => return Err(DecodeError::UnknownKind(name.0, name.1)),
@@ -148,8 +190,14 @@ fn decode_list(list_meta: &Struct, item: &Struct, message: &[u8]) -> Result<Valu
     let mut reader = Reader::new(message);
     while let Some((tag, content)) = reader.field()? {
         match tag {
-            1 => list.set("metadata", proto::decode_message(list_meta, content.bytes("ListMeta")?)?),
-            2 => list.entry("items").make_list().push(proto::decode_message(item, content.bytes("Items")?)?),
+            1 => list.set(
+                "metadata",
+                proto::decode_message(list_meta, content.bytes("ListMeta")?)?,
+            ),
+            2 => list
+                .entry("items")
+                .make_list()
+                .push(proto::decode_message(item, content.bytes("Items")?)?),
             _ => {}
         }
     }

@@ -55,13 +55,21 @@ impl RateLimitLayer {
     pub fn new(qps: f64, burst: u32) -> RateLimitLayer {
         let qps = if qps == 0.0 { DEFAULT_QPS } else { qps };
         let burst = if burst == 0 { DEFAULT_BURST } else { burst };
-        let bucket = || Arc::new(Bucket { tokens: TokenBucket::new(qps, burst), turn: Mutex::default() });
+        let bucket = || {
+            Arc::new(Bucket {
+                tokens: TokenBucket::new(qps, burst),
+                turn: Mutex::default(),
+            })
+        };
         RateLimitLayer((qps > 0.0).then(bucket))
     }
 
     /// A client that sends its requests through `client`, at the limited rate.
     pub fn wrap(&self, client: Client) -> Client {
-        let (namespace, valid_until) = (client.default_namespace().to_string(), *client.valid_until());
+        let (namespace, valid_until) = (
+            client.default_namespace().to_string(),
+            *client.valid_until(),
+        );
         let service = service_fn(move |request| {
             let client = client.clone();
             async move { client.send(request).await }
@@ -81,7 +89,10 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit { inner: Arc::new(Mutex::new(inner)), bucket: self.0.clone() }
+        RateLimit {
+            inner: Arc::new(Mutex::new(inner)),
+            bucket: self.0.clone(),
+        }
     }
 }
 

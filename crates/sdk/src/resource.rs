@@ -58,7 +58,11 @@ impl Resource {
 
     /// The path of all objects, or of those in a namespace unless that is empty.
     pub fn path(&self, namespace: &str) -> String {
-        let root = if self.group.is_empty() { "/api" } else { "/apis" };
+        let root = if self.group.is_empty() {
+            "/api"
+        } else {
+            "/apis"
+        };
         let scope = match self.namespaced && !namespace.is_empty() {
             true => format!("/namespaces/{namespace}"),
             false => String::new(),
@@ -136,6 +140,9 @@ mod tests {
         assert_eq!(PODS.path("shop"), "/api/v1/namespaces/shop/pods");
         assert_eq!(PODS.path(""), "/api/v1/pods");
         assert_eq!(NODES.path_of(&Key::cluster("n1")), "/api/v1/nodes/n1");
-        assert_eq!(DEPLOYMENTS.path_of(&Key::new("a", "b")), "/apis/apps/v1/namespaces/a/deployments/b");
+        assert_eq!(
+            DEPLOYMENTS.path_of(&Key::new("a", "b")),
+            "/apis/apps/v1/namespaces/a/deployments/b"
+        );
     }
 }

@@ -50,8 +50,15 @@ impl Timeline {
     /// A timeline that begins now.
     pub fn new(clock: Clock) -> Timeline {
         let wall = clock();
-        let first = Reading { monotonic: wall, wall };
-        Timeline { clock, origin: Instant::now(), steps: Mutex::new(vec![first]) }
+        let first = Reading {
+            monotonic: wall,
+            wall,
+        };
+        Timeline {
+            clock,
+            origin: Instant::now(),
+            steps: Mutex::new(vec![first]),
+        }
     }
 
     /// The present moment.
@@ -60,7 +67,10 @@ impl Timeline {
         let (first, last) = (steps[0], steps[steps.len() - 1]);
         let passed = SignedDuration::try_from(self.origin.elapsed()).unwrap_or(SignedDuration::MAX);
         let now = Reading {
-            monotonic: first.monotonic.checked_add(passed).unwrap_or(Timestamp::MAX),
+            monotonic: first
+                .monotonic
+                .checked_add(passed)
+                .unwrap_or(Timestamp::MAX),
             wall: (self.clock)(),
         };
         let moved = |one: fn(&Reading) -> Timestamp| one(&now).duration_since(one(&last));
@@ -87,7 +97,10 @@ impl Timeline {
         let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         let mut until = now.monotonic;
         for step in steps.iter().rev() {
-            let found = step.monotonic.checked_add(wall.duration_since(step.wall)).unwrap_or(Timestamp::MIN);
+            let found = step
+                .monotonic
+                .checked_add(wall.duration_since(step.wall))
+                .unwrap_or(Timestamp::MIN);
             if (step.monotonic..=until).contains(&found) {
                 return found;
             }
@@ -95,7 +108,10 @@ impl Timeline {
         }
         let first = steps[0];
         let before = wall.duration_since(first.wall).min(SignedDuration::ZERO);
-        first.monotonic.checked_add(before).unwrap_or(Timestamp::MIN)
+        first
+            .monotonic
+            .checked_add(before)
+            .unwrap_or(Timestamp::MIN)
     }
 
     /// How long ago the wall clock showed `wall`; zero if that is yet to come.
@@ -141,7 +157,13 @@ mod tests {
         for (step, passed) in [(-3600, 10), (0, 20), (3600, 30)] {
             pass(10).await;
             off.store(step, Ordering::Relaxed);
-            assert_eq!(timeline.now(), Reading { monotonic: wall(passed), wall: wall(passed + step) });
+            assert_eq!(
+                timeline.now(),
+                Reading {
+                    monotonic: wall(passed),
+                    wall: wall(passed + step)
+                }
+            );
         }
     }
 
@@ -156,7 +178,11 @@ mod tests {
             assert_eq!(timeline.find(wall(5)), wall(5), "before the step");
             assert_eq!(timeline.find(wall(15 + step)), wall(15), "after the step");
             assert_eq!(timeline.elapsed(wall(5)), Duration::from_secs(15));
-            assert_eq!(timeline.find(wall(-7200)), wall(-7200), "before the beginning");
+            assert_eq!(
+                timeline.find(wall(-7200)),
+                wall(-7200),
+                "before the beginning"
+            );
         }
     }
 

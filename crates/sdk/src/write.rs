@@ -78,7 +78,11 @@ where
 }
 
 /// The same for an object's status.
-pub async fn update_status<K>(api: &Api<K>, name: &str, change: impl FnMut(&mut K)) -> Result<K, Error>
+pub async fn update_status<K>(
+    api: &Api<K>,
+    name: &str,
+    change: impl FnMut(&mut K),
+) -> Result<K, Error>
 where
     K: Resource + Clone + DeserializeOwned + Serialize + Debug + PartialEq,
 {
@@ -92,7 +96,12 @@ enum Part {
 }
 
 impl Part {
-    async fn update<K>(&self, api: &Api<K>, name: &str, mut change: impl FnMut(&mut K)) -> Result<K, Error>
+    async fn update<K>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        mut change: impl FnMut(&mut K),
+    ) -> Result<K, Error>
     where
         K: Resource + Clone + DeserializeOwned + Serialize + Debug + PartialEq,
     {
@@ -140,7 +149,10 @@ struct Patience {
 
 impl Default for Patience {
     fn default() -> Patience {
-        Patience { n_tries: 1, wait: WAIT }
+        Patience {
+            n_tries: 1,
+            wait: WAIT,
+        }
     }
 }
 
@@ -165,12 +177,16 @@ pub struct Applier {
 impl Applier {
     /// Applies as `manager`, and takes over what others own: a controller knows what it wants.
     pub fn new(manager: &str) -> Applier {
-        Applier { params: PatchParams::apply(manager).force() }
+        Applier {
+            params: PatchParams::apply(manager).force(),
+        }
     }
 
     /// Applies as `manager`, and fails where another owns a field with another value.
     pub fn polite(manager: &str) -> Applier {
-        Applier { params: PatchParams::apply(manager) }
+        Applier {
+            params: PatchParams::apply(manager),
+        }
     }
 
     /// Lets the object be as `wanted` says; what this manager no longer names goes.
@@ -188,6 +204,7 @@ impl Applier {
         K: Clone + DeserializeOwned + Debug,
         P: Serialize + Debug,
     {
-        api.patch_status(name, &self.params, &Patch::Apply(wanted)).await
+        api.patch_status(name, &self.params, &Patch::Apply(wanted))
+            .await
     }
 }

@@ -50,12 +50,18 @@ pub fn read_all<K: DeserializeOwned>(text: &[u8]) -> Result<Vec<K>, ReadError> {
 /// The JSON values of one document.
 fn to_json(document: &[u8]) -> Result<Vec<Vec<u8>>, YamlError> {
     let stream = serde_json::Deserializer::from_slice(document).into_iter::<&RawValue>();
-    let values = stream.map(|value| Ok(value?.get().into())).collect::<serde_json::Result<Vec<_>>>();
+    let values = stream
+        .map(|value| Ok(value?.get().into()))
+        .collect::<serde_json::Result<Vec<_>>>();
     if let (true, Ok(values)) = (document.trim_ascii_start().starts_with(b"{"), values) {
         return Ok(values);
     }
     let json = yaml::to_json(document)?;
-    Ok(if json == b"null" { Vec::new() } else { vec![json] })
+    Ok(if json == b"null" {
+        Vec::new()
+    } else {
+        vec![json]
+    })
 }
 
 /// The documents between lines that begin with `---`. Kubernetes: only a comment may follow on such a line
@@ -85,27 +91,44 @@ mod tests {
 
     fn kinds(text: &str) -> Result<Vec<String>, ReadError> {
         let objects: Vec<Object> = read_all(text.as_bytes())?;
-        Ok(objects.iter().map(|object| object["kind"].str().into()).collect())
+        Ok(objects
+            .iter()
+            .map(|object| object["kind"].str().into())
+            .collect())
     }
 
     #[test]
     fn documents_are_split_at_separators_and_empty_ones_left_out() {
-        let check = |text: &str, expected: &[&str]| assert_eq!(kinds(text).unwrap(), expected, "{text:?}");
+        let check =
+            |text: &str, expected: &[&str]| assert_eq!(kinds(text).unwrap(), expected, "{text:?}");
         check("", &[]);
         check("---\n# nothing\n---\n", &[]);
         check("kind: A", &["A"]);
-        check("--- # first\nkind: A\n---\n\n---\nkind: B\n--- \n", &["A", "B"]);
-        check("kind: A\nscript: |\n  ---\n  not a separator\n---\nkind: B", &["A", "B"]);
+        check(
+            "--- # first\nkind: A\n---\n\n---\nkind: B\n--- \n",
+            &["A", "B"],
+        );
+        check(
+            "kind: A\nscript: |\n  ---\n  not a separator\n---\nkind: B",
+            &["A", "B"],
+        );
         check("kind: A\r\n---\r\nkind: B\r\n", &["A", "B"]);
         check(r#"{"kind":"A"}{"kind":"B"}"#, &["A", "B"]);
-        check("{\"kind\":\"A\"}\n---\n{kind: B}\n---\nkind: C", &["A", "B", "C"]);
+        check(
+            "{\"kind\":\"A\"}\n---\n{kind: B}\n---\nkind: C",
+            &["A", "B", "C"],
+        );
         check("kind: A\nkind: B", &["B"]);
     }
 
     #[test]
     fn numbers_are_kept_as_they_were_written_and_words_mean_what_yaml_says() {
-        let object: Object = read(b"kind: A\nspec: {on: yes, mode: 0644, large: 9007199254740993}").unwrap();
-        assert_eq!(object["spec"]["large"].as_int(), Some(9_007_199_254_740_993));
+        let object: Object =
+            read(b"kind: A\nspec: {on: yes, mode: 0644, large: 9007199254740993}").unwrap();
+        assert_eq!(
+            object["spec"]["large"].as_int(),
+            Some(9_007_199_254_740_993)
+        );
         assert_eq!(object["spec"]["mode"].as_int(), Some(0o644));
         assert!(object["spec"]["true"].bool(), "{object:?}");
     }
@@ -113,8 +136,14 @@ mod tests {
     #[test]
     fn what_is_no_object_is_refused_with_its_reason() {
         let error = kinds("kind: A\n---kind: B").unwrap_err();
-        assert_eq!(error.to_string(), "invalid Yaml document separator: kind: B");
+        assert_eq!(
+            error.to_string(),
+            "invalid Yaml document separator: kind: B"
+        );
         assert!(matches!(kinds("kind: [").unwrap_err(), ReadError::Yaml(_)));
-        assert!(matches!(read::<Vec<u8>>(b"kind: A").unwrap_err(), ReadError::Read(_)));
+        assert!(matches!(
+            read::<Vec<u8>>(b"kind: A").unwrap_err(),
+            ReadError::Read(_)
+        ));
     }
 }

@@ -21,13 +21,24 @@ fn sizes() -> Vec<usize> {
     [1000, 100_000].into_iter().chain(million).collect()
 }
 
-static RUNTIME: LazyLock<tokio::runtime::Runtime> =
-    LazyLock::new(|| tokio::runtime::Builder::new_current_thread().build().unwrap());
+static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+});
 
 /// 1.5 KB, three terms, one of them rare: every hundredth record has it.
 fn draft(n: usize) -> Draft {
-    let rare = if n.is_multiple_of(100) { "rare" } else { "common" };
-    let terms = [format!("app={}", n % 10), format!("node={}", n % 1000), rare.to_owned()];
+    let rare = if n.is_multiple_of(100) {
+        "rare"
+    } else {
+        "common"
+    };
+    let terms = [
+        format!("app={}", n % 10),
+        format!("node={}", n % 1000),
+        rare.to_owned(),
+    ];
     Draft {
         value: vec![b'x'; 1500].into(),
         stamp: Some(700),
@@ -37,7 +48,12 @@ fn draft(n: usize) -> Draft {
 }
 
 fn put(space: &Space, n: usize) -> Write {
-    Write::put(space, format!("ns-{}/pod-{n:07}", n % 100), Expect::Any, draft(n))
+    Write::put(
+        space,
+        format!("ns-{}/pod-{n:07}", n % 100),
+        Expect::Any,
+        draft(n),
+    )
 }
 
 fn fill(store: Store, n_records: usize) -> (Store, Space) {
@@ -64,14 +80,25 @@ fn memory(n_records: usize) -> (Store, Space) {
 #[divan::bench(args = sizes())]
 fn snapshot_and_get(bencher: Bencher, n_records: usize) {
     let (_, space) = memory(n_records);
-    bencher.bench(|| space.snapshot().get(black_box("ns-77/pod-0000777")).cloned());
+    bencher.bench(|| {
+        space
+            .snapshot()
+            .get(black_box("ns-77/pod-0000777"))
+            .cloned()
+    });
 }
 
 #[divan::bench(args = sizes())]
 fn page_of_500(bencher: Bencher, n_records: usize) {
     let (_, space) = memory(n_records);
     let snapshot = space.snapshot();
-    let page = || snapshot.range("", Some("ns-3/")).take(500).map(|record| record.value.len()).sum::<usize>();
+    let page = || {
+        snapshot
+            .range("", Some("ns-3/"))
+            .take(500)
+            .map(|record| record.value.len())
+            .sum::<usize>()
+    };
     bencher.counter(ItemsCount::new(500_usize)).bench(page);
 }
 
@@ -79,8 +106,15 @@ fn page_of_500(bencher: Bencher, n_records: usize) {
 fn one_record_in_a_hundred_by_term(bencher: Bencher, n_records: usize) {
     let (_, space) = memory(n_records);
     let snapshot = space.snapshot();
-    let find = || snapshot.with_term("rare", "", None).map(|record| record.value.len()).sum::<usize>();
-    bencher.counter(ItemsCount::new(n_records / 100)).bench(find);
+    let find = || {
+        snapshot
+            .with_term("rare", "", None)
+            .map(|record| record.value.len())
+            .sum::<usize>()
+    };
+    bencher
+        .counter(ItemsCount::new(n_records / 100))
+        .bench(find);
 }
 
 #[divan::bench(args = sizes())]
@@ -91,7 +125,9 @@ fn update_in_memory(bencher: Bencher, n_records: usize) {
         n = (n + 7919) % n_records;
         put(&space, n)
     };
-    bencher.with_inputs(next).bench_local_values(|write| RUNTIME.block_on(store.commit_one(write)).unwrap());
+    bencher
+        .with_inputs(next)
+        .bench_local_values(|write| RUNTIME.block_on(store.commit_one(write)).unwrap());
 }
 
 /// What waking that many watchers costs the writer.
@@ -140,7 +176,8 @@ fn update_on_disk(bencher: Bencher, n_writers: usize) {
     let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let (store, space) = fill(Store::open(dir.path(), Options::default()).unwrap(), 10_000);
     let round = |start: usize| {
-        let commits = (0..n_writers).map(|n| store.commit_one(put(&space, (start + n * 131) % 10_000)));
+        let commits =
+            (0..n_writers).map(|n| store.commit_one(put(&space, (start + n * 131) % 10_000)));
         RUNTIME.block_on(all(commits));
     };
     let mut start = 0;
@@ -148,7 +185,10 @@ fn update_on_disk(bencher: Bencher, n_writers: usize) {
         start += 7919;
         start
     };
-    bencher.counter(ItemsCount::new(n_writers)).with_inputs(next).bench_local_values(round);
+    bencher
+        .counter(ItemsCount::new(n_writers))
+        .with_inputs(next)
+        .bench_local_values(round);
 }
 
 /// Polls all of them together.
@@ -156,7 +196,11 @@ async fn all<F: Future>(futures: impl Iterator<Item = F>) {
     let mut futures: Vec<_> = futures.map(Box::pin).collect();
     std::future::poll_fn(|context| {
         futures.retain_mut(|future| future.as_mut().poll(context).is_pending());
-        if futures.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        if futures.is_empty() {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
     })
     .await;
 }
@@ -164,7 +208,10 @@ async fn all<F: Future>(futures: impl Iterator<Item = F>) {
 #[divan::bench(args = [10_000, 100_000], sample_count = 5, sample_size = 1)]
 fn open(bencher: Bencher, n_records: usize) {
     let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    drop(fill(Store::open(dir.path(), Options::default()).unwrap(), n_records));
+    drop(fill(
+        Store::open(dir.path(), Options::default()).unwrap(),
+        n_records,
+    ));
     bencher
         .counter(ItemsCount::new(n_records))
         .bench_local(|| Store::open(dir.path(), Options::default()).unwrap());

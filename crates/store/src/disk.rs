@@ -71,15 +71,33 @@ pub(crate) struct Disk {
 
 impl Disk {
     /// Takes `dir`, which is created if need be, for this process alone.
-    pub(crate) fn open(dir: &Path, fold_bytes: u64, sealer: MaybeSealer) -> Result<Disk, OpenError> {
+    pub(crate) fn open(
+        dir: &Path,
+        fold_bytes: u64,
+        sealer: MaybeSealer,
+    ) -> Result<Disk, OpenError> {
         Disk::open_with(FileOps::default(), dir, fold_bytes, sealer)
     }
 
-    fn open_with(ops: FileOps, dir: &Path, fold_bytes: u64, sealer: MaybeSealer) -> Result<Disk, OpenError> {
-        create_dir(dir).map_err(|source| OpenError::Io { path: dir.into(), source })?;
-        let place = Place { dir: dir.into(), ops };
+    fn open_with(
+        ops: FileOps,
+        dir: &Path,
+        fold_bytes: u64,
+        sealer: MaybeSealer,
+    ) -> Result<Disk, OpenError> {
+        create_dir(dir).map_err(|source| OpenError::Io {
+            path: dir.into(),
+            source,
+        })?;
+        let place = Place {
+            dir: dir.into(),
+            ops,
+        };
         let _lock = lock(&place.dir.join("lock"))?;
-        place.make_private().map_err(|source| OpenError::Io { path: dir.into(), source })?;
+        place.make_private().map_err(|source| OpenError::Io {
+            path: dir.into(),
+            source,
+        })?;
         Ok(Disk {
             fold_bytes,
             base_bytes: 0,
@@ -102,8 +120,15 @@ impl Disk {
     /// Allocates the log first, so that it grows as long as there is space; then what a compaction needs. A disk that was
     /// full must have more space than one put takes, so that it is not full again with the next.
     fn try_allocate(&mut self, bytes: u64) -> io::Result<()> {
-        let bytes = if self.is_full { bytes.max(RELIEF) } else { bytes };
-        self.log.as_mut().ok_or(io::ErrorKind::NotConnected)?.allocate(bytes)?;
+        let bytes = if self.is_full {
+            bytes.max(RELIEF)
+        } else {
+            bytes
+        };
+        self.log
+            .as_mut()
+            .ok_or(io::ErrorKind::NotConnected)?
+            .allocate(bytes)?;
         match self.compaction {
             // It writes into the reserve, and frees more than that when it is over.
             Some(_) => Ok(()),
@@ -139,7 +164,9 @@ impl Disk {
 
     /// Takes note of a compaction that has ended. One that failed leaves everything as it was, only larger.
     fn settle(&mut self) {
-        let Some(compaction) = self.compaction.take_if(|compaction| compaction.is_over()) else { return };
+        let Some(compaction) = self.compaction.take_if(|compaction| compaction.is_over()) else {
+            return;
+        };
         match compaction.finish() {
             Ok(base_bytes) => {
                 self.base_bytes = base_bytes;
@@ -154,7 +181,11 @@ impl Disk {
     fn note_failed_compaction(&mut self) {
         self.n_failed_compactions += 1;
         self.seals.set_outdated();
-        let growth = if self.is_full { WORTHWHILE / 2 } else { self.fold_bytes / 4 };
+        let growth = if self.is_full {
+            WORTHWHILE / 2
+        } else {
+            self.fold_bytes / 4
+        };
         self.retry_bytes = self.log_bytes() + growth;
     }
 
@@ -201,7 +232,9 @@ impl Journal for Disk {
     fn append(&mut self, batch: &[Entry]) -> Result<(), AppendError> {
         let not_open = || AppendError::NotWritten(io::ErrorKind::NotConnected.into());
         self.log.as_mut().ok_or_else(not_open)?.append(batch)?;
-        self.revision = batch.last().map_or(self.revision, |entry| entry.event.revision);
+        self.revision = batch
+            .last()
+            .map_or(self.revision, |entry| entry.event.revision);
         self.settle();
         Ok(())
     }
@@ -272,22 +305,35 @@ impl Place {
     /// All files of some generation.
     fn files(&self) -> io::Result<Vec<Found>> {
         let entries: Vec<_> = fs::read_dir(&self.dir)?.collect::<io::Result<_>>()?;
-        Ok(entries.iter().filter_map(|entry| Found::parse(&entry.path())).collect())
+        Ok(entries
+            .iter()
+            .filter_map(|entry| Found::parse(&entry.path()))
+            .collect())
     }
 
     /// Takes from everybody but the owner what they may do with our files.
     fn make_private(&self) -> io::Result<()> {
-        let others =
-            [self.tip(), self.reserve(), self.dir.join("lock")].into_iter().filter(|path| path.exists());
+        let others = [self.tip(), self.reserve(), self.dir.join("lock")]
+            .into_iter()
+            .filter(|path| path.exists());
         #[cfg(unix)]
-        for path in self.files()?.into_iter().map(|file| file.path).chain(others) {
+        for path in self
+            .files()?
+            .into_iter()
+            .map(|file| file.path)
+            .chain(others)
+        {
             fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
         }
         Ok(())
     }
 
     /// Makes a file appear under its name whole or not at all: `fill` writes it under another one first.
-    fn create<T>(&self, path: &Path, fill: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<(File, T)> {
+    fn create<T>(
+        &self,
+        path: &Path,
+        fill: impl FnOnce(&mut File) -> io::Result<T>,
+    ) -> io::Result<(File, T)> {
         let drafted = self.draft(path, None, fill)?;
         self.publish(path)?;
         Ok(drafted)
@@ -332,14 +378,20 @@ impl Place {
 
     /// Makes the directory's names durable.
     fn sync(&self) -> io::Result<()> {
-        if cfg!(unix) { self.ops.sync_all(&File::open(&self.dir)?) } else { Ok(()) }
+        if cfg!(unix) {
+            self.ops.sync_all(&File::open(&self.dir)?)
+        } else {
+            Ok(())
+        }
     }
 
     /// Removes what the base of `generation` supersedes, and drafts. What cannot be removed is only in the way.
     fn sweep(&self, generation: u64) {
         let mut files = self.files().unwrap_or_default();
         files.retain(|file| file.generation < generation || file.extension.ends_with(DRAFT));
-        files.iter().for_each(|file| drop(fs::remove_file(&file.path)));
+        files
+            .iter()
+            .for_each(|file| drop(fs::remove_file(&file.path)));
     }
 }
 
@@ -363,14 +415,21 @@ struct Found {
 impl Found {
     fn parse(path: &Path) -> Option<Found> {
         let (generation, extension) = path.file_name()?.to_str()?.split_once('.')?;
-        Some(Found { path: path.into(), generation: generation.parse().ok()?, extension: extension.into() })
+        Some(Found {
+            path: path.into(),
+            generation: generation.parse().ok()?,
+            extension: extension.into(),
+        })
     }
 }
 
 /// Creates `dir` for its owner alone: what is stored may be secret.
 fn create_dir(dir: &Path) -> io::Result<()> {
     if dir.exists() && !dir.is_dir() {
-        return Err(io::Error::new(io::ErrorKind::NotADirectory, "not a directory"));
+        return Err(io::Error::new(
+            io::ErrorKind::NotADirectory,
+            "not a directory",
+        ));
     }
     if dir.is_dir() {
         return Ok(());
@@ -380,9 +439,11 @@ fn create_dir(dir: &Path) -> io::Result<()> {
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.recursive(true).create(dir)?;
     match dir.parent() {
-        Some(parent) if parent != Path::new("") => {
-            Place { dir: parent.into(), ops: FileOps::default() }.sync()
+        Some(parent) if parent != Path::new("") => Place {
+            dir: parent.into(),
+            ops: FileOps::default(),
         }
+        .sync(),
         _ => Ok(()),
     }
 }
@@ -397,7 +458,10 @@ fn private() -> OpenOptions {
 }
 
 fn lock(path: &Path) -> Result<File, OpenError> {
-    let failed = |source| OpenError::Io { path: path.into(), source };
+    let failed = |source| OpenError::Io {
+        path: path.into(),
+        source,
+    };
     let file = private().truncate(false).open(path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),

@@ -101,7 +101,9 @@ pub struct Live {
 impl Live {
     /// Each record with the name of its space.
     pub fn records(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Record>)> {
-        self.spaces.iter().flat_map(|(name, state)| state.range("", None).map(move |record| (name, record)))
+        self.spaces
+            .iter()
+            .flat_map(|(name, state)| state.range("", None).map(move |record| (name, record)))
     }
 }
 

@@ -39,7 +39,9 @@ impl Ledger {
         // Subscribed before looking, so that a ring during the look is not missed.
         let mut bell = self.bell.subscribe();
         while self.revision() < revision {
-            bell.changed().await.expect("the bell is held by this ledger");
+            bell.changed()
+                .await
+                .expect("the bell is held by this ledger");
         }
     }
 
@@ -64,7 +66,10 @@ impl Ledger {
 
     /// Holds off readers, for as long as it takes to swap a few pointers.
     pub(crate) fn turn(&self) -> Turn<'_> {
-        Turn { ledger: self, gate: lock::write(&self.gate) }
+        Turn {
+            ledger: self,
+            gate: lock::write(&self.gate),
+        }
     }
 }
 

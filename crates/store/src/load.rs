@@ -59,10 +59,23 @@ impl Loading {
         if !self.spaces.contains_key(saved.space) {
             self.spaces.insert(saved.space.into(), Records::new());
         }
-        let records = self.spaces.get_mut(saved.space).expect("it was just put there");
+        let records = self
+            .spaces
+            .get_mut(saved.space)
+            .expect("it was just put there");
         if saved.sealed {
-            let Saved { key, revision, expires, value, .. } = saved;
-            let unopened = Unopened { revision, expires, content: value.into() };
+            let Saved {
+                key,
+                revision,
+                expires,
+                value,
+                ..
+            } = saved;
+            let unopened = Unopened {
+                revision,
+                expires,
+                content: value.into(),
+            };
             records.insert(key.into(), Kept::Sealed(unopened));
             return;
         }
@@ -100,7 +113,11 @@ impl Loading {
                 Kept::Plain(record) => plain.clone().map(|()| record),
                 Kept::Sealed(sealed) => self.unseal(space, &key, &sealed, sealer),
             };
-            opened.map_err(|source| OpenError::Sealed { space: space.clone(), key, source })
+            opened.map_err(|source| OpenError::Sealed {
+                space: space.clone(),
+                key,
+                source,
+            })
         };
         kept.into_iter().map(open).collect()
     }
@@ -116,9 +133,14 @@ impl Loading {
         let (plain, mark) = sealer.open(space, key, &sealed.content)?;
         let draft = content::unpack(&plain, |term| self.intern(term));
         let draft = draft.ok_or_else(|| SealError("what was sealed makes no sense".into()))?;
-        let draft = Draft { expires: sealed.expires, ..draft };
+        let draft = Draft {
+            expires: sealed.expires,
+            ..draft
+        };
         let terms = draft.terms.clone().into();
-        Ok(Arc::new(Record::stamped(key.clone(), sealed.revision, terms, draft).marked(mark)))
+        Ok(Arc::new(
+            Record::stamped(key.clone(), sealed.revision, terms, draft).marked(mark),
+        ))
     }
 }
 
@@ -126,6 +148,8 @@ impl Loading {
 /// delete; that it did not change after `revision` is.
 fn settle(records: Vec<Arc<Record>>, revision: Revision) -> State {
     let mut state = State::empty(revision);
-    records.into_iter().for_each(|record| drop(state.insert(record)));
+    records
+        .into_iter()
+        .for_each(|record| drop(state.insert(record)));
     state
 }

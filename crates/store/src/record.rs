@@ -42,13 +42,27 @@ pub(crate) type Attachment = Box<dyn Any + Send + Sync>;
 
 impl Record {
     /// Gives `draft` its revision: the digits are inserted at the draft's stamp.
-    pub(crate) fn stamped(key: Arc<str>, revision: Revision, terms: Arc<[Arc<str>]>, draft: Draft) -> Record {
+    pub(crate) fn stamped(
+        key: Arc<str>,
+        revision: Revision,
+        terms: Arc<[Arc<str>]>,
+        draft: Draft,
+    ) -> Record {
         let (value, digits) = match draft.stamp {
             Some(offset) => stamp(&draft.value, offset, revision),
             None => (draft.value, 0..0),
         };
         let attachment = draft.attachment.map_or_else(OnceLock::new, OnceLock::from);
-        Record { key, revision, value, terms, expires: draft.expires, digits, mark: Mark::PLAIN, attachment }
+        Record {
+            key,
+            revision,
+            value,
+            terms,
+            expires: draft.expires,
+            digits,
+            mark: Mark::PLAIN,
+            attachment,
+        }
     }
 
     /// A record as it was saved, for opening.
@@ -94,7 +108,9 @@ impl Record {
     /// The draft that would write the same content again, under a new revision.
     pub fn redraft(&self) -> Draft {
         let value = match self.digits() {
-            Some(digits) => [&self.value[..digits.start], &self.value[digits.end..]].concat().into(),
+            Some(digits) => [&self.value[..digits.start], &self.value[digits.end..]]
+                .concat()
+                .into(),
             None => self.value.clone(),
         };
         Draft {
@@ -125,7 +141,13 @@ impl Record {
 
 impl fmt::Debug for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{} ({} bytes)", self.key, self.revision, self.value.len())
+        write!(
+            f,
+            "{}@{} ({} bytes)",
+            self.key,
+            self.revision,
+            self.value.len()
+        )
     }
 }
 
@@ -136,7 +158,10 @@ fn stamp(value: &[u8], offset: usize, revision: Revision) -> (Bytes, Range<u32>)
     stamped.extend_from_slice(&value[..offset]);
     stamped.extend_from_slice(digits.as_bytes());
     stamped.extend_from_slice(&value[offset..]);
-    (stamped.into(), offset as u32..(offset + digits.len()) as u32)
+    (
+        stamped.into(),
+        offset as u32..(offset + digits.len()) as u32,
+    )
 }
 
 #[cfg(test)]
@@ -144,7 +169,11 @@ mod tests {
     use super::*;
 
     fn record(value: &'static str, stamp: Option<usize>, revision: u64) -> Record {
-        let draft = Draft { value: value.into(), stamp, ..Draft::default() };
+        let draft = Draft {
+            value: value.into(),
+            stamp,
+            ..Draft::default()
+        };
         Record::stamped("k".into(), Revision(revision), Arc::new([]), draft)
     }
 
@@ -164,7 +193,10 @@ mod tests {
     #[test]
     fn a_value_without_a_stamp_is_kept_as_it_is() {
         let record = record("ab", None, 77);
-        assert_eq!((record.value.as_ref(), record.digits()), (b"ab".as_ref(), None));
+        assert_eq!(
+            (record.value.as_ref(), record.digits()),
+            (b"ab".as_ref(), None)
+        );
     }
 
     #[test]

@@ -46,7 +46,10 @@ impl Retained {
     /// A kept snapshot that shows the space as it was at `revision`.
     pub(crate) fn find(&self, revision: Revision) -> Option<Snapshot> {
         let shows = |kept: &&Snapshot| kept.revision() <= revision && revision <= kept.at();
-        self.snapshots.iter().find(shows).map(|kept| Snapshot::new(kept.state().clone(), revision))
+        self.snapshots
+            .iter()
+            .find(shows)
+            .map(|kept| Snapshot::new(kept.state().clone(), revision))
     }
 
     /// Lets go of snapshots that show nothing from `revision` on.
@@ -88,7 +91,12 @@ mod tests {
         let (mut retained, mut state) = (Retained::default(), State::empty(Revision::ZERO));
         // Nothing is superseded: there are only new records.
         for n in 0..60_000 {
-            let record = Record::stamped(n.to_string().into(), Revision(n), Arc::new([]), Draft::default());
+            let record = Record::stamped(
+                n.to_string().into(),
+                Revision(n),
+                Arc::new([]),
+                Draft::default(),
+            );
             state.insert(Arc::new(record));
             (state.revision, state.n_changes) = (Revision(n), n + 1);
             if n >= 10_000 && n % 1000 == 0 {
@@ -98,7 +106,13 @@ mod tests {
             }
         }
         // A thousand changes between two snapshots cost 4 MB.
-        assert!((14..=17).contains(&retained.len()), "{} snapshots", retained.len());
-        assert!(retained.find(Revision(59_000)).is_some() && retained.find(Revision(10_000)).is_none());
+        assert!(
+            (14..=17).contains(&retained.len()),
+            "{} snapshots",
+            retained.len()
+        );
+        assert!(
+            retained.find(Revision(59_000)).is_some() && retained.find(Revision(10_000)).is_none()
+        );
     }
 }

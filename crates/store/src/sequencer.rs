@@ -17,8 +17,8 @@ use crate::record::DISK_OVERHEAD;
 use crate::spaces::Spaces;
 use crate::state::State;
 use crate::{
-    AppendError, Change, Draft, Entry, Event, EventKind, Expect, Journal, Mark, Record, Revision, Sealed,
-    Space, Write, WriteError,
+    AppendError, Change, Draft, Entry, Event, EventKind, Expect, Journal, Mark, Record, Revision,
+    Sealed, Space, Write, WriteError,
 };
 
 /// The records of one transaction's changes, in its order.
@@ -85,8 +85,18 @@ impl Prepared {
 
 impl Sequencer {
     pub(crate) fn new(spaces: Arc<Spaces>, journal: Box<dyn Journal>) -> Sequencer {
-        let live_bytes = spaces.all().iter().map(|space| space.state().disk_bytes).sum();
-        Sequencer { spaces, journal, health: Health::Writable, live_bytes, unbounded_bytes: 0 }
+        let live_bytes = spaces
+            .all()
+            .iter()
+            .map(|space| space.state().disk_bytes)
+            .sum();
+        Sequencer {
+            spaces,
+            journal,
+            health: Health::Writable,
+            live_bytes,
+            unbounded_bytes: 0,
+        }
     }
 
     /// Commits what can be committed, gives every request its answer by `answer`, then wakes watchers.
@@ -96,14 +106,24 @@ impl Sequencer {
         mut answer: impl FnMut(R, Outcome),
     ) {
         let requests: Vec<_> = requests.into_iter().collect();
-        self.allocate(requests.iter().map(|(request, _)| request.disk_bytes()).sum());
+        self.allocate(
+            requests
+                .iter()
+                .map(|(request, _)| request.disk_bytes())
+                .sum(),
+        );
         let mut batch = Batch::new(self.spaces.ledger());
-        let staged: Vec<_> =
-            requests.into_iter().map(|(request, to)| (to, self.stage(&mut batch, request))).collect();
+        let staged: Vec<_> = requests
+            .into_iter()
+            .map(|(request, to)| (to, self.stage(&mut batch, request)))
+            .collect();
         let changed = self.make_durable(&batch).map(|()| self.publish(batch));
         for (to, outcome) in staged {
-            let outcome = outcome.and_then(|records| changed.as_ref().map(|_| records).map_err(Clone::clone));
-            if let Err(WriteError::NotWritten(_) | WriteError::Unknown(_) | WriteError::Poisoned(_)) = outcome
+            let outcome =
+                outcome.and_then(|records| changed.as_ref().map(|_| records).map_err(Clone::clone));
+            if let Err(
+                WriteError::NotWritten(_) | WriteError::Unknown(_) | WriteError::Poisoned(_),
+            ) = outcome
             {
                 self.spaces.monitor.count_refused();
             }
@@ -153,10 +173,17 @@ impl Sequencer {
         for space in self.spaces.all() {
             let state = &batch.touch(&space).state;
             let room = EXPIRY_ROUND - deletes.len();
-            deletes.extend(state.expired(now).take(room).map(|record| delete(&space, record)));
+            deletes.extend(
+                state
+                    .expired(now)
+                    .take(room)
+                    .map(|record| delete(&space, record)),
+            );
         }
-        let records: Result<Vec<_>, _> =
-            deletes.into_iter().map(|delete| batch.stage(vec![delete])).collect();
+        let records: Result<Vec<_>, _> = deletes
+            .into_iter()
+            .map(|delete| batch.stage(vec![delete]))
+            .collect();
         Ok(records?.concat())
     }
 
@@ -168,31 +195,39 @@ impl Sequencer {
                 self.set_health(Health::Failed(Arc::new(error)));
             }
         }
-        self.spaces.monitor.set_failed_compactions(self.journal.n_failed_compactions());
+        self.spaces
+            .monitor
+            .set_failed_compactions(self.journal.n_failed_compactions());
     }
 
     fn make_durable(&mut self, batch: &Batch) -> Result<(), WriteError> {
         if batch.log.is_empty() {
             return Ok(());
         }
-        self.journal.append(&batch.log).map_err(|error| match error {
-            AppendError::NotWritten(error) => {
-                let cause = Arc::new(error);
-                self.set_health(Health::Full(cause.clone()));
-                WriteError::NotWritten(cause)
-            }
-            AppendError::Unknown(error) => {
-                let cause = Arc::new(error);
-                self.set_health(Health::Failed(cause.clone()));
-                WriteError::Unknown(cause)
-            }
-        })
+        self.journal
+            .append(&batch.log)
+            .map_err(|error| match error {
+                AppendError::NotWritten(error) => {
+                    let cause = Arc::new(error);
+                    self.set_health(Health::Full(cause.clone()));
+                    WriteError::NotWritten(cause)
+                }
+                AppendError::Unknown(error) => {
+                    let cause = Arc::new(error);
+                    self.set_health(Health::Failed(cause.clone()));
+                    WriteError::Unknown(cause)
+                }
+            })
     }
 
     fn publish(&mut self, batch: Batch) -> Vec<Space> {
         let (added, removed) = batch.disk_bytes();
         self.live_bytes = self.live_bytes + added - removed;
-        self.unbounded_bytes += batch.log.iter().map(|entry| entry.event.superseded()).sum::<u64>();
+        self.unbounded_bytes += batch
+            .log
+            .iter()
+            .map(|entry| entry.event.superseded())
+            .sum::<u64>();
         batch.publish(self.spaces.ledger())
     }
 
@@ -203,8 +238,16 @@ impl Sequencer {
 }
 
 fn delete(space: &Space, record: &Record) -> Prepared {
-    let write = Write::delete(space, record.key.clone(), Expect::At(record.revision), record.redraft());
-    Prepared { write, sealed: None }
+    let write = Write::delete(
+        space,
+        record.key.clone(),
+        Expect::At(record.revision),
+        record.redraft(),
+    );
+    Prepared {
+        write,
+        sealed: None,
+    }
 }
 
 /// Transactions that will become durable and visible together.
@@ -223,7 +266,11 @@ struct Touched {
 
 impl Batch {
     fn new(ledger: &Ledger) -> Batch {
-        Batch { revision: ledger.revision(), touched: Vec::new(), log: Vec::new() }
+        Batch {
+            revision: ledger.revision(),
+            touched: Vec::new(),
+            log: Vec::new(),
+        }
     }
 
     /// Adds a transaction, all of it or none of it.
@@ -231,11 +278,17 @@ impl Batch {
         for (write, Prepared { write: entry, .. }) in writes.iter().enumerate() {
             entry.verify(write, self.touch(&entry.space).state.get(&entry.key))?;
         }
-        if writes.iter().all(|prepared| matches!(prepared.write.change, Change::Check)) {
+        if writes
+            .iter()
+            .all(|prepared| matches!(prepared.write.change, Change::Check))
+        {
             return Ok(Vec::new());
         }
         self.revision = self.revision.next();
-        Ok(writes.into_iter().filter_map(|write| self.apply(write)).collect())
+        Ok(writes
+            .into_iter()
+            .filter_map(|write| self.apply(write))
+            .collect())
     }
 
     fn apply(&mut self, Prepared { write, sealed }: Prepared) -> Option<Arc<Record>> {
@@ -246,15 +299,24 @@ impl Batch {
         };
         let revision = self.revision;
         let mark = sealed.as_ref().map_or(Mark::PLAIN, |sealed| sealed.mark);
-        let event = self.touch(&write.space).apply(write.key, revision, kind, draft, mark);
+        let event = self
+            .touch(&write.space)
+            .apply(write.key, revision, kind, draft, mark);
         let record = event.record.clone();
         let sealed = sealed.map(|sealed| sealed.bytes);
-        self.log.push(Entry { space: write.space.name().clone(), event, sealed });
+        self.log.push(Entry {
+            space: write.space.name().clone(),
+            event,
+            sealed,
+        });
         Some(record)
     }
 
     fn touch(&mut self, space: &Space) -> &mut Touched {
-        let known = self.touched.iter().position(|touched| touched.space.is(space));
+        let known = self
+            .touched
+            .iter()
+            .position(|touched| touched.space.is(space));
         let index = known.unwrap_or_else(|| {
             self.touched.push(Touched::new(space));
             self.touched.len() - 1
@@ -266,7 +328,10 @@ impl Batch {
     fn disk_bytes(&self) -> (u64, u64) {
         let before = |touched: &Touched| touched.space.state().disk_bytes;
         let after = |touched: &Touched| touched.state.disk_bytes;
-        (self.touched.iter().map(after).sum(), self.touched.iter().map(before).sum())
+        (
+            self.touched.iter().map(after).sum(),
+            self.touched.iter().map(before).sum(),
+        )
     }
 
     /// Lets readers see the batch, all spaces at once, and returns the spaces that it changed.
@@ -284,7 +349,11 @@ impl Batch {
 
 impl Touched {
     fn new(space: &Space) -> Touched {
-        Touched { space: space.clone(), state: State::clone(&space.state()), events: Vec::new() }
+        Touched {
+            space: space.clone(),
+            state: State::clone(&space.state()),
+            events: Vec::new(),
+        }
     }
 
     fn apply(
@@ -301,7 +370,12 @@ impl Touched {
             EventKind::Put => self.state.insert(record.clone()),
             EventKind::Delete => self.state.remove(&record.key),
         };
-        let event = Event { revision, kind, record, previous };
+        let event = Event {
+            revision,
+            kind,
+            record,
+            previous,
+        };
         self.state.revision = revision;
         self.state.superseded += event.superseded();
         self.state.n_changes += 1;
@@ -312,13 +386,18 @@ impl Touched {
     /// Equal keys and terms of one space are one allocation.
     fn share(&self, key: Arc<str>, terms: &[Arc<str>]) -> (Arc<str>, Arc<[Arc<str>]>) {
         match self.state.get(&key) {
-            Some(previous) if *previous.terms == *terms => (previous.key.clone(), previous.terms.clone()),
+            Some(previous) if *previous.terms == *terms => {
+                (previous.key.clone(), previous.terms.clone())
+            }
             Some(previous) => (previous.key.clone(), self.state.intern(terms)),
             None => (key, self.state.intern(terms)),
         }
     }
 
     fn publish(&mut self) -> Arc<State> {
-        self.space.publish(Arc::new(mem::take(&mut self.state)), mem::take(&mut self.events))
+        self.space.publish(
+            Arc::new(mem::take(&mut self.state)),
+            mem::take(&mut self.events),
+        )
     }
 }

@@ -53,18 +53,34 @@ impl Space {
     /// A space that holds `state` and remembers nothing before the store was opened.
     pub(crate) fn new(name: Arc<str>, ledger: Arc<Ledger>, state: State, bounds: Bounds) -> Space {
         let window = Window::new(ledger.opened, bounds);
-        Space::with(name, ledger, Live { state: Arc::new(state), window })
+        Space::with(
+            name,
+            ledger,
+            Live {
+                state: Arc::new(state),
+                window,
+            },
+        )
     }
 
     fn with(name: Arc<str>, ledger: Arc<Ledger>, live: Live) -> Space {
         let (retained, bell) = (Mutex::default(), watch::Sender::new(()));
-        Space(Arc::new(Inner { name, ledger, live: RwLock::new(live), retained, bell }))
+        Space(Arc::new(Inner {
+            name,
+            ledger,
+            live: RwLock::new(live),
+            retained,
+            bell,
+        }))
     }
 
     /// The same content and past, in a store of its own. The caller holds the gate.
     pub(crate) fn fork(&self, ledger: &Arc<Ledger>) -> Space {
         let live = lock::read(&self.0.live);
-        let live = Live { state: live.state.clone(), window: live.window.clone() };
+        let live = Live {
+            state: live.state.clone(),
+            window: live.window.clone(),
+        };
         Space::with(self.0.name.clone(), ledger.clone(), live)
     }
 
@@ -88,7 +104,10 @@ impl Space {
         }
         let oldest = self.0.ledger.compacted();
         if revision < oldest {
-            return Err(Expired { asked: revision, oldest });
+            return Err(Expired {
+                asked: revision,
+                oldest,
+            });
         }
         if revision >= now.revision() {
             return Ok(Snapshot::new(now.state().clone(), revision));
@@ -138,7 +157,11 @@ impl Space {
 
     /// The published events after `after`. One that the window has but the ledger has not reached yet waits for its
     /// turn: a client must not hear of a revision that it cannot read.
-    pub(crate) fn events_after(&self, after: Revision, limit: usize) -> Result<Vec<Event>, Expired> {
+    pub(crate) fn events_after(
+        &self,
+        after: Revision,
+        limit: usize,
+    ) -> Result<Vec<Event>, Expired> {
         let until = self.0.ledger.revision();
         let live = lock::read(&self.0.live);
         live.window.reaches(after)?;
@@ -169,7 +192,11 @@ impl Space {
     }
 
     /// Makes `state` current, and the `events` that led to it the latest of the past. The caller holds the gate.
-    pub(crate) fn publish(&self, state: Arc<State>, events: impl IntoIterator<Item = Event>) -> Arc<State> {
+    pub(crate) fn publish(
+        &self,
+        state: Arc<State>,
+        events: impl IntoIterator<Item = Event>,
+    ) -> Arc<State> {
         let mut live = lock::write(&self.0.live);
         events.into_iter().for_each(|event| live.window.push(event));
         mem::replace(&mut live.state, state)

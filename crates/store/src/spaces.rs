@@ -39,8 +39,15 @@ impl Spaces {
 
     /// Everything there is. Called by the one who writes, so nothing changes meanwhile.
     pub(crate) fn live(&self) -> Live {
-        let spaces = self.all().iter().map(|space| (space.name().clone(), space.state())).collect();
-        Live { revision: self.ledger.revision(), spaces }
+        let spaces = self
+            .all()
+            .iter()
+            .map(|space| (space.name().clone(), space.state()))
+            .collect();
+        Live {
+            revision: self.ledger.revision(),
+            spaces,
+        }
     }
 
     pub(crate) fn get(&self, name: &str) -> Space {
@@ -72,10 +79,16 @@ impl Spaces {
 
     /// Lets those windows that hold the most forget, until all together hold no more than they may.
     pub(crate) fn bound_windows(&self) {
-        let mut windows: Vec<_> = self.all().into_iter().map(|space| (space.window_bytes(), space)).collect();
+        let mut windows: Vec<_> = self
+            .all()
+            .into_iter()
+            .map(|space| (space.window_bytes(), space))
+            .collect();
         let mut total: u64 = windows.iter().map(|(bytes, _)| bytes).sum();
         while total > self.bounds.total_bytes {
-            let Some((bytes, space)) = windows.iter_mut().max_by_key(|(bytes, _)| *bytes) else { return };
+            let Some((bytes, space)) = windows.iter_mut().max_by_key(|(bytes, _)| *bytes) else {
+                return;
+            };
             space.halve_window();
             let left = space.window_bytes();
             total -= *bytes - left;

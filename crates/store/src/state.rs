@@ -38,7 +38,10 @@ pub(crate) struct State {
 impl State {
     /// The state of a space that holds nothing, last changed at `revision`.
     pub(crate) fn empty(revision: Revision) -> State {
-        State { revision, ..State::default() }
+        State {
+            revision,
+            ..State::default()
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -85,12 +88,18 @@ impl State {
 
     /// Records that expire at or before `now`, those that expire first first.
     pub(crate) fn expired(&self, now: u64) -> impl Iterator<Item = &Arc<Record>> {
-        self.expiries.iter().take_while(move |(at, _)| *at <= now).filter_map(|(_, key)| self.get(key))
+        self.expiries
+            .iter()
+            .take_while(move |(at, _)| *at <= now)
+            .filter_map(|(_, key)| self.get(key))
     }
 
     /// The index's own copies of `terms`, so that many records share one.
     pub(crate) fn intern(&self, terms: &[Arc<str>]) -> Arc<[Arc<str>]> {
-        terms.iter().map(|term| self.known(term).unwrap_or_else(|| term.clone())).collect()
+        terms
+            .iter()
+            .map(|term| self.known(term).unwrap_or_else(|| term.clone()))
+            .collect()
     }
 
     fn known(&self, term: &str) -> Option<Arc<str>> {
@@ -125,7 +134,9 @@ impl State {
 
     /// Most updates leave terms and expiry as they were, and then the indexes are not touched.
     fn index(&mut self, record: &Record, previous: Option<&Record>) {
-        let same = |previous: &Record| previous.terms == record.terms && previous.expires == record.expires;
+        let same = |previous: &Record| {
+            previous.terms == record.terms && previous.expires == record.expires
+        };
         if previous.is_some_and(same) {
             return;
         }
@@ -133,7 +144,10 @@ impl State {
             self.unindex(previous);
         }
         for term in record.terms.iter() {
-            self.terms.insert(Posting { term: term.clone(), key: record.key.clone() });
+            self.terms.insert(Posting {
+                term: term.clone(),
+                key: record.key.clone(),
+            });
         }
         if let Some(at) = record.expires {
             self.expiries.insert((at, record.key.clone()));
@@ -142,7 +156,10 @@ impl State {
 
     fn unindex(&mut self, record: &Record) {
         for term in record.terms.iter() {
-            self.terms.remove(&Place { term, key: &record.key });
+            self.terms.remove(&Place {
+                term,
+                key: &record.key,
+            });
         }
         if let Some(at) = record.expires {
             self.expiries.remove(&(at, record.key.clone()));
@@ -178,7 +195,10 @@ struct Posting {
 
 impl Posting {
     fn place(&self) -> Place<'_> {
-        Place { term: &self.term, key: &self.key }
+        Place {
+            term: &self.term,
+            key: &self.key,
+        }
     }
 }
 
@@ -203,7 +223,11 @@ struct Place<'a> {
 impl Place<'_> {
     /// By term, then by key. Terms are shared, so most that are equal are the same, and need no look at their bytes.
     fn cmp(&self, other: &Place<'_>) -> Ordering {
-        let terms = if ptr::eq(self.term, other.term) { Ordering::Equal } else { self.term.cmp(other.term) };
+        let terms = if ptr::eq(self.term, other.term) {
+            Ordering::Equal
+        } else {
+            self.term.cmp(other.term)
+        };
         terms.then_with(|| self.key.cmp(other.key))
     }
 }

@@ -13,8 +13,8 @@ use crate::sequencer::{Outcome, Prepared, Request, Sequencer};
 use crate::spaces::Spaces;
 use crate::worker::Worker;
 use crate::{
-    Bounds, Change, Failures, Health, Journal, OpenError, Record, Revision, Sealer, Space, SpaceStats, Write,
-    WriteError, load, lock, write,
+    Bounds, Change, Failures, Health, Journal, OpenError, Record, Revision, Sealer, Space,
+    SpaceStats, Write, WriteError, load, lock, write,
 };
 
 /// A handle on a store; clones share it. When the last one goes, what was accepted is flushed.
@@ -49,7 +49,11 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { window: Bounds::default(), fold_bytes: 8 << 20, sealer: None }
+        Options {
+            window: Bounds::default(),
+            fold_bytes: 8 << 20,
+            sealer: None,
+        }
     }
 }
 
@@ -82,17 +86,28 @@ impl Store {
     }
 
     /// A store on what `journal` has kept, and that it goes on keeping.
-    pub fn with_journal(mut journal: impl Journal + 'static, options: Options) -> Result<Store, OpenError> {
+    pub fn with_journal(
+        mut journal: impl Journal + 'static,
+        options: Options,
+    ) -> Result<Store, OpenError> {
         let spaces = Arc::new(load::load(&mut journal, &options)?);
         let sequencer = Sequencer::new(spaces.clone(), Box::new(journal));
         let engine = Engine::Queued(Worker::start(sequencer));
-        Ok(Store(Arc::new(Inner { spaces, engine, sealer: options.sealer })))
+        Ok(Store(Arc::new(Inner {
+            spaces,
+            engine,
+            sealer: options.sealer,
+        })))
     }
 
     fn direct(spaces: Arc<Spaces>) -> Store {
         let sequencer = Sequencer::new(spaces.clone(), Box::new(NoJournal));
         let engine = Engine::Direct(Mutex::new(Some(sequencer)));
-        Store(Arc::new(Inner { spaces, engine, sealer: None }))
+        Store(Arc::new(Inner {
+            spaces,
+            engine,
+            sealer: None,
+        }))
     }
 
     /// The space of this name, which exists from the first time that somebody asks for it.
@@ -122,10 +137,19 @@ impl Store {
     /// Dropping the future does not take back what was sent: the transaction may still commit.
     pub async fn commit(&self, mut writes: Vec<Write>) -> Result<Vec<Arc<Record>>, WriteError> {
         write::normalize(&mut writes)?;
-        if let Some(write) = writes.iter().position(|write| !write.space.belongs_to(self.0.spaces.ledger())) {
-            return Err(WriteError::Malformed { write, why: "the space is another store's" });
+        if let Some(write) = writes
+            .iter()
+            .position(|write| !write.space.belongs_to(self.0.spaces.ledger()))
+        {
+            return Err(WriteError::Malformed {
+                write,
+                why: "the space is another store's",
+            });
         }
-        let writes = writes.into_iter().map(|write| self.prepare(write)).collect::<Result<_, _>>()?;
+        let writes = writes
+            .into_iter()
+            .map(|write| self.prepare(write))
+            .collect::<Result<_, _>>()?;
         self.request(Request::Commit(writes)).await
     }
 
@@ -142,7 +166,10 @@ impl Store {
 
     /// Whether a record of `space` was written in another way than it would be now: with an old key, or not sealed.
     pub fn is_stale(&self, space: &Space, record: &Record) -> bool {
-        self.0.sealer.as_ref().is_some_and(|sealer| sealer.mark(space.name()) != record.mark())
+        self.0
+            .sealer
+            .as_ref()
+            .is_some_and(|sealer| sealer.mark(space.name()) != record.mark())
     }
 
     /// Commits one put or delete.

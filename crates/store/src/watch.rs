@@ -32,7 +32,11 @@ pub struct Expired {
 
 impl Watch {
     pub(crate) fn new(space: Space, bell: watch::Receiver<()>, after: Revision) -> Watch {
-        Watch { space, bell, seen: after }
+        Watch {
+            space,
+            bell,
+            seen: after,
+        }
     }
 
     /// The next events, at least one: waits until there are some. Dropping the future loses nothing.
@@ -44,7 +48,10 @@ impl Watch {
             if !events.is_empty() {
                 return Ok(events);
             }
-            self.bell.changed().await.expect("the space, which has the bell, is held by this watch");
+            self.bell
+                .changed()
+                .await
+                .expect("the space, which has the bell, is held by this watch");
         }
     }
 

@@ -55,7 +55,13 @@ impl Default for Bounds {
     ///
     /// Kubernetes: DefaultEventFreshDuration (apiserver/pkg/storage/cacher/cacher.go).
     fn default() -> Bounds {
-        Bounds { min_events: 1024, max_events: 65_536, bytes: 16 << 20, seconds: 75, total_bytes: 64 << 20 }
+        Bounds {
+            min_events: 1024,
+            max_events: 65_536,
+            bytes: 16 << 20,
+            seconds: 75,
+            total_bytes: 64 << 20,
+        }
     }
 }
 
@@ -75,7 +81,12 @@ pub(crate) struct Window {
 
 impl Window {
     pub(crate) fn new(floor: Revision, bounds: Bounds) -> Window {
-        Window { events: Arc::default(), floor, bytes: 0, bounds }
+        Window {
+            events: Arc::default(),
+            floor,
+            bytes: 0,
+            bounds,
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -96,7 +107,9 @@ impl Window {
 
     /// Forgets events up to `old`, but for the least that is kept.
     pub(crate) fn forget(&mut self, old: Revision) {
-        let n_old = self.position(old).min(self.events.len().saturating_sub(self.bounds.min_events));
+        let n_old = self
+            .position(old)
+            .min(self.events.len().saturating_sub(self.bounds.min_events));
         (0..n_old).for_each(|_| self.drop_oldest());
         if n_old > self.events.len() {
             Arc::make_mut(&mut self.events).shrink_to_fit();
@@ -123,7 +136,10 @@ impl Window {
     pub(crate) fn reaches(&self, revision: Revision) -> Result<(), Expired> {
         match revision >= self.floor {
             true => Ok(()),
-            false => Err(Expired { asked: revision, oldest: self.floor }),
+            false => Err(Expired {
+                asked: revision,
+                oldest: self.floor,
+            }),
         }
     }
 
@@ -141,7 +157,9 @@ impl Window {
 
     /// Whether no event in `(after, until]` is here.
     pub(crate) fn is_quiet(&self, after: Revision, until: Revision) -> bool {
-        self.events.get(self.position(after)).is_none_or(|event| event.revision > until)
+        self.events
+            .get(self.position(after))
+            .is_none_or(|event| event.revision > until)
     }
 
     /// What takes a state back to `revision`.
@@ -150,12 +168,16 @@ impl Window {
         let kept = self.position(revision);
         let last = kept.checked_sub(1).map(|last| self.events[last].revision);
         let events = self.events.range(kept..).cloned().collect();
-        Ok(Undo { events, revision: last.unwrap_or(self.floor) })
+        Ok(Undo {
+            events,
+            revision: last.unwrap_or(self.floor),
+        })
     }
 
     /// The index of the first event after `revision`.
     fn position(&self, revision: Revision) -> usize {
-        self.events.partition_point(|event| event.revision <= revision)
+        self.events
+            .partition_point(|event| event.revision <= revision)
     }
 }
 
@@ -191,8 +213,15 @@ impl Bounds {
 impl Event {
     /// The bytes that this change took out of the live state, or that were never in it.
     pub(crate) fn superseded(&self) -> u64 {
-        let previous = self.previous.as_ref().map_or(0, |record| record.memory_bytes());
-        let last = if self.kind == EventKind::Delete { self.record.memory_bytes() } else { 0 };
+        let previous = self
+            .previous
+            .as_ref()
+            .map_or(0, |record| record.memory_bytes());
+        let last = if self.kind == EventKind::Delete {
+            self.record.memory_bytes()
+        } else {
+            0
+        };
         previous + last
     }
 }

@@ -35,15 +35,24 @@ impl Worker {
             drop(sequencer);
             drop(alive);
         };
-        let thread =
-            thread::Builder::new().name("store".into()).spawn(work).expect("a thread can be started");
-        Worker { queue: Mutex::new(Some(queue)), thread: Mutex::new(Some(thread)), done }
+        let thread = thread::Builder::new()
+            .name("store".into())
+            .spawn(work)
+            .expect("a thread can be started");
+        Worker {
+            queue: Mutex::new(Some(queue)),
+            thread: Mutex::new(Some(thread)),
+            done,
+        }
     }
 
     pub(crate) async fn request(&self, request: Request) -> Outcome {
         let queue = lock::hold(&self.queue).clone().ok_or(WriteError::Closed)?;
         let (to, answer) = oneshot::channel();
-        queue.send((request, to)).await.map_err(|_| WriteError::Closed)?;
+        queue
+            .send((request, to))
+            .await
+            .map_err(|_| WriteError::Closed)?;
         answer.await.unwrap_or(Err(WriteError::Closed))
     }
 

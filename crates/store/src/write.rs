@@ -119,7 +119,13 @@ pub enum WriteError {
 impl Write {
     /// An entry that only checks an expectation.
     pub fn check(space: &Space, key: impl Into<Arc<str>>, expect: Expect) -> Write {
-        Write { space: space.clone(), key: key.into(), expect, change: Change::Check, uses_reserve: false }
+        Write {
+            space: space.clone(),
+            key: key.into(),
+            expect,
+            change: Change::Check,
+            uses_reserve: false,
+        }
     }
 
     /// An entry that puts a record.
@@ -146,7 +152,10 @@ impl Write {
 
     /// The same, taken on a full disk too.
     pub fn with_reserve(self) -> Write {
-        Write { uses_reserve: true, ..self }
+        Write {
+            uses_reserve: true,
+            ..self
+        }
     }
 
     /// Whether it is refused on a full disk.
@@ -162,13 +171,24 @@ impl Write {
     }
 
     /// Holds the expectation, and a delete's need of a record, against the key's `current` record.
-    pub(crate) fn verify(&self, write: usize, current: Option<&Arc<Record>>) -> Result<(), WriteError> {
+    pub(crate) fn verify(
+        &self,
+        write: usize,
+        current: Option<&Arc<Record>>,
+    ) -> Result<(), WriteError> {
         let needs_record = matches!(self.change, Change::Delete(_));
         match (self.expect, current) {
-            (Expect::Absent, Some(actual)) => Err(WriteError::Exists { write, actual: actual.clone() }),
+            (Expect::Absent, Some(actual)) => Err(WriteError::Exists {
+                write,
+                actual: actual.clone(),
+            }),
             (Expect::Present | Expect::At(_), None) => Err(WriteError::Missing { write }),
             (Expect::At(expected), Some(actual)) if actual.revision != expected => {
-                Err(WriteError::Conflict { write, expected, actual: actual.clone() })
+                Err(WriteError::Conflict {
+                    write,
+                    expected,
+                    actual: actual.clone(),
+                })
             }
             (_, None) if needs_record => Err(WriteError::Missing { write }),
             _ => Ok(()),
@@ -184,16 +204,28 @@ const MAX_BYTES: usize = 256 << 20;
 pub(crate) fn normalize(writes: &mut [Write]) -> Result<(), WriteError> {
     for (write, entry) in writes.iter_mut().enumerate() {
         if let Some(draft) = entry.draft_mut() {
-            draft.normalize().map_err(|why| WriteError::Malformed { write, why })?;
+            draft
+                .normalize()
+                .map_err(|why| WriteError::Malformed { write, why })?;
         }
     }
-    if writes.iter_mut().filter_map(Write::draft_mut).map(|draft| draft.value.len()).sum::<usize>()
+    if writes
+        .iter_mut()
+        .filter_map(Write::draft_mut)
+        .map(|draft| draft.value.len())
+        .sum::<usize>()
         > MAX_BYTES
     {
-        return Err(WriteError::Malformed { write: 0, why: "its values are larger than 256 MiB" });
+        return Err(WriteError::Malformed {
+            write: 0,
+            why: "its values are larger than 256 MiB",
+        });
     }
     match repeated(writes) {
-        Some(write) => Err(WriteError::Malformed { write, why: "a key occurs twice" }),
+        Some(write) => Err(WriteError::Malformed {
+            write,
+            why: "a key occurs twice",
+        }),
         None => Ok(()),
     }
 }
@@ -204,7 +236,9 @@ fn repeated(writes: &[Write]) -> Option<usize> {
     let mut seen = std::collections::HashSet::with_capacity(writes.len());
     // Most transactions have one entry, and nothing to compare.
     (writes.len() > 1).then_some(())?;
-    writes.iter().position(|write| !seen.insert((write.space.name(), &*write.key)))
+    writes
+        .iter()
+        .position(|write| !seen.insert((write.space.name(), &*write.key)))
 }
 
 impl Draft {

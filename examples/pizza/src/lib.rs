@@ -20,8 +20,12 @@ pub const GROUP: &str = "restaurant.programming-kubernetes.info";
 
 /// A certificate for the service `pizza` in the namespace `default`, and its key.
 pub fn certificate() -> Result<Identity, rcgen::Error> {
-    let made = rcgen::generate_simple_self_signed(["pizza.default.svc".into(), "localhost".into()])?;
-    Ok(Identity { certificate: made.cert.pem(), key: made.signing_key.serialize_pem() })
+    let made =
+        rcgen::generate_simple_self_signed(["pizza.default.svc".into(), "localhost".into()])?;
+    Ok(Identity {
+        certificate: made.cert.pem(),
+        key: made.signing_key.serialize_pem(),
+    })
 }
 
 /// The API server. Who asks and what they may do is `upstream`'s to say.

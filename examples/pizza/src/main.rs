@@ -39,7 +39,11 @@ enum Command {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let Arguments { command, port, certificate } = Arguments::parse();
+    let Arguments {
+        command,
+        port,
+        certificate,
+    } = Arguments::parse();
     let identity = pizza::certificate()?;
     fs::write(&certificate, &identity.certificate)?;
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;

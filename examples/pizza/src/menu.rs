@@ -12,7 +12,10 @@ pub struct Menu;
 impl Storage for Menu {
     fn list<'a>(&'a self, asked: &'a Asked<'a>) -> Future<'a, Result<Vec<Value>, Status>> {
         Box::pin(async move {
-            let toppings = asked.server.read(&format!("/apis/{GROUP}/v1alpha1/toppings")).await?;
+            let toppings = asked
+                .server
+                .read(&format!("/apis/{GROUP}/v1alpha1/toppings"))
+                .await?;
             let dish = |topping: &Value| {
                 value!({
                     "topping": (topping["metadata"]["name"].clone()),
@@ -20,7 +23,9 @@ impl Storage for Menu {
                 })
             };
             let dishes: Vec<Value> = toppings["items"].list().iter().map(dish).collect();
-            Ok(vec![value!({ "metadata": { "name": "today" }, "dishes": dishes })])
+            Ok(vec![
+                value!({ "metadata": { "name": "today" }, "dishes": dishes }),
+            ])
         })
     }
 }
@@ -30,7 +35,11 @@ pub struct Cells;
 
 impl Hooks for Cells {
     fn cells(&self, menu: &Value, _: i64) -> Vec<Value> {
-        let names: Vec<&str> = menu["dishes"].list().iter().map(|dish| dish["topping"].str()).collect();
+        let names: Vec<&str> = menu["dishes"]
+            .list()
+            .iter()
+            .map(|dish| dish["topping"].str())
+            .collect();
         vec![names.join(", ").into()]
     }
 }
@@ -41,13 +50,18 @@ pub struct Receipt;
 impl Below for Receipt {
     fn answer<'a>(&'a self, asked: &'a Asked<'a>, _: Value) -> Future<'a, Result<Value, Status>> {
         Box::pin(async move {
-            let path = format!("/apis/{GROUP}/v1beta1/namespaces/{}/pizzas/{}", asked.namespace, asked.name);
+            let path = format!(
+                "/apis/{GROUP}/v1beta1/namespaces/{}/pizzas/{}",
+                asked.namespace, asked.name
+            );
             let pizza = asked.server.read(&path).await?;
             let mut total = 0.0;
             for topping in pizza["spec"]["toppings"].list() {
-                let known = toppings::find(asked, topping["name"].str()).await?.unwrap_or_default();
-                total +=
-                    known["spec"]["cost"].as_f64().unwrap_or_default() * topping["quantity"].int() as f64;
+                let known = toppings::find(asked, topping["name"].str())
+                    .await?
+                    .unwrap_or_default();
+                total += known["spec"]["cost"].as_f64().unwrap_or_default()
+                    * topping["quantity"].int() as f64;
             }
             Ok(value!({ "total": (Value::Number(total.to_string().into())) }))
         })

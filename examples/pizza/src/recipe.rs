@@ -30,12 +30,22 @@ impl Hooks for V1alpha1 {
         spell_out(pizza);
     }
 
-    fn validate(&self, pizza: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+    fn validate(
+        &self,
+        pizza: &Value,
+        old: Option<&Value>,
+        context: &Context,
+        violations: &mut Violations,
+    ) {
         V1beta1.validate(pizza, old, context, violations);
     }
 
     fn cells(&self, pizza: &Value, _: i64) -> Vec<Value> {
-        let names: Vec<&str> = pizza["spec"]["toppings"].list().iter().map(Value::str).collect();
+        let names: Vec<&str> = pizza["spec"]["toppings"]
+            .list()
+            .iter()
+            .map(Value::str)
+            .collect();
         vec![names.join(", ").into()]
     }
 }
@@ -43,7 +53,10 @@ impl Hooks for V1alpha1 {
 impl Hooks for V1beta1 {
     fn default(&self, pizza: &mut Value) {
         if pizza["spec"]["toppings"].list().is_empty() {
-            let usual = USUAL.iter().map(|name| value!({ "name": (*name), "quantity": 1 })).collect();
+            let usual = USUAL
+                .iter()
+                .map(|name| value!({ "name": (*name), "quantity": 1 }))
+                .collect();
             pizza.entry("spec").set("toppings", Value::List(usual));
         }
         for topping in pizza.entry("spec").entry("toppings").make_list() {
@@ -68,7 +81,8 @@ impl Hooks for V1beta1 {
     }
 
     fn cells(&self, pizza: &Value, _: i64) -> Vec<Value> {
-        let show = |topping: &Value| format!("{}×{}", topping["name"].str(), topping["quantity"].int());
+        let show =
+            |topping: &Value| format!("{}×{}", topping["name"].str(), topping["quantity"].int());
         let shown: Vec<String> = pizza["spec"]["toppings"].list().iter().map(show).collect();
         vec![shown.join(", ").into()]
     }

@@ -10,10 +10,20 @@ use crate::GROUP;
 pub struct Rules;
 
 impl Hooks for Rules {
-    fn validate(&self, topping: &Value, _: Option<&Value>, _: &Context, violations: &mut Violations) {
+    fn validate(
+        &self,
+        topping: &Value,
+        _: Option<&Value>,
+        _: &Context,
+        violations: &mut Violations,
+    ) {
         let cost = &topping["spec"]["cost"];
         if cost.as_f64().is_some_and(|cost| cost < 0.0) {
-            violations.invalid("spec.cost", cost.clone(), "must be greater than or equal to 0");
+            violations.invalid(
+                "spec.cost",
+                cost.clone(),
+                "must be greater than or equal to 0",
+            );
         }
     }
 }
@@ -28,7 +38,9 @@ impl Admit for MustExist {
         pizza: Option<&'a Value>,
     ) -> Future<'a, Result<(), Status>> {
         Box::pin(async move {
-            let Some(pizza) = pizza.filter(|_| asked.is("pizzas")) else { return Ok(()) };
+            let Some(pizza) = pizza.filter(|_| asked.is("pizzas")) else {
+                return Ok(());
+            };
             for topping in pizza["spec"]["toppings"].list() {
                 let name = topping["name"].str();
                 if find(asked, name).await?.is_none() {
@@ -42,7 +54,11 @@ impl Admit for MustExist {
 
 /// The topping of this name.
 pub async fn find(asked: &Asked<'_>, name: &str) -> Result<Option<Value>, Status> {
-    match asked.server.read(&format!("/apis/{GROUP}/v1alpha1/toppings/{name}")).await {
+    match asked
+        .server
+        .read(&format!("/apis/{GROUP}/v1alpha1/toppings/{name}"))
+        .await
+    {
         Ok(topping) => Ok(Some(topping)),
         Err(status) if status.code == 404 => Ok(None),
         Err(status) => Err(status),

@@ -35,26 +35,39 @@ pub async fn serve(listener: TcpListener, identity: &Identity) -> Result<(), Err
         while connections.try_join_next().is_some() {}
         let acceptor = acceptor.clone();
         connections.spawn(async move {
-            let Ok(stream) = acceptor.accept(stream).await else { return };
+            let Ok(stream) = acceptor.accept(stream).await else {
+                return;
+            };
             let service = service_fn(answer);
             // A client that goes away needs no answer.
-            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            let _ = http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
         });
     }
 }
 
 fn tls(identity: &Identity) -> Result<ServerConfig, Error> {
-    let chain = CertificateDer::pem_slice_iter(identity.certificate.as_bytes()).collect::<Result<_, _>>()?;
+    let chain = CertificateDer::pem_slice_iter(identity.certificate.as_bytes())
+        .collect::<Result<_, _>>()?;
     let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes())?;
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    Ok(builder.with_safe_default_protocol_versions()?.with_no_client_auth().with_single_cert(chain, key)?)
+    Ok(builder
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?)
 }
 
 async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Error> {
-    let body = Limited::new(request.into_body(), MAX_BODY).collect().await?.to_bytes();
+    let body = Limited::new(request.into_body(), MAX_BODY)
+        .collect()
+        .await?
+        .to_bytes();
     let answer = match json::parse(&body) {
         Ok(review) => Response::new(json::to_string(&convert(&review)).into()),
-        Err(_) => Response::builder().status(400).body(Full::from("this is no ConversionReview\n"))?,
+        Err(_) => Response::builder()
+            .status(400)
+            .body(Full::from("this is no ConversionReview\n"))?,
     };
     Ok(answer)
 }
@@ -63,8 +76,11 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Err
 pub fn convert(review: &Value) -> Value {
     let request = &review["request"];
     let wanted = request["desiredAPIVersion"].str();
-    let converted: Result<Vec<Value>, String> =
-        request["objects"].list().iter().map(|object| converted(object, wanted)).collect();
+    let converted: Result<Vec<Value>, String> = request["objects"]
+        .list()
+        .iter()
+        .map(|object| converted(object, wanted))
+        .collect();
     let mut response = value!({ "uid": (request["uid"].clone()) });
     match converted {
         Ok(objects) => {
@@ -72,7 +88,10 @@ pub fn convert(review: &Value) -> Value {
             response.set("result", value!({ "status": "Success" }));
         }
         Err(message) => {
-            response.set("result", value!({ "status": "Failure", "message": message }));
+            response.set(
+                "result",
+                value!({ "status": "Failure", "message": message }),
+            );
         }
     }
     value!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "response": response })
@@ -80,13 +99,21 @@ pub fn convert(review: &Value) -> Value {
 
 fn converted(object: &Value, wanted: &str) -> Result<Value, String> {
     let mut object = object.clone();
-    let version = |text: &str| text.strip_prefix(GROUP).map(|rest| rest.trim_start_matches('/').to_owned());
+    let version = |text: &str| {
+        text.strip_prefix(GROUP)
+            .map(|rest| rest.trim_start_matches('/').to_owned())
+    };
     let (from, to) = (version(object["apiVersion"].str()), version(wanted));
     match (from.as_deref(), to.as_deref()) {
         (Some("v1alpha1"), Some("v1beta1")) => recipe::count(&mut object),
         (Some("v1beta1"), Some("v1alpha1")) => recipe::spell_out(&mut object),
         (Some(from), Some(to)) if from == to => {}
-        _ => return Err(format!("cannot convert {} to {wanted}", object["apiVersion"].str())),
+        _ => {
+            return Err(format!(
+                "cannot convert {} to {wanted}",
+                object["apiVersion"].str()
+            ));
+        }
     }
     object.set("apiVersion", wanted);
     Ok(object)
@@ -107,8 +134,7 @@ mod tests {
 
     #[test]
     fn a_review_is_answered_in_the_version_that_is_wanted() {
-        let pizza =
-            value!({ "apiVersion": (format!("{GROUP}/v1alpha1")), "spec": { "toppings": ["ham", "ham"] } });
+        let pizza = value!({ "apiVersion": (format!("{GROUP}/v1alpha1")), "spec": { "toppings": ["ham", "ham"] } });
         let response = review(pizza, "v1beta1");
         let pizza = &response["convertedObjects"].list()[0];
         assert_eq!(pizza["apiVersion"].str(), format!("{GROUP}/v1beta1"));
@@ -121,7 +147,9 @@ mod tests {
         let response = review(pizza, "v7");
         assert_eq!(response["result"]["status"].str(), "Failure");
         assert!(
-            response["result"]["message"].str().ends_with("to restaurant.programming-kubernetes.info/v7")
+            response["result"]["message"]
+                .str()
+                .ends_with("to restaurant.programming-kubernetes.info/v7")
         );
     }
 }

@@ -22,13 +22,18 @@ impl Authorizer for AlwaysAllow {
 
     fn rules(&self, _: &User, _: &str) -> Rules {
         let rules = [Rule::every_resource(), Rule::every_page()].map(Arc::new);
-        Rules { rules: rules.into(), ..Rules::default() }
+        Rules {
+            rules: rules.into(),
+            ..Rules::default()
+        }
     }
 }
 
 impl Authorizer for AlwaysDeny {
     fn authorize<'a>(&'a self, _: &'a Attributes<'a>) -> Future<'a, Decision> {
-        Box::pin(std::future::ready(Decision::NoOpinion(Reason::new("Everything is forbidden."))))
+        Box::pin(std::future::ready(Decision::NoOpinion(Reason::new(
+            "Everything is forbidden.",
+        ))))
     }
 
     fn rules(&self, _: &User, _: &str) -> Rules {

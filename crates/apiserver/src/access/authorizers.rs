@@ -20,11 +20,17 @@ pub(super) struct Asked {
 
 impl Asked {
     pub fn uncounted(authorizer: Arc<dyn Authorizer>) -> Asked {
-        Asked { authorizer, decisions: None }
+        Asked {
+            authorizer,
+            decisions: None,
+        }
     }
 
     pub fn counted(authorizer: Arc<dyn Authorizer>, decisions: Arc<Decisions>) -> Asked {
-        Asked { authorizer, decisions: Some(decisions) }
+        Asked {
+            authorizer,
+            decisions: Some(decisions),
+        }
     }
 
     async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
@@ -43,7 +49,10 @@ impl Authorizers {
     }
 
     fn now(&self) -> Arc<[Asked]> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// The decision of the first that has an opinion. Where nobody has one, all their reasons and problems.
@@ -66,7 +75,11 @@ impl Authorizers {
     pub fn rules(&self, user: &User, namespace: &str) -> Rules {
         let mut all = Rules::default();
         for asked in &*self.now() {
-            let Rules { rules, incomplete, problems } = asked.authorizer.rules(user, namespace);
+            let Rules {
+                rules,
+                incomplete,
+                problems,
+            } = asked.authorizer.rules(user, namespace);
             all.rules.extend(rules);
             all.problems.extend(problems);
             all.incomplete |= incomplete;
@@ -76,10 +89,17 @@ impl Authorizers {
 }
 
 fn together(reasons: &[Reason]) -> Reason {
-    let texts: Vec<String> =
-        reasons.iter().filter(|reason| reason.text.is_some()).map(Reason::to_string).collect();
+    let texts: Vec<String> = reasons
+        .iter()
+        .filter(|reason| reason.text.is_some())
+        .map(Reason::to_string)
+        .collect();
     let reason = Reason::from(texts.join("\n"));
-    match in_one(reasons.iter().filter_map(|reason| reason.problem().map(str::to_owned))) {
+    match in_one(
+        reasons
+            .iter()
+            .filter_map(|reason| reason.problem().map(str::to_owned)),
+    ) {
         Some(problem) => reason.with_problem(problem),
         None => reason,
     }

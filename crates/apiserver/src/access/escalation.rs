@@ -31,10 +31,18 @@ async fn check_role(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result
     }
     let rules: Vec<Rule> = new["rules"].list().iter().map(Rule::new).collect();
     hold(call, rules.iter()).map_err(|why| refuse(call, new, &why))?;
-    let aggregates = |role: &Value| !role["aggregationRule"]["clusterRoleSelectors"].list().is_empty();
+    let aggregates = |role: &Value| {
+        !role["aggregationRule"]["clusterRoleSelectors"]
+            .list()
+            .is_empty()
+    };
     let everything = [Rule::every_resource(), Rule::every_page()];
     if (aggregates(new) || old.is_some_and(aggregates)) && hold(call, everything.iter()).is_err() {
-        return Err(refuse(call, new, "must have cluster-admin privileges to use the aggregationRule"));
+        return Err(refuse(
+            call,
+            new,
+            "must have cluster-admin privileges to use the aggregationRule",
+        ));
     }
     Ok(())
 }
@@ -56,13 +64,26 @@ async fn check_binding(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Res
 
 /// What the role gives that a binding refers to.
 fn rules(call: &Call<'_>, plural: &str, reference: &Value) -> Result<Arc<[Arc<Rule>]>, Status> {
-    let (kind, name, namespace) = (reference["kind"].str(), reference["name"].str(), &call.path.namespace);
+    let (kind, name, namespace) = (
+        reference["kind"].str(),
+        reference["name"].str(),
+        &call.path.namespace,
+    );
     let Some(role) = call.server.catalog.get(GROUP, "v1", plural) else {
-        return Err(Status::failure(500, "", format!("unsupported role reference kind: {}", quote(kind))));
+        return Err(Status::failure(
+            500,
+            "",
+            format!("unsupported role reference kind: {}", quote(kind)),
+        ));
     };
     check_key(role.kind(), namespace, name)?;
     // Kubernetes: the role that is missing is called as if it were a binding (registry/generic/registry/store.go).
-    let rules = call.server.access.rbac.as_ref().and_then(|rbac| rbac.rules_of(reference, namespace));
+    let rules = call
+        .server
+        .access
+        .rbac
+        .as_ref()
+        .and_then(|rbac| rbac.rules_of(reference, namespace));
     rules.ok_or_else(|| Status::not_found(&call.resource.kind().resource(), name))
 }
 
@@ -75,8 +96,17 @@ async fn may(call: &Call<'_>, verb: &str, resource: &str, name: &str) -> bool {
         name,
         ..Resource::default()
     });
-    let attributes = Attributes { user: &call.request.user, verb, target };
-    call.server.access.authorizers.authorize(&attributes).await.is_allowed()
+    let attributes = Attributes {
+        user: &call.request.user,
+        verb,
+        target,
+    };
+    call.server
+        .access
+        .authorizers
+        .authorize(&attributes)
+        .await
+        .is_allowed()
 }
 
 /// Whether the user holds all that `rules` give; if not, what is missing.
@@ -84,9 +114,13 @@ fn hold<'a>(call: &Call, rules: impl Iterator<Item = &'a Rule>) -> Result<(), St
     use super::Authorizer as _;
     let user = &call.request.user;
     let rbac = call.server.access.rbac.as_ref();
-    let own = rbac.map(|rbac| rbac.rules(user, &call.path.namespace)).unwrap_or_default();
+    let own = rbac
+        .map(|rbac| rbac.rules(user, &call.path.namespace))
+        .unwrap_or_default();
     let parts = rules.flat_map(Rule::parts);
-    let missing: Vec<Rule> = parts.filter(|part| !own.rules.iter().any(|rule| rule.covers(part))).collect();
+    let missing: Vec<Rule> = parts
+        .filter(|part| !own.rules.iter().any(|rule| rule.covers(part)))
+        .collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -136,7 +170,11 @@ fn is_cleanup(old: Option<&Value>, new: &Value) -> bool {
 }
 
 fn refuse(call: &Call, object: &Value, why: &str) -> Status {
-    Status::forbidden(&call.resource.kind().resource(), object["metadata"]["name"].str(), why)
+    Status::forbidden(
+        &call.resource.kind().resource(),
+        object["metadata"]["name"].str(),
+        why,
+    )
 }
 
 #[cfg(test)]
@@ -176,7 +214,10 @@ mod tests {
     fn pages_are_told_one_by_one() {
         check(
             r#"{"verbs":["get","post"],"nonResourceURLs":["/x"]}"#,
-            &[r#"{NonResourceURLs:["/x"], Verbs:["get"]}"#, r#"{NonResourceURLs:["/x"], Verbs:["post"]}"#],
+            &[
+                r#"{NonResourceURLs:["/x"], Verbs:["get"]}"#,
+                r#"{NonResourceURLs:["/x"], Verbs:["post"]}"#,
+            ],
         );
     }
 

@@ -18,8 +18,14 @@ pub(crate) async fn follow(server: &Inner, file: &Path, mut known: Vec<u8>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let Some(outcome) = look(server, file, &mut known) else { continue };
-        server.access.counts.reloads.reloaded(outcome.is_ok(), server.registry.now());
+        let Some(outcome) = look(server, file, &mut known) else {
+            continue;
+        };
+        server
+            .access
+            .counts
+            .reloads
+            .reloaded(outcome.is_ok(), server.registry.now());
         match outcome {
             Ok(()) => {
                 server.access.counts.reloads.gone_by(&known);
@@ -34,13 +40,20 @@ pub(crate) async fn follow(server: &Inner, file: &Path, mut known: Vec<u8>) {
 }
 
 /// What came of looking; none if the file is as it was.
-fn look(server: &Inner, file: &Path, known: &mut Vec<u8>) -> Option<Result<(), ConfigurationError>> {
+fn look(
+    server: &Inner,
+    file: &Path,
+    known: &mut Vec<u8>,
+) -> Option<Result<(), ConfigurationError>> {
     match std::fs::read(file) {
         Err(error) => Some(Err(ConfigurationError(error.to_string()))),
         Ok(text) if text == *known => None,
         Ok(text) => {
             *known = text;
-            Some(Authorization::parse(known).and_then(|authorization| server.access.replace(&authorization)))
+            Some(
+                Authorization::parse(known)
+                    .and_then(|authorization| server.access.replace(&authorization)),
+            )
         }
     }
 }

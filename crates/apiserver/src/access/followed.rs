@@ -36,7 +36,9 @@ impl<T: Default, const N: usize> Followed<T, N> {
     /// A table of nothing; it is filled when it is first read.
     pub fn new(sources: [Source<T>; N]) -> Followed<T, N> {
         Followed {
-            resources: sources.each_ref().map(|source| source.follower.resource().clone()),
+            resources: sources
+                .each_ref()
+                .map(|source| source.follower.resource().clone()),
             sources: Mutex::new(sources),
             table: RwLock::default(),
             shown: AtomicU64::new(NEVER),
@@ -45,7 +47,11 @@ impl<T: Default, const N: usize> Followed<T, N> {
 
     /// What `look` finds in the table as it is now.
     pub fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
-        let last = self.resources.iter().map(|resource| Follower::last_change(resource).0).max();
+        let last = self
+            .resources
+            .iter()
+            .map(|resource| Follower::last_change(resource).0)
+            .max();
         if last != Some(self.shown.load(Ordering::Acquire)) {
             self.catch_up(last.unwrap_or_default());
         }
@@ -74,12 +80,18 @@ impl<T> Source<T> {
         match changes {
             Changes::All(objects) => {
                 (self.clear)(table);
-                objects.iter().for_each(|object| (self.take)(table, object, true));
+                objects
+                    .iter()
+                    .for_each(|object| (self.take)(table, object, true));
             }
             Changes::Some(changed) => {
                 for Changed { before, after } in changed {
-                    before.iter().for_each(|object| (self.take)(table, object, false));
-                    after.iter().for_each(|object| (self.take)(table, object, true));
+                    before
+                        .iter()
+                        .for_each(|object| (self.take)(table, object, false));
+                    after
+                        .iter()
+                        .for_each(|object| (self.take)(table, object, true));
                 }
             }
         }

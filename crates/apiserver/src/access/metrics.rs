@@ -13,7 +13,9 @@ use crate::metrics::{Histogram, Reloads, head, lock};
 use crate::outgoing::PostError;
 
 /// Upper bounds of how long webhooks take, in seconds, as upstream has them.
-const CALLS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+const CALLS: [f64; 11] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
 /// The same of conditions.
 const CONDITIONS: [f64; 7] = [0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
 
@@ -64,7 +66,11 @@ pub(super) enum Outcome {
 impl Outcome {
     /// What became of a call that failed.
     pub fn of(error: &PostError) -> Outcome {
-        if error.is_late() { Outcome::Timeout } else { Outcome::Error }
+        if error.is_late() {
+            Outcome::Timeout
+        } else {
+            Outcome::Error
+        }
     }
 
     fn word(self) -> &'static str {
@@ -106,30 +112,46 @@ impl Drop for Evaluation<'_> {
     fn drop(&mut self) {
         let mut calls = lock(&self.counts.calls);
         let histogram = calls.entry((self.name.clone(), self.outcome.word()));
-        histogram.or_insert_with(|| Histogram::new(&CALLS)).observe(self.started.elapsed().as_secs_f64());
+        histogram
+            .or_insert_with(|| Histogram::new(&CALLS))
+            .observe(self.started.elapsed().as_secs_f64());
     }
 }
 
 impl Counts {
     /// Where the decisions of an authorizer are counted.
     pub(super) fn decisions(&self, mode: &'static str, name: &Str) -> Arc<Decisions> {
-        lock(&self.decisions).entry((mode, name.clone())).or_default().clone()
+        lock(&self.decisions)
+            .entry((mode, name.clone()))
+            .or_default()
+            .clone()
     }
 
     /// A call begins.
     pub(super) fn evaluation<'a>(&'a self, name: &'a Str) -> Evaluation<'a> {
-        Evaluation { counts: self, name, started: Instant::now(), outcome: Outcome::Canceled }
+        Evaluation {
+            counts: self,
+            name,
+            started: Instant::now(),
+            outcome: Outcome::Canceled,
+        }
     }
 
     /// A webhook did not answer, and others were asked.
     pub(super) fn failed_open(&self, name: &Str, outcome: Outcome) {
-        *lock(&self.failed_open).entry((name.clone(), outcome.word())).or_default() += 1;
+        *lock(&self.failed_open)
+            .entry((name.clone(), outcome.word()))
+            .or_default() += 1;
     }
 
     /// The conditions of a webhook were evaluated.
     pub(super) fn conditions(&self, name: &Str, started: Instant, outcome: &Result<bool, String>) {
         let mut all = lock(&self.conditions);
-        let fresh = || Conditions { took: Histogram::new(&CONDITIONS), errors: 0, exclusions: 0 };
+        let fresh = || Conditions {
+            took: Histogram::new(&CONDITIONS),
+            errors: 0,
+            exclusions: 0,
+        };
         let own = all.entry(name.clone()).or_insert_with(fresh);
         own.took.observe(started.elapsed().as_secs_f64());
         own.errors += u64::from(outcome.is_err());
@@ -146,9 +168,17 @@ impl Counts {
 
     fn write_decisions(&self, out: &mut String) {
         const NAME: &str = "apiserver_authorization_decisions_total";
-        head(out, NAME, "counter", "Decisions that ended the matter, by authorizer.");
+        head(
+            out,
+            NAME,
+            "counter",
+            "Decisions that ended the matter, by authorizer.",
+        );
         for ((mode, name), decisions) in lock(&self.decisions).iter() {
-            for (word, count) in [("allowed", &decisions.allowed), ("denied", &decisions.denied)] {
+            for (word, count) in [
+                ("allowed", &decisions.allowed),
+                ("denied", &decisions.denied),
+            ] {
                 let count = count.load(Ordering::Relaxed);
                 if count > 0 {
                     let labels = format!("decision=\"{word}\",name=\"{name}\",type=\"{mode}\"");
@@ -168,11 +198,21 @@ impl Counts {
         for (key, histogram) in calls.iter() {
             let _ = writeln!(out, "{CALLED}{{{}}} {}", labels(key), histogram.count());
         }
-        head(out, TOOK, "histogram", "How long calls to authorization webhooks took.");
+        head(
+            out,
+            TOOK,
+            "histogram",
+            "How long calls to authorization webhooks took.",
+        );
         for (key, histogram) in calls.iter() {
             histogram.write(out, TOOK, &labels(key));
         }
-        head(out, OPEN, "counter", "Webhooks that did not answer and so had no opinion.");
+        head(
+            out,
+            OPEN,
+            "counter",
+            "Webhooks that did not answer and so had no opinion.",
+        );
         for (key, count) in lock(&self.failed_open).iter() {
             let _ = writeln!(out, "{OPEN}{{{}}} {count}", labels(key));
         }
@@ -184,13 +224,30 @@ impl Counts {
         const EXCLUSIONS: &str = "apiserver_authorization_match_condition_exclusions_total";
         let labels = |name: &Str| format!("name=\"{name}\",type=\"Webhook\"");
         let conditions = lock(&self.conditions);
-        head(out, TOOK, "histogram", "How long the conditions of webhooks took.");
-        conditions.iter().for_each(|(name, own)| own.took.write(out, TOOK, &labels(name)));
-        head(out, ERRORS, "counter", "Conditions of webhooks that could not be evaluated.");
+        head(
+            out,
+            TOOK,
+            "histogram",
+            "How long the conditions of webhooks took.",
+        );
+        conditions
+            .iter()
+            .for_each(|(name, own)| own.took.write(out, TOOK, &labels(name)));
+        head(
+            out,
+            ERRORS,
+            "counter",
+            "Conditions of webhooks that could not be evaluated.",
+        );
         for (name, own) in conditions.iter().filter(|(_, own)| own.errors > 0) {
             let _ = writeln!(out, "{ERRORS}{{{}}} {}", labels(name), own.errors);
         }
-        head(out, EXCLUSIONS, "counter", "Webhooks that were not asked because of their conditions.");
+        head(
+            out,
+            EXCLUSIONS,
+            "counter",
+            "Webhooks that were not asked because of their conditions.",
+        );
         for (name, own) in conditions.iter().filter(|(_, own)| own.exclusions > 0) {
             let _ = writeln!(out, "{EXCLUSIONS}{{{}}} {}", labels(name), own.exclusions);
         }

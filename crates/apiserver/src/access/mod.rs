@@ -96,9 +96,12 @@ impl Access {
             Mode::Rbac => self.rbac.clone()?,
             Mode::AlwaysAllow => Arc::new(always::AlwaysAllow),
             Mode::AlwaysDeny => Arc::new(always::AlwaysDeny),
-            Mode::Webhook(settings) => {
-                Arc::new(Webhook::new(&entry.name, settings.clone(), &self.registry, self.counts.clone()))
-            }
+            Mode::Webhook(settings) => Arc::new(Webhook::new(
+                &entry.name,
+                settings.clone(),
+                &self.registry,
+                self.counts.clone(),
+            )),
         })
     }
 
@@ -137,7 +140,10 @@ impl Attributes<'_> {
     pub(crate) fn is_long_running(&self) -> bool {
         let lasts = match self.target {
             Target::Resource(resource) => {
-                matches!(resource.subresource, "attach" | "exec" | "proxy" | "log" | "portforward")
+                matches!(
+                    resource.subresource,
+                    "attach" | "exec" | "proxy" | "log" | "portforward"
+                )
             }
             Target::Page(path) => path.starts_with("/debug/pprof/"),
         };
@@ -195,7 +201,9 @@ impl Decision {
     /// Why.
     pub fn reason(&self) -> &Reason {
         match self {
-            Decision::Allow(reason) | Decision::NoOpinion(reason) | Decision::Deny(reason) => reason,
+            Decision::Allow(reason) | Decision::NoOpinion(reason) | Decision::Deny(reason) => {
+                reason
+            }
         }
     }
 }
@@ -210,17 +218,26 @@ pub struct Reason {
 impl Reason {
     /// A reason that knows how to show itself.
     pub fn new(reason: impl Display + Send + Sync + 'static) -> Reason {
-        Reason { text: Some(Box::new(reason)), problem: None }
+        Reason {
+            text: Some(Box::new(reason)),
+            problem: None,
+        }
     }
 
     /// No reason, but something went wrong.
     pub fn failed(problem: impl Into<Box<str>>) -> Reason {
-        Reason { text: None, problem: Some(problem.into()) }
+        Reason {
+            text: None,
+            problem: Some(problem.into()),
+        }
     }
 
     /// The same, and something went wrong.
     pub fn with_problem(self, problem: impl Into<Box<str>>) -> Reason {
-        Reason { problem: Some(problem.into()), ..self }
+        Reason {
+            problem: Some(problem.into()),
+            ..self
+        }
     }
 
     /// Whether there is nothing to be said.
@@ -238,7 +255,11 @@ impl Reason {
 /// A reason that somebody gave in words, perhaps none.
 impl From<String> for Reason {
     fn from(text: String) -> Reason {
-        if text.is_empty() { Reason::default() } else { Reason::new(text) }
+        if text.is_empty() {
+            Reason::default()
+        } else {
+            Reason::new(text)
+        }
     }
 }
 
@@ -273,7 +294,10 @@ pub trait Authorizer: Debug + Send + Sync {
     /// What `user` may do in `namespace`. One who cannot tell says that there may be more.
     fn rules(&self, user: &User, namespace: &str) -> Rules {
         let _ = (user, namespace);
-        Rules { incomplete: true, ..Rules::default() }
+        Rules {
+            incomplete: true,
+            ..Rules::default()
+        }
     }
 }
 

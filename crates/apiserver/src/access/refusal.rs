@@ -46,10 +46,21 @@ pub(crate) fn forbidden(attributes: &Attributes, reason: &str) -> Status {
     match attributes.target {
         Target::Page(_) => {
             let message = format!("forbidden: {why}");
-            Status { details: Some(Box::default()), ..Status::failure(403, "Forbidden", message) }
+            Status {
+                details: Some(Box::default()),
+                ..Status::failure(403, "Forbidden", message)
+            }
         }
-        Target::Resource(Resource { group, resource, name, .. }) => {
-            let resource = GroupResource { group: group.into(), resource: resource.into() };
+        Target::Resource(Resource {
+            group,
+            resource,
+            name,
+            ..
+        }) => {
+            let resource = GroupResource {
+                group: group.into(),
+                resource: resource.into(),
+            };
             Status::forbidden(&resource, name, &why)
         }
     }
@@ -60,13 +71,22 @@ fn sentence(attributes: &Attributes) -> String {
     let (user, verb) = (quote(&attributes.user.name), attributes.verb);
     let text = match attributes.target {
         Target::Page(path) => format!("User {user} cannot {verb} path {}", quote(path)),
-        Target::Resource(Resource { group, resource, subresource, namespace, .. }) => {
+        Target::Resource(Resource {
+            group,
+            resource,
+            subresource,
+            namespace,
+            ..
+        }) => {
             let what = quote(&combined(resource, subresource));
             let place = match namespace {
                 "" => "at the cluster scope".to_string(),
                 namespace => format!("in the namespace {}", quote(namespace)),
             };
-            format!("User {user} cannot {verb} resource {what} in API group {} {place}", quote(group))
+            format!(
+                "User {user} cannot {verb} resource {what} in API group {} {place}",
+                quote(group)
+            )
         }
     };
     no_html(&text)
@@ -74,7 +94,9 @@ fn sentence(attributes: &Attributes) -> String {
 
 /// A text that nobody can take for HTML.
 pub(crate) fn no_html(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 fn combined(resource: &str, subresource: &str) -> String {
@@ -91,13 +113,31 @@ mod tests {
 
     #[track_caller]
     fn check(verb: &str, target: Target, reason: &str, expected: &str) {
-        let user = User { name: "jane".into(), ..User::default() };
-        assert_eq!(forbidden(&Attributes { user: &user, verb, target }, reason).message, expected);
+        let user = User {
+            name: "jane".into(),
+            ..User::default()
+        };
+        assert_eq!(
+            forbidden(
+                &Attributes {
+                    user: &user,
+                    verb,
+                    target
+                },
+                reason
+            )
+            .message,
+            expected
+        );
     }
 
     #[test]
     fn a_refusal_says_who_may_not_do_what_and_where() {
-        let pods = Resource { resource: "pods", namespace: "y", ..Resource::default() };
+        let pods = Resource {
+            resource: "pods",
+            namespace: "y",
+            ..Resource::default()
+        };
         check(
             "list",
             Target::Resource(pods),
@@ -117,19 +157,34 @@ mod tests {
             "RBAC: no",
             r#"deployments.apps "d" is forbidden: User "jane" cannot get resource "deployments/scale" in API group "apps" at the cluster scope: RBAC: no"#,
         );
-        let nothing =
-            Resource { group: "apps", resource: "", name: "y", namespace: "x", ..Resource::default() };
+        let nothing = Resource {
+            group: "apps",
+            resource: "",
+            name: "y",
+            namespace: "x",
+            ..Resource::default()
+        };
         check(
             "get",
             Target::Resource(nothing),
             "",
             r#".apps "y" is forbidden: User "jane" cannot get resource "" in API group "apps" in the namespace "x""#,
         );
-        check("get", Target::Page("/metrics"), "", r#"forbidden: User "jane" cannot get path "/metrics""#);
+        check(
+            "get",
+            Target::Page("/metrics"),
+            "",
+            r#"forbidden: User "jane" cannot get path "/metrics""#,
+        );
     }
 
     #[test]
     fn a_refusal_is_no_html() {
-        check("get", Target::Page("/<a>"), "", r#"forbidden: User "jane" cannot get path "/&lt;a&gt;""#);
+        check(
+            "get",
+            Target::Page("/<a>"),
+            "",
+            r#"forbidden: User "jane" cannot get path "/&lt;a&gt;""#,
+        );
     }
 }

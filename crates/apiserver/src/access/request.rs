@@ -14,7 +14,10 @@ use crate::server::Inner;
 /// Lets a request through or refuses it.
 pub(crate) async fn check(server: &Inner, request: &Request) -> Result<(), Refusal> {
     if request.user.is_master() {
-        server.metrics.results.authorized(Authorized::Allowed, Duration::ZERO);
+        server
+            .metrics
+            .results
+            .authorized(Authorized::Allowed, Duration::ZERO);
         remember(request, &Decision::Allow(Reason::default()));
         return Ok(());
     }
@@ -29,7 +32,10 @@ pub(crate) async fn check(server: &Inner, request: &Request) -> Result<(), Refus
     match (decision.is_allowed(), reason.problem()) {
         (true, _) => Ok(()),
         (false, Some(problem)) => Err(Refusal::Undecided(problem.into())),
-        (false, None) => Err(Refusal::Forbidden(Box::new(forbidden(&attributes, &reason.to_string())))),
+        (false, None) => Err(Refusal::Forbidden(Box::new(forbidden(
+            &attributes,
+            &reason.to_string(),
+        )))),
     }
 }
 
@@ -63,7 +69,9 @@ fn remember(request: &Request, decision: &Decision) {
     let word = match (decision.is_allowed(), reason.problem()) {
         (true, _) => "allow",
         (false, None) => "forbid",
-        (false, Some(_)) => return record.annotate("authorization.k8s.io/reason", "internal error"),
+        (false, Some(_)) => {
+            return record.annotate("authorization.k8s.io/reason", "internal error");
+        }
     };
     record.annotate("authorization.k8s.io/decision", word);
     record.annotate("authorization.k8s.io/reason", reason.to_string());
@@ -72,7 +80,13 @@ fn remember(request: &Request, decision: &Decision) {
 /// The request as authorizers, audit policies and flow schemas see it.
 pub(crate) fn attributes(request: &Request) -> Attributes<'_> {
     let info = &request.info;
-    let selector = |name: &str| if info.has_selectors() { request.query.text(name) } else { "" };
+    let selector = |name: &str| {
+        if info.has_selectors() {
+            request.query.text(name)
+        } else {
+            ""
+        }
+    };
     let target = match info.target() {
         request::Target::Page(path) => Target::Page(path),
         request::Target::Resource(path) => Target::Resource(Resource {
@@ -86,5 +100,9 @@ pub(crate) fn attributes(request: &Request) -> Attributes<'_> {
             labels: selector("labelSelector"),
         }),
     };
-    Attributes { user: &request.user, verb: info.verb(), target }
+    Attributes {
+        user: &request.user,
+        verb: info.verb(),
+        target,
+    }
 }

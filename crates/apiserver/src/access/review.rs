@@ -8,15 +8,37 @@ use crate::identity::User;
 
 /// The `spec` of a review: what is empty is left out.
 pub(crate) fn spec(attributes: &Attributes) -> Value {
-    let Attributes { user: User { name, uid, groups, extra }, verb, target } = attributes;
+    let Attributes {
+        user:
+            User {
+                name,
+                uid,
+                groups,
+                extra,
+            },
+        verb,
+        target,
+    } = attributes;
     let mut spec = Value::object();
     match target {
-        Target::Resource(resource) => spec.set("resourceAttributes", resource_attributes(verb, resource)),
-        Target::Page(path) => spec.set("nonResourceAttributes", filled([("path", *path), ("verb", *verb)])),
+        Target::Resource(resource) => {
+            spec.set("resourceAttributes", resource_attributes(verb, resource))
+        }
+        Target::Page(path) => spec.set(
+            "nonResourceAttributes",
+            filled([("path", *path), ("verb", *verb)]),
+        ),
     }
-    let more =
-        [("user", name.into()), ("groups", list(groups)), ("extra", extra.clone()), ("uid", uid.into())];
-    for (field, value) in more.into_iter().filter(|(_, value): &(_, Value)| !value.is_empty()) {
+    let more = [
+        ("user", name.into()),
+        ("groups", list(groups)),
+        ("extra", extra.clone()),
+        ("uid", uid.into()),
+    ];
+    for (field, value) in more
+        .into_iter()
+        .filter(|(_, value): &(_, Value)| !value.is_empty())
+    {
         spec.set(field, value);
     }
     spec
@@ -32,27 +54,56 @@ fn resource_attributes(verb: &str, resource: &Resource) -> Value {
 
 /// The same as conditions see it: every text is there, even if it is empty.
 pub(super) fn request(attributes: &Attributes) -> Value {
-    let Attributes { user: User { name, uid, groups, extra }, verb, target } = attributes;
-    let extra = if extra.is_null() { Value::object() } else { extra.clone() };
-    let mut request = value!({ "user": name, "groups": (list(groups)), "uid": uid, "extra": extra });
+    let Attributes {
+        user:
+            User {
+                name,
+                uid,
+                groups,
+                extra,
+            },
+        verb,
+        target,
+    } = attributes;
+    let extra = if extra.is_null() {
+        Value::object()
+    } else {
+        extra.clone()
+    };
+    let mut request =
+        value!({ "user": name, "groups": (list(groups)), "uid": uid, "extra": extra });
     match target {
         Target::Resource(resource) => {
             let mut attributes = Value::Map(texts(verb, resource).into_iter().collect());
             for (field, mut requirements) in selectors(resource) {
-                requirements.list_mut().iter_mut().for_each(|one| one.set_default("values", Vec::new()));
+                requirements
+                    .list_mut()
+                    .iter_mut()
+                    .for_each(|one| one.set_default("values", Vec::new()));
                 attributes.set(field, value!({ "requirements": requirements }));
             }
             request.set("resourceAttributes", attributes);
         }
         Target::Page(path) => {
-            request.set("nonResourceAttributes", value!({ "verb": (*verb), "path": (*path) }));
+            request.set(
+                "nonResourceAttributes",
+                value!({ "verb": (*verb), "path": (*path) }),
+            );
         }
     }
     request
 }
 
 fn texts<'a>(verb: &'a str, asked: &Resource<'a>) -> [(&'static str, &'a str); 7] {
-    let Resource { group, version, resource, subresource, namespace, name, .. } = *asked;
+    let Resource {
+        group,
+        version,
+        resource,
+        subresource,
+        namespace,
+        name,
+        ..
+    } = *asked;
     [
         ("namespace", namespace),
         ("verb", verb),
@@ -65,7 +116,12 @@ fn texts<'a>(verb: &'a str, asked: &Resource<'a>) -> [(&'static str, &'a str); 7
 }
 
 fn filled<'a>(texts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Value {
-    Value::Map(texts.into_iter().filter(|(_, text)| !text.is_empty()).collect::<Map>())
+    Value::Map(
+        texts
+            .into_iter()
+            .filter(|(_, text)| !text.is_empty())
+            .collect::<Map>(),
+    )
 }
 
 fn list(texts: &[Str]) -> Value {
@@ -75,8 +131,13 @@ fn list(texts: &[Str]) -> Value {
 /// What selectors demand, as far as it can be understood. Kubernetes: what cannot is left out, for that makes the
 /// question one about more (plugin/pkg/authorizer/webhook/webhook.go).
 fn selectors(resource: &Resource) -> impl Iterator<Item = (&'static str, Value)> {
-    let all = [("fieldSelector", fields(resource.fields)), ("labelSelector", labels(resource.labels))];
-    let some = all.into_iter().filter(|(_, requirements)| !requirements.is_empty());
+    let all = [
+        ("fieldSelector", fields(resource.fields)),
+        ("labelSelector", labels(resource.labels)),
+    ];
+    let some = all
+        .into_iter()
+        .filter(|(_, requirements)| !requirements.is_empty());
     some.map(|(field, requirements)| (field, Value::List(requirements)))
 }
 
@@ -87,7 +148,9 @@ fn fields(selector: &str) -> Vec<Value> {
 }
 
 fn labels(selector: &str) -> Vec<Value> {
-    let mut requirements = LabelSelector::parse(selector).unwrap_or_default().requirements;
+    let mut requirements = LabelSelector::parse(selector)
+        .unwrap_or_default()
+        .requirements;
     requirements.sort_by(|one, other| one.key.cmp(&other.key));
     let requirements = requirements.into_iter().filter_map(|requirement| {
         let (word, values) = match &requirement.operator {
@@ -114,18 +177,35 @@ mod tests {
 
     fn jane() -> User {
         let extra = value!({ "scopes": ["a"] });
-        User { name: "jane".into(), groups: vec!["dev".into()], uid: "7".into(), extra }
+        User {
+            name: "jane".into(),
+            groups: vec!["dev".into()],
+            uid: "7".into(),
+            extra,
+        }
     }
 
     #[track_caller]
     fn check(shown: impl Fn(&Attributes) -> Value, target: Target, expected: &str) {
         let user = jane();
-        assert_eq!(json::to_string(&shown(&Attributes { user: &user, verb: "list", target })), expected);
+        assert_eq!(
+            json::to_string(&shown(&Attributes {
+                user: &user,
+                verb: "list",
+                target
+            })),
+            expected
+        );
     }
 
     #[test]
     fn a_question_leaves_out_what_is_empty() {
-        let pods = Resource { version: "v1", resource: "pods", namespace: "a", ..Resource::default() };
+        let pods = Resource {
+            version: "v1",
+            resource: "pods",
+            namespace: "a",
+            ..Resource::default()
+        };
         check(
             spec,
             Target::Resource(pods),
@@ -150,7 +230,11 @@ mod tests {
             Target::Resource(pods),
             r#"{"verb":"list","fieldSelector":{"requirements":[{"key":"spec.nodeName","operator":"In","values":["n1"]},{"key":"status.phase","operator":"NotIn","values":["Failed"]}]},"labelSelector":{"requirements":[{"key":"a","operator":"Exists"},{"key":"b","operator":"In","values":["x","y"]},{"key":"c","operator":"DoesNotExist"}]}}"#,
         );
-        let nonsense = Resource { fields: "a=b=c", labels: "a=(", ..Resource::default() };
+        let nonsense = Resource {
+            fields: "a=b=c",
+            labels: "a=(",
+            ..Resource::default()
+        };
         check(
             |attributes| spec(attributes)["resourceAttributes"].clone(),
             Target::Resource(nonsense),
@@ -160,7 +244,11 @@ mod tests {
 
     #[test]
     fn conditions_see_every_text() {
-        let pods = Resource { resource: "pods", labels: "a", ..Resource::default() };
+        let pods = Resource {
+            resource: "pods",
+            labels: "a",
+            ..Resource::default()
+        };
         check(
             |attributes| request(attributes)["resourceAttributes"].clone(),
             Target::Resource(pods),

@@ -20,16 +20,29 @@ impl Selectors {
     /// Reads them.
     pub fn read(attributes: &Value) -> Selectors {
         let mut problems = Vec::new();
-        let mut read = |name: &str, is_good: fn(&str) -> bool, term: fn(&Value) -> Option<String>| {
-            let (text, problem) = text(&attributes[name], is_good, term);
-            problems.extend(
-                problem.map(|how| format!("spec.resourceAttributes.{name} {how}ignored due to parse error")),
-            );
-            text
-        };
-        let fields = read("fieldSelector", |text| FieldSelector::parse(text).is_ok(), field_term);
-        let labels = read("labelSelector", |text| LabelSelector::parse(text).is_ok(), label_term);
-        Selectors { fields, labels, problems }
+        let mut read =
+            |name: &str, is_good: fn(&str) -> bool, term: fn(&Value) -> Option<String>| {
+                let (text, problem) = text(&attributes[name], is_good, term);
+                problems.extend(problem.map(|how| {
+                    format!("spec.resourceAttributes.{name} {how}ignored due to parse error")
+                }));
+                text
+            };
+        let fields = read(
+            "fieldSelector",
+            |text| FieldSelector::parse(text).is_ok(),
+            field_term,
+        );
+        let labels = read(
+            "labelSelector",
+            |text| LabelSelector::parse(text).is_ok(),
+            label_term,
+        );
+        Selectors {
+            fields,
+            labels,
+            problems,
+        }
     }
 }
 
@@ -39,9 +52,16 @@ fn text(
     is_good: fn(&str) -> bool,
     term: fn(&Value) -> Option<String>,
 ) -> (String, Option<&'static str>) {
-    let (raw, requirements) = (selector["rawSelector"].str(), selector["requirements"].list());
+    let (raw, requirements) = (
+        selector["rawSelector"].str(),
+        selector["requirements"].list(),
+    );
     if requirements.is_empty() {
-        return if is_good(raw) { (raw.into(), None) } else { (String::new(), Some("")) };
+        return if is_good(raw) {
+            (raw.into(), None)
+        } else {
+            (String::new(), Some(""))
+        };
     }
     let terms: Vec<String> = requirements.iter().filter_map(term).collect();
     let problem = match terms.len() {
@@ -58,10 +78,16 @@ fn field_term(requirement: &Value) -> Option<String> {
         "NotIn" => "!=",
         _ => return None,
     };
-    let [value] = requirement["values"].list() else { return None };
+    let [value] = requirement["values"].list() else {
+        return None;
+    };
     // No field is called so, and it would be read as something else.
     let key = Some(requirement["key"].str()).filter(|key| !key.contains(['=', '!', ',', '\\']))?;
-    let value = value.str().replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=");
+    let value = value
+        .str()
+        .replace('\\', "\\\\")
+        .replace(',', "\\,")
+        .replace('=', "\\=");
     Some(format!("{key}{operator}{value}"))
 }
 
@@ -90,7 +116,10 @@ mod tests {
     #[track_caller]
     fn check(attributes: &str, fields: &str, labels: &str, problems: &[&str]) {
         let read = Selectors::read(&json::parse(attributes.as_bytes()).unwrap());
-        assert_eq!((read.fields.as_str(), read.labels.as_str()), (fields, labels));
+        assert_eq!(
+            (read.fields.as_str(), read.labels.as_str()),
+            (fields, labels)
+        );
         assert_eq!(read.problems, problems);
     }
 

@@ -14,12 +14,20 @@ pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Stat
     if is_ignored(attributes, pod) {
         return Ok(());
     }
-    let Some(spec) = pod.get_mut("spec") else { return Ok(()) };
+    let Some(spec) = pod.get_mut("spec") else {
+        return Ok(());
+    };
     for list in CONTAINER_LISTS {
         let containers = spec.get_mut(list).map(Value::list_mut).unwrap_or_default();
-        containers.iter_mut().for_each(|container| container.set("imagePullPolicy", ALWAYS));
+        containers
+            .iter_mut()
+            .for_each(|container| container.set("imagePullPolicy", ALWAYS));
     }
-    for volume in spec.get_mut("volumes").map(Value::list_mut).unwrap_or_default() {
+    for volume in spec
+        .get_mut("volumes")
+        .map(Value::list_mut)
+        .unwrap_or_default()
+    {
         if let Some(image) = volume.get_mut("image") {
             image.set("pullPolicy", ALWAYS);
         }
@@ -50,12 +58,18 @@ fn violations(spec: &Value) -> Violations {
     };
     for list in CONTAINER_LISTS {
         for (index, container) in spec[list].list().iter().enumerate() {
-            expect_always(format!("spec.{list}[{index}].imagePullPolicy"), &container["imagePullPolicy"]);
+            expect_always(
+                format!("spec.{list}[{index}].imagePullPolicy"),
+                &container["imagePullPolicy"],
+            );
         }
     }
     for (index, volume) in spec["volumes"].list().iter().enumerate() {
         if !volume["image"].is_null() {
-            expect_always(format!("spec.volumes[{index}].image.pullPolicy"), &volume["image"]["pullPolicy"]);
+            expect_always(
+                format!("spec.volumes[{index}].image.pullPolicy"),
+                &volume["image"]["pullPolicy"],
+            );
         }
     }
     violations
@@ -68,8 +82,12 @@ fn is_ignored(attributes: &Attributes, pod: &Value) -> bool {
 
 fn has_new_image(pod: &Value, old: &Value) -> bool {
     let images = |pod: &Value| -> Vec<String> {
-        let containers = CONTAINER_LISTS.iter().flat_map(|list| pod["spec"][*list].list());
-        containers.map(|container| container["image"].str().to_owned()).collect()
+        let containers = CONTAINER_LISTS
+            .iter()
+            .flat_map(|list| pod["spec"][*list].list());
+        containers
+            .map(|container| container["image"].str().to_owned())
+            .collect()
     };
     let known = images(old);
     images(pod).iter().any(|image| !known.contains(image))

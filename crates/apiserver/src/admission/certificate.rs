@@ -22,7 +22,9 @@ pub(super) fn is_status(attributes: &Attributes) -> bool {
 }
 
 fn is_below(attributes: &Attributes, subresource: &str) -> bool {
-    attributes.old.is_some() && attributes.subresource() == subresource && attributes.is(GROUP, REQUESTS)
+    attributes.old.is_some()
+        && attributes.subresource() == subresource
+        && attributes.is(GROUP, REQUESTS)
 }
 
 /// Only those who may approve for a signer approve or deny.
@@ -38,8 +40,11 @@ pub(super) fn check_signing<'a>(
     attributes: &'a Attributes<'a>,
     request: &'a Value,
 ) -> Future<'a, Result<(), Status>> {
-    let same =
-        |field: &str| attributes.old.is_some_and(|old| request["status"][field] == old["status"][field]);
+    let same = |field: &str| {
+        attributes
+            .old
+            .is_some_and(|old| request["status"][field] == old["status"][field])
+    };
     if same("certificate") && same("conditions") {
         return Box::pin(std::future::ready(Ok(())));
     }
@@ -63,16 +68,31 @@ pub(super) fn check_subject(attributes: &Attributes, request: &Value) -> Result<
     Err(attributes.forbidden(request, &why))
 }
 
-async fn check(attributes: &Attributes<'_>, request: &Value, verb: &'static str) -> Result<(), Status> {
-    let signer = attributes.old.map(|old| old["spec"]["signerName"].str()).unwrap_or_default();
+async fn check(
+    attributes: &Attributes<'_>,
+    request: &Value,
+    verb: &'static str,
+) -> Result<(), Status> {
+    let signer = attributes
+        .old
+        .map(|old| old["spec"]["signerName"].str())
+        .unwrap_or_default();
     let domain = format!("{}/*", signer.split('/').next().unwrap_or_default());
     for name in [signer, &domain] {
-        let signers =
-            Resource { group: GROUP, version: "*", resource: "signers", name, ..Resource::default() };
+        let signers = Resource {
+            group: GROUP,
+            version: "*",
+            resource: "signers",
+            name,
+            ..Resource::default()
+        };
         if attributes.may(verb, signers).await {
             return Ok(());
         }
     }
-    let why = format!("user not permitted to {verb} requests with signerName {}", json::quote(signer));
+    let why = format!(
+        "user not permitted to {verb} requests with signerName {}",
+        json::quote(signer)
+    );
     Err(attributes.forbidden(request, &why))
 }

@@ -38,8 +38,10 @@ pub struct Admission {
 pub struct ConfigurationError(String);
 
 /// Kubernetes: plug-ins whose configuration may be the whole file, by the one key that it has (admission/config.go).
-const LEGACY: [(&str, &str); 2] =
-    [("ImagePolicyWebhook", "imagePolicy"), ("PodNodeSelector", "podNodeSelectorPluginConfig")];
+const LEGACY: [(&str, &str); 2] = [
+    ("ImagePolicyWebhook", "imagePolicy"),
+    ("PodNodeSelector", "podNodeSelectorPluginConfig"),
+];
 
 impl Admission {
     /// Reads an AdmissionConfiguration; files that it names are below `base` unless their paths are absolute.
@@ -47,11 +49,17 @@ impl Admission {
         let mut admission = Admission::default();
         let legacy = LEGACY.iter().filter(|(_, key)| document.get(key).is_some());
         if document["kind"].is_null() && legacy.clone().next().is_some() {
-            legacy.clone().try_for_each(|(name, _)| admission.configure(name, document))?;
+            legacy
+                .clone()
+                .try_for_each(|(name, _)| admission.configure(name, document))?;
             return Ok(admission);
         }
         if document["apiVersion"].str() != "apiserver.k8s.io/v1alpha1" {
-            expect(document, "apiserver.config.k8s.io/v1", "AdmissionConfiguration")?;
+            expect(
+                document,
+                "apiserver.config.k8s.io/v1",
+                "AdmissionConfiguration",
+            )?;
         }
         for plugin in document["plugins"].list() {
             let file = plugin["path"].str();
@@ -73,22 +81,33 @@ impl Admission {
             "PodSecurity" => self.pod_security = read_pod_security(configuration)?,
             "ResourceQuota" => self.limited_resources = read_limited(configuration)?,
             "EventRateLimit" => {
-                expect(configuration, "eventratelimit.admission.k8s.io/v1alpha1", "Configuration")?;
+                expect(
+                    configuration,
+                    "eventratelimit.admission.k8s.io/v1alpha1",
+                    "Configuration",
+                )?;
                 let limits = EventRateLimit::read(configuration).map_err(invalid)?;
                 self.event_rate_limit = Some(Arc::new(limits));
             }
             "PodTolerationRestriction" => {
-                expect(configuration, "podtolerationrestriction.admission.k8s.io/v1alpha1", "Configuration")?;
+                expect(
+                    configuration,
+                    "podtolerationrestriction.admission.k8s.io/v1alpha1",
+                    "Configuration",
+                )?;
                 self.pod_tolerations = PodTolerations::read(configuration).map_err(invalid)?;
             }
             "PodNodeSelector" => self.node_selectors = NodeSelectors::read(configuration),
             "ImagePolicyWebhook" => {
                 let policy = ImagePolicy::read(configuration);
-                let policy = policy.map_err(|why| ConfigurationError(format!("{plugin}: {why}")))?;
+                let policy =
+                    policy.map_err(|why| ConfigurationError(format!("{plugin}: {why}")))?;
                 self.image_policy = Some(Arc::new(policy));
             }
             name => {
-                return Err(ConfigurationError(format!("the plug-in \"{name}\" has nothing to be told")));
+                return Err(ConfigurationError(format!(
+                    "the plug-in \"{name}\" has nothing to be told"
+                )));
             }
         }
         Ok(())
@@ -98,19 +117,31 @@ impl Admission {
 fn read_file(file: &Path) -> Result<Value, ConfigurationError> {
     let fail = |why: String| ConfigurationError(format!("{}: {why}", file.display()));
     let text = std::fs::read(file).map_err(|error| fail(error.to_string()))?;
-    yaml::read(&text).map(|document| document.value).map_err(|error| fail(error.to_string()))
+    yaml::read(&text)
+        .map(|document| document.value)
+        .map_err(|error| fail(error.to_string()))
 }
 
 fn expect(document: &Value, version: &str, kind: &str) -> Result<(), ConfigurationError> {
     if document["apiVersion"].str() == version && document["kind"].str() == kind {
         return Ok(());
     }
-    let found = format!("{} of {}", document["kind"].str(), document["apiVersion"].str());
-    Err(ConfigurationError(format!("expected the kind {kind} of {version}, found {found}")))
+    let found = format!(
+        "{} of {}",
+        document["kind"].str(),
+        document["apiVersion"].str()
+    );
+    Err(ConfigurationError(format!(
+        "expected the kind {kind} of {version}, found {found}"
+    )))
 }
 
 fn read_pod_security(document: &Value) -> Result<PodSecurity, ConfigurationError> {
-    expect(document, "pod-security.admission.config.k8s.io/v1", "PodSecurityConfiguration")?;
+    expect(
+        document,
+        "pod-security.admission.config.k8s.io/v1",
+        "PodSecurityConfiguration",
+    )?;
     let mut labels = Value::object();
     for (mode, text) in document["defaults"].entries() {
         labels.set(&format!("pod-security.kubernetes.io/{mode}"), text.clone());
@@ -134,22 +165,35 @@ fn read_pod_security(document: &Value) -> Result<PodSecurity, ConfigurationError
 }
 
 fn read_limited(document: &Value) -> Result<Vec<LimitedResource>, ConfigurationError> {
-    expect(document, "apiserver.config.k8s.io/v1", "ResourceQuotaConfiguration")?;
+    expect(
+        document,
+        "apiserver.config.k8s.io/v1",
+        "ResourceQuotaConfiguration",
+    )?;
     let read = |limited: &Value| LimitedResource {
         group: limited["apiGroup"].str().into(),
         resource: limited["resource"].str().into(),
         containing: texts(&limited["matchContains"]),
         scopes: limited["matchScopes"].list().to_vec(),
     };
-    let limited: Vec<LimitedResource> = document["limitedResources"].list().iter().map(read).collect();
+    let limited: Vec<LimitedResource> = document["limitedResources"]
+        .list()
+        .iter()
+        .map(read)
+        .collect();
     match limited.iter().any(|limited| limited.resource.is_empty()) {
-        true => Err(ConfigurationError("a limited resource needs a resource".into())),
+        true => Err(ConfigurationError(
+            "a limited resource needs a resource".into(),
+        )),
         false => Ok(limited),
     }
 }
 
 fn texts(list: &Value) -> Vec<String> {
-    list.list().iter().map(|text| text.str().to_string()).collect()
+    list.list()
+        .iter()
+        .map(|text| text.str().to_string())
+        .collect()
 }
 
 #[cfg(test)]
@@ -171,9 +215,20 @@ mod tests {
             ]
         });
         let admission = Admission::read(&document, Path::new("")).unwrap();
-        let PodSecurity { defaults, users, namespaces, .. } = admission.pod_security;
-        assert_eq!(format!("{} {}", defaults.enforce, defaults.warn), "baseline:v1.30 privileged:latest");
-        assert_eq!((users, namespaces), (vec!["root".to_string()], vec!["kube-system".to_string()]));
+        let PodSecurity {
+            defaults,
+            users,
+            namespaces,
+            ..
+        } = admission.pod_security;
+        assert_eq!(
+            format!("{} {}", defaults.enforce, defaults.warn),
+            "baseline:v1.30 privileged:latest"
+        );
+        assert_eq!(
+            (users, namespaces),
+            (vec!["root".to_string()], vec!["kube-system".to_string()])
+        );
         assert_eq!(admission.limited_resources[0].containing, ["cpu"]);
     }
 
@@ -194,7 +249,10 @@ mod tests {
         });
         let admission = Admission::read(&document, directory.path()).unwrap();
         let limits = admission.event_rate_limit.unwrap();
-        assert_eq!(format!("{limits:?}"), "EventRateLimit([Server: 5 qps, burst 10])");
+        assert_eq!(
+            format!("{limits:?}"),
+            "EventRateLimit([Server: 5 qps, burst 10])"
+        );
         let selectors = value!({ "podNodeSelectorPluginConfig": { "ns": "a=b" } });
         assert_eq!(admission.node_selectors, NodeSelectors::read(&selectors));
         let legacy = Admission::read(&selectors, directory.path()).unwrap();
@@ -207,8 +265,12 @@ mod tests {
         let text = format!(
             r#"{{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AdmissionConfiguration","plugins":[{plugin}]}}"#
         );
-        let error = Admission::read(&json::parse(text.as_bytes()).unwrap(), Path::new("")).unwrap_err();
-        assert_eq!(error.to_string(), format!("admission configuration: {expected}"));
+        let error =
+            Admission::read(&json::parse(text.as_bytes()).unwrap(), Path::new("")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("admission configuration: {expected}")
+        );
     }
 
     #[test]
@@ -221,7 +283,10 @@ mod tests {
             r#"{"name":"PodTolerationRestriction","configuration":{"kind":"Configuration","apiVersion":"podtolerationrestriction.admission.k8s.io/v1alpha1","whitelist":[{"key":"a","operator":"Odd"}]}}"#,
             "PodTolerationRestriction: podtolerationrestriction.whitelist[0].operator: Unsupported value: \"Odd\": supported values: \"Equal\", \"Exists\"",
         );
-        refused(r#"{"name":"Nobody"}"#, "the plug-in \"Nobody\" has nothing to be told");
+        refused(
+            r#"{"name":"Nobody"}"#,
+            "the plug-in \"Nobody\" has nothing to be told",
+        );
         refused(
             r#"{"name":"PodSecurity","configuration":{"kind":"X","apiVersion":"v1"}}"#,
             "expected the kind PodSecurityConfiguration of pod-security.admission.config.k8s.io/v1, found X of v1",

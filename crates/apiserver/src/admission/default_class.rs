@@ -4,16 +4,24 @@ use mizzen_object::{Status, Value};
 
 use super::Attributes;
 
-const STORAGE: [&str; 2] =
-    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+const STORAGE: [&str; 2] = [
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+];
 const INGRESS: [&str; 1] = ["ingressclass.kubernetes.io/is-default-class"];
 
 /// Gives a new claim the default class of storage.
 pub(super) fn admit_claim(attributes: &Attributes, claim: &mut Value) -> Result<(), Status> {
-    if !attributes.is_main("", "persistentvolumeclaims") || !attributes.is_create() || has_class(claim) {
+    if !attributes.is_main("", "persistentvolumeclaims")
+        || !attributes.is_create()
+        || has_class(claim)
+    {
         return Ok(());
     }
-    if let Some(name) = newest(attributes.all("storage.k8s.io", "storageclasses", "")?, &STORAGE) {
+    if let Some(name) = newest(
+        attributes.all("storage.k8s.io", "storageclasses", "")?,
+        &STORAGE,
+    ) {
         claim.entry("spec").set("storageClassName", name);
     }
     Ok(())
@@ -40,24 +48,34 @@ pub(super) fn admit_ingress(attributes: &Attributes, ingress: &mut Value) -> Res
 /// Whether a claim says of which class it is. The empty one is one too: no class at all.
 fn has_class(claim: &Value) -> bool {
     let annotations = &claim["metadata"]["annotations"];
-    annotations.get("volume.beta.kubernetes.io/storage-class").is_some()
+    annotations
+        .get("volume.beta.kubernetes.io/storage-class")
+        .is_some()
         || claim["spec"]["storageClassName"].as_str().is_some()
 }
 
 /// The name of the default class: the newest of those that want to be it.
 fn newest(classes: Vec<Value>, marks: &[&str]) -> Option<Value> {
-    let wants =
-        |class: &Value| marks.iter().any(|mark| class["metadata"]["annotations"][*mark].str() == "true");
+    let wants = |class: &Value| {
+        marks
+            .iter()
+            .any(|mark| class["metadata"]["annotations"][*mark].str() == "true")
+    };
     let mut wanting: Vec<Value> = classes
         .into_iter()
         .filter(wants)
         .map(|mut class| class.remove("metadata").unwrap_or_default())
         .collect();
     wanting.sort_by(|one, other| {
-        let newest = other["creationTimestamp"].str().cmp(one["creationTimestamp"].str());
+        let newest = other["creationTimestamp"]
+            .str()
+            .cmp(one["creationTimestamp"].str());
         newest.then_with(|| one["name"].str().cmp(other["name"].str()))
     });
-    wanting.into_iter().next().map(|metadata| metadata["name"].clone())
+    wanting
+        .into_iter()
+        .next()
+        .map(|metadata| metadata["name"].clone())
 }
 
 #[cfg(test)]
@@ -78,7 +96,19 @@ mod tests {
     #[test]
     fn the_newest_of_several_defaults_counts() {
         check(&[("a", "2026-01-01T00:00:00Z", "no")], None);
-        check(&[("a", "2026-01-01T00:00:00Z", "true"), ("b", "2026-01-02T00:00:00Z", "true")], Some("b"));
-        check(&[("b", "2026-01-01T00:00:00Z", "true"), ("a", "2026-01-01T00:00:00Z", "true")], Some("a"));
+        check(
+            &[
+                ("a", "2026-01-01T00:00:00Z", "true"),
+                ("b", "2026-01-02T00:00:00Z", "true"),
+            ],
+            Some("b"),
+        );
+        check(
+            &[
+                ("b", "2026-01-01T00:00:00Z", "true"),
+                ("a", "2026-01-01T00:00:00Z", "true"),
+            ],
+            Some("a"),
+        );
     }
 }

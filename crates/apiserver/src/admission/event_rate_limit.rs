@@ -46,17 +46,24 @@ struct Bucket {
 /// Rejects events that are too many. Kubernetes: only those of the core group, and none of a dry run
 /// (eventratelimit/admission.go).
 pub(super) fn check(attributes: &Attributes, event: &Value) -> Result<(), Status> {
-    let Some(limits) = &attributes.call.server.options.admission.event_rate_limit else { return Ok(()) };
+    let Some(limits) = &attributes.call.server.options.admission.event_rate_limit else {
+        return Ok(());
+    };
     if !attributes.is("", "events") || attributes.is_dry_run() {
         return Ok(());
     }
     // Every limit counts the event, also if another rejects it.
-    let problems: Vec<String> =
-        limits.0.iter().filter_map(|limit| limit.accept(&limit.scope.key(attributes, event)).err()).collect();
+    let problems: Vec<String> = limits
+        .0
+        .iter()
+        .filter_map(|limit| limit.accept(&limit.scope.key(attributes, event)).err())
+        .collect();
     match in_one(problems) {
-        Some(problems) => {
-            Err(Status::failure(429, "TooManyRequests", format!("Too many requests: {problems}")))
-        }
+        Some(problems) => Err(Status::failure(
+            429,
+            "TooManyRequests",
+            format!("Too many requests: {problems}"),
+        )),
         None => Ok(()),
     }
 }
@@ -67,7 +74,11 @@ impl EventRateLimit {
         let mut violations = Violations::default();
         let limits = configuration["limits"].list();
         if limits.is_empty() {
-            violations.invalid("limits", configuration["limits"].clone(), "must not be empty");
+            violations.invalid(
+                "limits",
+                configuration["limits"].clone(),
+                "must not be empty",
+            );
         }
         let read = |(index, limit)| Limit::read(limit, index, &mut violations);
         let limits: Vec<Option<Limit>> = limits.iter().enumerate().map(read).collect();
@@ -96,16 +107,31 @@ impl Limit {
         }
         let size = limit["cacheSize"].int();
         if scope != Some(Scope::Server) && size < 0 {
-            violations.invalid(format!("limits[{index}].cacheSize"), size, "must not be negative");
+            violations.invalid(
+                format!("limits[{index}].cacheSize"),
+                size,
+                "must not be negative",
+            );
         }
-        let size = usize::try_from(size).ok().filter(|size| *size > 0).unwrap_or(DEFAULT_CACHE_SIZE);
+        let size = usize::try_from(size)
+            .ok()
+            .filter(|size| *size > 0)
+            .unwrap_or(DEFAULT_CACHE_SIZE);
         let (qps, burst) = (limit["qps"].int() as f64, limit["burst"].int() as f64);
-        Some(Limit { scope: scope?, qps, burst, buckets: Cache::new(size) })
+        Some(Limit {
+            scope: scope?,
+            qps,
+            burst,
+            buckets: Cache::new(size),
+        })
     }
 
     fn accept(&self, key: &str) -> Result<(), String> {
         let bucket = self.buckets.get(key).unwrap_or_else(|| {
-            let full = Arc::new(Mutex::new(Bucket { tokens: self.burst, filled: Instant::now() }));
+            let full = Arc::new(Mutex::new(Bucket {
+                tokens: self.burst,
+                filled: Instant::now(),
+            }));
             self.buckets.put(key.into(), full.clone(), KEPT);
             full
         });
@@ -115,7 +141,10 @@ impl Limit {
         bucket.tokens = (bucket.tokens + since * self.qps).min(self.burst);
         bucket.filled = now;
         if bucket.tokens < 1.0 {
-            return Err(format!("limit reached on type {:?} for key {key}", self.scope));
+            return Err(format!(
+                "limit reached on type {:?} for key {key}",
+                self.scope
+            ));
         }
         bucket.tokens -= 1.0;
         Ok(())
@@ -124,7 +153,12 @@ impl Limit {
 
 impl Scope {
     fn named(name: &str) -> Option<Scope> {
-        let all = [Scope::Server, Scope::Namespace, Scope::User, Scope::SourceAndObject];
+        let all = [
+            Scope::Server,
+            Scope::Namespace,
+            Scope::User,
+            Scope::SourceAndObject,
+        ];
         all.into_iter().find(|scope| format!("{scope:?}") == name)
     }
 
@@ -135,9 +169,14 @@ impl Scope {
             Scope::Namespace => attributes.namespace().into(),
             Scope::User => attributes.call.request.user.name.to_string(),
             Scope::SourceAndObject => {
-                let about =
-                    ["kind", "namespace", "name", "uid", "apiVersion"].map(|field| about[field].str());
-                format!("{}{}{}", source["component"].str(), source["host"].str(), about.concat())
+                let about = ["kind", "namespace", "name", "uid", "apiVersion"]
+                    .map(|field| about[field].str());
+                format!(
+                    "{}{}{}",
+                    source["component"].str(),
+                    source["host"].str(),
+                    about.concat()
+                )
             }
         }
     }
@@ -145,7 +184,11 @@ impl Scope {
 
 impl fmt::Debug for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {} qps, burst {}", self.scope, self.qps, self.burst)
+        write!(
+            f,
+            "{:?}: {} qps, burst {}",
+            self.scope, self.qps, self.burst
+        )
     }
 }
 
@@ -171,7 +214,11 @@ mod tests {
         assert_eq!(accepted("a"), 3);
         let refused = limits.0[0].accept("a").unwrap_err();
         assert_eq!(refused, "limit reached on type Namespace for key a");
-        assert_eq!((accepted("c"), accepted("b")), (3, 3), "the least recently used bucket was dropped");
+        assert_eq!(
+            (accepted("c"), accepted("b")),
+            (3, 3),
+            "the least recently used bucket was dropped"
+        );
     }
 
     #[track_caller]
@@ -184,7 +231,10 @@ mod tests {
     fn limits_are_validated() {
         assert!(EventRateLimit::read(&limit("Server", 1, 1, -1)).is_ok());
         check(value!({}), "limits: Invalid value: null: must not be empty");
-        check(limit("User", 1, 1, -1), "limits[0].cacheSize: Invalid value: -1: must not be negative");
+        check(
+            limit("User", 1, 1, -1),
+            "limits[0].cacheSize: Invalid value: -1: must not be negative",
+        );
         check(
             limit("x", 0, -1, 0),
             "[limits[0].type: Unsupported value: \"x\": supported values: \"Server\", \"Namespace\", \"User\", \"SourceAndObject\", \

@@ -19,9 +19,15 @@ pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Stat
 }
 
 fn requested(spec: &Value) -> BTreeSet<String> {
-    let containers = ["containers", "initContainers"].into_iter().flat_map(|list| spec[list].list());
+    let containers = ["containers", "initContainers"]
+        .into_iter()
+        .flat_map(|list| spec[list].list());
     let requests = containers.flat_map(|container| container["resources"]["requests"].entries());
-    requests.map(|(name, _)| name).filter(|name| is_extended_resource(name)).map(str::to_owned).collect()
+    requests
+        .map(|(name, _)| name)
+        .filter(|name| is_extended_resource(name))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Kubernetes: one for the same key, operator, value and effect is replaced, also if it has an end
@@ -64,6 +70,9 @@ mod tests {
             "containers": [{ "resources": { "requests": { "cpu": "1", "b.com/x": "1", "kubernetes.io/y": "1" } } }],
             "initContainers": [{ "resources": { "requests": { "a.com/x": "1" }, "limits": { "c.com/x": "1" } } }],
         });
-        assert_eq!(requested(&spec), BTreeSet::from(["a.com/x".to_owned(), "b.com/x".to_owned()]));
+        assert_eq!(
+            requested(&spec),
+            BTreeSet::from(["a.com/x".to_owned(), "b.com/x".to_owned()])
+        );
     }
 }

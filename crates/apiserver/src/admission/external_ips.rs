@@ -9,9 +9,19 @@ pub(super) fn check(attributes: &Attributes, service: &Value) -> Result<(), Stat
     if !attributes.is_main("", "services") {
         return Ok(());
     }
-    let old = attributes.old.map(|old| old["spec"]["externalIPs"].list()).unwrap_or_default();
-    match service["spec"]["externalIPs"].list().iter().all(|address| old.contains(address)) {
+    let old = attributes
+        .old
+        .map(|old| old["spec"]["externalIPs"].list())
+        .unwrap_or_default();
+    match service["spec"]["externalIPs"]
+        .list()
+        .iter()
+        .all(|address| old.contains(address))
+    {
         true => Ok(()),
-        false => Err(attributes.forbidden(service, "Use of external IPs is denied by admission control")),
+        false => Err(attributes.forbidden(
+            service,
+            "Use of external IPs is denied by admission control",
+        )),
     }
 }

@@ -36,10 +36,17 @@ impl ImagePolicy {
     pub(super) fn read(configuration: &Value) -> Result<ImagePolicy, String> {
         let said = &configuration["imagePolicy"];
         let second = Duration::from_secs(1);
-        let ttl = |field: &str, default| duration(&said[field], second, second, 1800 * second, default);
+        let ttl =
+            |field: &str, default| duration(&said[field], second, second, 1800 * second, default);
         let (milli, nano) = (Duration::from_millis(1), Duration::from_nanos(1));
         Ok(ImagePolicy {
-            retry_backoff: duration(&said["retryBackoff"], milli, nano, 300 * second, 500 * milli)?,
+            retry_backoff: duration(
+                &said["retryBackoff"],
+                milli,
+                nano,
+                300 * second,
+                500 * milli,
+            )?,
             allow_ttl: ttl("allowTTL", 300 * second)?,
             deny_ttl: ttl("denyTTL", 30 * second)?,
             default_allow: said["defaultAllow"].bool(),
@@ -64,9 +71,13 @@ impl ImagePolicy {
             "status": { "allowed": false }
         });
         let registry = &attributes.call.server.registry;
-        let remote = self.remote.get_or_init(|| Remote::new(&self.kubeconfig, registry));
+        let remote = self
+            .remote
+            .get_or_init(|| Remote::new(&self.kubeconfig, registry));
         let body = Bytes::from(json::to_string(&review));
-        let answer = remote.post_with_backoff(registry, body, self.retry_backoff, PATIENCE).await;
+        let answer = remote
+            .post_with_backoff(registry, body, self.retry_backoff, PATIENCE)
+            .await;
         let answer = answer.map_err(|error| error.why)?;
         let answer = json::parse(&answer).map_err(|error| error.to_string())?;
         if answer["kind"].str() != "ImageReview" {
@@ -76,7 +87,11 @@ impl ImagePolicy {
             ));
         }
         let status = answer["status"].clone();
-        let lasts = if status["allowed"].bool() { self.allow_ttl } else { self.deny_ttl };
+        let lasts = if status["allowed"].bool() {
+            self.allow_ttl
+        } else {
+            self.deny_ttl
+        };
         self.answers.put(question, status.clone(), lasts);
         Ok(status)
     }
@@ -100,7 +115,9 @@ fn duration(
         Ok(duration) if (least..=most).contains(&duration) => Ok(duration),
         _ => {
             let [least, most, value] = [nanos(least), nanos(most), value].map(time::duration_text);
-            Err(format!("valid value is between {least} and {most}, got {value}"))
+            Err(format!(
+                "valid value is between {least} and {most}, got {value}"
+            ))
         }
     }
 }
@@ -111,15 +128,24 @@ pub(super) fn concerns(attributes: &Attributes) -> bool {
 }
 
 /// Rejects a pod with an image that the server denies.
-pub(super) fn check<'a>(attributes: &'a Attributes<'a>, pod: &'a Value) -> Future<'a, Result<(), Status>> {
+pub(super) fn check<'a>(
+    attributes: &'a Attributes<'a>,
+    pod: &'a Value,
+) -> Future<'a, Result<(), Status>> {
     Box::pin(async move {
-        let Some(policy) = &attributes.call.server.options.admission.image_policy else { return Ok(()) };
+        let Some(policy) = &attributes.call.server.options.admission.image_policy else {
+            return Ok(());
+        };
         let spec = review_spec(pod, attributes.subresource(), attributes.namespace());
         let status = match policy.review(attributes, spec).await {
             Ok(status) => status,
             Err(problem) if policy.default_allow => {
                 tracing::warn!(%problem, "the image policy webhook failed, images are allowed");
-                annotate(attributes.call, &format!("{AUDIT_PREFIX}failed-open"), "true");
+                annotate(
+                    attributes.call,
+                    &format!("{AUDIT_PREFIX}failed-open"),
+                    "true",
+                );
                 return Ok(());
             }
             Err(problem) => return Err(attributes.forbidden(pod, &problem)),
@@ -130,7 +156,9 @@ pub(super) fn check<'a>(attributes: &'a Attributes<'a>, pod: &'a Value) -> Futur
         let why = match (status["allowed"].bool(), status["reason"].str()) {
             (true, _) => return Ok(()),
             (false, "") => "one or more images rejected by webhook backend".into(),
-            (false, reason) => format!("image policy webhook backend denied one or more images: {reason}"),
+            (false, reason) => {
+                format!("image policy webhook backend denied one or more images: {reason}")
+            }
         };
         Err(attributes.forbidden(pod, &why))
     })
@@ -143,8 +171,9 @@ fn review_spec(pod: &Value, subresource: &str, namespace: &str) -> Value {
     };
     let mut spec = Value::object();
     let containers = lists.iter().flat_map(|list| pod["spec"][*list].list());
-    let containers: Vec<Value> =
-        containers.map(|container| value!({ "image": (container["image"].str()) })).collect();
+    let containers: Vec<Value> = containers
+        .map(|container| value!({ "image": (container["image"].str()) }))
+        .collect();
     if !containers.is_empty() {
         spec.set("containers", containers);
     }
@@ -173,7 +202,10 @@ mod tests {
     fn check_ttl(said: i64, expected: Result<u64, &str>) {
         let second = Duration::from_secs(1);
         let found = duration(&said.into(), second, second, 1800 * second, 30 * second);
-        assert_eq!(found, expected.map(Duration::from_secs).map_err(String::from));
+        assert_eq!(
+            found,
+            expected.map(Duration::from_secs).map_err(String::from)
+        );
     }
 
     #[test]
@@ -198,7 +230,13 @@ mod tests {
         });
         let shown = |subresource: &str| json::to_string(&review_spec(&pod, subresource, "default"));
         let rest = r#""annotations":{"a.image-policy.k8s.io/x":"1"},"namespace":"default"}"#;
-        assert_eq!(shown(""), format!(r#"{{"containers":[{{"image":"a"}},{{"image":"b"}}],{rest}"#));
-        assert_eq!(shown("ephemeralcontainers"), format!(r#"{{"containers":[{{"image":"c"}}],{rest}"#));
+        assert_eq!(
+            shown(""),
+            format!(r#"{{"containers":[{{"image":"a"}},{{"image":"b"}}],{rest}"#)
+        );
+        assert_eq!(
+            shown("ephemeralcontainers"),
+            format!(r#"{{"containers":[{{"image":"c"}}],{rest}"#)
+        );
     }
 }

@@ -81,7 +81,11 @@ pub(crate) struct Write<'a> {
 pub(crate) async fn admit(write: Write<'_>, object: &mut Value) -> Result<(), Status> {
     let Write { call, old, claim } = write;
     definitions::admit(call, old, object)?;
-    let attributes = Attributes { call, old, charges: None };
+    let attributes = Attributes {
+        call,
+        old,
+        charges: None,
+    };
     let asked = webhook::Attributes::asked(call, old);
     let mut rounds = Rounds::default();
     for second in [false, true] {
@@ -120,7 +124,10 @@ impl Rounds {
             again |= self.policies.mutate(attributes, object, second).await?;
         }
         if plugins.has(plugins::MUTATING_WEBHOOK) {
-            again |= self.webhooks.mutate(attributes, Some(object), second).await?;
+            again |= self
+                .webhooks
+                .mutate(attributes, Some(object), second)
+                .await?;
         }
         managers.restore(object, attributes.call.notes);
         Ok(again)
@@ -129,7 +136,15 @@ impl Rounds {
 
 /// The same for what is made below an object, such as an eviction.
 pub(crate) async fn admit_below(call: &Call<'_>, object: &mut Value) -> Result<(), Status> {
-    mutate(&Attributes { call, old: None, charges: None }, object).await
+    mutate(
+        &Attributes {
+            call,
+            old: None,
+            charges: None,
+        },
+        object,
+    )
+    .await
 }
 
 async fn mutate(attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
@@ -150,7 +165,12 @@ async fn mutate(attributes: &Attributes<'_>, object: &mut Value) -> Result<(), S
 
 /// Lets an object be deleted, or refuses.
 pub(crate) fn on_delete(call: &Call) -> Result<(), Status> {
-    if call.server.options.plugins.has(plugins::NAMESPACE_LIFECYCLE) {
+    if call
+        .server
+        .options
+        .plugins
+        .has(plugins::NAMESPACE_LIFECYCLE)
+    {
         namespace::on_delete(call.resource, call.path)?;
     }
     priority::on_delete(call.resource, call.path)
@@ -168,7 +188,11 @@ pub(crate) struct Checks<'a> {
 }
 
 impl Gate for Checks<'_> {
-    fn check<'a>(&'a self, new: Option<&'a Value>, old: Option<&'a Value>) -> Future<'a, Result<(), Status>> {
+    fn check<'a>(
+        &'a self,
+        new: Option<&'a Value>,
+        old: Option<&'a Value>,
+    ) -> Future<'a, Result<(), Status>> {
         Box::pin(async move {
             self.note_stored();
             self.all(new, old).await?;
@@ -214,7 +238,9 @@ pub(crate) async fn check_connect(
     options: &mut Value,
 ) -> Result<(), Status> {
     let attributes = webhook::Attributes::connect(call, kind, root);
-    Rounds::default().mutate(&attributes, options, false).await?;
+    Rounds::default()
+        .mutate(&attributes, options, false)
+        .await?;
     deny_all(call, Some(options))?;
     ask(&attributes.with(options)).await
 }
@@ -224,7 +250,14 @@ fn deny_all(call: &Call, object: Option<&Value>) -> Result<(), Status> {
     if !call.server.options.plugins.has(plugins::ALWAYS_DENY) {
         return Ok(());
     }
-    let (attributes, unnamed) = (Attributes { call, old: None, charges: None }, Value::object());
+    let (attributes, unnamed) = (
+        Attributes {
+            call,
+            old: None,
+            charges: None,
+        },
+        Value::object(),
+    );
     let why = "admission control is denying all modifications";
     match call.path.name.as_str() {
         "" => Err(attributes.forbidden(object.unwrap_or(&unnamed), why)),
@@ -256,7 +289,10 @@ async fn ask(attributes: &webhook::Attributes<'_>) -> Result<(), Status> {
 }
 
 /// Lets policies refuse an object.
-fn check_with_policies<'a>(attributes: &'a Attributes<'a>, new: &'a Value) -> Future<'a, Result<(), Status>> {
+fn check_with_policies<'a>(
+    attributes: &'a Attributes<'a>,
+    new: &'a Value,
+) -> Future<'a, Result<(), Status>> {
     Box::pin(async move {
         let judged = webhook::Attributes::judged(attributes.call, Some(new), attributes.old);
         policy::validate(&judged).await
@@ -264,7 +300,10 @@ fn check_with_policies<'a>(attributes: &'a Attributes<'a>, new: &'a Value) -> Fu
 }
 
 /// Lets webhooks refuse an object.
-fn check_with_webhooks<'a>(attributes: &'a Attributes<'a>, new: &'a Value) -> Future<'a, Result<(), Status>> {
+fn check_with_webhooks<'a>(
+    attributes: &'a Attributes<'a>,
+    new: &'a Value,
+) -> Future<'a, Result<(), Status>> {
     Box::pin(async move {
         let judged = webhook::Attributes::judged(attributes.call, Some(new), attributes.old);
         webhook::validate(&judged).await
@@ -275,7 +314,8 @@ fn check_with_webhooks<'a>(attributes: &'a Attributes<'a>, new: &'a Value) -> Fu
 /// name at all, is dropped (admission/attributes.go).
 fn annotate(call: &Call, key: &str, text: &str) {
     let record = &call.request.record;
-    if record.is_open() && key.matches('/').count() == 1 && names::is_qualified_name(key).is_empty() {
+    if record.is_open() && key.matches('/').count() == 1 && names::is_qualified_name(key).is_empty()
+    {
         record.annotate(key, text);
     }
 }
@@ -285,14 +325,23 @@ pub(crate) const UNKNOWN_NAME: &str = "Unknown";
 
 /// 403: a policy forbids it.
 fn forbidden_for(attributes: &webhook::Attributes, why: &str) -> Status {
-    Status::forbidden(&attributes.call.resource.kind().resource(), attributes.shown_name(), why)
+    Status::forbidden(
+        &attributes.call.resource.kind().resource(),
+        attributes.shown_name(),
+        why,
+    )
 }
 
 impl<'a> Checks<'a> {
     /// For the writes of one request.
     pub fn new(call: &'a Call<'a>) -> Checks<'a> {
         let (charges, addresses) = (Charges::default(), service::Addresses::default());
-        Checks { call, charges, addresses, passed: Mutex::default() }
+        Checks {
+            call,
+            charges,
+            addresses,
+            passed: Mutex::default(),
+        }
     }
 
     fn note_passed(&self) {
@@ -304,8 +353,12 @@ impl<'a> Checks<'a> {
     /// What passed has been stored, or could not be.
     fn note_stored(&self) {
         let record = &self.call.request.record;
-        let passed =
-            record.is_open().then(|| self.passed.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let passed = record.is_open().then(|| {
+            self.passed
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take()
+        });
         if let Some(passed) = passed.flatten() {
             record.took(Layer::Storage, passed);
         }
@@ -314,11 +367,17 @@ impl<'a> Checks<'a> {
     async fn all(&self, new: Option<&Value>, old: Option<&Value>) -> Result<(), Status> {
         // What an earlier attempt took may not be what this one needs.
         self.charges.give_back().await;
-        let attributes = Attributes { call: self.call, old, charges: Some(&self.charges) };
+        let attributes = Attributes {
+            call: self.call,
+            old,
+            charges: Some(&self.charges),
+        };
         if attributes.is("", "services") {
             self.addresses.note(new, old);
         }
-        let Some(new) = new else { return self.deletion(old).await };
+        let Some(new) = new else {
+            return self.deletion(old).await;
+        };
         if old.is_none() {
             authorize_create(self.call).await?;
         }
@@ -338,12 +397,30 @@ impl<'a> Checks<'a> {
         node_restriction::on_delete(self.call, old)?;
         extend::validate(self.call, old, None).await?;
         let attributes = webhook::Attributes::judged(self.call, None, old);
-        if self.call.server.options.plugins.has(plugins::MUTATING_WEBHOOK) {
-            webhook::Rounds::default().mutate(&attributes, None, false).await?;
+        if self
+            .call
+            .server
+            .options
+            .plugins
+            .has(plugins::MUTATING_WEBHOOK)
+        {
+            webhook::Rounds::default()
+                .mutate(&attributes, None, false)
+                .await?;
         }
         deny_all(self.call, None)?;
-        if self.call.server.options.plugins.has(plugins::NAMESPACE_EXISTS) {
-            namespace::check_exists(&Attributes { call: self.call, old, charges: None })?;
+        if self
+            .call
+            .server
+            .options
+            .plugins
+            .has(plugins::NAMESPACE_EXISTS)
+        {
+            namespace::check_exists(&Attributes {
+                call: self.call,
+                old,
+                charges: None,
+            })?;
         }
         ask(&attributes).await
     }
@@ -363,7 +440,12 @@ impl<'a> Checks<'a> {
 /// Authorizes `create` where another verb makes an object: an apply or an update of a name that is not there.
 /// Kubernetes: handlers/patch.go and handlers/update.go, as a part of the validation of what is made.
 async fn authorize_create(call: &Call<'_>) -> Result<(), Status> {
-    let Call { server, request, path, .. } = call;
+    let Call {
+        server,
+        request,
+        path,
+        ..
+    } = call;
     if request.info.verb() == "create" {
         return Ok(());
     }
@@ -376,7 +458,15 @@ async fn authorize_create(call: &Call<'_>) -> Result<(), Status> {
         name: &path.name,
         ..access::Resource::default()
     });
-    access::authorize(server, &access::Attributes { user: &request.user, verb: "create", target }).await
+    access::authorize(
+        server,
+        &access::Attributes {
+            user: &request.user,
+            verb: "create",
+            target,
+        },
+    )
+    .await
 }
 
 /// What a plug-in is asked about, besides the object itself.
@@ -423,33 +513,64 @@ impl Attributes<'_> {
 
     /// Whether whoever writes may do something else, too.
     async fn may(&self, verb: &str, resource: access::Resource<'_>) -> bool {
-        let Call { server, request, .. } = self.call;
+        let Call {
+            server, request, ..
+        } = self.call;
         let target = access::Target::Resource(resource);
-        let asked = access::Attributes { user: &request.user, verb, target };
-        server.access.authorizers.authorize(&asked).await.is_allowed()
+        let asked = access::Attributes {
+            user: &request.user,
+            verb,
+            target,
+        };
+        server
+            .access
+            .authorizers
+            .authorize(&asked)
+            .await
+            .is_allowed()
     }
 
     /// 403: the cluster's state forbids it.
     fn forbidden(&self, object: &Value, why: &str) -> Status {
         let metadata = &object["metadata"];
         let said = ["name", "generateName"].map(|field| metadata[field].str());
-        let name = said.into_iter().find(|name| !name.is_empty()).unwrap_or(UNKNOWN_NAME);
+        let name = said
+            .into_iter()
+            .find(|name| !name.is_empty())
+            .unwrap_or(UNKNOWN_NAME);
         Status::forbidden(&self.resource(), name, why)
     }
 
     /// An object that a plug-in wants to know about; none if it is not there.
     fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
         let resource = self.call.server.catalog.get(group, "v1", plural)?;
-        let found = self.call.server.registry.get(&resource, &Key::new(namespace, name), "").ok()?;
+        let found = self
+            .call
+            .server
+            .registry
+            .get(&resource, &Key::new(namespace, name), "")
+            .ok()?;
         Some(found.value())
     }
 
     /// All objects of a resource in a namespace, or everywhere if that is empty.
     fn all(&self, group: &str, plural: &str, namespace: &str) -> Result<Vec<Value>, Status> {
         let server = self.call.server;
-        let resource = server.catalog.get(group, "v1", plural).ok_or_else(Status::no_such_resource)?;
-        let selection = Selection { namespace: namespace.into(), ..Selection::default() };
-        let found = server.registry.list(&resource, &ListOptions { selection, ..ListOptions::default() })?;
+        let resource = server
+            .catalog
+            .get(group, "v1", plural)
+            .ok_or_else(Status::no_such_resource)?;
+        let selection = Selection {
+            namespace: namespace.into(),
+            ..Selection::default()
+        };
+        let found = server.registry.list(
+            &resource,
+            &ListOptions {
+                selection,
+                ..ListOptions::default()
+            },
+        )?;
         Ok(found.items.iter().map(|object| object.value()).collect())
     }
 }

@@ -21,8 +21,14 @@ pub(super) fn admit(attributes: &Attributes, object: &mut Value) -> Result<(), S
     if !attributes.is_create() || path.namespace.is_empty() {
         return Ok(());
     }
-    let namespaces = server.catalog.get("", "v1", "namespaces").ok_or_else(Status::no_such_resource)?;
-    let phase = server.registry.get_field(&namespaces, &Key::new("", &path.namespace), "status.phase")?;
+    let namespaces = server
+        .catalog
+        .get("", "v1", "namespaces")
+        .ok_or_else(Status::no_such_resource)?;
+    let phase =
+        server
+            .registry
+            .get_field(&namespaces, &Key::new("", &path.namespace), "status.phase")?;
     if phase != "Terminating" {
         return Ok(());
     }
@@ -31,7 +37,9 @@ pub(super) fn admit(attributes: &Attributes, object: &mut Value) -> Result<(), S
 
 fn terminating(attributes: &Attributes, object: &Value) -> Status {
     let namespace = attributes.namespace();
-    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let why = format!(
+        "unable to create new content in namespace {namespace} because it is being terminated"
+    );
     let mut status = attributes.forbidden(object, &why);
     if let Some(details) = &mut status.details {
         details.causes.push(Cause {
@@ -48,7 +56,11 @@ pub(super) fn on_delete(resource: &Resource, path: &ResourcePath) -> Result<(), 
     let kind = resource.kind();
     let is_namespace = kind.gvk.group.is_empty() && kind.gvk.kind == "Namespace";
     if is_namespace && PROTECTED.contains(&path.name.as_str()) {
-        return Err(Status::forbidden(&kind.resource(), &path.name, "this namespace may not be deleted"));
+        return Err(Status::forbidden(
+            &kind.resource(),
+            &path.name,
+            "this namespace may not be deleted",
+        ));
     }
     Ok(())
 }
@@ -65,18 +77,36 @@ pub(super) fn provision<'a>(
     object: &'a mut Value,
 ) -> Future<'a, Result<(), Status>> {
     Box::pin(async move {
-        let Some(server) = attributes.call.server.itself.upgrade().map(Server) else { return Ok(()) };
+        let Some(server) = attributes.call.server.itself.upgrade().map(Server) else {
+            return Ok(());
+        };
         let namespace = value!({ "metadata": { "name": (attributes.namespace()) } });
         let mut headers = HeaderMap::new();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(header::USER_AGENT, HeaderValue::from_static("kube-apiserver"));
-        let (user, path) = (User::master("system:apiserver"), Uri::from_static("/api/v1/namespaces"));
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        );
+        headers.insert(
+            header::USER_AGENT,
+            HeaderValue::from_static("kube-apiserver"),
+        );
+        let (user, path) = (
+            User::master("system:apiserver"),
+            Uri::from_static("/api/v1/namespaces"),
+        );
         let body = json::to_string(&namespace).into();
-        let answer = server.call(Some(user), Method::POST, path, headers, body).await;
+        let answer = server
+            .call(Some(user), Method::POST, path, headers, body)
+            .await;
         if answer.status().is_success() || answer.status() == http::StatusCode::CONFLICT {
             return Ok(());
         }
-        let body = answer.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        let body = answer
+            .into_body()
+            .collect()
+            .await
+            .map(|body| body.to_bytes())
+            .unwrap_or_default();
         let status = json::parse(&body).unwrap_or_default();
         Err(attributes.forbidden(object, status["message"].str()))
     })
@@ -88,6 +118,12 @@ pub(super) fn check_exists(attributes: &Attributes) -> Result<(), Status> {
     if namespace.is_empty() || attributes.is("", "namespaces") {
         return Ok(());
     }
-    let namespaces = server.catalog.get("", "v1", "namespaces").ok_or_else(Status::no_such_resource)?;
-    server.registry.get_field(&namespaces, &Key::new("", namespace), "status.phase").map(drop)
+    let namespaces = server
+        .catalog
+        .get("", "v1", "namespaces")
+        .ok_or_else(Status::no_such_resource)?;
+    server
+        .registry
+        .get_field(&namespaces, &Key::new("", namespace), "status.phase")
+        .map(drop)
 }

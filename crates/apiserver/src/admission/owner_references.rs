@@ -16,14 +16,20 @@ pub(super) fn concerns(attributes: &Attributes) -> bool {
 }
 
 /// Rejects a change of owners by a user without the rights to it.
-pub(super) fn check<'a>(attributes: &'a Attributes<'a>, new: &'a Value) -> Future<'a, Result<(), Status>> {
+pub(super) fn check<'a>(
+    attributes: &'a Attributes<'a>,
+    new: &'a Value,
+) -> Future<'a, Result<(), Status>> {
     let (owners, old) = (owners(new), attributes.old.map(owners).unwrap_or_default());
     if owners == old {
         return Box::pin(std::future::ready(Ok(())));
     }
     Box::pin(async move {
         check_deletion(attributes, new).await?;
-        let blocking: Vec<&Value> = owners.iter().filter(|owner| blocks_anew(owner, old)).collect();
+        let blocking: Vec<&Value> = owners
+            .iter()
+            .filter(|owner| blocks_anew(owner, old))
+            .collect();
         check_blocking(attributes, new, &blocking).await
     })
 }
@@ -86,7 +92,11 @@ async fn check_blocking(
             version: &kind.gvk.version,
             resource: &kind.plural,
             subresource: "finalizers",
-            namespace: if kind.is_namespaced() { attributes.namespace() } else { "" },
+            namespace: if kind.is_namespaced() {
+                attributes.namespace()
+            } else {
+                ""
+            },
             name: owner["name"].str(),
             ..Resource::default()
         };
@@ -102,10 +112,18 @@ fn find_owner(attributes: &Attributes, owner: &Value) -> Result<mizzen_registry:
     if version.contains('/') {
         return Err(format!("unexpected GroupVersion string: {api_version}"));
     }
-    let gvk = GroupVersionKind { group: group.into(), version: version.into(), kind: kind.into() };
+    let gvk = GroupVersionKind {
+        group: group.into(),
+        version: version.into(),
+        kind: kind.into(),
+    };
     let found = attributes.call.server.catalog.of_kind(&gvk);
     found.ok_or_else(|| {
-        format!("no matches for kind {} in version {}", json::quote(kind), json::quote(api_version))
+        format!(
+            "no matches for kind {} in version {}",
+            json::quote(kind),
+            json::quote(api_version)
+        )
     })
 }
 
@@ -127,6 +145,10 @@ async fn demand(
 
 async fn authorize(attributes: &Attributes<'_>, verb: &str, target: Resource<'_>) -> Decision {
     let (server, user) = (attributes.call.server, &attributes.call.request.user);
-    let asked = access::Attributes { user, verb, target: access::Target::Resource(target) };
+    let asked = access::Attributes {
+        user,
+        verb,
+        target: access::Target::Resource(target),
+    };
     server.access.authorizers.authorize(&asked).await
 }

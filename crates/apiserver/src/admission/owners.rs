@@ -66,7 +66,9 @@ impl Managers {
         if *found == self.0 {
             return;
         }
-        let Err(error) = Managed::decode(found.list().into()) else { return };
+        let Err(error) = Managed::decode(found.list().into()) else {
+            return;
+        };
         notes.warn(format!(
             ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated \
              mutating admission controller; please fix your requests: {error}"
@@ -83,21 +85,39 @@ mod tests {
     #[test]
     fn an_owner_that_is_named_twice_is_left_once() {
         let owner = |uid: &str, name: &str| value!({ "uid": uid, "name": name });
-        let owners = [owner("1", "a"), owner("2", "b"), owner("1", "a"), owner("1", "c")];
+        let owners = [
+            owner("1", "a"),
+            owner("2", "b"),
+            owner("1", "a"),
+            owner("1", "c"),
+        ];
         let (distinct, repeated) = distinct(&owners);
-        assert_eq!(distinct, [owner("1", "a"), owner("2", "b"), owner("1", "c")]);
+        assert_eq!(
+            distinct,
+            [owner("1", "a"), owner("2", "b"), owner("1", "c")]
+        );
         assert_eq!(repeated, ["1"]);
     }
 
     #[track_caller]
     fn check(after: &str, expected: &str, warning: Option<&str>) {
         let entry = r#"[{"manager":"m","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:a":{}}}]"#;
-        let read =
-            |fields: &str| json::parse(format!(r#"{{"metadata":{{"managedFields":{fields}}}}}"#).as_bytes());
+        let read = |fields: &str| {
+            json::parse(format!(r#"{{"metadata":{{"managedFields":{fields}}}}}"#).as_bytes())
+        };
         let (notes, mut object) = (Notes::default(), read(after).unwrap());
         Managers::of(&read(entry).unwrap()).restore(&mut object, &notes);
-        assert_eq!(object["metadata"]["managedFields"][0]["manager"].str(), expected);
-        assert_eq!(notes.take().first().map(|note| note.rsplit_once("; ").unwrap().1), warning);
+        assert_eq!(
+            object["metadata"]["managedFields"][0]["manager"].str(),
+            expected
+        );
+        assert_eq!(
+            notes
+                .take()
+                .first()
+                .map(|note| note.rsplit_once("; ").unwrap().1),
+            warning
+        );
     }
 
     #[test]
@@ -105,6 +125,10 @@ mod tests {
         let sound = r#"[{"manager":"n","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:b":{}}}]"#;
         check(sound, "n", None);
         let problem = "please fix your requests: operation must be `Apply` or `Update`";
-        check(r#"[{"manager":"n","operation":"Nonsense"}]"#, "m", Some(problem));
+        check(
+            r#"[{"manager":"n","operation":"Nonsense"}]"#,
+            "m",
+            Some(problem),
+        );
     }
 }

@@ -9,10 +9,10 @@ use mizzen_registry::Future;
 
 use super::{
     Admission, Attributes, always_pull_images, anti_affinity, certificate, check_with_policies,
-    check_with_webhooks, default_class, event_rate_limit, extended_resource_toleration, external_ips,
-    image_policy, limits, namespace, node_restriction, owner_references, pod_node_selector, pod_resize,
-    pod_security, pod_tolerations, priority, protection, quota, runtime_class, service_account, taint,
-    toleration, topology, volume_resize,
+    check_with_webhooks, default_class, event_rate_limit, extended_resource_toleration,
+    external_ips, image_policy, limits, namespace, node_restriction, owner_references,
+    pod_node_selector, pod_resize, pod_security, pod_tolerations, priority, protection, quota,
+    runtime_class, service_account, taint, toleration, topology, volume_resize,
 };
 
 /// Something that changes what is written, or refuses it.
@@ -40,9 +40,11 @@ pub(super) enum Validate {
 }
 
 /// Changes an object, or refuses it, when it has asked or waited.
-pub(super) type MutateLater = for<'a> fn(&'a Attributes<'a>, &'a mut Value) -> Future<'a, Result<(), Status>>;
+pub(super) type MutateLater =
+    for<'a> fn(&'a Attributes<'a>, &'a mut Value) -> Future<'a, Result<(), Status>>;
 /// Refuses an object, or does not, when it has asked or waited.
-pub(super) type ValidateLater = for<'a> fn(&'a Attributes<'a>, &'a Value) -> Future<'a, Result<(), Status>>;
+pub(super) type ValidateLater =
+    for<'a> fn(&'a Attributes<'a>, &'a Value) -> Future<'a, Result<(), Status>>;
 
 /// One row of the table.
 pub(super) struct Plugin {
@@ -63,15 +65,30 @@ pub(super) enum State {
 
 impl Plugin {
     const fn on(name: &'static str, mutate: Mutate, validate: Validate) -> Plugin {
-        Plugin { name, state: State::On, mutate, validate }
+        Plugin {
+            name,
+            state: State::On,
+            mutate,
+            validate,
+        }
     }
 
     const fn off(name: &'static str, mutate: Mutate, validate: Validate) -> Plugin {
-        Plugin { name, state: State::Off, mutate, validate }
+        Plugin {
+            name,
+            state: State::Off,
+            mutate,
+            validate,
+        }
     }
 
     const fn gated(name: &'static str) -> Plugin {
-        Plugin { name, state: State::Gated, mutate: Mutate::Nothing, validate: Validate::Nothing }
+        Plugin {
+            name,
+            state: State::Gated,
+            mutate: Mutate::Nothing,
+            validate: Validate::Nothing,
+        }
     }
 }
 
@@ -98,32 +115,60 @@ static TABLE: &[Plugin] = {
         Plugin::off(ALWAYS_ADMIT, SAME, ANY),
         Plugin::off(
             "NamespaceAutoProvision",
-            Mutate::Later { concerns: namespace::is_missing, mutate: namespace::provision },
+            Mutate::Later {
+                concerns: namespace::is_missing,
+                mutate: namespace::provision,
+            },
             ANY,
         ),
         Plugin::on(NAMESPACE_LIFECYCLE, change(namespace::admit), ANY),
-        Plugin::off(NAMESPACE_EXISTS, SAME, check(|attributes, _| namespace::check_exists(attributes))),
-        Plugin::off("LimitPodHardAntiAffinityTopology", SAME, check(anti_affinity::check)),
+        Plugin::off(
+            NAMESPACE_EXISTS,
+            SAME,
+            check(|attributes, _| namespace::check_exists(attributes)),
+        ),
+        Plugin::off(
+            "LimitPodHardAntiAffinityTopology",
+            SAME,
+            check(anti_affinity::check),
+        ),
         Plugin::on("LimitRanger", change(limits::admit), check(limits::check)),
         Plugin::on(
             SERVICE_ACCOUNT,
-            Mutate::Later { concerns: service_account::concerns, mutate: service_account::admit },
+            Mutate::Later {
+                concerns: service_account::concerns,
+                mutate: service_account::admit,
+            },
             check(service_account::check),
         ),
         Plugin::on(
             NODE_RESTRICTION,
-            Mutate::Later { concerns: node_restriction::concerns, mutate: node_restriction::admit },
+            Mutate::Later {
+                concerns: node_restriction::concerns,
+                mutate: node_restriction::admit,
+            },
             ANY,
         ),
         Plugin::on("TaintNodesByCondition", change(taint::admit), ANY),
-        Plugin::off("AlwaysPullImages", change(always_pull_images::admit), check(always_pull_images::check)),
+        Plugin::off(
+            "AlwaysPullImages",
+            change(always_pull_images::admit),
+            check(always_pull_images::check),
+        ),
         Plugin::off(
             IMAGE_POLICY_WEBHOOK,
             SAME,
-            Validate::Later { concerns: image_policy::concerns, validate: image_policy::check },
+            Validate::Later {
+                concerns: image_policy::concerns,
+                validate: image_policy::check,
+            },
         ),
         Plugin::on("PodSecurity", SAME, check(pod_security::check)),
-        Plugin::off("PodNodeSelector", change(pod_node_selector::admit), check(pod_node_selector::check)),
+        Plugin::off(
+            "PodNodeSelector",
+            change(pod_node_selector::admit),
+            check(pod_node_selector::check),
+        ),
         Plugin::on("Priority", change(priority::admit), check(priority::check)),
         Plugin::on("DefaultTolerationSeconds", change(toleration::admit), ANY),
         Plugin::off(
@@ -132,34 +177,75 @@ static TABLE: &[Plugin] = {
             check(pod_tolerations::check),
         ),
         Plugin::off(EVENT_RATE_LIMIT, SAME, check(event_rate_limit::check)),
-        Plugin::off("ExtendedResourceToleration", change(extended_resource_toleration::admit), ANY),
-        Plugin::on("DefaultStorageClass", change(default_class::admit_claim), ANY),
-        Plugin::on("StorageObjectInUseProtection", change(protection::admit), ANY),
+        Plugin::off(
+            "ExtendedResourceToleration",
+            change(extended_resource_toleration::admit),
+            ANY,
+        ),
+        Plugin::on(
+            "DefaultStorageClass",
+            change(default_class::admit_claim),
+            ANY,
+        ),
+        Plugin::on(
+            "StorageObjectInUseProtection",
+            change(protection::admit),
+            ANY,
+        ),
         Plugin::gated("PodGroupProtection"),
         Plugin::off(
             "OwnerReferencesPermissionEnforcement",
             SAME,
-            Validate::Later { concerns: owner_references::concerns, validate: owner_references::check },
+            Validate::Later {
+                concerns: owner_references::concerns,
+                validate: owner_references::check,
+            },
         ),
-        Plugin::on("PersistentVolumeClaimResize", SAME, check(volume_resize::check)),
-        Plugin::on("RuntimeClass", change(runtime_class::admit), check(runtime_class::check)),
+        Plugin::on(
+            "PersistentVolumeClaimResize",
+            SAME,
+            check(volume_resize::check),
+        ),
+        Plugin::on(
+            "RuntimeClass",
+            change(runtime_class::admit),
+            check(runtime_class::check),
+        ),
         Plugin::on(
             "CertificateApproval",
             SAME,
-            Validate::Later { concerns: certificate::is_approval, validate: certificate::check_approval },
+            Validate::Later {
+                concerns: certificate::is_approval,
+                validate: certificate::check_approval,
+            },
         ),
         Plugin::on(
             "CertificateSigning",
             SAME,
-            Validate::Later { concerns: certificate::is_status, validate: certificate::check_signing },
+            Validate::Later {
+                concerns: certificate::is_status,
+                validate: certificate::check_signing,
+            },
         ),
         Plugin::gated("ClusterTrustBundleAttest"),
-        Plugin::on("CertificateSubjectRestriction", SAME, check(certificate::check_subject)),
-        Plugin::on("DefaultIngressClass", change(default_class::admit_ingress), ANY),
+        Plugin::on(
+            "CertificateSubjectRestriction",
+            SAME,
+            check(certificate::check_subject),
+        ),
+        Plugin::on(
+            "DefaultIngressClass",
+            change(default_class::admit_ingress),
+            ANY,
+        ),
         Plugin::off("DenyServiceExternalIPs", SAME, check(external_ips::check)),
         Plugin::on("PodTopologyLabels", change(topology::admit), ANY),
         Plugin::gated("PodGroupWorkloadExists"),
-        Plugin::on("NodeDeclaredFeatureValidator", SAME, check(pod_resize::check_features)),
+        Plugin::on(
+            "NodeDeclaredFeatureValidator",
+            SAME,
+            check(pod_resize::check_features),
+        ),
         Plugin::gated("JobValidation"),
         Plugin::on("PodResizeValidator", SAME, check(pod_resize::check_size)),
         // Those that ask others come last: they see what all before them have made of the object.
@@ -169,18 +255,27 @@ static TABLE: &[Plugin] = {
         Plugin::on(
             VALIDATING_POLICY,
             SAME,
-            Validate::Later { concerns: |_| true, validate: check_with_policies },
+            Validate::Later {
+                concerns: |_| true,
+                validate: check_with_policies,
+            },
         ),
         Plugin::on(
             VALIDATING_WEBHOOK,
             SAME,
-            Validate::Later { concerns: |_| true, validate: check_with_webhooks },
+            Validate::Later {
+                concerns: |_| true,
+                validate: check_with_webhooks,
+            },
         ),
         // After everybody else: what it counts must not be refused any more.
         Plugin::on(
             "ResourceQuota",
             SAME,
-            Validate::Later { concerns: quota::concerns, validate: quota::check },
+            Validate::Later {
+                concerns: quota::concerns,
+                validate: quota::check,
+            },
         ),
         // Called by `admit` after policies and webhooks, and for deletions.
         Plugin::off(ALWAYS_DENY, SAME, ANY),
@@ -227,13 +322,20 @@ pub enum PluginError {
 
 impl Default for Plugins {
     fn default() -> Plugins {
-        Plugins(TABLE.iter().filter(|plugin| plugin.state == State::On).collect())
+        Plugins(
+            TABLE
+                .iter()
+                .filter(|plugin| plugin.state == State::On)
+                .collect(),
+        )
     }
 }
 
 impl std::fmt::Debug for Plugins {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|plugin| plugin.name)).finish()
+        f.debug_list()
+            .entries(self.0.iter().map(|plugin| plugin.name))
+            .finish()
     }
 }
 
@@ -262,7 +364,10 @@ impl Plugins {
                  configuration files and scripts."
             );
         }
-        self.0 = TABLE.iter().filter(|known| known.name == name || self.has(known.name)).collect();
+        self.0 = TABLE
+            .iter()
+            .filter(|known| known.name == name || self.has(known.name))
+            .collect();
         Ok(())
     }
 
@@ -276,14 +381,21 @@ impl Plugins {
     /// Rejects a plug-in that is on and cannot work with this configuration.
     pub fn check(&self, admission: &Admission) -> Result<(), PluginError> {
         let needed = [
-            (IMAGE_POLICY_WEBHOOK, admission.image_policy.is_some(), "no config specified"),
+            (
+                IMAGE_POLICY_WEBHOOK,
+                admission.image_policy.is_some(),
+                "no config specified",
+            ),
             (
                 EVENT_RATE_LIMIT,
                 admission.event_rate_limit.is_some(),
                 "limits: Invalid value: null: must not be empty",
             ),
         ];
-        match needed.into_iter().find(|(name, is_configured, _)| self.has(name) && !is_configured) {
+        match needed
+            .into_iter()
+            .find(|(name, is_configured, _)| self.has(name) && !is_configured)
+        {
             Some((name, _, why)) => Err(PluginError::Unconfigured { name, why }),
             None => Ok(()),
         }
@@ -305,7 +417,11 @@ fn find(name: &str) -> Result<&'static Plugin, PluginError> {
 }
 
 fn known() -> Vec<&'static str> {
-    TABLE.iter().filter(|plugin| plugin.state != State::Gated).map(|plugin| plugin.name).collect()
+    TABLE
+        .iter()
+        .filter(|plugin| plugin.state != State::Gated)
+        .map(|plugin| plugin.name)
+        .collect()
 }
 
 #[cfg(test)]
@@ -333,18 +449,24 @@ mod tests {
     fn names_that_nobody_knows_are_refused() {
         let error = Plugins::default().disable("Nonsense").unwrap_err();
         assert!(
-            error.to_string().starts_with("there is no admission plug-in \"Nonsense\"; known are Always")
+            error
+                .to_string()
+                .starts_with("there is no admission plug-in \"Nonsense\"; known are Always")
         );
     }
 
     #[test]
     fn a_plugin_that_would_do_nothing_is_refused() {
-        for name in
-            ["PodGroupProtection", "ClusterTrustBundleAttest", "PodGroupWorkloadExists", "JobValidation"]
-        {
+        for name in [
+            "PodGroupProtection",
+            "ClusterTrustBundleAttest",
+            "PodGroupWorkloadExists",
+            "JobValidation",
+        ] {
             let error = Plugins::default().enable(name).unwrap_err();
-            let expected =
-                format!("the admission plug-in \"{name}\" would do nothing: its feature gate is off");
+            let expected = format!(
+                "the admission plug-in \"{name}\" would do nothing: its feature gate is off"
+            );
             assert_eq!(error.to_string(), expected);
             assert_eq!(Plugins::default().disable(name), Ok(()));
         }
@@ -357,10 +479,21 @@ mod tests {
             assert!(!plugins.has(plugin.name));
             plugins.enable(plugin.name).unwrap();
         }
-        let order: Vec<&str> =
-            TABLE.iter().filter(|plugin| plugin.state != State::Gated).map(|plugin| plugin.name).collect();
-        assert_eq!(plugins.iter().map(|plugin| plugin.name).collect::<Vec<_>>(), order);
-        let refused = |plugins: &Plugins| plugins.check(&Admission::default()).unwrap_err().to_string();
+        let order: Vec<&str> = TABLE
+            .iter()
+            .filter(|plugin| plugin.state != State::Gated)
+            .map(|plugin| plugin.name)
+            .collect();
+        assert_eq!(
+            plugins.iter().map(|plugin| plugin.name).collect::<Vec<_>>(),
+            order
+        );
+        let refused = |plugins: &Plugins| {
+            plugins
+                .check(&Admission::default())
+                .unwrap_err()
+                .to_string()
+        };
         assert_eq!(
             refused(&plugins),
             "couldn't init admission plugin \"ImagePolicyWebhook\": no config specified"

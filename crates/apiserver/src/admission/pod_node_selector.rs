@@ -23,7 +23,11 @@ type Labels = BTreeMap<String, String>;
 impl NodeSelectors {
     pub(super) fn read(configuration: &Value) -> NodeSelectors {
         let selectors = configuration["podNodeSelectorPluginConfig"].entries();
-        NodeSelectors(selectors.map(|(name, selector)| (name.into(), selector.str().into())).collect())
+        NodeSelectors(
+            selectors
+                .map(|(name, selector)| (name.into(), selector.str().into()))
+                .collect(),
+        )
     }
 
     fn get(&self, name: &str) -> Result<Labels, Status> {
@@ -44,7 +48,9 @@ pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Stat
     merged.extend(own);
     if !merged.is_empty() {
         let labels = pod.entry("spec").entry("nodeSelector");
-        merged.iter().for_each(|(key, value)| labels.set(key, value.as_str()));
+        merged
+            .iter()
+            .for_each(|(key, value)| labels.set(key, value.as_str()));
     }
     check(attributes, pod)
 }
@@ -79,13 +85,16 @@ fn selectors<'a>(attributes: &'a Attributes) -> &'a NodeSelectors {
 
 fn selector(pod: &Value) -> Labels {
     let labels = pod["spec"]["nodeSelector"].entries();
-    labels.map(|(key, value)| (key.to_owned(), value.str().to_owned())).collect()
+    labels
+        .map(|(key, value)| (key.to_owned(), value.str().to_owned()))
+        .collect()
 }
 
 fn namespace_selector(attributes: &Attributes) -> Result<Labels, Status> {
     let name = attributes.namespace();
     let namespace = attributes.find("", "namespaces", "", name);
-    let namespace = namespace.ok_or_else(|| Status::internal(format!("namespace {name} does not exist")))?;
+    let namespace =
+        namespace.ok_or_else(|| Status::internal(format!("namespace {name} does not exist")))?;
     match namespace["metadata"]["annotations"].get(ANNOTATION) {
         Some(selector) => parse(selector.str()),
         None => selectors(attributes).get(CLUSTER_DEFAULT),
@@ -93,11 +102,16 @@ fn namespace_selector(attributes: &Attributes) -> Result<Labels, Status> {
 }
 
 fn conflicts(first: &Labels, second: &Labels) -> bool {
-    first.iter().any(|(key, value)| second.get(key).is_some_and(|other| other != value))
+    first
+        .iter()
+        .any(|(key, value)| second.get(key).is_some_and(|other| other != value))
 }
 
 fn conflict(attributes: &Attributes, pod: &Value) -> Status {
-    attributes.forbidden(pod, "pod node label selector conflicts with its namespace node label selector")
+    attributes.forbidden(
+        pod,
+        "pod node label selector conflicts with its namespace node label selector",
+    )
 }
 
 /// The labels of a selector. Kubernetes: a malformed one is a 500 with the problem alone (labels/labels.go).
@@ -106,14 +120,19 @@ fn parse(selector: &str) -> Result<Labels, Status> {
     for part in selector.split(',').filter(|_| !selector.is_empty()) {
         let sides: Vec<&str> = part.split('=').collect();
         let [key, value] = sides[..] else {
-            return Err(Status::unknown(format!("invalid selector: [{}]", sides.join(" "))));
+            return Err(Status::unknown(format!(
+                "invalid selector: [{}]",
+                sides.join(" ")
+            )));
         };
         let (key, value) = (key.trim(), value.trim());
         let check = |path: &str, text: &str, problems: Vec<String>| match problems.is_empty() {
             true => Ok(()),
             false => {
                 let (text, problems) = (json::quote(text), problems.join("; "));
-                Err(Status::unknown(format!("{path}: Invalid value: {text}: {problems}")))
+                Err(Status::unknown(format!(
+                    "{path}: Invalid value: {text}: {problems}"
+                )))
             }
         };
         check("<nil>", key, names::is_label_key(key))?;
@@ -130,8 +149,12 @@ mod tests {
     #[track_caller]
     fn check_parse(selector: &str, expected: Result<&[(&str, &str)], &str>) {
         let found = parse(selector).map_err(|status| status.message);
-        let expected = expected
-            .map(|labels| labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect());
+        let expected = expected.map(|labels| {
+            labels
+                .iter()
+                .map(|(key, value)| (key.to_string(), value.to_string()))
+                .collect()
+        });
         assert_eq!(found, expected.map_err(String::from), "{selector}");
     }
 
@@ -142,6 +165,11 @@ mod tests {
         check_parse("a=", Ok(&[("a", "")]));
         check_parse("a", Err("invalid selector: [a]"));
         check_parse("a=b=c", Err("invalid selector: [a b c]"));
-        assert!(parse("-=b").unwrap_err().message.starts_with("<nil>: Invalid value: \"-\": "));
+        assert!(
+            parse("-=b")
+                .unwrap_err()
+                .message
+                .starts_with("<nil>: Invalid value: \"-\": ")
+        );
     }
 }

@@ -14,15 +14,19 @@ pub(super) fn check_features(attributes: &Attributes, pod: &Value) -> Result<(),
     if !attributes.is("", "pods") || !matches!(attributes.subresource(), "" | "resize") {
         return Ok(());
     }
-    let Some(old) = attributes.old.filter(|old| is_changed(pod, old)) else { return Ok(()) };
+    let Some(old) = attributes.old.filter(|old| is_changed(pod, old)) else {
+        return Ok(());
+    };
     let needed = needed_features(&pod["spec"], &old["spec"]);
     if needed.is_empty() {
         return Ok(());
     }
     let node = node_of(attributes, pod)?;
     let declared = node["status"]["declaredFeatures"].list();
-    let missing: Vec<&str> =
-        needed.into_iter().filter(|name| !declared.iter().any(|known| known.str() == *name)).collect();
+    let missing: Vec<&str> = needed
+        .into_iter()
+        .filter(|name| !declared.iter().any(|known| known.str() == *name))
+        .collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -57,7 +61,8 @@ pub(super) fn check_size(attributes: &Attributes, pod: &Value) -> Result<(), Sta
     let system = node["metadata"]["labels"]["kubernetes.io/os"].as_str();
     if let Some(system) = system.filter(|system| *system != "linux") {
         let name = node["metadata"]["name"].str();
-        let why = format!("pod resize is only supported on linux nodes, node \"{name}\" is \"{system}\"");
+        let why =
+            format!("pod resize is only supported on linux nodes, node \"{name}\" is \"{system}\"");
         return refuse(&why, "UnsupportedPlatform");
     }
     match too_large(&pod["spec"], &amounts(&node["status"]["allocatable"])) {
@@ -68,7 +73,8 @@ pub(super) fn check_size(attributes: &Attributes, pod: &Value) -> Result<(), Sta
 
 /// Whether a pod on a node is about to be another than it was.
 fn is_changed(pod: &Value, old: &Value) -> bool {
-    !pod["spec"]["nodeName"].is_empty() && pod["metadata"]["generation"] != old["metadata"]["generation"]
+    !pod["spec"]["nodeName"].is_empty()
+        && pod["metadata"]["generation"] != old["metadata"]["generation"]
 }
 
 fn node_of(attributes: &Attributes, pod: &Value) -> Result<Value, Status> {
@@ -81,7 +87,12 @@ fn needed_features(spec: &Value, old: &Value) -> Vec<&'static str> {
     let resources = |container: &Value| container["resources"].clone();
     let runs_first = |container: &&Value| container["restartPolicy"].str() != "Always";
     let first = |spec: &Value| {
-        spec["initContainers"].list().iter().filter(runs_first).map(resources).collect::<Vec<_>>()
+        spec["initContainers"]
+            .list()
+            .iter()
+            .filter(runs_first)
+            .map(resources)
+            .collect::<Vec<_>>()
     };
     let mut needed = Vec::new();
     if spec["resources"] != old["resources"] {
@@ -94,7 +105,9 @@ fn needed_features(spec: &Value, old: &Value) -> Vec<&'static str> {
 }
 
 fn too_large(spec: &Value, allocatable: &Amounts) -> Option<String> {
-    let mut requests = pod_total(spec, "requests", |container| amounts(&container["resources"]["requests"]));
+    let mut requests = pod_total(spec, "requests", |container| {
+        amounts(&container["resources"]["requests"])
+    });
     add(&mut requests, &amounts(&spec["overhead"]));
     let amount = |amounts: &Amounts, name: &str| amounts.get(name).copied().unwrap_or_default();
     let mut problems = Vec::new();
@@ -105,10 +118,16 @@ fn too_large(spec: &Value, allocatable: &Amounts) -> Option<String> {
     }
     let (wanted, there) = (amount(&requests, "memory"), amount(allocatable, "memory"));
     if wanted > there {
-        problems.push(format!("memory, requested: {}, allocatable: {}", wanted.value(), there.value()));
+        problems.push(format!(
+            "memory, requested: {}, allocatable: {}",
+            wanted.value(),
+            there.value()
+        ));
     }
     let problems = (!problems.is_empty()).then(|| problems.join("; "))?;
-    Some(format!("node didn't have enough allocatable resources: {problems}"))
+    Some(format!(
+        "node didn't have enough allocatable resources: {problems}"
+    ))
 }
 
 #[cfg(test)]
@@ -126,10 +145,16 @@ mod tests {
             r#"{"overhead":{"cpu":"1"},"containers":[{"resources":{"requests":{"cpu":"1","memory":"2Ki"}}}]}"#,
         );
         let node = |text: &str| amounts(&read(text));
-        assert_eq!(too_large(&spec, &node(r#"{"cpu":"2","memory":"1Mi"}"#)), None);
+        assert_eq!(
+            too_large(&spec, &node(r#"{"cpu":"2","memory":"1Mi"}"#)),
+            None
+        );
         let problem = "node didn't have enough allocatable resources: cpu, requested: 2000, allocatable: 1500; \
                        memory, requested: 2048, allocatable: 0";
-        assert_eq!(too_large(&spec, &node(r#"{"cpu":"1500m"}"#)).as_deref(), Some(problem));
+        assert_eq!(
+            too_large(&spec, &node(r#"{"cpu":"1500m"}"#)).as_deref(),
+            Some(problem)
+        );
     }
 
     #[test]

@@ -25,7 +25,10 @@ impl PodTolerations {
         }
         let list = |field: &str| configuration[field].list().to_vec();
         match violations.is_empty() {
-            true => Ok(PodTolerations { default: list("default"), whitelist: list("whitelist") }),
+            true => Ok(PodTolerations {
+                default: list("default"),
+                whitelist: list("whitelist"),
+            }),
             false => Err(violations),
         }
     }
@@ -38,7 +41,13 @@ pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Stat
     }
     let mut extra = Vec::new();
     if attributes.is_create() {
-        let configured = &attributes.call.server.options.admission.pod_tolerations.default;
+        let configured = &attributes
+            .call
+            .server
+            .options
+            .admission
+            .pod_tolerations
+            .default;
         extra = annotated(attributes, DEFAULTS)?.unwrap_or_else(|| configured.clone());
     }
     if qos(pod) != "BestEffort" {
@@ -60,12 +69,22 @@ pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> 
     if !attributes.is_main("", "pods") || tolerations.is_empty() {
         return Ok(());
     }
-    let configured = &attributes.call.server.options.admission.pod_tolerations.whitelist;
+    let configured = &attributes
+        .call
+        .server
+        .options
+        .admission
+        .pod_tolerations
+        .whitelist;
     let (whitelist, scope) = match annotated(attributes, WHITELIST)? {
         Some(whitelist) => (whitelist, "namespace"),
         None => (configured.clone(), "cluster"),
     };
-    let is_listed = |toleration: &Value| whitelist.iter().any(|listed| is_superset(listed, toleration));
+    let is_listed = |toleration: &Value| {
+        whitelist
+            .iter()
+            .any(|listed| is_superset(listed, toleration))
+    };
     match whitelist.is_empty() || tolerations.iter().all(is_listed) {
         true => Ok(()),
         false => Err(Status::unknown(format!(
@@ -84,14 +103,21 @@ fn qos(pod: &Value) -> &str {
 /// The tolerations in an annotation of the namespace; none if it does not have it.
 fn annotated(attributes: &Attributes, annotation: &str) -> Result<Option<Vec<Value>>, Status> {
     let name = attributes.namespace();
-    let namespaces = GroupResource { group: "".into(), resource: "namespaces".into() };
+    let namespaces = GroupResource {
+        group: "".into(),
+        resource: "namespaces".into(),
+    };
     let namespace = attributes.find("", "namespaces", "", name);
     let namespace = namespace.ok_or_else(|| Status::not_found(&namespaces, name))?;
-    match namespace["metadata"]["annotations"].get(annotation).map(Value::str) {
+    match namespace["metadata"]["annotations"]
+        .get(annotation)
+        .map(Value::str)
+    {
         None => Ok(None),
         Some("") => Ok(Some(Vec::new())),
         Some(text) => {
-            let list = json::parse(text.as_bytes()).map_err(|error| Status::unknown(error.to_string()))?;
+            let list =
+                json::parse(text.as_bytes()).map_err(|error| Status::unknown(error.to_string()))?;
             Ok(Some(list.list().to_vec()))
         }
     }
@@ -113,7 +139,9 @@ fn merge(all: &[Value]) -> Vec<Value> {
 }
 
 fn is_equal(first: &Value, second: &Value) -> bool {
-    ["key", "operator", "value", "effect"].iter().all(|field| first[*field].str() == second[*field].str())
+    ["key", "operator", "value", "effect"]
+        .iter()
+        .all(|field| first[*field].str() == second[*field].str())
         && first["tolerationSeconds"].as_int() == second["tolerationSeconds"].as_int()
 }
 
@@ -125,7 +153,9 @@ fn is_superset(all: &Value, one: &Value) -> bool {
     let (operator, other_operator) = text("operator");
     let seconds = |toleration: &Value| toleration["tolerationSeconds"].as_int();
     let lasts = match seconds(all) {
-        Some(limit) if effect == "NoExecute" => seconds(one).is_some_and(|seconds| seconds <= limit),
+        Some(limit) if effect == "NoExecute" => {
+            seconds(one).is_some_and(|seconds| seconds <= limit)
+        }
         _ => true,
     };
     let has_key = key == other_key || key.is_empty() && operator == "Exists";
@@ -157,24 +187,63 @@ mod tests {
     #[test]
     fn a_toleration_may_include_another() {
         check_superset("{}", "{}", true);
-        check_superset(r#"{"operator":"Exists"}"#, r#"{"key":"a","operator":"Equal","value":"x"}"#, true);
-        check_superset(r#"{"key":"a","operator":"Exists"}"#, r#"{"key":"b","operator":"Exists"}"#, false);
-        check_superset(r#"{"key":"a","operator":"Exists","effect":"NoSchedule"}"#, r#"{"key":"a"}"#, false);
-        check_superset(r#"{"key":"a","operator":"Exists"}"#, r#"{"key":"a","effect":"NoSchedule"}"#, true);
-        check_superset(r#"{"key":"a","value":"x"}"#, r#"{"key":"a","operator":"Equal","value":"x"}"#, true);
-        check_superset(r#"{"key":"a","operator":"Equal"}"#, r#"{"key":"a","value":""}"#, false);
-        check_superset(r#"{"key":"a","operator":"Odd"}"#, r#"{"key":"a","operator":"Exists"}"#, false);
-        let lasting = r#"{"key":"a","operator":"Exists","effect":"NoExecute","tolerationSeconds":5}"#;
+        check_superset(
+            r#"{"operator":"Exists"}"#,
+            r#"{"key":"a","operator":"Equal","value":"x"}"#,
+            true,
+        );
+        check_superset(
+            r#"{"key":"a","operator":"Exists"}"#,
+            r#"{"key":"b","operator":"Exists"}"#,
+            false,
+        );
+        check_superset(
+            r#"{"key":"a","operator":"Exists","effect":"NoSchedule"}"#,
+            r#"{"key":"a"}"#,
+            false,
+        );
+        check_superset(
+            r#"{"key":"a","operator":"Exists"}"#,
+            r#"{"key":"a","effect":"NoSchedule"}"#,
+            true,
+        );
+        check_superset(
+            r#"{"key":"a","value":"x"}"#,
+            r#"{"key":"a","operator":"Equal","value":"x"}"#,
+            true,
+        );
+        check_superset(
+            r#"{"key":"a","operator":"Equal"}"#,
+            r#"{"key":"a","value":""}"#,
+            false,
+        );
+        check_superset(
+            r#"{"key":"a","operator":"Odd"}"#,
+            r#"{"key":"a","operator":"Exists"}"#,
+            false,
+        );
+        let lasting =
+            r#"{"key":"a","operator":"Exists","effect":"NoExecute","tolerationSeconds":5}"#;
         check_superset(lasting, &lasting.replace('5', "4"), true);
         check_superset(lasting, &lasting.replace('5', "6"), false);
-        check_superset(lasting, r#"{"key":"a","operator":"Exists","effect":"NoExecute"}"#, false);
+        check_superset(
+            lasting,
+            r#"{"key":"a","operator":"Exists","effect":"NoExecute"}"#,
+            false,
+        );
     }
 
     #[test]
     fn tolerations_that_others_include_are_left_out() {
         let one = r#"{"key":"a","operator":"Equal","value":"x"}"#;
         let all = r#"{"key":"a","operator":"Exists"}"#;
-        assert_eq!(merge(&read(&format!("[{one},{all},{one}]"))), read(&format!("[{all}]")));
-        assert_eq!(merge(&read(&format!("[{one},{one}]"))), read(&format!("[{one}]")));
+        assert_eq!(
+            merge(&read(&format!("[{one},{all},{one}]"))),
+            read(&format!("[{all}]"))
+        );
+        assert_eq!(
+            merge(&read(&format!("[{one},{one}]"))),
+            read(&format!("[{one}]"))
+        );
     }
 }

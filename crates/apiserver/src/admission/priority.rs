@@ -28,12 +28,15 @@ pub(super) fn check(attributes: &Attributes, class: &Value) -> Result<(), Status
     if !attributes.is_main(GROUP, CLASSES) || !class["globalDefault"].bool() {
         return Ok(());
     }
-    let Some(default) = default_class(attributes)? else { return Ok(()) };
+    let Some(default) = default_class(attributes)? else {
+        return Ok(());
+    };
     let name = default["metadata"]["name"].str();
     if !attributes.is_create() && name == class["metadata"]["name"].str() {
         return Ok(());
     }
-    let why = format!("PriorityClass {name} is already marked as default. Only one default can exist");
+    let why =
+        format!("PriorityClass {name} is already marked as default. Only one default can exist");
     Err(attributes.forbidden(class, &why))
 }
 
@@ -64,7 +67,9 @@ fn set(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
         })?,
     };
     let priority = class["value"].int();
-    let policy = class["preemptionPolicy"].as_str().unwrap_or("PreemptLowerPriority");
+    let policy = class["preemptionPolicy"]
+        .as_str()
+        .unwrap_or("PreemptLowerPriority");
     agree(&pod["spec"], priority, policy).map_err(|why| attributes.forbidden(pod, &why))?;
     let spec = pod.entry("spec");
     if !class.is_null() {
@@ -83,7 +88,10 @@ fn agree(spec: &Value, priority: i64, policy: &str) -> Result<(), String> {
              controller computed {priority} from the given PriorityClass name"
         ));
     }
-    if let Some(given) = spec["preemptionPolicy"].as_str().filter(|given| *given != policy) {
+    if let Some(given) = spec["preemptionPolicy"]
+        .as_str()
+        .filter(|given| *given != policy)
+    {
         return Err(format!(
             "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission \
              controller computed {policy} from the given PriorityClass name"
@@ -95,5 +103,8 @@ fn agree(spec: &Value, priority: i64, policy: &str) -> Result<(), String> {
 /// The class of pods that name none: of those that want to be it, the one with the lowest priority.
 fn default_class(attributes: &Attributes) -> Result<Option<Value>, Status> {
     let all = attributes.all(GROUP, CLASSES, "")?;
-    Ok(all.into_iter().filter(|class| class["globalDefault"].bool()).min_by_key(|class| class["value"].int()))
+    Ok(all
+        .into_iter()
+        .filter(|class| class["globalDefault"].bool())
+        .min_by_key(|class| class["value"].int()))
 }

@@ -4,15 +4,19 @@ use mizzen_object::{Status, Value};
 
 use super::Attributes;
 
-const DIFFERENT: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
+const DIFFERENT: &str =
+    "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 
 /// Gives a new pod what its class says.
 pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
     if !attributes.is_main("", "pods") || !attributes.is_create() {
         return Ok(());
     }
-    let Some(class) = class(attributes, pod)? else { return Ok(()) };
-    let outcome = set_overhead(&class, pod).and_then(|()| set_scheduling(&class["scheduling"], pod));
+    let Some(class) = class(attributes, pod)? else {
+        return Ok(());
+    };
+    let outcome =
+        set_overhead(&class, pod).and_then(|()| set_scheduling(&class["scheduling"], pod));
     outcome.map_err(|why| attributes.forbidden(pod, &why))
 }
 
@@ -25,7 +29,9 @@ pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> 
     let (wanted, found) = (&class["overhead"], &pod["spec"]["overhead"]);
     let why = match wanted.is_null() {
         true if found.is_empty() => return Ok(()),
-        true => "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
+        true => {
+            "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+        }
         false if same_overhead(wanted, found) => return Ok(()),
         false => DIFFERENT,
     };
@@ -33,11 +39,16 @@ pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> 
 }
 
 fn class(attributes: &Attributes, pod: &Value) -> Result<Option<Value>, Status> {
-    let Some(name) = pod["spec"]["runtimeClassName"].as_str() else { return Ok(None) };
+    let Some(name) = pod["spec"]["runtimeClassName"].as_str() else {
+        return Ok(None);
+    };
     let found = attributes.find("node.k8s.io", "runtimeclasses", "", name);
-    found
-        .map(Some)
-        .ok_or_else(|| attributes.forbidden(pod, &format!("pod rejected: RuntimeClass \"{name}\" not found")))
+    found.map(Some).ok_or_else(|| {
+        attributes.forbidden(
+            pod,
+            &format!("pod rejected: RuntimeClass \"{name}\" not found"),
+        )
+    })
 }
 
 fn same_overhead(wanted: &Value, found: &Value) -> bool {
@@ -82,8 +93,9 @@ fn merged(first: &[Value], second: &[Value]) -> Vec<Value> {
     let mut merged: Vec<Value> = Vec::new();
     for (index, toleration) in all.iter().enumerate() {
         let covered_before = merged.iter().any(|other| covers(other, toleration));
-        let covered_after =
-            all[index + 1..].iter().any(|other| other != toleration && covers(other, toleration));
+        let covered_after = all[index + 1..]
+            .iter()
+            .any(|other| other != toleration && covers(other, toleration));
         if !covered_before && !covered_after {
             merged.push((*toleration).clone());
         }
@@ -100,11 +112,15 @@ fn covers(large: &Value, small: &Value) -> bool {
     let key = large["key"].str() == small["key"].str() || large["key"].is_empty() && exists;
     let effect = large["effect"].is_empty() || large["effect"].str() == small["effect"].str();
     let long_enough = match (large["effect"].str(), large["tolerationSeconds"].as_int()) {
-        ("NoExecute", Some(long)) => small["tolerationSeconds"].as_int().is_some_and(|short| short <= long),
+        ("NoExecute", Some(long)) => small["tolerationSeconds"]
+            .as_int()
+            .is_some_and(|short| short <= long),
         _ => true,
     };
     let value = match large["operator"].str() {
-        "" | "Equal" => small["operator"].str() == "Equal" && large["value"].str() == small["value"].str(),
+        "" | "Equal" => {
+            small["operator"].str() == "Equal" && large["value"].str() == small["value"].str()
+        }
         _ => exists,
     };
     key && effect && long_enough && value
@@ -124,9 +140,22 @@ mod tests {
 
     #[test]
     fn what_another_toleration_covers_is_left_out() {
-        check(r#"[{"key":"a"}]"#, r#"[{"key":"a"},{"key":"b"}]"#, r#"[{"key":"a"},{"key":"b"}]"#);
-        let short = r#"[{"key":"a","operator":"Exists","effect":"NoExecute","tolerationSeconds":3}]"#;
-        check(short, r#"[{"operator":"Exists"}]"#, r#"[{"operator":"Exists"}]"#);
-        check(r#"[{"operator":"Exists"}]"#, short, r#"[{"operator":"Exists"}]"#);
+        check(
+            r#"[{"key":"a"}]"#,
+            r#"[{"key":"a"},{"key":"b"}]"#,
+            r#"[{"key":"a"},{"key":"b"}]"#,
+        );
+        let short =
+            r#"[{"key":"a","operator":"Exists","effect":"NoExecute","tolerationSeconds":3}]"#;
+        check(
+            short,
+            r#"[{"operator":"Exists"}]"#,
+            r#"[{"operator":"Exists"}]"#,
+        );
+        check(
+            r#"[{"operator":"Exists"}]"#,
+            short,
+            r#"[{"operator":"Exists"}]"#,
+        );
     }
 }

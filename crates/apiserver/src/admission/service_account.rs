@@ -47,7 +47,11 @@ pub(super) fn admit<'a>(
         }
         if pod["spec"]["imagePullSecrets"].is_empty() && !account["imagePullSecrets"].is_empty() {
             let named = |secret: &Value| value!({ "name": (secret["name"].str()) });
-            let secrets: Vec<Value> = account["imagePullSecrets"].list().iter().map(named).collect();
+            let secrets: Vec<Value> = account["imagePullSecrets"]
+                .list()
+                .iter()
+                .map(named)
+                .collect();
             pod.entry("spec").set("imagePullSecrets", secrets);
         }
         check(attributes, pod)
@@ -60,10 +64,16 @@ pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> 
         return Ok(());
     }
     match (attributes.subresource(), attributes.old) {
-        ("", None) if is_mirror(pod) => check_mirror(pod).map_err(|why| attributes.forbidden(pod, why)),
+        ("", None) if is_mirror(pod) => {
+            check_mirror(pod).map_err(|why| attributes.forbidden(pod, why))
+        }
         ("", None) => {
             let account = account_of(attributes, pod)?;
-            let checked = if limits_secrets(&account) { check_secrets(&account, pod) } else { Ok(()) };
+            let checked = if limits_secrets(&account) {
+                check_secrets(&account, pod)
+            } else {
+                Ok(())
+            };
             checked.map_err(|why| attributes.forbidden(pod, &why))
         }
         ("ephemeralcontainers", Some(_)) => {
@@ -74,14 +84,19 @@ pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> 
                 return Ok(());
             }
             // Kubernetes: this refusal is no Forbidden (serviceaccount/admission.go).
-            check_containers(&account, &mountable, containers, "ephemeral container").map_err(Status::unknown)
+            check_containers(&account, &mountable, containers, "ephemeral container")
+                .map_err(Status::unknown)
         }
         _ => Ok(()),
     }
 }
 
 async fn wait_for_account(attributes: &Attributes<'_>, pod: &Value) -> Result<Value, Status> {
-    let tries = if pod["spec"]["serviceAccountName"].str() == DEFAULT { TRIES } else { 1 };
+    let tries = if pod["spec"]["serviceAccountName"].str() == DEFAULT {
+        TRIES
+    } else {
+        1
+    };
     for _ in 1..tries {
         match account_of(attributes, pod) {
             Ok(account) => return Ok(account),
@@ -92,7 +107,10 @@ async fn wait_for_account(attributes: &Attributes<'_>, pod: &Value) -> Result<Va
 }
 
 fn account_of(attributes: &Attributes, pod: &Value) -> Result<Value, Status> {
-    let (namespace, name) = (attributes.namespace(), pod["spec"]["serviceAccountName"].str());
+    let (namespace, name) = (
+        attributes.namespace(),
+        pod["spec"]["serviceAccountName"].str(),
+    );
     if name.is_empty() {
         let pod_name = pod["metadata"]["name"].str();
         let why = format!("no service account specified for pod {namespace}/{pod_name}");
@@ -109,14 +127,25 @@ fn account_of(attributes: &Attributes, pod: &Value) -> Result<Value, Status> {
 /// What the pod says counts, then what the account says.
 fn automounts(account: &Value, pod: &Value) -> bool {
     const FIELD: &str = "automountServiceAccountToken";
-    pod["spec"][FIELD].as_bool().or(account[FIELD].as_bool()).unwrap_or(true)
+    pod["spec"][FIELD]
+        .as_bool()
+        .or(account[FIELD].as_bool())
+        .unwrap_or(true)
 }
 
 /// Mounts a token into all containers that have nothing in its place.
 fn mount_token(spec: &mut Value, suffix: &str) {
-    let known = spec["volumes"].list().iter().map(|volume| volume["name"].str());
-    let known = known.filter(|name| name.starts_with(VOLUME_PREFIX)).map(String::from).next();
-    let name = known.clone().unwrap_or_else(|| format!("{VOLUME_PREFIX}{suffix}"));
+    let known = spec["volumes"]
+        .list()
+        .iter()
+        .map(|volume| volume["name"].str());
+    let known = known
+        .filter(|name| name.starts_with(VOLUME_PREFIX))
+        .map(String::from)
+        .next();
+    let name = known
+        .clone()
+        .unwrap_or_else(|| format!("{VOLUME_PREFIX}{suffix}"));
     let mut is_used = false;
     for list in ["initContainers", "containers"] {
         for container in spec.get_mut(list).into_iter().flat_map(Value::list_mut) {
@@ -159,7 +188,10 @@ fn check_mirror(pod: &Value) -> Result<(), &'static str> {
     if references::secrets(pod).next().is_some() {
         return Err("a mirror pod may not reference secrets");
     }
-    let mut sources = spec["volumes"].list().iter().flat_map(|volume| volume["projected"]["sources"].list());
+    let mut sources = spec["volumes"]
+        .list()
+        .iter()
+        .flat_map(|volume| volume["projected"]["sources"].list());
     if sources.any(|source| !source["serviceAccountToken"].is_null()) {
         return Err("a mirror pod may not use ServiceAccountToken volume projections");
     }
@@ -173,14 +205,24 @@ fn limits_secrets(account: &Value) -> bool {
 }
 
 fn names(references: &Value) -> Vec<&str> {
-    references.list().iter().map(|reference| reference["name"].str()).collect()
+    references
+        .list()
+        .iter()
+        .map(|reference| reference["name"].str())
+        .collect()
 }
 
 /// Whether the account names every secret that the pod uses.
 fn check_secrets(account: &Value, pod: &Value) -> Result<(), String> {
-    let (spec, mountable, owner) =
-        (&pod["spec"], names(&account["secrets"]), account["metadata"]["name"].str());
-    let volumes = spec["volumes"].list().iter().filter(|volume| !volume["secret"].is_null());
+    let (spec, mountable, owner) = (
+        &pod["spec"],
+        names(&account["secrets"]),
+        account["metadata"]["name"].str(),
+    );
+    let volumes = spec["volumes"]
+        .list()
+        .iter()
+        .filter(|volume| !volume["secret"].is_null());
     for secret in volumes.map(|volume| volume["secret"]["secretName"].str()) {
         if !mountable.contains(&secret) {
             return Err(format!(
@@ -189,7 +231,12 @@ fn check_secrets(account: &Value, pod: &Value) -> Result<(), String> {
             ));
         }
     }
-    check_containers(account, &mountable, &spec["initContainers"], "init container")?;
+    check_containers(
+        account,
+        &mountable,
+        &spec["initContainers"],
+        "init container",
+    )?;
     check_containers(account, &mountable, &spec["containers"], "container")?;
     let pulling = names(&account["imagePullSecrets"]);
     for (index, secret) in names(&spec["imagePullSecrets"]).into_iter().enumerate() {
@@ -211,7 +258,9 @@ fn check_containers(
 ) -> Result<(), String> {
     let owner = account["metadata"]["name"].str();
     for container in containers.list() {
-        if let Some((how, secret)) = secrets_of(container).find(|(_, secret)| !mountable.contains(secret)) {
+        if let Some((how, secret)) =
+            secrets_of(container).find(|(_, secret)| !mountable.contains(secret))
+        {
             let name = container["name"].str();
             return Err(format!(
                 "{title} {name} with {how} referencing secret.secretName=\"{secret}\" is not allowed because service \
@@ -226,7 +275,12 @@ fn check_containers(
 fn secrets_of(container: &Value) -> impl Iterator<Item = (String, &str)> {
     let variables = container["env"].list().iter().filter_map(|variable| {
         let secret = &variable["valueFrom"]["secretKeyRef"];
-        (!secret.is_null()).then(|| (format!("envVar {}", variable["name"].str()), secret["name"].str()))
+        (!secret.is_null()).then(|| {
+            (
+                format!("envVar {}", variable["name"].str()),
+                secret["name"].str(),
+            )
+        })
     });
     let sources = container["envFrom"].list().iter().filter_map(|source| {
         let secret = &source["secretRef"];
@@ -246,14 +300,17 @@ mod tests {
 
     #[track_caller]
     fn check(spec: &str, expected: Option<&str>) {
-        let account =
-            r#"{"metadata":{"name":"a"},"secrets":[{"name":"s"}],"imagePullSecrets":[{"name":"p"}]}"#;
+        let account = r#"{"metadata":{"name":"a"},"secrets":[{"name":"s"}],"imagePullSecrets":[{"name":"p"}]}"#;
         let found = check_secrets(&read(account), &read(&format!(r#"{{"spec":{spec}}}"#)));
         let tail = "is not allowed because service account a does not reference that";
         assert_eq!(
             found.err(),
             expected.map(|head| {
-                let what = if head.starts_with("imagePull") { "imagePullSecret" } else { "secret" };
+                let what = if head.starts_with("imagePull") {
+                    "imagePullSecret"
+                } else {
+                    "secret"
+                };
                 format!("{head} {tail} {what}")
             })
         );
@@ -261,8 +318,14 @@ mod tests {
 
     #[test]
     fn a_limited_account_uses_only_its_own_secrets() {
-        check(r#"{"volumes":[{"secret":{"secretName":"s"}}],"imagePullSecrets":[{"name":"p"}]}"#, None);
-        check(r#"{"volumes":[{"secret":{"secretName":"t"}}]}"#, Some(r#"volume with secret.secretName="t""#));
+        check(
+            r#"{"volumes":[{"secret":{"secretName":"s"}}],"imagePullSecrets":[{"name":"p"}]}"#,
+            None,
+        );
+        check(
+            r#"{"volumes":[{"secret":{"secretName":"t"}}]}"#,
+            Some(r#"volume with secret.secretName="t""#),
+        );
         let variable = r#"{"name":"v","valueFrom":{"secretKeyRef":{"name":"t"}}}"#;
         check(
             &format!(r#"{{"containers":[{{"name":"c","env":[{variable}]}}]}}"#),
@@ -272,7 +335,10 @@ mod tests {
             r#"{"initContainers":[{"name":"c","envFrom":[{"secretRef":{"name":"t"}}]}]}"#,
             Some(r#"init container c with envFrom referencing secret.secretName="t""#),
         );
-        check(r#"{"imagePullSecrets":[{"name":"q"}]}"#, Some(r#"imagePullSecrets[0].name="q""#));
+        check(
+            r#"{"imagePullSecrets":[{"name":"q"}]}"#,
+            Some(r#"imagePullSecrets[0].name="q""#),
+        );
     }
 
     #[test]
@@ -284,10 +350,20 @@ mod tests {
             Some("a mirror pod may not reference service accounts")
         );
         let secrets = Some("a mirror pod may not reference secrets");
-        assert_eq!(refused(r#"{"volumes":[{"rbd":{"secretRef":{"name":"s"}}}]}"#), secrets);
-        assert_eq!(refused(r#"{"volumes":[{"projected":{"sources":[{"secret":{"name":"s"}}]}}]}"#), secrets);
-        let token = r#"{"volumes":[{"projected":{"sources":[{"serviceAccountToken":{"path":"t"}}]}}]}"#;
-        assert_eq!(refused(token), Some("a mirror pod may not use ServiceAccountToken volume projections"));
+        assert_eq!(
+            refused(r#"{"volumes":[{"rbd":{"secretRef":{"name":"s"}}}]}"#),
+            secrets
+        );
+        assert_eq!(
+            refused(r#"{"volumes":[{"projected":{"sources":[{"secret":{"name":"s"}}]}}]}"#),
+            secrets
+        );
+        let token =
+            r#"{"volumes":[{"projected":{"sources":[{"serviceAccountToken":{"path":"t"}}]}}]}"#;
+        assert_eq!(
+            refused(token),
+            Some("a mirror pod may not use ServiceAccountToken volume projections")
+        );
     }
 
     #[test]
@@ -296,7 +372,10 @@ mod tests {
             r#"{"containers":[{"name":"a"},{"name":"b","volumeMounts":[{"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}]}]}"#,
         );
         mount_token(&mut spec, "xyz12");
-        assert_eq!(spec["containers"][0]["volumeMounts"][0]["name"].str(), "kube-api-access-xyz12");
+        assert_eq!(
+            spec["containers"][0]["volumeMounts"][0]["name"].str(),
+            "kube-api-access-xyz12"
+        );
         assert_eq!(spec["containers"][1]["volumeMounts"].list().len(), 1);
         assert_eq!(spec["volumes"][0]["name"].str(), "kube-api-access-xyz12");
         let before = spec.clone();

@@ -15,7 +15,10 @@ pub struct TolerationSeconds {
 
 impl Default for TolerationSeconds {
     fn default() -> TolerationSeconds {
-        TolerationSeconds { not_ready: 300, unreachable: 300 }
+        TolerationSeconds {
+            not_ready: 300,
+            unreachable: 300,
+        }
     }
 }
 
@@ -24,10 +27,14 @@ pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Stat
     if !attributes.is_main("", "pods") {
         return Ok(());
     }
-    let TolerationSeconds { not_ready, unreachable } =
-        attributes.call.server.options.admission.toleration_seconds;
-    let usual =
-        [("node.kubernetes.io/not-ready", not_ready), ("node.kubernetes.io/unreachable", unreachable)];
+    let TolerationSeconds {
+        not_ready,
+        unreachable,
+    } = attributes.call.server.options.admission.toleration_seconds;
+    let usual = [
+        ("node.kubernetes.io/not-ready", not_ready),
+        ("node.kubernetes.io/unreachable", unreachable),
+    ];
     for (key, seconds) in usual {
         let tolerated = pod["spec"]["tolerations"].list().iter().any(|toleration| {
             let (name, effect) = (toleration["key"].str(), toleration["effect"].str());
@@ -37,7 +44,10 @@ pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Stat
             let toleration = value!({
                 "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds
             });
-            pod.entry("spec").entry("tolerations").make_list().push(toleration);
+            pod.entry("spec")
+                .entry("tolerations")
+                .make_list()
+                .push(toleration);
         }
     }
     Ok(())

@@ -4,7 +4,10 @@ use mizzen_object::{Status, Value};
 
 use super::Attributes;
 
-const LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+const LABELS: [&str; 2] = [
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+];
 
 /// Labels a pod that is made on a node, or a binding that puts one there.
 pub(super) fn admit(attributes: &Attributes, object: &mut Value) -> Result<(), Status> {
@@ -22,7 +25,10 @@ pub(super) fn admit(attributes: &Attributes, object: &mut Value) -> Result<(), S
     let node = attributes.find("", "nodes", "", node).unwrap_or_default();
     for label in LABELS {
         if let Some(place) = node["metadata"]["labels"].get(label) {
-            object.entry("metadata").entry("labels").set(label, place.clone());
+            object
+                .entry("metadata")
+                .entry("labels")
+                .set(label, place.clone());
         }
     }
     Ok(())

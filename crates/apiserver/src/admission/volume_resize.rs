@@ -11,9 +11,13 @@ pub(super) fn check(attributes: &Attributes, claim: &Value) -> Result<(), Status
     if !attributes.is_main("", "persistentvolumeclaims") {
         return Ok(());
     }
-    let Some(old) = attributes.old.filter(|old| size(old) < size(claim)) else { return Ok(()) };
+    let Some(old) = attributes.old.filter(|old| size(old) < size(claim)) else {
+        return Ok(());
+    };
     if old["status"]["phase"].str() != "Bound" {
-        return Err(attributes.forbidden(claim, "Only bound persistent volume claims can be expanded"));
+        return Err(
+            attributes.forbidden(claim, "Only bound persistent volume claims can be expanded")
+        );
     }
     if may_grow(attributes, storage_class(claim), storage_class(old)) {
         return Ok(());
@@ -32,6 +36,8 @@ fn size(claim: &Value) -> Quantity {
 
 fn may_grow(attributes: &Attributes, class: &str, old: &str) -> bool {
     let is_same = !class.is_empty() && class == old;
-    let found = is_same.then(|| attributes.find("storage.k8s.io", "storageclasses", "", class)).flatten();
+    let found = is_same
+        .then(|| attributes.find("storage.k8s.io", "storageclasses", "", class))
+        .flatten();
     found.is_some_and(|class| class["allowVolumeExpansion"].bool())
 }

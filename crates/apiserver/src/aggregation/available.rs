@@ -65,9 +65,18 @@ impl Keeper {
             ("", "services"),
             ("discovery.k8s.io", "endpointslices"),
         ];
-        let resources = places.iter().filter_map(|(group, plural)| catalog.get(group, "v1", plural));
-        let bells = resources.map(|resource| Bell::new(&server, resource)).collect();
-        Keeper { server, bells, checks: HashMap::new(), found: mpsc::unbounded_channel() }
+        let resources = places
+            .iter()
+            .filter_map(|(group, plural)| catalog.get(group, "v1", plural));
+        let bells = resources
+            .map(|resource| Bell::new(&server, resource))
+            .collect();
+        Keeper {
+            server,
+            bells,
+            checks: HashMap::new(),
+            found: mpsc::unbounded_channel(),
+        }
     }
 
     /// Compares what is stored with what is so.
@@ -76,8 +85,17 @@ impl Keeper {
             self.settle(found).await;
         }
         register::custom(&self.server).await;
-        let table = self.server.0.aggregation.configured.table(&self.server.0.registry);
-        self.forget(|name| table.named(name).is_some_and(|entry| entry.service.is_some()));
+        let table = self
+            .server
+            .0
+            .aggregation
+            .configured
+            .table(&self.server.0.registry);
+        self.forget(|name| {
+            table
+                .named(name)
+                .is_some_and(|entry| entry.service.is_some())
+        });
         for entry in &table.entries {
             match entry.service {
                 Some(_) => self.consider(entry).await,
@@ -90,7 +108,10 @@ impl Keeper {
     fn forget(&mut self, is_known: impl Fn(&str) -> bool) {
         self.checks.retain(|name, _| is_known(name));
         let aggregation = &self.server.0.aggregation;
-        let mut learned = aggregation.learned.write().expect("nothing panics while it is held");
+        let mut learned = aggregation
+            .learned
+            .write()
+            .expect("nothing panics while it is held");
         learned.retain(|name, _| is_known(name));
     }
 
@@ -104,18 +125,31 @@ impl Keeper {
             }
         };
         let now = Instant::now();
-        let check = self.checks.entry(entry.name.clone()).or_insert_with(|| Check {
-            basis: String::new(),
-            running: false,
-            failures: 0,
-            due: now,
-        });
+        let check = self
+            .checks
+            .entry(entry.name.clone())
+            .or_insert_with(|| Check {
+                basis: String::new(),
+                running: false,
+                failures: 0,
+                due: now,
+            });
         if check.basis != basis {
-            *check = Check { basis: basis.clone(), running: false, failures: 0, due: now };
+            *check = Check {
+                basis: basis.clone(),
+                running: false,
+                failures: 0,
+                due: now,
+            };
         }
         if !check.running && check.due <= now {
             check.running = true;
-            tokio::spawn(look(self.server.clone(), entry.clone(), basis, self.found.0.clone()));
+            tokio::spawn(look(
+                self.server.clone(),
+                entry.clone(),
+                basis,
+                self.found.0.clone(),
+            ));
         }
     }
 
@@ -126,20 +160,29 @@ impl Keeper {
         let (name, namespace) = (&service.name, json::quote(&service.namespace));
         let refuse = |reason, message| Err(("False", reason, message));
         let Ok(object) = services.find(&service) else {
-            return refuse("ServiceNotFound", format!("service/{name} in {namespace} is not present"));
+            return refuse(
+                "ServiceNotFound",
+                format!("service/{name} in {namespace} is not present"),
+            );
         };
         let spec = &object["spec"];
         let mut basis = json::to_string(&entry.object["spec"]);
         if spec["type"].str() == "ClusterIP" {
-            let port = spec["ports"].list().iter().find(|port| port["port"].int() == i64::from(service.port));
+            let port = spec["ports"]
+                .list()
+                .iter()
+                .find(|port| port["port"].int() == i64::from(service.port));
             let Some(port) = port else {
-                let message =
-                    format!("service/{name} in {namespace} is not listening on port {}", service.port);
+                let message = format!(
+                    "service/{name} in {namespace} is not listening on port {}",
+                    service.port
+                );
                 return refuse("ServicePortError", message);
             };
             let slices = services.slices(&service);
             if slices.is_empty() {
-                let message = format!("cannot find endpointslices for service/{name} in {namespace}");
+                let message =
+                    format!("cannot find endpointslices for service/{name} in {namespace}");
                 return refuse("EndpointsNotFound", message);
             }
             let port_name = port["name"].str();
@@ -160,16 +203,36 @@ impl Keeper {
 
     /// Takes note of what came of looking for a server.
     async fn settle(&mut self, (name, basis, outcome): Found) {
-        let Some(check) = self.checks.get_mut(&name).filter(|check| check.basis == basis) else { return };
+        let Some(check) = self
+            .checks
+            .get_mut(&name)
+            .filter(|check| check.basis == basis)
+        else {
+            return;
+        };
         check.running = false;
-        check.failures = if outcome.is_ok() { 0 } else { check.failures + 1 };
-        check.due = Instant::now() + if outcome.is_ok() { EVERY } else { pause(check.failures) };
+        check.failures = if outcome.is_ok() {
+            0
+        } else {
+            check.failures + 1
+        };
+        check.due = Instant::now()
+            + if outcome.is_ok() {
+                EVERY
+            } else {
+                pause(check.failures)
+            };
         let condition = match &outcome {
             Ok(_) => ("True", "Passed", "all checks passed".to_owned()),
             Err(why) => ("False", "FailedDiscoveryCheck", why.clone()),
         };
         self.keep(&name, outcome.ok());
-        let table = self.server.0.aggregation.configured.table(&self.server.0.registry);
+        let table = self
+            .server
+            .0
+            .aggregation
+            .configured
+            .table(&self.server.0.registry);
         if let Some(entry) = table.named(&name) {
             self.report(entry, condition).await;
         }
@@ -177,12 +240,21 @@ impl Keeper {
 
     /// Keeps what a server said, or that it said nothing.
     fn keep(&self, name: &Str, said: Option<Learned>) {
-        let mut learned = self.server.0.aggregation.learned.write().expect("nothing panics while it is held");
+        let mut learned = self
+            .server
+            .0
+            .aggregation
+            .learned
+            .write()
+            .expect("nothing panics while it is held");
         let now = match (said, learned.get(name)) {
             (Some(said), _) => said,
             (None, before) => {
                 let before = before.map(|before| (**before).clone()).unwrap_or_default();
-                Learned { stale: true, ..before }
+                Learned {
+                    stale: true,
+                    ..before
+                }
             }
         };
         learned.insert(name.clone(), Arc::new(now));
@@ -191,7 +263,9 @@ impl Keeper {
     /// Writes a condition down if it is not what is stored. A race is lost gladly: the next pass looks again.
     async fn report(&self, entry: &Entry, (status, reason, message): Condition) {
         let conditions = entry.object["status"]["conditions"].list();
-        let known = conditions.iter().find(|condition| condition["type"].str() == "Available");
+        let known = conditions
+            .iter()
+            .find(|condition| condition["type"].str() == "Available");
         let said = |field: &str| known.map_or("", |known| known[field].str());
         if (said("status"), said("reason"), said("message")) == (status, reason, message.as_str()) {
             return;
@@ -207,17 +281,33 @@ impl Keeper {
         let conditions = object.entry("status").entry("conditions").make_list();
         conditions.retain(|condition| condition["type"].str() != "Available");
         conditions.push(condition);
-        let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{}/status", entry.name);
+        let path = format!(
+            "/apis/apiregistration.k8s.io/v1/apiservices/{}/status",
+            entry.name
+        );
         self.server.ask("PUT", &path, Some(&object)).await;
     }
 
     /// Waits until there may be something to do.
     async fn wait(&mut self) {
-        let table = self.server.0.aggregation.configured.table(&self.server.0.registry);
-        let waiting = self.checks.values().filter(|check| !check.running).map(|check| check.due);
+        let table = self
+            .server
+            .0
+            .aggregation
+            .configured
+            .table(&self.server.0.registry);
+        let waiting = self
+            .checks
+            .values()
+            .filter(|check| !check.running)
+            .map(|check| check.due);
         let due = waiting.min().unwrap_or_else(|| Instant::now() + EVERY);
         // Without others, services and their endpoints are of no interest.
-        let n_bells = if table.has_remote() { self.bells.len() } else { 1 };
+        let n_bells = if table.has_remote() {
+            self.bells.len()
+        } else {
+            1
+        };
         let settled = tokio::select! {
             () = any(&mut self.bells[..n_bells]) => None,
             () = self.server.0.aggregation.changed.notified() => None,
@@ -231,7 +321,11 @@ impl Keeper {
 }
 
 fn local() -> Condition {
-    ("True", "Local", "Local APIServices are always available".into())
+    (
+        "True",
+        "Local",
+        "Local APIServices are always available".into(),
+    )
 }
 
 fn has_endpoint(slice: &Value, port_name: &str) -> bool {
@@ -241,11 +335,17 @@ fn has_endpoint(slice: &Value, port_name: &str) -> bool {
 }
 
 fn pause(failures: u32) -> Duration {
-    SOON.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1))).min(EVERY)
+    SOON.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1)))
+        .min(EVERY)
 }
 
 /// Looks for a server: once, and if it is not there some more times at once, for it may have many backends.
-async fn look(server: Server, entry: Arc<Entry>, basis: String, found: mpsc::UnboundedSender<Found>) {
+async fn look(
+    server: Server,
+    entry: Arc<Entry>,
+    basis: String,
+    found: mpsc::UnboundedSender<Found>,
+) {
     let client = &server.0.client;
     let mut outcome = learn::look(client, &entry).await;
     if outcome.is_err() {
@@ -255,7 +355,11 @@ async fn look(server: Server, entry: Arc<Entry>, basis: String, found: mpsc::Unb
         Err(why) => Err(why),
         Ok(resources) => {
             let before = server.0.aggregation.said_before(&entry.name);
-            let mut learned = Learned { resources, stale: false, ..before };
+            let mut learned = Learned {
+                resources,
+                stale: false,
+                ..before
+            };
             learn::read_openapi(client, &entry, &mut learned).await;
             Ok(learned)
         }
@@ -291,12 +395,25 @@ struct Bell {
 
 impl Bell {
     fn new(server: &Server, resource: Resource) -> Bell {
-        Bell { server: server.clone(), resource, watch: None }
+        Bell {
+            server: server.clone(),
+            resource,
+            watch: None,
+        }
     }
 
     async fn listen(&mut self) {
-        let options = WatchOptions { initial: Some(false), ..WatchOptions::default() };
-        self.watch = self.server.0.registry.watch(&self.resource, options).await.ok();
+        let options = WatchOptions {
+            initial: Some(false),
+            ..WatchOptions::default()
+        };
+        self.watch = self
+            .server
+            .0
+            .registry
+            .watch(&self.resource, options)
+            .await
+            .ok();
     }
 
     /// Resolves after a change. A bell that has missed some rings too, as it does at first.

@@ -27,7 +27,11 @@ pub(crate) fn group(server: &Inner, name: &str) -> Option<Group> {
     let others = others.filter(|entry| is_other(own.as_slice(), entry));
     let mut groups = own.clone().into_iter().collect();
     for entry in others {
-        add(&mut groups, entry, server.aggregation.resources(&entry.name));
+        add(
+            &mut groups,
+            entry,
+            server.aggregation.resources(&entry.name),
+        );
     }
     discovery::sort(&mut groups);
     groups.pop()
@@ -37,13 +41,21 @@ pub(crate) fn group(server: &Inner, name: &str) -> Option<Group> {
 pub(crate) fn groups(server: &Inner) -> Arc<[Group]> {
     let own = server.catalog.groups();
     let table = server.aggregation.configured.table(&server.registry);
-    let others: Vec<&Arc<Entry>> = table.entries.iter().filter(|entry| is_other(&own, entry)).collect();
+    let others: Vec<&Arc<Entry>> = table
+        .entries
+        .iter()
+        .filter(|entry| is_other(&own, entry))
+        .collect();
     if others.is_empty() {
         return own;
     }
     let mut groups = own.to_vec();
     for entry in others {
-        add(&mut groups, entry, server.aggregation.resources(&entry.name));
+        add(
+            &mut groups,
+            entry,
+            server.aggregation.resources(&entry.name),
+        );
     }
     discovery::sort(&mut groups);
     groups.into()
@@ -57,7 +69,11 @@ fn is_other(own: &[Group], entry: &Entry) -> bool {
 }
 
 fn add(groups: &mut Vec<Group>, entry: &Entry, resources: Vec<Value>) {
-    let version = Version { name: entry.version.clone(), priority: entry.version_priority, resources };
+    let version = Version {
+        name: entry.version.clone(),
+        priority: entry.version_priority,
+        resources,
+    };
     match groups.iter_mut().find(|group| group.name == entry.group) {
         Some(group) => {
             group.versions.retain(|known| known.name != version.name);
@@ -76,19 +92,30 @@ fn add(groups: &mut Vec<Group>, entry: &Entry, resources: Vec<Value>) {
 pub(crate) fn stale(server: &Inner, document: &mut Value) {
     let table = server.aggregation.configured.table(&server.registry);
     let own = server.catalog.groups();
-    let others: Vec<&Arc<Entry>> = table.entries.iter().filter(|entry| is_other(&own, entry)).collect();
+    let others: Vec<&Arc<Entry>> = table
+        .entries
+        .iter()
+        .filter(|entry| is_other(&own, entry))
+        .collect();
     if others.is_empty() {
         return;
     }
     let items = document.entry("items").make_list();
     for group in items.iter_mut() {
         let name: Str = group["metadata"]["name"].str().into();
-        let find =
-            |version: &str| others.iter().find(|entry| entry.group == name && entry.version == version);
+        let find = |version: &str| {
+            others
+                .iter()
+                .find(|entry| entry.group == name && entry.version == version)
+        };
         let versions = group.entry("versions").make_list();
-        versions.retain(|version| find(version["version"].str()).is_none_or(|entry| entry.service.is_some()));
+        versions.retain(|version| {
+            find(version["version"].str()).is_none_or(|entry| entry.service.is_some())
+        });
         for version in versions {
-            if find(version["version"].str()).is_some_and(|entry| server.aggregation.is_stale(entry)) {
+            if find(version["version"].str())
+                .is_some_and(|entry| server.aggregation.is_stale(entry))
+            {
                 version.set("freshness", "Stale");
             }
         }
@@ -114,21 +141,37 @@ pub(crate) fn openapi_index(server: &Inner, own: Bytes) -> Bytes {
 
 /// `/openapi/v2` with the paths and types of others. Takes its time at first; ask where blocking is allowed.
 pub(crate) fn openapi_v2(server: &Inner, proto: bool) -> Arc<Document> {
-    let own =
-        server.catalog.with_openapi(|openapi| if proto { openapi.v2_proto() } else { openapi.v2_json() });
+    let own = server.catalog.with_openapi(|openapi| {
+        if proto {
+            openapi.v2_proto()
+        } else {
+            openapi.v2_json()
+        }
+    });
     let table = server.aggregation.configured.table(&server.registry);
     let others = server.aggregation.described(&table);
     if others.is_empty() {
         return own;
     }
-    let made_of = others.iter().fold(own.hash.to_string(), |made_of, (tag, _)| format!("{made_of} {tag}"));
+    let made_of = others
+        .iter()
+        .fold(own.hash.to_string(), |made_of, (tag, _)| {
+            format!("{made_of} {tag}")
+        });
     let cache = &server.aggregation.documents.v2;
     let kept = || cache.lock().expect("nothing panics while it is held");
-    if let Some((_, _, document)) = kept().iter().find(|known| (known.0, &known.1) == (proto, &made_of)) {
+    if let Some((_, _, document)) = kept()
+        .iter()
+        .find(|known| (known.0, &known.1) == (proto, &made_of))
+    {
         return document.clone();
     }
     let documents: Vec<Value> = others.into_iter().map(|(_, document)| document).collect();
-    let document = Arc::new(server.catalog.with_openapi(|openapi| openapi.v2_with(&documents, proto)));
+    let document = Arc::new(
+        server
+            .catalog
+            .with_openapi(|openapi| openapi.v2_with(&documents, proto)),
+    );
     let mut kept = kept();
     kept.retain(|known| known.0 != proto);
     kept.push((proto, made_of, document.clone()));
@@ -138,23 +181,41 @@ pub(crate) fn openapi_v2(server: &Inner, proto: bool) -> Arc<Document> {
 impl Aggregation {
     /// What a server has said so far.
     pub(super) fn said_before(&self, name: &str) -> Learned {
-        let learned = self.learned.read().expect("nothing panics while it is held");
-        learned.get(name).map(|learned| (**learned).clone()).unwrap_or_default()
+        let learned = self
+            .learned
+            .read()
+            .expect("nothing panics while it is held");
+        learned
+            .get(name)
+            .map(|learned| (**learned).clone())
+            .unwrap_or_default()
     }
 
     fn resources(&self, name: &str) -> Vec<Value> {
-        let learned = self.learned.read().expect("nothing panics while it is held");
-        learned.get(name).map(|learned| learned.resources.clone()).unwrap_or_default()
+        let learned = self
+            .learned
+            .read()
+            .expect("nothing panics while it is held");
+        learned
+            .get(name)
+            .map(|learned| learned.resources.clone())
+            .unwrap_or_default()
     }
 
     fn is_stale(&self, entry: &Entry) -> bool {
-        let learned = self.learned.read().expect("nothing panics while it is held");
+        let learned = self
+            .learned
+            .read()
+            .expect("nothing panics while it is held");
         !entry.available || learned.get(&entry.name).is_none_or(|learned| learned.stale)
     }
 
     /// Where documents of others are.
     fn indexed(&self, table: &Table) -> Vec<(String, Str)> {
-        let learned = self.learned.read().expect("nothing panics while it is held");
+        let learned = self
+            .learned
+            .read()
+            .expect("nothing panics while it is held");
         let remote = table.entries.iter().filter(|entry| entry.service.is_some());
         let found = remote.filter_map(|entry| {
             let url = learned.get(&entry.name)?.v3.clone()?;
@@ -165,11 +226,17 @@ impl Aggregation {
 
     /// What others say about the versions that they serve for us, with the tags of it.
     fn described(&self, table: &Table) -> Vec<(Str, Value)> {
-        let learned = self.learned.read().expect("nothing panics while it is held");
+        let learned = self
+            .learned
+            .read()
+            .expect("nothing panics while it is held");
         let remote = table.entries.iter().filter(|entry| entry.service.is_some());
         let found = remote.filter_map(|entry| {
             let (tag, document) = learned.get(&entry.name)?.v2.clone()?;
-            Some((format!("{}={tag}", entry.name).into(), only(&document, &entry.path())))
+            Some((
+                format!("{}={tag}", entry.name).into(),
+                only(&document, &entry.path()),
+            ))
         });
         found.collect()
     }
@@ -179,6 +246,8 @@ impl Aggregation {
 fn only(document: &Value, root: &str) -> Value {
     let mut part = document.clone();
     let below = format!("{root}/");
-    part.entry("paths").make_map().retain(|path, _| path == root || path.starts_with(&below));
+    part.entry("paths")
+        .make_map()
+        .retain(|path, _| path == root || path.starts_with(&below));
     part
 }

@@ -28,19 +28,32 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// Whether a request asks for another protocol. Kubernetes: by its `Connection` header (util/httpstream).
 pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
     let asks = |connection: &str| connection.to_ascii_lowercase().contains("upgrade");
-    texts(headers, header::CONNECTION).iter().any(|connection| asks(connection))
+    texts(headers, header::CONNECTION)
+        .iter()
+        .any(|connection| asks(connection))
 }
 
 /// The headers of a request from `client` as the next server gets them.
-pub(crate) fn forwarded(headers: &HeaderMap, client: Option<IpAddr>, is_upgrade: bool) -> HeaderMap {
+pub(crate) fn forwarded(
+    headers: &HeaderMap,
+    client: Option<IpAddr>,
+    is_upgrade: bool,
+) -> HeaderMap {
     let mut forwarded = headers.clone();
     strip(&mut forwarded);
-    if texts(headers, header::TE).iter().any(|te| has_token(te, "trailers")) {
+    if texts(headers, header::TE)
+        .iter()
+        .any(|te| has_token(te, "trailers"))
+    {
         forwarded.insert(header::TE, HeaderValue::from_static("trailers"));
     }
     if is_upgrade {
         forwarded.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-        forwarded.extend(headers.get(header::UPGRADE).map(|kind| (header::UPGRADE, kind.clone())));
+        forwarded.extend(
+            headers
+                .get(header::UPGRADE)
+                .map(|kind| (header::UPGRADE, kind.clone())),
+        );
     }
     append_forwarded_for(&mut forwarded, client);
     forwarded
@@ -49,7 +62,10 @@ pub(crate) fn forwarded(headers: &HeaderMap, client: Option<IpAddr>, is_upgrade:
 /// Removes the headers that `Connection` names, and those that are hop-by-hop by definition.
 pub(crate) fn strip(headers: &mut HeaderMap) {
     let connections = texts(headers, header::CONNECTION);
-    let named = connections.iter().flat_map(|connection| connection.split(',')).map(str::trim);
+    let named = connections
+        .iter()
+        .flat_map(|connection| connection.split(','))
+        .map(str::trim);
     let named: Vec<HeaderName> = named.filter_map(|name| name.parse().ok()).collect();
     for name in named.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
@@ -59,8 +75,11 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
 /// Adds the client to `X-Forwarded-For`, in one header after the proxies that it came through.
 fn append_forwarded_for(headers: &mut HeaderMap, client: Option<IpAddr>) {
     let Some(client) = client else { return };
-    let mut hops: Vec<Vec<u8>> =
-        headers.get_all(X_FORWARDED_FOR).iter().map(|hop| hop.as_bytes().to_vec()).collect();
+    let mut hops: Vec<Vec<u8>> = headers
+        .get_all(X_FORWARDED_FOR)
+        .iter()
+        .map(|hop| hop.as_bytes().to_vec())
+        .collect();
     hops.push(client.to_string().into_bytes());
     if let Ok(hops) = HeaderValue::from_bytes(&hops.join(&b", "[..])) {
         headers.insert(X_FORWARDED_FOR, hops);
@@ -68,7 +87,8 @@ fn append_forwarded_for(headers: &mut HeaderMap, client: Option<IpAddr>) {
 }
 
 fn has_token(list: &str, token: &str) -> bool {
-    list.split(',').any(|one| one.trim().eq_ignore_ascii_case(token))
+    list.split(',')
+        .any(|one| one.trim().eq_ignore_ascii_case(token))
 }
 
 #[cfg(test)]
@@ -81,8 +101,10 @@ mod tests {
         let sent = headers(sent);
         assert_eq!(is_upgrade(&sent), upgrade);
         let forwarded = forwarded(&sent, Some([127, 0, 0, 9].into()), upgrade);
-        let mut shown: Vec<String> =
-            forwarded.iter().map(|(name, text)| format!("{name}: {}", text.to_str().unwrap())).collect();
+        let mut shown: Vec<String> = forwarded
+            .iter()
+            .map(|(name, text)| format!("{name}: {}", text.to_str().unwrap()))
+            .collect();
         shown.sort();
         assert_eq!(shown, expected);
     }
@@ -104,15 +126,30 @@ mod tests {
             ("upgrade", "h2c"),
             ("accept", "*/*"),
         ];
-        check(&sent, false, &["accept: */*", "te: trailers", "x-forwarded-for: 127.0.0.9"]);
+        check(
+            &sent,
+            false,
+            &["accept: */*", "te: trailers", "x-forwarded-for: 127.0.0.9"],
+        );
         check(&[("te", "gzip")], false, &["x-forwarded-for: 127.0.0.9"]);
     }
 
     #[test]
     fn a_client_is_appended_to_those_that_its_request_came_through() {
-        let sent = [("x-forwarded-for", "10.1.1.1, 10.1.1.2"), ("x-forwarded-for", "10.1.1.3")];
-        check(&sent, false, &["x-forwarded-for: 10.1.1.1, 10.1.1.2, 10.1.1.3, 127.0.0.9"]);
-        check(&[("connection", "x-forwarded-for"), sent[0]], false, &["x-forwarded-for: 127.0.0.9"]);
+        let sent = [
+            ("x-forwarded-for", "10.1.1.1, 10.1.1.2"),
+            ("x-forwarded-for", "10.1.1.3"),
+        ];
+        check(
+            &sent,
+            false,
+            &["x-forwarded-for: 10.1.1.1, 10.1.1.2, 10.1.1.3, 127.0.0.9"],
+        );
+        check(
+            &[("connection", "x-forwarded-for"), sent[0]],
+            false,
+            &["x-forwarded-for: 127.0.0.9"],
+        );
         assert!(forwarded(&HeaderMap::new(), None, false).is_empty());
     }
 
@@ -124,6 +161,14 @@ mod tests {
             ("x-secret", "1"),
             ("proxy-authorization", "Basic abc"),
         ];
-        check(&sent, true, &["connection: Upgrade", "upgrade: websocket", "x-forwarded-for: 127.0.0.9"]);
+        check(
+            &sent,
+            true,
+            &[
+                "connection: Upgrade",
+                "upgrade: websocket",
+                "x-forwarded-for: 127.0.0.9",
+            ],
+        );
     }
 }

@@ -38,10 +38,18 @@ pub(super) struct Learned {
 
 /// Whether the server is there; if so, its resources. The error is the message of its condition.
 pub(super) async fn look(client: &Client, entry: &Entry) -> Result<Vec<Value>, String> {
-    let target = entry.target(client, true).map_err(|status| status.message)?;
+    let target = entry
+        .target(client, true)
+        .map_err(|status| status.message)?;
     let url = format!("https://{}{}", target.address, entry.path());
     let failed = |why: String| format!("failing or missing response from {url}: {why}");
-    let asked = Ask { client, entry, path: &entry.path(), tag: "", limit: MAX_LIST };
+    let asked = Ask {
+        client,
+        entry,
+        path: &entry.path(),
+        tag: "",
+        limit: MAX_LIST,
+    };
     match timeout(PATIENCE, asked.get()).await {
         Err(_) => {
             let why = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
@@ -61,20 +69,40 @@ pub(super) async fn look(client: &Client, entry: &Entry) -> Result<Vec<Value>, S
 /// What the server says in OpenAPI, on top of what it said before.
 pub(super) async fn read_openapi(client: &Client, entry: &Entry, learned: &mut Learned) {
     let name = entry.path().trim_start_matches('/').to_owned();
-    let index = Ask { client, entry, path: "/openapi/v3", tag: "", limit: MAX_LIST };
+    let index = Ask {
+        client,
+        entry,
+        path: "/openapi/v3",
+        tag: "",
+        limit: MAX_LIST,
+    };
     learned.v3 = match timeout(PATIENCE, index.get()).await {
         Ok(Ok(page)) if page.code == 200 => {
             let index = json::parse(&page.body).unwrap_or_default();
-            index["paths"][name.as_str()]["serverRelativeURL"].as_str().map(Str::from)
+            index["paths"][name.as_str()]["serverRelativeURL"]
+                .as_str()
+                .map(Str::from)
         }
         _ => None,
     };
-    let tag = learned.v2.as_ref().map_or("", |(tag, _)| tag.as_str()).to_owned();
-    let document = Ask { client, entry, path: "/openapi/v2", tag: &tag, limit: MAX_DOCUMENT };
+    let tag = learned
+        .v2
+        .as_ref()
+        .map_or("", |(tag, _)| tag.as_str())
+        .to_owned();
+    let document = Ask {
+        client,
+        entry,
+        path: "/openapi/v2",
+        tag: &tag,
+        limit: MAX_DOCUMENT,
+    };
     match timeout(LONG_PATIENCE, document.get()).await {
         Ok(Ok(page)) if page.code == 304 => {}
         Ok(Ok(page)) if page.code == 200 => {
-            learned.v2 = json::parse(&page.body).ok().map(|document| (page.tag, Arc::new(document)));
+            learned.v2 = json::parse(&page.body)
+                .ok()
+                .map(|document| (page.tag, Arc::new(document)));
         }
         _ => learned.v2 = None,
     }
@@ -98,22 +126,39 @@ struct Page {
 
 impl Ask<'_> {
     async fn get(&self) -> Result<Page, SendError> {
-        let target = self.entry.target(self.client, true).map_err(|status| SendError(status.message))?;
+        let target = self
+            .entry
+            .target(self.client, true)
+            .map_err(|status| SendError(status.message))?;
         let url = format!("https://{}{}", target.address, self.path);
-        let mut request =
-            Request::get(url).body(whole(Bytes::new())).map_err(|error| SendError(error.to_string()))?;
+        let mut request = Request::get(url)
+            .body(whole(Bytes::new()))
+            .map_err(|error| SendError(error.to_string()))?;
         *request.headers_mut() = self.headers()?;
         let (head, body) = self.client.send(&target, request).await?.into_parts();
         let body = Limited::new(body, self.limit).collect().await;
-        let body = body.map_err(|error| SendError(error.to_string()))?.to_bytes();
-        let tag = head.headers.get(header::ETAG).and_then(|tag| tag.to_str().ok()).unwrap_or_default();
-        Ok(Page { code: head.status.as_u16(), tag: tag.into(), body })
+        let body = body
+            .map_err(|error| SendError(error.to_string()))?
+            .to_bytes();
+        let tag = head
+            .headers
+            .get(header::ETAG)
+            .and_then(|tag| tag.to_str().ok())
+            .unwrap_or_default();
+        Ok(Page {
+            code: head.status.as_u16(),
+            tag: tag.into(),
+            body,
+        })
     }
 
     fn headers(&self) -> Result<HeaderMap, SendError> {
         let mut headers = HeaderMap::new();
         // Kubernetes: this user may always ask.
-        let user = User { groups: vec![crate::MASTERS.into()], ..User::master("system:kube-aggregator") };
+        let user = User {
+            groups: vec![crate::MASTERS.into()],
+            ..User::master("system:kube-aggregator")
+        };
         speak_for(&user, &mut headers)?;
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         if let Ok(tag) = HeaderValue::from_str(self.tag)

@@ -24,7 +24,9 @@ pub(crate) async fn pass_on(server: &Inner, request: &Request, entry: &Entry) ->
         return unavailable();
     }
     let upgraded = hop::is_upgrade(&request.headers);
-    let Ok(target) = entry.target(&server.client, !upgraded) else { return unavailable() };
+    let Ok(target) = entry.target(&server.client, !upgraded) else {
+        return unavailable();
+    };
     let streams = request.streams.take();
     let (body, asked) = match streams {
         Some(streams) => (streams.body, streams.upgrade),
@@ -43,7 +45,9 @@ pub(crate) async fn pass_on(server: &Inner, request: &Request, entry: &Entry) ->
         false => sent.await,
     };
     match answered {
-        Ok(response) if response.status() == 101 => upgrade::join(response, asked, request.record.clone()),
+        Ok(response) if response.status() == 101 => {
+            upgrade::join(response, asked, request.record.clone())
+        }
         Ok(response) => inward(response),
         Err(error) => unreachable(error),
     }
@@ -51,7 +55,10 @@ pub(crate) async fn pass_on(server: &Inner, request: &Request, entry: &Entry) ->
 
 /// The request as the other server gets it.
 fn outward(request: &Request, address: &str, upgraded: bool) -> Result<Outward<()>, SendError> {
-    let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
+    let path = request
+        .uri
+        .path_and_query()
+        .map_or("/", |path| path.as_str());
     let uri = format!("https://{address}{path}").parse::<Uri>();
     let uri = uri.map_err(|error| SendError(error.to_string()))?;
     let mut outward = Outward::new(());
@@ -75,15 +82,22 @@ const EXTRA: &str = "x-remote-extra-";
 
 /// Says for whom we ask, to the last letter, or fails: a part of somebody is somebody else.
 pub(super) fn speak_for(user: &User, headers: &mut HeaderMap) -> Result<(), SendError> {
-    let forged: Vec<HeaderName> =
-        headers.keys().filter(|name| name.as_str().starts_with("x-remote-")).cloned().collect();
+    let forged: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| name.as_str().starts_with("x-remote-"))
+        .cloned()
+        .collect();
     for name in forged {
         headers.remove(name);
     }
     let mut say = |name: &str, text: &str| {
-        let unsayable = |what: &str| SendError(format!("net/http: invalid header field {what} {name:?}"));
+        let unsayable =
+            |what: &str| SendError(format!("net/http: invalid header field {what} {name:?}"));
         let key: HeaderName = name.parse().map_err(|_| unsayable("name"))?;
-        headers.append(key, HeaderValue::from_str(text).map_err(|_| unsayable("value for"))?);
+        headers.append(
+            key,
+            HeaderValue::from_str(text).map_err(|_| unsayable("value for"))?,
+        );
         Ok(())
     };
     say(USER, &user.name)?;
@@ -134,7 +148,10 @@ fn escape(key: &str) -> String {
 fn inward(response: Response<Incoming>) -> Answer {
     let (mut head, body) = response.into_parts();
     if head.status.is_redirection() && head.headers.contains_key(header::LOCATION) {
-        return plain(502, "the backend attempted to redirect this request, which is not permitted");
+        return plain(
+            502,
+            "the backend attempted to redirect this request, which is not permitted",
+        );
     }
     hop::strip(&mut head.headers);
     head.version = http::Version::default();
@@ -170,8 +187,10 @@ mod tests {
             extra: value!({ "acme.com/project": ["one"] }),
         };
         speak_for(&user, &mut headers).unwrap();
-        let mut said: Vec<String> =
-            headers.iter().map(|(name, text)| format!("{name}: {}", text.to_str().unwrap())).collect();
+        let mut said: Vec<String> = headers
+            .iter()
+            .map(|(name, text)| format!("{name}: {}", text.to_str().unwrap()))
+            .collect();
         said.sort();
         let expected = [
             "x-remote-extra-acme.com%2fproject: one",
@@ -189,6 +208,9 @@ mod tests {
         speak_for(&User::component("jürgen"), &mut headers).unwrap();
         assert_eq!(headers["x-remote-user"].as_bytes(), "jürgen".as_bytes());
         let refused = speak_for(&User::component("jane\nroot"), &mut headers).unwrap_err();
-        assert_eq!(refused.0, "net/http: invalid header field value for \"x-remote-user\"");
+        assert_eq!(
+            refused.0,
+            "net/http: invalid header field value for \"x-remote-user\""
+        );
     }
 }

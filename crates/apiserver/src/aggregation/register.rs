@@ -60,13 +60,15 @@ impl Wanted {
 fn wanted(server: &Server, built_in: bool) -> Vec<Wanted> {
     let groups = server.0.catalog.groups();
     // Kubernetes: who knows all APIServices is not one of them.
-    let groups = groups.iter().filter(|group| group.name != "apiregistration.k8s.io");
+    let groups = groups
+        .iter()
+        .filter(|group| group.name != "apiregistration.k8s.io");
     let groups = groups.filter(|group| discovery::is_built_in(&group.name) == built_in);
     let versions = groups.flat_map(|group| {
-        group
-            .versions
-            .iter()
-            .map(|version| Wanted { group: group.name.clone(), version: version.name.clone() })
+        group.versions.iter().map(|version| Wanted {
+            group: group.name.clone(),
+            version: version.name.clone(),
+        })
     });
     versions.collect()
 }
@@ -93,14 +95,22 @@ async fn ensure(server: &Server, wanted: &Wanted, label: &str) -> Result<(), Str
     let table = server.0.aggregation.configured.table(&server.0.registry);
     let (code, answer) = match table.named(&name) {
         None => {
-            let mut object = value!({ "kind": "APIService", "apiVersion": "apiregistration.k8s.io/v1" });
+            let mut object =
+                value!({ "kind": "APIService", "apiVersion": "apiregistration.k8s.io/v1" });
             object.entry("metadata").set("name", name.as_str());
             object.entry("metadata").entry("labels").set(MANAGED, label);
             object.set("spec", spec);
-            server.ask("POST", "/apis/apiregistration.k8s.io/v1/apiservices", Some(&object)).await
+            server
+                .ask(
+                    "POST",
+                    "/apis/apiregistration.k8s.io/v1/apiservices",
+                    Some(&object),
+                )
+                .await
         }
         Some(entry)
-            if managed(entry).is_empty() || entry.object["spec"] == spec && managed(entry) == label =>
+            if managed(entry).is_empty()
+                || entry.object["spec"] == spec && managed(entry) == label =>
         {
             return Ok(());
         }
@@ -113,5 +123,9 @@ async fn ensure(server: &Server, wanted: &Wanted, label: &str) -> Result<(), Str
     };
     // Somebody else was faster; the next look will tell.
     let fine = code < 400 || code == 409;
-    if fine { Ok(()) } else { Err(format!("APIService {name}: {}", answer["message"].str())) }
+    if fine {
+        Ok(())
+    } else {
+        Err(format!("APIService {name}: {}", answer["message"].str()))
+    }
 }

@@ -20,20 +20,34 @@ pub(super) struct Configured {
 impl Configured {
     pub fn new(catalog: &Catalog) -> Configured {
         let resource = catalog.get("apiregistration.k8s.io", "v1", "apiservices");
-        Configured { resource, kept: RwLock::default() }
+        Configured {
+            resource,
+            kept: RwLock::default(),
+        }
     }
 
     /// The APIServices at this moment. Only who comes first after a change reads them.
     pub fn table(&self, registry: &Registry) -> Arc<Table> {
-        let Some(resource) = &self.resource else { return Arc::default() };
+        let Some(resource) = &self.resource else {
+            return Arc::default();
+        };
         let revision = resource.space().snapshot().revision();
-        let kept = self.kept.read().expect("nothing panics while it is held").clone();
+        let kept = self
+            .kept
+            .read()
+            .expect("nothing panics while it is held")
+            .clone();
         if kept.revision == revision {
             return kept;
         }
-        let stored =
-            registry.list(resource, &ListOptions::default()).map(|list| list.items).unwrap_or_default();
-        let entries = stored.iter().map(|object| Arc::new(Entry::parse(object.value()))).collect();
+        let stored = registry
+            .list(resource, &ListOptions::default())
+            .map(|list| list.items)
+            .unwrap_or_default();
+        let entries = stored
+            .iter()
+            .map(|object| Arc::new(Entry::parse(object.value())))
+            .collect();
         let table = Arc::new(Table::new(revision, entries));
         *self.kept.write().expect("nothing panics while it is held") = table.clone();
         table
@@ -52,8 +66,13 @@ pub(super) struct Table {
 impl Table {
     fn new(revision: Revision, entries: Vec<Arc<Entry>>) -> Table {
         let remote = entries.iter().filter(|entry| entry.service.is_some());
-        let remote = remote.map(|entry| ((entry.group.clone(), entry.version.clone()), entry.clone()));
-        Table { revision, remote: remote.collect(), entries }
+        let remote =
+            remote.map(|entry| ((entry.group.clone(), entry.version.clone()), entry.clone()));
+        Table {
+            revision,
+            remote: remote.collect(),
+            entries,
+        }
     }
 
     /// Whether anything is served by others.
@@ -92,9 +111,9 @@ impl Entry {
     fn parse(object: Value) -> Entry {
         let spec = &object["spec"];
         let conditions = object["status"]["conditions"].list();
-        let available = conditions
-            .iter()
-            .any(|condition| condition["type"].str() == "Available" && condition["status"].str() == "True");
+        let available = conditions.iter().any(|condition| {
+            condition["type"].str() == "Available" && condition["status"].str() == "True"
+        });
         let reference = &spec["service"];
         let trust = match spec["insecureSkipTLSVerify"].bool() {
             true => Trust::Anyone,
@@ -123,6 +142,12 @@ impl Entry {
         let service = self.service.clone().unwrap_or_default();
         let address = client.services().resolve(&service)?;
         let (server_name, trust) = (service.host(), self.trust.clone());
-        Ok(Target { address, server_name, trust, as_front_proxy: true, http2 })
+        Ok(Target {
+            address,
+            server_name,
+            trust,
+            as_front_proxy: true,
+            http2,
+        })
     }
 }

@@ -35,27 +35,40 @@ impl Streams {
 
     /// Takes it; there is nothing the second time, nor for a request that was read as a whole.
     pub fn take(&self) -> Option<Arriving> {
-        self.0.lock().expect("nothing panics while it is held").take()
+        self.0
+            .lock()
+            .expect("nothing panics while it is held")
+            .take()
     }
 }
 
 /// Lets client and server talk to each other as they like from now on. The request is over when one of them has done, as with
 /// upstream (apimachinery/pkg/util/proxy/upgradeaware.go).
-pub(crate) fn join(response: Response<Incoming>, client: Option<OnUpgrade>, record: Record) -> Answer {
+pub(crate) fn join(
+    response: Response<Incoming>,
+    client: Option<OnUpgrade>,
+    record: Record,
+) -> Answer {
     let mut answer = Answer::new(Body::from(""));
     *answer.status_mut() = response.status();
     *answer.headers_mut() = response.headers().clone();
     answer.headers_mut().remove(header::CONTENT_LENGTH);
     if let Some(client) = client {
         tokio::spawn(async move {
-            let (Ok(server), Ok(client)) = (hyper::upgrade::on(response).await, client.await) else { return };
+            let (Ok(server), Ok(client)) = (hyper::upgrade::on(response).await, client.await)
+            else {
+                return;
+            };
             let (mut from_client, mut to_client) = tokio::io::split(TokioIo::new(client));
             let (mut from_server, mut to_server) = tokio::io::split(TokioIo::new(server));
             tokio::select! {
                 _ = copy(&mut from_client, &mut to_server) => {}
                 _ = copy(&mut from_server, &mut to_client) => {}
             }
-            let _ = timeout(LINGER, async { tokio::join!(to_client.shutdown(), to_server.shutdown()) }).await;
+            let _ = timeout(LINGER, async {
+                tokio::join!(to_client.shutdown(), to_server.shutdown())
+            })
+            .await;
             drop(record);
         });
     }

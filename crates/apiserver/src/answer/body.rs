@@ -76,12 +76,19 @@ pub(crate) struct Shared {
 impl Shared {
     /// Objects of a space that had given up so many bytes when they were read.
     pub fn new(space: &Space, superseded: u64) -> Shared {
-        Shared { space: space.clone(), superseded, most: 0 }
+        Shared {
+            space: space.clone(),
+            superseded,
+            most: 0,
+        }
     }
 
     /// How many bytes the store has given up since. An upper limit: bodies can keep the same old objects.
     pub fn stale(&self) -> u64 {
-        self.space.superseded().saturating_sub(self.superseded).min(self.most)
+        self.space
+            .superseded()
+            .saturating_sub(self.superseded)
+            .min(self.most)
     }
 }
 
@@ -107,7 +114,11 @@ impl Source for Received {
 
 impl Body {
     fn of(kind: Kind) -> Body {
-        Body { kind, _held: Record::default(), lease: Lease::default() }
+        Body {
+            kind,
+            _held: Record::default(),
+            lease: Lease::default(),
+        }
     }
 
     /// A text with a newline at its end, as Go's encoder of JSON writes it.
@@ -136,7 +147,9 @@ impl Body {
         tokio::task::spawn_blocking(move || {
             loop {
                 let mut chunk = vec![0; LARGE];
-                let Ok(length @ 1..) = reader.read(&mut chunk) else { return };
+                let Ok(length @ 1..) = reader.read(&mut chunk) else {
+                    return;
+                };
                 chunk.truncate(length);
                 if sender.blocking_send(Bytes::from(chunk)).is_err() {
                     return;
@@ -153,7 +166,10 @@ impl Body {
 
     /// The same body. Its request is not over before it is.
     pub(crate) fn held(self, record: Record) -> Body {
-        Body { _held: record, ..self }
+        Body {
+            _held: record,
+            ..self
+        }
     }
 
     /// The same body, which holds the seat of its request until it has been written.
@@ -173,7 +189,10 @@ impl Body {
             Kind::Pieces(pieces) => Plain::Pieces(pieces),
             _ => return self,
         };
-        Body { kind: Kind::Gzip(Box::new(Gzip::new(plain))), ..self }
+        Body {
+            kind: Kind::Gzip(Box::new(Gzip::new(plain))),
+            ..self
+        }
     }
 
     /// The memory that the body alone keeps until it has been written, what is handed out of it included. That of a
@@ -320,8 +339,16 @@ impl Pieces {
         let vector = (pieces.capacity() * size_of::<Bytes>()) as u64;
         // What is not shared is its own.
         let own = vector + if shared.is_some() { own } else { left };
-        let shared = shared.map(|shared| Shared { most: left, ..shared });
-        Pieces { pieces: pieces.into_iter(), left, own, shared }
+        let shared = shared.map(|shared| Shared {
+            most: left,
+            ..shared
+        });
+        Pieces {
+            pieces: pieces.into_iter(),
+            left,
+            own,
+            shared,
+        }
     }
 
     fn retained(&self) -> u64 {
@@ -334,7 +361,13 @@ impl Pieces {
             return None;
         }
         let is_large = |piece: &Bytes| piece.len() >= LARGE;
-        if let Some(piece) = self.pieces.as_slice().first().filter(|piece| is_large(piece)).cloned() {
+        if let Some(piece) = self
+            .pieces
+            .as_slice()
+            .first()
+            .filter(|piece| is_large(piece))
+            .cloned()
+        {
             self.pieces.next();
             self.left -= piece.len() as u64;
             return Some(piece);

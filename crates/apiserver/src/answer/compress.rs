@@ -31,19 +31,28 @@ pub(crate) fn compress(request: &HeaderMap, answer: Answer) -> Answer {
         return answer;
     }
     let mut answer = answer.map(Body::compressed);
-    answer.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    answer
+        .headers_mut()
+        .insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     let varies = HeaderValue::from_static("Accept-Encoding");
-    if !answer.headers().get_all(header::VARY).iter().any(|known| *known == varies) {
+    if !answer
+        .headers()
+        .get_all(header::VARY)
+        .iter()
+        .any(|known| *known == varies)
+    {
         answer.headers_mut().append(header::VARY, varies);
     }
     answer
 }
 
 fn accepts_gzip(headers: &HeaderMap) -> bool {
-    crate::header::text(headers, header::ACCEPT_ENCODING).split(',').any(|coding| {
-        let mut parts = coding.split(';').map(str::trim);
-        parts.next() == Some("gzip") && !parts.any(|parameter| parameter == "q=0")
-    })
+    crate::header::text(headers, header::ACCEPT_ENCODING)
+        .split(',')
+        .any(|coding| {
+            let mut parts = coding.split(';').map(str::trim);
+            parts.next() == Some("gzip") && !parts.any(|parameter| parameter == "q=0")
+        })
 }
 
 fn is_large(body: &Body) -> bool {
@@ -60,16 +69,24 @@ pub(super) struct Gzip {
 
 impl Gzip {
     pub fn new(plain: Plain) -> Gzip {
-        Gzip { plain, encoder: Some(GzEncoder::new(Vec::new(), Compression::fast())) }
+        Gzip {
+            plain,
+            encoder: Some(GzEncoder::new(Vec::new(), Compression::fast())),
+        }
     }
 
     pub fn poll_next(&mut self, context: &mut Context) -> Poll<Option<Bytes>> {
         for _ in 0..READ_AT_ONCE {
-            let Some(encoder) = &mut self.encoder else { return Poll::Ready(None) };
+            let Some(encoder) = &mut self.encoder else {
+                return Poll::Ready(None);
+            };
             match self.plain.next() {
                 Some(bytes) => encoder.write_all(&bytes).expect(IN_MEMORY),
                 None => {
-                    let rest = self.encoder.take().map(|encoder| encoder.finish().expect(IN_MEMORY));
+                    let rest = self
+                        .encoder
+                        .take()
+                        .map(|encoder| encoder.finish().expect(IN_MEMORY));
                     return Poll::Ready(rest.map(Bytes::from));
                 }
             }

@@ -22,7 +22,14 @@ pub(crate) fn list(
     let metadata = metadata(list);
     keeping(accept, |accept| match accept.form {
         Form::Table(version) => {
-            let text = table(resource, &list.items, Some(&metadata), version, include, now);
+            let text = table(
+                resource,
+                &list.items,
+                Some(&metadata),
+                version,
+                include,
+                now,
+            );
             from_text(&meta_kind(version, "Table"), None, text, accept, 200)
         }
         Form::Metadata(version) => partial_list(types, resource, list, &metadata, version, accept),
@@ -45,7 +52,13 @@ fn metadata(list: &List) -> Value {
     Value::Map(metadata)
 }
 
-fn whole(types: &Types, resource: &Resource, list: &List, metadata: &Value, accept: Accept) -> Answer {
+fn whole(
+    types: &Types,
+    resource: &Resource,
+    list: &List,
+    metadata: &Value,
+    accept: Accept,
+) -> Answer {
     let gvk = list_kind(resource);
     match accept.encoding {
         Encoding::Json if !accept.pretty => {
@@ -73,17 +86,39 @@ fn whole(types: &Types, resource: &Resource, list: &List, metadata: &Value, acce
 /// A body of pieces that share the memory of stored objects. An object that is stored in another version is converted for
 /// this body alone.
 fn shared(resource: &Resource, list: &List, pieces: Vec<Bytes>) -> Body {
-    let Some(superseded) = list.superseded else { return Body::pieces(pieces) };
-    let is_converted =
-        |object: &&Object| object.record().is_none_or(|record| record.value.as_ptr() != object.json.as_ptr());
-    let own = list.items.iter().filter(is_converted).map(|object| object.json.len() as u64).sum();
+    let Some(superseded) = list.superseded else {
+        return Body::pieces(pieces);
+    };
+    let is_converted = |object: &&Object| {
+        object
+            .record()
+            .is_none_or(|record| record.value.as_ptr() != object.json.as_ptr())
+    };
+    let own = list
+        .items
+        .iter()
+        .filter(is_converted)
+        .map(|object| object.json.len() as u64)
+        .sum();
     Body::shared_pieces(pieces, own, Shared::new(resource.space(), superseded))
 }
 
 /// The messages of a list's objects between what stands around them.
-fn messages(gvk: &GroupVersionKind, resource: &Resource, list: &List, metadata: &[u8]) -> Vec<Bytes> {
-    let items: Vec<Bytes> = list.items.iter().map(|object| message(resource, object)).collect();
-    let (mut headers, mut ends) = (Vec::with_capacity(4 * items.len()), Vec::with_capacity(items.len()));
+fn messages(
+    gvk: &GroupVersionKind,
+    resource: &Resource,
+    list: &List,
+    metadata: &[u8],
+) -> Vec<Bytes> {
+    let items: Vec<Bytes> = list
+        .items
+        .iter()
+        .map(|object| message(resource, object))
+        .collect();
+    let (mut headers, mut ends) = (
+        Vec::with_capacity(4 * items.len()),
+        Vec::with_capacity(items.len()),
+    );
     for item in &items {
         proto::item_header(item.len(), &mut headers);
         ends.push(headers.len());
@@ -104,13 +139,24 @@ fn messages(gvk: &GroupVersionKind, resource: &Resource, list: &List, metadata: 
 
 fn list_kind(resource: &Resource) -> GroupVersionKind {
     let kind = resource.kind();
-    let name = kind.list_kind.clone().unwrap_or_else(|| format!("{}List", kind.gvk.kind).into());
-    GroupVersionKind { kind: name, ..kind.gvk.clone() }
+    let name = kind
+        .list_kind
+        .clone()
+        .unwrap_or_else(|| format!("{}List", kind.gvk.kind).into());
+    GroupVersionKind {
+        kind: name,
+        ..kind.gvk.clone()
+    }
 }
 
 /// The text of the list in pieces that share the objects' memory. Inside a list objects do not say what
 /// they are.
-fn pieces(gvk: &GroupVersionKind, resource: &Resource, list: &List, metadata: &Value) -> Vec<Bytes> {
+fn pieces(
+    gvk: &GroupVersionKind,
+    resource: &Resource,
+    list: &List,
+    metadata: &Value,
+) -> Vec<Bytes> {
     if resource.is_custom() {
         return loose_pieces(gvk, list, metadata);
     }
@@ -134,7 +180,10 @@ fn pieces(gvk: &GroupVersionKind, resource: &Resource, list: &List, metadata: &V
 
 /// The same for custom objects, which are maps through and through, and so are their lists.
 fn loose_pieces(gvk: &GroupVersionKind, list: &List, metadata: &Value) -> Vec<Bytes> {
-    let head = format!("{{\"apiVersion\":{},\"items\":[", json::quote(&gvk.api_version()));
+    let head = format!(
+        "{{\"apiVersion\":{},\"items\":[",
+        json::quote(&gvk.api_version())
+    );
     let mut pieces = Vec::with_capacity(list.items.len() * 2 + 2);
     pieces.push(Bytes::from(head));
     for (index, object) in list.items.iter().enumerate() {
@@ -146,8 +195,11 @@ fn loose_pieces(gvk: &GroupVersionKind, list: &List, metadata: &Value) -> Vec<By
     let mut metadata = metadata.clone();
     metadata.set_default("continue", "");
     metadata.make_map().sort();
-    let tail =
-        format!("],\"kind\":{},\"metadata\":{}}}\n", json::quote(&gvk.kind), json::to_string(&metadata));
+    let tail = format!(
+        "],\"kind\":{},\"metadata\":{}}}\n",
+        json::quote(&gvk.kind),
+        json::to_string(&metadata)
+    );
     pieces.push(Bytes::from(tail));
     pieces
 }
@@ -161,7 +213,8 @@ fn partial_list(
     accept: Accept,
 ) -> Answer {
     let gvk = meta_kind(version, "PartialObjectMetadataList");
-    let mut text = b"{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/".to_vec();
+    let mut text =
+        b"{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/".to_vec();
     text.extend_from_slice(version.as_bytes());
     text.extend_from_slice(b"\",\"metadata\":");
     json::write(metadata, &mut text);

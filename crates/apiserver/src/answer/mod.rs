@@ -12,8 +12,9 @@ pub(crate) use body::{Lease, Shared, Source};
 pub(crate) use compress::compress;
 pub(crate) use list::list;
 pub(crate) use negotiate::{
-    Accept, Clause, Encoding, Form, Offer, clauses, negotiate_aggregated_discovery, negotiate_among,
-    negotiate_document, negotiate_route, negotiate_status, no_stream, not_acceptable, not_that,
+    Accept, Clause, Encoding, Form, Offer, clauses, negotiate_aggregated_discovery,
+    negotiate_among, negotiate_document, negotiate_route, negotiate_status, no_stream,
+    not_acceptable, not_that,
 };
 pub(crate) use object::{message, meta_kind, object, partial, status, status_kind, value};
 pub(crate) use table::{Table, single};
@@ -29,14 +30,19 @@ pub(crate) fn answer(code: u16, content_type: &'static str, body: impl Into<Body
     let mut response = Response::new(body.into());
     *response.status_mut() =
         http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
 /// An answer in plain text.
 pub(crate) fn text(code: u16, body: impl Into<Body>) -> Answer {
     let mut answer = answer(code, "text/plain; charset=utf-8", body);
-    answer.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer.headers_mut().insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
     answer
 }
 
@@ -46,9 +52,15 @@ pub(crate) struct Text(pub Bytes);
 
 /// Makes an answer, and keeps its JSON beside it if that is wanted and not what is sent.
 fn keeping(accept: Accept, make: impl Fn(Accept) -> Answer) -> Answer {
-    let mut answer = make(Accept { kept: false, ..accept });
+    let mut answer = make(Accept {
+        kept: false,
+        ..accept
+    });
     if accept.kept && (accept.encoding != Encoding::Json || accept.pretty) {
-        let plain = make(Accept { form: accept.form, ..Accept::JSON });
+        let plain = make(Accept {
+            form: accept.form,
+            ..Accept::JSON
+        });
         let text = plain.into_body().into_bytes();
         text.and_then(|text| answer.extensions_mut().insert(Text(text)));
     }

@@ -48,18 +48,28 @@ pub(crate) struct Accept {
 
 impl Accept {
     /// What the server wants of itself.
-    pub const JSON: Accept =
-        Accept { encoding: Encoding::Json, form: Form::Whole, pretty: false, listed: false, kept: false };
+    pub const JSON: Accept = Accept {
+        encoding: Encoding::Json,
+        form: Form::Whole,
+        pretty: false,
+        listed: false,
+        kept: false,
+    };
 
     /// The same without a transformation, for what cannot be transformed.
     pub fn whole(self) -> Accept {
-        Accept { form: Form::Whole, ..self }
+        Accept {
+            form: Form::Whole,
+            ..self
+        }
     }
 }
 
 const ENCODINGS: [Encoding; 3] = [Encoding::Json, Encoding::Yaml, Encoding::Protobuf];
-const STREAMS: [&str; 2] =
-    ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
+const STREAMS: [&str; 2] = [
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+];
 
 /// What there is to choose from besides the text of an object and its metadata.
 #[derive(Debug, Clone, Copy)]
@@ -81,14 +91,19 @@ pub(crate) fn negotiate_among(
     offer: Offer,
 ) -> Result<Accept, Status> {
     let header = &*crate::header::text(headers, http::header::ACCEPT);
-    let default = Accept { pretty: is_pretty(headers, query), ..Accept::JSON };
+    let default = Accept {
+        pretty: is_pretty(headers, query),
+        ..Accept::JSON
+    };
     if header.trim().is_empty() {
         return Ok(default);
     }
     if offer.restful && !is_offered(header, &ENCODINGS.map(Encoding::media_type)) {
         return Err(nothing_offered(list));
     }
-    let chosen = clauses(header).iter().find_map(|clause| choose(clause, default, offer));
+    let chosen = clauses(header)
+        .iter()
+        .find_map(|clause| choose(clause, default, offer));
     chosen.ok_or_else(not_acceptable)
 }
 
@@ -109,12 +124,21 @@ pub(crate) fn negotiate_document(
 /// The best clause that asks for no transformation.
 fn untransformed(headers: &HeaderMap, query: &Query) -> Option<Accept> {
     let header = &*crate::header::text(headers, http::header::ACCEPT);
-    let default = Accept { pretty: is_pretty(headers, query), ..Accept::JSON };
+    let default = Accept {
+        pretty: is_pretty(headers, query),
+        ..Accept::JSON
+    };
     if header.is_empty() {
         return Some(default);
     }
-    let offer = Offer { tables: false, protobuf: true, restful: false };
-    let choose = |clause: &Clause| choose(clause, default, offer).filter(|accept| accept.form == Form::Whole);
+    let offer = Offer {
+        tables: false,
+        protobuf: true,
+        restful: false,
+    };
+    let choose = |clause: &Clause| {
+        choose(clause, default, offer).filter(|accept| accept.form == Form::Whole)
+    };
     clauses(header).iter().find_map(choose)
 }
 
@@ -129,7 +153,10 @@ pub(crate) fn negotiate_aggregated_discovery(
     if restful && !is_offered(header, &ENCODINGS.map(Encoding::media_type)) {
         return None;
     }
-    let default = Accept { pretty: is_pretty(headers, query), ..Accept::JSON };
+    let default = Accept {
+        pretty: is_pretty(headers, query),
+        ..Accept::JSON
+    };
     clauses(header).iter().find_map(|clause| {
         let (accept, target) = read_options(clause, default)?;
         // Kubernetes: `v2beta1` is no longer served.
@@ -150,7 +177,10 @@ pub(crate) fn negotiate_route(headers: &HeaderMap, produced: &[&str]) -> Result<
 /// The form of a Status: the best clause that asks for no transformation. Kubernetes: where there is none, the Status
 /// is written indented, whatever was asked for (`WriteRawJSON` in handlers/responsewriters).
 pub(crate) fn negotiate_status(headers: &HeaderMap, query: &Query) -> Accept {
-    untransformed(headers, query).unwrap_or(Accept { pretty: true, ..Accept::JSON })
+    untransformed(headers, query).unwrap_or(Accept {
+        pretty: true,
+        ..Accept::JSON
+    })
 }
 
 /// Whether JSON is indented. Kubernetes: the parameter is one of Go's words for truth, or it is false.
@@ -164,14 +194,23 @@ fn is_pretty(headers: &HeaderMap, query: &Query) -> bool {
 /// Kubernetes: command-line tools and browsers get readable JSON without asking.
 fn by_a_person(headers: &HeaderMap) -> bool {
     let agent = crate::header::text(headers, http::header::USER_AGENT);
-    ["curl", "Wget", "Mozilla/5.0"].iter().any(|tool| agent.starts_with(tool))
+    ["curl", "Wget", "Mozilla/5.0"]
+        .iter()
+        .any(|tool| agent.starts_with(tool))
 }
 
 /// Whether a clause of the header names one of the media types. Kubernetes: matchesAccept of go-restful's route.go.
 fn is_offered(header: &str, media_types: &[&str]) -> bool {
-    let named =
-        header.split(',').map(|clause| clause.split(';').next().unwrap_or_default().trim_matches(' '));
-    named.into_iter().any(|named| named == "*/*" || media_types.contains(&named))
+    let named = header.split(',').map(|clause| {
+        clause
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim_matches(' ')
+    });
+    named
+        .into_iter()
+        .any(|named| named == "*/*" || media_types.contains(&named))
 }
 
 /// A clause of the `Accept` header.
@@ -202,8 +241,16 @@ impl<'a> Clause<'a> {
         if subkind.contains('/') {
             return None;
         }
-        let mut clause = Clause { kind, subkind, quality: 1.0, parameters: Vec::new() };
-        for (name, value) in rest.split(';').filter_map(|parameter| parameter.split_once('=')) {
+        let mut clause = Clause {
+            kind,
+            subkind,
+            quality: 1.0,
+            parameters: Vec::new(),
+        };
+        for (name, value) in rest
+            .split(';')
+            .filter_map(|parameter| parameter.split_once('='))
+        {
             let value = value.strip_suffix('=').unwrap_or(value);
             match name.trim_matches(' ') {
                 _ if value.is_empty() || value.contains('=') => {}
@@ -236,7 +283,10 @@ pub(crate) fn clauses(header: &str) -> Vec<Clause<'_>> {
 }
 
 /// What a clause asks for, and the kind, group and version of a transformation.
-fn read_options<'a>(clause: &Clause<'a>, default: Accept) -> Option<(Accept, (&'a str, &'a str, &'a str))> {
+fn read_options<'a>(
+    clause: &Clause<'a>,
+    default: Accept,
+) -> Option<(Accept, (&'a str, &'a str, &'a str))> {
     let encoding = match (clause.kind, clause.subkind) {
         ("*", "*") | ("application", "*") => Encoding::Json,
         ("application", subkind) => ENCODINGS
@@ -244,7 +294,10 @@ fn read_options<'a>(clause: &Clause<'a>, default: Accept) -> Option<(Accept, (&'
             .find(|encoding| encoding.media_type().strip_prefix("application/") == Some(subkind))?,
         _ => return None,
     };
-    let mut accept = Accept { encoding, ..default };
+    let mut accept = Accept {
+        encoding,
+        ..default
+    };
     let (mut kind, mut group, mut version) = ("", "", "");
     for (key, value) in &clause.parameters {
         match *key {
@@ -301,7 +354,10 @@ pub(crate) fn not_acceptable() -> Status {
 
 /// Why events cannot be written.
 pub(crate) fn no_stream() -> Status {
-    not_that(format!("only the following media types are accepted: {}", STREAMS.join(", ")))
+    not_that(format!(
+        "only the following media types are accepted: {}",
+        STREAMS.join(", ")
+    ))
 }
 
 /// Why an answer cannot have the form that was asked for.
@@ -320,7 +376,10 @@ fn nothing_offered(list: bool) -> Status {
 /// Kubernetes: go-restful's words for an answer in none of the forms that a route has.
 fn none_of(offers: &str) -> Status {
     let message = format!("406: Not Acceptable\n\nAvailable representations: {offers}");
-    Status { details: Some(Box::default()), ..Status::failure(406, "NotAcceptable", message) }
+    Status {
+        details: Some(Box::default()),
+        ..Status::failure(406, "NotAcceptable", message)
+    }
 }
 
 #[cfg(test)]
@@ -331,9 +390,17 @@ mod tests {
     fn check(header: &str, expected: Option<(Encoding, Form)>) {
         let mut headers = HeaderMap::new();
         headers.insert("accept", header.parse().unwrap());
-        let offer = Offer { tables: true, protobuf: true, restful: true };
+        let offer = Offer {
+            tables: true,
+            protobuf: true,
+            restful: true,
+        };
         let chosen = negotiate_among(&headers, &Query::default(), false, offer).ok();
-        assert_eq!(chosen.map(|accept| (accept.encoding, accept.form)), expected, "{header}");
+        assert_eq!(
+            chosen.map(|accept| (accept.encoding, accept.form)),
+            expected,
+            "{header}"
+        );
     }
 
     #[test]
@@ -341,13 +408,22 @@ mod tests {
         let json = Some((Encoding::Json, Form::Whole));
         check("*/*", json);
         check("text/html,application/json", json);
-        check("application/json;as=Nope;v=v1;g=meta.k8s.io,application/json", json);
-        check("application/json;as=Table;v=v1;g=meta.k8s.io", Some((Encoding::Json, Form::Table("v1"))));
+        check(
+            "application/json;as=Nope;v=v1;g=meta.k8s.io,application/json",
+            json,
+        );
+        check(
+            "application/json;as=Table;v=v1;g=meta.k8s.io",
+            Some((Encoding::Json, Form::Table("v1"))),
+        );
         check(
             "application/json;q=0.1,application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io;q=0.9",
             Some((Encoding::Json, Form::Metadata("v1"))),
         );
-        check("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json", json);
+        check(
+            "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json",
+            json,
+        );
         check("application/json;as=Table;v=v2;g=meta.k8s.io", None);
         check("text/html", None);
     }
@@ -365,7 +441,9 @@ mod tests {
 
     #[test]
     fn a_clause_is_read_as_goautoneg_reads_it() {
-        let read = |text| Clause::parse(text).map(|clause| (clause.kind, clause.subkind, clause.parameters));
+        let read = |text| {
+            Clause::parse(text).map(|clause| (clause.kind, clause.subkind, clause.parameters))
+        };
         assert_eq!(read(" application / json ;a = b ;c;d=;e=f=g;h=i="), {
             Some(("application", "json", vec![("a", "b"), ("h", "i")]))
         });
@@ -383,26 +461,42 @@ mod tests {
     fn aggregated_discovery_is_for_clauses_that_ask_for_it() {
         let chosen = |header: &str, restful| {
             let headers = crate::request::headers(&[("accept", header)]);
-            negotiate_aggregated_discovery(&headers, &Query::default(), restful).map(|accept| accept.encoding)
+            negotiate_aggregated_discovery(&headers, &Query::default(), restful)
+                .map(|accept| accept.encoding)
         };
         let of = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         for (header, expected) in [
             (format!("application/json;{of}"), Some(Encoding::Json)),
             (format!("application/yaml;{of}"), Some(Encoding::Yaml)),
-            (format!("application/vnd.kubernetes.protobuf;{of}"), Some(Encoding::Protobuf)),
+            (
+                format!("application/vnd.kubernetes.protobuf;{of}"),
+                Some(Encoding::Protobuf),
+            ),
             (format!("*/*;{of}"), Some(Encoding::Json)),
-            (format!("application/json;{of};profile=nopeer;x=y"), Some(Encoding::Json)),
-            (format!("application/json,application/yaml;{of};q=0.1"), Some(Encoding::Yaml)),
+            (
+                format!("application/json;{of};profile=nopeer;x=y"),
+                Some(Encoding::Json),
+            ),
+            (
+                format!("application/json,application/yaml;{of};q=0.1"),
+                Some(Encoding::Yaml),
+            ),
             (format!("application/yaml;{of};stream=watch"), None),
             (format!("text/html;{of}"), None),
-            (format!("application/json;{of}").replace("v2", "v2beta1"), None),
+            (
+                format!("application/json;{of}").replace("v2", "v2beta1"),
+                None,
+            ),
             ("application/json;as=APIGroupDiscoveryList".into(), None),
             ("application/json".into(), None),
         ] {
             assert_eq!(chosen(&header, true), expected, "{header}");
         }
         let any = format!("application/*;{of}");
-        assert_eq!((chosen(&any, true), chosen(&any, false)), (None, Some(Encoding::Json)));
+        assert_eq!(
+            (chosen(&any, true), chosen(&any, false)),
+            (None, Some(Encoding::Json))
+        );
     }
 
     #[test]
@@ -410,12 +504,26 @@ mod tests {
         let chosen = |header: &str| {
             let headers = crate::request::headers(&[("accept", header)]);
             let accept = negotiate_document(&headers, &Query::default(), true);
-            accept.map(|accept| (accept.encoding, accept.form)).map_err(|status| status.code)
+            accept
+                .map(|accept| (accept.encoding, accept.form))
+                .map_err(|status| status.code)
         };
-        let (table, json) = ("application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;q=0.1");
-        assert_eq!(chosen(&format!("{table},{json}")), Ok((Encoding::Json, Form::Whole)));
-        assert_eq!(chosen(&table.replace("Table", "PartialObjectMetadata")), Err(406));
-        assert_eq!(chosen("application/vnd.kubernetes.protobuf"), Ok((Encoding::Protobuf, Form::Whole)));
+        let (table, json) = (
+            "application/json;as=Table;v=v1;g=meta.k8s.io",
+            "application/json;q=0.1",
+        );
+        assert_eq!(
+            chosen(&format!("{table},{json}")),
+            Ok((Encoding::Json, Form::Whole))
+        );
+        assert_eq!(
+            chosen(&table.replace("Table", "PartialObjectMetadata")),
+            Err(406)
+        );
+        assert_eq!(
+            chosen("application/vnd.kubernetes.protobuf"),
+            Ok((Encoding::Protobuf, Form::Whole))
+        );
     }
 
     #[test]
@@ -426,8 +534,12 @@ mod tests {
             let accept = negotiate_status(&headers, &Query::default());
             (accept.encoding, accept.pretty)
         };
-        let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-        assert_eq!(chosen(&format!("{metadata},application/yaml")), (Encoding::Yaml, false));
+        let metadata =
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        assert_eq!(
+            chosen(&format!("{metadata},application/yaml")),
+            (Encoding::Yaml, false)
+        );
         assert_eq!(chosen(metadata), (Encoding::Json, true));
         assert_eq!(chosen("text/plain"), (Encoding::Json, true));
         assert_eq!(chosen("application/json"), (Encoding::Json, false));
@@ -437,7 +549,10 @@ mod tests {
     fn readable_is_what_go_takes_for_true() {
         let pretty = |query: &str, agent: &str| {
             let headers = crate::request::headers(&[("user-agent", agent)]);
-            is_pretty(&headers, &Query::parse(&format!("/?{query}").parse().unwrap()))
+            is_pretty(
+                &headers,
+                &Query::parse(&format!("/?{query}").parse().unwrap()),
+            )
         };
         for (query, agent, expected) in [
             ("pretty=true", "", true),
@@ -457,11 +572,18 @@ mod tests {
         let chosen = |header: &str| {
             let mut headers = HeaderMap::new();
             headers.insert("accept", header.parse().unwrap());
-            let offer = Offer { tables: false, protobuf: true, restful: true };
+            let offer = Offer {
+                tables: false,
+                protobuf: true,
+                restful: true,
+            };
             negotiate_among(&headers, &Query::default(), false, offer).map(|accept| accept.form)
         };
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
-        assert_eq!(chosen(&format!("{table},application/json")).ok(), Some(Form::Whole));
+        assert_eq!(
+            chosen(&format!("{table},application/json")).ok(),
+            Some(Form::Whole)
+        );
         assert_eq!(chosen(table).unwrap_err().code, 406);
     }
 }

@@ -36,7 +36,14 @@ pub(crate) fn object(
             from_text(&gvk, Some(&types.partial), text, accept, code)
         }
         Form::Table(version) => {
-            let text = table(resource, std::slice::from_ref(object), None, version, include, now);
+            let text = table(
+                resource,
+                std::slice::from_ref(object),
+                None,
+                version,
+                include,
+                now,
+            );
             from_text(&meta_kind(version, "Table"), None, text, accept, code)
         }
     })
@@ -47,17 +54,25 @@ fn whole(resource: &Resource, object: &Object, accept: Accept) -> Body {
         Encoding::Json if accept.pretty => pretty(&object.json).into(),
         Encoding::Json => stored(resource, object),
         Encoding::Yaml => yaml::write(&object.value()).into(),
-        Encoding::Protobuf => proto::envelope(&resource.kind().gvk, &message(resource, object)).into(),
+        Encoding::Protobuf => {
+            proto::envelope(&resource.kind().gvk, &message(resource, object)).into()
+        }
     }
 }
 
 /// The text of an object. A long one that is still the store's is not the body's own.
 fn stored(resource: &Resource, object: &Object) -> Body {
     let text = object.json.clone();
-    let Some(record) = object.record().filter(|_| text.len() > LONG) else { return Body::line(text) };
+    let Some(record) = object.record().filter(|_| text.len() > LONG) else {
+        return Body::line(text);
+    };
     // In this order: what is replaced from now on is counted.
     let shared = Shared::new(resource.space(), resource.space().superseded());
-    let is_current = resource.space().snapshot().get(&record.key).is_some_and(|it| Arc::ptr_eq(it, record));
+    let is_current = resource
+        .space()
+        .snapshot()
+        .get(&record.key)
+        .is_some_and(|it| Arc::ptr_eq(it, record));
     match is_current && record.value.as_ptr() == text.as_ptr() {
         true => Body::shared_pieces(vec![text, Bytes::from_static(b"\n")], 0, shared),
         false => Body::line(text),
@@ -133,7 +148,11 @@ fn find_member<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
 }
 
 pub(crate) fn meta_kind(version: &str, kind: &str) -> GroupVersionKind {
-    GroupVersionKind { group: "meta.k8s.io".into(), version: version.into(), kind: kind.into() }
+    GroupVersionKind {
+        group: "meta.k8s.io".into(),
+        version: version.into(),
+        kind: kind.into(),
+    }
 }
 
 /// Something whose JSON text is known.
@@ -147,7 +166,13 @@ pub(super) fn from_text(
     match accept.encoding {
         Encoding::Json if accept.pretty => answer(code, "application/json", pretty(&text)),
         Encoding::Json => answer(code, "application/json", Body::line(text)),
-        _ => value(gvk, ty, &json::parse(&text).unwrap_or_default(), accept, code),
+        _ => value(
+            gvk,
+            ty,
+            &json::parse(&text).unwrap_or_default(),
+            accept,
+            code,
+        ),
     }
 }
 
@@ -162,7 +187,13 @@ pub(crate) fn value(
     keeping(accept, |accept| written(gvk, ty, value, accept, code))
 }
 
-fn written(gvk: &GroupVersionKind, ty: Option<&Struct>, value: &Value, accept: Accept, code: u16) -> Answer {
+fn written(
+    gvk: &GroupVersionKind,
+    ty: Option<&Struct>,
+    value: &Value,
+    accept: Accept,
+    code: u16,
+) -> Answer {
     let body: Body = match (accept.encoding, ty) {
         (Encoding::Protobuf, Some(ty)) => proto::encode_object(gvk, ty, value).into(),
         (Encoding::Yaml, _) => yaml::write(value).into(),
@@ -178,15 +209,26 @@ fn written(gvk: &GroupVersionKind, ty: Option<&Struct>, value: &Value, accept: A
 
 /// What a Status says it is.
 pub(crate) fn status_kind() -> GroupVersionKind {
-    GroupVersionKind { group: "".into(), version: "v1".into(), kind: "Status".into() }
+    GroupVersionKind {
+        group: "".into(),
+        version: "v1".into(),
+        kind: "Status".into(),
+    }
 }
 
 /// A failure.
 pub(crate) fn status(types: &Types, status: &Status, accept: Accept) -> Answer {
-    let mut answer =
-        value(&status_kind(), Some(&types.status), &status.to_value(), accept.whole(), status.code);
+    let mut answer = value(
+        &status_kind(),
+        Some(&types.status),
+        &status.to_value(),
+        accept.whole(),
+        status.code,
+    );
     if let Some(seconds) = status.retry_after {
-        answer.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());
+        answer
+            .headers_mut()
+            .insert(http::header::RETRY_AFTER, seconds.into());
     }
     answer
 }

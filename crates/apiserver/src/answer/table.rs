@@ -22,13 +22,26 @@ pub(super) fn table(
     include: &str,
     now: i64,
 ) -> Bytes {
-    Table { resource, version, include, now, headings: true }.text(objects, metadata)
+    Table {
+        resource,
+        version,
+        include,
+        now,
+        headings: true,
+    }
+    .text(objects, metadata)
 }
 
 /// A table of one thing that is no object of a resource, with columns of its own.
-pub(crate) fn single(columns: &[Column], cells: Vec<Value>, object: &Object, version: &str) -> Bytes {
+pub(crate) fn single(
+    columns: &[Column],
+    cells: Vec<Value>,
+    object: &Object,
+    version: &str,
+) -> Bytes {
     let mut out =
-        format!("{{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/{version}\",\"metadata\":").into_bytes();
+        format!("{{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/{version}\",\"metadata\":")
+            .into_bytes();
     own_metadata(std::slice::from_ref(object), &mut out);
     out.extend_from_slice(b",\"columnDefinitions\":");
     headings(columns, &mut out);
@@ -96,9 +109,12 @@ impl Table<'_> {
     fn row(&self, object: &Object, out: &mut Vec<u8>) {
         let usual = self.version == "v1" && matches!(self.include, "" | "Metadata");
         let forms = object.forms(self.resource).filter(|_| usual);
-        match forms
-            .and_then(|forms| forms.row.get_or_init(|| self.ageless_row(object).map(Box::new)).as_deref())
-        {
+        match forms.and_then(|forms| {
+            forms
+                .row
+                .get_or_init(|| self.ageless_row(object).map(Box::new))
+                .as_deref()
+        }) {
             Some((before, made, after)) => {
                 out.extend_from_slice(before);
                 json::write_string(&time::age(self.now - made), out);
@@ -118,9 +134,14 @@ impl Table<'_> {
         let mut cells = row(self.resource, &value, self.now);
         let later = row(self.resource, &value, self.now + A_LONG_TIME);
         let mut changing = (0..cells.len()).filter(|at| cells[*at] != later[*at]);
-        let (at, None) = (changing.next()?, changing.next()) else { return None };
+        let (at, None) = (changing.next()?, changing.next()) else {
+            return None;
+        };
         let ages = [(&cells, self.now), (&later, self.now + A_LONG_TIME)];
-        if ages.iter().any(|(cells, now)| cells[at].str() != time::age(now - made)) {
+        if ages
+            .iter()
+            .any(|(cells, now)| cells[at].str() != time::age(now - made))
+        {
             return None;
         }
         cells[at] = AGE.into();
@@ -159,7 +180,9 @@ fn is_plain(columns: &[Column]) -> bool {
 }
 
 fn own_metadata(objects: &[Object], out: &mut Vec<u8>) {
-    let version = objects.first().map(|object| object.value()["metadata"]["resourceVersion"].clone());
+    let version = objects
+        .first()
+        .map(|object| object.value()["metadata"]["resourceVersion"].clone());
     let mut metadata = Value::object();
     if let Some(version @ Value::String(_)) = version {
         metadata.set("resourceVersion", version);
@@ -198,7 +221,9 @@ fn built_in_row(kind: &Kind, object: &Value, now: i64) -> Vec<Value> {
 fn custom_row(columns: &[Column], object: &Value, now: i64) -> Vec<Value> {
     let cell = |column: &Column| {
         let path = column.path.as_deref().unwrap_or_default();
-        let found = Template::parse_path(path).ok().and_then(|path| path.first(object));
+        let found = Template::parse_path(path)
+            .ok()
+            .and_then(|path| path.first(object));
         match found {
             Some(value) if column.ty == "string" => jsonpath::text(&value).into(),
             Some(value) => typed_cell(&column.ty, value, now),

@@ -10,7 +10,12 @@ use crate::answer::{Answer, Body, Encoding, Text};
 use crate::types::Types;
 
 /// The text of an object that was sent, with its defaults, as upstream has it.
-pub(super) fn sent(kind: &GroupVersionKind, root: &Struct, object: &Value, verdict: Verdict) -> Bytes {
+pub(super) fn sent(
+    kind: &GroupVersionKind,
+    root: &Struct,
+    object: &Value,
+    verdict: Verdict,
+) -> Bytes {
     let mut object = object.clone();
     // Kubernetes: options of a delete are shown as upstream's own type (endpoints/handlers/delete.go).
     let version = match kind.kind.as_str() {
@@ -29,14 +34,18 @@ pub(super) fn sent(kind: &GroupVersionKind, root: &Struct, object: &Value, verdi
 /// A patch, as it was sent. One in YAML becomes JSON, and what is neither is left out. Upstream loses the event of
 /// either, because it writes them as they are and then finds out that they are no JSON.
 pub(super) fn patch(patch: &Bytes) -> Option<Bytes> {
-    let value = json::parse(patch).ok().or_else(|| Some(yaml::read(patch).ok()?.value));
+    let value = json::parse(patch)
+        .ok()
+        .or_else(|| Some(yaml::read(patch).ok()?.value));
     let value = value.filter(|value| matches!(value, Value::Map(_) | Value::List(_)))?;
     Some(json::to_string(&value).into())
 }
 
 /// The Status that an answer is; `null` if it is something else.
 pub(super) fn status(types: &Types, answer: &Answer) -> Value {
-    let Some(body) = answer.body().whole() else { return Value::Null };
+    let Some(body) = answer.body().whole() else {
+        return Value::Null;
+    };
     let read = match media_type(answer) {
         JSON if body.starts_with(b"{\"kind\":\"Status\"") || answer.status().as_u16() >= 400 => {
             json::parse(body).ok()
@@ -45,7 +54,8 @@ pub(super) fn status(types: &Types, answer: &Answer) -> Value {
         PROTOBUF => message(types, body),
         _ => None,
     };
-    read.filter(|value| value["kind"].str() == "Status").unwrap_or_default()
+    read.filter(|value| value["kind"].str() == "Status")
+        .unwrap_or_default()
 }
 
 const JSON: &str = "application/json";
@@ -53,11 +63,17 @@ const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 fn media_type(answer: &Answer) -> &str {
-    answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default()
+    answer
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .unwrap_or_default()
 }
 
 fn message(types: &Types, body: &[u8]) -> Option<Value> {
-    let unknown = proto::decode_object(body).ok().filter(|unknown| unknown.kind == "Status")?;
+    let unknown = proto::decode_object(body)
+        .ok()
+        .filter(|unknown| unknown.kind == "Status")?;
     let mut status = proto::decode_message(&types.status, unknown.raw).ok()?;
     status.set("kind", "Status");
     Some(status)
@@ -99,10 +115,18 @@ fn forget_managed_fields(object: &mut Value) {
         }
     };
     forget(object);
-    for item in object.get_mut("items").map(Value::list_mut).unwrap_or_default() {
+    for item in object
+        .get_mut("items")
+        .map(Value::list_mut)
+        .unwrap_or_default()
+    {
         forget(item);
     }
-    for row in object.get_mut("rows").map(Value::list_mut).unwrap_or_default() {
+    for row in object
+        .get_mut("rows")
+        .map(Value::list_mut)
+        .unwrap_or_default()
+    {
         row.get_mut("object").into_iter().for_each(forget);
     }
 }

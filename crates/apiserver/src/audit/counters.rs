@@ -64,10 +64,19 @@ impl Counters {
     pub(super) fn lost(&self, place: Place, events: usize, why: &str) {
         let lost = &self.errors[place as usize];
         let all = lost.fetch_add(events as u64, Relaxed) + events as u64;
-        let mut complained = self.complained.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut complained = self
+            .complained
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if complained.is_none_or(|before| before.elapsed() >= COMPLAIN_EVERY) {
             *complained = Some(Instant::now());
-            tracing::error!(plugin = place.word(), events, all, why, "audit events are lost");
+            tracing::error!(
+                plugin = place.word(),
+                events,
+                all,
+                why,
+                "audit events are lost"
+            );
         }
     }
 
@@ -86,9 +95,21 @@ impl Counters {
             let _ = writeln!(out, "apiserver_audit_{name} {}", count.load(Relaxed));
         }
         let levels = Level::ALL.iter().map(|level| level.word());
-        write_by(out, "level_total", "Requests by audit level.", "level", levels.zip(&self.levels));
+        write_by(
+            out,
+            "level_total",
+            "Requests by audit level.",
+            "level",
+            levels.zip(&self.levels),
+        );
         let places = Place::ALL.iter().map(|place| place.word());
-        write_by(out, "error_total", "Audit events that were lost.", "plugin", places.zip(&self.errors));
+        write_by(
+            out,
+            "error_total",
+            "Audit events that were lost.",
+            "plugin",
+            places.zip(&self.errors),
+        );
     }
 }
 
@@ -100,8 +121,9 @@ fn write_by<'a>(
     counts: impl Iterator<Item = (&'a str, &'a AtomicU64)>,
 ) {
     head(out, &format!("apiserver_audit_{name}"), "counter", help);
-    for (value, count) in
-        counts.map(|(value, count)| (value, count.load(Relaxed))).filter(|(_, count)| *count > 0)
+    for (value, count) in counts
+        .map(|(value, count)| (value, count.load(Relaxed)))
+        .filter(|(_, count)| *count > 0)
     {
         let _ = writeln!(out, "apiserver_audit_{name}{{{label}=\"{value}\"}} {count}");
     }

@@ -74,7 +74,10 @@ pub(super) struct Told<'a> {
 impl Told<'_> {
     /// The text of the event; `named` says whether it says what it is, which it does not in a list.
     pub fn json(&self, named: bool) -> Vec<u8> {
-        let mut writer = Writer { out: Vec::with_capacity(1024), first: true };
+        let mut writer = Writer {
+            out: Vec::with_capacity(1024),
+            first: true,
+        };
         writer.open();
         if named {
             writer.text("kind", "Event");
@@ -86,7 +89,18 @@ impl Told<'_> {
     }
 
     fn write(&self, writer: &mut Writer) {
-        let Event { level, id, uri, verb, user, impersonated, agent, object, outcome, .. } = self.event;
+        let Event {
+            level,
+            id,
+            uri,
+            verb,
+            user,
+            impersonated,
+            agent,
+            object,
+            outcome,
+            ..
+        } = self.event;
         writer.text("level", level.word());
         writer.text("auditID", id);
         writer.text("stage", self.stage.word());
@@ -127,7 +141,12 @@ impl Told<'_> {
     }
 
     fn write_rest(&self, writer: &mut Writer) {
-        let Event { request, response, received, .. } = self.event;
+        let Event {
+            request,
+            response,
+            received,
+            ..
+        } = self.event;
         for (field, object) in [("requestObject", request), ("responseObject", response)] {
             if let Some(object) = object.as_ref().filter(|_| !self.truncated) {
                 writer.key(field);
@@ -149,7 +168,9 @@ impl Told<'_> {
         writer.open();
         let (before, after) = (Bound::Excluded(TRUNCATED), Bound::Included(TRUNCATED));
         let write = |bounds: (Bound<&str>, Bound<&str>), writer: &mut Writer| {
-            annotations.range::<str, _>(bounds).for_each(|(key, text)| writer.text(key, text));
+            annotations
+                .range::<str, _>(bounds)
+                .for_each(|(key, text)| writer.text(key, text));
         };
         write((Bound::Unbounded, before), writer);
         if self.truncated {
@@ -162,18 +183,38 @@ impl Told<'_> {
     /// One line for people, with a part of what is known.
     pub fn line(&self) -> String {
         const NONE: &str = "<none>";
-        let Event { id, uri, verb, user, impersonated, sources, agent, object, outcome, received, .. } =
-            self.event;
+        let Event {
+            id,
+            uri,
+            verb,
+            user,
+            impersonated,
+            sources,
+            agent,
+            object,
+            outcome,
+            received,
+            ..
+        } = self.event;
         let user = user.as_ref().filter(|user| !user.name.is_empty());
         let name = user.map_or(NONE, |user| user.name.as_str());
-        let groups = user.filter(|user| !user.groups.is_empty()).map_or(NONE.into(), quoted_groups);
+        let groups = user
+            .filter(|user| !user.groups.is_empty())
+            .map_or(NONE.into(), quoted_groups);
         let other = impersonated.as_ref();
-        let (as_user, as_groups) =
-            other.map_or(("<self>", "<lookup>".into()), |user| (user.name.as_str(), quoted_groups(user)));
-        let namespace =
-            object.as_ref().map(|object| object.namespace.as_str()).filter(|name| !name.is_empty());
-        let response = outcome.as_ref().map_or("<deferred>".into(), |outcome| outcome.code.to_string());
-        let address = sources.first().map_or("<unknown>".into(), ToString::to_string);
+        let (as_user, as_groups) = other.map_or(("<self>", "<lookup>".into()), |user| {
+            (user.name.as_str(), quoted_groups(user))
+        });
+        let namespace = object
+            .as_ref()
+            .map(|object| object.namespace.as_str())
+            .filter(|name| !name.is_empty());
+        let response = outcome
+            .as_ref()
+            .map_or("<deferred>".into(), |outcome| outcome.code.to_string());
+        let address = sources
+            .first()
+            .map_or("<unknown>".into(), ToString::to_string);
         let said = [
             ("id", id.as_str()),
             ("stage", self.stage.word()),
@@ -200,12 +241,20 @@ impl Told<'_> {
 const TRUNCATED: &str = "audit.k8s.io/truncated";
 
 fn quoted_groups(user: &User) -> String {
-    user.groups.iter().map(|group| json::quote(group)).collect::<Vec<_>>().join(",")
+    user.groups
+        .iter()
+        .map(|group| json::quote(group))
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// A moment with as many decimals as it has.
 fn nanoseconds(moment: &Moment) -> String {
-    let whole = Moment { nanos: 0, ..*moment }.to_string();
+    let whole = Moment {
+        nanos: 0,
+        ..*moment
+    }
+    .to_string();
     let decimals = format!("{:09}", moment.nanos);
     match decimals.trim_end_matches('0') {
         "" => whole,
@@ -261,7 +310,8 @@ impl Writer {
         self.out.push(b'[');
         while let Some(text) = texts.next() {
             json::write_string(text.as_ref(), &mut self.out);
-            self.out.push(if texts.peek().is_some() { b',' } else { b']' });
+            self.out
+                .push(if texts.peek().is_some() { b',' } else { b']' });
         }
     }
 
@@ -272,7 +322,13 @@ impl Writer {
 
     fn user(&mut self, user: Option<&User>) {
         self.open();
-        if let Some(User { name, uid, groups, extra }) = user {
+        if let Some(User {
+            name,
+            uid,
+            groups,
+            extra,
+        }) = user
+        {
             self.some("username", name);
             self.some("uid", uid);
             self.texts("groups", groups.iter());
@@ -286,8 +342,16 @@ impl Writer {
     }
 
     fn object(&mut self, object: &ObjectReference) {
-        let ObjectReference { resource, namespace, name, uid, group, version, resource_version, subresource } =
-            object;
+        let ObjectReference {
+            resource,
+            namespace,
+            name,
+            uid,
+            group,
+            version,
+            resource_version,
+            subresource,
+        } = object;
         self.open();
         self.some("resource", resource);
         self.some("namespace", namespace);

@@ -45,7 +45,9 @@ impl Latencies {
 
     /// What is said of a request that took `total`.
     pub fn annotations(&self, total: Duration) -> Vec<(String, String)> {
-        let each = LAYERS.iter().map(|(layer, word)| (*word, self.0[*layer as usize]));
+        let each = LAYERS
+            .iter()
+            .map(|(layer, word)| (*word, self.0[*layer as usize]));
         let mut said: Vec<_> = each.filter(|(_, took)| !took.is_zero()).collect();
         if total <= LONG || said.is_empty() {
             return Vec::new();
@@ -67,17 +69,33 @@ mod tests {
 
     fn said(total: u64, parts: &[(Layer, u64)]) -> Vec<String> {
         let mut latencies = Latencies::default();
-        parts.iter().for_each(|(layer, millis)| latencies.add(*layer, Duration::from_millis(*millis)));
-        let said = latencies.annotations(Duration::from_millis(total)).into_iter();
+        parts
+            .iter()
+            .for_each(|(layer, millis)| latencies.add(*layer, Duration::from_millis(*millis)));
+        let said = latencies
+            .annotations(Duration::from_millis(total))
+            .into_iter();
         said.map(|(key, text)| format!("{key}={text}")).collect()
     }
 
     #[test]
     fn what_took_long_says_where() {
-        let parts =
-            [(Layer::Storage, 300), (Layer::Serialization, 1), (Layer::Storage, 200), (Layer::QueueWait, 7)];
-        let expected = ["apf-queue-wait=7ms", "etcd=500ms", "serialize-response-object=1ms", "total=501ms"];
-        assert_eq!(said(501, &parts), expected.map(|text| format!("apiserver.latency.k8s.io/{text}")));
+        let parts = [
+            (Layer::Storage, 300),
+            (Layer::Serialization, 1),
+            (Layer::Storage, 200),
+            (Layer::QueueWait, 7),
+        ];
+        let expected = [
+            "apf-queue-wait=7ms",
+            "etcd=500ms",
+            "serialize-response-object=1ms",
+            "total=501ms",
+        ];
+        assert_eq!(
+            said(501, &parts),
+            expected.map(|text| format!("apiserver.latency.k8s.io/{text}"))
+        );
         assert!(said(500, &parts).is_empty(), "that is not long");
         assert!(said(501, &[]).is_empty(), "nobody knows where");
     }

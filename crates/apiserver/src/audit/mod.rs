@@ -59,14 +59,26 @@ impl Audit {
         let counters = Arc::new(Counters::default());
         let (policy, sinks) = match setup {
             None => (None, Vec::new()),
-            Some(Setup { policy, log, webhook }) => {
+            Some(Setup {
+                policy,
+                log,
+                webhook,
+            }) => {
                 let log = log.map(|log| Sink::log(log, registry, &counters));
                 let webhook = webhook.map(|webhook| Sink::webhook(webhook, registry, &counters));
-                (Some(policy), log.into_iter().chain(webhook).collect::<Vec<_>>())
+                (
+                    Some(policy),
+                    log.into_iter().chain(webhook).collect::<Vec<_>>(),
+                )
             }
         };
         let policy = policy.filter(|_| !sinks.is_empty());
-        Audit { policy, sinks, registry: registry.clone(), counters }
+        Audit {
+            policy,
+            sinks,
+            registry: registry.clone(),
+            counters,
+        }
     }
 
     /// Tells what is still waiting to be told. Nothing is told afterwards by those that gather events before they

@@ -56,7 +56,9 @@ enum Course {
 impl Record {
     /// What the policy wants to be remembered of a request that came at `started`.
     pub fn new(audit: &Arc<Audit>, request: &Request, known: bool, started: Instant) -> Record {
-        let Some(policy) = &audit.policy else { return Record(None) };
+        let Some(policy) = &audit.policy else {
+            return Record(None);
+        };
         let attributes = attributes(request);
         let verdict = policy.judge(&attributes, known);
         audit.counters.level(verdict.level);
@@ -72,8 +74,17 @@ impl Record {
         latencies.add(Layer::Authentication, started.elapsed());
         let received = earlier(audit.registry.moment(), started.elapsed());
         let event = event(request, &attributes, verdict.level, known, received);
-        let state = Mutex::new(State { event, latencies, over: false });
-        Record(Some(Arc::new(Open { audit: audit.clone(), verdict, course, state })))
+        let state = Mutex::new(State {
+            event,
+            latencies,
+            over: false,
+        });
+        Record(Some(Arc::new(Open {
+            audit: audit.clone(),
+            verdict,
+            course,
+            state,
+        })))
     }
 
     /// Tells that the request has come; whether that was stored, or need not be.
@@ -103,7 +114,11 @@ impl Record {
     pub fn annotate_from(&self, level: Level, key: &str, text: impl Into<String>) {
         if self.has(level) {
             self.change(|state| {
-                state.event.annotations.entry(key.into()).or_insert_with(|| text.into());
+                state
+                    .event
+                    .annotations
+                    .entry(key.into())
+                    .or_insert_with(|| text.into());
             });
         }
     }
@@ -140,9 +155,15 @@ impl Record {
     /// Notes the object that was sent.
     pub fn sent(&self, kind: &GroupVersionKind, root: &Struct, object: &Value) {
         let Some(open) = self.open() else { return };
-        let text = self.has(Level::Request).then(|| capture::sent(kind, root, object, open.verdict));
+        let text = self
+            .has(Level::Request)
+            .then(|| capture::sent(kind, root, object, open.verdict));
         self.change(|state| {
-            state.event.object.get_or_insert_default().learn(&object["metadata"]);
+            state
+                .event
+                .object
+                .get_or_insert_default()
+                .learn(&object["metadata"]);
             state.event.request = text;
         });
     }
@@ -162,9 +183,17 @@ impl Record {
 
     /// Notes the answer, and tells what can be told of it: all, unless the answer goes on.
     pub async fn answered(&self, types: &Types, mut answer: Answer) -> Answer {
-        let Some(open) = self.open() else { return answer };
-        let outcome = Outcome { code: answer.status().as_u16(), status: capture::status(types, &answer) };
-        let response = self.wants_response().then(|| capture::response(&mut answer, open.verdict)).flatten();
+        let Some(open) = self.open() else {
+            return answer;
+        };
+        let outcome = Outcome {
+            code: answer.status().as_u16(),
+            status: capture::status(types, &answer),
+        };
+        let response = self
+            .wants_response()
+            .then(|| capture::response(&mut answer, open.verdict))
+            .flatten();
         self.change(|state| {
             state.event.outcome = Some(outcome);
             state.event.response = response;
@@ -174,7 +203,9 @@ impl Record {
         }
         match open.course {
             Course::Unknown => self.forget(),
-            _ if answer.body().is_stream() => return answer.map(|body| Body::held(body, self.clone())),
+            _ if answer.body().is_stream() => {
+                return answer.map(|body| Body::held(body, self.clone()));
+            }
             // What follows another protocol is over when those who speak it say so.
             _ if answer.status() == 101 => {}
             _ => open.complete().await,
@@ -185,20 +216,24 @@ impl Record {
     /// Lets work be done. If it panics, that is told, and goes on.
     pub async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
-        poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
-            Ok(poll) => poll,
-            Err(panic) => {
-                self.panicked(&*panic);
-                resume_unwind(panic)
-            }
-        })
+        poll_fn(
+            |context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+                Ok(poll) => poll,
+                Err(panic) => {
+                    self.panicked(&*panic);
+                    resume_unwind(panic)
+                }
+            },
+        )
         .await
     }
 
     fn panicked(&self, panic: &(dyn Any + Send)) {
         let Some(open) = self.open() else { return };
         let text = panic.downcast_ref::<String>().map(String::as_str);
-        let why = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
+        let why = text
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or_default();
         let status = value!({
             "status": "Failure",
             "message": (format!("APIServer panic'd: {why}")),
@@ -244,8 +279,11 @@ impl Open {
             status: value!({ "status": "Success", "message": "Connection closed early" }),
         });
         // Kubernetes: a watch takes as long as its client likes (endpoints/filters/webhook_duration.go).
-        let total =
-            if state.event.verb == "watch" { Duration::ZERO } else { between(state.event.received, now) };
+        let total = if state.event.verb == "watch" {
+            Duration::ZERO
+        } else {
+            between(state.event.received, now)
+        };
         let said = state.latencies.annotations(total);
         for (key, text) in said {
             state.event.annotations.entry(key.into()).or_insert(text);
@@ -283,8 +321,17 @@ impl Open {
             _ => self.audit.registry.moment(),
         };
         self.audit.counters.event();
-        let told = Told { event: &state.event, stage, at, truncated: false };
-        self.audit.sinks.iter().map(|sink| sink.text(told)).collect()
+        let told = Told {
+            event: &state.event,
+            stage,
+            at,
+            truncated: false,
+        };
+        self.audit
+            .sinks
+            .iter()
+            .map(|sink| sink.text(told))
+            .collect()
     }
 }
 
@@ -303,7 +350,13 @@ impl Drop for Open {
     }
 }
 
-fn event(request: &Request, attributes: &Attributes, level: Level, known: bool, received: Moment) -> Event {
+fn event(
+    request: &Request,
+    attributes: &Attributes,
+    level: Level,
+    known: bool,
+    received: Moment,
+) -> Event {
     let object = match attributes.target {
         Target::Page(_) => None,
         Target::Resource(resource) => Some(ObjectReference {
@@ -319,7 +372,11 @@ fn event(request: &Request, attributes: &Attributes, level: Level, known: bool, 
     Event {
         level,
         id: (&*request.header("audit-id")).into(),
-        uri: request.uri.path_and_query().map_or("/", |path| path.as_str()).into(),
+        uri: request
+            .uri
+            .path_and_query()
+            .map_or("/", |path| path.as_str())
+            .into(),
         verb: attributes.verb.into(),
         user: known.then(|| request.user.clone()),
         impersonated: None,
@@ -361,7 +418,10 @@ fn nanos(moment: Moment) -> i128 {
 fn earlier(moment: Moment, by: Duration) -> Moment {
     let nanos = nanos(moment) - i128::try_from(by.as_nanos()).unwrap_or_default();
     let seconds = i64::try_from(nanos.div_euclid(SECOND)).unwrap_or_default();
-    Moment { seconds, nanos: u32::try_from(nanos.rem_euclid(SECOND)).unwrap_or_default() }
+    Moment {
+        seconds,
+        nanos: u32::try_from(nanos.rem_euclid(SECOND)).unwrap_or_default(),
+    }
 }
 
 fn between(from: Moment, to: Moment) -> Duration {

@@ -14,7 +14,10 @@ const MAX_AGENT: usize = 1024;
 /// The addresses from which a request has come, the farthest first.
 pub(super) fn addresses(headers: &HeaderMap, connected: Option<IpAddr>) -> Vec<IpAddr> {
     let forwarded = header::text(headers, "x-forwarded-for");
-    let mut addresses: Vec<IpAddr> = forwarded.split(',').filter_map(|part| read(part.trim())).collect();
+    let mut addresses: Vec<IpAddr> = forwarded
+        .split(',')
+        .filter_map(|part| read(part.trim()))
+        .collect();
     if let Some(address) = read(&header::text(headers, "x-real-ip"))
         && !addresses.contains(&address)
     {
@@ -30,14 +33,21 @@ pub(super) fn addresses(headers: &HeaderMap, connected: Option<IpAddr>) -> Vec<I
 }
 
 fn read(text: &str) -> Option<IpAddr> {
-    text.parse().ok().map(|address: IpAddr| address.to_canonical())
+    text.parse()
+        .ok()
+        .map(|address: IpAddr| address.to_canonical())
 }
 
 /// What the client says it is, if that is not too long.
 pub(super) fn agent(headers: &HeaderMap) -> String {
-    let agent = headers.get(http::header::USER_AGENT).map(|value| value.as_bytes()).unwrap_or_default();
+    let agent = headers
+        .get(http::header::USER_AGENT)
+        .map(|value| value.as_bytes())
+        .unwrap_or_default();
     match agent.get(..MAX_AGENT) {
-        Some(start) if agent.len() > MAX_AGENT => format!("{}...TRUNCATED", String::from_utf8_lossy(start)),
+        Some(start) if agent.len() > MAX_AGENT => {
+            format!("{}...TRUNCATED", String::from_utf8_lossy(start))
+        }
         _ => String::from_utf8_lossy(agent).into_owned(),
     }
 }
@@ -52,7 +62,13 @@ mod tests {
         headers.insert("x-forwarded-for", forwarded.parse().unwrap());
         headers.insert("x-real-ip", real.parse().unwrap());
         let addresses = addresses(&headers, connected.parse().ok());
-        assert_eq!(addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), expected);
+        assert_eq!(
+            addresses
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>(),
+            expected
+        );
     }
 
     #[test]
@@ -65,7 +81,12 @@ mod tests {
             &["1.2.3.4", "5.6.7.8", "9.9.9.9", "10.0.0.1"],
         );
         check("1.2.3.4", "1.2.3.4", "1.2.3.4", &["1.2.3.4"]);
-        check("10.0.0.1,1.2.3.4", "", "10.0.0.1", &["10.0.0.1", "1.2.3.4", "10.0.0.1"]);
+        check(
+            "10.0.0.1,1.2.3.4",
+            "",
+            "10.0.0.1",
+            &["10.0.0.1", "1.2.3.4", "10.0.0.1"],
+        );
         check("::1", "", "::ffff:10.0.0.1", &["::1", "10.0.0.1"]);
         check("é, 1.2.3.4", "é", "10.0.0.1", &["1.2.3.4", "10.0.0.1"]);
         check("", "", "", &[]);

@@ -59,8 +59,12 @@ impl Authorities {
     /// Trusts these.
     pub fn new(registry: &Registry, trusted: &Trusted) -> Arc<Authorities> {
         let (registry, provider) = (registry.clone(), ring::default_provider());
-        let authorities =
-            Authorities { registry, provider, current: RwLock::default(), subjects: RwLock::new(&[]) };
+        let authorities = Authorities {
+            registry,
+            provider,
+            current: RwLock::default(),
+            subjects: RwLock::new(&[]),
+        };
         authorities.replace(trusted);
         Arc::new(authorities)
     }
@@ -68,11 +72,19 @@ impl Authorities {
     /// Trusts these from now on, and nobody else.
     pub fn replace(&self, trusted: &Trusted) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        let (clients, front_proxies) = (Roots::read(&trusted.clients), Roots::read(&trusted.front_proxies));
+        let (clients, front_proxies) = (
+            Roots::read(&trusted.clients),
+            Roots::read(&trusted.front_proxies),
+        );
         self.set_subjects(clients.subjects().chain(front_proxies.subjects()));
         let generation = current.generation + 1;
         let allowed = trusted.allowed.clone();
-        *current = Arc::new(Current { generation, clients, front_proxies, allowed });
+        *current = Arc::new(Current {
+            generation,
+            clients,
+            front_proxies,
+            allowed,
+        });
     }
 
     /// A handshake borrows the names for as long as the verifier lives, so names that were replaced are never freed. That
@@ -80,18 +92,31 @@ impl Authorities {
     fn set_subjects<'a>(&self, names: impl Iterator<Item = &'a [u8]>) {
         let mut wanted: Vec<DistinguishedName> = Vec::new();
         for name in names.map(DistinguishedName::in_sequence) {
-            if !wanted.iter().any(|known| AsRef::<[u8]>::as_ref(known) == AsRef::<[u8]>::as_ref(&name)) {
+            if !wanted
+                .iter()
+                .any(|known| AsRef::<[u8]>::as_ref(known) == AsRef::<[u8]>::as_ref(&name))
+            {
                 wanted.push(name);
             }
         }
-        let mut subjects = self.subjects.write().unwrap_or_else(PoisonError::into_inner);
-        if !subjects.iter().map(AsRef::<[u8]>::as_ref).eq(wanted.iter().map(AsRef::<[u8]>::as_ref)) {
+        let mut subjects = self
+            .subjects
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if !subjects
+            .iter()
+            .map(AsRef::<[u8]>::as_ref)
+            .eq(wanted.iter().map(AsRef::<[u8]>::as_ref))
+        {
             *subjects = wanted.leak();
         }
     }
 
     fn current(&self) -> Arc<Current> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Who shows these certificates, their own first and then those that lead to an authority, as of now.
@@ -103,18 +128,26 @@ impl Authorities {
     pub fn identify(self: &Arc<Authorities>) -> Identify {
         let authorities = self.clone();
         Arc::new(move |chain| {
-            let (authorities, chain, judged) = (authorities.clone(), chain.into(), Mutex::default());
-            Peer::Certified(Certified(Arc::new(Presented { authorities, chain, judged })))
+            let (authorities, chain, judged) =
+                (authorities.clone(), chain.into(), Mutex::default());
+            Peer::Certified(Certified(Arc::new(Presented {
+                authorities,
+                chain,
+                judged,
+            })))
         })
     }
 }
 
 impl Current {
     fn peer(&self, chain: &[CertificateDer], now: i64) -> Peer {
-        let Some(subject) = chain.first().and_then(|own| Subject::read(own)) else { return Peer::Impostor };
+        let Some(subject) = chain.first().and_then(|own| Subject::read(own)) else {
+            return Peer::Impostor;
+        };
         let user = subject.user.filter(|user| !user.name.is_empty());
         let user = user.filter(|_| self.clients.vouch_for(chain, now));
-        let may_speak = self.allowed.is_empty() || self.allowed.iter().any(|name| *name == subject.name);
+        let may_speak =
+            self.allowed.is_empty() || self.allowed.iter().any(|name| *name == subject.name);
         if may_speak && self.front_proxies.vouch_for(chain, now) {
             return Peer::FrontProxy(user);
         }
@@ -124,7 +157,9 @@ impl Current {
     /// The seconds around `now` in which the same certificates are valid.
     fn verdict_holds(&self, chain: &[CertificateDer], now: i64) -> Range<i64> {
         let validities = chain.iter().filter_map(|certificate| validity(certificate));
-        let validities = validities.chain(self.clients.validities()).chain(self.front_proxies.validities());
+        let validities = validities
+            .chain(self.clients.validities())
+            .chain(self.front_proxies.validities());
         let (mut from, mut until) = (i64::MIN, i64::MAX);
         for edge in validities.flat_map(|validity| [validity.start, validity.end]) {
             match edge <= now {
@@ -157,7 +192,11 @@ struct Judged {
 impl Certified {
     /// Who it is now.
     pub(super) fn peer(&self) -> Peer {
-        let Presented { authorities, chain, judged } = &*self.0;
+        let Presented {
+            authorities,
+            chain,
+            judged,
+        } = &*self.0;
         let (now, current) = (authorities.registry.now(), authorities.current());
         let mut judged = judged.lock().unwrap_or_else(PoisonError::into_inner);
         match &*judged {
@@ -167,7 +206,11 @@ impl Certified {
             _ => {
                 let peer = current.peer(chain, now);
                 let (holds, generation) = (current.verdict_holds(chain, now), current.generation);
-                *judged = Some(Judged { peer: peer.clone(), holds, generation });
+                *judged = Some(Judged {
+                    peer: peer.clone(),
+                    holds,
+                    generation,
+                });
                 peer
             }
         }
@@ -225,7 +268,9 @@ mod tests {
 
     use mizzen_object::seam::Clock;
     use mizzen_registry::Store;
-    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+    use rcgen::{
+        BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd,
+    };
 
     use super::*;
     use crate::seams::{SystemRandom, WallClock};
@@ -248,11 +293,16 @@ mod tests {
     /// All authorities have the same name.
     fn authority() -> Authority {
         let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, "authority");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "authority");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
-        Authority { issuer: Issuer::new(params, key), pem }
+        Authority {
+            issuer: Issuer::new(params, key),
+            pem,
+        }
     }
 
     impl Authority {
@@ -260,7 +310,11 @@ mod tests {
             self.sign_with(name, CertificateParams::default())
         }
 
-        fn sign_with(&self, name: &str, mut params: CertificateParams) -> [CertificateDer<'static>; 1] {
+        fn sign_with(
+            &self,
+            name: &str,
+            mut params: CertificateParams,
+        ) -> [CertificateDer<'static>; 1] {
             params.distinguished_name.push(DnType::CommonName, name);
             let key = KeyPair::generate().unwrap();
             [params.signed_by(&key, &self.issuer).unwrap().der().clone()]
@@ -269,12 +323,17 @@ mod tests {
 
     fn authorities(trusted: &Trusted) -> Arc<Authorities> {
         let store = Store::in_memory(Default::default());
-        Authorities::new(&Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom)), trusted)
+        Authorities::new(
+            &Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom)),
+            trusted,
+        )
     }
 
     #[track_caller]
     fn check_user(peer: Peer, expected: &str) {
-        let Peer::User(user) = peer else { panic!("{peer:?}") };
+        let Peer::User(user) = peer else {
+            panic!("{peer:?}")
+        };
         assert_eq!(user.name, expected);
     }
 
@@ -284,19 +343,35 @@ mod tests {
             let mut params = CertificateParams::default();
             params.distinguished_name.push(DnType::CommonName, name);
             params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-            params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem()
+            params
+                .self_signed(&KeyPair::generate().unwrap())
+                .unwrap()
+                .pem()
         };
         let shown = |known: &Authorities| -> Vec<String> {
             let name = |it: &DistinguishedName| String::from_utf8_lossy(it.as_ref()).into_owned();
             known.root_hint_subjects().iter().map(name).collect()
         };
-        let (clients, front_proxies) = (named("for-clients") + &named("for-clients"), named("for-proxies"));
-        let known = authorities(&Trusted { clients, front_proxies, ..Trusted::default() });
+        let (clients, front_proxies) = (
+            named("for-clients") + &named("for-clients"),
+            named("for-proxies"),
+        );
+        let known = authorities(&Trusted {
+            clients,
+            front_proxies,
+            ..Trusted::default()
+        });
         let names = shown(&known);
         assert_eq!(names.len(), 2, "{names:?}");
-        assert!(names[0].ends_with("for-clients") && names[1].ends_with("for-proxies"), "{names:?}");
+        assert!(
+            names[0].ends_with("for-clients") && names[1].ends_with("for-proxies"),
+            "{names:?}"
+        );
         assert_eq!(names[0].as_bytes()[0], 0x30, "a name is a whole SEQUENCE");
-        known.replace(&Trusted { clients: named("other"), ..Trusted::default() });
+        known.replace(&Trusted {
+            clients: named("other"),
+            ..Trusted::default()
+        });
         assert!(shown(&known)[0].ends_with("other"));
         known.replace(&Trusted::default());
         assert!(shown(&known).is_empty());
@@ -311,11 +386,17 @@ mod tests {
             allowed: vec!["proxy".into()],
             ..Trusted::default()
         });
-        assert_eq!(known.peer(&front_proxies.sign("proxy")), Peer::FrontProxy(None));
+        assert_eq!(
+            known.peer(&front_proxies.sign("proxy")),
+            Peer::FrontProxy(None)
+        );
         assert_eq!(known.peer(&front_proxies.sign("jane")), Peer::Impostor);
         assert_eq!(known.peer(&others.sign("proxy")), Peer::Impostor);
         check_user(known.peer(&clients.sign("proxy")), "proxy");
-        assert_eq!(known.peer(&[CertificateDer::from(b"rubbish".as_slice())]), Peer::Impostor);
+        assert_eq!(
+            known.peer(&[CertificateDer::from(b"rubbish".as_slice())]),
+            Peer::Impostor
+        );
         assert_eq!(known.peer(&clients.sign("")), Peer::Impostor);
         assert_eq!(known.peer(&[]), Peer::Impostor);
     }
@@ -324,7 +405,10 @@ mod tests {
     fn a_connection_outlives_trust_and_its_requests_do_not() {
         let (old, new) = (authority(), authority());
         let trusting = |authorities: &[&Authority]| Trusted {
-            clients: authorities.iter().map(|authority| authority.pem.as_str()).collect(),
+            clients: authorities
+                .iter()
+                .map(|authority| authority.pem.as_str())
+                .collect(),
             ..Trusted::default()
         };
         let known = authorities(&trusting(&[&old]));
@@ -353,12 +437,18 @@ mod tests {
         let (authority, clock) = (authority(), Arc::new(SetClock::default()));
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, clock.clone(), Arc::new(SystemRandom));
-        let trusted = Trusted { clients: authority.pem.clone(), ..Trusted::default() };
+        let trusted = Trusted {
+            clients: authority.pem.clone(),
+            ..Trusted::default()
+        };
         let mut params = CertificateParams::default();
-        (params.not_before, params.not_after) = (date_time_ymd(2030, 1, 1), date_time_ymd(2030, 1, 2));
+        (params.not_before, params.not_after) =
+            (date_time_ymd(2030, 1, 1), date_time_ymd(2030, 1, 2));
         let jane = authority.sign_with("jane", params);
         let known = Authorities::new(&registry, &trusted);
-        let Peer::Certified(connection) = known.identify()(&jane) else { panic!("no certificate") };
+        let Peer::Certified(connection) = known.identify()(&jane) else {
+            panic!("no certificate")
+        };
         for (now, expected) in [
             (FROM - 1, false),
             (FROM, true),
@@ -369,7 +459,11 @@ mod tests {
             (FROM - 1, false),
         ] {
             clock.0.store(now, Ordering::Relaxed);
-            assert_eq!(matches!(connection.peer(), Peer::User(_)), expected, "{now}");
+            assert_eq!(
+                matches!(connection.peer(), Peer::User(_)),
+                expected,
+                "{now}"
+            );
         }
     }
 
@@ -384,7 +478,9 @@ mod tests {
             ..Trusted::default()
         });
         check_user(known.peer(&both.sign("jane")), "jane");
-        let Peer::FrontProxy(Some(own)) = known.peer(&both.sign("proxy")) else { panic!("no front proxy") };
+        let Peer::FrontProxy(Some(own)) = known.peer(&both.sign("proxy")) else {
+            panic!("no front proxy")
+        };
         assert_eq!(own.name, "proxy");
     }
 
@@ -396,13 +492,21 @@ mod tests {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let between = params.signed_by(&key, &root.issuer).unwrap().der().clone();
-        let branch = Authority { issuer: Issuer::new(params, key), pem: String::new() };
-        let known = authorities(&Trusted { clients: root.pem.clone(), ..Trusted::default() });
+        let branch = Authority {
+            issuer: Issuer::new(params, key),
+            pem: String::new(),
+        };
+        let known = authorities(&Trusted {
+            clients: root.pem.clone(),
+            ..Trusted::default()
+        });
         let [jane] = branch.sign("jane");
         let (alone, whole) = ([jane.clone()], [jane, between]);
         assert_eq!(known.peer(&alone), Peer::Impostor);
         check_user(known.peer(&whole), "jane");
-        let Peer::Certified(connection) = known.identify()(&whole) else { panic!("no certificate") };
+        let Peer::Certified(connection) = known.identify()(&whole) else {
+            panic!("no certificate")
+        };
         check_user(connection.peer(), "jane");
         known.replace(&Trusted::default());
         assert_eq!(connection.peer(), Peer::Impostor);

@@ -23,14 +23,21 @@ pub(super) fn find(server: &Inner, token: &str) -> Option<User> {
 
 fn parse(token: &str) -> Option<(&str, &str)> {
     let plain = |text: &str, length: usize| {
-        text.len() == length && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        text.len() == length
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
     };
-    token.split_once('.').filter(|(id, secret)| plain(id, 6) && plain(secret, 16))
+    token
+        .split_once('.')
+        .filter(|(id, secret)| plain(id, 6) && plain(secret, 16))
 }
 
 fn judge(stored: &Value, id: &str, secret: &str, now: i64) -> Option<User> {
     let data = |key: &str| {
-        let bytes = STANDARD.decode(stored["data"][key].str()).unwrap_or_default();
+        let bytes = STANDARD
+            .decode(stored["data"][key].str())
+            .unwrap_or_default();
         String::from_utf8(bytes).unwrap_or_default()
     };
     let expiration = data("expiration");
@@ -44,7 +51,11 @@ fn judge(stored: &Value, id: &str, secret: &str, now: i64) -> Option<User> {
         return None;
     }
     let groups = groups(&data("auth-extra-groups"))?;
-    Some(User { name: format!("system:bootstrap:{id}").into(), groups, ..User::default() })
+    Some(User {
+        name: format!("system:bootstrap:{id}").into(),
+        groups,
+        ..User::default()
+    })
 }
 
 /// The groups that a token names, in order; none if one of them may not be had this way.
@@ -53,7 +64,8 @@ fn groups(extra: &str) -> Option<Vec<Str>> {
     for group in extra.split(',').filter(|_| !extra.is_empty()) {
         let own = group.strip_prefix("system:bootstrappers:")?;
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let sound = own.len() <= 256 && own.bytes().all(|byte| plain(byte) || b":-".contains(&byte));
+        let sound =
+            own.len() <= 256 && own.bytes().all(|byte| plain(byte) || b":-".contains(&byte));
         if !sound || !own.bytes().last().is_some_and(plain) {
             return None;
         }
@@ -84,31 +96,54 @@ mod tests {
     #[track_caller]
     fn check(stored: &Value, secret: &str, expected: Option<&[&str]>) {
         let groups = judge(stored, "abcdef", secret, 1_000_000_000).map(|user| user.groups);
-        assert_eq!(groups, expected.map(|groups| groups.iter().map(|group| Str::from(*group)).collect()));
+        assert_eq!(
+            groups,
+            expected.map(|groups| groups.iter().map(|group| Str::from(*group)).collect())
+        );
     }
 
     #[test]
     fn a_good_token_is_in_its_groups() {
-        check(&secret("", ""), "0123456789abcdef", Some(&["system:bootstrappers"]));
-        let more = secret("2030-01-01T00:00:00Z", "system:bootstrappers:b,system:bootstrappers:a");
-        let groups = ["system:bootstrappers", "system:bootstrappers:a", "system:bootstrappers:b"];
+        check(
+            &secret("", ""),
+            "0123456789abcdef",
+            Some(&["system:bootstrappers"]),
+        );
+        let more = secret(
+            "2030-01-01T00:00:00Z",
+            "system:bootstrappers:b,system:bootstrappers:a",
+        );
+        let groups = [
+            "system:bootstrappers",
+            "system:bootstrappers:a",
+            "system:bootstrappers:b",
+        ];
         check(&more, "0123456789abcdef", Some(&groups));
     }
 
     #[test]
     fn a_token_that_does_not_hold_is_nobody_s() {
         check(&secret("", ""), "x123456789abcdef", None);
-        check(&secret("2001-01-01T00:00:00Z", ""), "0123456789abcdef", None);
+        check(
+            &secret("2001-01-01T00:00:00Z", ""),
+            "0123456789abcdef",
+            None,
+        );
         check(&secret("not a time", ""), "0123456789abcdef", None);
         check(&secret("", "system:masters"), "0123456789abcdef", None);
         let mut unmarked = secret("", "");
-        unmarked.entry("data").remove("usage-bootstrap-authentication");
+        unmarked
+            .entry("data")
+            .remove("usage-bootstrap-authentication");
         check(&unmarked, "0123456789abcdef", None);
     }
 
     #[test]
     fn a_token_has_a_form() {
-        assert_eq!(parse("abcdef.0123456789abcdef"), Some(("abcdef", "0123456789abcdef")));
+        assert_eq!(
+            parse("abcdef.0123456789abcdef"),
+            Some(("abcdef", "0123456789abcdef"))
+        );
         assert_eq!(parse("abcdef.0123456789abcdeF"), None);
         assert_eq!(parse("abcde.0123456789abcdef"), None);
         assert_eq!(parse("abcdef"), None);

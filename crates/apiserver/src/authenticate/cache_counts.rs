@@ -9,7 +9,9 @@ use super::Verdict;
 use crate::metrics::{Timings, head};
 
 /// Upper bounds in seconds.
-const BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+const BOUNDS: [f64; 11] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
 
 /// What is counted.
 pub(super) struct CacheCounts {
@@ -73,15 +75,36 @@ impl CacheCounts {
         let requests = || ["hit", "miss"].into_iter().zip(&self.requests);
         let took = name("request_duration_seconds");
         head(out, &took, "histogram", "How long it took to answer.");
-        requests().for_each(|(word, timings)| timings.write(out, &took, &format!("status=\"{word}\"")));
+        requests()
+            .for_each(|(word, timings)| timings.write(out, &took, &format!("status=\"{word}\"")));
         let counts = requests().map(|(word, timings)| (word, timings.count() as i64));
-        write(out, &name("request_total"), "counter", "Questions whose token it is.", counts);
+        write(
+            out,
+            &name("request_total"),
+            "counter",
+            "Questions whose token it is.",
+            counts,
+        );
         let fetched = ["ok", "error"].into_iter().zip(&self.fetched);
         let fetched = fetched.map(|(word, count)| (word, count.load(Relaxed) as i64));
-        write(out, &name("fetch_total"), "counter", "Questions that others were asked.", fetched);
+        write(
+            out,
+            &name("fetch_total"),
+            "counter",
+            "Questions that others were asked.",
+            fetched,
+        );
         let gauges = [("in_flight", &self.fetching), ("blocked", &self.blocked)];
-        let active = gauges.into_iter().map(|(word, gauge)| (word, gauge.load(Relaxed)));
-        write(out, &name("active_fetch_count"), "gauge", "Questions that wait for others.", active);
+        let active = gauges
+            .into_iter()
+            .map(|(word, gauge)| (word, gauge.load(Relaxed)));
+        write(
+            out,
+            &name("active_fetch_count"),
+            "gauge",
+            "Questions that wait for others.",
+            active,
+        );
     }
 }
 

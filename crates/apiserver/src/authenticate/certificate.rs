@@ -27,12 +27,23 @@ impl Subject {
     pub fn read(certificate: &[u8]) -> Option<Subject> {
         let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
         let subject = parsed.subject();
-        let texts = |kind: &Oid| subject.iter_by_oid(kind).map(text).collect::<Option<Vec<Str>>>();
+        let texts = |kind: &Oid| {
+            subject
+                .iter_by_oid(kind)
+                .map(text)
+                .collect::<Option<Vec<Str>>>()
+        };
         let name = texts(&OID_X509_COMMON_NAME)?.pop().unwrap_or_default();
         let groups = texts(&OID_X509_ORGANIZATION_NAME)?;
         let uid = uid(&texts(&Oid::from(UID).ok()?)?);
         let user = uid.map(|uid| {
-            User { name: name.clone(), groups, uid, extra: credential_id(certificate) }.authenticated()
+            User {
+                name: name.clone(),
+                groups,
+                uid,
+                extra: credential_id(certificate),
+            }
+            .authenticated()
         });
         Some(Subject { name, user })
     }
@@ -50,9 +61,15 @@ fn uid(named: &[Str]) -> Option<Str> {
 
 /// The credential ID of a certificate: its SHA-256 digest.
 fn credential_id(certificate: &[u8]) -> Value {
-    let digits: String = Sha256::digest(certificate).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits: String = Sha256::digest(certificate)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let mut extra = Value::object();
-    extra.set(CREDENTIAL_ID, vec![Value::from(format!("X509SHA256={digits}"))]);
+    extra.set(
+        CREDENTIAL_ID,
+        vec![Value::from(format!("X509SHA256={digits}"))],
+    );
     extra
 }
 
@@ -70,7 +87,14 @@ fn text(attribute: &AttributeTypeAndValue) -> Option<Str> {
         }
         Tag::Ia5String => plain(|byte| byte.is_ascii()),
         Tag::NumericString => plain(|byte| byte.is_ascii_digit() || byte == b' '),
-        Tag::T61String => Some(bytes.iter().copied().map(char::from).collect::<String>().into()),
+        Tag::T61String => Some(
+            bytes
+                .iter()
+                .copied()
+                .map(char::from)
+                .collect::<String>()
+                .into(),
+        ),
         Tag::BmpString => basic_plane(bytes),
         _ => None,
     }
@@ -78,13 +102,19 @@ fn text(attribute: &AttributeTypeAndValue) -> Option<Str> {
 
 /// Characters of two bytes each, without those that stand for none; a last one of zero is the end.
 fn basic_plane(bytes: &[u8]) -> Option<Str> {
-    let (pairs, []) = bytes.as_chunks::<2>() else { return None };
+    let (pairs, []) = bytes.as_chunks::<2>() else {
+        return None;
+    };
     let pairs = pairs.strip_suffix(&[[0, 0]]).unwrap_or(pairs);
     let read = |pair: &[u8; 2]| {
         let point = u32::from(u16::from_be_bytes(*pair));
         char::from_u32(point).filter(|_| !matches!(point, 0xfdd0..=0xfdef | 0xfffe | 0xffff))
     };
-    pairs.iter().map(read).collect::<Option<String>>().map(Into::into)
+    pairs
+        .iter()
+        .map(read)
+        .collect::<Option<String>>()
+        .map(Into::into)
 }
 
 #[cfg(test)]
@@ -101,13 +131,23 @@ mod tests {
         for (kind, value) in attributes {
             params.distinguished_name.push(kind, value);
         }
-        params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec()
+        params
+            .self_signed(&KeyPair::generate().unwrap())
+            .unwrap()
+            .der()
+            .to_vec()
     }
 
     #[track_caller]
     fn check(value: DnValue, expected: &str) {
-        let attributes = vec![(DnType::CommonName, value.clone()), (DnType::OrganizationName, value)];
-        let user = Subject::read(&certificate(attributes)).unwrap().user.unwrap();
+        let attributes = vec![
+            (DnType::CommonName, value.clone()),
+            (DnType::OrganizationName, value),
+        ];
+        let user = Subject::read(&certificate(attributes))
+            .unwrap()
+            .user
+            .unwrap();
         assert_eq!(user.name, expected);
         assert_eq!(user.groups, [expected, "system:authenticated"]);
     }
@@ -115,16 +155,31 @@ mod tests {
     #[test]
     fn a_name_is_read_in_every_alphabet_of_certificates() {
         check(DnValue::Utf8String("jürgen 😀".into()), "jürgen 😀");
-        check(DnValue::PrintableString(PrintableString::try_from("jane").unwrap()), "jane");
-        check(DnValue::Ia5String(Ia5String::try_from("jane@example.com").unwrap()), "jane@example.com");
-        check(DnValue::TeletexString(TeletexString::try_from("jane").unwrap()), "jane");
-        check(DnValue::BmpString(BmpString::try_from("jürgen").unwrap()), "jürgen");
+        check(
+            DnValue::PrintableString(PrintableString::try_from("jane").unwrap()),
+            "jane",
+        );
+        check(
+            DnValue::Ia5String(Ia5String::try_from("jane@example.com").unwrap()),
+            "jane@example.com",
+        );
+        check(
+            DnValue::TeletexString(TeletexString::try_from("jane").unwrap()),
+            "jane",
+        );
+        check(
+            DnValue::BmpString(BmpString::try_from("jürgen").unwrap()),
+            "jürgen",
+        );
     }
 
     #[test]
     fn of_several_names_the_last_counts_and_of_organisations_all() {
         let text = |text: &str| DnValue::Utf8String(text.into());
-        let (name, group) = (DnType::CustomDnType(vec![2, 5, 4, 3]), DnType::CustomDnType(vec![2, 5, 4, 10]));
+        let (name, group) = (
+            DnType::CustomDnType(vec![2, 5, 4, 3]),
+            DnType::CustomDnType(vec![2, 5, 4, 10]),
+        );
         let attributes = vec![
             (DnType::CommonName, text("first")),
             (DnType::OrganizationName, text("dev")),
@@ -133,7 +188,10 @@ mod tests {
         ];
         let subject = Subject::read(&certificate(attributes)).unwrap();
         let user = subject.user.unwrap();
-        assert_eq!((subject.name.as_str(), user.name.as_str()), ("last", "last"));
+        assert_eq!(
+            (subject.name.as_str(), user.name.as_str()),
+            ("last", "last")
+        );
         assert_eq!(user.groups, ["dev", "ops", "system:authenticated"]);
     }
 
@@ -172,19 +230,36 @@ mod tests {
         let jane = || (DnType::CommonName, text("jane"));
         let uid = || (DnType::CustomDnType(UID.to_vec()), text("7"));
         for (attributes, expected) in [(vec![jane()], ""), (vec![jane(), uid()], "7")] {
-            let user = Subject::read(&certificate(attributes)).unwrap().user.unwrap();
+            let user = Subject::read(&certificate(attributes))
+                .unwrap()
+                .user
+                .unwrap();
             assert_eq!(user.uid, expected);
-            let shown = user.extra["authentication.kubernetes.io/credential-id"].list()[0].str().to_owned();
+            let shown = user.extra["authentication.kubernetes.io/credential-id"].list()[0]
+                .str()
+                .to_owned();
             let digits = shown.strip_prefix("X509SHA256=").unwrap();
-            assert!(digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()), "{shown}");
+            assert!(
+                digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+                "{shown}"
+            );
         }
-        assert_ne!(Subject::read(b"rubbish").map(|subject| subject.name), Some("".into()));
+        assert_ne!(
+            Subject::read(b"rubbish").map(|subject| subject.name),
+            Some("".into())
+        );
     }
 
     #[test]
     fn a_certificate_of_the_anonymous_user_is_not_authenticated() {
         let name = DnValue::Utf8String("system:anonymous".into());
-        let user = Subject::read(&certificate(vec![(DnType::CommonName, name)])).unwrap().user.unwrap();
-        assert_eq!((user.name.as_str(), user.groups.len()), ("system:anonymous", 0));
+        let user = Subject::read(&certificate(vec![(DnType::CommonName, name)]))
+            .unwrap()
+            .user
+            .unwrap();
+        assert_eq!(
+            (user.name.as_str(), user.groups.len()),
+            ("system:anonymous", 0)
+        );
     }
 }

@@ -87,7 +87,11 @@ impl Bearer {
     /// Somebody with a token that does not say whom it is for: it is for the server itself, so the answer is nobody
     /// unless that is asked for.
     pub(crate) fn of_server(user: User, own: &[Str], wanted: &[Str]) -> Option<Bearer> {
-        let audiences: Vec<Str> = wanted.iter().filter(|audience| own.contains(audience)).cloned().collect();
+        let audiences: Vec<Str> = wanted
+            .iter()
+            .filter(|audience| own.contains(audience))
+            .cloned()
+            .collect();
         (!audiences.is_empty()).then_some(Bearer { user, audiences })
     }
 }
@@ -102,7 +106,10 @@ pub(crate) async fn authenticate(
 ) -> Result<User, Status> {
     let names = &server.options.authentication.proxy_headers;
     let claim = claim.heard(names, headers);
-    let (found, results) = (find(server, claim, path, headers).await, &server.metrics.results);
+    let (found, results) = (
+        find(server, claim, path, headers).await,
+        &server.metrics.results,
+    );
     names.take_away(headers);
     match &found {
         Ok(user) => results.is_known(&user.name, started.elapsed()),
@@ -148,7 +155,9 @@ async fn by_header(server: &Inner, token: Option<String>) -> Result<Option<User>
 
 /// Who shows a token as a protocol, if somebody does. Nobody further on sees it.
 async fn by_protocol(server: &Inner, headers: &mut HeaderMap) -> Result<Option<User>, String> {
-    let Some(shown) = Shown::read(headers)? else { return Ok(None) };
+    let Some(shown) = Shown::read(headers)? else {
+        return Ok(None);
+    };
     let user = known(server, &shown.token).await?;
     shown.hide(headers);
     Ok(Some(user))
@@ -157,7 +166,9 @@ async fn by_protocol(server: &Inner, headers: &mut HeaderMap) -> Result<Option<U
 /// Who shows a token to the server itself.
 async fn known(server: &Inner, token: &str) -> Result<User, String> {
     let audiences = server.options.service_accounts.audiences();
-    authenticate_token(server, token, audiences).await.map(|bearer| bearer.user)
+    authenticate_token(server, token, audiences)
+        .await
+        .map(|bearer| bearer.user)
 }
 
 /// Who shows a token; the error is what an administrator is told. `audiences` says whom the token must be for, at
@@ -174,20 +185,36 @@ pub(crate) async fn authenticate_token(
             verdict = accept(other.authenticate(token, audiences).await, &mut problems);
         }
     }
-    let known = |bearer: Bearer| Bearer { user: bearer.user.authenticated(), ..bearer };
-    verdict.map(known).ok_or_else(|| in_one(problems).unwrap_or_default())
+    let known = |bearer: Bearer| Bearer {
+        user: bearer.user.authenticated(),
+        ..bearer
+    };
+    verdict
+        .map(known)
+        .ok_or_else(|| in_one(problems).unwrap_or_default())
 }
 
 /// Asks those who know tokens without asking anybody else.
-fn ask_us(server: &Inner, token: &str, audiences: &[Str], problems: &mut Vec<String>) -> Option<Bearer> {
+fn ask_us(
+    server: &Inner,
+    token: &str,
+    audiences: &[Str],
+    problems: &mut Vec<String>,
+) -> Option<Bearer> {
     let options = &server.options.authentication;
-    let for_us = |user| Bearer::of_server(user, server.options.service_accounts.audiences(), audiences);
+    let for_us =
+        |user| Bearer::of_server(user, server.options.service_accounts.audiences(), audiences);
     options
         .tokens
         .find(token)
         .and_then(for_us)
         .or_else(|| accept(token::authenticate(server, token, audiences), problems))
-        .or_else(|| options.bootstrap_tokens.then(|| bootstrap_token::find(server, token))?.and_then(for_us))
+        .or_else(|| {
+            options
+                .bootstrap_tokens
+                .then(|| bootstrap_token::find(server, token))?
+                .and_then(for_us)
+        })
 }
 
 fn accept(verdict: Verdict, problems: &mut Vec<String>) -> Option<Bearer> {
@@ -208,8 +235,7 @@ pub(crate) fn warning(claim: &Claim, headers: &HeaderMap) -> Option<String> {
 }
 
 /// Kubernetes: request/bearertoken/bearertoken.go.
-const EXTRA_SPACE: &str =
-    "the provided Authorization header contains extra space before the bearer token, and is ignored";
+const EXTRA_SPACE: &str = "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
 fn bearer_token(headers: &HeaderMap) -> Option<String> {
     let header = header::text(headers, http::header::AUTHORIZATION);
@@ -221,7 +247,9 @@ fn bearer_token(headers: &HeaderMap) -> Option<String> {
 fn bearer(header: &str) -> Option<[&str; 2]> {
     let (scheme, rest) = header.trim().split_once(' ')?;
     let (token, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-    scheme.eq_ignore_ascii_case("bearer").then_some([token, rest])
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then_some([token, rest])
 }
 
 #[cfg(test)]
@@ -248,8 +276,13 @@ mod tests {
 
     #[track_caller]
     fn check_warning(claim: Claim, header: &str, expected: bool) {
-        let headers = HeaderMap::from_iter([(http::header::AUTHORIZATION, header.parse().unwrap())]);
-        assert_eq!(warning(&claim, &headers).is_some(), expected, "{claim:?} {header}");
+        let headers =
+            HeaderMap::from_iter([(http::header::AUTHORIZATION, header.parse().unwrap())]);
+        assert_eq!(
+            warning(&claim, &headers).is_some(),
+            expected,
+            "{claim:?} {header}"
+        );
     }
 
     #[test]

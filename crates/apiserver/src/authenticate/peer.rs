@@ -81,8 +81,13 @@ pub(crate) fn extra<'a>(headers: &HeaderMap, prefixes: impl IntoIterator<Item = 
     let mut extra = Value::object();
     for prefix in prefixes {
         for name in headers.keys() {
-            let Some(key) = rest(name.as_str(), prefix) else { continue };
-            let values = texts(headers, name).iter().map(Value::from).collect::<Vec<_>>();
+            let Some(key) = rest(name.as_str(), prefix) else {
+                continue;
+            };
+            let values = texts(headers, name)
+                .iter()
+                .map(Value::from)
+                .collect::<Vec<_>>();
             let all = extra.entry(&unescaped(key)).make_list();
             all.extend(values);
         }
@@ -98,8 +103,13 @@ pub(super) fn rest<'a>(name: &'a str, prefix: &str) -> Option<&'a str> {
 
 /// Kubernetes: a key with a code that is none is taken as it is (request/headerrequest/requestheader.go).
 fn unescaped(key: &str) -> String {
-    let is_code = |code: &str| code.len() >= 2 && code.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
-    if key.split('%').skip(1).all(is_code) { decode(key).into_owned() } else { key.into() }
+    let is_code =
+        |code: &str| code.len() >= 2 && code.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+    if key.split('%').skip(1).all(is_code) {
+        decode(key).into_owned()
+    } else {
+        key.into()
+    }
 }
 
 #[cfg(test)]
@@ -108,15 +118,25 @@ mod tests {
 
     #[track_caller]
     fn check(peer: Peer, name: &str, expected: Claim) {
-        let headers =
-            HeaderMap::from_iter([(http::HeaderName::from_static("x-remote-user"), name.parse().unwrap())]);
-        assert_eq!(peer.claim().heard(&ProxyHeaders::default(), &headers), expected);
+        let headers = HeaderMap::from_iter([(
+            http::HeaderName::from_static("x-remote-user"),
+            name.parse().unwrap(),
+        )]);
+        assert_eq!(
+            peer.claim().heard(&ProxyHeaders::default(), &headers),
+            expected
+        );
     }
 
     #[test]
     fn a_front_proxy_that_speaks_for_nobody_is_nobody_unless_it_is_a_user() {
         let own = || User::component("proxy");
-        let jane = || Claim::Proved(User { extra: Value::object(), ..User::component("jane") });
+        let jane = || {
+            Claim::Proved(User {
+                extra: Value::object(),
+                ..User::component("jane")
+            })
+        };
         check(Peer::FrontProxy(None), "jane", jane());
         check(Peer::FrontProxy(Some(own())), "jane", jane());
         check(Peer::FrontProxy(None), "", Claim::Failed);
@@ -127,6 +147,10 @@ mod tests {
     fn others_cannot_speak_for_anybody() {
         check(Peer::Stranger, "jane", Claim::None);
         check(Peer::Impostor, "jane", Claim::Failed);
-        check(Peer::User(User::component("joe")), "jane", Claim::Proved(User::component("joe")));
+        check(
+            Peer::User(User::component("joe")),
+            "jane",
+            Claim::Proved(User::component("joe")),
+        );
     }
 }

@@ -24,10 +24,19 @@ pub struct ProxyHeaders {
 
 impl Default for ProxyHeaders {
     fn default() -> ProxyHeaders {
-        let [users, uids, groups, extras] =
-            ["X-Remote-User", "X-Remote-Uid", "X-Remote-Group", "X-Remote-Extra-"]
-                .map(|name| vec![name.into()]);
-        ProxyHeaders { users, uids, groups, extras }
+        let [users, uids, groups, extras] = [
+            "X-Remote-User",
+            "X-Remote-Uid",
+            "X-Remote-Group",
+            "X-Remote-Extra-",
+        ]
+        .map(|name| vec![name.into()]);
+        ProxyHeaders {
+            users,
+            uids,
+            groups,
+            extras,
+        }
     }
 }
 
@@ -38,13 +47,23 @@ impl ProxyHeaders {
     pub(super) fn read(&self, headers: &HeaderMap) -> Option<User> {
         let first = |names: &[String]| -> Str {
             let mut said = names.iter().map(|name| text(headers, name));
-            said.find(|text| !text.is_empty()).map(|text| (&*text).into()).unwrap_or_default()
+            said.find(|text| !text.is_empty())
+                .map(|text| (&*text).into())
+                .unwrap_or_default()
         };
         let name = Some(first(&self.users)).filter(|name| !name.is_empty())?;
         let groups = self.groups.iter().flat_map(|name| texts(headers, name));
         let groups = groups.filter(|group| !group.is_empty()).collect();
         let extra = extra(headers, self.extras.iter().map(String::as_str));
-        Some(User { name, uid: first(&self.uids), groups, extra }.authenticated())
+        Some(
+            User {
+                name,
+                uid: first(&self.uids),
+                groups,
+                extra,
+            }
+            .authenticated(),
+        )
     }
 
     /// Takes the headers away, whoever sent them, so that nobody further on, be it another server, takes them for ours.
@@ -57,7 +76,10 @@ impl ProxyHeaders {
     fn has(&self, name: &str) -> bool {
         let mut whole = self.users.iter().chain(&self.uids).chain(&self.groups);
         whole.any(|own| own.eq_ignore_ascii_case(name))
-            || self.extras.iter().any(|prefix| rest(name, prefix).is_some())
+            || self
+                .extras
+                .iter()
+                .any(|prefix| rest(name, prefix).is_some())
     }
 }
 
@@ -84,7 +106,11 @@ mod tests {
 
     #[test]
     fn a_name_may_have_any_letters() {
-        let said = headers(&[("x-remote-user", "jürgen"), ("x-remote-group", "é"), ("x-remote-uid", "ß")]);
+        let said = headers(&[
+            ("x-remote-user", "jürgen"),
+            ("x-remote-group", "é"),
+            ("x-remote-uid", "ß"),
+        ]);
         let user = ProxyHeaders::default().read(&said).unwrap();
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("jürgen", "ß"));
         assert_eq!(user.groups, ["é", "system:authenticated"]);
@@ -93,7 +119,11 @@ mod tests {
     #[test]
     fn nobody_is_named_by_an_empty_header() {
         assert_eq!(ProxyHeaders::default().read(&HeaderMap::new()), None);
-        let said = headers(&[("x-remote-user", ""), ("x-remote-user", "jane"), ("x-remote-group", "dev")]);
+        let said = headers(&[
+            ("x-remote-user", ""),
+            ("x-remote-user", "jane"),
+            ("x-remote-group", "dev"),
+        ]);
         assert_eq!(ProxyHeaders::default().read(&said), None);
     }
 
@@ -119,9 +149,16 @@ mod tests {
         let user = own.read(&said).unwrap();
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", ""));
         assert_eq!(user.groups, ["ops", "dev", "system:authenticated"]);
-        let team: Vec<&str> = user.extra["team"].list().iter().map(|text| text.str()).collect();
+        let team: Vec<&str> = user.extra["team"]
+            .list()
+            .iter()
+            .map(|text| text.str())
+            .collect();
         assert_eq!(team, ["blue", "red"]);
         own.take_away(&mut said);
-        assert_eq!(said.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["accept"]);
+        assert_eq!(
+            said.keys().map(HeaderName::as_str).collect::<Vec<_>>(),
+            ["accept"]
+        );
     }
 }

@@ -4,7 +4,10 @@ use sha2::{Digest as _, Sha256};
 
 /// Whether two secrets are the same. Only their lengths can be told from the time it takes.
 pub(crate) fn is_same(left: &[u8], right: &[u8]) -> bool {
-    let differ = left.iter().zip(right).fold(0, |sum, (left, right)| sum | (left ^ right));
+    let differ = left
+        .iter()
+        .zip(right)
+        .fold(0, |sum, (left, right)| sum | (left ^ right));
     left.len() == right.len() && std::hint::black_box(differ) == 0
 }
 
@@ -26,7 +29,11 @@ mod tests {
             ("ab", "bb", false),
             ("ab", "abc", false),
         ] {
-            assert_eq!(is_same(left.as_bytes(), right.as_bytes()), expected, "{left} {right}");
+            assert_eq!(
+                is_same(left.as_bytes(), right.as_bytes()),
+                expected,
+                "{left} {right}"
+            );
             assert_eq!(digest(left) == digest(right), expected, "{left} {right}");
         }
     }

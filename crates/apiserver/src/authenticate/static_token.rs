@@ -50,15 +50,27 @@ impl StaticTokens {
     }
 
     /// The same; `warn` is told what is odd, though it is no error.
-    pub fn parse_warning(text: &str, mut warn: impl FnMut(Oddity)) -> Result<StaticTokens, TokenFileError> {
+    pub fn parse_warning(
+        text: &str,
+        mut warn: impl FnMut(Oddity),
+    ) -> Result<StaticTokens, TokenFileError> {
         let (mut tokens, mut record) = (HashMap::new(), 0);
-        for (at, text) in text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
+        for (at, text) in text
+            .lines()
+            .enumerate()
+            .filter(|(_, text)| !text.trim().is_empty())
+        {
             let line = at + 1;
             let columns = columns(text).ok_or(TokenFileError::StrayQuote { line })?;
             let [token, name, uid, rest @ ..] = columns.as_slice() else {
-                return Err(TokenFileError::TooFewColumns { line, found: columns.len() });
+                return Err(TokenFileError::TooFewColumns {
+                    line,
+                    found: columns.len(),
+                });
             };
-            let groups = rest.first().map(|groups| groups.split(',').map(Str::from).collect());
+            let groups = rest
+                .first()
+                .map(|groups| groups.split(',').map(Str::from).collect());
             let user = User {
                 name: name.into(),
                 uid: uid.into(),
@@ -67,9 +79,15 @@ impl StaticTokens {
             };
             record += 1;
             if token.is_empty() {
-                warn(Oddity { what: "empty", record });
+                warn(Oddity {
+                    what: "empty",
+                    record,
+                });
             } else if tokens.insert(digest(token), user).is_some() {
-                warn(Oddity { what: "duplicate", record });
+                warn(Oddity {
+                    what: "duplicate",
+                    record,
+                });
             }
         }
         Ok(StaticTokens(Arc::new(tokens)))
@@ -132,7 +150,10 @@ mod tests {
         let tokens = StaticTokens::parse("s1,jane,7\n\ns2,joe,8,\"dev,ops\"\n,nobody,9\n").unwrap();
         assert_eq!(tokens.find("s1").unwrap().name, "jane");
         let joe = tokens.find("s2").unwrap();
-        assert_eq!((joe.uid.as_str(), joe.groups.as_slice()), ("8", ["dev".into(), "ops".into()].as_slice()));
+        assert_eq!(
+            (joe.uid.as_str(), joe.groups.as_slice()),
+            ("8", ["dev".into(), "ops".into()].as_slice())
+        );
         assert_eq!(tokens.find(""), None);
         assert_eq!(tokens.find("s3"), None);
     }
@@ -142,15 +163,33 @@ mod tests {
         let mut told = Vec::new();
         let text = "a,jane,7\n\n,nobody,8\na,joe,9\n";
         let tokens = StaticTokens::parse_warning(text, |oddity| told.push(oddity)).unwrap();
-        assert_eq!(told, [Oddity { what: "empty", record: 2 }, Oddity { what: "duplicate", record: 3 }]);
+        assert_eq!(
+            told,
+            [
+                Oddity {
+                    what: "empty",
+                    record: 2
+                },
+                Oddity {
+                    what: "duplicate",
+                    record: 3
+                }
+            ]
+        );
         assert_eq!(tokens.find("a").unwrap().name, "joe");
     }
 
     #[test]
     fn a_broken_line_is_named() {
         let problem = |text: &str| StaticTokens::parse(text).unwrap_err();
-        assert_eq!(problem("a,b,c\nx,y"), TokenFileError::TooFewColumns { line: 2, found: 2 });
+        assert_eq!(
+            problem("a,b,c\nx,y"),
+            TokenFileError::TooFewColumns { line: 2, found: 2 }
+        );
         assert_eq!(problem("a,b,c,\"d"), TokenFileError::StrayQuote { line: 1 });
-        assert_eq!(problem("a,b,c,\"d\"e"), TokenFileError::StrayQuote { line: 1 });
+        assert_eq!(
+            problem("a,b,c,\"d\"e"),
+            TokenFileError::StrayQuote { line: 1 }
+        );
     }
 }

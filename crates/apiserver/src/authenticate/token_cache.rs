@@ -60,7 +60,11 @@ impl TokenCache {
             return Ok(known);
         }
         let (flight, _blocked) = (Flight::join(self, &question), self.counts.blocked());
-        let verdict = flight.cell.get_or_init(|| self.counts.fetch(ask)).await.clone();
+        let verdict = flight
+            .cell
+            .get_or_init(|| self.counts.fetch(ask))
+            .await
+            .clone();
         self.counts.answered(false, started.elapsed());
         if let Ok(answer) = &verdict {
             self.kept.put(question.clone(), answer.clone(), self.lasts);
@@ -97,13 +101,21 @@ impl<'a> Flight<'a> {
     fn join(cache: &'a TokenCache, question: &'a str) -> Flight<'a> {
         let mut flights = cache.flights.lock().unwrap_or_else(PoisonError::into_inner);
         let cell = flights.entry(question.to_owned()).or_default().clone();
-        Flight { cache, question, cell }
+        Flight {
+            cache,
+            question,
+            cell,
+        }
     }
 }
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
-        let mut flights = self.cache.flights.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut flights = self
+            .cache
+            .flights
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         // One is the map's, one is ours.
         if self.cell.initialized() || Arc::strong_count(&self.cell) <= 2 {
             flights.remove(self.question);
@@ -129,8 +141,14 @@ mod tests {
     }
 
     fn jane() -> Verdict {
-        let user = User { name: "jane".into(), ..User::default() };
-        Ok(Some(Bearer { user, audiences: Vec::new() }))
+        let user = User {
+            name: "jane".into(),
+            ..User::default()
+        };
+        Ok(Some(Bearer {
+            user,
+            audiences: Vec::new(),
+        }))
     }
 
     #[tokio::test(start_paused = true)]
@@ -141,7 +159,10 @@ mod tests {
                 asked.fetch_add(1, Ordering::Relaxed);
                 verdict
             };
-            (cache.or_ask(token, &["a".into()], answer).await, asked.load(Ordering::Relaxed))
+            (
+                cache.or_ask(token, &["a".into()], answer).await,
+                asked.load(Ordering::Relaxed),
+            )
         };
         assert_eq!(ask("t", Err("down".into())).await, (Err("down".into()), 1));
         assert_eq!(ask("t", jane()).await, (jane(), 2));
@@ -162,7 +183,10 @@ mod tests {
             r#"active_fetch_count{status="blocked"} 0"#,
         ] {
             let line = format!("authentication_token_cache_{line}");
-            assert!(out.lines().any(|known| known == line), "{line} is not in\n{out}");
+            assert!(
+                out.lines().any(|known| known == line),
+                "{line} is not in\n{out}"
+            );
         }
     }
 
@@ -177,14 +201,22 @@ mod tests {
             })
         };
         let (first, second) = tokio::join!(ask(), ask());
-        assert_eq!((first, second, asked.load(Ordering::Relaxed)), (jane(), jane(), 1));
+        assert_eq!(
+            (first, second, asked.load(Ordering::Relaxed)),
+            (jane(), jane(), 1)
+        );
         let _ = tokio::time::timeout(Duration::from_millis(1), ask()).await;
-        assert!(cache.flights.lock().unwrap().is_empty(), "one who left is waited for");
+        assert!(
+            cache.flights.lock().unwrap().is_empty(),
+            "one who left is waited for"
+        );
     }
 
     #[test]
     fn no_two_questions_are_one_and_none_shows_its_token() {
-        let clock = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let clock = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
         let _inside = clock.enter();
         let cache = cache(1);
         let questions = [

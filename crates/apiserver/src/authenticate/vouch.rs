@@ -7,7 +7,9 @@ use std::ops::Range;
 use std::time::Duration;
 
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer, TrustAnchor, UnixTime};
+use tokio_rustls::rustls::pki_types::{
+    CertificateDer, SubjectPublicKeyInfoDer, TrustAnchor, UnixTime,
+};
 use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, RawPublicKeyEntity, anchor_from_trusted_cert};
 use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 
@@ -30,7 +32,11 @@ impl Roots {
     /// Those in a text that holds certificates as PEM. What cannot be read is passed over.
     pub fn read(pem: &str) -> Roots {
         let certificates = CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(Result::ok);
-        Roots(certificates.filter_map(|certificate| Root::read(&certificate)).collect())
+        Roots(
+            certificates
+                .filter_map(|certificate| Root::read(&certificate))
+                .collect(),
+        )
     }
 
     /// Their names, each the content of its SEQUENCE.
@@ -40,15 +46,30 @@ impl Roots {
 
     /// Whether they vouch for the first certificate of a chain at a second; the others lead to them.
     pub fn vouch_for(&self, chain: &[CertificateDer], now: i64) -> bool {
-        let Some((leaf, between)) = chain.split_first() else { return false };
-        let mut alive = self.0.iter().filter(|root| (root.from..=root.until).contains(&now));
+        let Some((leaf, between)) = chain.split_first() else {
+            return false;
+        };
+        let mut alive = self
+            .0
+            .iter()
+            .filter(|root| (root.from..=root.until).contains(&now));
         let Ok(leaf) = EndEntityCert::try_from(leaf) else {
             return alive.any(|root| root.has_signed_first_version(leaf, now));
         };
         let anchors: Vec<TrustAnchor> = alive.map(|root| root.anchor.clone()).collect();
-        let now = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now).unwrap_or_default()));
+        let now =
+            UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now).unwrap_or_default()));
         let usage = Purpose::Client;
-        leaf.verify_for_usage(ALL_VERIFICATION_ALGS, &anchors, between, now, usage, None, None).is_ok()
+        leaf.verify_for_usage(
+            ALL_VERIFICATION_ALGS,
+            &anchors,
+            between,
+            now,
+            usage,
+            None,
+            None,
+        )
+        .is_ok()
     }
 }
 
@@ -71,20 +92,38 @@ impl Root {
         let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
         let (from, until) = (parsed.validity().not_before, parsed.validity().not_after);
         let anchor = anchor_from_trusted_cert(certificate).ok()?.to_owned();
-        let (name, key) = (parsed.subject().as_raw().to_vec(), parsed.public_key().raw.to_vec().into());
-        Some(Root { anchor, name, key, from: from.timestamp(), until: until.timestamp() })
+        let (name, key) = (
+            parsed.subject().as_raw().to_vec(),
+            parsed.public_key().raw.to_vec().into(),
+        );
+        Some(Root {
+            anchor,
+            name,
+            key,
+            from: from.timestamp(),
+            until: until.timestamp(),
+        })
     }
 
     /// Whether it has signed a certificate of version 1, whose time it is.
     fn has_signed_first_version(&self, certificate: &[u8], now: i64) -> bool {
-        let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return false };
-        let Ok(key) = RawPublicKeyEntity::try_from(&self.key) else { return false };
-        let (message, signature) = (parsed.tbs_certificate.as_ref(), &parsed.signature_value.data);
+        let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
+            return false;
+        };
+        let Ok(key) = RawPublicKeyEntity::try_from(&self.key) else {
+            return false;
+        };
+        let (message, signature) = (
+            parsed.tbs_certificate.as_ref(),
+            &parsed.signature_value.data,
+        );
         let (from, until) = (parsed.validity().not_before, parsed.validity().not_after);
         parsed.version() == X509Version::V1
             && (from.timestamp()..=until.timestamp()).contains(&now)
             && parsed.issuer().as_raw() == self.name
-            && ALL_VERIFICATION_ALGS.iter().any(|it| key.verify_signature(*it, message, signature).is_ok())
+            && ALL_VERIFICATION_ALGS
+                .iter()
+                .any(|it| key.verify_signature(*it, message, signature).is_ok())
     }
 }
 
@@ -100,19 +139,27 @@ mod tests {
 
     fn params(from: i32, until: i32) -> CertificateParams {
         let mut params = CertificateParams::default();
-        (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(until, 1, 1));
+        (params.not_before, params.not_after) =
+            (date_time_ymd(from, 1, 1), date_time_ymd(until, 1, 1));
         params
     }
 
     #[track_caller]
-    fn check(authority: (i32, i32), own: (i32, i32), purposes: &[ExtendedKeyUsagePurpose], expected: bool) {
+    fn check(
+        authority: (i32, i32),
+        own: (i32, i32),
+        purposes: &[ExtendedKeyUsagePurpose],
+        expected: bool,
+    ) {
         let mut root = params(authority.0, authority.1);
         root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let roots = Roots::read(&root.self_signed(&key).unwrap().pem());
         let mut client = params(own.0, own.1);
         client.extended_key_usages = purposes.to_vec();
-        let signed = client.signed_by(&KeyPair::generate().unwrap(), &Issuer::new(root, key)).unwrap();
+        let signed = client
+            .signed_by(&KeyPair::generate().unwrap(), &Issuer::new(root, key))
+            .unwrap();
         assert_eq!(roots.vouch_for(&[signed.der().clone()], NOW), expected);
         assert!(!Roots::default().vouch_for(&[signed.der().clone()], NOW));
         assert!(!roots.vouch_for(&[], NOW));

@@ -96,14 +96,17 @@ impl TokenWebhook {
 
     /// Asks until there is an answer, or no hope for one.
     async fn insist(&self, review: &Bytes) -> Result<Value, String> {
-        let answer =
-            self.remote.post_with_backoff(&self.registry, review.clone(), FIRST_PAUSE, PATIENCE).await;
+        let answer = self
+            .remote
+            .post_with_backoff(&self.registry, review.clone(), FIRST_PAUSE, PATIENCE)
+            .await;
         read(&answer.map_err(|error| error.why)?)
     }
 }
 
 fn read(body: &[u8]) -> Result<Value, String> {
-    let answer = json::parse(body).map_err(|error| format!("the webhook's answer is no JSON: {error}"))?;
+    let answer =
+        json::parse(body).map_err(|error| format!("the webhook's answer is no JSON: {error}"))?;
     let spoken = ["authentication.k8s.io/v1", "authentication.k8s.io/v1beta1"];
     if answer["kind"].str() != "TokenReview" || !spoken.contains(&answer["apiVersion"].str()) {
         return Err("the webhook's answer is no TokenReview".into());
@@ -114,15 +117,26 @@ fn read(body: &[u8]) -> Result<Value, String> {
 /// What a review's status says. Kubernetes: a webhook that does not say whom a token is for means this server, and that
 /// comes before whether the token is good (token/webhook/webhook.go).
 fn judge(status: &Value, own: &[Str], wanted: &[Str]) -> Verdict {
-    let said: Vec<Str> = status["audiences"].list().iter().map(|audience| audience.str().into()).collect();
+    let said: Vec<Str> = status["audiences"]
+        .list()
+        .iter()
+        .map(|audience| audience.str().into())
+        .collect();
     let given = if said.is_empty() { own } else { &said };
-    let shared: Vec<Str> = wanted.iter().filter(|audience| given.contains(audience)).cloned().collect();
+    let shared: Vec<Str> = wanted
+        .iter()
+        .filter(|audience| given.contains(audience))
+        .cloned()
+        .collect();
     if shared.is_empty() {
         return Ok(None);
     }
     match (reviewed_user(status), status["error"].str()) {
         (Some(user), _) if user.name.is_empty() => Err("the webhook named nobody".into()),
-        (Some(user), _) => Ok(Some(Bearer { user, audiences: shared })),
+        (Some(user), _) => Ok(Some(Bearer {
+            user,
+            audiences: shared,
+        })),
         (None, "") => Ok(None),
         (None, problem) => Err(problem.into()),
     }
@@ -130,7 +144,10 @@ fn judge(status: &Value, own: &[Str], wanted: &[Str]) -> Verdict {
 
 impl Authenticator for TokenWebhook {
     fn authenticate<'a>(&'a self, token: &'a str, audiences: &'a [Str]) -> Future<'a, Verdict> {
-        Box::pin(self.cache.or_ask(token, audiences, self.review(token, audiences)))
+        Box::pin(
+            self.cache
+                .or_ask(token, audiences, self.review(token, audiences)),
+        )
     }
 
     fn write_metrics(&self, out: &mut String) {
@@ -154,7 +171,8 @@ mod tests {
         let texts = |list: &[&str]| list.iter().map(|text| Str::from(*text)).collect::<Vec<_>>();
         let verdict = judge(&status, &texts(&["own", "also"]), &texts(wanted));
         let shown = verdict.map(|bearer| bearer.map(|bearer| (bearer.user.name, bearer.audiences)));
-        let expected = expected.map(|known| known.map(|(name, list)| (Str::from(name), texts(list))));
+        let expected =
+            expected.map(|known| known.map(|(name, list)| (Str::from(name), texts(list))));
         assert_eq!(shown, expected.map_err(String::from));
     }
 
@@ -171,10 +189,26 @@ mod tests {
 
     #[test]
     fn nobody_is_let_in_by_less_than_a_clear_yes() {
-        check(value!({ "user": { "username": "jane" } }), &["own"], Ok(None));
-        check(value!({ "authenticated": "true", "user": { "username": "jane" } }), &["own"], Ok(None));
-        check(value!({ "authenticated": false, "error": "who?" }), &["own"], Err("who?"));
-        check(value!({ "authenticated": true }), &["own"], Err("the webhook named nobody"));
+        check(
+            value!({ "user": { "username": "jane" } }),
+            &["own"],
+            Ok(None),
+        );
+        check(
+            value!({ "authenticated": "true", "user": { "username": "jane" } }),
+            &["own"],
+            Ok(None),
+        );
+        check(
+            value!({ "authenticated": false, "error": "who?" }),
+            &["own"],
+            Err("who?"),
+        );
+        check(
+            value!({ "authenticated": true }),
+            &["own"],
+            Err("the webhook named nobody"),
+        );
         assert!(read(b"<html>").is_err() && read(b"{}").is_err());
         assert!(read(br#"{"kind":"TokenReview","apiVersion":"v1"}"#).is_err());
         assert!(read(br#"{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1"}"#).is_ok());

@@ -34,7 +34,8 @@ impl Shown {
         }
         let said = texts(headers, SEC_WEBSOCKET_PROTOCOL);
         let protocols = said.iter().flat_map(|text| text.split(',')).map(str::trim);
-        let (tokens, others): (Vec<&str>, Vec<&str>) = protocols.partition(|it| it.starts_with(TOKEN));
+        let (tokens, others): (Vec<&str>, Vec<&str>) =
+            protocols.partition(|it| it.starts_with(TOKEN));
         let token = match tokens[..] {
             [] => return Ok(None),
             [token] => decode(&token[TOKEN.len()..])?,
@@ -43,7 +44,10 @@ impl Shown {
         match HeaderValue::from_str(&others.join(",")) {
             _ if token.is_empty() => Ok(None),
             // The server must answer with a protocol, and never with the token.
-            Ok(joined) if !others.is_empty() => Ok(Some(Shown { token, others: joined })),
+            Ok(joined) if !others.is_empty() => Ok(Some(Shown {
+                token,
+                others: joined,
+            })),
             _ => Err("missing additional subprotocol"),
         }
     }
@@ -57,11 +61,15 @@ impl Shown {
 fn is_websocket(headers: &HeaderMap) -> bool {
     let upgrades = |text: &str| text.to_ascii_lowercase().contains("upgrade");
     text(headers, UPGRADE).eq_ignore_ascii_case("websocket")
-        && texts(headers, CONNECTION).iter().any(|connection| upgrades(connection))
+        && texts(headers, CONNECTION)
+            .iter()
+            .any(|connection| upgrades(connection))
 }
 
 fn decode(token: &str) -> Result<String, &'static str> {
-    let bytes = ENCODING.decode(token).map_err(|_| "invalid base64.bearer.authorization token encoding")?;
+    let bytes = ENCODING
+        .decode(token)
+        .map_err(|_| "invalid base64.bearer.authorization token encoding")?;
     String::from_utf8(bytes).map_err(|_| "invalid base64.bearer.authorization token")
 }
 
@@ -99,15 +107,24 @@ mod tests {
         check(&[], Ok(None));
         check(&["v4.channel.k8s.io"], Ok(None));
         check(&[TOKEN, "a"], Ok(None));
-        check(&[&format!("{token}, v4.channel.k8s.io")], Ok(Some(("secret", "v4.channel.k8s.io"))));
+        check(
+            &[&format!("{token}, v4.channel.k8s.io")],
+            Ok(Some(("secret", "v4.channel.k8s.io"))),
+        );
         check(&["a", &token, "b, c"], Ok(Some(("secret", "a,b,c"))));
         check(&[&format!("{token},")], Ok(Some(("secret", ""))));
         check(&[&token], Err("missing additional subprotocol"));
-        check(&[&token, &token, "a"], Err("multiple base64.bearer.authorization tokens specified"));
+        check(
+            &[&token, &token, "a"],
+            Err("multiple base64.bearer.authorization tokens specified"),
+        );
         let encoding = "invalid base64.bearer.authorization token encoding";
         check(&[&format!("{TOKEN}c2Vj="), "a"], Err(encoding));
         check(&[&format!("{TOKEN}%"), "a"], Err(encoding));
-        check(&[&format!("{TOKEN}_w"), "a"], Err("invalid base64.bearer.authorization token"));
+        check(
+            &[&format!("{TOKEN}_w"), "a"],
+            Err("invalid base64.bearer.authorization token"),
+        );
     }
 
     #[test]

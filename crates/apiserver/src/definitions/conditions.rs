@@ -9,9 +9,18 @@ const NON_STRUCTURAL: &str = "NonStructuralSchema";
 
 /// Brings the status of a definition up to date; false if it was so already. `taken` are the names of its group.
 pub(super) fn update(definition: &mut Value, taken: &Taken, now: &str) -> bool {
-    let mut board = Board { definition, now, changed: false };
+    let mut board = Board {
+        definition,
+        now,
+        changed: false,
+    };
     if let Some((status, reason, message)) = mizzen_kinds::approval_condition(board.definition) {
-        board.set("KubernetesAPIApprovalPolicyConformant", status, reason, &message);
+        board.set(
+            "KubernetesAPIApprovalPolicyConformant",
+            status,
+            reason,
+            &message,
+        );
     }
     match mizzen_kinds::structural_condition(board.definition) {
         Some((status, reason, message)) => board.set(NON_STRUCTURAL, status, reason, &message),
@@ -30,7 +39,11 @@ pub(super) fn terminate(
     message: &str,
     now: &str,
 ) -> bool {
-    let mut board = Board { definition, now, changed: false };
+    let mut board = Board {
+        definition,
+        now,
+        changed: false,
+    };
     board.set("Terminating", status, reason, message);
     board.changed
 }
@@ -45,7 +58,9 @@ struct Board<'a> {
 impl Board<'_> {
     fn condition(&self, name: &str) -> &Value {
         let conditions = self.definition["status"]["conditions"].list();
-        let found = conditions.iter().find(|condition| condition["type"].str() == name);
+        let found = conditions
+            .iter()
+            .find(|condition| condition["type"].str() == name);
         found.unwrap_or(&Value::Null)
     }
 
@@ -56,7 +71,10 @@ impl Board<'_> {
     fn set(&mut self, name: &str, status: &str, reason: &str, message: &str) {
         let known = self.condition(name);
         let same = [("status", status), ("reason", reason), ("message", message)];
-        if same.iter().all(|(field, text)| known[*field].str() == *text) {
+        if same
+            .iter()
+            .all(|(field, text)| known[*field].str() == *text)
+        {
             return;
         }
         // A condition that says the same for another reason has not changed since.
@@ -67,8 +85,15 @@ impl Board<'_> {
         let condition = value!({
             "type": name, "status": status, "lastTransitionTime": since, "reason": reason, "message": message,
         });
-        let conditions = self.definition.entry("status").entry("conditions").make_list();
-        match conditions.iter_mut().find(|condition| condition["type"].str() == name) {
+        let conditions = self
+            .definition
+            .entry("status")
+            .entry("conditions")
+            .make_list();
+        match conditions
+            .iter_mut()
+            .find(|condition| condition["type"].str() == name)
+        {
             Some(known) => *known = condition,
             None => conditions.push(condition),
         }
@@ -77,7 +102,11 @@ impl Board<'_> {
 
     fn remove(&mut self, name: &str) {
         if !self.condition(name).is_null() {
-            let conditions = self.definition.entry("status").entry("conditions").make_list();
+            let conditions = self
+                .definition
+                .entry("status")
+                .entry("conditions")
+                .make_list();
             conditions.retain(|condition| condition["type"].str() != name);
             self.changed = true;
         }
@@ -91,7 +120,9 @@ impl Board<'_> {
         }
         let (names, conflict) = accept(&asked, &had, taken);
         if names != had {
-            self.definition.entry("status").set("acceptedNames", names.to_value());
+            self.definition
+                .entry("status")
+                .set("acceptedNames", names.to_value());
             self.changed = true;
         }
         match conflict {
@@ -99,7 +130,12 @@ impl Board<'_> {
             Some(conflict) => {
                 self.set("NamesAccepted", "False", conflict.reason, &conflict.message);
                 if self.condition("Established").is_null() {
-                    self.set("Established", "False", "NotAccepted", "not all names are accepted");
+                    self.set(
+                        "Established",
+                        "False",
+                        "NotAccepted",
+                        "not all names are accepted",
+                    );
                 }
             }
         }
@@ -121,17 +157,26 @@ mod tests {
     use super::*;
 
     fn definition(kind: &str) -> Value {
-        let names =
-            format!(r#"{{"plural":"foos","singular":"foo","kind":"{kind}","listKind":"{kind}List"}}"#);
-        let text =
-            format!(r#"{{"metadata":{{}},"spec":{{"group":"example.com","names":{names}}},"status":{{}}}}"#);
+        let names = format!(
+            r#"{{"plural":"foos","singular":"foo","kind":"{kind}","listKind":"{kind}List"}}"#
+        );
+        let text = format!(
+            r#"{{"metadata":{{}},"spec":{{"group":"example.com","names":{names}}},"status":{{}}}}"#
+        );
         json::parse(text.as_bytes()).unwrap()
     }
 
     fn told(definition: &Value) -> Vec<String> {
         let conditions = definition["status"]["conditions"].list().iter();
         conditions
-            .map(|it| format!("{}={} {}", it["type"].str(), it["status"].str(), it["reason"].str()))
+            .map(|it| {
+                format!(
+                    "{}={} {}",
+                    it["type"].str(),
+                    it["status"].str(),
+                    it["reason"].str()
+                )
+            })
             .collect()
     }
 
@@ -141,23 +186,41 @@ mod tests {
         assert!(update(&mut definition, &Taken::default(), "now"));
         assert_eq!(
             told(&definition),
-            ["NamesAccepted=True NoConflicts", "Established=True InitialNamesAccepted"]
+            [
+                "NamesAccepted=True NoConflicts",
+                "Established=True InitialNamesAccepted"
+            ]
         );
-        assert!(!update(&mut definition, &Taken::default(), "later"), "nothing is left to say");
+        assert!(
+            !update(&mut definition, &Taken::default(), "later"),
+            "nothing is left to say"
+        );
     }
 
     #[test]
     fn a_conflict_keeps_a_definition_waiting_until_the_name_is_free() {
         let mut definition = definition("Foo");
         let mut taken = Taken::default();
-        taken.add(&Names { kind: "Foo".into(), ..Names::default() });
+        taken.add(&Names {
+            kind: "Foo".into(),
+            ..Names::default()
+        });
         assert!(update(&mut definition, &taken, "now"));
-        assert_eq!(told(&definition), ["NamesAccepted=False KindConflict", "Established=False NotAccepted"]);
+        assert_eq!(
+            told(&definition),
+            [
+                "NamesAccepted=False KindConflict",
+                "Established=False NotAccepted"
+            ]
+        );
         assert!(!update(&mut definition, &taken, "later"));
         assert!(update(&mut definition, &Taken::default(), "later"));
         assert_eq!(
             told(&definition),
-            ["NamesAccepted=True NoConflicts", "Established=True InitialNamesAccepted"]
+            [
+                "NamesAccepted=True NoConflicts",
+                "Established=True InitialNamesAccepted"
+            ]
         );
     }
 
@@ -166,7 +229,10 @@ mod tests {
         let mut definition = definition("Foo");
         definition.entry("spec").set("group", "x.k8s.io");
         update(&mut definition, &Taken::default(), "now");
-        assert_eq!(told(&definition)[0], "KubernetesAPIApprovalPolicyConformant=False MissingAnnotation");
+        assert_eq!(
+            told(&definition)[0],
+            "KubernetesAPIApprovalPolicyConformant=False MissingAnnotation"
+        );
     }
 
     #[test]

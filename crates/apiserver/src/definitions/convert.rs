@@ -28,19 +28,38 @@ pub(crate) struct Converter {
 
 impl Converter {
     /// None if the definition stores no version.
-    pub fn new(definition: &Value, kinds: &Arc<[Kind]>, since: Revision, means: &Means) -> Option<Converter> {
+    pub fn new(
+        definition: &Value,
+        kinds: &Arc<[Kind]>,
+        since: Revision,
+        means: &Means,
+    ) -> Option<Converter> {
         let versions = definition["spec"]["versions"].list();
-        let at = versions.iter().position(|version| version["storage"].bool())?;
+        let at = versions
+            .iter()
+            .position(|version| version["storage"].bool())?;
         let stored = kinds.get(at)?.clone();
-        let head = format!("{{\"apiVersion\":{},", json::quote(&stored.gvk.api_version())).into();
+        let head = format!(
+            "{{\"apiVersion\":{},",
+            json::quote(&stored.gvk.api_version())
+        )
+        .into();
         let webhook = webhook(&definition["spec"]["conversion"], means);
-        Some(Converter { kinds: kinds.clone(), stored, head, since, webhook })
+        Some(Converter {
+            kinds: kinds.clone(),
+            stored,
+            head,
+            since,
+            webhook,
+        })
     }
 
     /// The kind in the version that an object says it is.
     fn kind_of(&self, object: &Value) -> Option<&Kind> {
         let version = object["apiVersion"].str();
-        self.kinds.iter().find(|kind| kind.gvk.api_version() == version)
+        self.kinds
+            .iter()
+            .find(|kind| kind.gvk.api_version() == version)
     }
 
     /// A stored object as its own version sees it today.
@@ -73,8 +92,15 @@ impl Converter {
 }
 
 fn webhook(conversion: &Value, means: &Means) -> Option<Webhook> {
-    let (client, registry) = means.outside.get().filter(|_| conversion["strategy"].str() == "Webhook")?;
-    Some(Webhook::parse(&conversion["webhook"], client.clone(), registry.clone()))
+    let (client, registry) = means
+        .outside
+        .get()
+        .filter(|_| conversion["strategy"].str() == "Webhook")?;
+    Some(Webhook::parse(
+        &conversion["webhook"],
+        client.clone(),
+        registry.clone(),
+    ))
 }
 
 fn prune(kind: &Kind, object: &mut Value) {
@@ -89,12 +115,20 @@ impl Convert for Converter {
     }
 
     fn is_current(&self, record: &Record, kind: &Kind) -> bool {
-        record.revision > self.since && kind.gvk == self.stored.gvk && record.value.starts_with(&self.head)
+        record.revision > self.since
+            && kind.gvk == self.stored.gvk
+            && record.value.starts_with(&self.head)
     }
 
-    fn read<'a>(&'a self, mut objects: Vec<Value>, kind: &'a Kind) -> Future<'a, Result<Vec<Value>, Status>> {
+    fn read<'a>(
+        &'a self,
+        mut objects: Vec<Value>,
+        kind: &'a Kind,
+    ) -> Future<'a, Result<Vec<Value>, Status>> {
         Box::pin(async move {
-            objects.iter_mut().try_for_each(|object| self.refresh(object))?;
+            objects
+                .iter_mut()
+                .try_for_each(|object| self.refresh(object))?;
             self.convert(objects, kind).await
         })
     }
@@ -118,7 +152,9 @@ impl Convert for Converter {
             match &self.webhook {
                 Some(webhook) => webhook.convert(objects, kind).await,
                 None => {
-                    objects.iter_mut().for_each(|object| object.set("apiVersion", kind.gvk.api_version()));
+                    objects
+                        .iter_mut()
+                        .for_each(|object| object.set("apiVersion", kind.gvk.api_version()));
                     Ok(objects)
                 }
             }

@@ -53,7 +53,16 @@ struct Live {
     compiled: OnceLock<Vec<Resource>>,
 }
 
-const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+const VERBS: [&str; 8] = [
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+];
 const LAST_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
 
 impl Definition {
@@ -64,8 +73,14 @@ impl Definition {
         let holds = |condition: &str| is_true(&value, condition);
         let is_established = holds("Established");
         let accepted = Names::read(&status["acceptedNames"]);
-        let identity = format!("{}/{}/{accepted:?}", metadata["uid"].str(), metadata["generation"].int());
-        let live = previous.filter(|previous| previous.identity == identity).map(|same| same.live.clone());
+        let identity = format!(
+            "{}/{}/{accepted:?}",
+            metadata["uid"].str(),
+            metadata["generation"].int()
+        );
+        let live = previous
+            .filter(|previous| previous.identity == identity)
+            .map(|same| same.live.clone());
         Definition {
             name: metadata["name"].str().into(),
             group: spec["group"].str().into(),
@@ -75,7 +90,11 @@ impl Definition {
             is_established,
             is_served: is_established || holds("NamesAccepted"),
             versions: spec["versions"].list().iter().map(Version::read).collect(),
-            scope: if spec["scope"].str() == "Cluster" { Scope::Cluster } else { Scope::Namespaced },
+            scope: if spec["scope"].str() == "Cluster" {
+                Scope::Cluster
+            } else {
+                Scope::Namespaced
+            },
             identity,
             record: record.clone(),
             live: live.unwrap_or_default(),
@@ -114,7 +133,10 @@ impl Definition {
 
     /// The resource of a version that is served.
     pub fn resource(&self, means: &Means, version: &str) -> Option<Resource> {
-        let at = self.versions.iter().position(|known| known.name == version && known.served)?;
+        let at = self
+            .versions
+            .iter()
+            .position(|known| known.name == version && known.served)?;
         Some(self.resources(means).get(at)?.clone())
     }
 
@@ -128,11 +150,15 @@ impl Definition {
         self.live.compiled.get_or_init(|| {
             let definition = self.value();
             let kinds: Arc<[Kind]> = custom::kinds(&definition, &means.object_meta).into();
-            let Some(converter) = Converter::new(&definition, &kinds, self.revision(), means) else {
+            let Some(converter) = Converter::new(&definition, &kinds, self.revision(), means)
+            else {
                 return Vec::new();
             };
             let converter = Arc::new(converter);
-            kinds.iter().map(|kind| Resource::custom(&means.store, kind.clone(), converter.clone())).collect()
+            kinds
+                .iter()
+                .map(|kind| Resource::custom(&means.store, kind.clone(), converter.clone()))
+                .collect()
         })
     }
 
@@ -144,7 +170,11 @@ impl Definition {
             version: version.name.clone(),
             kind: names.kind.clone(),
         };
-        let verbs: &[&str] = if self.is_terminating { &LAST_VERBS } else { &VERBS };
+        let verbs: &[&str] = if self.is_terminating {
+            &LAST_VERBS
+        } else {
+            &VERBS
+        };
         let shapeless = Arc::new(Struct::new("", "", false));
         let data = KindData {
             list_kind: Some(names.list_kind.clone()),
@@ -154,20 +184,40 @@ impl Definition {
             categories: names.categories.clone(),
             scope: self.scope,
             verbs: verbs.iter().map(|verb| Str::from(*verb)).collect(),
-            subresources: version.subresources.iter().map(|name| subresource(name)).collect(),
-            stored: self.versions.iter().find(|version| version.storage).map(gvk),
+            subresources: version
+                .subresources
+                .iter()
+                .map(|name| subresource(name))
+                .collect(),
+            stored: self
+                .versions
+                .iter()
+                .find(|version| version.storage)
+                .map(gvk),
             ..KindData::new(gvk(version), shapeless)
         };
-        Kind { data: Arc::new(data), hooks: Arc::new(NoHooks) }
+        Kind {
+            data: Arc::new(data),
+            hooks: Arc::new(NoHooks),
+        }
     }
 
     /// What OpenAPI says of a version. Reads the whole definition; ask where that is allowed.
     pub fn published(&self, version: &str, object_meta: &Arc<Struct>) -> Option<Published> {
         let definition = self.value();
-        let at = self.versions.iter().position(|known| known.name == version)?;
-        let kind = custom::kinds(&definition, object_meta).into_iter().nth(at)?;
-        let schema = definition["spec"]["versions"].list().get(at)?["schema"]["openAPIV3Schema"].clone();
-        Some(Published { kind, schema: Some(Arc::new(schema)) })
+        let at = self
+            .versions
+            .iter()
+            .position(|known| known.name == version)?;
+        let kind = custom::kinds(&definition, object_meta)
+            .into_iter()
+            .nth(at)?;
+        let schema =
+            definition["spec"]["versions"].list().get(at)?["schema"]["openAPIV3Schema"].clone();
+        Some(Published {
+            kind,
+            schema: Some(Arc::new(schema)),
+        })
     }
 
     /// What tells everything that is published of this definition from everything else.
@@ -191,14 +241,26 @@ impl Version {
 
 impl Default for Live {
     fn default() -> Live {
-        Live { ended: watch::Sender::new(false), compiled: OnceLock::new() }
+        Live {
+            ended: watch::Sender::new(false),
+            compiled: OnceLock::new(),
+        }
     }
 }
 
 fn subresource(name: &'static str) -> Subresource {
-    let scale = GroupVersionKind { group: "autoscaling".into(), version: "v1".into(), kind: "Scale".into() };
+    let scale = GroupVersionKind {
+        group: "autoscaling".into(),
+        version: "v1".into(),
+        kind: "Scale".into(),
+    };
     let verbs = ["get", "patch", "update"].map(Str::from).to_vec();
-    Subresource { name: name.into(), verbs, kind: (name == "scale").then_some(scale), resets: None }
+    Subresource {
+        name: name.into(),
+        verbs,
+        kind: (name == "scale").then_some(scale),
+        resets: None,
+    }
 }
 
 /// Whether a condition of a definition holds.

@@ -25,7 +25,11 @@ pub(super) fn begin(server: &Arc<Inner>, name: &str) {
     let (server, name) = (Arc::downgrade(server), name.to_string());
     tokio::spawn(async move {
         while let Err(status) = finalize(&server, &name).await {
-            warn!(definition = name, error = status.message, "its objects could not be deleted");
+            warn!(
+                definition = name,
+                error = status.message,
+                "its objects could not be deleted"
+            );
             sleep(RETRY).await;
         }
         if let Some(server) = server.upgrade() {
@@ -49,7 +53,9 @@ async fn finalize(server: &Weak<Inner>, name: &str) -> Result<(), Status> {
             }
         }
     }
-    let Some(server) = server.upgrade() else { return Ok(()) };
+    let Some(server) = server.upgrade() else {
+        return Ok(());
+    };
     follow::change(&server, name, |definition, now| {
         let (reason, message) = match is_true(definition, "Established") {
             true => ("InstanceDeletionCompleted", "removed all instances"),
@@ -69,13 +75,18 @@ fn stored(
     name: &str,
 ) -> Option<(Registry, Resource, tokio::sync::watch::Receiver<bool>)> {
     let server = server.upgrade()?;
-    let definition = server.catalog.definition(name).filter(|definition| definition.is_established)?;
+    let definition = server
+        .catalog
+        .definition(name)
+        .filter(|definition| definition.is_established)?;
     let resource = server.catalog.stored(&definition)?;
     Some((server.registry.clone(), resource, definition.ended()))
 }
 
 async fn tell(server: &Weak<Inner>, name: &str, problem: &Status) -> Result<(), Status> {
-    let Some(server) = server.upgrade() else { return Ok(()) };
+    let Some(server) = server.upgrade() else {
+        return Ok(());
+    };
     let message = format!("could not list instances: {}", problem.message);
     follow::change(&server, name, |definition, now| {
         conditions::terminate(definition, "True", "InstanceDeletionFailed", &message, now)
@@ -92,7 +103,9 @@ async fn empty(registry: &Registry, resource: &Resource) -> Result<(), Status> {
         }
         let watch = resource.space().watch(snapshot.at());
         let (list, options) = (ListOptions::default(), DeleteOptions::default());
-        registry.delete_collection(resource, &list, &options, &NoGate).await?;
+        registry
+            .delete_collection(resource, &list, &options, &NoGate)
+            .await?;
         if let (Ok(mut watch), false) = (watch, resource.space().snapshot().is_empty()) {
             let _ = watch.next().await;
         }

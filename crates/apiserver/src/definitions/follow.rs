@@ -24,7 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Serves what is defined already, and goes on following.
 pub(crate) async fn start(server: &Arc<Inner>) {
-    let Some(resource) = resource(server) else { return };
+    let Some(resource) = resource(server) else {
+        return;
+    };
     let seen = load(server, &resource).await;
     server.definitions.reach(seen);
     tokio::spawn(follow(Arc::downgrade(server), resource, seen));
@@ -32,7 +34,9 @@ pub(crate) async fn start(server: &Arc<Inner>) {
 
 /// Waits until everything that was changed so far is served.
 pub(crate) async fn settled(server: &Arc<Inner>) {
-    let Some(resource) = resource(server) else { return };
+    let Some(resource) = resource(server) else {
+        return;
+    };
     let target = resource.space().snapshot().revision();
     let mut reached = server.definitions.reached();
     let far_enough = reached.wait_for(|reached| reached.is_none_or(|reached| reached >= target));
@@ -41,7 +45,9 @@ pub(crate) async fn settled(server: &Arc<Inner>) {
 
 /// The resource of definitions themselves.
 pub(crate) fn resource(server: &Inner) -> Option<Resource> {
-    server.catalog.get("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+    server
+        .catalog
+        .get("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 }
 
 async fn load(server: &Arc<Inner>, resource: &Resource) -> Revision {
@@ -56,13 +62,17 @@ async fn load(server: &Arc<Inner>, resource: &Resource) -> Revision {
 async fn follow(server: Weak<Inner>, resource: Resource, mut seen: Revision) {
     loop {
         let Ok(mut watch) = resource.space().watch(seen) else {
-            let Some(server) = server.upgrade() else { return };
+            let Some(server) = server.upgrade() else {
+                return;
+            };
             seen = load(&server, &resource).await;
             server.definitions.reach(seen);
             continue;
         };
         while let Ok(events) = watch.next().await {
-            let Some(server) = server.upgrade() else { return };
+            let Some(server) = server.upgrade() else {
+                return;
+            };
             for event in events {
                 settle(&server, &resource, &event.record.key).await;
                 seen = event.revision;
@@ -80,7 +90,11 @@ async fn settle(server: &Arc<Inner>, resource: &Resource, name: &str) {
         match settle_one(server, resource, &name).await {
             Ok(true) => names.extend(server.catalog.waiting(&name)),
             Ok(false) => {}
-            Err(status) => warn!(definition = name, error = status.message, "it could not be settled"),
+            Err(status) => warn!(
+                definition = name,
+                error = status.message,
+                "it could not be settled"
+            ),
         }
     }
 }
@@ -93,18 +107,29 @@ async fn settle_one(server: &Arc<Inner>, resource: &Resource, name: &str) -> Res
     }
     let group = name.split_once('.').map_or("", |(_, group)| group);
     let taken = server.catalog.taken(group);
-    change(server, name, |definition, now| conditions::update(definition, &taken, now)).await?;
+    change(server, name, |definition, now| {
+        conditions::update(definition, &taken, now)
+    })
+    .await?;
     let after = server.catalog.definition(name);
-    if after.as_ref().is_some_and(|definition| definition.is_terminating) {
-        let (reason, message) = ("InstanceDeletionInProgress", "CustomResource deletion is in progress");
+    if after
+        .as_ref()
+        .is_some_and(|definition| definition.is_terminating)
+    {
+        let (reason, message) = (
+            "InstanceDeletionInProgress",
+            "CustomResource deletion is in progress",
+        );
         change(server, name, |definition, now| {
-            is_pending(definition) && conditions::terminate(definition, "True", reason, message, now)
+            is_pending(definition)
+                && conditions::terminate(definition, "True", reason, message, now)
         })
         .await?;
         finalize::begin(server, name);
     }
-    let names =
-        |definition: Option<Arc<Definition>>| definition.map(|definition| definition.accepted.clone());
+    let names = |definition: Option<Arc<Definition>>| {
+        definition.map(|definition| definition.accepted.clone())
+    };
     let (before, after) = (names(before), names(after));
     Ok(before.is_some() && before != after)
 }
@@ -112,7 +137,9 @@ async fn settle_one(server: &Arc<Inner>, resource: &Resource, name: &str) -> Res
 /// Whether a definition has been deleted and nobody has begun with its objects.
 fn is_pending(definition: &Value) -> bool {
     let conditions = definition["status"]["conditions"].list();
-    conditions.iter().any(|condition| condition["reason"].str() == "InstanceDeletionPending")
+    conditions
+        .iter()
+        .any(|condition| condition["reason"].str() == "InstanceDeletionPending")
 }
 
 /// Serves a definition as it is stored now; false if it is gone.
@@ -131,9 +158,13 @@ pub(super) async fn change(
     name: &str,
     edit: impl Fn(&mut Value, &str) -> bool,
 ) -> Result<(), Status> {
-    let Some(resource) = resource(server) else { return Ok(()) };
+    let Some(resource) = resource(server) else {
+        return Ok(());
+    };
     loop {
-        let Ok(object) = server.registry.get(&resource, &Key::new("", name), "") else { return Ok(()) };
+        let Ok(object) = server.registry.get(&resource, &Key::new("", name), "") else {
+            return Ok(());
+        };
         let mut definition = object.value();
         if !edit(&mut definition, &server.registry.timestamp()) {
             return Ok(());

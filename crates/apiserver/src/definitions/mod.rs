@@ -50,7 +50,10 @@ pub(crate) struct Definitions {
 
 impl Default for Definitions {
     fn default() -> Definitions {
-        Definitions { reached: watch::Sender::new(None), finalizing: Mutex::default() }
+        Definitions {
+            reached: watch::Sender::new(None),
+            finalizing: Mutex::default(),
+        }
     }
 }
 
@@ -69,11 +72,17 @@ impl Definitions {
 
     /// False if somebody does that already.
     fn begin_finalizing(&self, name: &str) -> bool {
-        self.finalizing.lock().unwrap_or_else(PoisonError::into_inner).insert(name.into())
+        self.finalizing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name.into())
     }
 
     fn end_finalizing(&self, name: &str) {
-        self.finalizing.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.finalizing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(name);
     }
 }
 
@@ -93,7 +102,11 @@ pub(crate) fn admit(call: &Call, old: Option<&Value>, object: &Value) -> Result<
     match definition.is_some_and(|definition| definition.is_terminating) {
         true => {
             let why = "create not allowed while custom resource definition is terminating";
-            Err(Status::forbidden(&kind, object["metadata"]["name"].str(), why))
+            Err(Status::forbidden(
+                &kind,
+                object["metadata"]["name"].str(),
+                why,
+            ))
         }
         false => Ok(()),
     }

@@ -38,7 +38,10 @@ impl Names {
                 names.set(field, text);
             }
         }
-        for (field, list) in [("shortNames", &self.short_names), ("categories", &self.categories)] {
+        for (field, list) in [
+            ("shortNames", &self.short_names),
+            ("categories", &self.categories),
+        ] {
             if !list.is_empty() {
                 names.set(field, texts(list));
             }
@@ -56,9 +59,11 @@ pub(crate) struct Taken {
 
 impl Taken {
     pub fn add(&mut self, names: &Names) {
-        self.resources.extend([names.plural.clone(), names.singular.clone()]);
+        self.resources
+            .extend([names.plural.clone(), names.singular.clone()]);
         self.resources.extend(names.short_names.iter().cloned());
-        self.kinds.extend([names.kind.clone(), names.list_kind.clone()]);
+        self.kinds
+            .extend([names.kind.clone(), names.list_kind.clone()]);
     }
 }
 
@@ -72,29 +77,63 @@ pub(crate) struct Conflict {
 /// The names that a definition gets: what it asks for where it can, and what it had where it cannot. Of several
 /// conflicts the last one is told.
 pub(crate) fn accept(asked: &Names, had: &Names, taken: &Taken) -> (Names, Option<Conflict>) {
-    let mut names = Names { categories: asked.categories.clone(), ..had.clone() };
+    let mut names = Names {
+        categories: asked.categories.clone(),
+        ..had.clone()
+    };
     let mut conflict = None;
     let one = |asked: &Str, had: &mut Str, taken: &HashSet<Str>, reason: &'static str| {
         if asked == had || !taken.contains(asked) {
             *had = asked.clone();
             return None;
         }
-        Some(Conflict { reason, message: in_use(asked) })
+        Some(Conflict {
+            reason,
+            message: in_use(asked),
+        })
     };
-    conflict = one(&asked.plural, &mut names.plural, &taken.resources, "PluralConflict").or(conflict);
-    conflict = one(&asked.singular, &mut names.singular, &taken.resources, "SingularConflict").or(conflict);
+    conflict = one(
+        &asked.plural,
+        &mut names.plural,
+        &taken.resources,
+        "PluralConflict",
+    )
+    .or(conflict);
+    conflict = one(
+        &asked.singular,
+        &mut names.singular,
+        &taken.resources,
+        "SingularConflict",
+    )
+    .or(conflict);
     match accept_short(asked, had, taken) {
         Ok(short_names) => names.short_names = short_names,
-        Err(message) => conflict = Some(Conflict { reason: "ShortNamesConflict", message }),
+        Err(message) => {
+            conflict = Some(Conflict {
+                reason: "ShortNamesConflict",
+                message,
+            })
+        }
     }
     conflict = one(&asked.kind, &mut names.kind, &taken.kinds, "KindConflict").or(conflict);
-    conflict = one(&asked.list_kind, &mut names.list_kind, &taken.kinds, "ListKindConflict").or(conflict);
+    conflict = one(
+        &asked.list_kind,
+        &mut names.list_kind,
+        &taken.kinds,
+        "ListKindConflict",
+    )
+    .or(conflict);
     (names, conflict)
 }
 
 fn accept_short(asked: &Names, had: &Names, taken: &Taken) -> Result<Vec<Str>, String> {
-    let fresh = asked.short_names.iter().filter(|name| !had.short_names.contains(name));
-    let conflicts = fresh.filter(|name| taken.resources.contains(*name)).map(|name| in_use(name));
+    let fresh = asked
+        .short_names
+        .iter()
+        .filter(|name| !had.short_names.contains(name));
+    let conflicts = fresh
+        .filter(|name| taken.resources.contains(*name))
+        .map(|name| in_use(name));
     in_one(conflicts).map_or_else(|| Ok(asked.short_names.clone()), Err)
 }
 
@@ -116,7 +155,9 @@ mod tests {
         taken.add(&names(others));
         let (names, found) = accept(&names(asked), &names(had), &taken);
         assert_eq!(json::to_string(&names.to_value()), accepted);
-        let found = found.map(|found| format!("{}: {}", found.reason, found.message)).unwrap_or_default();
+        let found = found
+            .map(|found| format!("{}: {}", found.reason, found.message))
+            .unwrap_or_default();
         assert_eq!(found, conflict);
     }
 
@@ -124,7 +165,13 @@ mod tests {
 
     #[test]
     fn free_names_are_accepted() {
-        check(FOO, "{}", "{}", r#"{"plural":"foos","kind":"Foo","singular":"foo","listKind":"FooList"}"#, "");
+        check(
+            FOO,
+            "{}",
+            "{}",
+            r#"{"plural":"foos","kind":"Foo","singular":"foo","listKind":"FooList"}"#,
+            "",
+        );
     }
 
     #[test]
@@ -143,10 +190,8 @@ mod tests {
 
     #[test]
     fn what_somebody_has_is_no_conflict_with_himself() {
-        let more =
-            r#"{"plural":"foos","singular":"foo","kind":"Foo","listKind":"FooList","shortNames":["f"]}"#;
-        let all =
-            r#"{"plural":"foos","kind":"Foo","singular":"foo","listKind":"FooList","shortNames":["f"]}"#;
+        let more = r#"{"plural":"foos","singular":"foo","kind":"Foo","listKind":"FooList","shortNames":["f"]}"#;
+        let all = r#"{"plural":"foos","kind":"Foo","singular":"foo","listKind":"FooList","shortNames":["f"]}"#;
         check(more, FOO, FOO, all, "");
     }
 }

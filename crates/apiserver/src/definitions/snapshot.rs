@@ -47,12 +47,20 @@ impl Snapshot {
 
     /// The same with these definitions in place of all.
     pub fn with_all(&self, all: impl Iterator<Item = Arc<Definition>>) -> Snapshot {
-        self.next(all.map(|definition| (definition.key(), definition)).collect())
+        self.next(
+            all.map(|definition| (definition.key(), definition))
+                .collect(),
+        )
     }
 
     fn next(&self, definitions: BTreeMap<(Str, Str), Arc<Definition>>) -> Snapshot {
         let written = self.openapi.get().unwrap_or(&self.written).clone();
-        Snapshot { definitions, groups: OnceLock::new(), openapi: OnceLock::new(), written }
+        Snapshot {
+            definitions,
+            groups: OnceLock::new(),
+            openapi: OnceLock::new(),
+            written,
+        }
     }
 
     /// The definition of a resource.
@@ -67,31 +75,51 @@ impl Snapshot {
     /// The definitions of a group.
     pub fn of_group<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a Arc<Definition>> {
         let from = (Str::from(group), Str::default());
-        self.definitions.range(from..).take_while(move |(key, _)| key.0 == group).map(|(_, it)| it)
+        self.definitions
+            .range(from..)
+            .take_while(move |(key, _)| key.0 == group)
+            .map(|(_, it)| it)
     }
 
     /// The names of a group that are given away.
     pub fn taken(&self, group: &str) -> Taken {
         let mut taken = Taken::default();
-        self.of_group(group).for_each(|definition| taken.add(&definition.accepted));
+        self.of_group(group)
+            .for_each(|definition| taken.add(&definition.accepted));
         taken
     }
 
     /// What discovery says of a group.
     pub fn group(&self, name: &str) -> Option<Group> {
-        let mut group = Group { name: name.into(), priority: 0, versions: Vec::new() };
-        for definition in self.of_group(name).filter(|definition| definition.is_established) {
+        let mut group = Group {
+            name: name.into(),
+            priority: 0,
+            versions: Vec::new(),
+        };
+        for definition in self
+            .of_group(name)
+            .filter(|definition| definition.is_established)
+        {
             for version in definition.versions.iter().filter(|version| version.served) {
                 let priority = discovery::priority(name, &version.name);
                 group.priority = priority.group;
-                let at = group.versions.iter().position(|known| known.name == version.name);
+                let at = group
+                    .versions
+                    .iter()
+                    .position(|known| known.name == version.name);
                 let at = at.unwrap_or_else(|| {
                     let name = version.name.clone();
-                    let fresh = Version { name, priority: priority.version, resources: Vec::new() };
+                    let fresh = Version {
+                        name,
+                        priority: priority.version,
+                        resources: Vec::new(),
+                    };
                     group.versions.push(fresh);
                     group.versions.len() - 1
                 });
-                group.versions[at].resources.extend(discovery::resources_of(&definition.outline(version)));
+                group.versions[at]
+                    .resources
+                    .extend(discovery::resources_of(&definition.outline(version)));
             }
         }
         discovery::sort(std::slice::from_mut(&mut group));
@@ -135,16 +163,27 @@ impl Snapshot {
             }
         }
         let page = |((group, version), definitions): ((Str, Str), Vec<Arc<Definition>>)| {
-            let seed: Vec<&str> = definitions.iter().map(|definition| definition.identity()).collect();
-            let (seed, object_meta, name) =
-                (json::quote(&seed.join("\n")), object_meta.clone(), version.clone());
+            let seed: Vec<&str> = definitions
+                .iter()
+                .map(|definition| definition.identity())
+                .collect();
+            let (seed, object_meta, name) = (
+                json::quote(&seed.join("\n")),
+                object_meta.clone(),
+                version.clone(),
+            );
             let make = move || {
                 definitions
                     .iter()
                     .filter_map(|definition| definition.published(&name, &object_meta))
                     .collect()
             };
-            Pending { group, version, seed, make: Arc::new(make) }
+            Pending {
+                group,
+                version,
+                seed,
+                make: Arc::new(make),
+            }
         };
         pages.into_iter().map(page).collect()
     }

@@ -33,21 +33,38 @@ pub(super) struct Webhook {
 impl Webhook {
     /// Reads `spec.conversion.webhook`.
     pub fn parse(config: &Value, client: Client, registry: Registry) -> Webhook {
-        let understands = config["conversionReviewVersions"].list().iter().map(|text| text.str().into());
+        let understands = config["conversionReviewVersions"]
+            .list()
+            .iter()
+            .map(|text| text.str().into());
         let understands = understands.collect();
-        Webhook { hook: Hook::parse(&config["clientConfig"]), understands, client, registry }
+        Webhook {
+            hook: Hook::parse(&config["clientConfig"]),
+            understands,
+            client,
+            registry,
+        }
     }
 
     /// These objects in `kind`'s version; those that are in it already stay as they are.
-    pub async fn convert(&self, mut objects: Vec<Value>, kind: &Kind) -> Result<Vec<Value>, Status> {
+    pub async fn convert(
+        &self,
+        mut objects: Vec<Value>,
+        kind: &Kind,
+    ) -> Result<Vec<Value>, Status> {
         let wanted = kind.gvk.api_version();
-        let others: Vec<usize> =
-            (0..objects.len()).filter(|at| objects[*at]["apiVersion"].str() != wanted).collect();
+        let others: Vec<usize> = (0..objects.len())
+            .filter(|at| objects[*at]["apiVersion"].str() != wanted)
+            .collect();
         if others.is_empty() {
             return Ok(objects);
         }
         let asked: Vec<&Value> = others.iter().map(|at| &objects[*at]).collect();
-        let question = Question { about: name(asked[0]), objects: asked, wanted: &wanted };
+        let question = Question {
+            about: name(asked[0]),
+            objects: asked,
+            wanted: &wanted,
+        };
         let converted = self.ask(&question).await.map_err(Status::unknown)?;
         for (at, object) in others.into_iter().zip(converted) {
             objects[at] = object;
@@ -56,17 +73,30 @@ impl Webhook {
     }
 
     async fn ask(&self, question: &Question<'_>) -> Result<Vec<Value>, String> {
-        let spoken = self.understands.iter().find(|version| SPOKEN.contains(&version.as_str()));
+        let spoken = self
+            .understands
+            .iter()
+            .find(|version| SPOKEN.contains(&version.as_str()));
         let version = spoken.ok_or("no supported conversion review versions")?;
         let uid = uuid(self.registry.random());
         let body = question.review(version, &uid);
-        let limit = Limit { until: Instant::now() + PATIENCE, bytes: MAX_ANSWER };
+        let limit = Limit {
+            until: Instant::now() + PATIENCE,
+            bytes: MAX_ANSWER,
+        };
         let query = format!("timeout={}s", PATIENCE.as_secs());
-        let failed = |why: String| format!("conversion webhook for {} failed: {why}", question.about);
-        let answer = self.hook.post(&self.client, &query, json::to_string(&body).into(), limit).await;
+        let failed =
+            |why: String| format!("conversion webhook for {} failed: {why}", question.about);
+        let answer = self
+            .hook
+            .post(&self.client, &query, json::to_string(&body).into(), limit)
+            .await;
         let answer = answer.map_err(|error| failed(error.0))?;
-        let review = json::parse(&answer)
-            .map_err(|error| failed(format!("couldn't get version/kind; json parse error: {error}")))?;
+        let review = json::parse(&answer).map_err(|error| {
+            failed(format!(
+                "couldn't get version/kind; json parse error: {error}"
+            ))
+        })?;
         let converted = verify(&review, version, &uid).map_err(failed)?;
         question.check(converted)
     }
@@ -82,7 +112,11 @@ struct Question<'a> {
 
 impl Question<'_> {
     fn review(&self, version: &str, uid: &str) -> Value {
-        let objects: Vec<Value> = self.objects.iter().map(|object| (*object).clone()).collect();
+        let objects: Vec<Value> = self
+            .objects
+            .iter()
+            .map(|object| (*object).clone())
+            .collect();
         value!({
             "kind": "ConversionReview",
             "apiVersion": (format!("apiextensions.k8s.io/{version}")),
@@ -100,39 +134,60 @@ impl Question<'_> {
             ));
         }
         let pairs = self.objects.iter().zip(converted).enumerate();
-        pairs.map(|(at, (original, converted))| self.check_one(at, original, converted)).collect()
+        pairs
+            .map(|(at, (original, converted))| self.check_one(at, original, converted))
+            .collect()
     }
 
     fn check_one(&self, at: usize, original: &Value, converted: &Value) -> Result<Value, String> {
         let about = &self.about;
         let (object, metadata) = match self.objects.len() {
-            1 => (format!("conversion webhook for {about} returned invalid object"), "metadata".to_string()),
+            1 => (
+                format!("conversion webhook for {about} returned invalid object"),
+                "metadata".to_string(),
+            ),
             _ => (
-                format!("conversion webhook for {about} returned invalid converted object at index {at}"),
+                format!(
+                    "conversion webhook for {about} returned invalid converted object at index {at}"
+                ),
                 format!("metadata in object at index {at}"),
             ),
         };
-        let placed = if self.objects.len() == 1 { format!("{object} at index 0") } else { object.clone() };
+        let placed = if self.objects.len() == 1 {
+            format!("{object} at index 0")
+        } else {
+            object.clone()
+        };
         if converted["kind"].is_empty() {
             let text = json::to_string(converted);
             return Err(format!("{placed}: Object 'Kind' is missing in '{text}'"));
         }
-        let same = [("groupVersion", self.wanted, "apiVersion"), ("kind", original["kind"].str(), "kind")];
+        let same = [
+            ("groupVersion", self.wanted, "apiVersion"),
+            ("kind", original["kind"].str(), "kind"),
+        ];
         for (word, expected, field) in same {
             let found = converted[field].str();
             if found != expected {
-                return Err(format!("{placed}: invalid {word} (expected {expected}, received {found})"));
+                return Err(format!(
+                    "{placed}: invalid {word} (expected {expected}, received {found})"
+                ));
             }
         }
         same_object(original, converted).map_err(|why| format!("{object}: {why}"))?;
-        restore(original, converted)
-            .map_err(|why| format!("conversion webhook for {about} returned invalid {metadata}: {why}"))
+        restore(original, converted).map_err(|why| {
+            format!("conversion webhook for {about} returned invalid {metadata}: {why}")
+        })
     }
 }
 
 /// What an object says it is: `example.com/v1, Kind=Foo`.
 fn name(object: &Value) -> String {
-    format!("{}, Kind={}", object["apiVersion"].str(), object["kind"].str())
+    format!(
+        "{}, Kind={}",
+        object["apiVersion"].str(),
+        object["kind"].str()
+    )
 }
 
 /// The objects of an answer, if it is one to this question.
@@ -141,7 +196,9 @@ fn verify<'a>(review: &'a Value, version: &str, uid: &str) -> Result<&'a [Value]
     let (found, response) = (name(review), &review["response"]);
     // Kubernetes: the older reviews were never asked to say what they are, or whom they answer.
     if version == "v1" && found != expected {
-        return Err(format!("expected webhook response of {expected}, got {found}"));
+        return Err(format!(
+            "expected webhook response of {expected}, got {found}"
+        ));
     }
     if response.is_null() {
         return Err("no response provided".into());
@@ -151,9 +208,14 @@ fn verify<'a>(review: &'a Value, version: &str, uid: &str) -> Result<&'a [Value]
         let (uid, answered) = (json::quote(uid), json::quote(answered));
         return Err(format!("expected response.uid={uid}, got {answered}"));
     }
-    match (response["result"]["status"].str(), response["result"]["message"].str()) {
+    match (
+        response["result"]["status"].str(),
+        response["result"]["message"].str(),
+    ) {
         ("Success", _) => Ok(response["convertedObjects"].list()),
-        (status, "") => Err(format!("response.result.status was '{status}', not 'Success'")),
+        (status, "") => Err(format!(
+            "response.result.status was '{status}', not 'Success'"
+        )),
         (_, message) => Err(message.into()),
     }
 }
@@ -161,7 +223,10 @@ fn verify<'a>(review: &'a Value, version: &str, uid: &str) -> Result<&'a [Value]
 /// A converted object is still the same object.
 fn same_object(original: &Value, converted: &Value) -> Result<(), String> {
     for (word, field) in [("name", "name"), ("namespace", "namespace"), ("UID", "uid")] {
-        let (before, after) = (original["metadata"][field].str(), converted["metadata"][field].str());
+        let (before, after) = (
+            original["metadata"][field].str(),
+            converted["metadata"][field].str(),
+        );
         if before != after {
             return Err(format!("must have the same {word}: {before} != {after}"));
         }
@@ -175,7 +240,10 @@ fn restore(original: &Value, converted: &Value) -> Result<Value, String> {
         None => return Err("missing metadata in converted object".into()),
         Some(said @ Value::Map(_)) => said,
         Some(other) => {
-            return Err(format!("invalid metadata of type {} in converted object", go_type(other)));
+            return Err(format!(
+                "invalid metadata of type {} in converted object",
+                go_type(other)
+            ));
         }
     };
     let mut object = converted.clone();
@@ -195,11 +263,16 @@ fn restore(original: &Value, converted: &Value) -> Result<Value, String> {
 
 fn check_texts(field: &str, texts: &Value, before: &Value) -> Result<(), String> {
     if texts.as_map().is_none() {
-        return Err(format!("invalid metadata.{field} of type {} in converted object", go_type(texts)));
+        return Err(format!(
+            "invalid metadata.{field} of type {} in converted object",
+            go_type(texts)
+        ));
     }
     if let Some((key, odd)) = texts.entries().find(|(_, text)| text.as_str().is_none()) {
         let go = go_type(odd);
-        return Err(format!("metadata.{field}[{key}] must be a string, but is {go} in converted object"));
+        return Err(format!(
+            "metadata.{field}[{key}] must be a string, but is {go} in converted object"
+        ));
     }
     let mut violations = Violations::default();
     let path = Path::new("metadata");

@@ -34,8 +34,11 @@ impl Upstream {
         match self.ask("POST", PATH, Some(&review)).await {
             Ok((201, review)) => {
                 let status = &review["status"];
-                let (allowed, reason) = (status["allowed"].bool(), status["reason"].str().to_owned());
-                self.0.decisions.put(question, (allowed, reason.clone()), KEPT);
+                let (allowed, reason) =
+                    (status["allowed"].bool(), status["reason"].str().to_owned());
+                self.0
+                    .decisions
+                    .put(question, (allowed, reason.clone()), KEPT);
                 decision(allowed, reason)
             }
             Ok((_, status)) => decision(false, status["message"].str().into()),
@@ -46,5 +49,9 @@ impl Upstream {
 
 fn decision(allowed: bool, reason: String) -> Decision {
     let reason = Reason::from(reason);
-    if allowed { Decision::Allow(reason) } else { Decision::NoOpinion(reason) }
+    if allowed {
+        Decision::Allow(reason)
+    } else {
+        Decision::NoOpinion(reason)
+    }
 }

@@ -30,8 +30,15 @@ struct Answer<T> {
 impl<T: Clone> Cache<T> {
     /// Keeps at most `room` answers.
     pub fn new(room: usize) -> Cache<T> {
-        let kept = Kept { answers: HashMap::new(), turns: BTreeMap::new(), next: 0 };
-        Cache { kept: Mutex::new(kept), room }
+        let kept = Kept {
+            answers: HashMap::new(),
+            turns: BTreeMap::new(),
+            next: 0,
+        };
+        Cache {
+            kept: Mutex::new(kept),
+            room,
+        }
     }
 
     /// The answer, if it is still good.
@@ -55,7 +62,9 @@ impl<T: Clone> Cache<T> {
         kept.take(&question);
         kept.put(question.into(), answer, Instant::now() + lasts);
         while kept.answers.len() > self.room {
-            let Some((_, oldest)) = kept.turns.pop_first() else { break };
+            let Some((_, oldest)) = kept.turns.pop_first() else {
+                break;
+            };
             kept.answers.remove(&oldest);
         }
     }
@@ -75,7 +84,14 @@ impl<T> Kept<T> {
     fn put(&mut self, question: Arc<str>, answer: T, until: Instant) {
         self.next += 1;
         self.turns.insert(self.next, question.clone());
-        self.answers.insert(question, Answer { answer, until, turn: self.next });
+        self.answers.insert(
+            question,
+            Answer {
+                answer,
+                until,
+                turn: self.next,
+            },
+        );
     }
 }
 
@@ -104,7 +120,9 @@ mod tests {
         assert_eq!(cache.get("0"), Some(0));
         cache.put("2".into(), 20, lasts);
         cache.put("3".into(), 3, lasts);
-        let found: Vec<_> = ["0", "1", "2", "3"].map(|question| cache.get(question)).into();
+        let found: Vec<_> = ["0", "1", "2", "3"]
+            .map(|question| cache.get(question))
+            .into();
         assert_eq!(found, [Some(0), None, Some(20), Some(3)]);
     }
 }

@@ -107,9 +107,23 @@ pub enum UpstreamError {
 impl Upstream {
     /// The server that the current context of a kubeconfig file names, asked as the user that it names.
     pub fn load(file: &Path, registry: &Registry) -> Result<Upstream, UpstreamError> {
-        let Kubeconfig { url, address, server_name, trust, identity, token, .. } = Kubeconfig::load(file)?;
+        let Kubeconfig {
+            url,
+            address,
+            server_name,
+            trust,
+            identity,
+            token,
+            ..
+        } = Kubeconfig::load(file)?;
         // Whatever identity there is, it is shown.
-        let target = Target { address, server_name, trust, as_front_proxy: true, http2: true };
+        let target = Target {
+            address,
+            server_name,
+            trust,
+            as_front_proxy: true,
+            http2: true,
+        };
         Ok(Upstream(Arc::new(Inner {
             registry: registry.clone(),
             client: Client::plain(registry, identity),
@@ -128,24 +142,40 @@ impl Upstream {
         path: &str,
         body: Option<&Value>,
     ) -> Result<(u16, Value), UpstreamError> {
-        let unreachable = |problem: String| UpstreamError::Unreachable { url: self.0.url.clone(), problem };
+        let unreachable = |problem: String| UpstreamError::Unreachable {
+            url: self.0.url.clone(),
+            problem,
+        };
         match timeout(PATIENCE, self.exchange(method, path, body)).await {
             Ok(outcome) => outcome.map_err(unreachable),
             Err(_) => Err(unreachable("it takes too long".into())),
         }
     }
 
-    async fn exchange(&self, method: &str, path: &str, body: Option<&Value>) -> Result<(u16, Value), String> {
-        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.0.url));
+    async fn exchange(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(u16, Value), String> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.0.url));
         request = request.header(header::CONTENT_TYPE, "application/json");
         request = request.header(header::ACCEPT, "application/json");
         if let Some(token) = &self.0.token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
         let bytes: Bytes = body.map(json::to_string).unwrap_or_default().into();
-        let request = request.body(whole(bytes)).map_err(|error| error.to_string())?;
-        let response =
-            self.0.client.send(&self.0.target, request).await.map_err(|error| error.to_string())?;
+        let request = request
+            .body(whole(bytes))
+            .map_err(|error| error.to_string())?;
+        let response = self
+            .0
+            .client
+            .send(&self.0.target, request)
+            .await
+            .map_err(|error| error.to_string())?;
         let code = response.status().as_u16();
         let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
         let body = body.map_err(|error| error.to_string())?.to_bytes();

@@ -11,7 +11,11 @@ const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
 impl Authenticator for Upstream {
     fn authenticate<'a>(&'a self, token: &'a str, audiences: &'a [Str]) -> Future<'a, Verdict> {
-        Box::pin(self.0.users.or_ask(token, audiences, self.review(token, audiences)))
+        Box::pin(
+            self.0
+                .users
+                .or_ask(token, audiences, self.review(token, audiences)),
+        )
     }
 
     fn write_metrics(&self, out: &mut String) {
@@ -29,7 +33,10 @@ impl Upstream {
         });
         let problem = match self.ask("POST", PATH, Some(&review)).await {
             Ok((201, review)) => {
-                let bearer = |user| Bearer { user, audiences: audiences.to_vec() };
+                let bearer = |user| Bearer {
+                    user,
+                    audiences: audiences.to_vec(),
+                };
                 return Ok(user(&review["status"]).map(bearer));
             }
             Ok((_, status)) => format!("a TokenReview was refused: {}", status["message"].str()),
@@ -43,7 +50,16 @@ impl Upstream {
 /// Whom the status of a TokenReview names.
 pub(crate) fn user(status: &Value) -> Option<User> {
     let user = &status["user"];
-    let groups = user["groups"].list().iter().map(|group| Str::from(group.str())).collect();
+    let groups = user["groups"]
+        .list()
+        .iter()
+        .map(|group| Str::from(group.str()))
+        .collect();
     let (name, uid) = (user["username"].str().into(), user["uid"].str().into());
-    status["authenticated"].bool().then(|| User { name, uid, groups, extra: user["extra"].clone() })
+    status["authenticated"].bool().then(|| User {
+        name,
+        uid,
+        groups,
+        extra: user["extra"].clone(),
+    })
 }

@@ -21,17 +21,25 @@ pub(super) async fn ask(upstream: &Upstream) -> Result<Trusted, UpstreamError> {
     let (code, answer) = upstream.ask("GET", PATH, None).await?;
     if code != 200 {
         let message = answer["message"].str().to_owned();
-        return Err(UpstreamError::Refused { what: "its ConfigMap of certificates".into(), message });
+        return Err(UpstreamError::Refused {
+            what: "its ConfigMap of certificates".into(),
+            message,
+        });
     }
     Ok(read(&answer["data"]))
 }
 
 fn read(data: &Value) -> Trusted {
-    let names = json::parse(data["requestheader-allowed-names"].str().as_bytes()).unwrap_or_default();
+    let names =
+        json::parse(data["requestheader-allowed-names"].str().as_bytes()).unwrap_or_default();
     Trusted {
         clients: data["client-ca-file"].str().into(),
         front_proxies: data["requestheader-client-ca-file"].str().into(),
-        allowed: names.list().iter().map(|name| name.str().to_owned()).collect(),
+        allowed: names
+            .list()
+            .iter()
+            .map(|name| name.str().to_owned())
+            .collect(),
         ..Trusted::default()
     }
 }
@@ -42,9 +50,12 @@ pub(super) fn tls(
     identity: &Identity,
 ) -> Result<Arc<ServerConfig>, UpstreamError> {
     let refuse = |error: &dyn std::fmt::Display| UpstreamError::Certificates(error.to_string());
-    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(|error| refuse(&error))?;
+    let key =
+        PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(|error| refuse(&error))?;
     let chain = CertificateDer::pem_slice_iter(identity.certificate.as_bytes());
-    let chain = chain.collect::<Result<Vec<_>, _>>().map_err(|error| refuse(&error))?;
+    let chain = chain
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| refuse(&error))?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| refuse(&error))?

@@ -20,7 +20,11 @@ fn group(group: &Group) -> Value {
     if !group.name.is_empty() {
         metadata.set("name", group.name.clone());
     }
-    let versions: Vec<Value> = group.versions.iter().map(|known| version(group, known)).collect();
+    let versions: Vec<Value> = group
+        .versions
+        .iter()
+        .map(|known| version(group, known))
+        .collect();
     value!({"metadata": metadata, "versions": versions})
 }
 
@@ -31,9 +35,14 @@ fn version(group: &Group, version: &Version) -> Value {
         match name.split_once('/') {
             None => resources.push(resource(group, version, line)),
             Some((parent, name)) => {
-                let owner = resources.iter_mut().find(|resource| resource["resource"].str() == parent);
+                let owner = resources
+                    .iter_mut()
+                    .find(|resource| resource["resource"].str() == parent);
                 if let Some(owner) = owner {
-                    owner.entry("subresources").make_list().push(subresource(group, version, line, name));
+                    owner
+                        .entry("subresources")
+                        .make_list()
+                        .push(subresource(group, version, line, name));
                 }
             }
         }

@@ -50,7 +50,11 @@ impl Group {
 
     /// What an object's `apiVersion` says: `v1`, `apps/v1`.
     pub fn api_version(&self, version: &str) -> Str {
-        if self.name.is_empty() { version.into() } else { format!("{}/{version}", self.name).into() }
+        if self.name.is_empty() {
+            version.into()
+        } else {
+            format!("{}/{version}", self.name).into()
+        }
     }
 }
 
@@ -66,11 +70,17 @@ pub fn groups(kinds: &[Kind]) -> Vec<Group> {
 
 /// Puts groups and their versions into the order in which clients see them.
 pub fn sort(groups: &mut [Group]) {
-    groups.sort_by(|a, b| b.priority.cmp(&a.priority).then_with(|| a.name.cmp(&b.name)));
+    groups.sort_by(|a, b| {
+        b.priority
+            .cmp(&a.priority)
+            .then_with(|| a.name.cmp(&b.name))
+    });
     for group in groups {
-        group
-            .versions
-            .sort_by(|a, b| b.priority.cmp(&a.priority).then_with(|| compare_versions(&b.name, &a.name)));
+        group.versions.sort_by(|a, b| {
+            b.priority
+                .cmp(&a.priority)
+                .then_with(|| compare_versions(&b.name, &a.name))
+        });
     }
 }
 
@@ -80,17 +90,29 @@ fn add(groups: &mut Vec<Group>, kind: &Kind) {
     let group = find_or_push(
         groups,
         |group| group.name == *name,
-        || Group { name: name.clone(), priority: priority.group, versions: Vec::new() },
+        || Group {
+            name: name.clone(),
+            priority: priority.group,
+            versions: Vec::new(),
+        },
     );
     let version = find_or_push(
         &mut group.versions,
         |known| known.name == *version,
-        || Version { name: version.clone(), priority: priority.version, resources: Vec::new() },
+        || Version {
+            name: version.clone(),
+            priority: priority.version,
+            resources: Vec::new(),
+        },
     );
     version.resources.extend(resources::of(kind));
 }
 
-fn find_or_push<T>(list: &mut Vec<T>, is_it: impl Fn(&T) -> bool, make: impl FnOnce() -> T) -> &mut T {
+fn find_or_push<T>(
+    list: &mut Vec<T>,
+    is_it: impl Fn(&T) -> bool,
+    make: impl FnOnce() -> T,
+) -> &mut T {
     let at = list.iter().position(is_it).unwrap_or_else(|| {
         list.push(make());
         list.len() - 1
@@ -122,8 +144,13 @@ pub fn group(group: &Group) -> Value {
 }
 
 fn describe(mut into: Value, group: &Group) -> Value {
-    let version = |name: &Str| value!({"groupVersion": (group.api_version(name)), "version": (name.clone())});
-    let versions: Vec<Value> = group.versions.iter().map(|known| version(&known.name)).collect();
+    let version =
+        |name: &Str| value!({"groupVersion": (group.api_version(name)), "version": (name.clone())});
+    let versions: Vec<Value> = group
+        .versions
+        .iter()
+        .map(|known| version(&known.name))
+        .collect();
     let preferred = versions.first().cloned();
     into.set("name", group.name.clone());
     into.set("versions", versions);
@@ -167,8 +194,17 @@ pub fn root_paths(groups: &[Group], others: &[impl AsRef<str>]) -> Value {
     let mut paths: BTreeSet<String> = FIXED_PATHS.iter().map(|path| path.to_string()).collect();
     paths.extend(others.iter().map(|path| path.as_ref().to_string()));
     for group in groups {
-        let root = if group.name.is_empty() { "/api".into() } else { format!("/apis/{}", group.name) };
-        paths.extend(group.versions.iter().map(|version| format!("{root}/{}", version.name)));
+        let root = if group.name.is_empty() {
+            "/api".into()
+        } else {
+            format!("/apis/{}", group.name)
+        };
+        paths.extend(
+            group
+                .versions
+                .iter()
+                .map(|version| format!("{root}/{}", version.name)),
+        );
         paths.insert(root);
     }
     value!({"paths": (paths.into_iter().map(Value::from).collect::<Vec<_>>())})

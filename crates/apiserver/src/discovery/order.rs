@@ -39,11 +39,16 @@ const BUILT_IN: &[(&str, i64)] = &[
 ];
 
 /// What every custom resource definition gets.
-const CUSTOM: Priority = Priority { group: 1_000, version: 100 };
+const CUSTOM: Priority = Priority {
+    group: 1_000,
+    version: 100,
+};
 
 /// The priority of a version of a group that this server serves itself.
 pub fn priority(group: &str, version: &str) -> Priority {
-    let Some((_, of_group)) = BUILT_IN.iter().find(|(name, _)| *name == group) else { return CUSTOM };
+    let Some((_, of_group)) = BUILT_IN.iter().find(|(name, _)| *name == group) else {
+        return CUSTOM;
+    };
     let of_version = match (group, version) {
         ("", _) => 1,
         ("autoscaling", "v2") => 30,
@@ -62,7 +67,10 @@ pub fn priority(group: &str, version: &str) -> Priority {
         ("apps", "v1beta2") | ("autoscaling", "v2beta1") | (_, "v1beta1") => 9,
         _ => 15,
     };
-    Priority { group: *of_group, version: of_version }
+    Priority {
+        group: *of_group,
+        version: of_version,
+    }
 }
 
 /// Whether the group ships with us.
@@ -81,7 +89,9 @@ pub fn compare_versions(a: &str, b: &str) -> Ordering {
 /// How stable, which major, which minor; none for what is no Kubernetes version.
 fn rank(version: &str) -> Option<(u8, u64, u64)> {
     let rest = version.strip_prefix('v')?;
-    let letters = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let letters = rest
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(rest.len());
     let (major, rest) = rest.split_at(letters);
     let major = number(major)?;
     for (stability, word) in [(0, "alpha"), (1, "beta")] {

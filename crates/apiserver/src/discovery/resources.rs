@@ -7,12 +7,19 @@ use sha2::{Digest, Sha256};
 
 /// The lines of `kind`.
 pub fn of(kind: &Kind) -> impl Iterator<Item = Value> {
-    std::iter::once(resource(kind)).chain(kind.subresources.iter().map(|below| subresource(kind, below)))
+    std::iter::once(resource(kind)).chain(
+        kind.subresources
+            .iter()
+            .map(|below| subresource(kind, below)),
+    )
 }
 
 /// By what clients tell that the stored form of a kind has changed.
 pub fn storage_version_hash(stored: &GroupVersionKind) -> String {
-    let hash = Sha256::digest(format!("{}/{}/{}", stored.group, stored.version, stored.kind));
+    let hash = Sha256::digest(format!(
+        "{}/{}/{}",
+        stored.group, stored.version, stored.kind
+    ));
     STANDARD.encode(&hash[..8])
 }
 
@@ -44,9 +51,19 @@ fn stored(kind: &Kind) -> GroupVersionKind {
     let older = matches!(
         (stored.group.as_str(), stored.kind.as_str()),
         ("apiextensions.k8s.io", "CustomResourceDefinition")
-            | ("admissionregistration.k8s.io", "MutatingAdmissionPolicy" | "MutatingAdmissionPolicyBinding")
+            | (
+                "admissionregistration.k8s.io",
+                "MutatingAdmissionPolicy" | "MutatingAdmissionPolicyBinding"
+            )
     );
-    if older { GroupVersionKind { version: "v1beta1".into(), ..stored } } else { stored }
+    if older {
+        GroupVersionKind {
+            version: "v1beta1".into(),
+            ..stored
+        }
+    } else {
+        stored
+    }
 }
 
 /// Whatever is kept can be watched; reviews and computed objects cannot.

@@ -14,14 +14,21 @@ fn built_in() -> Vec<Group> {
 /// A custom kind in one of its versions.
 fn gizmo(version: &str) -> Kind {
     let group = "stable.example.com";
-    let gvk = GroupVersionKind { group: group.into(), version: version.into(), kind: "Gizmo".into() };
+    let gvk = GroupVersionKind {
+        group: group.into(),
+        version: version.into(),
+        kind: "Gizmo".into(),
+    };
     let data = KindData {
         plural: "gizmos".into(),
         singular: "gizmo".into(),
         verbs: vec!["get".into(), "watch".into()],
         ..KindData::new(gvk, Arc::new(Struct::new("Gizmo", group, false)))
     };
-    Kind { data: Arc::new(data), hooks: Arc::new(NoHooks) }
+    Kind {
+        data: Arc::new(data),
+        hooks: Arc::new(NoHooks),
+    }
 }
 
 fn find<'a>(groups: &'a [Group], name: &str) -> &'a Group {
@@ -105,7 +112,10 @@ fn a_subresource_says_which_kind_of_another_group_it_speaks() {
     let core = find(&groups, "");
     let list = resource_list(core, core.version("v1").unwrap());
     assert!(list["apiVersion"].is_null());
-    let eviction = list["resources"].list().iter().find(|line| line["name"].str() == "pods/eviction");
+    let eviction = list["resources"]
+        .list()
+        .iter()
+        .find(|line| line["name"].str() == "pods/eviction");
     check(
         eviction.unwrap().clone(),
         expect![[
@@ -139,7 +149,12 @@ fn a_custom_kind_says_its_whole_name() {
 #[test]
 fn paths_are_sorted() {
     let paths = root_paths(&built_in(), &["/debug"]);
-    let first: Vec<&str> = paths["paths"].list().iter().take(6).map(Value::str).collect();
+    let first: Vec<&str> = paths["paths"]
+        .list()
+        .iter()
+        .take(6)
+        .map(Value::str)
+        .collect();
     expect![[r#"
         /.well-known/openid-configuration
         /api
@@ -148,14 +163,32 @@ fn paths_are_sorted() {
         /apis/
         /apis/admissionregistration.k8s.io"#]]
     .assert_eq(&first.join("\n"));
-    assert!(paths["paths"].list().is_sorted_by_key(|path| path.str().to_string()));
+    assert!(
+        paths["paths"]
+            .list()
+            .is_sorted_by_key(|path| path.str().to_string())
+    );
 }
 
 #[test]
 fn versions_are_ordered_by_what_they_promise() {
-    let best_first =
-        ["v10", "v2", "v1", "v11beta2", "v10beta3", "v3beta1", "v12alpha1", "v11alpha2", "foo1", "foo10"];
+    let best_first = [
+        "v10",
+        "v2",
+        "v1",
+        "v11beta2",
+        "v10beta3",
+        "v3beta1",
+        "v12alpha1",
+        "v11alpha2",
+        "foo1",
+        "foo10",
+    ];
     for pair in best_first.windows(2) {
-        assert_eq!(compare_versions(pair[0], pair[1]), Ordering::Greater, "{pair:?}");
+        assert_eq!(
+            compare_versions(pair[0], pair[1]),
+            Ordering::Greater,
+            "{pair:?}"
+        );
     }
 }

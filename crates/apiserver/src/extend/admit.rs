@@ -29,7 +29,11 @@ use crate::verbs::Call;
 /// ```
 pub trait Admit: Send + Sync {
     /// Changes an object before it is validated. It is in the version that the client speaks.
-    fn mutate<'a>(&'a self, _asked: &'a Asked<'a>, _object: &'a mut Value) -> Future<'a, Result<(), Status>> {
+    fn mutate<'a>(
+        &'a self,
+        _asked: &'a Asked<'a>,
+        _object: &'a mut Value,
+    ) -> Future<'a, Result<(), Status>> {
         Box::pin(async { Ok(()) })
     }
 
@@ -45,7 +49,11 @@ pub trait Admit: Send + Sync {
 }
 
 /// Lets everybody change an object.
-pub(crate) async fn mutate(call: &Call<'_>, old: Option<&Value>, object: &mut Value) -> Result<(), Status> {
+pub(crate) async fn mutate(
+    call: &Call<'_>,
+    old: Option<&Value>,
+    object: &mut Value,
+) -> Result<(), Status> {
     for admission in &call.server.extensions.admission {
         admission.mutate(&Asked::new(call, old), object).await?;
     }

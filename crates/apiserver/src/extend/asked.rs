@@ -30,7 +30,13 @@ pub struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     pub(crate) fn new(call: &'a Call<'a>, old: Option<&'a Value>) -> Asked<'a> {
-        let Call { server, request, path, resource, .. } = *call;
+        let Call {
+            server,
+            request,
+            path,
+            resource,
+            ..
+        } = *call;
         Asked {
             server: Server(server.clone()),
             user: &request.user,
@@ -67,7 +73,13 @@ impl<'a> Asked<'a> {
 
 /// A Status that was sent, as the refusal that it is.
 pub(crate) fn refusal(status: &Value) -> Status {
-    let code = u16::try_from(status["code"].int()).ok().filter(|code| *code > 0).unwrap_or(500);
+    let code = u16::try_from(status["code"].int())
+        .ok()
+        .filter(|code| *code > 0)
+        .unwrap_or(500);
     let reason: Str = status["reason"].str().into();
-    Status { reason, ..Status::failure(code, "", status["message"].str()) }
+    Status {
+        reason,
+        ..Status::failure(code, "", status["message"].str())
+    }
 }

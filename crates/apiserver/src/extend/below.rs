@@ -24,5 +24,6 @@ use super::Asked;
 /// ```
 pub trait Below: Send + Sync {
     /// The answer. `body` is what was sent, read as JSON or YAML; null if nothing was. `asked.old` is the object.
-    fn answer<'a>(&'a self, asked: &'a Asked<'a>, body: Value) -> Future<'a, Result<Value, Status>>;
+    fn answer<'a>(&'a self, asked: &'a Asked<'a>, body: Value)
+    -> Future<'a, Result<Value, Status>>;
 }

@@ -69,7 +69,10 @@ impl Server {
     pub fn builder(registry: Registry) -> Builder {
         Builder {
             registry,
-            options: Options { plugins: Plugins::none(), ..Options::default() },
+            options: Options {
+                plugins: Plugins::none(),
+                ..Options::default()
+            },
             files: Vec::new(),
             definitions: Vec::new(),
             hooks: HashMap::new(),
@@ -118,8 +121,13 @@ impl Builder {
 
     fn own(mut self, resource: &str, subresource: &str, own: Own) -> Builder {
         let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
-        let resource = GroupResource { group: group.into(), resource: plural.into() };
-        self.extensions.answers.insert((resource, subresource.into()), own);
+        let resource = GroupResource {
+            group: group.into(),
+            resource: plural.into(),
+        };
+        self.extensions
+            .answers
+            .insert((resource, subresource.into()), own);
         self
     }
 
@@ -144,13 +152,18 @@ impl Builder {
 
     /// The server.
     pub fn build(mut self) -> Result<Server, BuildError> {
-        let files: Vec<(&str, &str)> =
-            self.files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        let files: Vec<(&str, &str)> = self
+            .files
+            .iter()
+            .map(|(name, text)| (name.as_str(), text.as_str()))
+            .collect();
         let mut schemas = kinds::others(&files)?;
         let mut served = self.join_hooks(&mut schemas)?;
         self.check(&served)?;
         for text in &self.definitions {
-            served.extend(definition::read(text, self.registry.store()).map_err(BuildError::Definition)?);
+            served.extend(
+                definition::read(text, self.registry.store()).map_err(BuildError::Definition)?,
+            );
         }
         let types = Types::new(&schemas);
         let catalog = Catalog::of(self.registry.store(), served, schemas);
@@ -164,8 +177,17 @@ impl Builder {
         let mut served: Vec<Served> = Vec::new();
         for data in std::mem::take(&mut schemas.kinds) {
             let name = format!("{}.{}", data.gvk.api_version(), data.gvk.kind);
-            let hooks = self.hooks.remove(&name).unwrap_or_else(|| Arc::new(NoHooks));
-            served.push(Kind { data: Arc::new(data), hooks }.into());
+            let hooks = self
+                .hooks
+                .remove(&name)
+                .unwrap_or_else(|| Arc::new(NoHooks));
+            served.push(
+                Kind {
+                    data: Arc::new(data),
+                    hooks,
+                }
+                .into(),
+            );
         }
         match self.hooks.keys().next() {
             Some(unknown) => Err(BuildError::Unknown(format!("kind {unknown}"))),
@@ -180,9 +202,15 @@ impl Builder {
             if kind.plural.is_empty() && !kind.verbs.is_empty() {
                 return Err(BuildError::Unknown(format!("plural name of {}", kind.gvk)));
             }
-            let stored = kind.stored.as_ref().filter(|stored| !kinds().any(|other| other.gvk == **stored));
+            let stored = kind
+                .stored
+                .as_ref()
+                .filter(|stored| !kinds().any(|other| other.gvk == **stored));
             if let Some(stored) = stored {
-                return Err(BuildError::Unknown(format!("kind {stored}, as which {} is stored", kind.gvk)));
+                return Err(BuildError::Unknown(format!(
+                    "kind {stored}, as which {} is stored",
+                    kind.gvk
+                )));
             }
         }
         let has = |kind: &Kind, name: &Str| name.is_empty() || kind.subresource(name).is_some();
@@ -194,7 +222,9 @@ impl Builder {
             Some((resource, name)) if name.is_empty() => {
                 Err(BuildError::Unknown(format!("resource {resource}")))
             }
-            Some((resource, name)) => Err(BuildError::Unknown(format!("subresource {name} of {resource}"))),
+            Some((resource, name)) => Err(BuildError::Unknown(format!(
+                "subresource {name} of {resource}"
+            ))),
             None => Ok(()),
         }
     }

@@ -3,7 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use mizzen_kinds as kinds;
-use mizzen_object::{Action, GroupVersionKind, Hooks as _, Kind, Value, Violations, Who, custom, yaml};
+use mizzen_object::{
+    Action, GroupVersionKind, Hooks as _, Kind, Value, Violations, Who, custom, yaml,
+};
 use mizzen_registry::{Revision, Store};
 
 use crate::catalog::Served;
@@ -21,16 +23,29 @@ pub(super) fn read(text: &str, store: &Store) -> Result<Vec<Served>, String> {
     if definition["spec"]["conversion"]["strategy"].str() == "Webhook" {
         return Err("spec.conversion: no webhook is called for a kind that is built in".into());
     }
-    let means = Means { store: store.clone(), object_meta: kinds::object_meta(), outside: OnceLock::new() };
+    let means = Means {
+        store: store.clone(),
+        object_meta: kinds::object_meta(),
+        outside: OnceLock::new(),
+    };
     let kinds: Arc<[Kind]> = custom::kinds(&definition, &means.object_meta).into();
     let converter = Converter::new(&definition, &kinds, Revision(0), &means).map(Arc::new);
     let converter = converter.ok_or("it stores no version")?;
     let versions = definition["spec"]["versions"].list();
     let serve = |(kind, version): (&Kind, &Value)| {
         let schema = Some(Arc::new(version["schema"]["openAPIV3Schema"].clone()));
-        Served { published: Published { kind: kind.clone(), schema }, convert: Some(converter.clone()) }
+        Served {
+            published: Published {
+                kind: kind.clone(),
+                schema,
+            },
+            convert: Some(converter.clone()),
+        }
     };
-    let served = kinds.iter().zip(versions).filter(|(_, version)| version["served"].bool());
+    let served = kinds
+        .iter()
+        .zip(versions)
+        .filter(|(_, version)| version["served"].bool());
     Ok(served.map(serve).collect())
 }
 
@@ -43,7 +58,16 @@ fn check(definition: &mut Value) -> Result<(), String> {
     });
     rules.default(definition);
     let (who, mut violations) = (Who::default(), Violations::default());
-    rules.validate(definition, None, &who.context(Action::Create, ""), &mut violations);
+    rules.validate(
+        definition,
+        None,
+        &who.context(Action::Create, ""),
+        &mut violations,
+    );
     let problems: Vec<String> = violations.0.iter().map(ToString::to_string).collect();
-    if problems.is_empty() { Ok(()) } else { Err(problems.join(", ")) }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(problems.join(", "))
+    }
 }

@@ -50,12 +50,18 @@ impl Extensions {
         if self.answers.is_empty() {
             return None;
         }
-        self.answers.get(&(call.resource.kind().resource(), call.path.subresource.clone()))
+        self.answers.get(&(
+            call.resource.kind().resource(),
+            call.path.subresource.clone(),
+        ))
     }
 
     /// Who has the objects of a call's resource, if it is not the store.
     pub fn storage(&self, call: &Call) -> Option<&dyn Storage> {
-        match self.answers.get(&(call.resource.kind().resource(), Str::default())) {
+        match self
+            .answers
+            .get(&(call.resource.kind().resource(), Str::default()))
+        {
             Some(Own::Storage(storage)) => Some(&**storage),
             _ => None,
         }

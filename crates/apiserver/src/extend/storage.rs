@@ -43,12 +43,20 @@ pub trait Storage: Send + Sync {
     }
 
     /// Takes a new object, which is admitted and validated, and returns it as it is now.
-    fn create<'a>(&'a self, asked: &'a Asked<'a>, _object: Value) -> Future<'a, Result<Value, Status>> {
+    fn create<'a>(
+        &'a self,
+        asked: &'a Asked<'a>,
+        _object: Value,
+    ) -> Future<'a, Result<Value, Status>> {
         Box::pin(async { Err(asked.unsupported()) })
     }
 
     /// Takes an object in place of the one that is there, and returns it as it is now.
-    fn update<'a>(&'a self, asked: &'a Asked<'a>, _object: Value) -> Future<'a, Result<Value, Status>> {
+    fn update<'a>(
+        &'a self,
+        asked: &'a Asked<'a>,
+        _object: Value,
+    ) -> Future<'a, Result<Value, Status>> {
         Box::pin(async { Err(asked.unsupported()) })
     }
 

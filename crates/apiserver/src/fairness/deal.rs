@@ -16,7 +16,9 @@ pub(super) struct Hand {
 impl Hand {
     /// Whether a hash is enough for such hands.
     pub fn is_possible(deck: usize, size: usize) -> bool {
-        (1..=MAX_HAND).contains(&size) && size <= deck && (deck as f64).log2() * size as f64 <= MAX_BITS
+        (1..=MAX_HAND).contains(&size)
+            && size <= deck
+            && (deck as f64).log2() * size as f64 <= MAX_BITS
     }
 
     /// Deals `size` different cards of a deck of `deck`.
@@ -30,8 +32,10 @@ impl Hand {
         let mut hand = Hand { cards: drawn, size };
         for at in 0..size {
             // The n-th card of those that are left: count past those that are gone.
-            hand.cards[at] =
-                drawn[..at].iter().rev().fold(drawn[at], |card, gone| card + usize::from(card >= *gone));
+            hand.cards[at] = drawn[..at]
+                .iter()
+                .rev()
+                .fold(drawn[at], |card, gone| card + usize::from(card >= *gone));
         }
         hand
     }
@@ -61,16 +65,29 @@ mod tests {
     fn every_queue_is_dealt_about_as_often() {
         let mut dealt = [0_u32; 16];
         for hash in (0..16_000_u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
-            Hand::deal(hash, 16, 4).beginning_at(0).for_each(|card| dealt[card] += 1);
+            Hand::deal(hash, 16, 4)
+                .beginning_at(0)
+                .for_each(|card| dealt[card] += 1);
         }
-        assert!(dealt.iter().all(|times| (3_600..4_400).contains(times)), "{dealt:?}");
+        assert!(
+            dealt.iter().all(|times| (3_600..4_400).contains(times)),
+            "{dealt:?}"
+        );
     }
 
     #[test]
     fn a_hash_must_be_enough_for_the_hand() {
         let possible = [(128, 6), (64, 6), (16, 4), (1, 1), (1 << 26, 2)];
-        assert!(possible.iter().all(|(deck, hand)| Hand::is_possible(*deck, *hand)));
+        assert!(
+            possible
+                .iter()
+                .all(|(deck, hand)| Hand::is_possible(*deck, *hand))
+        );
         let impossible = [(0, 0), (8, 0), (2, 3), (512, 8), (1 << 26, 3)];
-        assert!(impossible.iter().all(|(deck, hand)| !Hand::is_possible(*deck, *hand)));
+        assert!(
+            impossible
+                .iter()
+                .all(|(deck, hand)| !Hand::is_possible(*deck, *hand))
+        );
     }
 }

@@ -34,7 +34,12 @@ impl Demand {
             let variance = self.squares / self.seconds - average * average;
             seen.take(average, variance.max(0.0).sqrt());
         }
-        *self = Demand { at: now, wanted: self.wanted, most: self.wanted, ..Demand::default() };
+        *self = Demand {
+            at: now,
+            wanted: self.wanted,
+            most: self.wanted,
+            ..Demand::default()
+        };
     }
 
     fn pass(&mut self, now: Nanos) {
@@ -63,7 +68,12 @@ impl Seen {
     fn take(&mut self, average: f64, deviation: f64) {
         let envelope = average + deviation;
         let smoothed = (SMOOTHING * self.smoothed + (1.0 - SMOOTHING) * envelope).max(envelope);
-        *self = Seen { average, deviation, smoothed, ..*self };
+        *self = Seen {
+            average,
+            deviation,
+            smoothed,
+            ..*self
+        };
     }
 }
 
@@ -92,6 +102,9 @@ mod tests {
         let (mut demand, mut seen) = (Demand::default(), Seen::default());
         demand.set(5 * SECOND, 10);
         demand.look(10 * SECOND, &mut seen);
-        assert_eq!((seen.high_water, seen.average, seen.deviation, seen.smoothed), (10, 5.0, 5.0, 10.0));
+        assert_eq!(
+            (seen.high_water, seen.average, seen.deviation, seen.smoothed),
+            (10, 5.0, 5.0, 10.0)
+        );
     }
 }

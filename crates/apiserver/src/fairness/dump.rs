@@ -39,7 +39,11 @@ fn levels(flows: &Flows) -> Vec<Vec<String>> {
     rows.extend(flows.rooms.values().map(|room| {
         room.look(|state| {
             let queues = &state.queues;
-            let n_active = queues.all().iter().filter(|queue| !queue.waiting.is_empty()).count();
+            let n_active = queues
+                .all()
+                .iter()
+                .filter(|queue| !queue.waiting.is_empty())
+                .count();
             let totals = queues.totals;
             vec![
                 room.name.to_string(),
@@ -105,8 +109,16 @@ fn requests(flows: &Flows, has_details: bool, began: i64) -> Vec<Vec<String>> {
         "StartTime",
     ]);
     if has_details {
-        let more =
-            ["UserName", "Verb", "APIPath", "Namespace", "Name", "APIVersion", "Resource", "SubResource"];
+        let more = [
+            "UserName",
+            "Verb",
+            "APIPath",
+            "Namespace",
+            "Name",
+            "APIVersion",
+            "Resource",
+            "SubResource",
+        ];
         headings.extend(heading(&more));
     }
     let mut rows = vec![headings];
@@ -128,11 +140,24 @@ fn requests(flows: &Flows, has_details: bool, began: i64) -> Vec<Vec<String>> {
 
 /// Requests by queue: those that wait, in order, and then those that are being answered; last those of no queue.
 fn in_order(queues: &Queues) -> Vec<(Option<usize>, &Entry)> {
-    let waiting = queues.all().iter().flat_map(|queue| queue.waiting.iter().enumerate());
+    let waiting = queues
+        .all()
+        .iter()
+        .flat_map(|queue| queue.waiting.iter().enumerate());
     let waiting = waiting.map(|(place, key)| (Some(place), &queues.entries[*key]));
-    let executing = queues.entries.iter().filter(|entry| entry.started.is_some() && !entry.is_done);
-    let mut all: Vec<_> = waiting.chain(executing.map(|entry| (None, entry))).collect();
-    all.sort_by_key(|(place, entry)| (entry.queue.unwrap_or(usize::MAX), place.unwrap_or(usize::MAX)));
+    let executing = queues
+        .entries
+        .iter()
+        .filter(|entry| entry.started.is_some() && !entry.is_done);
+    let mut all: Vec<_> = waiting
+        .chain(executing.map(|entry| (None, entry)))
+        .collect();
+    all.sort_by_key(|(place, entry)| {
+        (
+            entry.queue.unwrap_or(usize::MAX),
+            place.unwrap_or(usize::MAX),
+        )
+    });
     all
 }
 
@@ -148,7 +173,9 @@ fn request(place: Option<usize>, entry: &Entry, began: i64) -> Vec<String> {
         entry.work.first.to_string(),
         entry.work.last.to_string(),
         duration_text(latency),
-        entry.started.map_or_else(|| Moment::ZERO.to_string(), moment),
+        entry
+            .started
+            .map_or_else(|| Moment::ZERO.to_string(), moment),
     ]
 }
 
@@ -182,7 +209,10 @@ fn details(entry: &Entry) -> Vec<String> {
 
 fn moment(began: i64, nanos: Nanos) -> Moment {
     let seconds = began.saturating_add_unsigned(nanos / 1_000_000_000);
-    Moment { seconds, nanos: (nanos % 1_000_000_000) as u32 }
+    Moment {
+        seconds,
+        nanos: (nanos % 1_000_000_000) as u32,
+    }
 }
 
 /// A moment to the nanosecond, without zeros at its end.
@@ -201,8 +231,15 @@ fn heading(names: &[&str]) -> Vec<String> {
 /// Rows as Go's tabwriter sets them: columns of at least eight characters, parted by a comma and a blank.
 fn table(rows: &[Vec<String>]) -> String {
     let n_columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let widths: Vec<usize> = (0..n_columns).map(|column| (width(column) + 2).max(8)).collect();
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..n_columns)
+        .map(|column| (width(column) + 2).max(8))
+        .collect();
     let mut text = String::new();
     for row in rows {
         for (column, cell) in row.iter().enumerate() {
@@ -222,7 +259,10 @@ mod tests {
 
     #[test]
     fn moments_are_told_to_the_nanosecond() {
-        assert_eq!(shown(moment(0, 1_051_741_700)), "1970-01-01T00:00:01.0517417Z");
+        assert_eq!(
+            shown(moment(0, 1_051_741_700)),
+            "1970-01-01T00:00:01.0517417Z"
+        );
         assert_eq!(shown(moment(5, 0)), "1970-01-01T00:00:05Z");
     }
 

@@ -60,9 +60,22 @@ impl Entry {
         came_at: SeatSeconds,
         service: Duration,
     ) -> Entry {
-        let Newcomer { slot, work, about, .. } = newcomer;
+        let Newcomer {
+            slot, work, about, ..
+        } = newcomer;
         let cost = work.cost(service);
-        Entry { slot, work, cost, queue, arrived, came_at, started: None, is_done: false, ready: None, about }
+        Entry {
+            slot,
+            work,
+            cost,
+            queue,
+            arrived,
+            came_at,
+            started: None,
+            is_done: false,
+            ready: None,
+            about,
+        }
     }
 }
 

@@ -59,9 +59,14 @@ impl Schema {
 impl Flows {
     /// The schema that a request is of.
     pub fn schema(&self, asked: &Attributes) -> &Arc<Schema> {
-        let found = self.schemas.iter().find(|schema| schema.rules.match_request(asked));
+        let found = self
+            .schemas
+            .iter()
+            .find(|schema| schema.rules.match_request(asked));
         let fallback = || self.schemas.iter().find(|schema| schema.name == CATCH_ALL);
-        found.or_else(fallback).expect("the schema for everything else is always there")
+        found
+            .or_else(fallback)
+            .expect("the schema for everything else is always there")
     }
 
     /// What these objects configure on a server. Levels that are there already are kept, with
@@ -73,27 +78,45 @@ impl Flows {
         house: &Arc<House>,
     ) -> Flows {
         let levels = levels.into_iter().filter_map(Level::read);
-        let mut configured: BTreeMap<Str, Level> = levels.map(|level| (level.name.clone(), level)).collect();
+        let mut configured: BTreeMap<Str, Level> =
+            levels.map(|level| (level.name.clone(), level)).collect();
         let known: BTreeSet<Str> = configured.keys().cloned().collect();
         for name in [EXEMPT, CATCH_ALL] {
-            configured.entry(name.into()).or_insert_with(|| Level::mandatory(name));
+            configured
+                .entry(name.into())
+                .or_insert_with(|| Level::mandatory(name));
         }
-        let leftovers = old.rooms.iter().filter(|(name, _)| !configured.contains_key(*name));
+        let leftovers = old
+            .rooms
+            .iter()
+            .filter(|(name, _)| !configured.contains_key(*name));
         let leftovers = leftovers.filter(|(_, room)| !room.look(|state| state.queues.is_idle()));
-        let leftovers: Vec<Level> =
-            leftovers.map(|(_, room)| room.look(|state| state.level.clone())).collect();
-        let all: i64 = configured.values().chain(&leftovers).map(|level| level.shares).sum();
+        let leftovers: Vec<Level> = leftovers
+            .map(|(_, room)| room.look(|state| state.level.clone()))
+            .collect();
+        let all: i64 = configured
+            .values()
+            .chain(&leftovers)
+            .map(|level| level.shares)
+            .sum();
         let levels = configured.into_values().map(|level| (level, false));
         let levels = levels.chain(leftovers.into_iter().map(|level| (level, true)));
         let rooms = levels.map(|(level, is_leftover)| {
             let seats = level.seats(house.limit, all);
             let room = old.rooms.get(&level.name).cloned();
-            let room = room.unwrap_or_else(|| Arc::new(Room::new(house.clone(), level.clone(), seats)));
+            let room =
+                room.unwrap_or_else(|| Arc::new(Room::new(house.clone(), level.clone(), seats)));
             room.configure(level, seats, is_leftover);
             (room.name.clone(), room)
         });
-        let mut flows = Flows { rooms: rooms.collect(), ..Flows::default() };
-        let sizes = flows.rooms.values().map(|room| room.look(|state| state.size()));
+        let mut flows = Flows {
+            rooms: rooms.collect(),
+            ..Flows::default()
+        };
+        let sizes = flows
+            .rooms
+            .values()
+            .map(|room| room.look(|state| state.size()));
         let (room_to_wait, seats) = sizes.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
         house.resize(room_to_wait, seats);
         flows.adjust();
@@ -104,8 +127,13 @@ impl Flows {
     /// Lets levels that need more borrow from those that need less.
     pub fn adjust(&self) {
         let parts: Vec<_> = self.rooms.values().map(|room| room.part()).collect();
-        let Some((given, fraction)) = lend(&parts) else { return };
-        self.rooms.values().zip(given).for_each(|(room, seats)| room.give(seats));
+        let Some((given, fraction)) = lend(&parts) else {
+            return;
+        };
+        self.rooms
+            .values()
+            .zip(given)
+            .for_each(|(room, seats)| room.give(seats));
         self.fraction.store(fraction.to_bits(), Ordering::Relaxed);
     }
 
@@ -116,7 +144,9 @@ impl Flows {
 
     /// Whether a level that is no longer configured is empty.
     pub fn has_empty_leftovers(&self) -> bool {
-        self.rooms.values().any(|room| room.look(|state| state.is_leftover && state.queues.is_idle()))
+        self.rooms
+            .values()
+            .any(|room| room.look(|state| state.is_leftover && state.queues.is_idle()))
     }
 
     /// The schemas whose levels are `known`, and those that are always there.
@@ -125,19 +155,38 @@ impl Flows {
         schemas: impl IntoIterator<Item = &'a Value>,
         known: &BTreeSet<Str>,
     ) -> Vec<Arc<Schema>> {
-        let all = schemas.into_iter().map(|object| (object, Rules::read(object)));
-        let mut sound: Vec<_> = all.filter(|(_, rules)| known.contains(&rules.level)).collect();
+        let all = schemas
+            .into_iter()
+            .map(|object| (object, Rules::read(object)));
+        let mut sound: Vec<_> = all
+            .filter(|(_, rules)| known.contains(&rules.level))
+            .collect();
         sound.sort_by_key(|(object, rules)| (rules.precedence, Str::from(name(object))));
         let missing = |wanted: &str| sound.iter().all(|(object, _)| name(object) != wanted);
-        let [first, last] = [EXEMPT, CATCH_ALL].map(|name| missing(name).then(|| mandatory_schema(name)));
-        let read =
-            |object: &Option<Value>| object.as_ref().map(|object| self.at_work(object, Rules::read(object)));
-        let sound = sound.into_iter().map(|(object, rules)| self.at_work(object, rules));
-        read(&first).into_iter().chain(sound).chain(read(&last)).map(Arc::new).collect()
+        let [first, last] =
+            [EXEMPT, CATCH_ALL].map(|name| missing(name).then(|| mandatory_schema(name)));
+        let read = |object: &Option<Value>| {
+            object
+                .as_ref()
+                .map(|object| self.at_work(object, Rules::read(object)))
+        };
+        let sound = sound
+            .into_iter()
+            .map(|(object, rules)| self.at_work(object, rules));
+        read(&first)
+            .into_iter()
+            .chain(sound)
+            .chain(read(&last))
+            .map(Arc::new)
+            .collect()
     }
 
     fn at_work(&self, object: &Value, rules: Rules) -> Schema {
-        let room = self.rooms.get(&rules.level).expect("schemas of unknown levels were left out").clone();
+        let room = self
+            .rooms
+            .get(&rules.level)
+            .expect("schemas of unknown levels were left out")
+            .clone();
         let (level, widest) = room.look(|state| (state.level.clone(), state.seats.widest));
         let name: Str = name(object).into();
         Schema {
@@ -166,8 +215,10 @@ fn mandatory_schema(name: &str) -> Value {
         EXEMPT => &["system:masters"],
         _ => &["system:unauthenticated", "system:authenticated"],
     };
-    let subjects: Vec<Value> =
-        groups.iter().map(|group| value!({ "kind": "Group", "group": { "name": (*group) } })).collect();
+    let subjects: Vec<Value> = groups
+        .iter()
+        .map(|group| value!({ "kind": "Group", "group": { "name": (*group) } }))
+        .collect();
     value!({
         "metadata": { "name": name },
         "spec": {

@@ -34,10 +34,22 @@ pub(super) struct Standing {
 
 impl Standing {
     const ALL: [Standing; 4] = [
-        Standing { phase: Phase::Waiting, is_write: false },
-        Standing { phase: Phase::Waiting, is_write: true },
-        Standing { phase: Phase::Executing, is_write: false },
-        Standing { phase: Phase::Executing, is_write: true },
+        Standing {
+            phase: Phase::Waiting,
+            is_write: false,
+        },
+        Standing {
+            phase: Phase::Waiting,
+            is_write: true,
+        },
+        Standing {
+            phase: Phase::Executing,
+            is_write: false,
+        },
+        Standing {
+            phase: Phase::Executing,
+            is_write: true,
+        },
     ];
 
     fn place(self) -> usize {
@@ -46,8 +58,19 @@ impl Standing {
 
     /// As upstream calls it: the phase, and the kind of requests.
     pub fn words(self) -> [&'static str; 2] {
-        let phase = if self.phase == Phase::Waiting { "waiting" } else { "executing" };
-        [phase, if self.is_write { "mutating" } else { "readOnly" }]
+        let phase = if self.phase == Phase::Waiting {
+            "waiting"
+        } else {
+            "executing"
+        };
+        [
+            phase,
+            if self.is_write {
+                "mutating"
+            } else {
+                "readOnly"
+            },
+        ]
     }
 }
 
@@ -68,8 +91,16 @@ impl Crowd {
 impl House {
     /// A server of so many seats.
     pub fn new(limit: usize) -> House {
-        let crowd = || Crowd { size: 0, since: 0, usage: Usage::of_kind() };
-        House { limit, epoch: Instant::now(), crowds: Mutex::new([crowd(), crowd(), crowd(), crowd()]) }
+        let crowd = || Crowd {
+            size: 0,
+            since: 0,
+            usage: Usage::of_kind(),
+        };
+        House {
+            limit,
+            epoch: Instant::now(),
+            crowds: Mutex::new([crowd(), crowd(), crowd(), crowd()]),
+        }
     }
 
     pub fn now(&self) -> Nanos {
@@ -91,7 +122,11 @@ impl House {
         let now = self.now();
         for (standing, crowd) in Standing::ALL.iter().zip(&mut *lock(&self.crowds)) {
             crowd.pass(now);
-            crowd.usage.resize(if standing.phase == Phase::Waiting { room_to_wait } else { seats });
+            crowd.usage.resize(if standing.phase == Phase::Waiting {
+                room_to_wait
+            } else {
+                seats
+            });
         }
     }
 

@@ -31,12 +31,17 @@ impl Sources {
     /// None if they are not served.
     pub fn find(catalog: &Catalog) -> Option<Sources> {
         let get = |plural: &str| catalog.get(GROUP, "v1", plural);
-        Some(Sources { levels: get("prioritylevelconfigurations")?, schemas: get("flowschemas")? })
+        Some(Sources {
+            levels: get("prioritylevelconfigurations")?,
+            schemas: get("flowschemas")?,
+        })
     }
 
     /// When something of it last changed.
     fn last_change(&self) -> u64 {
-        Follower::last_change(&self.levels).0.max(Follower::last_change(&self.schemas).0)
+        Follower::last_change(&self.levels)
+            .0
+            .max(Follower::last_change(&self.schemas).0)
     }
 }
 
@@ -48,29 +53,40 @@ struct Followed {
 
 impl Followed {
     fn new(resource: &Resource) -> Followed {
-        Followed { follower: Follower::new(resource.clone()), objects: BTreeMap::new() }
+        Followed {
+            follower: Follower::new(resource.clone()),
+            objects: BTreeMap::new(),
+        }
     }
 
     /// Takes in what has changed. Returns whether it matters: the status does not.
     fn catch_up(&mut self) -> bool {
         match self.follower.changes() {
             Changes::All(objects) => {
-                self.objects = objects.into_iter().map(|object| (name(&object), object)).collect();
+                self.objects = objects
+                    .into_iter()
+                    .map(|object| (name(&object), object))
+                    .collect();
                 true
             }
-            Changes::Some(changed) => {
-                changed.into_iter().fold(false, |matters, change| self.take(change) | matters)
-            }
+            Changes::Some(changed) => changed
+                .into_iter()
+                .fold(false, |matters, change| self.take(change) | matters),
         }
     }
 
     fn take(&mut self, Changed { before, after }: Changed) -> bool {
         let said = |object: &Option<Value>| {
-            object.as_ref().map(|it| (it["spec"].clone(), it.at("metadata.uid").clone()))
+            object
+                .as_ref()
+                .map(|it| (it["spec"].clone(), it.at("metadata.uid").clone()))
         };
         let matters = said(&before) != said(&after);
-        before.iter().for_each(|object| drop(self.objects.remove(&name(object))));
-        self.objects.extend(after.map(|object| (name(&object), object)));
+        before
+            .iter()
+            .for_each(|object| drop(self.objects.remove(&name(object))));
+        self.objects
+            .extend(after.map(|object| (name(&object), object)));
         matters
     }
 }
@@ -105,7 +121,11 @@ impl Index {
     /// The schema that a request is of.
     pub fn schema(&self, asked: &Attributes) -> Arc<Schema> {
         self.catch_up();
-        self.flows.read().unwrap_or_else(PoisonError::into_inner).schema(asked).clone()
+        self.flows
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .schema(asked)
+            .clone()
     }
 
     /// All that is configured now.
@@ -149,6 +169,9 @@ impl Index {
     }
 
     fn shown_flows(&self) -> Arc<Flows> {
-        self.flows.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.flows
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }

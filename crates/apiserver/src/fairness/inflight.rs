@@ -16,14 +16,22 @@ pub(super) struct Inflight {
 impl Inflight {
     /// Limits; nothing is no limit.
     pub fn new(reads: usize, writes: usize) -> Inflight {
-        let limit =
-            |seats: usize| (seats > 0).then(|| Arc::new(Semaphore::new(seats.min(Semaphore::MAX_PERMITS))));
-        Inflight { reads: limit(reads), writes: limit(writes) }
+        let limit = |seats: usize| {
+            (seats > 0).then(|| Arc::new(Semaphore::new(seats.min(Semaphore::MAX_PERMITS))))
+        };
+        Inflight {
+            reads: limit(reads),
+            writes: limit(writes),
+        }
     }
 
     /// A seat, or the news that there is none. Who may do everything needs none.
     pub fn enter(&self, user: &User, verb: &str) -> Result<Option<OwnedSemaphorePermit>, Full> {
-        let Some(seats) = (if turn::is_read(verb) { &self.reads } else { &self.writes }) else {
+        let Some(seats) = (if turn::is_read(verb) {
+            &self.reads
+        } else {
+            &self.writes
+        }) else {
             return Ok(None);
         };
         match seats.clone().try_acquire_owned() {
@@ -49,7 +57,10 @@ mod tests {
         let second = inflight.enter(&ann, "list").unwrap();
         assert_eq!(inflight.enter(&ann, "get").err(), Some(Full));
         assert!(
-            inflight.enter(&User::master("admin"), "get").unwrap().is_none(),
+            inflight
+                .enter(&User::master("admin"), "get")
+                .unwrap()
+                .is_none(),
             "a master is let in anyway"
         );
         let write = inflight.enter(&ann, "patch").unwrap();

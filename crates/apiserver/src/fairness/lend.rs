@@ -43,27 +43,53 @@ pub(super) fn lend(parts: &[Part]) -> Option<(Vec<usize>, f64)> {
     let limited = || parts.iter().filter(|part| !part.is_exempt);
     limited().next()?;
     let nominal: usize = parts.iter().map(|part| part.nominal).sum();
-    let exempt: usize = parts.iter().filter(|part| part.is_exempt).map(Part::least).sum();
+    let exempt: usize = parts
+        .iter()
+        .filter(|part| part.is_exempt)
+        .map(Part::least)
+        .sum();
     let left = nominal.saturating_sub(exempt);
     let lower: usize = limited().map(|part| part.lower).sum();
     let least: usize = limited().map(Part::least).sum();
     if left <= lower {
         return Some((
-            parts.iter().map(|part| if part.is_exempt { part.least() } else { part.lower }).collect(),
+            parts
+                .iter()
+                .map(|part| {
+                    if part.is_exempt {
+                        part.least()
+                    } else {
+                        part.lower
+                    }
+                })
+                .collect(),
             0.0,
         ));
     }
     if left <= least {
         let share = (left - lower) as f64 / (least - lower) as f64;
-        let between =
-            |part: &Part| part.lower + ((part.least() - part.lower) as f64 * share).round() as usize;
+        let between = |part: &Part| {
+            part.lower + ((part.least() - part.lower) as f64 * share).round() as usize
+        };
         return Some((
-            parts.iter().map(|part| if part.is_exempt { part.least() } else { between(part) }).collect(),
+            parts
+                .iter()
+                .map(|part| {
+                    if part.is_exempt {
+                        part.least()
+                    } else {
+                        between(part)
+                    }
+                })
+                .collect(),
             0.0,
         ));
     }
     // Kubernetes: all seats are given away once more, those that exempt requests take included (apf_controller.go).
-    let fraction = fair_fraction(nominal as f64, &limited().map(Range::of).collect::<Vec<_>>())?;
+    let fraction = fair_fraction(
+        nominal as f64,
+        &limited().map(Range::of).collect::<Vec<_>>(),
+    )?;
     let given = |part: &Part| match part.is_exempt {
         true => part.least(),
         false => Range::of(part).at(fraction).round() as usize,
@@ -80,7 +106,11 @@ struct Range {
 
 impl Range {
     fn of(part: &Part) -> Range {
-        Range { target: part.target().max(LEAST), lower: part.least() as f64, upper: part.upper as f64 }
+        Range {
+            target: part.target().max(LEAST),
+            lower: part.least() as f64,
+            upper: part.upper as f64,
+        }
     }
 
     /// What it gets if everybody gets this fraction of his target.
@@ -93,8 +123,10 @@ impl Range {
 /// fractions at which somebody reaches a bound.
 fn fair_fraction(sum: f64, ranges: &[Range]) -> Option<f64> {
     let given = |fraction: f64| ranges.iter().map(|range| range.at(fraction)).sum::<f64>();
-    let mut bends: Vec<f64> =
-        ranges.iter().flat_map(|range| [range.lower / range.target, range.upper / range.target]).collect();
+    let mut bends: Vec<f64> = ranges
+        .iter()
+        .flat_map(|range| [range.lower / range.target, range.upper / range.target])
+        .collect();
     bends.sort_by(f64::total_cmp);
     let mut before = *bends.first()?;
     if given(before) - sum > EPSILON {
@@ -103,7 +135,11 @@ fn fair_fraction(sum: f64, ranges: &[Range]) -> Option<f64> {
     for bend in bends {
         let (less, more) = (given(before), given(bend));
         if more >= sum - EPSILON {
-            let way = if more > less { ((sum - less) / (more - less)).clamp(0.0, 1.0) } else { 1.0 };
+            let way = if more > less {
+                ((sum - less) / (more - less)).clamp(0.0, 1.0)
+            } else {
+                1.0
+            };
             return Some(before + (bend - before) * way);
         }
         before = bend;
@@ -116,12 +152,25 @@ mod tests {
     use super::*;
 
     fn part(nominal: usize, lower: usize, upper: usize, wanted: usize) -> Part {
-        let seen = Seen { high_water: wanted, smoothed: wanted as f64, ..Seen::default() };
-        Part { is_exempt: false, nominal, lower, upper, seen }
+        let seen = Seen {
+            high_water: wanted,
+            smoothed: wanted as f64,
+            ..Seen::default()
+        };
+        Part {
+            is_exempt: false,
+            nominal,
+            lower,
+            upper,
+            seen,
+        }
     }
 
     fn exempt(wanted: usize) -> Part {
-        Part { is_exempt: true, ..part(0, 0, 600, wanted) }
+        Part {
+            is_exempt: true,
+            ..part(0, 0, 600, wanted)
+        }
     }
 
     #[track_caller]
@@ -132,25 +181,58 @@ mod tests {
 
     #[test]
     fn what_one_does_not_use_another_borrows() {
-        check(&[part(100, 10, 600, 0), part(100, 10, 600, 300)], &[10, 190]);
+        check(
+            &[part(100, 10, 600, 0), part(100, 10, 600, 300)],
+            &[10, 190],
+        );
     }
 
     #[test]
     fn those_who_want_more_than_there_is_share_by_what_they_want() {
-        check(&[part(100, 10, 600, 300), part(100, 10, 600, 300)], &[100, 100]);
-        check(&[part(100, 50, 200, 60), part(100, 50, 200, 90), part(100, 50, 200, 0)], &[90, 135, 75]);
+        check(
+            &[part(100, 10, 600, 300), part(100, 10, 600, 300)],
+            &[100, 100],
+        );
+        check(
+            &[
+                part(100, 50, 200, 60),
+                part(100, 50, 200, 90),
+                part(100, 50, 200, 0),
+            ],
+            &[90, 135, 75],
+        );
     }
 
     #[test]
     fn nobody_borrows_more_than_is_allowed_or_lends_more_than_is_lendable() {
-        check(&[part(100, 100, 600, 0), part(100, 10, 600, 300)], &[100, 100]);
-        check(&[part(100, 10, 600, 0), part(100, 10, 120, 300)], &[80, 120]);
+        check(
+            &[part(100, 100, 600, 0), part(100, 10, 600, 300)],
+            &[100, 100],
+        );
+        check(
+            &[part(100, 10, 600, 0), part(100, 10, 120, 300)],
+            &[80, 120],
+        );
     }
 
     #[test]
     fn what_exempt_requests_take_is_taken_from_what_was_borrowed() {
-        check(&[exempt(150), part(100, 10, 600, 100), part(100, 10, 600, 100)], &[150, 25, 25]);
-        check(&[exempt(190), part(100, 10, 600, 100), part(100, 10, 600, 100)], &[190, 10, 10]);
+        check(
+            &[
+                exempt(150),
+                part(100, 10, 600, 100),
+                part(100, 10, 600, 100),
+            ],
+            &[150, 25, 25],
+        );
+        check(
+            &[
+                exempt(190),
+                part(100, 10, 600, 100),
+                part(100, 10, 600, 100),
+            ],
+            &[190, 10, 10],
+        );
     }
 
     #[test]

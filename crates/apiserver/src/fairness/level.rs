@@ -78,12 +78,22 @@ impl Level {
     pub fn read(object: &Value) -> Option<Level> {
         let (metadata, spec) = (&object["metadata"], &object["spec"]);
         let (limited, exempt) = (&spec["limited"], &spec["exempt"]);
-        let (is_limited, is_exempt) = (spec["type"].str() == "Limited", spec["type"].str() == "Exempt");
+        let (is_limited, is_exempt) = (
+            spec["type"].str() == "Limited",
+            spec["type"].str() == "Exempt",
+        );
         let name = metadata["name"].str();
-        if is_limited == limited.is_null() || is_exempt == exempt.is_null() || is_exempt != (name == EXEMPT) {
+        if is_limited == limited.is_null()
+            || is_exempt == exempt.is_null()
+            || is_exempt != (name == EXEMPT)
+        {
             return None;
         }
-        let shape = if is_exempt { Shape::Exempt } else { waiting(&limited["limitResponse"])? };
+        let shape = if is_exempt {
+            Shape::Exempt
+        } else {
+            waiting(&limited["limitResponse"])?
+        };
         let said = if is_exempt { exempt } else { limited };
         Some(Level {
             name: name.into(),
@@ -91,7 +101,9 @@ impl Level {
             shape,
             shares: said["nominalConcurrencyShares"].int().max(0),
             lendable_percent: said["lendablePercent"].int().clamp(0, 100),
-            borrowing_percent: said["borrowingLimitPercent"].as_int().map(|percent| percent.max(0)),
+            borrowing_percent: said["borrowingLimitPercent"]
+                .as_int()
+                .map(|percent| percent.max(0)),
         })
     }
 
@@ -113,7 +125,11 @@ impl Level {
 
     /// Its seats of all `limit` that the server has, where everybody's shares are `all` together.
     pub fn seats(&self, limit: usize, all: i64) -> Seats {
-        let nominal = if all > 0 { (limit as f64 * self.shares as f64 / all as f64).ceil() } else { 0.0 };
+        let nominal = if all > 0 {
+            (limit as f64 * self.shares as f64 / all as f64).ceil()
+        } else {
+            0.0
+        };
         let percent = |percent: i64| (nominal * percent as f64 / 100.0).round() as usize;
         let own = nominal as usize;
         Seats {
@@ -140,8 +156,16 @@ fn waiting(response: &Value) -> Option<Shape> {
         return Some(Shape::Reject);
     }
     let number = |name: &str| usize::try_from(queuing[name].int()).ok();
-    let (queues, length, hand) = (number("queues")?, number("queueLengthLimit")?, number("handSize")?);
-    Hand::is_possible(queues, hand).then_some(Shape::Queue { queues, length, hand })
+    let (queues, length, hand) = (
+        number("queues")?,
+        number("queueLengthLimit")?,
+        number("handSize")?,
+    );
+    Hand::is_possible(queues, hand).then_some(Shape::Queue {
+        queues,
+        length,
+        hand,
+    })
 }
 
 #[cfg(test)]
@@ -166,9 +190,25 @@ mod tests {
     #[test]
     fn seats_are_a_part_of_the_servers_by_shares() {
         let seats = limited(r#""lendablePercent":25,"#).seats(600, 245);
-        assert_eq!(seats, Seats { nominal: 98, lower: 73, upper: 698, widest: Some(15) });
+        assert_eq!(
+            seats,
+            Seats {
+                nominal: 98,
+                lower: 73,
+                upper: 698,
+                widest: Some(15)
+            }
+        );
         let seats = limited(r#""lendablePercent":0,"borrowingLimitPercent":50,"#).seats(600, 245);
-        assert_eq!(seats, Seats { nominal: 98, lower: 98, upper: 147, widest: Some(15) });
+        assert_eq!(
+            seats,
+            Seats {
+                nominal: 98,
+                lower: 98,
+                upper: 147,
+                widest: Some(15)
+            }
+        );
         assert_eq!(limited("").seats(10, 245).widest, Some(1));
         assert_eq!(Level::mandatory(CATCH_ALL).seats(600, 245).nominal, 13);
     }
@@ -176,12 +216,21 @@ mod tests {
     #[test]
     fn a_level_that_makes_no_sense_is_none() {
         let exempt = r#"{"type":"Exempt","exempt":{"nominalConcurrencyShares":0}}"#;
-        assert_eq!(read("exempt", exempt).map(|level| level.shape), Some(Shape::Exempt));
+        assert_eq!(
+            read("exempt", exempt).map(|level| level.shape),
+            Some(Shape::Exempt)
+        );
         let broken = [
             ("mine", exempt),
-            ("exempt", r#"{"type":"Limited","limited":{"limitResponse":{"type":"Reject"}},"exempt":{}}"#),
+            (
+                "exempt",
+                r#"{"type":"Limited","limited":{"limitResponse":{"type":"Reject"}},"exempt":{}}"#,
+            ),
             ("mine", r#"{"type":"Limited"}"#),
-            ("mine", r#"{"type":"Limited","limited":{"limitResponse":{"type":"Queue"}}}"#),
+            (
+                "mine",
+                r#"{"type":"Limited","limited":{"limitResponse":{"type":"Queue"}}}"#,
+            ),
             (
                 "mine",
                 r#"{"type":"Limited","limited":{"limitResponse":{"type":"Reject","queuing":{"queues":1}}}}"#,
@@ -192,6 +241,8 @@ mod tests {
                    "queuing":{"queues":2,"queueLengthLimit":50,"handSize":3}}}}"#,
             ),
         ];
-        broken.iter().for_each(|(name, spec)| assert_eq!(read(name, spec), None, "{name} {spec}"));
+        broken
+            .iter()
+            .for_each(|(name, spec)| assert_eq!(read(name, spec), None, "{name} {spec}"));
     }
 }

@@ -76,7 +76,11 @@ pub struct Concurrency {
 
 impl Default for Concurrency {
     fn default() -> Concurrency {
-        Concurrency { reads: 400, writes: 200, is_fair: true }
+        Concurrency {
+            reads: 400,
+            writes: 200,
+            is_fair: true,
+        }
     }
 }
 
@@ -118,12 +122,20 @@ enum Way {
 impl Fairness {
     /// Where no flow schemas are served, nobody could say what is fair.
     pub fn new(catalog: &Catalog, concurrency: Concurrency, began: i64) -> Fairness {
-        let Concurrency { reads, writes, is_fair } = concurrency;
+        let Concurrency {
+            reads,
+            writes,
+            is_fair,
+        } = concurrency;
         let way = match Sources::find(catalog).filter(|_| is_fair) {
             Some(sources) => Way::Fair(Box::new(Index::new(sources, reads.saturating_add(writes)))),
             None => Way::Plain(Inflight::new(reads, writes)),
         };
-        Fairness { way, watchers: Watchers::default(), began }
+        Fairness {
+            way,
+            watchers: Watchers::default(),
+            began,
+        }
     }
 
     /// Waits until it is the turn of a request, which has its place from then on. The answer is that of one which was
@@ -141,7 +153,9 @@ impl Fairness {
                 Err(_) => return Err(too_many(1)),
             },
             Way::Fair(index) => {
-                let place = self.enter(server, request, &asked, index.schema(&asked)).await?;
+                let place = self
+                    .enter(server, request, &asked, index.schema(&asked))
+                    .await?;
                 let watching = match asked.target {
                     Target::Resource(resource) if asked.verb == "watch" => {
                         let fields = request.query.text("fieldSelector");
@@ -175,11 +189,22 @@ impl Fairness {
         Ok(place)
     }
 
-    fn newcomer(&self, server: &Inner, request: &Request, asked: &Attributes, schema: &Schema) -> Newcomer {
+    fn newcomer(
+        &self,
+        server: &Inner,
+        request: &Request,
+        asked: &Attributes,
+        schema: &Schema,
+    ) -> Newcomer {
         let (work, watchers) = match &asked.target {
-            Target::Resource(resource) => {
-                width::width(server, request, resource, asked.verb, schema.widest, &self.watchers)
-            }
+            Target::Resource(resource) => width::width(
+                server,
+                request,
+                resource,
+                asked.verb,
+                schema.widest,
+                &self.watchers,
+            ),
             Target::Page(_) => (Work::ONE, None),
         };
         let (flow, hash) = schema.flow(asked);
@@ -189,7 +214,13 @@ impl Fairness {
             info: request.info.clone(),
             uri: request.uri.clone(),
         };
-        Newcomer { slot: schema.slot, hash, work, watchers, about }
+        Newcomer {
+            slot: schema.slot,
+            hash,
+            work,
+            watchers,
+            about,
+        }
     }
 
     /// Writes what metrics say.
@@ -201,7 +232,9 @@ impl Fairness {
 
     /// A page of what is going on, if there is one at that path.
     pub fn page(&self, path: &str, has_details: bool) -> Option<Answer> {
-        let (Way::Fair(index), Some(name)) = (&self.way, path.strip_prefix(dump::ROOT)) else { return None };
+        let (Way::Fair(index), Some(name)) = (&self.way, path.strip_prefix(dump::ROOT)) else {
+            return None;
+        };
         let text = dump::page(&index.flows(), name, has_details, self.began)?;
         Some(answer::answer(200, "text/plain; charset=utf-8", text))
     }
@@ -209,7 +242,9 @@ impl Fairness {
 
 /// Lets levels lend and borrow, and keeps the status of flow schemas, as long as the server is there.
 pub(crate) fn start(server: &Arc<Inner>) {
-    let Way::Fair(index) = &server.fairness.way else { return };
+    let Way::Fair(index) = &server.fairness.way else {
+        return;
+    };
     tokio::spawn(status::keep(Arc::downgrade(server), index.sources.clone()));
     let server = Arc::downgrade(server);
     tokio::spawn(async move {
@@ -217,7 +252,9 @@ pub(crate) fn start(server: &Arc<Inner>) {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let Some(server) = server.upgrade() else { return };
+            let Some(server) = server.upgrade() else {
+                return;
+            };
             if let Way::Fair(index) = &server.fairness.way {
                 index.adjust();
             }
@@ -228,6 +265,8 @@ pub(crate) fn start(server: &Arc<Inner>) {
 /// What somebody is told who has to come back in so many seconds.
 fn too_many(seconds: u64) -> Answer {
     let mut answer = answer::text(429, "Too many requests, please try again later.\n");
-    answer.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from(seconds));
+    answer
+        .headers_mut()
+        .insert(http::header::RETRY_AFTER, HeaderValue::from(seconds));
     answer
 }

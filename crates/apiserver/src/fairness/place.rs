@@ -21,13 +21,21 @@ pub(crate) struct Place {
 
 impl Place {
     pub(super) fn new(room: Arc<Room>, key: Key, standing: Standing) -> Place {
-        Place { room, key: Some(key), standing }
+        Place {
+            room,
+            key: Some(key),
+            standing,
+        }
     }
 
     /// Waits to be let in, at most until `until`. Returns whether it was.
     pub(super) async fn wait(&mut self, wait: Wait, until: Instant) -> bool {
         let is_told = timeout_at(until, wait).await.is_ok();
-        if !is_told && self.key.is_some_and(|key| self.room.time_out(key, self.standing)) {
+        if !is_told
+            && self
+                .key
+                .is_some_and(|key| self.room.time_out(key, self.standing))
+        {
             self.key = None;
             return false;
         }

@@ -99,7 +99,10 @@ impl Queues {
     pub fn configure(&mut self, now: Nanos, shape: Shape, limit: usize) {
         self.settle(now);
         (self.shape, self.limit) = (shape, limit);
-        self.usage.resize(shape.room_to_wait(), if limit > 0 { limit } else { self.unlimited });
+        self.usage.resize(
+            shape.room_to_wait(),
+            if limit > 0 { limit } else { self.unlimited },
+        );
         let wanted = shape.n_queues();
         if self.queues.len() < wanted {
             self.queues.resize_with(wanted, Queue::default);
@@ -115,9 +118,14 @@ impl Queues {
         let refused = match self.shape {
             Shape::Exempt => None,
             Shape::Reject => (!self.fits(newcomer.work.most())).then_some(Reason::ConcurrencyLimit),
-            Shape::Queue { queues, length, hand } => {
+            Shape::Queue {
+                queues,
+                length,
+                hand,
+            } => {
                 let queue = self.choose(newcomer.hash, queues, hand);
-                let full = self.seats_in_use >= self.limit && self.queues[queue].waiting.len() >= length;
+                let full =
+                    self.seats_in_use >= self.limit && self.queues[queue].waiting.len() >= length;
                 if !full {
                     return Ok(self.enqueue(queue, newcomer));
                 }
@@ -151,7 +159,9 @@ impl Queues {
         if self.entries[key].started.is_some() {
             return false;
         }
-        let at = self.entries[key].queue.expect("who waits does so in a queue");
+        let at = self.entries[key]
+            .queue
+            .expect("who waits does so in a queue");
         self.unqueue(at, key);
         let entry = self.entries.remove(key);
         // Kubernetes: only who is turned away at the door counts as such (apf_filter.go).
@@ -203,7 +213,12 @@ impl Queues {
 
     /// Brings everything up to `now`.
     pub fn settle(&mut self, now: Nanos) {
-        while let Some(Reverse((at, key))) = self.lingering.peek().copied().filter(|next| next.0.0 <= now) {
+        while let Some(Reverse((at, key))) = self
+            .lingering
+            .peek()
+            .copied()
+            .filter(|next| next.0.0 <= now)
+        {
             self.lingering.pop();
             self.pass(at);
             self.release(at, key);
@@ -235,7 +250,9 @@ impl Queues {
         self.usage.waiting.lasted(self.waiting, nanos);
         self.usage.executing.lasted(self.executing, nanos);
         self.usage.seats.lasted(self.seats_in_use, nanos);
-        self.usage.demand.lasted(self.seats_in_use + self.seats_waiting, nanos);
+        self.usage
+            .demand
+            .lasted(self.seats_in_use + self.seats_waiting, nanos);
         if self.n_active > 0 {
             let seats = (self.seats_in_use + self.seats_waiting).min(self.limit);
             self.progress += SeatSeconds::of(seats as f64 / self.n_active as f64, passed);
@@ -247,7 +264,9 @@ impl Queues {
         let turn = self.n_enqueued;
         self.n_enqueued = self.n_enqueued.wrapping_add(1);
         let hand = Hand::deal(hash, deck, hand);
-        let least = hand.beginning_at(turn).min_by_key(|queue| self.queues[*queue].work_waiting);
+        let least = hand
+            .beginning_at(turn)
+            .min_by_key(|queue| self.queues[*queue].work_waiting);
         least.expect("a hand has at least one card")
     }
 
@@ -256,7 +275,8 @@ impl Queues {
             self.queues[at].next = self.progress;
         }
         let entry = Entry::new(newcomer, Some(at), self.at, self.progress, SERVICE);
-        let (slot, seats, first, cost) = (entry.slot, entry.work.most(), entry.work.first, entry.cost);
+        let (slot, seats, first, cost) =
+            (entry.slot, entry.work.most(), entry.work.first, entry.cost);
         let key = self.entries.insert(entry);
         self.change(at, |queue| {
             queue.waiting.push_back(key);
@@ -268,7 +288,9 @@ impl Queues {
         self.seats_waiting += seats;
         self.want();
         self.tallies[slot].queued(seats);
-        self.tallies[slot].queue_lengths.observe(self.queues[at].waiting.len() as f64);
+        self.tallies[slot]
+            .queue_lengths
+            .observe(self.queues[at].waiting.len() as f64);
         self.bound(at);
         let only = (self.waiting == 1).then_some(at);
         self.dispatch(only);
@@ -277,7 +299,9 @@ impl Queues {
 
     /// Where nobody waits, nobody is passed over either.
     fn start_at_once(&mut self, newcomer: Newcomer) -> Key {
-        let key = self.entries.insert(Entry::new(newcomer, None, self.at, self.progress, SERVICE));
+        let key = self
+            .entries
+            .insert(Entry::new(newcomer, None, self.at, self.progress, SERVICE));
         self.start(key);
         key
     }
@@ -302,7 +326,10 @@ impl Queues {
     fn dispatch(&mut self, only: Option<usize>) {
         while self.waiting > 0 && self.seats_in_use < self.limit {
             let at = only.unwrap_or_else(|| self.earliest());
-            let key = *self.queues[at].waiting.front().expect("somebody waits here");
+            let key = *self.queues[at]
+                .waiting
+                .front()
+                .expect("somebody waits here");
             if !self.fits(self.entries[key].work.most()) {
                 self.tallies[self.entries[key].slot].not_accommodated += 1;
                 return;
@@ -331,7 +358,9 @@ impl Queues {
         let (mut bounds, mut discounted) = (Bounds::default(), Bounds::default());
         for at in (1..=n_queues).map(|step| (self.robin + step) % n_queues) {
             let queue = &self.queues[at];
-            let Some(key) = queue.waiting.front() else { continue };
+            let Some(key) = queue.waiting.front() else {
+                continue;
+            };
             bounds.note(queue.next);
             discounted.note(queue.next - SeatSeconds::of(queue.seats_in_use as f64, SERVICE));
             let through = queue.next + self.entries[*key].cost;
@@ -354,7 +383,8 @@ impl Queues {
 
     fn unqueue(&mut self, at: usize, key: Key) {
         let entry = &self.entries[key];
-        let (slot, seats, first, cost) = (entry.slot, entry.work.most(), entry.work.first, entry.cost);
+        let (slot, seats, first, cost) =
+            (entry.slot, entry.work.most(), entry.work.first, entry.cost);
         self.change(at, |queue| {
             match queue.waiting.front() == Some(&key) {
                 true => drop(queue.waiting.pop_front()),
@@ -387,7 +417,8 @@ impl Queues {
     }
 
     fn want(&mut self) {
-        self.demand.set(self.at, self.seats_in_use + self.seats_waiting);
+        self.demand
+            .set(self.at, self.seats_in_use + self.seats_waiting);
     }
 
     /// Nothing is due before it came: a queue that could not use what it got saves nothing up.

@@ -19,7 +19,13 @@ pub(super) struct Retry {
 
 impl Default for Retry {
     fn default() -> Retry {
-        Retry { after: 1, raised: None, second: 0, in_second: 0, past: VecDeque::new() }
+        Retry {
+            after: 1,
+            raised: None,
+            second: 0,
+            in_second: 0,
+            past: VecDeque::new(),
+        }
     }
 }
 
@@ -29,7 +35,8 @@ impl Retry {
         if self.second != second {
             self.past.push_back((self.second, self.in_second));
             let kept = (2 * self.after).min(LONGEST);
-            self.past.retain(|(past, _)| self.second.saturating_sub(*past) <= kept);
+            self.past
+                .retain(|(past, _)| self.second.saturating_sub(*past) <= kept);
             (self.second, self.in_second) = (second, 0);
             self.adjust();
         }
@@ -39,9 +46,14 @@ impl Retry {
 
     /// Doubles the time when too many came back too early, and shortens it by a second when few did.
     fn adjust(&mut self) {
-        let lately = self.past.iter().filter(|(past, _)| self.second - past <= self.after);
+        let lately = self
+            .past
+            .iter()
+            .filter(|(past, _)| self.second - past <= self.after);
         let dropped: u64 = lately.map(|(_, dropped)| dropped).sum();
-        let may_raise = self.raised.is_none_or(|raised| self.second - raised >= self.after);
+        let may_raise = self
+            .raised
+            .is_none_or(|raised| self.second - raised >= self.after);
         if may_raise && dropped >= 3 * self.after {
             self.after = (2 * self.after).min(LONGEST);
             self.raised = Some(self.second);
@@ -58,10 +70,13 @@ mod tests {
     #[test]
     fn who_is_turned_away_often_is_told_to_wait_longer() {
         let mut retry = Retry::default();
-        let told: Vec<u64> =
-            (1..=6).map(|second| (0..20).map(|_| retry.turn_away(second)).last().unwrap()).collect();
+        let told: Vec<u64> = (1..=6)
+            .map(|second| (0..20).map(|_| retry.turn_away(second)).last().unwrap())
+            .collect();
         assert_eq!(told, [1, 2, 2, 4, 4, 4]);
-        let later = (7..200).map(|second| (0..200).map(|_| retry.turn_away(second)).last().unwrap()).last();
+        let later = (7..200)
+            .map(|second| (0..200).map(|_| retry.turn_away(second)).last().unwrap())
+            .last();
         assert_eq!(later, Some(LONGEST));
     }
 
@@ -69,7 +84,9 @@ mod tests {
     fn when_it_is_quiet_again_the_time_gets_shorter() {
         let mut retry = Retry::default();
         (1..=6).for_each(|second| assert!((0..20).all(|_| retry.turn_away(second) <= 4)));
-        let told: Vec<u64> = [100, 200, 300, 400].map(|second| retry.turn_away(second)).into();
+        let told: Vec<u64> = [100, 200, 300, 400]
+            .map(|second| retry.turn_away(second))
+            .into();
         assert_eq!(told, [3, 2, 1, 1]);
     }
 }

@@ -66,7 +66,11 @@ impl Room {
             retry: Retry::default(),
             minded: None,
         };
-        Room { name: level.name, house, state: Mutex::new(state) }
+        Room {
+            name: level.name,
+            house,
+            state: Mutex::new(state),
+        }
     }
 
     /// Looks at everything as it is now.
@@ -90,9 +94,20 @@ impl Room {
         let State { queues, seen, .. } = &mut *state;
         queues.settle(now);
         queues.demand.look(now, seen);
-        let Seats { nominal, lower, upper, .. } = state.seats;
+        let Seats {
+            nominal,
+            lower,
+            upper,
+            ..
+        } = state.seats;
         let is_exempt = state.level.shape == Shape::Exempt;
-        let part = Part { is_exempt, nominal, lower, upper, seen: state.seen };
+        let part = Part {
+            is_exempt,
+            nominal,
+            lower,
+            upper,
+            seen: state.seen,
+        };
         state.target = part.target();
         part
     }
@@ -108,10 +123,13 @@ impl Room {
     pub fn slot(&self, schema: &Str) -> usize {
         let (mut state, _) = self.now();
         let tallies = &mut state.queues.tallies;
-        tallies.iter().position(|tally| tally.schema == *schema).unwrap_or_else(|| {
-            tallies.push(Tally::new(schema.clone()));
-            tallies.len() - 1
-        })
+        tallies
+            .iter()
+            .position(|tally| tally.schema == *schema)
+            .unwrap_or_else(|| {
+                tallies.push(Tally::new(schema.clone()));
+                tallies.len() - 1
+            })
     }
 
     /// A request comes. It has a place from now on, and perhaps has to wait; or is turned away.
@@ -120,7 +138,11 @@ impl Room {
         let is_write = !turn::is_read(newcomer.about.info.verb());
         let key = state.queues.begin(now, newcomer)?;
         let wait = state.queues.wait(key);
-        let phase = if wait.is_some() { Phase::Waiting } else { Phase::Executing };
+        let phase = if wait.is_some() {
+            Phase::Waiting
+        } else {
+            Phase::Executing
+        };
         let standing = Standing { phase, is_write };
         self.house.join(standing, now);
         self.mind(&mut state);
@@ -129,7 +151,13 @@ impl Room {
 
     /// A request that waited goes.
     pub fn go(&self, waited: Standing) -> Standing {
-        let (now, going) = (self.house.now(), Standing { phase: Phase::Executing, ..waited });
+        let (now, going) = (
+            self.house.now(),
+            Standing {
+                phase: Phase::Executing,
+                ..waited
+            },
+        );
         self.house.part(waited, now);
         self.house.join(going, now);
         going
@@ -167,12 +195,16 @@ impl Room {
 
     /// Sees to it that somebody looks when seats are given back for which others wait.
     fn mind(self: &Arc<Room>, state: &mut State) {
-        let Some(at) = state.queues.look_at() else { return };
+        let Some(at) = state.queues.look_at() else {
+            return;
+        };
         if state.minded.is_some_and(|minded| minded <= at) {
             return;
         }
         // Without a runtime nobody waits any more.
-        let Ok(runtime) = Handle::try_current() else { return };
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
         state.minded = Some(at);
         runtime.spawn(self.clone().look_at(at));
     }

@@ -74,18 +74,31 @@ struct Rule {
 impl Rule {
     fn read(rule: &Value) -> Rule {
         Rule {
-            subjects: rule["subjects"].list().iter().filter_map(Subject::read).collect(),
-            resources: rule["resourceRules"].list().iter().map(ResourceRule::read).collect(),
-            pages: rule["nonResourceRules"].list().iter().map(PageRule::read).collect(),
+            subjects: rule["subjects"]
+                .list()
+                .iter()
+                .filter_map(Subject::read)
+                .collect(),
+            resources: rule["resourceRules"]
+                .list()
+                .iter()
+                .map(ResourceRule::read)
+                .collect(),
+            pages: rule["nonResourceRules"]
+                .list()
+                .iter()
+                .map(PageRule::read)
+                .collect(),
         }
     }
 
     fn matches(&self, asked: &Attributes) -> bool {
         self.subjects.iter().any(|subject| subject.is(asked.user))
             && match &asked.target {
-                Target::Resource(resource) => {
-                    self.resources.iter().any(|rule| rule.matches(asked.verb, resource))
-                }
+                Target::Resource(resource) => self
+                    .resources
+                    .iter()
+                    .any(|rule| rule.matches(asked.verb, resource)),
                 Target::Page(path) => self.pages.iter().any(|rule| rule.matches(asked.verb, path)),
             }
     }
@@ -103,7 +116,10 @@ enum Subject {
 
 impl Subject {
     fn read(subject: &Value) -> Option<Subject> {
-        let (user, group) = (subject.at("user.name").str(), subject.at("group.name").str());
+        let (user, group) = (
+            subject.at("user.name").str(),
+            subject.at("group.name").str(),
+        );
         let account = &subject["serviceAccount"];
         let (namespace, name) = (account["namespace"].str(), account["name"].str());
         Some(match subject["kind"].str() {
@@ -114,7 +130,9 @@ impl Subject {
             "ServiceAccount" if name == ALL => {
                 Subject::Prefix(format!("system:serviceaccount:{namespace}:").into())
             }
-            "ServiceAccount" => Subject::User(format!("system:serviceaccount:{namespace}:{name}").into()),
+            "ServiceAccount" => {
+                Subject::User(format!("system:serviceaccount:{namespace}:{name}").into())
+            }
             _ => return None,
         })
     }
@@ -179,7 +197,9 @@ impl ResourceRule {
 
     fn matches(&self, verb: &str, asked: &Resource) -> bool {
         self.verbs.has(verb)
-            && self.resources.any(|known| is_resource(known, asked.resource, asked.subresource))
+            && self
+                .resources
+                .any(|known| is_resource(known, asked.resource, asked.subresource))
             && self.groups.has(asked.group)
             && match asked.namespace {
                 "" => self.cluster,
@@ -205,8 +225,15 @@ struct PageRule {
 
 impl PageRule {
     fn read(rule: &Value) -> PageRule {
-        let paths = rule["nonResourceURLs"].list().iter().map(|path| path.str().into()).collect();
-        PageRule { verbs: Names::read(&rule["verbs"]), paths }
+        let paths = rule["nonResourceURLs"]
+            .list()
+            .iter()
+            .map(|path| path.str().into())
+            .collect();
+        PageRule {
+            verbs: Names::read(&rule["verbs"]),
+            paths,
+        }
     }
 
     fn matches(&self, verb: &str, path: &str) -> bool {
@@ -218,7 +245,11 @@ impl PageRule {
 fn is_path(known: &str, path: &str) -> bool {
     let prefix = known.strip_suffix('*').unwrap_or(known);
     let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
-    known == ALL || known == path || path.strip_prefix(prefix).is_some_and(|below| below.starts_with('/'))
+    known == ALL
+        || known == path
+        || path
+            .strip_prefix(prefix)
+            .is_some_and(|below| below.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -237,8 +268,17 @@ mod tests {
         let rules = rules(&format!(
             r#"{{"subjects":[{subject}],"nonResourceRules":[{{"verbs":["*"],"nonResourceURLs":["*"]}}]}}"#
         ));
-        let asked = Attributes { user, verb: "get", target: Target::Page("/") };
-        assert_eq!(rules.match_request(&asked), expected, "{subject} {}", user.name);
+        let asked = Attributes {
+            user,
+            verb: "get",
+            target: Target::Page("/"),
+        };
+        assert_eq!(
+            rules.match_request(&asked),
+            expected,
+            "{subject} {}",
+            user.name
+        );
     }
 
     #[test]
@@ -247,8 +287,16 @@ mod tests {
         check_subject(r#"{"kind":"User","user":{"name":"ann"}}"#, &ann, true);
         check_subject(r#"{"kind":"User","user":{"name":"ann"}}"#, &robot, false);
         check_subject(r#"{"kind":"User","user":{"name":"*"}}"#, &robot, true);
-        check_subject(r#"{"kind":"Group","group":{"name":"system:serviceaccounts:ci"}}"#, &robot, true);
-        check_subject(r#"{"kind":"Group","group":{"name":"system:serviceaccounts:ci"}}"#, &ann, false);
+        check_subject(
+            r#"{"kind":"Group","group":{"name":"system:serviceaccounts:ci"}}"#,
+            &robot,
+            true,
+        );
+        check_subject(
+            r#"{"kind":"Group","group":{"name":"system:serviceaccounts:ci"}}"#,
+            &ann,
+            false,
+        );
         check_subject(r#"{"kind":"Group","group":{"name":"*"}}"#, &ann, true);
         let account = |namespace: &str, name: &str| {
             format!(
@@ -269,7 +317,11 @@ mod tests {
         ));
         let (user, target) = (User::component("ann"), Target::Resource(resource));
         assert_eq!(
-            rules.match_request(&Attributes { user: &user, verb, target }),
+            rules.match_request(&Attributes {
+                user: &user,
+                verb,
+                target
+            }),
             expected,
             "{rule} {resource:?}"
         );
@@ -287,22 +339,89 @@ mod tests {
         };
         check_resource(leases, "update", lease, true);
         check_resource(leases, "list", lease, false);
-        check_resource(leases, "update", Resource { group: "apps", ..lease }, false);
-        check_resource(leases, "update", Resource { namespace: "default", ..lease }, false);
-        check_resource(leases, "update", Resource { namespace: "", ..lease }, false);
-        check_resource(leases, "update", Resource { subresource: "status", ..lease }, false);
+        check_resource(
+            leases,
+            "update",
+            Resource {
+                group: "apps",
+                ..lease
+            },
+            false,
+        );
+        check_resource(
+            leases,
+            "update",
+            Resource {
+                namespace: "default",
+                ..lease
+            },
+            false,
+        );
+        check_resource(
+            leases,
+            "update",
+            Resource {
+                namespace: "",
+                ..lease
+            },
+            false,
+        );
+        check_resource(
+            leases,
+            "update",
+            Resource {
+                subresource: "status",
+                ..lease
+            },
+            false,
+        );
     }
 
     #[test]
     fn a_subresource_is_named_with_its_resource() {
-        let rule =
-            r#"{"verbs":["*"],"apiGroups":["*"],"resources":["nodes","nodes/status"],"clusterScope":true}"#;
-        let node = Resource { resource: "nodes", ..Resource::default() };
+        let rule = r#"{"verbs":["*"],"apiGroups":["*"],"resources":["nodes","nodes/status"],"clusterScope":true}"#;
+        let node = Resource {
+            resource: "nodes",
+            ..Resource::default()
+        };
         check_resource(rule, "get", node, true);
-        check_resource(rule, "get", Resource { subresource: "status", ..node }, true);
-        check_resource(rule, "get", Resource { subresource: "proxy", ..node }, false);
-        check_resource(rule, "get", Resource { resource: "node", subresource: "s/status", ..node }, false);
-        check_resource(rule, "get", Resource { namespace: "a", ..node }, false);
+        check_resource(
+            rule,
+            "get",
+            Resource {
+                subresource: "status",
+                ..node
+            },
+            true,
+        );
+        check_resource(
+            rule,
+            "get",
+            Resource {
+                subresource: "proxy",
+                ..node
+            },
+            false,
+        );
+        check_resource(
+            rule,
+            "get",
+            Resource {
+                resource: "node",
+                subresource: "s/status",
+                ..node
+            },
+            false,
+        );
+        check_resource(
+            rule,
+            "get",
+            Resource {
+                namespace: "a",
+                ..node
+            },
+            false,
+        );
     }
 
     #[test]

@@ -50,7 +50,9 @@ fn changed(resource: &Resource) -> impl Future<Output = ()> + use<> {
 
 /// Resolves when the server stops, or is dropped.
 async fn gone(server: &Weak<Inner>) {
-    let Some(mut stopping) = server.upgrade().map(|server| server.stopping.subscribe()) else { return };
+    let Some(mut stopping) = server.upgrade().map(|server| server.stopping.subscribe()) else {
+        return;
+    };
     let _ = stopping.wait_for(|stopping| *stopping).await;
 }
 
@@ -58,16 +60,27 @@ async fn gone(server: &Weak<Inner>) {
 fn everything(resource: &Resource) -> Vec<Value> {
     match Follower::new(resource.clone()).changes() {
         Changes::All(objects) => objects,
-        Changes::Some(changed) => changed.into_iter().filter_map(|changed| changed.after).collect(),
+        Changes::Some(changed) => changed
+            .into_iter()
+            .filter_map(|changed| changed.after)
+            .collect(),
     }
 }
 
 async fn write(server: &Arc<Inner>, sources: &Sources) {
-    let levels: HashSet<Str> =
-        everything(&sources.levels).iter().filter_map(Level::read).map(|level| level.name).collect();
+    let levels: HashSet<Str> = everything(&sources.levels)
+        .iter()
+        .filter_map(Level::read)
+        .map(|level| level.name)
+        .collect();
     for schema in everything(&sources.schemas) {
         if let Some(status) = missing(&schema, &levels, &server.registry.timestamp()) {
-            apply(&Server(server.clone()), schema["metadata"]["name"].str(), &status).await;
+            apply(
+                &Server(server.clone()),
+                schema["metadata"]["name"].str(),
+                &status,
+            )
+            .await;
         }
     }
 }
@@ -78,11 +91,21 @@ fn missing(schema: &Value, levels: &HashSet<Str>, now: &str) -> Option<Value> {
     let shown = json::quote(level);
     let (status, reason, end) = match levels.contains(level) {
         true => ("False", "Found", format!("{shown} and it exists")),
-        false => ("True", "NotFound", format!("{shown} but there is no such object")),
+        false => (
+            "True",
+            "NotFound",
+            format!("{shown} but there is no such object"),
+        ),
     };
-    let message = format!("This FlowSchema references the PriorityLevelConfiguration object named {end}");
-    let known = schema.at("status.conditions").list().iter().find(|known| known["type"].str() == "Dangling");
-    let says = |known: &Value| ["status", "reason", "message"].map(|field| known[field].str().to_owned());
+    let message =
+        format!("This FlowSchema references the PriorityLevelConfiguration object named {end}");
+    let known = schema
+        .at("status.conditions")
+        .list()
+        .iter()
+        .find(|known| known["type"].str() == "Dangling");
+    let says =
+        |known: &Value| ["status", "reason", "message"].map(|field| known[field].str().to_owned());
     if known.is_some_and(|known| says(known) == [status, reason, &message]) {
         return None;
     }
@@ -101,13 +124,30 @@ async fn apply(server: &Server, name: &str, status: &Value) {
     let path = format!("{SCHEMAS}/{name}/status?fieldManager={MANAGER}&force=true");
     let Ok(uri) = path.parse() else { return };
     let mut headers = HeaderMap::new();
-    headers.insert(header::USER_AGENT, HeaderValue::from_static("kube-apiserver"));
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/apply-patch+yaml"));
+    headers.insert(
+        header::USER_AGENT,
+        HeaderValue::from_static("kube-apiserver"),
+    );
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/apply-patch+yaml"),
+    );
     let user = User::master("system:apiserver");
-    let answer =
-        server.call(Some(user), Method::PATCH, uri, headers, Bytes::from(json::to_string(status))).await;
+    let answer = server
+        .call(
+            Some(user),
+            Method::PATCH,
+            uri,
+            headers,
+            Bytes::from(json::to_string(status)),
+        )
+        .await;
     if !matches!(answer.status().as_u16(), 200 | 404) {
-        tracing::debug!(name, code = answer.status().as_u16(), "cannot write the status of a flow schema");
+        tracing::debug!(
+            name,
+            code = answer.status().as_u16(),
+            "cannot write the status of a flow schema"
+        );
     }
 }
 
@@ -119,8 +159,11 @@ mod tests {
     fn check(schema: &str, expected: Option<&str>) {
         let schema = json::parse(schema.as_bytes()).unwrap();
         let status = missing(&schema, &HashSet::from(["there".into()]), "now");
-        let condition =
-            status.map(|status| status.at("status.conditions").list()[0]["message"].str().to_owned());
+        let condition = status.map(|status| {
+            status.at("status.conditions").list()[0]["message"]
+                .str()
+                .to_owned()
+        });
         assert_eq!(condition.as_deref(), expected);
     }
 
@@ -131,7 +174,10 @@ mod tests {
         let found = r#"{"spec":{"priorityLevelConfiguration":{"name":"there"}}}"#;
         check(found, Some(&format!(r#"{PREFIX} "there" and it exists"#)));
         let dangling = r#"{"spec":{"priorityLevelConfiguration":{"name":"gone"}}}"#;
-        check(dangling, Some(&format!(r#"{PREFIX} "gone" but there is no such object"#)));
+        check(
+            dangling,
+            Some(&format!(r#"{PREFIX} "gone" but there is no such object"#)),
+        );
     }
 
     #[test]
@@ -143,6 +189,9 @@ mod tests {
             )
         };
         check(&said(&format!(r#"{PREFIX} \"there\" and it exists"#)), None);
-        check(&said("another name"), Some(&format!(r#"{PREFIX} "there" and it exists"#)));
+        check(
+            &said("another name"),
+            Some(&format!(r#"{PREFIX} "there" and it exists"#)),
+        );
     }
 }

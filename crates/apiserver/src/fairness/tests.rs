@@ -34,7 +34,10 @@ impl Scene {
     /// A server of `limit` seats. Schemas are named like the user that they are for.
     fn new(limit: usize, levels: &[Value], schemas: &[Value]) -> Scene {
         let house = Arc::new(House::new(limit));
-        Scene { flows: Flows::new(&Flows::default(), levels, schemas, &house), house }
+        Scene {
+            flows: Flows::new(&Flows::default(), levels, schemas, &house),
+            house,
+        }
     }
 
     /// One level of `seats` with queues, and a schema that tells users apart.
@@ -58,12 +61,30 @@ impl Scene {
     /// A request of `user`: it is let in, at once or after a while, or turned away.
     async fn enter(&self, user: &str, work: Work) -> Result<Place, Reason> {
         let user = User::component(user);
-        let asked = Attributes { user: &user, verb: "get", target: Target::Page("/version") };
+        let asked = Attributes {
+            user: &user,
+            verb: "get",
+            target: Target::Page("/version"),
+        };
         let schema = self.flows.schema(&asked).clone();
         let (_, hash) = schema.flow(&asked);
-        let info = RequestInfo::new(&Method::GET, &Uri::from_static("/version"), &Query::default()).unwrap();
-        let about = About { info, ..About::default() };
-        let newcomer = Newcomer { slot: schema.slot, hash, work, watchers: None, about };
+        let info = RequestInfo::new(
+            &Method::GET,
+            &Uri::from_static("/version"),
+            &Query::default(),
+        )
+        .unwrap();
+        let about = About {
+            info,
+            ..About::default()
+        };
+        let newcomer = Newcomer {
+            slot: schema.slot,
+            hash,
+            work,
+            watchers: None,
+            about,
+        };
         let (mut place, wait) = schema.room.enter(newcomer)?;
         let is_in = match wait {
             Some(wait) => place.wait(wait, Instant::now() + LONG).await,
@@ -163,10 +184,16 @@ async fn a_greedy_client_does_not_keep_a_polite_one_waiting() {
     let (greedy, polite) = (greedy.borrow(), polite.borrow());
     // Eleven seats of ten milliseconds make 1,100 answers a second. First come, first served would have the polite one
     // wait for about 300 others, more than a quarter of a second each time, if it were not turned away.
-    assert!(polite.longest_wait <= Duration::from_millis(25), "{polite:?}");
+    assert!(
+        polite.longest_wait <= Duration::from_millis(25),
+        "{polite:?}"
+    );
     assert!(polite.answers >= 450, "{polite:?}");
     assert_eq!(polite.refusals, 0);
-    assert!(greedy.answers >= 10_000, "nothing is left unused: {greedy:?}");
+    assert!(
+        greedy.answers >= 10_000,
+        "nothing is left unused: {greedy:?}"
+    );
     assert!(greedy.refusals > 0, "{greedy:?}");
 }
 
@@ -178,7 +205,10 @@ async fn clients_that_are_equally_greedy_get_the_same() {
     set.await;
     let answers = served.map(|served| served.borrow().answers);
     let mean = answers.iter().sum::<usize>() / 3;
-    assert!(answers.iter().all(|n| n.abs_diff(mean) * 20 < mean), "within 5 %: {answers:?}");
+    assert!(
+        answers.iter().all(|n| n.abs_diff(mean) * 20 < mean),
+        "within 5 %: {answers:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,13 +221,19 @@ async fn wide_requests_count_by_their_seats() {
     let (wide, narrow) = (wide.borrow().answers, narrow.borrow().answers);
     let ratio = narrow as f64 / wide as f64;
     // About five; while seats are gathered for a wide one some stay empty.
-    assert!((3.0..6.0).contains(&ratio), "{narrow} narrow ones and {wide} wide ones");
+    assert!(
+        (3.0..6.0).contains(&ratio),
+        "{narrow} narrow ones and {wide} wide ones"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_turns_requests_away() {
-    let scene =
-        Rc::new(Scene::new(1, &[queue("shared", 1, 0, 1), reject(0)], &[schema("all", "shared", "*")]));
+    let scene = Rc::new(Scene::new(
+        1,
+        &[queue("shared", 1, 0, 1), reject(0)],
+        &[schema("all", "shared", "*")],
+    ));
     let _place = scene.enter("a", Work::ONE).await.unwrap();
     let set = LocalSet::new();
     let waiting: Vec<_> = (0..50)
@@ -209,7 +245,10 @@ async fn a_full_queue_turns_requests_away() {
     set.run_until(async {
         yield_now().await;
         assert_eq!(scene.room("shared").look(|state| state.queues.waiting), 50);
-        assert_eq!(scene.enter("a", Work::ONE).await.err(), Some(Reason::QueueFull));
+        assert_eq!(
+            scene.enter("a", Work::ONE).await.err(),
+            Some(Reason::QueueFull)
+        );
         let began = Instant::now();
         for waiting in waiting {
             assert_eq!(waiting.await.unwrap(), Err(Reason::TimeOut));
@@ -217,8 +256,13 @@ async fn a_full_queue_turns_requests_away() {
         assert_eq!(began.elapsed().as_secs(), LONG.as_secs());
     })
     .await;
-    let rejected = scene.room("shared").look(|state| state.queues.tallies[0].rejected.clone());
-    assert_eq!(rejected.into_iter().collect::<Vec<_>>(), [(Reason::QueueFull, 1), (Reason::TimeOut, 50)]);
+    let rejected = scene
+        .room("shared")
+        .look(|state| state.queues.tallies[0].rejected.clone());
+    assert_eq!(
+        rejected.into_iter().collect::<Vec<_>>(),
+        [(Reason::QueueFull, 1), (Reason::TimeOut, 50)]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,7 +270,10 @@ async fn a_level_without_queues_turns_away_what_is_too_much() {
     let scene = Scene::new(2, &[], &[]);
     let first = scene.enter("a", Work::ONE).await.unwrap();
     let _second = scene.enter("b", Work::ONE).await.unwrap();
-    assert_eq!(scene.enter("c", Work::ONE).await.err(), Some(Reason::ConcurrencyLimit));
+    assert_eq!(
+        scene.enter("c", Work::ONE).await.err(),
+        Some(Reason::ConcurrencyLimit)
+    );
     drop(first);
     assert!(scene.enter("c", Work::ONE).await.is_ok());
 }
@@ -240,20 +287,31 @@ async fn exempt_requests_are_let_in_however_full_it_is() {
         &[exempt],
     );
     let _place = scene.enter("a", Work::ONE).await.unwrap();
-    assert_eq!(scene.enter("a", Work::ONE).await.err(), Some(Reason::ConcurrencyLimit));
+    assert_eq!(
+        scene.enter("a", Work::ONE).await.err(),
+        Some(Reason::ConcurrencyLimit)
+    );
     let mut places = Vec::new();
     for _ in 0..100 {
         places.push(scene.enter("root", Work::seats(10)).await.unwrap());
     }
-    assert_eq!(scene.room("exempt").look(|state| state.queues.seats_in_use), 1_000);
+    assert_eq!(
+        scene.room("exempt").look(|state| state.queues.seats_in_use),
+        1_000
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_level_borrows_what_another_does_not_use() {
     let levels = [queue("busy", 50, 0, 8), queue("idle", 50, 80, 8), reject(0)];
-    let scene = Rc::new(Scene::new(100, &levels, &[schema("a", "busy", "a"), schema("b", "idle", "b")]));
-    let limits =
-        |scene: &Scene| ["busy", "idle"].map(|name| scene.room(name).look(|state| state.queues.limit()));
+    let scene = Rc::new(Scene::new(
+        100,
+        &levels,
+        &[schema("a", "busy", "a"), schema("b", "idle", "b")],
+    ));
+    let limits = |scene: &Scene| {
+        ["busy", "idle"].map(|name| scene.room(name).look(|state| state.queues.limit()))
+    };
     assert_eq!(
         limits(&scene),
         [83, 17],
@@ -285,9 +343,16 @@ async fn who_waits_goes_when_there_are_more_seats() {
     let room = scene.room("shared");
     let waiting = |n: usize| assert_eq!(room.look(|state| state.queues.waiting), n);
     let enter = |n: usize| {
-        let newcomer =
-            || Newcomer { slot: 0, hash: 7, work: Work::ONE, watchers: None, about: About::default() };
-        (0..n).map(|_| room.enter(newcomer()).unwrap()).collect::<Vec<_>>()
+        let newcomer = || Newcomer {
+            slot: 0,
+            hash: 7,
+            work: Work::ONE,
+            watchers: None,
+            about: About::default(),
+        };
+        (0..n)
+            .map(|_| room.enter(newcomer()).unwrap())
+            .collect::<Vec<_>>()
     };
     let places = enter(6);
     waiting(5);
@@ -309,14 +374,23 @@ async fn fewer_queues_are_used_up_before_they_go() {
     let schemas = [schema("all", "shared", "*")];
     let mut scene = Scene::new(1, &[queue("shared", 1, 0, 32), reject(0)], &schemas);
     let room = scene.room("shared");
-    let newcomer =
-        |hash| Newcomer { slot: 0, hash, work: Work::ONE, watchers: None, about: About::default() };
-    let mut places: Vec<_> = (0..40).map(|n| room.enter(newcomer(n * 0x9e37_79b9)).unwrap()).collect();
+    let newcomer = |hash| Newcomer {
+        slot: 0,
+        hash,
+        work: Work::ONE,
+        watchers: None,
+        about: About::default(),
+    };
+    let mut places: Vec<_> = (0..40)
+        .map(|n| room.enter(newcomer(n * 0x9e37_79b9)).unwrap())
+        .collect();
     scene.configure(&[queue("shared", 1, 0, 2), reject(0)], &schemas);
     let n_queues = || room.look(|state| state.queues.all().len());
     assert!(n_queues() > 2);
     let mut n_served = 0;
-    while let Some(at) = places.iter().position(|(_, wait)| wait.as_ref().is_none_or(|wait| !wait.is_empty()))
+    while let Some(at) = places
+        .iter()
+        .position(|(_, wait)| wait.as_ref().is_none_or(|wait| !wait.is_empty()))
     {
         drop(places.swap_remove(at));
         n_served += 1;
@@ -326,8 +400,11 @@ async fn fewer_queues_are_used_up_before_they_go() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_goes_away_gives_its_place_back() {
-    let scene =
-        Rc::new(Scene::new(1, &[queue("shared", 1, 0, 8), reject(0)], &[schema("all", "shared", "*")]));
+    let scene = Rc::new(Scene::new(
+        1,
+        &[queue("shared", 1, 0, 8), reject(0)],
+        &[schema("all", "shared", "*")],
+    ));
     let place = scene.enter("a", Work::ONE).await.unwrap();
     let (set, room) = (LocalSet::new(), scene.room("shared"));
     let (other, last) = (scene.clone(), scene.clone());
@@ -345,26 +422,50 @@ async fn a_client_that_goes_away_gives_its_place_back() {
     .await;
     assert!(room.look(|state| state.queues.is_idle() && state.queues.seats_in_use == 0));
     let rejected = room.look(|state| state.queues.tallies[0].rejected.clone());
-    assert_eq!(rejected.into_iter().collect::<Vec<_>>(), [(Reason::TimeOut, 1)]);
+    assert_eq!(
+        rejected.into_iter().collect::<Vec<_>>(),
+        [(Reason::TimeOut, 1)]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn seats_of_a_write_are_kept_until_everybody_has_heard_of_it() {
-    let scene = Scene::new(10, &[queue("shared", 1, 0, 8), reject(0)], &[schema("all", "shared", "*")]);
-    let heard = Work { first: 1, last: 10, latency: Duration::from_millis(50) };
+    let scene = Scene::new(
+        10,
+        &[queue("shared", 1, 0, 8), reject(0)],
+        &[schema("all", "shared", "*")],
+    );
+    let heard = Work {
+        first: 1,
+        last: 10,
+        latency: Duration::from_millis(50),
+    };
     drop(scene.enter("a", heard).await.unwrap());
     let began = Instant::now();
     drop(scene.enter("b", Work::ONE).await.unwrap());
     assert_eq!(began.elapsed(), Duration::from_millis(50));
-    assert_eq!(scene.room("shared").look(|state| state.queues.seats_in_use), 0);
+    assert_eq!(
+        scene.room("shared").look(|state| state.queues.seats_in_use),
+        0
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn seats_that_are_given_back_earlier_are_not_waited_for_longer() {
-    let scene = Scene::new(2, &[queue("shared", 1, 0, 8), reject(0)], &[schema("all", "shared", "*")]);
-    let heard = |millis| Work { first: 1, last: 1, latency: Duration::from_millis(millis) };
-    let (late, early) =
-        (scene.enter("a", heard(50)).await.unwrap(), scene.enter("a", heard(5)).await.unwrap());
+    let scene = Scene::new(
+        2,
+        &[queue("shared", 1, 0, 8), reject(0)],
+        &[schema("all", "shared", "*")],
+    );
+    let heard = |millis| Work {
+        first: 1,
+        last: 1,
+        latency: Duration::from_millis(millis),
+    };
+    let (late, early) = (
+        scene.enter("a", heard(50)).await.unwrap(),
+        scene.enter("a", heard(5)).await.unwrap(),
+    );
     let began = Instant::now();
     let leave = async {
         yield_now().await;
@@ -378,7 +479,11 @@ async fn seats_that_are_given_back_earlier_are_not_waited_for_longer() {
 
 #[tokio::test(start_paused = true)]
 async fn who_wants_more_seats_than_there_are_gets_all_of_them() {
-    let scene = Scene::new(2, &[queue("shared", 1, 0, 8), reject(0)], &[schema("all", "shared", "*")]);
+    let scene = Scene::new(
+        2,
+        &[queue("shared", 1, 0, 8), reject(0)],
+        &[schema("all", "shared", "*")],
+    );
     let place = scene.enter("a", Work::seats(9)).await.unwrap();
     let began = Instant::now();
     tokio::join!(
@@ -393,7 +498,11 @@ async fn who_wants_more_seats_than_there_are_gets_all_of_them() {
 
 #[track_caller]
 fn check_level(scene: &Scene, user: &User, level: &str) {
-    let asked = Attributes { user, verb: "get", target: Target::Page("/version") };
+    let asked = Attributes {
+        user,
+        verb: "get",
+        target: Target::Page("/version"),
+    };
     assert_eq!(scene.flows.schema(&asked).room.name, level, "{}", user.name);
 }
 
@@ -402,7 +511,12 @@ async fn schemas_are_asked_by_precedence_and_then_by_name() {
     let mut early = schema("z", "first", "a");
     early.entry("spec").set("matchingPrecedence", 5);
     let levels = ["first", "second", "third"].map(|name| queue(name, 1, 0, 8));
-    let schemas = [schema("y", "third", "*"), schema("x", "second", "*"), early, schema("w", "nowhere", "*")];
+    let schemas = [
+        schema("y", "third", "*"),
+        schema("x", "second", "*"),
+        early,
+        schema("w", "nowhere", "*"),
+    ];
     let scene = Scene::new(10, &levels, &schemas);
     check_level(&scene, &User::component("a"), "first");
     check_level(&scene, &User::component("b"), "second");
@@ -414,13 +528,27 @@ async fn what_must_be_there_is_there_even_if_nobody_wrote_it() {
     let scene = Scene::new(10, &[broken], &[schema("all", "exempt", "*")]);
     check_level(&scene, &User::master("admin"), "exempt");
     check_level(&scene, &User::component("a"), "catch-all");
-    check_level(&scene, &User { name: "stranger".into(), ..User::default() }, "catch-all");
-    assert_eq!(scene.room("catch-all").look(|state| state.queues.limit()), 10);
+    check_level(
+        &scene,
+        &User {
+            name: "stranger".into(),
+            ..User::default()
+        },
+        "catch-all",
+    );
+    assert_eq!(
+        scene.room("catch-all").look(|state| state.queues.limit()),
+        10
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn it_is_known_for_how_long_how_much_was_in_use() {
-    let scene = Scene::new(2, &[queue("shared", 1, 0, 8), reject(0)], &[schema("all", "shared", "*")]);
+    let scene = Scene::new(
+        2,
+        &[queue("shared", 1, 0, 8), reject(0)],
+        &[schema("all", "shared", "*")],
+    );
     let room = scene.room("shared");
     let ann = scene.enter("a", Work::ONE).await.unwrap();
     sleep(Duration::from_nanos(100_000_000)).await;
@@ -429,13 +557,24 @@ async fn it_is_known_for_how_long_how_much_was_in_use() {
         sleep(Duration::from_nanos(300_000_000)).await;
         let crowds = || {
             let mut sizes = Vec::new();
-            scene.house.look(|standing, size, _| sizes.push((standing.phase, standing.is_write, size)));
-            sizes.into_iter().filter(|(_, is_write, _)| !is_write).map(|(phase, _, size)| (phase, size))
+            scene
+                .house
+                .look(|standing, size, _| sizes.push((standing.phase, standing.is_write, size)));
+            sizes
+                .into_iter()
+                .filter(|(_, is_write, _)| !is_write)
+                .map(|(phase, _, size)| (phase, size))
         };
-        assert_eq!(crowds().collect::<Vec<_>>(), [(Phase::Waiting, 1), (Phase::Executing, 2)]);
+        assert_eq!(
+            crowds().collect::<Vec<_>>(),
+            [(Phase::Waiting, 1), (Phase::Executing, 2)]
+        );
         drop(ann);
         yield_now().await;
-        assert_eq!(crowds().collect::<Vec<_>>(), [(Phase::Waiting, 0), (Phase::Executing, 2)]);
+        assert_eq!(
+            crowds().collect::<Vec<_>>(),
+            [(Phase::Waiting, 0), (Phase::Executing, 2)]
+        );
         drop(bob);
     };
     let (last, ()) = tokio::join!(scene.enter("c", Work::ONE), leave);
@@ -453,7 +592,10 @@ async fn it_is_known_for_how_long_how_much_was_in_use() {
         r#"read_vs_write_current_requests_count{phase="waiting",request_kind="mutating"} 400000000"#,
     ] {
         let line = format!("apiserver_flowcontrol_{line}");
-        assert!(text.lines().any(|known| known == line), "{line} is not in\n{text}");
+        assert!(
+            text.lines().any(|known| known == line),
+            "{line} is not in\n{text}"
+        );
     }
     drop(last);
     assert!(room.look(|state| state.queues.is_idle()));

@@ -31,11 +31,18 @@ pub(crate) struct Held {
 
 impl Held {
     pub(super) fn place(place: Place, watching: Option<Watching>) -> Held {
-        Held { place: Some(place), _watching: watching, seat: None }
+        Held {
+            place: Some(place),
+            _watching: watching,
+            seat: None,
+        }
     }
 
     pub(super) fn seat(seat: Option<OwnedSemaphorePermit>) -> Held {
-        Held { seat, ..Held::default() }
+        Held {
+            seat,
+            ..Held::default()
+        }
     }
 
     /// A watch has sent what was there: from now on it takes no seat, but still counts as a watch.
@@ -60,7 +67,9 @@ impl Turn {
 
     /// Says in an answer of which schema and level the request was. Not by name: that is nobody's business.
     pub fn mark(&self, answer: &mut Answer) {
-        let Some(schema) = self.schema.get() else { return };
+        let Some(schema) = self.schema.get() else {
+            return;
+        };
         let [level, schema] = schema.uids.clone();
         answer.headers_mut().insert(LEVEL_UID, level);
         answer.headers_mut().insert(SCHEMA_UID, schema);

@@ -4,9 +4,13 @@ use super::work::Nanos;
 use crate::metrics::Histogram;
 
 const REQUESTS: &[f64] = &[0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0];
-const SEATS: &[f64] = &[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
+const SEATS: &[f64] = &[
+    0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0,
+];
 const DEMAND: &[f64] = &[0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0, 2.8, 4.0, 6.0];
-const KINDS: &[f64] = &[0.0, 0.001, 0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
+const KINDS: &[f64] = &[
+    0.0, 0.001, 0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0,
+];
 
 /// The part that was in use of what there is.
 pub(super) struct Usage {
@@ -22,7 +26,10 @@ impl Usage {
     }
 
     fn new(bounds: &'static [f64]) -> Usage {
-        Usage { whole: 1.0, spread: Histogram::new(bounds) }
+        Usage {
+            whole: 1.0,
+            spread: Histogram::new(bounds),
+        }
     }
 
     /// There is so much from now on.
@@ -51,7 +58,12 @@ pub(super) struct LevelUsage {
 impl Default for LevelUsage {
     fn default() -> LevelUsage {
         let (waiting, executing) = (Usage::new(REQUESTS), Usage::new(REQUESTS));
-        LevelUsage { waiting, executing, seats: Usage::new(SEATS), demand: Usage::new(DEMAND) }
+        LevelUsage {
+            waiting,
+            executing,
+            seats: Usage::new(SEATS),
+            demand: Usage::new(DEMAND),
+        }
     }
 }
 
@@ -86,7 +98,10 @@ mod tests {
             r#"x_bucket{a="b",le="+Inf"} 13"#,
             r#"x_count{a="b"} 13"#,
         ] {
-            assert!(text.lines().any(|known| known == line), "{line} is not in\n{text}");
+            assert!(
+                text.lines().any(|known| known == line),
+                "{line} is not in\n{text}"
+            );
         }
     }
 }

@@ -36,7 +36,10 @@ impl Watchers {
         }
         let watched = watched(asked, asked.namespace, asked.name);
         self.change(|counts| *counts.entry(watched.clone()).or_default() += 1);
-        Some(Watching { watchers: self.clone(), watched })
+        Some(Watching {
+            watchers: self.clone(),
+            watched,
+        })
     }
 
     /// How many watch what a write is about.
@@ -47,10 +50,16 @@ impl Watchers {
             if counts.is_empty() {
                 return 0;
             }
-            let inside =
-                if asked.namespace.is_empty() { 0 } else { count(watched(asked, asked.namespace, "")) };
-            let itself =
-                if asked.name.is_empty() { 0 } else { count(watched(asked, asked.namespace, asked.name)) };
+            let inside = if asked.namespace.is_empty() {
+                0
+            } else {
+                count(watched(asked, asked.namespace, ""))
+            };
+            let itself = if asked.name.is_empty() {
+                0
+            } else {
+                count(watched(asked, asked.namespace, asked.name))
+            };
             count(all) + inside + itself
         })
     }
@@ -63,7 +72,9 @@ impl Watchers {
 impl Drop for Watching {
     fn drop(&mut self) {
         self.watchers.change(|counts| {
-            let Some(count) = counts.get_mut(&self.watched) else { return };
+            let Some(count) = counts.get_mut(&self.watched) else {
+                return;
+            };
             *count -= 1;
             if *count == 0 {
                 counts.remove(&self.watched);
@@ -83,7 +94,9 @@ fn watched(asked: &Resource, namespace: &str, name: &str) -> Watched {
 
 fn is_of_one_node(fields: &str) -> bool {
     let fields = FieldSelector::parse(fields).unwrap_or_default();
-    fields.exact("spec.nodeName").is_some_and(|node| !node.is_empty())
+    fields
+        .exact("spec.nodeName")
+        .is_some_and(|node| !node.is_empty())
 }
 
 #[cfg(test)]
@@ -91,18 +104,39 @@ mod tests {
     use super::*;
 
     fn pods(namespace: &'static str, name: &'static str) -> Resource<'static> {
-        Resource { resource: "pods", namespace, name, ..Resource::default() }
+        Resource {
+            resource: "pods",
+            namespace,
+            name,
+            ..Resource::default()
+        }
     }
 
     #[test]
     fn a_write_is_heard_by_those_who_watch_all_its_namespace_or_itself() {
         let watchers = Watchers::default();
-        let watched = [pods("", ""), pods("a", ""), pods("a", "x"), pods("a", "y"), pods("b", "")];
+        let watched = [
+            pods("", ""),
+            pods("a", ""),
+            pods("a", "x"),
+            pods("a", "y"),
+            pods("b", ""),
+        ];
         let watching = watched.map(|watched| watchers.register(&watched));
         assert_eq!(watchers.count(&pods("a", "x")), 3);
-        assert_eq!(watchers.count(&pods("a", "")), 2, "whoever creates has no name yet");
+        assert_eq!(
+            watchers.count(&pods("a", "")),
+            2,
+            "whoever creates has no name yet"
+        );
         assert_eq!(watchers.count(&pods("c", "x")), 1);
-        assert_eq!(watchers.count(&Resource { resource: "nodes", ..Resource::default() }), 0);
+        assert_eq!(
+            watchers.count(&Resource {
+                resource: "nodes",
+                ..Resource::default()
+            }),
+            0
+        );
         drop(watching);
         assert_eq!(watchers.count(&pods("a", "x")), 0);
     }
@@ -110,8 +144,14 @@ mod tests {
     #[test]
     fn who_watches_the_pods_of_a_node_does_not_count() {
         let watchers = Watchers::default();
-        let _one = watchers.register(&Resource { fields: "spec.nodeName=n1", ..pods("", "") });
-        let _other = watchers.register(&Resource { fields: "spec.nodeName!=n1", ..pods("", "") });
+        let _one = watchers.register(&Resource {
+            fields: "spec.nodeName=n1",
+            ..pods("", "")
+        });
+        let _other = watchers.register(&Resource {
+            fields: "spec.nodeName!=n1",
+            ..pods("", "")
+        });
         assert_eq!(watchers.count(&pods("a", "x")), 1);
     }
 }

@@ -32,13 +32,21 @@ pub(super) fn width(
         "watch" if !tells_all(&request.query) => (Work::ONE, None),
         "list" | "watch" => {
             let limit = widest.unwrap_or(LIST_LIMIT).min(LIST_LIMIT);
-            (Work::seats(list(server, request, asked, verb == "watch", limit).clamp(1, limit)), None)
+            (
+                Work::seats(list(server, request, asked, verb == "watch", limit).clamp(1, limit)),
+                None,
+            )
         }
         // Nobody hears of a token.
-        "create" if asked.resource == "serviceaccounts" && asked.subresource == "token" => (Work::ONE, None),
+        "create" if asked.resource == "serviceaccounts" && asked.subresource == "token" => {
+            (Work::ONE, None)
+        }
         "create" | "update" | "patch" | "delete" => {
             let n_watchers = watchers.count(asked);
-            (write(n_watchers, widest.unwrap_or(WRITE_LIMIT).min(WRITE_LIMIT)), Some(n_watchers))
+            (
+                write(n_watchers, widest.unwrap_or(WRITE_LIMIT).min(WRITE_LIMIT)),
+                Some(n_watchers),
+            )
         }
         _ => (Work::ONE, None),
     }
@@ -46,7 +54,8 @@ pub(super) fn width(
 
 /// Whether a watch begins with everything that is there.
 fn tells_all(query: &Query) -> bool {
-    query.bool("sendInitialEvents").unwrap_or(false) || matches!(query.text("resourceVersion"), "" | "0")
+    query.bool("sendInitialEvents").unwrap_or(false)
+        || matches!(query.text("resourceVersion"), "" | "0")
 }
 
 /// The seats of a list, or of a watch that begins with one. One that will be refused takes all it may.
@@ -58,20 +67,35 @@ fn list(
     refused: usize,
 ) -> usize {
     let query = &request.query;
-    let (Ok(limit), Ok(_)) = (query.int("limit"), query.int("timeoutSeconds")) else { return refused };
+    let (Ok(limit), Ok(_)) = (query.int("limit"), query.int("timeoutSeconds")) else {
+        return refused;
+    };
     // What others serve costs us nothing.
-    let Some(resource) = server.catalog.get(asked.group, asked.version, asked.resource) else { return 1 };
+    let Some(resource) = server
+        .catalog
+        .get(asked.group, asked.version, asked.resource)
+    else {
+        return 1;
+    };
     let stats = resource.space().stats();
-    let stored = Stored { records: stats.records, bytes: usize::try_from(stats.bytes).unwrap_or(usize::MAX) };
-    let limit = limit.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
-    let is_selected = !query.text("fieldSelector").is_empty() || !query.text("labelSelector").is_empty();
+    let stored = Stored {
+        records: stats.records,
+        bytes: usize::try_from(stats.bytes).unwrap_or(usize::MAX),
+    };
+    let limit = limit
+        .and_then(|limit| usize::try_from(limit).ok())
+        .filter(|limit| *limit > 0);
+    let is_selected =
+        !query.text("fieldSelector").is_empty() || !query.text("labelSelector").is_empty();
     let is_single = !asked.name.is_empty();
     stored.seats(limit, is_single, is_watch || is_cached(query), is_selected)
 }
 
 /// Whether upstream would not have to read from etcd (storage/cacher/delegator).
 fn is_cached(query: &Query) -> bool {
-    let is_limited = query.int("limit").is_ok_and(|limit| limit.is_some_and(|limit| limit > 0));
+    let is_limited = query
+        .int("limit")
+        .is_ok_and(|limit| limit.is_some_and(|limit| limit > 0));
     match query.text("resourceVersionMatch") {
         "NotOlderThan" => true,
         "" if !query.text("continue").is_empty() => false,
@@ -88,7 +112,13 @@ struct Stored {
 
 impl Stored {
     /// The seats of a list of it.
-    fn seats(&self, limit: Option<usize>, is_single: bool, is_cached: bool, is_selected: bool) -> usize {
+    fn seats(
+        &self,
+        limit: Option<usize>,
+        is_single: bool,
+        is_cached: bool,
+        is_selected: bool,
+    ) -> usize {
         let shown = limit.unwrap_or(usize::MAX).min(self.records);
         let loaded = match (is_single, is_cached) {
             (true, _) => 1,
@@ -97,7 +127,12 @@ impl Stored {
         };
         let size = self.bytes.checked_div(self.records).unwrap_or_default();
         let memory = loaded.saturating_mul(size);
-        (if is_cached { memory.min(STREAMED) } else { memory }).div_ceil(BYTES_PER_SEAT)
+        (if is_cached {
+            memory.min(STREAMED)
+        } else {
+            memory
+        })
+        .div_ceil(BYTES_PER_SEAT)
     }
 }
 
@@ -108,7 +143,11 @@ fn write(n_watchers: usize, limit: usize) -> Work {
     }
     let wanted = n_watchers.div_ceil(WATCHERS_PER_SEAT);
     let last = wanted.min(limit);
-    Work { first: 1, last, latency: SeatSeconds::of(wanted as f64, TELLING).per_seat(last) }
+    Work {
+        first: 1,
+        last,
+        latency: SeatSeconds::of(wanted as f64, TELLING).per_seat(last),
+    }
 }
 
 #[cfg(test)]
@@ -117,20 +156,42 @@ mod tests {
 
     #[test]
     fn a_list_takes_a_seat_for_every_100_kb_that_it_shows() {
-        let stored = Stored { records: 1_000, bytes: 3_000_000 };
+        let stored = Stored {
+            records: 1_000,
+            bytes: 3_000_000,
+        };
         let seats = |limit, single, cached, selected| stored.seats(limit, single, cached, selected);
         assert_eq!(seats(None, false, false, false), 30);
-        assert_eq!(seats(None, false, true, false), 10, "what is kept in memory is sent in pieces");
+        assert_eq!(
+            seats(None, false, true, false),
+            10,
+            "what is kept in memory is sent in pieces"
+        );
         assert_eq!(seats(Some(100), false, true, false), 3);
-        assert_eq!(seats(Some(100), false, false, true), 15, "whoever selects reads more than he shows");
+        assert_eq!(
+            seats(Some(100), false, false, true),
+            15,
+            "whoever selects reads more than he shows"
+        );
         assert_eq!(seats(None, true, true, false), 1);
-        assert_eq!(Stored { records: 0, bytes: 0 }.seats(None, false, true, false), 0);
+        assert_eq!(
+            Stored {
+                records: 0,
+                bytes: 0
+            }
+            .seats(None, false, true, false),
+            0
+        );
     }
 
     #[test]
     fn a_list_that_upstream_reads_from_etcd_is_known_by_its_options() {
         let check = |query: &str, expected: bool| {
-            assert_eq!(is_cached(&Query::parse(&format!("/?{query}").parse().unwrap())), expected, "{query}");
+            assert_eq!(
+                is_cached(&Query::parse(&format!("/?{query}").parse().unwrap())),
+                expected,
+                "{query}"
+            );
         };
         check("", true);
         check("limit=500", true);
@@ -138,7 +199,10 @@ mod tests {
         check("limit=500&resourceVersion=7", false);
         check("resourceVersion=7", true);
         check("resourceVersion=7&resourceVersionMatch=Exact", false);
-        check("resourceVersion=7&resourceVersionMatch=NotOlderThan&limit=5", true);
+        check(
+            "resourceVersion=7&resourceVersionMatch=NotOlderThan&limit=5",
+            true,
+        );
         check("continue=abc", false);
     }
 
@@ -146,9 +210,38 @@ mod tests {
     fn a_write_takes_seats_afterwards_for_those_who_hear_of_it() {
         let ms = Duration::from_millis;
         assert_eq!(write(9, 10), Work::ONE);
-        assert_eq!(write(10, 10), Work { first: 1, last: 1, latency: ms(5) });
-        assert_eq!(write(95, 10), Work { first: 1, last: 10, latency: ms(5) });
-        assert_eq!(write(1_000, 10), Work { first: 1, last: 10, latency: ms(50) }, "narrower, and longer");
-        assert_eq!(write(40, 2), Work { first: 1, last: 2, latency: ms(10) });
+        assert_eq!(
+            write(10, 10),
+            Work {
+                first: 1,
+                last: 1,
+                latency: ms(5)
+            }
+        );
+        assert_eq!(
+            write(95, 10),
+            Work {
+                first: 1,
+                last: 10,
+                latency: ms(5)
+            }
+        );
+        assert_eq!(
+            write(1_000, 10),
+            Work {
+                first: 1,
+                last: 10,
+                latency: ms(50)
+            },
+            "narrower, and longer"
+        );
+        assert_eq!(
+            write(40, 2),
+            Work {
+                first: 1,
+                last: 2,
+                latency: ms(10)
+            }
+        );
     }
 }

@@ -24,7 +24,11 @@ impl Work {
 
     /// Work that is done when the request is answered.
     pub const fn seats(first: usize) -> Work {
-        Work { first, last: 0, latency: Duration::ZERO }
+        Work {
+            first,
+            last: 0,
+            latency: Duration::ZERO,
+        }
     }
 
     /// The seats that are kept for it from its beginning to its end.
@@ -42,7 +46,11 @@ impl Work {
         if self.last <= limit || limit == 0 {
             return self;
         }
-        Work { last: limit, latency: self.afterwards().per_seat(limit), ..self }
+        Work {
+            last: limit,
+            latency: self.afterwards().per_seat(limit),
+            ..self
+        }
     }
 
     fn afterwards(&self) -> SeatSeconds {
@@ -81,7 +89,12 @@ impl SeatSeconds {
 impl Display for SeatSeconds {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let (sign, size) = (if self.0 < 0 { "-" } else { "" }, self.0.unsigned_abs());
-        write!(f, "{sign}{}.{:08}ss", size / SCALE as u64, size % SCALE as u64)
+        write!(
+            f,
+            "{sign}{}.{:08}ss",
+            size / SCALE as u64,
+            size % SCALE as u64
+        )
     }
 }
 

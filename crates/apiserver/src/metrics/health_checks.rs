@@ -25,7 +25,11 @@ impl HealthChecks {
         let mut checks = lock(&self.0);
         let results = checks.entry((name.to_owned(), endpoint)).or_default();
         results.passed_last = passed;
-        *if passed { &mut results.successes } else { &mut results.errors } += 1;
+        *if passed {
+            &mut results.successes
+        } else {
+            &mut results.errors
+        } += 1;
     }
 
     /// Forgets all results.
@@ -42,10 +46,18 @@ impl HealthChecks {
         if checks.is_empty() {
             return out;
         }
-        head(&mut out, LAST, "gauge", "Whether a health check passed when it last ran.");
+        head(
+            &mut out,
+            LAST,
+            "gauge",
+            "Whether a health check passed when it last ran.",
+        );
         for ((name, endpoint), results) in checks.iter() {
             let passed = u8::from(results.passed_last);
-            let _ = writeln!(out, "{LAST}{{name=\"{name}\",type=\"{endpoint}\"}} {passed}");
+            let _ = writeln!(
+                out,
+                "{LAST}{{name=\"{name}\",type=\"{endpoint}\"}} {passed}"
+            );
         }
         head(&mut out, TOTAL, "counter", "Health checks by result.");
         for ((name, endpoint), results) in checks.iter() {

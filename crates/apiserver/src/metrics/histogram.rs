@@ -15,7 +15,12 @@ pub struct Histogram {
 impl Histogram {
     /// Buckets with these upper bounds, in order.
     pub fn new(bounds: &'static [f64]) -> Histogram {
-        Histogram { bounds, buckets: vec![0; bounds.len()], count: 0, sum: 0.0 }
+        Histogram {
+            bounds,
+            buckets: vec![0; bounds.len()],
+            count: 0,
+            sum: 0.0,
+        }
     }
 
     /// Something of this size.
@@ -48,12 +53,22 @@ impl Histogram {
         let mut below = 0;
         for (bound, count) in self.bounds.iter().zip(&self.buckets) {
             below += count;
-            let _ = writeln!(out, "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {below}");
+            let _ = writeln!(
+                out,
+                "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {below}"
+            );
         }
         let Histogram { count, sum, .. } = self;
         let _ = writeln!(out, "{name}_bucket{{{labels}{comma}le=\"+Inf\"}} {count}");
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
-        let _ = writeln!(out, "{name}_sum{labels} {sum}\n{name}_count{labels} {count}");
+        let labels = if labels.is_empty() {
+            String::new()
+        } else {
+            format!("{{{labels}}}")
+        };
+        let _ = writeln!(
+            out,
+            "{name}_sum{labels} {sum}\n{name}_count{labels} {count}"
+        );
     }
 }
 
@@ -72,15 +87,24 @@ impl Timings {
     /// Buckets with these upper bounds in seconds, in order.
     pub fn new(bounds: &'static [f64]) -> Timings {
         let buckets = (0..=bounds.len()).map(|_| AtomicU64::default()).collect();
-        Timings { bounds, buckets, nanos: AtomicU64::default() }
+        Timings {
+            bounds,
+            buckets,
+            nanos: AtomicU64::default(),
+        }
     }
 
     /// Something took so long.
     pub fn observe(&self, took: Duration) {
         let seconds = took.as_secs_f64();
-        let bucket = self.bounds.iter().position(|bound| seconds <= *bound).unwrap_or(self.bounds.len());
+        let bucket = self
+            .bounds
+            .iter()
+            .position(|bound| seconds <= *bound)
+            .unwrap_or(self.bounds.len());
         self.buckets[bucket].fetch_add(1, Relaxed);
-        self.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        self.nanos
+            .fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 
     /// How many were observed.
@@ -90,12 +114,22 @@ impl Timings {
 
     /// Writes them in Prometheus' text form, if there are any.
     pub fn write(&self, out: &mut String, name: &str, labels: &str) {
-        let mut buckets: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Relaxed)).collect();
+        let mut buckets: Vec<u64> = self
+            .buckets
+            .iter()
+            .map(|bucket| bucket.load(Relaxed))
+            .collect();
         let count = buckets.iter().sum();
         buckets.pop();
         let sum = self.nanos.load(Relaxed) as f64 / 1e9;
         if count > 0 {
-            Histogram { bounds: self.bounds, buckets, count, sum }.write(out, name, labels);
+            Histogram {
+                bounds: self.bounds,
+                buckets,
+                count,
+                sum,
+            }
+            .write(out, name, labels);
         }
     }
 }
@@ -110,7 +144,9 @@ mod tests {
         let mut out = String::new();
         timings.write(&mut out, "x", "");
         assert_eq!(out, "");
-        [500, 501, 2_000].into_iter().for_each(|millis| timings.observe(Duration::from_millis(millis)));
+        [500, 501, 2_000]
+            .into_iter()
+            .for_each(|millis| timings.observe(Duration::from_millis(millis)));
         timings.write(&mut out, "x", "");
         assert_eq!(timings.count(), 3);
         assert_eq!(

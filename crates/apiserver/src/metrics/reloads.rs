@@ -27,7 +27,10 @@ struct Told {
 impl Reloads {
     /// Of a file that configures `subject`.
     pub fn new(subject: &'static str) -> Reloads {
-        Reloads { subject, told: Mutex::default() }
+        Reloads {
+            subject,
+            told: Mutex::default(),
+        }
     }
 
     /// The file is gone by, or was at the start.
@@ -47,16 +50,36 @@ impl Reloads {
     pub fn write(&self, out: &mut String) {
         let name = |what: &str| format!("apiserver_{}_config_controller_{what}", self.subject);
         let Told { good, bad, hash } = &*lock(&self.told);
-        let known = || [("success", good), ("failure", bad)].into_iter().filter(|(_, told)| told.0 > 0);
+        let known = || {
+            [("success", good), ("failure", bad)]
+                .into_iter()
+                .filter(|(_, told)| told.0 > 0)
+        };
         let total = name("automatic_reloads_total");
-        head(out, &total, "counter", "How often the configuration was read again.");
+        head(
+            out,
+            &total,
+            "counter",
+            "How often the configuration was read again.",
+        );
         for (status, (count, _)) in known() {
-            let _ = writeln!(out, "{total}{{apiserver_id_hash=\"\",status=\"{status}\"}} {count}");
+            let _ = writeln!(
+                out,
+                "{total}{{apiserver_id_hash=\"\",status=\"{status}\"}} {count}"
+            );
         }
         let last = name("automatic_reload_last_timestamp_seconds");
-        head(out, &last, "gauge", "When the configuration was last read again.");
+        head(
+            out,
+            &last,
+            "gauge",
+            "When the configuration was last read again.",
+        );
         for (status, (_, at)) in known() {
-            let _ = writeln!(out, "{last}{{apiserver_id_hash=\"\",status=\"{status}\"}} {at}");
+            let _ = writeln!(
+                out,
+                "{last}{{apiserver_id_hash=\"\",status=\"{status}\"}} {at}"
+            );
         }
         let info = name("last_config_info");
         head(out, &info, "gauge", "The configuration that is gone by.");
@@ -71,6 +94,9 @@ pub fn hash(text: &[u8]) -> String {
     if text.is_empty() {
         return String::new();
     }
-    let hash: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash: String = Sha256::digest(text)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     format!("sha256:{hash}")
 }

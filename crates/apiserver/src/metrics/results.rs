@@ -9,12 +9,18 @@ use super::{Timings, head};
 
 /// Upper bounds in seconds, each twice the one before.
 pub(crate) const DOUBLING: [f64; 15] = [
-    0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,
+    0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096,
+    8.192, 16.384,
 ];
 
 /// Users that have a name of their own in metrics. Kubernetes: so that neither names nor too many of them are told.
-const KNOWN: [&str; 5] =
-    ["admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"];
+const KNOWN: [&str; 5] = [
+    "admin",
+    "client",
+    "kube_proxy",
+    "kubelet",
+    "system:serviceaccount:kube-system:default",
+];
 const E_MAIL: usize = KNOWN.len();
 const OTHER: usize = E_MAIL + 1;
 
@@ -107,7 +113,12 @@ fn place(user: &str) -> usize {
 
 fn write(out: &mut String, attempts: &str, took: &str, words: &[&str], timings: &[Timings]) {
     head(out, attempts, "counter", "Requests by what came of it.");
-    let each = || words.iter().zip(timings).filter(|(_, timings)| timings.count() > 0);
+    let each = || {
+        words
+            .iter()
+            .zip(timings)
+            .filter(|(_, timings)| timings.count() > 0)
+    };
     for (word, timings) in each() {
         let _ = writeln!(out, "{attempts}{{result=\"{word}\"}} {}", timings.count());
     }
@@ -122,7 +133,13 @@ mod tests {
     #[test]
     fn few_users_have_a_name_in_metrics() {
         let results = Results::default();
-        for user in ["admin", "jane", "joe@example.com", "admin", "system:serviceaccount:default:default"] {
+        for user in [
+            "admin",
+            "jane",
+            "joe@example.com",
+            "admin",
+            "system:serviceaccount:default:default",
+        ] {
             results.is_known(user, Duration::ZERO);
         }
         let mut out = String::new();
@@ -134,7 +151,10 @@ mod tests {
             r#"authentication_attempts{result="success"} 5"#,
             r#"authentication_duration_seconds_bucket{result="success",le="0.001"} 5"#,
         ] {
-            assert!(out.lines().any(|known| known == line), "{line} is not in\n{out}");
+            assert!(
+                out.lines().any(|known| known == line),
+                "{line} is not in\n{out}"
+            );
         }
     }
 }

@@ -15,7 +15,11 @@ const CONVENTIONS: &str =
 
 /// The definition of a custom kind's objects.
 pub fn definition(dialect: Dialect, published: &Published, prose: &Prose) -> Value {
-    let mut schema = published.schema.as_deref().cloned().unwrap_or_else(|| value!({"type": "object"}));
+    let mut schema = published
+        .schema
+        .as_deref()
+        .cloned()
+        .unwrap_or_else(|| value!({"type": "object"}));
     visit(&mut schema, &mut |schema| complete(dialect, schema, prose));
     if dialect == Dialect::V2 && schema["type"].is_null() {
         // Unknown fields at the root: say nothing of the known ones either, as clients cannot do with half.
@@ -32,9 +36,15 @@ pub fn definition(dialect: Dialect, published: &Published, prose: &Prose) -> Val
 /// Says of a schema which kind it is, and by which fields it is selected.
 fn add_extensions(schema: &mut Value, kind: &Kind, name: &str) {
     let gvk = &kind.gvk;
-    schema.set("x-kubernetes-group-version-kind", vec![kind_value(&gvk.group, &gvk.version, name)]);
+    schema.set(
+        "x-kubernetes-group-version-kind",
+        vec![kind_value(&gvk.group, &gvk.version, name)],
+    );
     if !kind.selectable.is_empty() {
-        let fields = kind.selectable.iter().map(|path| value!({"fieldPath": (path.trim_start_matches('.'))}));
+        let fields = kind
+            .selectable
+            .iter()
+            .map(|path| value!({"fieldPath": (path.trim_start_matches('.'))}));
         schema.set("x-kubernetes-selectable-fields", fields.collect::<Vec<_>>());
     }
 }
@@ -43,8 +53,11 @@ fn add_extensions(schema: &mut Value, kind: &Kind, name: &str) {
 pub fn list(dialect: Dialect, name: &str, kind: &Kind, prose: &Prose) -> Value {
     let list_kind = name.rsplit('.').next().unwrap_or_default();
     let words = format!("Standard list metadata. More info: {CONVENTIONS}#types-kinds");
-    let metadata =
-        dialect.dress(dialect.reference(&format!("{META}.ListMeta")), Some(&words), Map::default());
+    let metadata = dialect.dress(
+        dialect.reference(&format!("{META}.ListMeta")),
+        Some(&words),
+        Map::default(),
+    );
     let mut list = value!({
         "description": (format!("{list_kind} is a list of {}", kind.gvk.kind)),
         "type": "object",
@@ -68,7 +81,9 @@ pub fn list(dialect: Dialect, name: &str, kind: &Kind, prose: &Prose) -> Value {
 fn visit(schema: &mut Value, change: &mut impl FnMut(&mut Value)) {
     change(schema);
     if let Some(Value::Map(properties)) = schema.get_mut("properties") {
-        properties.values_mut().for_each(|property| visit(property, change));
+        properties
+            .values_mut()
+            .for_each(|property| visit(property, change));
     }
     for key in ["items", "additionalProperties"] {
         if let Some(inner @ Value::Map(_)) = schema.get_mut(key) {
@@ -116,7 +131,9 @@ fn simplify(schema: &mut Value) {
     for key in ["default", "allOf", "oneOf", "anyOf", "not"] {
         schema.remove(key);
     }
-    let nullable = schema.remove("nullable").is_some_and(|nullable| nullable.bool());
+    let nullable = schema
+        .remove("nullable")
+        .is_some_and(|nullable| nullable.bool());
     let open = schema["x-kubernetes-preserve-unknown-fields"].bool();
     if nullable || open {
         schema.remove("items");
@@ -135,7 +152,9 @@ fn simplify(schema: &mut Value) {
 
 /// A field that may be null loses its type, so it cannot be required.
 fn require_only_typed(schema: &mut Value) {
-    let Some(Value::List(required)) = schema.remove("required") else { return };
+    let Some(Value::List(required)) = schema.remove("required") else {
+        return;
+    };
     if schema["additionalProperties"]["nullable"].bool() {
         return;
     }

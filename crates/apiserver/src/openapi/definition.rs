@@ -46,9 +46,13 @@ impl Dialect {
         if self == Dialect::V3 && !alone && schema.get("$ref").is_some() {
             dressed.insert("allOf", vec![schema]);
         } else if let Value::Map(schema) = schema {
-            schema.into_iter().for_each(|(key, value)| drop(dressed.insert(key, value)));
+            schema
+                .into_iter()
+                .for_each(|(key, value)| drop(dressed.insert(key, value)));
         }
-        additions.into_iter().for_each(|(key, value)| drop(dressed.insert(key, value)));
+        additions
+            .into_iter()
+            .for_each(|(key, value)| drop(dressed.insert(key, value)));
         in_order(&mut dressed);
         Value::Map(dressed)
     }
@@ -91,9 +95,15 @@ const MEMBERS: &[&str] = &[
 
 /// Puts the members of a schema in order.
 pub fn in_order(schema: &mut Map) {
-    let rank = |name: &str| MEMBERS.iter().position(|known| *known == name).unwrap_or(MEMBERS.len());
+    let rank = |name: &str| {
+        MEMBERS
+            .iter()
+            .position(|known| *known == name)
+            .unwrap_or(MEMBERS.len())
+    };
     let mut members: Vec<(Str, Value)> = std::mem::take(schema).into_iter().collect();
-    members.sort_by(|(one, _), (other, _)| rank(one).cmp(&rank(other)).then_with(|| one.cmp(other)));
+    members
+        .sort_by(|(one, _), (other, _)| rank(one).cmp(&rank(other)).then_with(|| one.cmp(other)));
     *schema = members.into_iter().collect();
 }
 
@@ -121,7 +131,13 @@ pub struct NamedType {
 fn name(context: &Context) -> Named {
     let name = |(full_name, ty): (&Str, &Arc<Struct>)| {
         let is_kind = context.kinds.contains(full_name) || carries_type(ty);
-        (names::definition(ty), NamedType { ty: ty.clone(), is_kind })
+        (
+            names::definition(ty),
+            NamedType {
+                ty: ty.clone(),
+                is_kind,
+            },
+        )
     };
     context.types.types.iter().map(name).collect()
 }
@@ -143,9 +159,16 @@ impl<'a> Definitions<'a> {
         prose: Prose,
     ) -> Definitions<'a> {
         let named = context.named.get_or_init(|| name(context));
-        let mut definitions =
-            Definitions { dialect, named, known: HashMap::new(), versions: Vec::new(), prose };
-        kinds.into_iter().for_each(|published| definitions.add(published));
+        let mut definitions = Definitions {
+            dialect,
+            named,
+            known: HashMap::new(),
+            versions: Vec::new(),
+            prose,
+        };
+        kinds
+            .into_iter()
+            .for_each(|published| definitions.add(published));
         definitions
     }
 
@@ -157,7 +180,8 @@ impl<'a> Definitions<'a> {
             self.versions.push(version);
         }
         if let Some(list_kind) = &kind.list_kind {
-            self.known.insert(sibling(&name, list_kind), Definition::List(published));
+            self.known
+                .insert(sibling(&name, list_kind), Definition::List(published));
         }
         if published.schema.is_some() {
             self.known.insert(name, Definition::Custom(published));
@@ -194,24 +218,37 @@ impl<'a> Definitions<'a> {
                 custom::list(self.dialect, name, &published.kind, &self.prose)
             }
             Some(Definition::List(published)) => self.of_list(name, &published.kind),
-            Some(Definition::Custom(published)) => custom::definition(self.dialect, published, &self.prose),
+            Some(Definition::Custom(published)) => {
+                custom::definition(self.dialect, published, &self.prose)
+            }
             None => {
                 let description = self.prose.definition(name);
-                Dialect::V2.dress(opaque::schema(self.dialect, name)?, description, Map::default())
+                Dialect::V2.dress(
+                    opaque::schema(self.dialect, name)?,
+                    description,
+                    Map::default(),
+                )
             }
         })
     }
 
     fn of_struct(&self, name: &str, ty: &Struct, is_kind: bool) -> Value {
-        let mut properties: BTreeMap<&str, Value> =
-            ty.fields().iter().map(|field| (field.name.as_str(), self.of_field(name, field))).collect();
+        let mut properties: BTreeMap<&str, Value> = ty
+            .fields()
+            .iter()
+            .map(|field| (field.name.as_str(), self.of_field(name, field)))
+            .collect();
         if is_kind {
             for field in ["apiVersion", "kind"] {
                 properties.insert(field, described("string", self.prose.field(name, field)));
             }
         }
-        let required: Vec<Value> =
-            ty.fields().iter().filter(|field| field.required).map(|field| Value::from(&field.name)).collect();
+        let required: Vec<Value> = ty
+            .fields()
+            .iter()
+            .filter(|field| field.required)
+            .map(|field| Value::from(&field.name))
+            .collect();
 
         let mut schema = value!({"type": "object"});
         if !required.is_empty() {
@@ -230,7 +267,8 @@ impl<'a> Definitions<'a> {
         if let Some(union) = ty.union() {
             schema.set("x-kubernetes-unions", vec![union_value(union)]);
         }
-        self.dialect.dress(schema, self.prose.definition(name), Map::default())
+        self.dialect
+            .dress(schema, self.prose.definition(name), Map::default())
     }
 
     /// As which kinds a type may appear.
@@ -238,21 +276,29 @@ impl<'a> Definitions<'a> {
     /// Kubernetes: two types of meta are registered in every group version (metav1.AddToGroupVersion). A document of one
     /// built-in group version names that one, the others all that the scheme has of which they are written.
     fn kinds_of(&self, ty: &Struct, is_kind: bool) -> Vec<Value> {
-        let everywhere = ty.home == "meta/v1" && matches!(ty.name.as_str(), "DeleteOptions" | "WatchEvent");
+        let everywhere =
+            ty.home == "meta/v1" && matches!(ty.name.as_str(), "DeleteOptions" | "WatchEvent");
         let (group, version) = names::group_version(&ty.home);
         let mut homes: BTreeSet<(&str, &str)> = BTreeSet::new();
         if is_kind || everywhere {
             homes.insert((&group, &version));
         }
         if everywhere {
-            homes.extend(self.versions.iter().map(|(group, version)| (group.as_str(), version.as_str())));
+            homes.extend(
+                self.versions
+                    .iter()
+                    .map(|(group, version)| (group.as_str(), version.as_str())),
+            );
             match self.dialect {
                 Dialect::V2 => homes.extend(registered::server()),
                 Dialect::V3 if self.versions.is_empty() => homes.extend(registered::client()),
                 Dialect::V3 => {}
             }
         }
-        homes.into_iter().map(|(group, version)| kind_value(group, version, &ty.name)).collect()
+        homes
+            .into_iter()
+            .map(|(group, version)| kind_value(group, version, &ty.name))
+            .collect()
     }
 
     fn of_field(&self, owner: &str, field: &Field) -> Value {
@@ -262,8 +308,12 @@ impl<'a> Definitions<'a> {
         }
         merge(&field.merge, &field.ty, &mut additions);
         patch(&field.patch, &mut additions);
-        let words = self.prose.field(owner, &field.name).map(|words| with_values(words, &field.ty));
-        self.dialect.dress(self.of_type(&field.ty), words.as_deref(), additions)
+        let words = self
+            .prose
+            .field(owner, &field.name)
+            .map(|words| with_values(words, &field.ty));
+        self.dialect
+            .dress(self.of_type(&field.ty), words.as_deref(), additions)
     }
 
     /// A plain struct is there even when nobody gives it.
@@ -285,7 +335,9 @@ impl<'a> Definitions<'a> {
             Shape::String => of_string(ty),
             Shape::Bytes => value!({"type": "string", "format": "byte"}),
             Shape::List(item) => value!({"type": "array", "items": (self.of_item(item))}),
-            Shape::Map(item) => value!({"type": "object", "additionalProperties": (self.of_item(item))}),
+            Shape::Map(item) => {
+                value!({"type": "object", "additionalProperties": (self.of_item(item))})
+            }
             Shape::Struct(inner) => self.dialect.reference(&names::definition(inner)),
             _ => self.dialect.reference(&opaque::name(ty)),
         }
@@ -295,7 +347,12 @@ impl<'a> Definitions<'a> {
         let mut additions = Map::default();
         let plain = matches!(
             ty.shape,
-            Shape::Bool | Shape::Int32 | Shape::Int64 | Shape::Float | Shape::String | Shape::Struct(_)
+            Shape::Bool
+                | Shape::Int32
+                | Shape::Int64
+                | Shape::Float
+                | Shape::String
+                | Shape::Struct(_)
         );
         if plain && self.dialect == Dialect::V3 {
             additions.insert("default", ty.zero());
@@ -337,7 +394,8 @@ impl<'a> Definitions<'a> {
         if self.dialect == Dialect::V3 {
             additions.insert("default", Value::object());
         }
-        self.dialect.dress(self.dialect.reference(definition), description, additions)
+        self.dialect
+            .dress(self.dialect.reference(definition), description, additions)
     }
 }
 
@@ -351,7 +409,9 @@ pub fn definition_of(published: &Published) -> String {
 
 /// A definition in the package of another.
 pub fn sibling(definition: &str, name: &str) -> String {
-    let package = definition.rsplit_once('.').map_or("", |(package, _)| package);
+    let package = definition
+        .rsplit_once('.')
+        .map_or("", |(package, _)| package);
     format!("{package}.{name}")
 }
 
@@ -371,7 +431,10 @@ fn union_value(union: &Union) -> Value {
     if let Some(discriminator) = &union.discriminator {
         described.set("discriminator", discriminator.clone());
     }
-    let members = union.members.iter().map(|member| (member.clone(), Value::from(names::capital(member))));
+    let members = union
+        .members
+        .iter()
+        .map(|member| (member.clone(), Value::from(names::capital(member))));
     described.set("fields-to-discriminateBy", members.collect::<Map>());
     described
 }
@@ -382,7 +445,11 @@ pub fn references(value: &Value, prefix: &str, found: &mut impl Extend<String>) 
         Value::List(list) => list.iter().for_each(|item| references(item, prefix, found)),
         Value::Map(map) => {
             for (key, member) in map.iter() {
-                match member.as_str().filter(|_| key == "$ref").and_then(|text| text.strip_prefix(prefix)) {
+                match member
+                    .as_str()
+                    .filter(|_| key == "$ref")
+                    .and_then(|text| text.strip_prefix(prefix))
+                {
                     Some(definition) => found.extend([definition.to_string()]),
                     None => references(member, prefix, found),
                 }
@@ -394,7 +461,9 @@ pub fn references(value: &Value, prefix: &str, found: &mut impl Extend<String>) 
 
 /// Whether objects of the type say what they are, by fields that protobuf leaves to the envelope.
 fn carries_type(ty: &Struct) -> bool {
-    ["kind", "apiVersion"].iter().all(|name| ty.field(name).is_some_and(|field| field.tag == 0))
+    ["kind", "apiVersion"]
+        .iter()
+        .all(|name| ty.field(name).is_some_and(|field| field.tag == 0))
 }
 
 pub fn described(ty: &str, description: Option<&str>) -> Value {
@@ -405,32 +474,51 @@ fn of_string(ty: &Type) -> Value {
     let mut schema = value!({"type": "string"});
     let values = enums::values(&ty.go);
     if !values.is_empty() {
-        schema.set("enum", values.iter().map(|value| Value::from(*value)).collect::<Vec<_>>());
+        schema.set(
+            "enum",
+            values
+                .iter()
+                .map(|value| Value::from(*value))
+                .collect::<Vec<_>>(),
+        );
     }
     schema
 }
 
 /// Kubernetes: the values of a closed type are repeated in the description.
 fn with_values(words: &str, ty: &Type) -> String {
-    let values = if matches!(ty.shape, Shape::String) { enums::values(&ty.go) } else { &[] };
+    let values = if matches!(ty.shape, Shape::String) {
+        enums::values(&ty.go)
+    } else {
+        &[]
+    };
     let mut words = words.to_string();
     if !values.is_empty() {
         words.push_str("\n\nPossible enum values:");
-        values.iter().for_each(|value| words.push_str(&format!("\n - `{value:?}`")));
+        values
+            .iter()
+            .for_each(|value| words.push_str(&format!("\n - `{value:?}`")));
     }
     words
 }
 
 fn merge(merge: &Merge, ty: &Type, additions: &mut Map) {
     let is_list = matches!(ty.shape, Shape::List(_) | Shape::Bytes);
-    let of = if is_list { "x-kubernetes-list-type" } else { "x-kubernetes-map-type" };
+    let of = if is_list {
+        "x-kubernetes-list-type"
+    } else {
+        "x-kubernetes-map-type"
+    };
     match merge {
         Merge::Unsaid => return,
         Merge::Atomic => additions.insert(of, "atomic"),
         Merge::Granular => additions.insert(of, "granular"),
         Merge::Set => additions.insert(of, "set"),
         Merge::Keyed(keys) => {
-            additions.insert("x-kubernetes-list-map-keys", keys.iter().map(Value::from).collect::<Vec<_>>());
+            additions.insert(
+                "x-kubernetes-list-map-keys",
+                keys.iter().map(Value::from).collect::<Vec<_>>(),
+            );
             additions.insert(of, "map")
         }
     };

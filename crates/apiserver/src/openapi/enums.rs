@@ -4,12 +4,20 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 static VALUES: LazyLock<HashMap<&str, Vec<&str>>> = LazyLock::new(|| {
-    let lines = include_str!("enums.txt").lines().filter(|line| !line.starts_with('#'));
-    lines.filter_map(|line| line.split_once(": ")).map(|(name, values)| (name, split(values))).collect()
+    let lines = include_str!("enums.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, values)| (name, split(values)))
+        .collect()
 });
 
 fn split(values: &'static str) -> Vec<&'static str> {
-    values.split(", ").map(|value| if value == r#""""# { "" } else { value }).collect()
+    values
+        .split(", ")
+        .map(|value| if value == r#""""# { "" } else { value })
+        .collect()
 }
 
 /// The values of the type that Go calls `v1.RestartPolicy`; none if it is open.

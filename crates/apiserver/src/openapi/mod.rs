@@ -52,7 +52,11 @@ pub struct Document {
 
 impl Document {
     fn new(bytes: impl Into<Bytes>, hash: String) -> Document {
-        Document { bytes: bytes.into(), hash, sent: OnceLock::new() }
+        Document {
+            bytes: bytes.into(),
+            hash,
+            sent: OnceLock::new(),
+        }
     }
 }
 
@@ -145,18 +149,32 @@ impl OpenApi {
     /// Describes `kinds`; `types` are those that kinds do not lead to, such as `meta/v1.Status`.
     pub fn new(kinds: impl IntoIterator<Item = Published>, types: Arc<Schemas>) -> OpenApi {
         let mut subjects: BTreeMap<Subject, Vec<Published>> = BTreeMap::new();
-        for subject in [Subject::Issuer, Subject::Core, Subject::Groups, Subject::Keys, Subject::Version] {
+        for subject in [
+            Subject::Issuer,
+            Subject::Core,
+            Subject::Groups,
+            Subject::Keys,
+            Subject::Version,
+        ] {
             subjects.insert(subject, Vec::new());
         }
-        let mut context = Context { types, kinds: HashSet::new(), named: OnceLock::new() };
+        let mut context = Context {
+            types,
+            kinds: HashSet::new(),
+            named: OnceLock::new(),
+        };
         for published in kinds {
             let gvk = &published.kind.gvk;
             if published.schema.is_none() {
                 let root = &published.kind.root;
-                context.kinds.insert(format!("{}.{}", root.home, root.name).into());
+                context
+                    .kinds
+                    .insert(format!("{}.{}", root.home, root.name).into());
             }
             if published.schema.is_none() && !gvk.group.is_empty() {
-                subjects.entry(Subject::Group(gvk.group.to_string())).or_default();
+                subjects
+                    .entry(Subject::Group(gvk.group.to_string()))
+                    .or_default();
             }
             let subject = Subject::GroupVersion(gvk.group.to_string(), gvk.version.to_string());
             subjects.entry(subject).or_default().push(published);
@@ -190,14 +208,27 @@ impl OpenApi {
     /// The same with other custom kinds; documents whose kinds are the same are not written again.
     pub fn with_custom(&self, custom: impl IntoIterator<Item = Pending>) -> OpenApi {
         let known = self.pages.iter().filter(|(_, page)| page.pending.is_none());
-        let mut pages: BTreeMap<String, Arc<Page>> =
-            known.map(|(path, page)| (path.clone(), page.clone())).collect();
+        let mut pages: BTreeMap<String, Arc<Page>> = known
+            .map(|(path, page)| (path.clone(), page.clone()))
+            .collect();
         for pending in custom {
-            let subject = Subject::GroupVersion(pending.group.to_string(), pending.version.to_string());
+            let subject =
+                Subject::GroupVersion(pending.group.to_string(), pending.version.to_string());
             let path = subject.path();
-            let same = self.pages.get(&path).filter(|page| page.seed() == Some(&pending.seed)).cloned();
-            let fresh = || Arc::new(Page { pending: Some(pending), ..Page::new(subject, Vec::new()) });
-            pages.entry(path).or_insert_with(|| same.unwrap_or_else(fresh));
+            let same = self
+                .pages
+                .get(&path)
+                .filter(|page| page.seed() == Some(&pending.seed))
+                .cloned();
+            let fresh = || {
+                Arc::new(Page {
+                    pending: Some(pending),
+                    ..Page::new(subject, Vec::new())
+                })
+            };
+            pages
+                .entry(path)
+                .or_insert_with(|| same.unwrap_or_else(fresh));
         }
         OpenApi {
             context: self.context.clone(),
@@ -249,12 +280,16 @@ impl OpenApi {
 
     /// `/openapi/v2` as JSON.
     pub fn v2_json(&self) -> Arc<Document> {
-        self.v2_json.get_or_init(|| Arc::new(v2::json(self.ready().iter(), &self.context, &[]))).clone()
+        self.v2_json
+            .get_or_init(|| Arc::new(v2::json(self.ready().iter(), &self.context, &[])))
+            .clone()
     }
 
     /// `/openapi/v2` as protobuf: gnostic's `openapi.v2.Document`.
     pub fn v2_proto(&self) -> Arc<Document> {
-        self.v2_proto.get_or_init(|| Arc::new(v2::proto(self.ready().iter(), &self.context, &[]))).clone()
+        self.v2_proto
+            .get_or_init(|| Arc::new(v2::proto(self.ready().iter(), &self.context, &[])))
+            .clone()
     }
 
     /// `/openapi/v2` with the paths and types of other servers' documents.
@@ -293,7 +328,11 @@ impl Page {
     fn is(&self, other: &Page) -> bool {
         self.subject == other.subject
             && self.kinds.len() == other.kinds.len()
-            && self.kinds.iter().zip(&other.kinds).all(|(mine, theirs)| mine.is(theirs))
+            && self
+                .kinds
+                .iter()
+                .zip(&other.kinds)
+                .all(|(mine, theirs)| mine.is(theirs))
     }
 
     fn hash(&self, context: &Context) -> &str {
@@ -305,7 +344,12 @@ impl Page {
     }
 
     fn document(self: &Arc<Page>, context: &Context) -> Arc<Document> {
-        let write = || Document::new(v3::write(&self.ready(), context, true), self.hash(context).into());
+        let write = || {
+            Document::new(
+                v3::write(&self.ready(), context, true),
+                self.hash(context).into(),
+            )
+        };
         self.document.get_or_init(|| Arc::new(write())).clone()
     }
 

@@ -20,10 +20,17 @@ pub fn package(home: &str) -> String {
     match group {
         "meta" => META.into(),
         "apiextensions.k8s.io" => format!("{EXTENSIONS}{}", version.trim_start_matches("v1")),
-        "apiregistration.k8s.io" => format!("io.k8s.kube-aggregator.pkg.apis.apiregistration.{version}"),
+        "apiregistration.k8s.io" => {
+            format!("io.k8s.kube-aggregator.pkg.apis.apiregistration.{version}")
+        }
         // A group of one's own is called by its domain, as a custom one is.
-        _ if group.contains('.') && !group.ends_with(".k8s.io") => format!("{}.{version}", backwards(group)),
-        _ => format!("io.k8s.api.{}.{version}", group.split('.').next().unwrap_or_default()),
+        _ if group.contains('.') && !group.ends_with(".k8s.io") => {
+            format!("{}.{version}", backwards(group))
+        }
+        _ => format!(
+            "io.k8s.api.{}.{version}",
+            group.split('.').next().unwrap_or_default()
+        ),
     }
 }
 
@@ -40,7 +47,15 @@ fn backwards(group: &str) -> String {
 /// The group and version that the types of `home` have on the wire.
 pub fn group_version(home: &str) -> (Str, Str) {
     let (group, version) = home.split_once('/').unwrap_or((home, ""));
-    (if matches!(group, "core" | "meta") { "" } else { group }.into(), version.into())
+    (
+        if matches!(group, "core" | "meta") {
+            ""
+        } else {
+            group
+        }
+        .into(),
+        version.into(),
+    )
 }
 
 /// A text as part of an operation's name: what is no letter or digit is left out and the next letter is a capital.
@@ -61,7 +76,11 @@ pub fn operation_word(text: &str, mut capitalize: bool) -> String {
 
 /// A group without what all of Kubernetes' own end with.
 fn short_group(group: &str) -> &str {
-    if group.is_empty() { "core" } else { group.strip_suffix(".k8s.io").unwrap_or(group) }
+    if group.is_empty() {
+        "core"
+    } else {
+        group.strip_suffix(".k8s.io").unwrap_or(group)
+    }
 }
 
 /// A group as part of an operation's name: `Core`, `RbacAuthorization`, `StableExampleCom`.
@@ -72,13 +91,17 @@ pub fn group_words(group: &str) -> String {
 /// The tag of a group's operations: `core_v1`, `rbacAuthorization_v1`, `apps`.
 pub fn tag(group: &str, version: Option<&str>) -> String {
     let group = operation_word(short_group(group), false);
-    version.map_or(group.clone(), |version| format!("{group}_{}", operation_word(version, false)))
+    version.map_or(group.clone(), |version| {
+        format!("{group}_{}", operation_word(version, false))
+    })
 }
 
 /// `status` as `Status`.
 pub fn capital(word: &str) -> String {
     let mut letters = word.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+    letters.next().map_or(String::new(), |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
 }
 
 /// A noun after its article; plurals have none.

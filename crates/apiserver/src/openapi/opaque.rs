@@ -37,9 +37,13 @@ pub fn schema(dialect: Dialect, definition: &str) -> Option<Value> {
         }
         ("Time" | "MicroTime", _) => value!({"type": "string", "format": "date-time"}),
         ("RawExtension" | "FieldsV1" | "Patch", _) => value!({"type": "object"}),
-        ("JSON" | "JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrStringArray", _) => {
-            Value::object()
-        }
+        (
+            "JSON"
+            | "JSONSchemaPropsOrBool"
+            | "JSONSchemaPropsOrArray"
+            | "JSONSchemaPropsOrStringArray",
+            _,
+        ) => Value::object(),
         ("Info", dialect) => version_info(dialect),
         _ => return None,
     })
@@ -58,7 +62,12 @@ fn version_info(dialect: Dialect) -> Value {
         "compiler",
         "platform",
     ];
-    let optional = ["emulationMajor", "emulationMinor", "minCompatibilityMajor", "minCompatibilityMinor"];
+    let optional = [
+        "emulationMajor",
+        "emulationMinor",
+        "minCompatibilityMajor",
+        "minCompatibilityMinor",
+    ];
     let mut properties = Map::default();
     for name in required.iter().chain(&optional) {
         let mut property = described("string", version_part(name));

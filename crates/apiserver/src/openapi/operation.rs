@@ -54,7 +54,11 @@ const JSON: &[&str] = &["application/json"];
 const KEYS: &[&str] = &["application/jwk-set+json"];
 
 /// The media types of built-in objects.
-pub const OBJECTS: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+pub const OBJECTS: &[&str] = &[
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+];
 
 /// The codes of an answer that has nothing else to say.
 pub const OK: &[&str] = &["200"];
@@ -116,11 +120,20 @@ fn root(page: &Page) -> Option<Path> {
             OBJECTS,
             meta("APIGroup"),
         ),
-        Subject::GroupVersion(..) if page.kinds.iter().any(|published| published.schema.is_some()) => {
+        Subject::GroupVersion(..)
+            if page
+                .kinds
+                .iter()
+                .any(|published| published.schema.is_some()) =>
+        {
             return None;
         }
         Subject::GroupVersion(group, version) => (
-            format!("get{}{}APIResources", group_id(group), names::operation_word(version, true)),
+            format!(
+                "get{}{}APIResources",
+                group_id(group),
+                names::operation_word(version, true)
+            ),
             names::tag(group, Some(version)),
             "get available resources",
             OBJECTS,
@@ -138,5 +151,8 @@ fn root(page: &Page) -> Option<Path> {
         answers: (OK, answer),
         ..Operation::default()
     };
-    Some(Path { path: format!("/{}/", page.subject.path()), operations: vec![operation] })
+    Some(Path {
+        path: format!("/{}/", page.subject.path()),
+        operations: vec![operation],
+    })
 }

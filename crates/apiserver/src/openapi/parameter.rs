@@ -59,44 +59,70 @@ pub const SELECT: &[&str] = &[
 pub fn query(names: &[&str]) -> impl Iterator<Item = Parameter> {
     names.iter().map(|name| {
         let (ty, description) = known(name);
-        Parameter { name: name.to_string(), place: "query", ty, description: description.into() }
+        Parameter {
+            name: name.to_string(),
+            place: "query",
+            ty,
+            description: description.into(),
+        }
     })
 }
 
 /// What a patch takes. Kubernetes: here `fieldManager` is described apart, since server-side apply requires it.
 pub fn patch() -> impl Iterator<Item = Parameter> {
-    query(&["dryRun", "fieldManager", "fieldValidation", "force"]).map(|parameter| match &*parameter.name {
-        "fieldManager" => {
-            let description = format!("{} Required for apply patches.", parameter.description);
-            Parameter { description, ..parameter }
-        }
-        _ => parameter,
-    })
+    query(&["dryRun", "fieldManager", "fieldValidation", "force"]).map(
+        |parameter| match &*parameter.name {
+            "fieldManager" => {
+                let description = format!("{} Required for apply patches.", parameter.description);
+                Parameter {
+                    description,
+                    ..parameter
+                }
+            }
+            _ => parameter,
+        },
+    )
 }
 
 /// A parameter that is part of the path.
 pub fn path(name: &str, description: String) -> Parameter {
-    Parameter { name: name.into(), place: "path", ty: "string", description }
+    Parameter {
+        name: name.into(),
+        place: "path",
+        ty: "string",
+        description,
+    }
 }
 
 /// The fields of an options type that a query can set; fields of other types are left out.
 pub fn options(options: &Struct) -> impl Iterator<Item = Parameter> {
-    options.fields().iter().filter(|field| field.tag != 0).filter_map(|field| {
-        let ty = match field.ty.item().unwrap_or(&field.ty).shape {
-            Shape::Bool => "boolean",
-            Shape::Int32 | Shape::Int64 => "integer",
-            Shape::String => "string",
-            _ => return None,
-        };
-        let description = option_description(&options.name, &field.name);
-        Some(Parameter { name: field.name.to_string(), place: "query", ty, description: description.into() })
-    })
+    options
+        .fields()
+        .iter()
+        .filter(|field| field.tag != 0)
+        .filter_map(|field| {
+            let ty = match field.ty.item().unwrap_or(&field.ty).shape {
+                Shape::Bool => "boolean",
+                Shape::Int32 | Shape::Int64 => "integer",
+                Shape::String => "string",
+                _ => return None,
+            };
+            let description = option_description(&options.name, &field.name);
+            Some(Parameter {
+                name: field.name.to_string(),
+                place: "query",
+                ty,
+                description: description.into(),
+            })
+        })
 }
 
 /// What a field of an options type means; the same name means different things to different subresources.
 fn option_description(options: &str, name: &str) -> &'static str {
     match (options, name) {
-        ("NodeProxyOptions", "path") => "URL path of the request that is proxied to the node's kubelet.",
+        ("NodeProxyOptions", "path") => {
+            "URL path of the request that is proxied to the node's kubelet."
+        }
         ("PodProxyOptions", "path") => "URL path of the request that is proxied to the pod.",
         ("ServiceProxyOptions", "path") => {
             "URL path of the request that is proxied to an endpoint of the service, without the service's own name."
@@ -137,7 +163,10 @@ fn known(name: &str) -> (&'static str, &'static str) {
             "boolean",
             "Allow a watch to send events of type BOOKMARK, at the server's discretion. Ignored for lists.",
         ),
-        "command" => ("string", "The command to run, one argument per occurrence. No shell is involved."),
+        "command" => (
+            "string",
+            "The command to run, one argument per occurrence. No shell is involved.",
+        ),
         "continue" => (
             "string",
             "The continue token of the previous page of this list. All other parameters must be those of the first \
@@ -153,15 +182,19 @@ fn known(name: &str) -> (&'static str, &'static str) {
             "Name of the field manager that makes the change: at most 128 printable characters. Defaults to the part \
              of the user agent before the first slash.",
         ),
-        "fieldSelector" => {
-            ("string", "Restrict the list to objects whose fields match. Defaults to all objects.")
-        }
+        "fieldSelector" => (
+            "string",
+            "Restrict the list to objects whose fields match. Defaults to all objects.",
+        ),
         "fieldValidation" => (
             "string",
             "How unknown and duplicate fields of the body are handled: `Ignore` drops them, `Warn` (the default) \
              also sends a warning for each, `Strict` rejects the request with all of them.",
         ),
-        "follow" => ("boolean", "Stream the log as it is written. Defaults to false."),
+        "follow" => (
+            "boolean",
+            "Stream the log as it is written. Defaults to false.",
+        ),
         "force" => (
             "boolean",
             "Take over conflicting fields from their field managers. Only for apply patches; must be unset for others.",
@@ -179,9 +212,10 @@ fn known(name: &str) -> (&'static str, &'static str) {
             "boolean",
             "Do not verify the serving certificate of the kubelet. The log may then come from another peer.",
         ),
-        "labelSelector" => {
-            ("string", "Restrict the list to objects whose labels match. Defaults to all objects.")
-        }
+        "labelSelector" => (
+            "string",
+            "Restrict the list to objects whose labels match. Defaults to all objects.",
+        ),
         "limit" => (
             "integer",
             "Maximum number of objects in the response. If there are more, `metadata.continue` of the response is the \
@@ -193,14 +227,18 @@ fn known(name: &str) -> (&'static str, &'static str) {
             "Deprecated: use propagationPolicy. Whether dependents are orphaned. Cannot be set with propagationPolicy.",
         ),
         "path" => ("string", "URL path of the request that is proxied."),
-        "ports" => {
-            ("integer", "A port to forward; may be given several times. Required for WebSocket connections.")
-        }
+        "ports" => (
+            "integer",
+            "A port to forward; may be given several times. Required for WebSocket connections.",
+        ),
         "pretty" => (
             "string",
             "If `true`, the response is indented. Defaults to `false` unless the user agent is a browser, curl or Wget.",
         ),
-        "previous" => ("boolean", "Return the log of the previous, terminated instance of the container."),
+        "previous" => (
+            "boolean",
+            "Return the log of the previous, terminated instance of the container.",
+        ),
         "propagationPolicy" => (
             "string",
             "How dependents are garbage collected: `Orphan` keeps them, `Background` deletes them after the object, \
@@ -223,18 +261,30 @@ fn known(name: &str) -> (&'static str, &'static str) {
             "string",
             "Restrict the list to objects whose hash of the named field is in the given range. Defaults to all objects.",
         ),
-        "sinceSeconds" => ("integer", "Return only what was logged in the last so many seconds."),
-        "stream" => {
-            ("string", "Which stream of the log to return: `All` (the default), `Stdout` or `Stderr`.")
-        }
-        "tailLines" => {
-            ("integer", "Number of lines from the end of the log to return. Defaults to all lines.")
-        }
-        "timeoutSeconds" => ("integer", "Seconds until the list or watch is ended, however active it is."),
-        "timestamps" => {
-            ("boolean", "Prefix each line of the log with its RFC 3339 timestamp. Defaults to false.")
-        }
-        "watch" => ("boolean", "Watch the described objects for changes instead of listing them."),
+        "sinceSeconds" => (
+            "integer",
+            "Return only what was logged in the last so many seconds.",
+        ),
+        "stream" => (
+            "string",
+            "Which stream of the log to return: `All` (the default), `Stdout` or `Stderr`.",
+        ),
+        "tailLines" => (
+            "integer",
+            "Number of lines from the end of the log to return. Defaults to all lines.",
+        ),
+        "timeoutSeconds" => (
+            "integer",
+            "Seconds until the list or watch is ended, however active it is.",
+        ),
+        "timestamps" => (
+            "boolean",
+            "Prefix each line of the log with its RFC 3339 timestamp. Defaults to false.",
+        ),
+        "watch" => (
+            "boolean",
+            "Watch the described objects for changes instead of listing them.",
+        ),
         _ => ("string", ""),
     }
 }

@@ -5,11 +5,12 @@
 
 use k8s_openapi::api::{
     admissionregistration::v1 as admissionregistration, apps::v1 as apps,
-    authentication::v1 as authentication, authorization::v1 as authorization, autoscaling::v1 as autoscaling,
-    autoscaling::v2 as autoscaling_v2, batch::v1 as batch, certificates::v1 as certificates,
-    coordination::v1 as coordination, core::v1 as core, discovery::v1 as discovery, events::v1 as events,
-    flowcontrol::v1 as flowcontrol, networking::v1 as networking, node::v1 as node, policy::v1 as policy,
-    rbac::v1 as rbac, resource::v1 as resource, scheduling::v1 as scheduling, storage::v1 as storage,
+    authentication::v1 as authentication, authorization::v1 as authorization,
+    autoscaling::v1 as autoscaling, autoscaling::v2 as autoscaling_v2, batch::v1 as batch,
+    certificates::v1 as certificates, coordination::v1 as coordination, core::v1 as core,
+    discovery::v1 as discovery, events::v1 as events, flowcontrol::v1 as flowcontrol,
+    networking::v1 as networking, node::v1 as node, policy::v1 as policy, rbac::v1 as rbac,
+    resource::v1 as resource, scheduling::v1 as scheduling, storage::v1 as storage,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions;
 use k8s_openapi::apimachinery::pkg::{apis::meta::v1 as meta, version};
@@ -55,7 +56,9 @@ const WATCH_EVENT: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent";
 
 /// The definition under which a type is described.
 fn known(definition: &str) -> String {
-    let Some((package, name)) = definition.rsplit_once('.') else { return definition.into() };
+    let Some((package, name)) = definition.rsplit_once('.') else {
+        return definition.into();
+    };
     let package = match package {
         "io.k8s.api.extensions.v1beta1" if NETWORKING.iter().any(|part| name.contains(part)) => {
             "io.k8s.api.networking.v1"

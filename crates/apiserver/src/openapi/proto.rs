@@ -78,11 +78,18 @@ static SCHEMA: Message = Message {
     extensions: 31,
 };
 
-pub(super) static EXTERNAL_DOCS: Message =
-    Message { fields: &[("description", 1, Text), ("url", 2, Text)], extensions: 3 };
+pub(super) static EXTERNAL_DOCS: Message = Message {
+    fields: &[("description", 1, Text), ("url", 2, Text)],
+    extensions: 3,
+};
 
 static BODY: Message = Message {
-    fields: &[("name", 2, Text), ("in", 3, Text), ("required", 4, Bool), ("schema", 5, One(&SCHEMA))],
+    fields: &[
+        ("name", 2, Text),
+        ("in", 3, Text),
+        ("required", 4, Bool),
+        ("schema", 5, One(&SCHEMA)),
+    ],
     extensions: 6,
 };
 
@@ -110,10 +117,18 @@ static PATH: Message = Message {
     extensions: 22,
 };
 
-static REFERENCE: Message = Message { fields: &[("$ref", 1, Text)], extensions: 0 };
+static REFERENCE: Message = Message {
+    fields: &[("$ref", 1, Text)],
+    extensions: 0,
+};
 
-static RESPONSE: Message =
-    Message { fields: &[("description", 1, Text), ("schema", 2, In(1, &One(&SCHEMA)))], extensions: 5 };
+static RESPONSE: Message = Message {
+    fields: &[
+        ("description", 1, Text),
+        ("schema", 2, In(1, &One(&SCHEMA))),
+    ],
+    extensions: 5,
+};
 
 static OPERATION: Message = Message {
     fields: &[
@@ -143,10 +158,18 @@ static PATH_ITEM: Message = Message {
     extensions: 10,
 };
 
-static INFO: Message = Message { fields: &[("title", 1, Text), ("version", 2, Text)], extensions: 7 };
+static INFO: Message = Message {
+    fields: &[("title", 1, Text), ("version", 2, Text)],
+    extensions: 7,
+};
 
 static API_KEY: Message = Message {
-    fields: &[("type", 1, Text), ("name", 2, Text), ("in", 3, Text), ("description", 4, Text)],
+    fields: &[
+        ("type", 1, Text),
+        ("name", 2, Text),
+        ("in", 3, Text),
+        ("description", 4, Text),
+    ],
     extensions: 5,
 };
 
@@ -188,7 +211,11 @@ pub fn parameter(value: &Value) -> Vec<u8> {
     match value["in"].str() {
         "body" => bytes(&mut out, 1, &message(&BODY, value)),
         place => {
-            let (number, table) = if place == "path" { (4, &PATH) } else { (3, &QUERY) };
+            let (number, table) = if place == "path" {
+                (4, &PATH)
+            } else {
+                (3, &QUERY)
+            };
             let mut inner = Vec::new();
             bytes(&mut inner, number, &message(table, value));
             bytes(&mut out, 2, &inner);
@@ -204,7 +231,10 @@ pub(super) fn message(table: &Message, value: &Value) -> Vec<u8> {
             field(&mut out, *number, *shape, member);
         }
     }
-    for (name, member) in value.entries().filter(|(name, _)| name.starts_with("x-") && table.extensions > 0) {
+    for (name, member) in value
+        .entries()
+        .filter(|(name, _)| name.starts_with("x-") && table.extensions > 0)
+    {
         bytes(&mut out, table.extensions, &entry(name, &any(member)));
     }
     out
@@ -229,14 +259,23 @@ fn field(out: &mut Vec<u8>, number: u32, shape: Shape, value: &Value) {
         Double => double_field(out, number, value.as_f64().unwrap_or_default()),
         Any => bytes(out, number, &any(value)),
         One(table) => bytes(out, number, &message(table, value)),
-        Many(item) => value.list().iter().for_each(|value| field(out, number, *item, value)),
+        Many(item) => value
+            .list()
+            .iter()
+            .for_each(|value| field(out, number, *item, value)),
         In(inner, item) => bytes(out, number, &single(inner, *item, value)),
         Named(inner, item) => {
-            let members = value.entries().map(|(name, member)| (name.to_string(), bare(*item, member)));
+            let members = value
+                .entries()
+                .map(|(name, member)| (name.to_string(), bare(*item, member)));
             bytes(out, number, &named(inner, members));
         }
         OrBool(item) => {
-            let (inner, item) = if value.as_bool().is_some() { (2, Bool) } else { (1, *item) };
+            let (inner, item) = if value.as_bool().is_some() {
+                (2, Bool)
+            } else {
+                (1, *item)
+            };
             bytes(out, number, &single(inner, item, value));
         }
         OrReference(_) => bytes(out, number, &bare(shape, value)),

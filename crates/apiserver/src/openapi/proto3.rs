@@ -52,15 +52,25 @@ static PARAMETER: Message = Message {
     extensions: 14,
 };
 
-static MEDIA_TYPE: Message = Message { fields: &[("schema", 1, OrReference(&SCHEMA))], extensions: 5 };
+static MEDIA_TYPE: Message = Message {
+    fields: &[("schema", 1, OrReference(&SCHEMA))],
+    extensions: 5,
+};
 
 static REQUEST_BODY: Message = Message {
-    fields: &[("description", 1, Text), ("content", 2, Named(1, &One(&MEDIA_TYPE))), ("required", 3, Bool)],
+    fields: &[
+        ("description", 1, Text),
+        ("content", 2, Named(1, &One(&MEDIA_TYPE))),
+        ("required", 3, Bool),
+    ],
     extensions: 4,
 };
 
 static RESPONSE: Message = Message {
-    fields: &[("description", 1, Text), ("content", 3, Named(1, &One(&MEDIA_TYPE)))],
+    fields: &[
+        ("description", 1, Text),
+        ("content", 3, Named(1, &One(&MEDIA_TYPE))),
+    ],
     extensions: 5,
 };
 
@@ -91,17 +101,29 @@ static PATH_ITEM: Message = Message {
     extensions: 14,
 };
 
-static INFO: Message = Message { fields: &[("title", 1, Text), ("version", 6, Text)], extensions: 7 };
+static INFO: Message = Message {
+    fields: &[("title", 1, Text), ("version", 6, Text)],
+    extensions: 7,
+};
 
 static SECURITY_SCHEME: Message = Message {
-    fields: &[("type", 1, Text), ("description", 2, Text), ("name", 3, Text), ("in", 4, Text)],
+    fields: &[
+        ("type", 1, Text),
+        ("description", 2, Text),
+        ("name", 3, Text),
+        ("in", 4, Text),
+    ],
     extensions: 9,
 };
 
 static COMPONENTS: Message = Message {
     fields: &[
         ("schemas", 1, Named(1, &OrReference(&SCHEMA))),
-        ("securitySchemes", 7, Named(1, &OrReference(&SECURITY_SCHEME))),
+        (
+            "securitySchemes",
+            7,
+            Named(1, &OrReference(&SECURITY_SCHEME)),
+        ),
     ],
     extensions: 10,
 };

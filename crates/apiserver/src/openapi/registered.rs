@@ -10,7 +10,10 @@ type Registered = (&'static str, &'static [&'static str]);
 /// (apiextensions-apiserver/pkg/controller/openapi/builder).
 const CLIENT: &[Registered] = &[
     ("", &["v1"]),
-    ("admissionregistration.k8s.io", &["v1", "v1alpha1", "v1beta1"]),
+    (
+        "admissionregistration.k8s.io",
+        &["v1", "v1alpha1", "v1beta1"],
+    ),
     ("apps", &["v1", "v1beta1", "v1beta2"]),
     ("authentication.k8s.io", &["v1", "v1alpha1", "v1beta1"]),
     ("authorization.k8s.io", &["v1", "v1beta1"]),
@@ -21,7 +24,10 @@ const CLIENT: &[Registered] = &[
     ("discovery.k8s.io", &["v1", "v1beta1"]),
     ("events.k8s.io", &["v1", "v1beta1"]),
     ("extensions", &["v1beta1"]),
-    ("flowcontrol.apiserver.k8s.io", &["v1", "v1beta1", "v1beta2", "v1beta3"]),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        &["v1", "v1beta1", "v1beta2", "v1beta3"],
+    ),
     ("internal.apiserver.k8s.io", &["v1alpha1"]),
     ("networking.k8s.io", &["v1", "v1beta1"]),
     ("node.k8s.io", &["v1", "v1alpha1", "v1beta1"]),
@@ -52,5 +58,7 @@ pub fn server<'a>() -> impl Iterator<Item = (&'a str, &'a str)> {
 }
 
 fn each(groups: &[Registered]) -> impl Iterator<Item = (&str, &str)> {
-    groups.iter().flat_map(|(group, versions)| versions.iter().map(|version| (*group, *version)))
+    groups
+        .iter()
+        .flat_map(|(group, versions)| versions.iter().map(|version| (*group, *version)))
 }

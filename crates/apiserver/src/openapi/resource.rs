@@ -14,8 +14,12 @@ use super::{Context, Published, Subject};
 
 const ANY: &[&str] = &["*/*"];
 const CUSTOM_OBJECTS: &[&str] = &["application/json", "application/yaml"];
-const LOGS: &[&str] =
-    &["text/plain", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+const LOGS: &[&str] = &[
+    "text/plain",
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+];
 const STREAMS: &[&str] = &[
     "application/json",
     "application/yaml",
@@ -29,8 +33,11 @@ const PATCHES: &[&str] = &[
     "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
 ];
-const CUSTOM_PATCHES: &[&str] =
-    &["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
+const CUSTOM_PATCHES: &[&str] = &[
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/apply-patch+yaml",
+];
 
 /// Methods in the order in which a path shows them.
 const METHODS: &[&str] = &["get", "put", "post", "delete", "options", "head", "patch"];
@@ -64,7 +71,11 @@ impl<'a> Resource<'a> {
             context,
             definition: definition_of(published),
             base: format!("/{}", subject.path()),
-            words: format!("{}{}", names::group_words(&gvk.group), names::operation_word(&gvk.version, true)),
+            words: format!(
+                "{}{}",
+                names::group_words(&gvk.group),
+                names::operation_word(&gvk.version, true)
+            ),
             tag: names::tag(&gvk.group, Some(&gvk.version)),
             objects: if custom { CUSTOM_OBJECTS } else { OBJECTS },
             streams: if custom { CUSTOM_OBJECTS } else { STREAMS },
@@ -145,7 +156,10 @@ impl<'a> Resource<'a> {
     }
 
     fn everywhere(&self) -> Path {
-        let operations = Vec::from_iter(self.can("list").then(|| self.list(self.id_everywhere("list", ""))));
+        let operations = Vec::from_iter(
+            self.can("list")
+                .then(|| self.list(self.id_everywhere("list", ""))),
+        );
         self.path("", &self.published.kind.plural, "", operations)
     }
 
@@ -160,7 +174,11 @@ impl<'a> Resource<'a> {
     }
 
     fn watch_collection(&self) -> Path {
-        let operation = self.watch("watchlist", self.id("watch", "", "List"), self.watch_description());
+        let operation = self.watch(
+            "watchlist",
+            self.id("watch", "", "List"),
+            self.watch_description(),
+        );
         self.path("watch/", &self.collection_path(), "", vec![operation])
     }
 
@@ -194,14 +212,26 @@ impl<'a> Resource<'a> {
     }
 
     fn core_type(&self, name: &str) -> Option<&'a Struct> {
-        Some(self.context.types.types.get(format!("core/v1.{name}").as_str())?)
+        Some(
+            self.context
+                .types
+                .types
+                .get(format!("core/v1.{name}").as_str())?,
+        )
     }
 
     fn subresource(&self, below: &Subresource, speaks: &GroupVersionKind) -> Path {
         let kind = &self.published.kind.gvk.kind;
         // Kubernetes: whatever is below a custom kind is said to be about that kind.
-        let about = if self.published.schema.is_some() { &self.published.kind.gvk } else { speaks };
-        let spoken = Spoken { kind: about, definition: self.definition_of(speaks) };
+        let about = if self.published.schema.is_some() {
+            &self.published.kind.gvk
+        } else {
+            speaks
+        };
+        let spoken = Spoken {
+            kind: about,
+            definition: self.definition_of(speaks),
+        };
         let (name, suffix) = (&below.name, capital(&below.name));
         let operations = below.verbs.iter().filter_map(|verb| {
             Some(match verb.as_str() {
@@ -226,20 +256,39 @@ impl<'a> Resource<'a> {
                 _ => return None,
             })
         });
-        self.path("", &format!("{}/{name}", self.object_path()), &about.kind, operations.collect())
+        self.path(
+            "",
+            &format!("{}/{name}", self.object_path()),
+            &about.kind,
+            operations.collect(),
+        )
     }
 
-    fn connections(&self, below: &Subresource, speaks: &GroupVersionKind, options: &Struct) -> Vec<Path> {
+    fn connections(
+        &self,
+        below: &Subresource,
+        speaks: &GroupVersionKind,
+        options: &Struct,
+    ) -> Vec<Path> {
         let path = format!("{}/{}", self.object_path(), below.name);
         let connect = |suffix: &str| {
             let methods = methods(&below.verbs).iter();
-            methods.map(|method| self.connect(method, below, speaks, options, suffix)).collect::<Vec<_>>()
+            methods
+                .map(|method| self.connect(method, below, speaks, options, suffix))
+                .collect::<Vec<_>>()
         };
         let mut paths = vec![self.path("", &path, &speaks.kind, connect(""))];
         if options.field("path").is_some() {
-            let mut open = self.path("", &format!("{path}/{{path}}"), &speaks.kind, connect("WithPath"));
+            let mut open = self.path(
+                "",
+                &format!("{path}/{{path}}"),
+                &speaks.kind,
+                connect("WithPath"),
+            );
             let rest = parameter::path("path", "path to the resource".into());
-            open.operations.iter_mut().for_each(|operation| operation.parameters.push(rest.clone()));
+            open.operations
+                .iter_mut()
+                .for_each(|operation| operation.parameters.push(rest.clone()));
             paths.push(open);
         }
         paths
@@ -258,7 +307,11 @@ impl<'a> Resource<'a> {
         Operation {
             method,
             id: self.id("connect", &capital(method), &suffix),
-            description: format!("connect {} requests to {} of {kind}", method.to_uppercase(), below.name),
+            description: format!(
+                "connect {} requests to {} of {kind}",
+                method.to_uppercase(),
+                below.name
+            ),
             action: "connect",
             kind: Some(speaks.clone()),
             parameters: parameter::options(options).collect(),
@@ -271,8 +324,17 @@ impl<'a> Resource<'a> {
 
     fn list(&self, id: String) -> Operation {
         let gvk = &self.published.kind.gvk;
-        let what = if self.watches() { "list or watch" } else { "list" };
-        let list = self.published.kind.list_kind.as_ref().map(|list| sibling(&self.definition, list));
+        let what = if self.watches() {
+            "list or watch"
+        } else {
+            "list"
+        };
+        let list = self
+            .published
+            .kind
+            .list_kind
+            .as_ref()
+            .map(|list| sibling(&self.definition, list));
         Operation {
             method: "get",
             id,
@@ -304,7 +366,11 @@ impl<'a> Resource<'a> {
 
     fn read(&self, id: String, description: String, spoken: &Spoken) -> Operation {
         // Kubernetes: built-in kinds are not said to take GetOptions (apiserver/pkg/endpoints/installer.go).
-        let options: &[&str] = if self.published.schema.is_some() { &["resourceVersion"] } else { &[] };
+        let options: &[&str] = if self.published.schema.is_some() {
+            &["resourceVersion"]
+        } else {
+            &[]
+        };
         Operation {
             method: "get",
             id,
@@ -323,7 +389,9 @@ impl<'a> Resource<'a> {
         let description = format!("read log of the specified {}", self.published.kind.gvk.kind);
         let mut operation = self.read(self.id("read", "", "Log"), description, &self.itself());
         let options = self.core_type(&format!("{}LogOptions", self.published.kind.gvk.kind));
-        operation.parameters.extend(options.into_iter().flat_map(parameter::options));
+        operation
+            .parameters
+            .extend(options.into_iter().flat_map(parameter::options));
         operation.produces = LOGS;
         operation.answers = (OK, None);
         operation
@@ -338,7 +406,11 @@ impl<'a> Resource<'a> {
     }
 
     fn replace(&self, id: String, description: String, spoken: &Spoken) -> Operation {
-        Operation { method: "put", action: "put", ..self.write(id, description, spoken, CREATED) }
+        Operation {
+            method: "put",
+            action: "put",
+            ..self.write(id, description, spoken, CREATED)
+        }
     }
 
     fn write(
@@ -353,7 +425,10 @@ impl<'a> Resource<'a> {
             description,
             kind: Some(spoken.kind.clone()),
             parameters: self.with_pretty(parameter::WRITE),
-            body: Some(Body { definition: spoken.definition.clone(), required: true }),
+            body: Some(Body {
+                definition: spoken.definition.clone(),
+                required: true,
+            }),
             consumes: self.sent,
             produces: self.objects,
             answers: (codes, Some(spoken.definition.clone())),
@@ -362,12 +437,21 @@ impl<'a> Resource<'a> {
     }
 
     fn patch(&self, id: String, description: String, spoken: &Spoken) -> Operation {
-        let codes = if self.published.schema.is_some() { OK } else { CREATED };
+        let codes = if self.published.schema.is_some() {
+            OK
+        } else {
+            CREATED
+        };
         Operation {
             method: "patch",
             action: "patch",
-            parameters: parameter::patch().chain(parameter::query(&["pretty"])).collect(),
-            body: Some(Body { definition: format!("{META}.Patch"), required: true }),
+            parameters: parameter::patch()
+                .chain(parameter::query(&["pretty"]))
+                .collect(),
+            body: Some(Body {
+                definition: format!("{META}.Patch"),
+                required: true,
+            }),
             consumes: self.patches,
             ..self.write(id, description, spoken, codes)
         }
@@ -378,7 +462,11 @@ impl<'a> Resource<'a> {
         // Kubernetes: the storage of namespaces answers the object without saying so (registry/core/namespace/storage).
         let hidden = kind.gvk.group.is_empty() && kind.gvk.kind == "Namespace";
         let answers_object = kind.rules.delete_answers_object && !hidden;
-        let answer = if answers_object { self.definition.clone() } else { format!("{META}.Status") };
+        let answer = if answers_object {
+            self.definition.clone()
+        } else {
+            format!("{META}.Status")
+        };
         Operation {
             method: "delete",
             id: self.id("delete", "", ""),
@@ -386,7 +474,10 @@ impl<'a> Resource<'a> {
             action: "delete",
             kind: Some(kind.gvk.clone()),
             parameters: self.with_pretty(parameter::DELETE),
-            body: Some(Body { definition: format!("{META}.DeleteOptions"), required: false }),
+            body: Some(Body {
+                definition: format!("{META}.DeleteOptions"),
+                required: false,
+            }),
             consumes: self.sent,
             produces: self.objects,
             answers: (ACCEPTED, Some(answer)),
@@ -405,7 +496,9 @@ impl<'a> Resource<'a> {
             answers: (OK, Some(format!("{META}.Status"))),
             ..self.delete()
         };
-        operation.parameters.extend(parameter::query(parameter::SELECT));
+        operation
+            .parameters
+            .extend(parameter::query(parameter::SELECT));
         operation
     }
 
@@ -423,17 +516,31 @@ impl<'a> Resource<'a> {
     }
 
     /// A path, whose operations all take what stands in it. `subject` is what the name is of.
-    fn path(&self, before: &str, after: &str, subject: &str, mut operations: Vec<Operation>) -> Path {
+    fn path(
+        &self,
+        before: &str,
+        after: &str,
+        subject: &str,
+        mut operations: Vec<Operation>,
+    ) -> Path {
         let path = format!("{}/{before}{after}", self.base);
-        operations.sort_by_key(|operation| METHODS.iter().position(|method| *method == operation.method));
+        operations.sort_by_key(|operation| {
+            METHODS
+                .iter()
+                .position(|method| *method == operation.method)
+        });
         for operation in &mut operations {
             operation.tag = self.tag.clone();
             if path.contains("{name}") {
-                operation.parameters.push(parameter::path("name", format!("name of the {subject}")));
+                operation
+                    .parameters
+                    .push(parameter::path("name", format!("name of the {subject}")));
             }
             if path.contains("{namespace}") {
                 let description = "object name and auth scope, such as for teams and projects";
-                operation.parameters.push(parameter::path("namespace", description.into()));
+                operation
+                    .parameters
+                    .push(parameter::path("namespace", description.into()));
             }
         }
         Path { path, operations }
@@ -454,8 +561,15 @@ impl<'a> Resource<'a> {
 
     fn id(&self, verb: &str, infix: &str, suffix: &str) -> String {
         let kind = &self.published.kind;
-        let namespaced = if kind.is_namespaced() { "Namespaced" } else { "" };
-        let noun = names::operation_word(&format!("{infix}{namespaced}{}{suffix}", kind.gvk.kind), true);
+        let namespaced = if kind.is_namespaced() {
+            "Namespaced"
+        } else {
+            ""
+        };
+        let noun = names::operation_word(
+            &format!("{infix}{namespaced}{}{suffix}", kind.gvk.kind),
+            true,
+        );
         format!("{verb}{}{noun}", self.words)
     }
 
@@ -465,19 +579,32 @@ impl<'a> Resource<'a> {
     }
 
     fn with_pretty(&self, names: &[&str]) -> Vec<Parameter> {
-        parameter::query(names).chain(parameter::query(&["pretty"])).collect()
+        parameter::query(names)
+            .chain(parameter::query(&["pretty"]))
+            .collect()
     }
 
     fn itself(&self) -> Spoken<'_> {
-        Spoken { kind: &self.published.kind.gvk, definition: self.definition.clone() }
+        Spoken {
+            kind: &self.published.kind.gvk,
+            definition: self.definition.clone(),
+        }
     }
 
     fn definition_of(&self, speaks: &GroupVersionKind) -> String {
         if *speaks == self.published.kind.gvk {
             return self.definition.clone();
         }
-        let group = if speaks.group.is_empty() { "core" } else { &speaks.group };
-        format!("{}.{}", names::package(&format!("{group}/{}", speaks.version)), speaks.kind)
+        let group = if speaks.group.is_empty() {
+            "core"
+        } else {
+            &speaks.group
+        };
+        format!(
+            "{}.{}",
+            names::package(&format!("{group}/{}", speaks.version)),
+            speaks.kind
+        )
     }
 }
 
@@ -491,5 +618,9 @@ struct Spoken<'a> {
 ///
 /// Kubernetes: a proxy also takes OPTIONS and HEAD, which no verb stands for.
 fn methods(verbs: &[Str]) -> &'static [&'static str] {
-    if verbs.iter().any(|verb| verb == "delete") { METHODS } else { &["get", "post"] }
+    if verbs.iter().any(|verb| verb == "delete") {
+        METHODS
+    } else {
+        &["get", "post"]
+    }
 }

@@ -10,7 +10,11 @@ use super::prose::Prose;
 use super::{OpenApi, Published, custom, enums, names, proto, proto3};
 
 fn built_in() -> Vec<Published> {
-    mizzen_kinds::catalog().kinds.into_iter().map(Published::from).collect()
+    mizzen_kinds::catalog()
+        .kinds
+        .into_iter()
+        .map(Published::from)
+        .collect()
 }
 
 fn with(kinds: Vec<Published>) -> OpenApi {
@@ -24,15 +28,32 @@ fn v3(api: &OpenApi, path: &str) -> Value {
 /// A custom kind with a status and a scale.
 fn gizmo(schema: &str) -> Published {
     let group: &str = "stable.example.com";
-    let gvk = GroupVersionKind { group: group.into(), version: "v1".into(), kind: "Gizmo".into() };
+    let gvk = GroupVersionKind {
+        group: group.into(),
+        version: "v1".into(),
+        kind: "Gizmo".into(),
+    };
     let root = Arc::new(Struct::new("Gizmo", "stable.example.com/v1", false));
-    let scale = GroupVersionKind { group: "autoscaling".into(), version: "v1".into(), kind: "Scale".into() };
+    let scale = GroupVersionKind {
+        group: "autoscaling".into(),
+        version: "v1".into(),
+        kind: "Scale".into(),
+    };
     let verbs = |words: &[&str]| words.iter().map(|word| (*word).into()).collect();
     let data = KindData {
         list_kind: Some("GizmoList".into()),
         plural: "gizmos".into(),
         singular: "gizmo".into(),
-        verbs: verbs(&["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]),
+        verbs: verbs(&[
+            "delete",
+            "deletecollection",
+            "get",
+            "list",
+            "patch",
+            "create",
+            "update",
+            "watch",
+        ]),
         subresources: vec![Subresource {
             name: "scale".into(),
             verbs: verbs(&["get"]),
@@ -42,8 +63,14 @@ fn gizmo(schema: &str) -> Published {
         selectable: vec![".spec.color".into()],
         ..KindData::new(gvk, root)
     };
-    let kind = Kind { data: Arc::new(data), hooks: Arc::new(NoHooks) };
-    Published { kind, schema: Some(Arc::new(json::parse(schema.as_bytes()).unwrap())) }
+    let kind = Kind {
+        data: Arc::new(data),
+        hooks: Arc::new(NoHooks),
+    };
+    Published {
+        kind,
+        schema: Some(Arc::new(json::parse(schema.as_bytes()).unwrap())),
+    }
 }
 
 const GIZMO: &str = r#"{
@@ -71,7 +98,10 @@ fn outline(document: &Value) -> String {
         lines += &format!("{path} ({})\n", names(&item["parameters"]));
         for (method, operation) in item.entries().filter(|(key, _)| *key != "parameters") {
             let kind = &operation["x-kubernetes-group-version-kind"]["kind"];
-            let answers: Vec<&str> = operation["responses"].entries().map(|(code, _)| code).collect();
+            let answers: Vec<&str> = operation["responses"]
+                .entries()
+                .map(|(code, _)| code)
+                .collect();
             lines += &format!(
                 "  {method} {} {} {} ({}) {}\n",
                 operation["operationId"].str(),
@@ -91,7 +121,12 @@ fn outline(document: &Value) -> String {
 }
 
 fn names(parameters: &Value) -> String {
-    parameters.list().iter().map(|parameter| parameter["name"].str()).collect::<Vec<_>>().join(" ")
+    parameters
+        .list()
+        .iter()
+        .map(|parameter| parameter["name"].str())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn strip(value: &mut Value) {
@@ -116,7 +151,12 @@ fn every_reference_resolves() {
     let api = with(built_in().into_iter().chain([gizmo(GIZMO)]).collect());
     for path in api.pages.keys() {
         let document = v3(&api, path);
-        check_references(path, &document, "#/components/schemas/", &document["components"]["schemas"]);
+        check_references(
+            path,
+            &document,
+            "#/components/schemas/",
+            &document["components"]["schemas"],
+        );
     }
     let document = json::parse(&api.v2_json().bytes).unwrap();
     check_references("v2", &document, "#/definitions/", &document["definitions"]);
@@ -127,14 +167,19 @@ fn every_reference_resolves() {
 fn check_references(what: &str, document: &Value, prefix: &str, there: &Value) {
     let mut found: BTreeSet<String> = BTreeSet::new();
     references(document, prefix, &mut found);
-    let lost: Vec<&String> = found.iter().filter(|name| there.get(name).is_none()).collect();
+    let lost: Vec<&String> = found
+        .iter()
+        .filter(|name| there.get(name).is_none())
+        .collect();
     assert!(lost.is_empty(), "{what}: {lost:?}");
 }
 
 #[test]
 fn no_two_operations_have_the_same_name() {
     let document = json::parse(&with(built_in()).v2_json().bytes).unwrap();
-    let items = document["paths"].entries().flat_map(|(_, item)| item.entries());
+    let items = document["paths"]
+        .entries()
+        .flat_map(|(_, item)| item.entries());
     let mut seen = HashSet::new();
     for (method, operation) in items.filter(|(key, _)| *key != "parameters") {
         let id = operation["operationId"].str();
@@ -158,9 +203,20 @@ fn fields_are_explained() {
     let document = v3(&with(built_in()), "api/v1");
     let schemas = &document["components"]["schemas"];
     let spec = &schemas["io.k8s.api.core.v1.PodSpec"]["properties"];
-    assert!(spec["containers"]["description"].str().starts_with("List of containers belonging to the pod."));
-    assert!(spec["dnsPolicy"]["description"].str().ends_with("\n - `\"Default\"`\n - `\"None\"`"));
-    let silent = schemas.entries().filter(|(_, schema)| schema["description"].str().is_empty()).count();
+    assert!(
+        spec["containers"]["description"]
+            .str()
+            .starts_with("List of containers belonging to the pod.")
+    );
+    assert!(
+        spec["dnsPolicy"]["description"]
+            .str()
+            .ends_with("\n - `\"Default\"`\n - `\"None\"`")
+    );
+    let silent = schemas
+        .entries()
+        .filter(|(_, schema)| schema["description"].str().is_empty())
+        .count();
     assert!(silent < 5, "{silent}");
 }
 
@@ -168,7 +224,9 @@ fn fields_are_explained() {
 fn a_custom_kind_is_described_by_its_own_schema() {
     let mut document = v3(&with(vec![gizmo(GIZMO)]), "apis/stable.example.com/v1");
     let schemas = document.entry("components").entry("schemas");
-    schemas.make_map().retain(|name, _| name.starts_with("com.example"));
+    schemas
+        .make_map()
+        .retain(|name, _| name.starts_with("com.example"));
     expect_file!["./gizmo.golden"].assert_eq(&outline(&document));
 }
 
@@ -193,7 +251,10 @@ fn a_changed_kind_rewrites_only_its_document() {
 
 /// The string fields of a type whose Go type is closed, with their values.
 fn closed_fields(ty: &Struct) -> impl Iterator<Item = (&str, &'static [&'static str])> {
-    let strings = ty.fields().iter().filter(|field| matches!(field.ty.shape, Shape::String));
+    let strings = ty
+        .fields()
+        .iter()
+        .filter(|field| matches!(field.ty.shape, Shape::String));
     strings
         .map(|field| (field.name.as_str(), enums::values(&field.ty.go)))
         .filter(|(_, values)| !values.is_empty())
@@ -207,12 +268,20 @@ fn a_field_of_a_closed_type_shows_its_values_in_both_documents() {
     let mut seen = 0;
     for ty in mizzen_kinds::catalog().schemas.types.values() {
         let name = names::definition(ty);
-        let schemas = v3.iter().map(|document| &document["components"]["schemas"][name.as_str()]);
+        let schemas = v3
+            .iter()
+            .map(|document| &document["components"]["schemas"][name.as_str()]);
         let definitions: Vec<&Value> = schemas.chain([&v2["definitions"][name.as_str()]]).collect();
         for (field, values) in closed_fields(ty) {
-            for definition in definitions.iter().filter(|definition| !definition.is_null()) {
-                let shown: Vec<&str> =
-                    definition["properties"][field]["enum"].list().iter().map(Value::str).collect();
+            for definition in definitions
+                .iter()
+                .filter(|definition| !definition.is_null())
+            {
+                let shown: Vec<&str> = definition["properties"][field]["enum"]
+                    .list()
+                    .iter()
+                    .map(Value::str)
+                    .collect();
                 assert_eq!(shown, values, "{name} {field}");
                 seen += 1;
             }
@@ -235,21 +304,34 @@ fn options_of_every_group_version_name_them_all() {
     let counted = |schemas: &Value| {
         let options = &schemas["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"];
         let kinds = options["x-kubernetes-group-version-kind"].list();
-        assert!(kinds.iter().all(|kind| kind["group"].str() != "stable.example.com"));
+        assert!(
+            kinds
+                .iter()
+                .all(|kind| kind["group"].str() != "stable.example.com")
+        );
         kinds.len()
     };
     let schemas = |path: &str| v3(&api, path)["components"]["schemas"].clone();
     assert_eq!(counted(&schemas("apis/apps/v1")), 2);
     assert_eq!(counted(&schemas("apis/stable.example.com/v1")), 53);
-    assert_eq!(counted(&json::parse(&api.v2_json().bytes).unwrap()["definitions"]), 60);
+    assert_eq!(
+        counted(&json::parse(&api.v2_json().bytes).unwrap()["definitions"]),
+        60
+    );
 }
 
 #[test]
 fn shared_parameters_are_named_by_their_hash() {
     let document = json::parse(&with(built_in()).v2_json().bytes).unwrap();
-    let names: Vec<&str> = document["parameters"].entries().map(|(name, _)| name).collect();
+    let names: Vec<&str> = document["parameters"]
+        .entries()
+        .map(|(name, _)| name)
+        .collect();
     // These have no description, so that upstream calls them the same.
-    assert!(names.contains(&"body-2Y1dVQaQ") && names.contains(&"body-78PwaGsr"), "{names:?}");
+    assert!(
+        names.contains(&"body-2Y1dVQaQ") && names.contains(&"body-78PwaGsr"),
+        "{names:?}"
+    );
     assert_eq!(names.len(), 47);
 }
 
@@ -257,11 +339,18 @@ fn shared_parameters_are_named_by_their_hash() {
 fn operations_are_called_by_letters_and_digits() {
     for (text, capital, small) in [
         ("v2-x", "V2X", "v2X"),
-        ("rbac.authorization", "RbacAuthorization", "rbacAuthorization"),
+        (
+            "rbac.authorization",
+            "RbacAuthorization",
+            "rbacAuthorization",
+        ),
         ("3scale.net", "ScaleNet", "ScaleNet"),
         ("My-Kind", "MyKind", "MyKind"),
     ] {
-        let words = [names::operation_word(text, true), names::operation_word(text, false)];
+        let words = [
+            names::operation_word(text, true),
+            names::operation_word(text, false),
+        ];
         assert_eq!(words, [capital, small], "{text}");
     }
 }
@@ -276,12 +365,16 @@ fn check_custom(dialect: Dialect, schema: &str, expect: Expect) {
 #[test]
 fn int_or_string_is_said_in_plain_openapi_too() {
     let of = |rest: &str| {
-        format!(r#"{{"type":"object","properties":{{"spec":{{"x-kubernetes-int-or-string":true{rest}}}}}}}"#)
+        format!(
+            r#"{{"type":"object","properties":{{"spec":{{"x-kubernetes-int-or-string":true{rest}}}}}}}"#
+        )
     };
     check_custom(
         Dialect::V3,
         &of(""),
-        expect![[r#"{"anyOf":[{"type":"integer"},{"type":"string"}],"x-kubernetes-int-or-string":true}"#]],
+        expect![[
+            r#"{"anyOf":[{"type":"integer"},{"type":"string"}],"x-kubernetes-int-or-string":true}"#
+        ]],
     );
     check_custom(
         Dialect::V3,
@@ -297,7 +390,11 @@ fn int_or_string_is_said_in_plain_openapi_too() {
             r#"{"allOf":[{"anyOf":[{"type":"integer"},{"type":"string"}]}],"anyOf":[{"pattern":"a"}],"x-kubernetes-int-or-string":true}"#
         ]],
     );
-    check_custom(Dialect::V2, &of(""), expect![[r#"{"x-kubernetes-int-or-string":true}"#]]);
+    check_custom(
+        Dialect::V2,
+        &of(""),
+        expect![[r#"{"x-kubernetes-int-or-string":true}"#]],
+    );
 }
 
 #[test]
@@ -310,7 +407,10 @@ fn an_embedded_resource_has_what_every_object_has() {
             r##"{"type":"object","required":["spec","kind","apiVersion"],"properties":{"apiVersion":{"type":"string"},"kind":{"type":"string"},"metadata":{"$ref":"#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},"spec":{"type":"object"}},"x-kubernetes-embedded-resource":true}"##
         ]],
     );
-    let open = schema.replace("\"required\"", "\"x-kubernetes-preserve-unknown-fields\":true,\"required\"");
+    let open = schema.replace(
+        "\"required\"",
+        "\"x-kubernetes-preserve-unknown-fields\":true,\"required\"",
+    );
     check_custom(
         Dialect::V2,
         &open,
@@ -338,7 +438,10 @@ fn check_proto(schema: &str, expect: Expect) {
 
 #[test]
 fn a_schema_is_written_as_protobuf() {
-    check_proto(r#"{"type":"string","format":"byte"}"#, expect![[r#"\x12\x04byte\xb2\x01\x08\n\x06string"#]]);
+    check_proto(
+        r#"{"type":"string","format":"byte"}"#,
+        expect![[r#"\x12\x04byte\xb2\x01\x08\n\x06string"#]],
+    );
     check_proto(
         r##"{"required":["a"],"properties":{"a":{"$ref":"#/b"}},"x-c":[1]}"##,
         expect![[

@@ -15,15 +15,33 @@ use super::v3::{encode, meaning, object, security_scheme, shared_parameters, sor
 use super::{Context, Document, Page, hash, proto};
 
 /// Writes the document as JSON, with the paths and types of `others`, which are such documents too.
-pub fn json<'a>(pages: impl Iterator<Item = &'a Arc<Page>>, context: &Context, others: &[Value]) -> Document {
-    let mut parts = Parts::write(&pages.map(Arc::as_ref).collect::<Vec<_>>(), context, encode, encode);
-    others.iter().for_each(|other| parts.join(other, encode, encode));
-    let mut out = br#"{"swagger":"2.0","info":{"title":"Kubernetes","version":"1.36"},"paths":"#.to_vec();
+pub fn json<'a>(
+    pages: impl Iterator<Item = &'a Arc<Page>>,
+    context: &Context,
+    others: &[Value],
+) -> Document {
+    let mut parts = Parts::write(
+        &pages.map(Arc::as_ref).collect::<Vec<_>>(),
+        context,
+        encode,
+        encode,
+    );
+    others
+        .iter()
+        .for_each(|other| parts.join(other, encode, encode));
+    let mut out =
+        br#"{"swagger":"2.0","info":{"title":"Kubernetes","version":"1.36"},"paths":"#.to_vec();
     object(&mut out, parts.paths);
     out.extend_from_slice(br#","definitions":"#);
     object(&mut out, parts.definitions);
     out.extend_from_slice(br#","parameters":"#);
-    object(&mut out, parts.parameters.into_iter().map(|(name, value)| (name, encode(&value))));
+    object(
+        &mut out,
+        parts
+            .parameters
+            .into_iter()
+            .map(|(name, value)| (name, encode(&value))),
+    );
     out.extend_from_slice(br#","securityDefinitions":{"BearerToken":"#);
     json::write(&security_scheme(), &mut out);
     out.extend_from_slice(br#"},"security":[{"BearerToken":[]}]}"#);
@@ -38,10 +56,21 @@ pub fn proto<'a>(
 ) -> Document {
     let pages: Vec<&Page> = pages.map(Arc::as_ref).collect();
     let mut parts = Parts::write(&pages, context, proto::path_item, proto::schema);
-    others.iter().for_each(|other| parts.join(other, proto::path_item, proto::schema));
-    let parameters = parts.parameters.iter().map(|(name, value)| (name.clone(), proto::parameter(value)));
+    others
+        .iter()
+        .for_each(|other| parts.join(other, proto::path_item, proto::schema));
+    let parameters = parts
+        .parameters
+        .iter()
+        .map(|(name, value)| (name.clone(), proto::parameter(value)));
     let info = value!({"title": "Kubernetes", "version": "1.36"});
-    finish(proto::document(&info, parts.paths, parts.definitions, parameters, &security_scheme()))
+    finish(proto::document(
+        &info,
+        parts.paths,
+        parts.definitions,
+        parameters,
+        &security_scheme(),
+    ))
 }
 
 fn finish(mut out: Vec<u8>) -> Document {
@@ -78,7 +107,11 @@ impl Parts {
         let kinds = pages.iter().flat_map(|page| &page.kinds);
         let definitions =
             Definitions::new(Dialect::V2, context, kinds, prose).reachable(roots, encode_schema);
-        Parts { paths: written, definitions, parameters }
+        Parts {
+            paths: written,
+            definitions,
+            parameters,
+        }
     }
 
     /// Adds the paths of another document and the types that they lead to. What is known already stays as it is.
@@ -91,11 +124,15 @@ impl Parts {
         let mut wanted: BTreeSet<String> = BTreeSet::new();
         for (path, item) in other["paths"].entries() {
             references(item, Dialect::V2.prefix(), &mut wanted);
-            self.paths.entry(path.into()).or_insert_with(|| encode_path(item));
+            self.paths
+                .entry(path.into())
+                .or_insert_with(|| encode_path(item));
         }
         for (name, parameter) in other["parameters"].entries() {
             references(parameter, Dialect::V2.prefix(), &mut wanted);
-            self.parameters.entry(name.into()).or_insert_with(|| parameter.clone());
+            self.parameters
+                .entry(name.into())
+                .or_insert_with(|| parameter.clone());
         }
         while let Some(name) = wanted.pop_first() {
             let schema = &other["definitions"][name.as_str()];
@@ -120,7 +157,10 @@ fn path_item(path: &Path, shared: &mut Shared) -> Value {
     if !common.is_empty() {
         item.insert(
             "parameters",
-            common.into_iter().map(|it| share(parameter(it), shared)).collect::<Vec<_>>(),
+            common
+                .into_iter()
+                .map(|it| share(parameter(it), shared))
+                .collect::<Vec<_>>(),
         );
     }
     Value::Map(item)
@@ -135,8 +175,17 @@ fn operation(operation: &Operation, common: &[&Parameter], shared: &mut Shared) 
     value.set("schemes", list(&["https"]));
     value.set("tags", list(&[&operation.tag]));
     value.set("operationId", operation.id.as_str());
-    let own = sorted(operation.parameters.iter().filter(|parameter| !common.contains(parameter)));
-    let sent = operation.body.iter().map(body).chain(own.into_iter().map(parameter));
+    let own = sorted(
+        operation
+            .parameters
+            .iter()
+            .filter(|parameter| !common.contains(parameter)),
+    );
+    let sent = operation
+        .body
+        .iter()
+        .map(body)
+        .chain(own.into_iter().map(parameter));
     let sent: Vec<Value> = sent.map(|it| share(it, shared)).collect();
     if !sent.is_empty() {
         value.set("parameters", sent);
@@ -144,7 +193,10 @@ fn operation(operation: &Operation, common: &[&Parameter], shared: &mut Shared) 
     value.set("responses", responses(operation));
     if let Some(kind) = &operation.kind {
         value.set("x-kubernetes-action", operation.action);
-        value.set("x-kubernetes-group-version-kind", kind_value(&kind.group, &kind.version, &kind.kind));
+        value.set(
+            "x-kubernetes-group-version-kind",
+            kind_value(&kind.group, &kind.version, &kind.kind),
+        );
     }
     value
 }
@@ -161,7 +213,10 @@ fn responses(operation: &Operation) -> Map {
     };
     let mut responses = Map::default();
     for code in *codes {
-        responses.insert(*code, value!({"description": (meaning(code)), "schema": (schema.clone())}));
+        responses.insert(
+            *code,
+            value!({"description": (meaning(code)), "schema": (schema.clone())}),
+        );
     }
     responses.insert("401", value!({"description": "Unauthorized"}));
     responses
@@ -195,7 +250,10 @@ fn parameter(parameter: &Parameter) -> Value {
 /// Kubernetes: old clients look for `dryRun` and `fieldValidation` in the operation itself.
 fn share(parameter: Value, shared: &mut Shared) -> Value {
     let name = parameter["name"].str();
-    let own_body = name == "body" && !parameter["schema"]["$ref"].str().contains("io.k8s.apimachinery");
+    let own_body = name == "body"
+        && !parameter["schema"]["$ref"]
+            .str()
+            .contains("io.k8s.apimachinery");
     if own_body || matches!(name, "name" | "dryRun" | "fieldValidation") {
         return parameter;
     }

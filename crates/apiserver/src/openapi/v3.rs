@@ -14,10 +14,21 @@ use super::{Context, Page};
 /// Writes a document, with or without the prose of its definitions.
 pub fn write(page: &Page, context: &Context, with_prose: bool) -> Vec<u8> {
     let mut roots: BTreeSet<String> = BTreeSet::new();
-    let custom = page.kinds.iter().any(|published| published.schema.is_some());
-    let (title, version) = if custom { ("Kubernetes CRD Swagger", "v0.1.0") } else { ("Kubernetes", "1.36") };
+    let custom = page
+        .kinds
+        .iter()
+        .any(|published| published.schema.is_some());
+    let (title, version) = if custom {
+        ("Kubernetes CRD Swagger", "v0.1.0")
+    } else {
+        ("Kubernetes", "1.36")
+    };
     let info = value!({"title": title, "version": version});
-    let mut out = format!(r#"{{"openapi":"3.0.0","info":{},"paths":{{"#, json::to_string(&info)).into_bytes();
+    let mut out = format!(
+        r#"{{"openapi":"3.0.0","info":{},"paths":{{"#,
+        json::to_string(&info)
+    )
+    .into_bytes();
     for (at, path) in paths(page, context).iter().enumerate() {
         let item = path_item(path);
         references(&item, Dialect::V3.prefix(), &mut roots);
@@ -25,9 +36,17 @@ pub fn write(page: &Page, context: &Context, with_prose: bool) -> Vec<u8> {
     }
     out.extend_from_slice(br#"},"components":"#);
 
-    let names = roots.iter().map(String::as_str).chain(custom.then_some(MODEL));
-    let prose = if with_prose { Prose::of(names) } else { Prose::default() };
-    let schemas = Definitions::new(Dialect::V3, context, &page.kinds, prose).reachable(roots, encode);
+    let names = roots
+        .iter()
+        .map(String::as_str)
+        .chain(custom.then_some(MODEL));
+    let prose = if with_prose {
+        Prose::of(names)
+    } else {
+        Prose::default()
+    };
+    let schemas =
+        Definitions::new(Dialect::V3, context, &page.kinds, prose).reachable(roots, encode);
     let mut components: Vec<(String, Vec<u8>)> = Vec::new();
     if !schemas.is_empty() {
         let mut text = Vec::new();
@@ -66,9 +85,14 @@ pub fn meaning(code: &str) -> &'static str {
 
 /// The parameters that all operations of a path share, in order, which are said once for the path.
 pub fn shared_parameters(path: &Path) -> Vec<&Parameter> {
-    let Some((first, others)) = path.operations.split_first() else { return Vec::new() };
-    let shared_by_all =
-        |parameter: &&Parameter| others.iter().all(|other| other.parameters.contains(parameter));
+    let Some((first, others)) = path.operations.split_first() else {
+        return Vec::new();
+    };
+    let shared_by_all = |parameter: &&Parameter| {
+        others
+            .iter()
+            .all(|other| other.parameters.contains(parameter))
+    };
     sorted(first.parameters.iter().filter(shared_by_all))
 }
 
@@ -112,7 +136,10 @@ fn path_item(path: &Path) -> Value {
         item.insert(known.method, operation(known, &shared));
     }
     if !shared.is_empty() {
-        item.insert("parameters", shared.into_iter().map(parameter).collect::<Vec<_>>());
+        item.insert(
+            "parameters",
+            shared.into_iter().map(parameter).collect::<Vec<_>>(),
+        );
     }
     Value::Map(item)
 }
@@ -123,9 +150,17 @@ fn operation(operation: &Operation, shared: &[&Parameter]) -> Value {
         "description": (operation.description.as_str()),
         "operationId": (operation.id.as_str()),
     });
-    let own = sorted(operation.parameters.iter().filter(|parameter| !shared.contains(parameter)));
+    let own = sorted(
+        operation
+            .parameters
+            .iter()
+            .filter(|parameter| !shared.contains(parameter)),
+    );
     if !own.is_empty() {
-        value.set("parameters", own.into_iter().map(parameter).collect::<Vec<_>>());
+        value.set(
+            "parameters",
+            own.into_iter().map(parameter).collect::<Vec<_>>(),
+        );
     }
     if let Some(body) = &operation.body {
         let mut sent = value!({"content": (content(operation.consumes, Some(&body.definition)))});
@@ -147,7 +182,10 @@ fn responses(operation: &Operation) -> Map {
     let content = content(operation.produces, definition.as_deref());
     let mut responses = Map::default();
     for code in *codes {
-        responses.insert(*code, value!({"description": (meaning(code)), "content": (content.clone())}));
+        responses.insert(
+            *code,
+            value!({"description": (meaning(code)), "content": (content.clone())}),
+        );
     }
     responses.insert("401", value!({"description": "Unauthorized"}));
     responses
@@ -158,8 +196,10 @@ fn content(media_types: &[&str], definition: Option<&str>) -> Map {
         Some(definition) => Dialect::V3.reference(definition),
         None => value!({"type": "string"}),
     };
-    let mut content: Map =
-        media_types.iter().map(|media| (*media, value!({"schema": (schema.clone())}))).collect();
+    let mut content: Map = media_types
+        .iter()
+        .map(|media| (*media, value!({"schema": (schema.clone())})))
+        .collect();
     content.sort();
     content
 }
@@ -173,6 +213,9 @@ fn parameter(parameter: &Parameter) -> Value {
     if parameter.place == "path" {
         value.set("required", true);
     }
-    value.set("schema", value!({"type": (parameter.ty), "uniqueItems": true}));
+    value.set(
+        "schema",
+        value!({"type": (parameter.ty), "uniqueItems": true}),
+    );
     value
 }

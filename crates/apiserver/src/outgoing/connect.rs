@@ -46,7 +46,9 @@ impl Connector {
 
     async fn connect(self) -> Result<Secured, SendError> {
         let stream = dial(&self.address).await?;
-        Ok(Secured(TokioIo::new(secure(&self.tls, self.name, stream).await?)))
+        Ok(Secured(TokioIo::new(
+            secure(&self.tls, self.name, stream).await?,
+        )))
     }
 }
 
@@ -100,7 +102,9 @@ async fn try_all(address: &str) -> Result<TcpStream, SendError> {
 
 async fn lookup(address: &str) -> Result<Vec<SocketAddr>, SendError> {
     let found: io::Result<_> = tokio::net::lookup_host(address).await;
-    found.map(Iterator::collect).map_err(|_| no_such_host(address))
+    found
+        .map(Iterator::collect)
+        .map_err(|_| no_such_host(address))
 }
 
 fn no_such_host(address: &str) -> SendError {

@@ -13,13 +13,22 @@ impl Client {
     pub async fn get(&self, url: &str, trust: &Trust, limit: Limit) -> Result<Bytes, SendError> {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        let call = Call { method: Method::GET, url: url.to_owned(), headers, body: Bytes::new() };
-        let response = call.send(self, limit.until, |uri| target(uri, trust)).await?;
+        let call = Call {
+            method: Method::GET,
+            url: url.to_owned(),
+            headers,
+            body: Bytes::new(),
+        };
+        let response = call
+            .send(self, limit.until, |uri| target(uri, trust))
+            .await?;
         match response.status().as_u16() {
             200 => read(response.into_body(), limit).await,
             code => {
                 let url = json::quote(url);
-                Err(SendError(format!("Get {url}: the server answered with the status code {code}")))
+                Err(SendError(format!(
+                    "Get {url}: the server answered with the status code {code}"
+                )))
             }
         }
     }
@@ -27,5 +36,11 @@ impl Client {
 
 fn target(uri: &Uri, trust: &Trust) -> Result<Target, SendError> {
     let (address, server_name) = (address(uri)?, uri.host().unwrap_or_default().to_owned());
-    Ok(Target { address, server_name, trust: trust.clone(), as_front_proxy: false, http2: true })
+    Ok(Target {
+        address,
+        server_name,
+        trust: trust.clone(),
+        as_front_proxy: false,
+        http2: true,
+    })
 }

@@ -59,7 +59,8 @@ fn of_one(cause: &(dyn Error + 'static)) -> Option<String> {
             "net/http: HTTP/1.x transport connection broken: malformed HTTP response: {error}"
         ));
     }
-    (error.is_incomplete_message() || error.is_canceled() || error.is_closed()).then(|| "EOF".into())
+    (error.is_incomplete_message() || error.is_canceled() || error.is_closed())
+        .then(|| "EOF".into())
 }
 
 /// An error of the operating system: `connection refused`.
@@ -67,12 +68,20 @@ pub(super) fn system(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();
-    letters.next().map(|first| first.to_ascii_lowercase()).into_iter().chain(letters).collect()
+    letters
+        .next()
+        .map(|first| first.to_ascii_lowercase())
+        .into_iter()
+        .chain(letters)
+        .collect()
 }
 
 /// Why no secure connection came about.
 pub(super) fn handshake(error: &io::Error) -> String {
-    match error.get_ref().and_then(|error| error.downcast_ref::<TlsError>()) {
+    match error
+        .get_ref()
+        .and_then(|error| error.downcast_ref::<TlsError>())
+    {
         Some(TlsError::InvalidCertificate(error)) => {
             let words = match error {
                 CertificateError::Other(error) => error.0.to_string(),

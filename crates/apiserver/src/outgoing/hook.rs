@@ -46,10 +46,16 @@ pub(crate) struct Limit {
 impl Hook {
     /// Reads `{url | service: {namespace, name, path, port}, caBundle}`.
     pub fn parse(config: &Value) -> Hook {
-        let trust = Trust::bundle(STANDARD.decode(config["caBundle"].str()).unwrap_or_default());
+        let trust = Trust::bundle(
+            STANDARD
+                .decode(config["caBundle"].str())
+                .unwrap_or_default(),
+        );
         let service = &config["service"];
         let place = match config["url"].as_str() {
-            _ if !service.is_null() => Place::Service(Service::parse(service), service["path"].str().into()),
+            _ if !service.is_null() => {
+                Place::Service(Service::parse(service), service["path"].str().into())
+            }
             Some(url) if !url.is_empty() => Place::Url(url.into()),
             _ => Place::Nowhere,
         };
@@ -60,17 +66,32 @@ impl Hook {
     fn url(&self) -> Result<String, SendError> {
         Ok(match &self.place {
             Place::Url(url) => {
-                let uri: Uri = url.parse().map_err(|error| SendError(format!("Unparsable URL: {error}")))?;
-                let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
+                let uri: Uri = url
+                    .parse()
+                    .map_err(|error| SendError(format!("Unparsable URL: {error}")))?;
+                let authority = uri
+                    .authority()
+                    .map(|authority| authority.as_str())
+                    .unwrap_or_default();
                 let authority = authority.rsplit('@').next().unwrap_or_default();
                 let path = clean_path(&decode(uri.path()));
-                format!("{}://{authority}{path}", uri.scheme_str().unwrap_or("https"))
+                format!(
+                    "{}://{authority}{path}",
+                    uri.scheme_str().unwrap_or("https")
+                )
             }
             Place::Service(service, path) => {
-                format!("https://{}:{}{}", service.host(), service.port, clean_path(path))
+                format!(
+                    "https://{}:{}{}",
+                    service.host(),
+                    service.port,
+                    clean_path(path)
+                )
             }
             Place::Nowhere => {
-                return Err(SendError("webhook configuration must have either service or URL".into()));
+                return Err(SendError(
+                    "webhook configuration must have either service or URL".into(),
+                ));
             }
         })
     }
@@ -96,9 +117,15 @@ impl Hook {
     fn target(&self, client: &Client, uri: &Uri) -> Result<Target, SendError> {
         let called = address(uri)?;
         let (address, server_name, http2) = match &self.place {
-            Place::Service(service, _) if called == format!("{}:{}", service.host(), service.port) => {
+            Place::Service(service, _)
+                if called == format!("{}:{}", service.host(), service.port) =>
+            {
                 let address = client.services().resolve(service);
-                (address.map_err(|status| SendError(status.message))?, service.host(), false)
+                (
+                    address.map_err(|status| SendError(status.message))?,
+                    service.host(),
+                    false,
+                )
             }
             Place::Service(service, _) => (called, service.host(), false),
             _ => {
@@ -107,14 +134,24 @@ impl Hook {
                 (called, host, local)
             }
         };
-        Ok(Target { address, server_name, trust: self.trust.clone(), as_front_proxy: false, http2 })
+        Ok(Target {
+            address,
+            server_name,
+            trust: self.trust.clone(),
+            as_front_proxy: false,
+            http2,
+        })
     }
 }
 
 /// The `host:port` of a URL. Only HTTPS is spoken.
 pub(super) fn address(uri: &Uri) -> Result<String, SendError> {
     match uri.scheme_str() {
-        Some("https") => Ok(format!("{}:{}", uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(443))),
+        Some("https") => Ok(format!(
+            "{}:{}",
+            uri.host().unwrap_or_default(),
+            uri.port_u16().unwrap_or(443)
+        )),
         scheme => {
             let scheme = json::quote(scheme.unwrap_or_default());
             Err(SendError(format!("unsupported protocol scheme {scheme}")))
@@ -132,7 +169,9 @@ pub(super) async fn exchange(
     let mut retries = 0;
     loop {
         let response = call.clone().send(client, limit.until, &target).await?;
-        let Some(pause) = pause(&response).filter(|_| retries < MAX_RETRIES) else { return Ok(response) };
+        let Some(pause) = pause(&response).filter(|_| retries < MAX_RETRIES) else {
+            return Ok(response);
+        };
         retries += 1;
         timeout_at(limit.until, tokio::time::sleep(pause))
             .await
@@ -161,25 +200,48 @@ pub(super) fn json_post(
     body: Bytes,
 ) -> Result<Call, SendError> {
     let mut headers = HeaderMap::new();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, */*"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    headers.insert(
+        header::ACCEPT,
+        HeaderValue::from_static("application/json, */*"),
+    );
     headers.insert(header::USER_AGENT, HeaderValue::from_static(agent));
     if let Some(token) = token {
         let bearer = HeaderValue::from_str(&format!("Bearer {token}"));
-        headers.insert(header::AUTHORIZATION, bearer.map_err(|error| SendError(error.to_string()))?);
+        headers.insert(
+            header::AUTHORIZATION,
+            bearer.map_err(|error| SendError(error.to_string()))?,
+        );
     }
-    Ok(Call { method: Method::POST, url, headers, body })
+    Ok(Call {
+        method: Method::POST,
+        url,
+        headers,
+        body,
+    })
 }
 
 /// How long the server asks us to wait, if it does.
 fn pause(response: &Response<Incoming>) -> Option<Duration> {
     let busy = response.status() == 429 || response.status().is_server_error();
-    let seconds = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    let seconds = response
+        .headers()
+        .get(header::RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()?;
     busy.then(|| Duration::from_secs(seconds))
 }
 
 /// The code of an answer, and its body if it is a good one.
-pub(super) async fn judge(response: Response<Incoming>, limit: Limit) -> (u16, Result<Bytes, SendError>) {
+pub(super) async fn judge(
+    response: Response<Incoming>,
+    limit: Limit,
+) -> (u16, Result<Bytes, SendError>) {
     let (head, body) = response.into_parts();
     let code = head.status.as_u16();
     let outcome = read(body, limit).await.and_then(|body| match code {
@@ -192,9 +254,15 @@ pub(super) async fn judge(response: Response<Incoming>, limit: Limit) -> (u16, R
 }
 
 fn nothing(head: &http::response::Parts) -> String {
-    let kind = head.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = head
+        .headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
     let kind = kind.unwrap_or("application/json");
-    format!("0-length response with status code: {} and content type: {kind}", head.status.as_u16())
+    format!(
+        "0-length response with status code: {} and content type: {kind}",
+        head.status.as_u16()
+    )
 }
 
 /// The whole body, if it is not too large and comes in time.
@@ -215,13 +283,17 @@ pub(super) async fn read(body: Incoming, limit: Limit) -> Result<Bytes, SendErro
 /// What client-go makes of an answer that is no success.
 fn refusal(code: u16, headers: &HeaderMap, body: &[u8]) -> String {
     let status = json::parse(body).unwrap_or_default();
-    let is_status =
-        matches!(status["kind"].str(), "" | "Status") && matches!(status["apiVersion"].str(), "" | "v1");
+    let is_status = matches!(status["kind"].str(), "" | "Status")
+        && matches!(status["apiVersion"].str(), "" | "v1");
     if is_status && status["status"].str() == "Failure" {
         return status["message"].str().into();
     }
     let shown = String::from_utf8_lossy(&body[..body.len().min(MAX_SHOWN)]);
-    let shown = if is_text(headers) { shown.trim() } else { "unknown" };
+    let shown = if is_text(headers) {
+        shown.trim()
+    } else {
+        "unknown"
+    };
     match code {
         409 => "the server reported a conflict".into(),
         404 => "the server could not find the requested resource".into(),
@@ -243,6 +315,8 @@ fn refusal(code: u16, headers: &HeaderMap, body: &[u8]) -> String {
 }
 
 fn is_text(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.to_str().unwrap_or_default());
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .map(|kind| kind.to_str().unwrap_or_default());
     kind.is_none_or(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/"))
 }

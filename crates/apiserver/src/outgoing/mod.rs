@@ -94,16 +94,31 @@ pub(crate) struct SendError(pub String);
 
 impl Client {
     /// A client that shows `identity` where the target wants a front proxy, and reaches this server at `own`.
-    pub fn new(registry: &Registry, catalog: &Catalog, identity: Option<Identity>, own: &str) -> Client {
+    pub fn new(
+        registry: &Registry,
+        catalog: &Catalog,
+        identity: Option<Identity>,
+        own: &str,
+    ) -> Client {
         let services = Services::new(registry, catalog, own);
         let registry = registry.clone();
-        Client(Arc::new(Inner { registry, services, identity, targets: Mutex::default() }))
+        Client(Arc::new(Inner {
+            registry,
+            services,
+            identity,
+            targets: Mutex::default(),
+        }))
     }
 
     /// A client that knows no services and shows `identity`.
     pub fn plain(registry: &Registry, identity: Option<Identity>) -> Client {
         let services = Services::unknown(registry);
-        Client(Arc::new(Inner { registry: registry.clone(), services, identity, targets: Mutex::default() }))
+        Client(Arc::new(Inner {
+            registry: registry.clone(),
+            services,
+            identity,
+            targets: Mutex::default(),
+        }))
     }
 
     /// Where services are.
@@ -118,7 +133,10 @@ impl Client {
         request: Request<Outgoing>,
     ) -> Result<Response<Incoming>, SendError> {
         let client = self.kept(target)?;
-        client.request(request).await.map_err(|error| SendError(go::says(&error)))
+        client
+            .request(request)
+            .await
+            .map_err(|error| SendError(go::says(&error)))
     }
 
     /// Shakes hands over a connection with a server that need not prove who it is.
@@ -126,34 +144,60 @@ impl Client {
     where
         C: AsyncRead + AsyncWrite + Unpin,
     {
-        let config = trust::config(&Trust::Anyone, None, false, &self.0.registry).map_err(SendError)?;
-        connect::secure(&TlsConnector::from(Arc::new(config)), connect::server_name(host)?, connection).await
+        let config =
+            trust::config(&Trust::Anyone, None, false, &self.0.registry).map_err(SendError)?;
+        connect::secure(
+            &TlsConnector::from(Arc::new(config)),
+            connect::server_name(host)?,
+            connection,
+        )
+        .await
     }
 
     /// The connections to a target. The target that was not used for the longest time makes room.
     fn kept(&self, target: &Target) -> Result<legacy::Client<Connector, Outgoing>, SendError> {
-        let mut targets = self.0.targets.lock().expect("nothing panics while it is held");
+        let mut targets = self
+            .0
+            .targets
+            .lock()
+            .expect("nothing panics while it is held");
         if let Some(kept) = targets.get_mut(target) {
             kept.used = Instant::now();
             return Ok(kept.client.clone());
         }
         if targets.len() >= MAX_TARGETS {
-            let oldest = targets.iter().min_by_key(|(_, kept)| kept.used).map(|(target, _)| target.clone());
+            let oldest = targets
+                .iter()
+                .min_by_key(|(_, kept)| kept.used)
+                .map(|(target, _)| target.clone());
             oldest.and_then(|oldest| targets.remove(&oldest));
         }
         let client = self.connections(target)?;
-        targets.insert(target.clone(), Kept { client: client.clone(), used: Instant::now() });
+        targets.insert(
+            target.clone(),
+            Kept {
+                client: client.clone(),
+                used: Instant::now(),
+            },
+        );
         Ok(client)
     }
 
-    fn connections(&self, target: &Target) -> Result<legacy::Client<Connector, Outgoing>, SendError> {
+    fn connections(
+        &self,
+        target: &Target,
+    ) -> Result<legacy::Client<Connector, Outgoing>, SendError> {
         let identity = self.0.identity.as_ref().filter(|_| target.as_front_proxy);
-        let config =
-            trust::config(&target.trust, identity, target.http2, &self.0.registry).map_err(SendError)?;
+        let config = trust::config(&target.trust, identity, target.http2, &self.0.registry)
+            .map_err(SendError)?;
         let connector = Connector::new(target, config)?;
         let mut builder = legacy::Client::builder(TokioExecutor::new());
-        builder.pool_timer(TokioTimer::new()).timer(TokioTimer::new());
-        builder.pool_idle_timeout(IDLE).pool_max_idle_per_host(MAX_IDLE);
+        builder
+            .pool_timer(TokioTimer::new())
+            .timer(TokioTimer::new());
+        builder
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(MAX_IDLE);
         // Kubernetes: how client-go finds out that an HTTP/2 connection is dead.
         builder.http2_keep_alive_interval(Duration::from_secs(30));
         builder.http2_keep_alive_timeout(Duration::from_secs(15));
@@ -163,5 +207,7 @@ impl Client {
 
 /// A body of which all is there.
 pub(crate) fn whole(bytes: Bytes) -> Outgoing {
-    http_body_util::Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+    http_body_util::Full::new(bytes)
+        .map_err(|never| match never {})
+        .boxed_unsync()
 }

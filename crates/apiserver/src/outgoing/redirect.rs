@@ -30,15 +30,25 @@ impl Call {
         target: impl Fn(&Uri) -> Result<Target, SendError>,
     ) -> Result<Response<Incoming>, SendError> {
         let operation = operation(&self.method);
-        let failed =
-            |url: &str, error: SendError| SendError(format!("{operation} {}: {}", json::quote(url), error.0));
+        let failed = |url: &str, error: SendError| {
+            SendError(format!("{operation} {}: {}", json::quote(url), error.0))
+        };
         for count in 1.. {
-            let response =
-                self.once(client, until, &target).await.map_err(|error| failed(&self.url, error))?;
-            let Some(location) = self.location(&response) else { return Ok(response) };
+            let response = self
+                .once(client, until, &target)
+                .await
+                .map_err(|error| failed(&self.url, error))?;
+            let Some(location) = self.location(&response) else {
+                return Ok(response);
+            };
             let next = resolve(&self.url, &location).ok_or_else(|| {
                 let shown = json::quote(&location);
-                failed(&self.url, SendError(format!("failed to parse Location header {shown}: invalid URL")))
+                failed(
+                    &self.url,
+                    SendError(format!(
+                        "failed to parse Location header {shown}: invalid URL"
+                    )),
+                )
             })?;
             if count == MAX_REQUESTS {
                 let stopped = SendError(format!("stopped after {MAX_REQUESTS} redirects"));
@@ -58,7 +68,10 @@ impl Call {
         let mut request = Request::new(whole(self.body.clone()));
         *request.method_mut() = self.method.clone();
         *request.headers_mut() = self.headers.clone();
-        *request.uri_mut() = self.url.parse().map_err(|error| SendError(format!("{error}")))?;
+        *request.uri_mut() = self
+            .url
+            .parse()
+            .map_err(|error| SendError(format!("{error}")))?;
         let target = target(request.uri())?;
         match timeout_at(until, client.send(&target, request)).await {
             Ok(response) => response,
@@ -70,7 +83,8 @@ impl Call {
     fn location(&self, response: &Response<Incoming>) -> Option<String> {
         let code = response.status().as_u16();
         let location = response.headers().get(header::LOCATION)?.to_str().ok()?;
-        (matches!(code, 301 | 302 | 303 | 307 | 308) && !location.is_empty()).then(|| location.to_owned())
+        (matches!(code, 301 | 302 | 303 | 307 | 308) && !location.is_empty())
+            .then(|| location.to_owned())
     }
 
     /// Go: 307 and 308 keep the method and the body, the others make a GET of a POST.
@@ -100,10 +114,16 @@ fn operation(method: &Method) -> String {
 
 /// Go: credentials go to the host they were meant for, and to those below it.
 fn is_same_domain(first: &str, next: &str) -> bool {
-    let host = |url: &str| url.parse::<Uri>().ok().and_then(|uri| uri.host().map(str::to_ascii_lowercase));
+    let host = |url: &str| {
+        url.parse::<Uri>()
+            .ok()
+            .and_then(|uri| uri.host().map(str::to_ascii_lowercase))
+    };
     match (host(first), host(next)) {
         (Some(first), Some(next)) => {
-            let below = next.strip_suffix(&first).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+            let below = next
+                .strip_suffix(&first)
+                .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
             below && (next == first || first.parse::<std::net::IpAddr>().is_err())
         }
         _ => false,
@@ -128,7 +148,10 @@ fn resolve(base: &str, reference: &str) -> Option<String> {
         format!("{scheme}://{authority}{}", base.path_and_query()?)
     } else {
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        format!("{scheme}://{authority}{}", without_dots(&format!("{folder}/{reference}")))
+        format!(
+            "{scheme}://{authority}{}",
+            without_dots(&format!("{folder}/{reference}"))
+        )
     };
     let parsed: Uri = url.parse().ok()?;
     parsed.host().filter(|host| !host.is_empty()).map(|_| url)
@@ -136,7 +159,9 @@ fn resolve(base: &str, reference: &str) -> Option<String> {
 
 /// A path and query without the segments `.` and `..`.
 fn without_dots(target: &str) -> String {
-    let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+    let (path, query) = target
+        .split_once('?')
+        .map_or((target, None), |(path, query)| (path, Some(query)));
     let mut kept: Vec<&str> = Vec::new();
     let segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     for (at, segment) in segments.iter().enumerate() {
@@ -216,7 +241,11 @@ mod tests {
             ("https://", None),
             ("/\u{7f}", None),
         ] {
-            assert_eq!(resolve("https://a:1/p/q?r", reference).as_deref(), expected, "{reference:?}");
+            assert_eq!(
+                resolve("https://a:1/p/q?r", reference).as_deref(),
+                expected,
+                "{reference:?}"
+            );
         }
     }
 

@@ -45,16 +45,40 @@ impl Remote {
     pub fn new(file: &Kubeconfig, registry: &Registry) -> Remote {
         // One connection of HTTP/2 has so many streams and no more: questions that are answered slowly would hold up
         // others.
-        Remote { says_patience: true, ..Remote::silent(file, registry) }.over_http1()
+        Remote {
+            says_patience: true,
+            ..Remote::silent(file, registry)
+        }
+        .over_http1()
     }
 
     /// The same, asked without further words.
     pub fn silent(file: &Kubeconfig, registry: &Registry) -> Remote {
-        let Kubeconfig { url, path, address, server_name, trust, identity, token } = file.clone();
+        let Kubeconfig {
+            url,
+            path,
+            address,
+            server_name,
+            trust,
+            identity,
+            token,
+        } = file.clone();
         // Whatever identity there is, it is shown.
-        let target = Target { address, server_name, trust, as_front_proxy: true, http2: true };
+        let target = Target {
+            address,
+            server_name,
+            trust,
+            as_front_proxy: true,
+            http2: true,
+        };
         let (client, url) = (Client::plain(registry, identity), format!("{url}{path}"));
-        Remote { client, target, url, token, says_patience: false }
+        Remote {
+            client,
+            target,
+            url,
+            token,
+            says_patience: false,
+        }
     }
 
     fn over_http1(mut self) -> Remote {
@@ -70,7 +94,10 @@ impl Remote {
     /// Posts a review and gives back the body of a good answer.
     pub async fn post(&self, body: Bytes, patience: Duration) -> Result<Bytes, PostError> {
         let (code, outcome) = self.exchange(body, patience).await?;
-        outcome.map_err(|error| PostError { code: Some(code), why: error.0 })
+        outcome.map_err(|error| PostError {
+            code: Some(code),
+            why: error.0,
+        })
     }
 
     /// Posts a review again, later and later, while it fails for a reason that may pass. Each attempt has `patience`.
@@ -83,7 +110,9 @@ impl Remote {
     ) -> Result<Bytes, PostError> {
         for _ in 1..ATTEMPTS {
             match self.post(body.clone(), patience).await {
-                Err(error) if error.is_passing() => tokio::time::sleep(jittered(registry, pause)).await,
+                Err(error) if error.is_passing() => {
+                    tokio::time::sleep(jittered(registry, pause)).await
+                }
                 outcome => return outcome,
             }
             pause = pause.mul_f64(BACKOFF_FACTOR);
@@ -111,7 +140,11 @@ impl Remote {
             true => host.to_owned(),
             false => self.target.server_name.clone(),
         };
-        Ok(Target { address, server_name, ..self.target.clone() })
+        Ok(Target {
+            address,
+            server_name,
+            ..self.target.clone()
+        })
     }
 
     async fn exchange(
@@ -119,17 +152,30 @@ impl Remote {
         body: Bytes,
         patience: Duration,
     ) -> Result<(u16, Result<Bytes, SendError>), PostError> {
-        let limit = Limit { until: Instant::now() + patience, bytes: MAX_ANSWER };
+        let limit = Limit {
+            until: Instant::now() + patience,
+            bytes: MAX_ANSWER,
+        };
         let nanos = i64::try_from(patience.as_nanos()).unwrap_or(i64::MAX);
         let url = match self.says_patience {
             true => format!("{}?timeout={}", self.url, time::duration_text(nanos)),
             false => self.url.clone(),
         };
-        let call = json_post(url, "kube-apiserver", self.token.as_deref(), body)
-            .map_err(|error| PostError { code: None, why: error.0 })?;
-        let unanswered = |error: SendError| PostError { code: None, why: error.0 };
+        let call =
+            json_post(url, "kube-apiserver", self.token.as_deref(), body).map_err(|error| {
+                PostError {
+                    code: None,
+                    why: error.0,
+                }
+            })?;
+        let unanswered = |error: SendError| PostError {
+            code: None,
+            why: error.0,
+        };
         let target = |uri: &Uri| self.target_at(uri);
-        let response = exchange(&self.client, limit, call, target).await.map_err(unanswered)?;
+        let response = exchange(&self.client, limit, call, target)
+            .await
+            .map_err(unanswered)?;
         Ok(judge(response, limit).await)
     }
 }

@@ -66,20 +66,38 @@ impl Services {
 
     /// For who asks for none.
     pub fn unknown(registry: &Registry) -> Services {
-        Services { registry: registry.clone(), services: None, slices: None, nodes: None, own: String::new() }
+        Services {
+            registry: registry.clone(),
+            services: None,
+            slices: None,
+            nodes: None,
+            own: String::new(),
+        }
     }
 
     /// The service object.
     pub fn find(&self, service: &Service) -> Result<Value, Status> {
         let key = Key::new(&service.namespace, &service.name);
-        let found = self.services.as_ref().and_then(|services| self.registry.get(services, &key, "").ok());
-        let what = GroupResource { group: "".into(), resource: "service".into() };
-        found.map(|found| found.value()).ok_or_else(|| Status::not_found(&what, &service.name))
+        let found = self
+            .services
+            .as_ref()
+            .and_then(|services| self.registry.get(services, &key, "").ok());
+        let what = GroupResource {
+            group: "".into(),
+            resource: "service".into(),
+        };
+        found
+            .map(|found| found.value())
+            .ok_or_else(|| Status::not_found(&what, &service.name))
     }
 
     /// The `host:port` to dial.
     pub fn resolve(&self, service: &Service) -> Result<String, Status> {
-        let Service { namespace, name, port } = service;
+        let Service {
+            namespace,
+            name,
+            port,
+        } = service;
         // Kubernetes: the API server reaches itself without a detour.
         if (namespace.as_str(), name.as_str(), *port) == ("default", "kubernetes", 443) {
             return Ok(self.own.clone());
@@ -89,47 +107,74 @@ impl Services {
         if spec["type"].str() == "ExternalName" {
             return Ok(format!("{}:{port}", spec["externalName"].str()));
         }
-        let wanted = spec["ports"].list().iter().find(|known| known["port"].int() == i64::from(*port));
+        let wanted = spec["ports"]
+            .list()
+            .iter()
+            .find(|known| known["port"].int() == i64::from(*port));
         let Some(wanted) = wanted else {
-            return Err(unavailable(format!("no service port {port} found for service \"{name}\"")));
+            return Err(unavailable(format!(
+                "no service port {port} found for service \"{name}\""
+            )));
         };
         if let Some(address) = self.endpoint(service, wanted["name"].str())? {
             return Ok(address);
         }
         // Behind a cluster IP there are pods, and here nothing could lead to them.
         if !spec["selector"].is_empty() && self.has_only_simulated_nodes() {
-            return Err(unavailable(format!("no endpoints available for service \"{name}\"")));
+            return Err(unavailable(format!(
+                "no endpoints available for service \"{name}\""
+            )));
         }
         match spec["clusterIP"].str() {
-            "None" | "" => Err(Status::unknown("cannot route to service with ClusterIP \"None\"")),
+            "None" | "" => Err(Status::unknown(
+                "cannot route to service with ClusterIP \"None\"",
+            )),
             address => Ok(join(address, i64::from(*port))),
         }
     }
 
     /// The slices of a service's endpoints.
     pub fn slices(&self, service: &Service) -> Vec<Value> {
-        let Some(resource) = &self.slices else { return Vec::new() };
+        let Some(resource) = &self.slices else {
+            return Vec::new();
+        };
         let operator = Operator::In(vec![service.name.as_str().into()]);
         let labels = LabelSelector {
-            requirements: vec![Requirement { key: "kubernetes.io/service-name".into(), operator }],
+            requirements: vec![Requirement {
+                key: "kubernetes.io/service-name".into(),
+                operator,
+            }],
         };
         let namespace = service.namespace.as_str().into();
-        let selection = Selection { namespace, labels, ..Selection::default() };
-        let list = self.registry.list(resource, &ListOptions { selection, ..ListOptions::default() });
-        list.map(|list| list.items.iter().map(|slice| slice.value()).collect()).unwrap_or_default()
+        let selection = Selection {
+            namespace,
+            labels,
+            ..Selection::default()
+        };
+        let list = self.registry.list(
+            resource,
+            &ListOptions {
+                selection,
+                ..ListOptions::default()
+            },
+        );
+        list.map(|list| list.items.iter().map(|slice| slice.value()).collect())
+            .unwrap_or_default()
     }
 
     /// A ready endpoint, any of them that is real. If there are simulated ones only, that is an error.
     fn endpoint(&self, service: &Service, port_name: &str) -> Result<Option<String>, Status> {
         let slices = self.slices(service);
         let ready = slices.iter().flat_map(|slice| ready(slice, port_name));
-        let (simulated, mut ready): (Vec<Ready>, Vec<Ready>) =
-            ready.partition(|endpoint| !endpoint.node.is_empty() && self.is_simulated(&endpoint.node));
+        let (simulated, mut ready): (Vec<Ready>, Vec<Ready>) = ready
+            .partition(|endpoint| !endpoint.node.is_empty() && self.is_simulated(&endpoint.node));
         if ready.is_empty() {
             return match simulated.first() {
                 None => Ok(None),
                 Some(Ready { address, node }) => {
-                    let Service { namespace, name, .. } = service;
+                    let Service {
+                        namespace, name, ..
+                    } = service;
                     let text = format!(
                         "service \"{namespace}/{name}\" has simulated endpoints only: {address} is a pod on node \"{node}\", \
                          which runs no containers"
@@ -146,21 +191,33 @@ impl Services {
 
     /// Whether a node says that its runtime is the simulated one.
     pub fn is_simulated(&self, node: &str) -> bool {
-        let found =
-            self.nodes.as_ref().and_then(|nodes| self.registry.get(nodes, &Key::new("", node), "").ok());
+        let found = self
+            .nodes
+            .as_ref()
+            .and_then(|nodes| self.registry.get(nodes, &Key::new("", node), "").ok());
         found.is_some_and(|node| has_simulated_runtime(&node.value()))
     }
 
     fn has_only_simulated_nodes(&self) -> bool {
-        let Some(nodes) = &self.nodes else { return false };
-        let nodes =
-            self.registry.list(nodes, &ListOptions::default()).map(|list| list.items).unwrap_or_default();
-        !nodes.is_empty() && nodes.iter().all(|node| has_simulated_runtime(&node.value()))
+        let Some(nodes) = &self.nodes else {
+            return false;
+        };
+        let nodes = self
+            .registry
+            .list(nodes, &ListOptions::default())
+            .map(|list| list.items)
+            .unwrap_or_default();
+        !nodes.is_empty()
+            && nodes
+                .iter()
+                .all(|node| has_simulated_runtime(&node.value()))
     }
 }
 
 fn has_simulated_runtime(node: &Value) -> bool {
-    node["status"]["nodeInfo"]["containerRuntimeVersion"].str().starts_with("simulated://")
+    node["status"]["nodeInfo"]["containerRuntimeVersion"]
+        .str()
+        .starts_with("simulated://")
 }
 
 /// An endpoint that is ready: its `host:port`, and the node that it is on, if that is known.
@@ -170,13 +227,22 @@ struct Ready {
 }
 
 fn ready(slice: &Value, port_name: &str) -> Vec<Ready> {
-    let port = slice["ports"].list().iter().find(|port| port["name"].str() == port_name);
-    let Some(port) = port.map(|port| port["port"].int()).filter(|port| *port > 0) else { return Vec::new() };
+    let port = slice["ports"]
+        .list()
+        .iter()
+        .find(|port| port["name"].str() == port_name);
+    let Some(port) = port.map(|port| port["port"].int()).filter(|port| *port > 0) else {
+        return Vec::new();
+    };
     let endpoints = slice["endpoints"].list().iter();
-    let ready = endpoints.filter(|endpoint| endpoint["conditions"]["ready"].as_bool() != Some(false));
+    let ready =
+        endpoints.filter(|endpoint| endpoint["conditions"]["ready"].as_bool() != Some(false));
     let found = ready.filter_map(|endpoint| {
         let address = join(endpoint["addresses"].list().first()?.str(), port);
-        Some(Ready { address, node: endpoint["nodeName"].str().into() })
+        Some(Ready {
+            address,
+            node: endpoint["nodeName"].str().into(),
+        })
     });
     found.collect()
 }

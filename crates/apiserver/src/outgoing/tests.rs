@@ -34,8 +34,18 @@ impl Random for Noon {
 }
 
 fn server() -> Server {
-    let registry = Registry::new(Store::in_memory(Default::default()), Arc::new(Noon), Arc::new(Noon));
-    Server::new(registry, Options { advertise: "127.0.0.1:1".into(), ..Options::default() })
+    let registry = Registry::new(
+        Store::in_memory(Default::default()),
+        Arc::new(Noon),
+        Arc::new(Noon),
+    );
+    Server::new(
+        registry,
+        Options {
+            advertise: "127.0.0.1:1".into(),
+            ..Options::default()
+        },
+    )
 }
 
 fn client() -> Client {
@@ -46,17 +56,30 @@ async fn post(client: &Client, url: &str, bundle: &str, milliseconds: u64) -> St
     let hook = Hook::parse(&value!({ "url": url, "caBundle": bundle }));
     let until = Instant::now() + Duration::from_millis(milliseconds);
     let limit = Limit { until, bytes: 1000 };
-    match hook.post(client, "timeout=3s", Bytes::from_static(b"{}"), limit).await {
+    match hook
+        .post(client, "timeout=3s", Bytes::from_static(b"{}"), limit)
+        .await
+    {
         Ok(body) => format!("answered {}", String::from_utf8_lossy(&body)),
         Err(error) => error.to_string(),
     }
 }
 
 /// Posts to a server of the given manner, and compares what comes of it. `$` stands for the server's address.
-async fn check(names: &[&str], react: impl Fn() -> Reaction + Send + Sync + 'static, expected: &str) {
+async fn check(
+    names: &[&str],
+    react: impl Fn() -> Reaction + Send + Sync + 'static,
+    expected: &str,
+) {
     let peer = Peer::start(names, move |_| react()).await;
     let address = format!("127.0.0.1:{}", peer.port);
-    let said = post(&client(), &format!("https://{address}/hook"), &peer.bundle(), 400).await;
+    let said = post(
+        &client(),
+        &format!("https://{address}/hook"),
+        &peer.bundle(),
+        400,
+    )
+    .await;
     assert_eq!(said.replace(&address, "$"), expected);
 }
 
@@ -64,25 +87,45 @@ const HERE: &[&str] = &["127.0.0.1"];
 
 #[tokio::test]
 async fn a_good_answer_comes_back_whole() {
-    check(HERE, || Reaction::Reply(200, r#"{"a":1}"#.into()), r#"answered {"a":1}"#).await;
+    check(
+        HERE,
+        || Reaction::Reply(200, r#"{"a":1}"#.into()),
+        r#"answered {"a":1}"#,
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn a_server_that_hangs_is_given_up() {
-    check(HERE, || Reaction::Hang, r#"Post "https://$/hook?timeout=3s": context deadline exceeded"#).await;
+    check(
+        HERE,
+        || Reaction::Hang,
+        r#"Post "https://$/hook?timeout=3s": context deadline exceeded"#,
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn an_answer_that_stops_in_the_middle_is_given_up() {
     let expected = "unexpected error when reading response body. Please retry. Original error: ";
-    check(HERE, || Reaction::Begin("{".into()), &format!("{expected}context deadline exceeded")).await;
+    check(
+        HERE,
+        || Reaction::Begin("{".into()),
+        &format!("{expected}context deadline exceeded"),
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn an_answer_that_is_too_large_is_not_read() {
     let expected = "unexpected error when reading response body. Please retry. Original error: ";
     let large = || Reaction::Reply(200, "x".repeat(2000));
-    check(HERE, large, &format!("{expected}the response is larger than 1000 bytes")).await;
+    check(
+        HERE,
+        large,
+        &format!("{expected}the response is larger than 1000 bytes"),
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -93,9 +136,19 @@ async fn a_certificate_for_another_is_refused() {
 
 #[tokio::test]
 async fn a_certificate_of_a_stranger_is_refused() {
-    let (peer, other) = (Peer::answering(200, "{}").await, Peer::answering(200, "{}").await);
-    let said = post(&client(), &format!("https://127.0.0.1:{}/", peer.port), &other.bundle(), 900).await;
-    let expected = "tls: failed to verify certificate: x509: certificate signed by unknown authority";
+    let (peer, other) = (
+        Peer::answering(200, "{}").await,
+        Peer::answering(200, "{}").await,
+    );
+    let said = post(
+        &client(),
+        &format!("https://127.0.0.1:{}/", peer.port),
+        &other.bundle(),
+        900,
+    )
+    .await;
+    let expected =
+        "tls: failed to verify certificate: x509: certificate signed by unknown authority";
     assert!(said.ends_with(expected), "{said}");
 }
 
@@ -105,7 +158,12 @@ async fn a_server_that_refuses_is_quoted() {
     check(HERE, || Reaction::Reply(500, "boo".into()), quoted).await;
     let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"not today"}"#;
     check(HERE, || Reaction::Reply(500, status.into()), "not today").await;
-    check(HERE, || Reaction::Reply(404, "".into()), "the server could not find the requested resource").await;
+    check(
+        HERE,
+        || Reaction::Reply(404, "".into()),
+        "the server could not find the requested resource",
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -114,8 +172,9 @@ async fn nobody_at_home_is_said_as_go_says_it() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let said = post(&client(), &format!("https://{address}"), "", 900).await;
-    let expected =
-        format!("Post \"https://{address}/?timeout=3s\": dial tcp {address}: connect: connection refused");
+    let expected = format!(
+        "Post \"https://{address}/?timeout=3s\": dial tcp {address}: connect: connection refused"
+    );
     assert_eq!(said, expected);
 }
 
@@ -125,10 +184,17 @@ async fn a_connection_that_is_closed_without_an_answer_is_an_end_of_file() {
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { while listener.accept().await.is_ok() {} });
     let peer = Peer::answering(200, "{}").await;
-    let said = post(&client(), &format!("https://{address}/"), &peer.bundle(), 900).await;
+    let said = post(
+        &client(),
+        &format!("https://{address}/"),
+        &peer.bundle(),
+        900,
+    )
+    .await;
     let ends = ["EOF", "read tcp: read: connection reset by peer"];
     assert!(
-        ends.iter().any(|end| said == format!("Post \"https://{address}/?timeout=3s\": {end}")),
+        ends.iter()
+            .any(|end| said == format!("Post \"https://{address}/?timeout=3s\": {end}")),
         "{said}"
     );
 }
@@ -138,7 +204,10 @@ async fn connections_are_used_again() {
     let peer = Peer::answering(200, "{}").await;
     let (client, url) = (client(), format!("https://127.0.0.1:{}/", peer.port));
     for _ in 0..5 {
-        assert_eq!(post(&client, &url, &peer.bundle(), 900).await, "answered {}");
+        assert_eq!(
+            post(&client, &url, &peer.bundle(), 900).await,
+            "answered {}"
+        );
     }
     assert_eq!((peer.seen().len(), peer.connections()), (5, 1));
 }
@@ -146,26 +215,48 @@ async fn connections_are_used_again() {
 #[tokio::test]
 async fn a_service_that_is_not_there_is_named() {
     let hook = Hook::parse(&value!({ "service": { "namespace": "a", "name": "b", "path": "/c" } }));
-    let limit = Limit { until: Instant::now() + Duration::from_secs(1), bytes: 1000 };
-    let error = hook.post(&client(), "timeout=3s", Bytes::new(), limit).await.unwrap_err();
+    let limit = Limit {
+        until: Instant::now() + Duration::from_secs(1),
+        bytes: 1000,
+    };
+    let error = hook
+        .post(&client(), "timeout=3s", Bytes::new(), limit)
+        .await
+        .unwrap_err();
     assert_eq!(
         error.0,
-        format!("Post {}: service \"b\" not found", json::quote("https://b.a.svc:443/c?timeout=3s"))
+        format!(
+            "Post {}: service \"b\" not found",
+            json::quote("https://b.a.svc:443/c?timeout=3s")
+        )
     );
 }
 
 #[tokio::test]
 async fn a_service_is_where_its_ready_endpoints_are() {
     let server = server();
-    let (registry, catalog, services) = (server.registry(), &server.0.catalog, server.0.client.services());
+    let (registry, catalog, services) = (
+        server.registry(),
+        &server.0.catalog,
+        server.0.client.services(),
+    );
     let make = async |group: &str, plural: &str, object: Value| {
         let resource = catalog.get(group, "v1", plural).unwrap();
         let options = CreateOptions::default();
-        registry.create(&resource, "a", object, &options, &NoGate, &mut Vec::new()).await.map(drop)
+        registry
+            .create(&resource, "a", object, &options, &NoGate, &mut Vec::new())
+            .await
+            .map(drop)
     };
     let resolve = |name: &str, port: u16| {
-        let service = Service { namespace: "a".into(), name: name.into(), port };
-        services.resolve(&service).unwrap_or_else(|status| status.message)
+        let service = Service {
+            namespace: "a".into(),
+            name: name.into(),
+            port,
+        };
+        services
+            .resolve(&service)
+            .unwrap_or_else(|status| status.message)
     };
     make("", "services", value!({ "metadata": { "name": "b", "namespace": "a" }, "spec": {
         "type": "ClusterIP", "clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"], "sessionAffinity": "None",
@@ -173,7 +264,10 @@ async fn a_service_is_where_its_ready_endpoints_are() {
     .await
     .unwrap();
     assert_eq!(resolve("b", 443), "10.0.0.7:443");
-    assert_eq!(resolve("b", 80), "no service port 80 found for service \"b\"");
+    assert_eq!(
+        resolve("b", 80),
+        "no service port 80 found for service \"b\""
+    );
     make(
         "discovery.k8s.io",
         "endpointslices",
@@ -188,7 +282,11 @@ async fn a_service_is_where_its_ready_endpoints_are() {
     .await
     .unwrap();
     assert_eq!(resolve("b", 443), "10.1.2.4:8443");
-    let own = Service { namespace: "default".into(), name: "kubernetes".into(), port: 443 };
+    let own = Service {
+        namespace: "default".into(),
+        name: "kubernetes".into(),
+        port: 443,
+    };
     assert_eq!(services.resolve(&own).unwrap(), "127.0.0.1:1");
 }
 
@@ -204,10 +302,21 @@ async fn redirected(
     };
     let peer = Peer::start(HERE, react).await;
     let address = format!("127.0.0.1:{}", peer.port);
-    let said = post(&client(), &format!("https://{address}{path}"), &peer.bundle(), 900).await;
+    let said = post(
+        &client(),
+        &format!("https://{address}{path}"),
+        &peer.bundle(),
+        900,
+    )
+    .await;
     let seen = peer.seen().into_iter().map(|request| {
         let (head, body) = request.into_parts();
-        format!("{} {} {}", head.method, head.uri.path_and_query().unwrap(), String::from_utf8_lossy(&body))
+        format!(
+            "{} {} {}",
+            head.method,
+            head.uri.path_and_query().unwrap(),
+            String::from_utf8_lossy(&body)
+        )
     });
     (said.replace(&address, "$"), seen.collect())
 }
@@ -219,18 +328,27 @@ async fn redirects_are_followed_as_go_follows_them() {
         let (said, seen) = redirected(code, "/1", lead).await;
         assert_eq!(
             (said.as_str(), seen),
-            ("answered {}", vec!["POST /1?timeout=3s {}".into(), "POST /2?x {}".into()])
+            (
+                "answered {}",
+                vec!["POST /1?timeout=3s {}".into(), "POST /2?x {}".into()]
+            )
         );
     }
     for code in [301, 302, 303] {
         let (said, seen) = redirected(code, "/1", lead).await;
         assert_eq!(
             (said.as_str(), seen),
-            ("answered {}", vec!["POST /1?timeout=3s {}".into(), "GET /2?x ".into()])
+            (
+                "answered {}",
+                vec!["POST /1?timeout=3s {}".into(), "GET /2?x ".into()]
+            )
         );
     }
     let (said, seen) = redirected(304, "/1", lead).await;
-    assert_eq!(said, "the server responded with the status code 304 but did not return more information");
+    assert_eq!(
+        said,
+        "the server responded with the status code 304 but did not return more information"
+    );
     assert_eq!(seen.len(), 1);
 }
 
@@ -240,9 +358,15 @@ async fn a_client_stops_after_ten_redirects() {
     assert_eq!(said, r#"Post "/11111111111": stopped after 10 redirects"#);
     assert_eq!(seen.len(), 10);
     let (said, _) = redirected(307, "/1", |_| Some("http://127.0.0.1/".into())).await;
-    assert_eq!(said, r#"Post "http://127.0.0.1/": unsupported protocol scheme "http""#);
+    assert_eq!(
+        said,
+        r#"Post "http://127.0.0.1/": unsupported protocol scheme "http""#
+    );
     let (said, seen) = redirected(307, "/1", |_| Some(String::new())).await;
-    assert_eq!(said, "the server responded with the status code 307 but did not return more information");
+    assert_eq!(
+        said,
+        "the server responded with the status code 307 but did not return more information"
+    );
     assert_eq!(seen.len(), 1);
 }
 
@@ -257,31 +381,64 @@ async fn paths_are_cleaned_before_they_are_called() {
         ("/a?b=c", "/a"),
     ] {
         let (said, seen) = redirected(307, path, |_| None).await;
-        assert_eq!((said.as_str(), seen), ("answered {}", vec![format!("POST {expected}?timeout=3s {{}}")]));
+        assert_eq!(
+            (said.as_str(), seen),
+            (
+                "answered {}",
+                vec![format!("POST {expected}?timeout=3s {{}}")]
+            )
+        );
     }
-    let hook = Hook::parse(&value!({ "service": { "namespace": "a", "name": "b", "path": "//c//d/" } }));
-    let limit = Limit { until: Instant::now() + Duration::from_secs(1), bytes: 1000 };
-    let error = hook.post(&client(), "", Bytes::new(), limit).await.unwrap_err();
-    assert_eq!(error.0, r#"Post "https://b.a.svc:443/c/d": service "b" not found"#);
+    let hook =
+        Hook::parse(&value!({ "service": { "namespace": "a", "name": "b", "path": "//c//d/" } }));
+    let limit = Limit {
+        until: Instant::now() + Duration::from_secs(1),
+        bytes: 1000,
+    };
+    let error = hook
+        .post(&client(), "", Bytes::new(), limit)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.0,
+        r#"Post "https://b.a.svc:443/c/d": service "b" not found"#
+    );
 }
 
 #[tokio::test]
 async fn pods_on_simulated_nodes_are_never_dialled() {
     let server = server();
-    let (registry, catalog, services) = (server.registry(), &server.0.catalog, server.0.client.services());
+    let (registry, catalog, services) = (
+        server.registry(),
+        &server.0.catalog,
+        server.0.client.services(),
+    );
     let make = async |group: &str, plural: &str, namespace: &str, object: Value| {
         let resource = catalog.get(group, "v1", plural).unwrap();
         let options = CreateOptions::default();
         registry
-            .create(&resource, namespace, object, &options, &NoGate, &mut Vec::new())
+            .create(
+                &resource,
+                namespace,
+                object,
+                &options,
+                &NoGate,
+                &mut Vec::new(),
+            )
             .await
             .map(drop)
             .unwrap();
     };
     let node = |name: &str, runtime: &str| value!({ "metadata": { "name": name }, "status": { "nodeInfo": { "containerRuntimeVersion": runtime } } });
     let resolve = || {
-        let service = Service { namespace: "a".into(), name: "b".into(), port: 443 };
-        services.resolve(&service).unwrap_or_else(|status| status.message)
+        let service = Service {
+            namespace: "a".into(),
+            name: "b".into(),
+            port: 443,
+        };
+        services
+            .resolve(&service)
+            .unwrap_or_else(|status| status.message)
     };
     make(
         "",
@@ -293,7 +450,11 @@ async fn pods_on_simulated_nodes_are_never_dialled() {
         "ports": [{ "name": "https", "port": 443, "protocol": "TCP", "targetPort": 1 }] } }),
     )
     .await;
-    assert_eq!(resolve(), "10.0.0.7:443", "without nodes there may be a data plane");
+    assert_eq!(
+        resolve(),
+        "10.0.0.7:443",
+        "without nodes there may be a data plane"
+    );
     make("", "nodes", "", node("node-0", "simulated://0.1.0")).await;
     assert_eq!(resolve(), "no endpoints available for service \"b\"");
     let slice = |name: &str, address: &str, node: &str| {
@@ -303,15 +464,33 @@ async fn pods_on_simulated_nodes_are_never_dialled() {
             "endpoints": [{ "addresses": [address], "nodeName": node, "conditions": { "ready": true } }]
         })
     };
-    make("discovery.k8s.io", "endpointslices", "a", slice("b-1", "10.244.0.5", "node-0")).await;
+    make(
+        "discovery.k8s.io",
+        "endpointslices",
+        "a",
+        slice("b-1", "10.244.0.5", "node-0"),
+    )
+    .await;
     let said = "service \"a/b\" has simulated endpoints only: 10.244.0.5:8443 is a pod on node \"node-0\", which runs no \
                 containers";
     assert_eq!(resolve(), said);
     let hook = Hook::parse(&value!({ "service": { "namespace": "a", "name": "b", "path": "/c" } }));
-    let limit = Limit { until: Instant::now() + Duration::from_secs(1), bytes: 1000 };
-    let error = hook.post(&server.0.client, "timeout=3s", Bytes::new(), limit).await.unwrap_err();
+    let limit = Limit {
+        until: Instant::now() + Duration::from_secs(1),
+        bytes: 1000,
+    };
+    let error = hook
+        .post(&server.0.client, "timeout=3s", Bytes::new(), limit)
+        .await
+        .unwrap_err();
     assert!(error.0.ends_with(said), "{error}");
     make("", "nodes", "", node("real", "containerd://2.0.0")).await;
-    make("discovery.k8s.io", "endpointslices", "a", slice("b-2", "10.1.2.4", "real")).await;
+    make(
+        "discovery.k8s.io",
+        "endpointslices",
+        "a",
+        slice("b-2", "10.1.2.4", "real"),
+    )
+    .await;
     assert_eq!(resolve(), "10.1.2.4:8443", "a real endpoint is chosen");
 }

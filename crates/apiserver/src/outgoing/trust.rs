@@ -29,7 +29,11 @@ pub(crate) enum Trust {
 impl Trust {
     /// What a `caBundle` says: an empty one says nothing.
     pub fn bundle(pem: Vec<u8>) -> Trust {
-        if pem.is_empty() { Trust::System } else { Trust::Bundle(pem) }
+        if pem.is_empty() {
+            Trust::System
+        } else {
+            Trust::Bundle(pem)
+        }
     }
 }
 
@@ -57,24 +61,36 @@ pub(super) fn config(
     registry: &Registry,
 ) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
-    let builder = ClientConfig::builder_with_details(provider.clone(), Arc::new(Time(registry.clone())))
-        .with_safe_default_protocol_versions()
-        .expect("ring has every default version");
+    let builder =
+        ClientConfig::builder_with_details(provider.clone(), Arc::new(Time(registry.clone())))
+            .with_safe_default_protocol_versions()
+            .expect("ring has every default version");
     let builder = match trust {
-        Trust::Anyone => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(provider))),
+        Trust::Anyone => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Anyone(provider))),
         Trust::System | Trust::Bundle(_) => {
-            let roots = if let Trust::Bundle(pem) = trust { bundle(pem)?.into() } else { system() };
+            let roots = if let Trust::Bundle(pem) = trust {
+                bundle(pem)?.into()
+            } else {
+                system()
+            };
             let verifier = Verifier { roots, provider };
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(verifier))
         }
     };
     let mut config = match identity {
         None => builder.with_no_client_auth(),
         Some(identity) => {
-            let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes())
-                .map_err(|error| format!("tls: failed to find any PEM data in key input: {error}"))?;
+            let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(|error| {
+                format!("tls: failed to find any PEM data in key input: {error}")
+            })?;
             let chain = certificates(identity.certificate.as_bytes());
-            builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?
+            builder
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| error.to_string())?
         }
     };
     config.alpn_protocols = match http2 {
@@ -94,7 +110,9 @@ fn bundle(pem: &[u8]) -> Result<Roots, String> {
 }
 
 fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
-    CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).collect()
+    CertificateDer::pem_slice_iter(pem)
+        .filter_map(Result::ok)
+        .collect()
 }
 
 /// The roots of this machine. Reading them takes milliseconds, so it is done once, and only if it is needed.

@@ -20,7 +20,8 @@ use tokio_rustls::rustls::pki_types::{
 };
 use tokio_rustls::rustls::{self, CertificateError, OtherError};
 use webpki::{
-    ALL_VERIFICATION_ALGS, EndEntityCert, RawPublicKeyEntity, VerifiedPath, anchor_from_trusted_cert,
+    ALL_VERIFICATION_ALGS, EndEntityCert, RawPublicKeyEntity, VerifiedPath,
+    anchor_from_trusted_cert,
 };
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate, X509Version};
 
@@ -64,7 +65,9 @@ impl Roots {
     pub fn new(certificates: impl IntoIterator<Item = CertificateDer<'static>>) -> Roots {
         let roots = certificates.into_iter().filter_map(|der| {
             let (_, parsed) = X509Certificate::from_der(&der).ok()?;
-            let anchor = anchor_from_trusted_cert(&der).ok().filter(|_| may_sign(&parsed));
+            let anchor = anchor_from_trusted_cert(&der)
+                .ok()
+                .filter(|_| may_sign(&parsed));
             let anchor = anchor.map(|anchor| anchor.to_owned());
             Some(Root { der, anchor })
         });
@@ -91,9 +94,17 @@ impl Roots {
             return check_purpose(&parsed);
         }
         if parsed.is_ca() {
-            let between =
-                between.iter().filter_map(|der| Some(X509Certificate::from_der(der).ok()?.1)).collect();
-            return Search { roots: self, between, now, signatures: 0 }.parent_of(&parsed, 0);
+            let between = between
+                .iter()
+                .filter_map(|der| Some(X509Certificate::from_der(der).ok()?.1))
+                .collect();
+            return Search {
+                roots: self,
+                between,
+                now,
+                signatures: 0,
+            }
+            .parent_of(&parsed, 0);
         }
         self.check_chain(leaf, between, now)
     }
@@ -105,21 +116,33 @@ impl Roots {
         now: i64,
     ) -> Result<(), Untrusted> {
         let end = EndEntityCert::try_from(leaf).map_err(|_| Untrusted::unknown_authority())?;
-        let anchors: Vec<TrustAnchor> = self.0.iter().filter_map(|root| root.anchor.clone()).collect();
+        let anchors: Vec<TrustAnchor> = self
+            .0
+            .iter()
+            .filter_map(|root| root.anchor.clone())
+            .collect();
         let at = unix_time(now);
         // webpki says nothing of an anchor's own dates and purposes, and Go does.
         let alive = |path: &VerifiedPath<'_>| -> Result<(), webpki::Error> {
-            let ends = self.0.iter().filter(|root| root.anchor.as_ref() == Some(path.anchor()));
+            let ends = self
+                .0
+                .iter()
+                .filter(|root| root.anchor.as_ref() == Some(path.anchor()));
             let mut problem = webpki::Error::UnknownIssuer;
             for root in ends.filter_map(|root| Some(X509Certificate::from_der(&root.der).ok()?.1)) {
                 let until = root.validity().not_after.timestamp();
-                if path_len(&root).is_some_and(|most| path.intermediate_certificates().count() > most) {
+                if path_len(&root)
+                    .is_some_and(|most| path.intermediate_certificates().count() > most)
+                {
                     continue;
                 }
                 match (check_dates(&root, now), check_purpose(&root)) {
                     (Ok(()), Ok(())) => return Ok(()),
                     (Err(_), _) if until < now => {
-                        problem = webpki::Error::CertExpired { time: at, not_after: unix_time(until) };
+                        problem = webpki::Error::CertExpired {
+                            time: at,
+                            not_after: unix_time(until),
+                        };
                     }
                     _ => {}
                 }
@@ -127,11 +150,19 @@ impl Roots {
             Err(problem)
         };
         let usage = Purpose::Server;
-        match end.verify_for_usage(ALL_VERIFICATION_ALGS, &anchors, between, at, usage, None, Some(&alive)) {
+        match end.verify_for_usage(
+            ALL_VERIFICATION_ALGS,
+            &anchors,
+            between,
+            at,
+            usage,
+            None,
+            Some(&alive),
+        ) {
             Ok(_) => Ok(()),
-            Err(webpki::Error::RequiredEkuNotFoundContext(_) | webpki::Error::EmptyEkuExtension) => {
-                Err(Untrusted::purpose())
-            }
+            Err(
+                webpki::Error::RequiredEkuNotFoundContext(_) | webpki::Error::EmptyEkuExtension,
+            ) => Err(Untrusted::purpose()),
             Err(webpki::Error::CertExpired { not_after, .. }) => {
                 Err(expired(now, "after", seconds(not_after)))
             }
@@ -157,10 +188,14 @@ impl Search<'_> {
         check_purpose(child)?;
         let mut problem = Untrusted::unknown_authority();
         let roots = self.roots.0.iter().filter(|root| root.anchor.is_some());
-        let roots: Vec<_> =
-            roots.filter_map(|root| Some(X509Certificate::from_der(&root.der).ok()?.1)).collect();
+        let roots: Vec<_> = roots
+            .filter_map(|root| Some(X509Certificate::from_der(&root.der).ok()?.1))
+            .collect();
         for root in &roots {
-            match self.signed(root, child, depth).map(|()| check_purpose(root)) {
+            match self
+                .signed(root, child, depth)
+                .map(|()| check_purpose(root))
+            {
                 Ok(found) => return found,
                 Err(Some(worse)) => problem = worse,
                 Err(None) => {}
@@ -184,7 +219,9 @@ impl Search<'_> {
         depth: usize,
     ) -> Result<(), Option<Untrusted>> {
         // What names an authority may sign for is webpki's to know; here such an authority signs for none.
-        let free = parent.name_constraints().is_ok_and(|constraints| constraints.is_none());
+        let free = parent
+            .name_constraints()
+            .is_ok_and(|constraints| constraints.is_none());
         let fits = parent.subject().as_raw() == child.issuer().as_raw()
             && may_sign(parent)
             && free
@@ -203,15 +240,22 @@ impl Search<'_> {
 
 fn has_signed(parent: &X509Certificate, child: &X509Certificate) -> bool {
     let key = SubjectPublicKeyInfoDer::from(parent.public_key().raw);
-    let Ok(key) = RawPublicKeyEntity::try_from(&key) else { return false };
+    let Ok(key) = RawPublicKeyEntity::try_from(&key) else {
+        return false;
+    };
     let (message, signature) = (child.tbs_certificate.as_ref(), &child.signature_value.data);
-    ALL_VERIFICATION_ALGS.iter().any(|algorithm| key.verify_signature(*algorithm, message, signature).is_ok())
+    ALL_VERIFICATION_ALGS
+        .iter()
+        .any(|algorithm| key.verify_signature(*algorithm, message, signature).is_ok())
 }
 
 /// How many certificates may stand between an authority and a leaf.
 fn path_len(certificate: &X509Certificate) -> Option<usize> {
     let limits = certificate.basic_constraints().ok().flatten()?;
-    limits.value.path_len_constraint.and_then(|most| usize::try_from(most).ok())
+    limits
+        .value
+        .path_len_constraint
+        .and_then(|most| usize::try_from(most).ok())
 }
 
 /// Whether others may be signed with a certificate's key. Go: one of version 1 cannot say that it may not.
@@ -223,7 +267,10 @@ fn may_sign(certificate: &X509Certificate) -> bool {
 
 fn check_dates(certificate: &X509Certificate, now: i64) -> Result<(), Untrusted> {
     let validity = certificate.validity();
-    let (from, until) = (validity.not_before.timestamp(), validity.not_after.timestamp());
+    let (from, until) = (
+        validity.not_before.timestamp(),
+        validity.not_after.timestamp(),
+    );
     if now < from {
         return Err(expired(now, "before", from));
     }
@@ -241,7 +288,9 @@ fn expired(now: i64, relation: &str, limit: i64) -> Untrusted {
 }
 
 fn unix_time(seconds: i64) -> UnixTime {
-    UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
+    UnixTime::since_unix_epoch(Duration::from_secs(
+        u64::try_from(seconds).unwrap_or_default(),
+    ))
 }
 
 fn seconds(time: UnixTime) -> i64 {
@@ -258,26 +307,49 @@ fn check_purpose(certificate: &X509Certificate) -> Result<(), Untrusted> {
 }
 
 /// Whether the certificate has the name. Go: a common name is none.
-fn check_name(leaf: &CertificateDer, parsed: &X509Certificate, name: &ServerName) -> Result<(), Untrusted> {
-    let named = EndEntityCert::try_from(leaf).and_then(|leaf| leaf.verify_is_valid_for_subject_name(name));
+fn check_name(
+    leaf: &CertificateDer,
+    parsed: &X509Certificate,
+    name: &ServerName,
+) -> Result<(), Untrusted> {
+    let named =
+        EndEntityCert::try_from(leaf).and_then(|leaf| leaf.verify_is_valid_for_subject_name(name));
     if named.is_ok() {
         return Ok(());
     }
     let wanted = name.to_str();
     let alternative = parsed.subject_alternative_name().ok().flatten();
-    let common = parsed.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
+    let common = parsed
+        .subject()
+        .iter_common_name()
+        .next()
+        .and_then(|name| name.as_str().ok());
     if alternative.is_none() && common.is_some_and(|common| common.eq_ignore_ascii_case(&wanted)) {
-        return Err(Untrusted("certificate relies on legacy Common Name field, use SANs instead".into()));
+        return Err(Untrusted(
+            "certificate relies on legacy Common Name field, use SANs instead".into(),
+        ));
     }
-    let names = alternative.map(|names| names.value.general_names.as_slice()).unwrap_or_default();
+    let names = alternative
+        .map(|names| names.value.general_names.as_slice())
+        .unwrap_or_default();
     let is_address = matches!(name, ServerName::IpAddress(_));
-    let names: Vec<String> = names.iter().filter_map(|name| shown(name, is_address)).collect();
+    let names: Vec<String> = names
+        .iter()
+        .filter_map(|name| shown(name, is_address))
+        .collect();
     Err(Untrusted(match (names.is_empty(), is_address) {
         (true, true) => {
-            format!("cannot validate certificate for {wanted} because it doesn't contain any IP SANs")
+            format!(
+                "cannot validate certificate for {wanted} because it doesn't contain any IP SANs"
+            )
         }
-        (true, false) => format!("certificate is not valid for any names, but wanted to match {wanted}"),
-        (false, _) => format!("certificate is valid for {}, not {wanted}", names.join(", ")),
+        (true, false) => {
+            format!("certificate is not valid for any names, but wanted to match {wanted}")
+        }
+        (false, _) => format!(
+            "certificate is valid for {}, not {wanted}",
+            names.join(", ")
+        ),
     }))
 }
 
@@ -286,7 +358,9 @@ fn shown(name: &GeneralName, is_address: bool) -> Option<String> {
         GeneralName::DNSName(name) if !is_address => Some((*name).to_owned()),
         GeneralName::IPAddress(bytes) if is_address => {
             let four = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
-            four.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from)).ok().map(|ip| ip.to_string())
+            four.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from))
+                .ok()
+                .map(|ip| ip.to_string())
         }
         _ => None,
     }
@@ -313,7 +387,8 @@ impl ServerCertVerifier for Verifier {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        self.roots.check(end_entity, intermediates, server_name, seconds(now))?;
+        self.roots
+            .check(end_entity, intermediates, server_name, seconds(now))?;
         Ok(ServerCertVerified::assertion())
     }
 

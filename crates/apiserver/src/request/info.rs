@@ -92,14 +92,26 @@ impl RequestInfo {
         };
         let verb = verb_in_path.unwrap_or_else(|| verb(method, target.name.is_empty(), query));
         let is_selecting = verb_in_path.is_none() && matches!(verb, "list" | "watch");
-        let selected_name = if is_selecting { selected_name(query) } else { Str::default() };
-        Ok(RequestInfo { verb: verb.into(), target: Target::Resource(target), selected_name })
+        let selected_name = if is_selecting {
+            selected_name(query)
+        } else {
+            Str::default()
+        };
+        Ok(RequestInfo {
+            verb: verb.into(),
+            target: Target::Resource(target),
+            selected_name,
+        })
     }
 
     /// Of a request that the server makes of itself.
     pub fn of_server(method: &Method, path: ResourcePath) -> RequestInfo {
         let verb = verb(method, path.name.is_empty(), &Query::default());
-        RequestInfo { verb: verb.into(), target: Target::Resource(path), selected_name: Str::default() }
+        RequestInfo {
+            verb: verb.into(),
+            target: Target::Resource(path),
+            selected_name: Str::default(),
+        }
     }
 
     /// The verb as roles name it: `list`, `update`; for a non-resource path the method in lower case. Empty for a method
@@ -153,14 +165,20 @@ fn non_resource(method: &Method, path: Cow<str>) -> RequestInfo {
         "POST" => "post".into(),
         other => other.to_ascii_lowercase().into(),
     };
-    RequestInfo { verb, target: Target::Page(path.into_owned()), selected_name: Str::default() }
+    RequestInfo {
+        verb,
+        target: Target::Page(path.into_owned()),
+        selected_name: Str::default(),
+    }
 }
 
 /// What follows group, version and legacy verb.
 fn resource_path(parts: &[&str], is_proxy: bool) -> ResourcePath {
     let (namespace, parts) = match parts {
         // `namespaces` is a collection, an object of it, and a prefix of everything inside.
-        ["namespaces"] | ["namespaces", _] | ["namespaces", _, "status" | "finalize", ..] => (None, parts),
+        ["namespaces"] | ["namespaces", _] | ["namespaces", _, "status" | "finalize", ..] => {
+            (None, parts)
+        }
         ["namespaces", namespace, parts @ ..] => (Some(*namespace), parts),
         _ => (None, parts),
     };
@@ -197,7 +215,9 @@ fn selected_name(query: &Query) -> Str {
     if !fields.contains("metadata.name") {
         return Str::default();
     }
-    let Ok(fields) = FieldSelector::parse(fields) else { return Str::default() };
+    let Ok(fields) = FieldSelector::parse(fields) else {
+        return Str::default();
+    };
     let name = fields.exact("metadata.name").unwrap_or_default();
     let is_decoded = query.int("limit").is_ok()
         && query.int("timeoutSeconds").is_ok()
@@ -223,22 +243,51 @@ mod tests {
         let info = info(method, uri);
         let shown = match info.target() {
             Target::Page(path) => path.clone(),
-            Target::Resource(path) => {
-                [&path.group, &path.version, path.scope(), &path.resource, info.name(), &path.subresource]
-                    .join("/")
-            }
+            Target::Resource(path) => [
+                &path.group,
+                &path.version,
+                path.scope(),
+                &path.resource,
+                info.name(),
+                &path.subresource,
+            ]
+            .join("/"),
         };
-        assert_eq!(format!("{} {shown}", info.verb()), expected, "{method} {uri}");
+        assert_eq!(
+            format!("{} {shown}", info.verb()),
+            expected,
+            "{method} {uri}"
+        );
     }
 
     #[test]
     fn paths_are_split_into_their_parts() {
-        check("GET", "/apis/apps/v1/namespaces/a/deployments/b/scale", "get apps/v1/a/deployments/b/scale");
-        check("GET", "/api/v1/namespaces/a/status", "get /v1/a/namespaces/a/status");
-        check("GET", "/api/v1/namespaces/a/status/more", "get /v1/a/namespaces/a/status");
+        check(
+            "GET",
+            "/apis/apps/v1/namespaces/a/deployments/b/scale",
+            "get apps/v1/a/deployments/b/scale",
+        );
+        check(
+            "GET",
+            "/api/v1/namespaces/a/status",
+            "get /v1/a/namespaces/a/status",
+        );
+        check(
+            "GET",
+            "/api/v1/namespaces/a/status/more",
+            "get /v1/a/namespaces/a/status",
+        );
         check("PUT", "/api/v1/namespaces/a", "update /v1/a/namespaces/a/");
-        check("GET", "/api/v1/namespaces//pods//status", "list /v1//pods//status");
-        check("GET", "/api/v1/nodes/n/proxy/some/page", "get /v1//nodes/n/proxy");
+        check(
+            "GET",
+            "/api/v1/namespaces//pods//status",
+            "list /v1//pods//status",
+        );
+        check(
+            "GET",
+            "/api/v1/nodes/n/proxy/some/page",
+            "get /v1//nodes/n/proxy",
+        );
         check("GET", "/apis/apps/v1/", "get /apis/apps/v1/");
         check("GET", "/", "get /");
         check("FETCH", "/%6detrics", "fetch /metrics");
@@ -246,9 +295,21 @@ mod tests {
 
     #[test]
     fn encoded_and_repeated_slashes_split_like_any_other() {
-        check("GET", "/api/v1/namespaces/a/pods/x%3Ay/", "get /v1/a/pods/x:y/");
-        check("DELETE", "/api/v1/namespaces/a/pods%2Fx", "delete /v1/a/pods/x/");
-        check("DELETE", "/api/v1/namespaces/a/pods%2F", "deletecollection /v1/a/pods//");
+        check(
+            "GET",
+            "/api/v1/namespaces/a/pods/x%3Ay/",
+            "get /v1/a/pods/x:y/",
+        );
+        check(
+            "DELETE",
+            "/api/v1/namespaces/a/pods%2Fx",
+            "delete /v1/a/pods/x/",
+        );
+        check(
+            "DELETE",
+            "/api/v1/namespaces/a/pods%2F",
+            "deletecollection /v1/a/pods//",
+        );
         check("GET", "//api/v1/pods", "list /v1//pods//");
         assert!(info("GET", "//api/v1/pods").resource().unwrap().unrouted);
         assert!(info("GET", "/apis//v1/pods").resource().unwrap().unrouted);
@@ -267,9 +328,17 @@ mod tests {
             ("OPTIONS", "", ""),
         ] {
             check(method, "/api/v1/nodes/n", &format!("{named} /v1//nodes/n/"));
-            check(method, "/api/v1/nodes", &format!("{collection} /v1//nodes//"));
+            check(
+                method,
+                "/api/v1/nodes",
+                &format!("{collection} /v1//nodes//"),
+            );
             check(method, "/api/v1/watch/nodes/n", "watch /v1//nodes/n/");
-            check(method, "/api/v1/proxy/nodes/n/status", "proxy /v1//nodes/n/");
+            check(
+                method,
+                "/api/v1/proxy/nodes/n/status",
+                "proxy /v1//nodes/n/",
+            );
         }
     }
 
@@ -278,31 +347,70 @@ mod tests {
         check("GET", "/api/v1/nodes?watch", "watch /v1//nodes//");
         check("GET", "/api/v1/nodes?watch=0", "list /v1//nodes//");
         check("GET", "/api/v1/nodes/n?watch=true", "get /v1//nodes/n/");
-        check("DELETE", "/api/v1/nodes?watch=true", "deletecollection /v1//nodes//");
+        check(
+            "DELETE",
+            "/api/v1/nodes?watch=true",
+            "deletecollection /v1//nodes//",
+        );
     }
 
     #[test]
     fn a_name_is_selected_by_a_field_selector_of_a_list_or_watch() {
-        check("GET", "/api/v1/nodes?fieldSelector=metadata.name%3Dn", "list /v1//nodes/n/");
-        check("GET", "/api/v1/nodes?watch&fieldSelector=metadata.name%3Dn", "watch /v1//nodes/n/");
-        check("GET", "/api/v1/nodes?fieldSelector=metadata.name!%3Dn", "list /v1//nodes//");
-        check("GET", "/api/v1/nodes?fieldSelector=metadata.name%3D..", "list /v1//nodes//");
-        check("GET", "/api/v1/nodes?limit=x&fieldSelector=metadata.name%3Dn", "list /v1//nodes//");
+        check(
+            "GET",
+            "/api/v1/nodes?fieldSelector=metadata.name%3Dn",
+            "list /v1//nodes/n/",
+        );
+        check(
+            "GET",
+            "/api/v1/nodes?watch&fieldSelector=metadata.name%3Dn",
+            "watch /v1//nodes/n/",
+        );
+        check(
+            "GET",
+            "/api/v1/nodes?fieldSelector=metadata.name!%3Dn",
+            "list /v1//nodes//",
+        );
+        check(
+            "GET",
+            "/api/v1/nodes?fieldSelector=metadata.name%3D..",
+            "list /v1//nodes//",
+        );
+        check(
+            "GET",
+            "/api/v1/nodes?limit=x&fieldSelector=metadata.name%3Dn",
+            "list /v1//nodes//",
+        );
         check(
             "GET",
             "/api/v1/nodes?labelSelector=a%20b&fieldSelector=metadata.name%3Dn",
             "list /v1//nodes//",
         );
-        check("DELETE", "/api/v1/nodes?fieldSelector=metadata.name%3Dn", "deletecollection /v1//nodes//");
-        check("GET", "/api/v1/watch/nodes?fieldSelector=metadata.name%3Dn", "watch /v1//nodes//");
-        check("GET", "/api/v1/nodes/m?fieldSelector=metadata.name%3Dn", "get /v1//nodes/m/");
+        check(
+            "DELETE",
+            "/api/v1/nodes?fieldSelector=metadata.name%3Dn",
+            "deletecollection /v1//nodes//",
+        );
+        check(
+            "GET",
+            "/api/v1/watch/nodes?fieldSelector=metadata.name%3Dn",
+            "watch /v1//nodes//",
+        );
+        check(
+            "GET",
+            "/api/v1/nodes/m?fieldSelector=metadata.name%3Dn",
+            "get /v1//nodes/m/",
+        );
     }
 
     #[test]
     fn a_verb_without_a_resource_is_an_error() {
         for path in ["/api/v1/watch", "/apis/apps/v1/watch/", "/api/v1/proxy"] {
             let uri: Uri = path.parse().unwrap();
-            assert_eq!(RequestInfo::new(&Method::GET, &uri, &Query::default()), Err(MissingResource));
+            assert_eq!(
+                RequestInfo::new(&Method::GET, &uri, &Query::default()),
+                Err(MissingResource)
+            );
         }
     }
 }

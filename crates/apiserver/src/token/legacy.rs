@@ -17,21 +17,32 @@ const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 /// Whether a token, which is bound as it says, still holds.
 pub(super) fn check(server: &Inner, token: &str, bound: &Value) -> Result<(), String> {
     let (namespace, secret_name) = (bound["namespace"].str(), bound["secret"]["name"].str());
-    let (name, uid) = (bound["serviceaccount"]["name"].str(), bound["serviceaccount"]["uid"].str());
+    let (name, uid) = (
+        bound["serviceaccount"]["name"].str(),
+        bound["serviceaccount"]["uid"].str(),
+    );
     let invalidated = || "Token has been invalidated".to_string();
-    let secret =
-        find(server, "secrets", namespace, secret_name).filter(is_staying).ok_or_else(invalidated)?;
-    if !is_same(secret["data"]["token"].str().as_bytes(), STANDARD.encode(token).as_bytes()) {
+    let secret = find(server, "secrets", namespace, secret_name)
+        .filter(is_staying)
+        .ok_or_else(invalidated)?;
+    if !is_same(
+        secret["data"]["token"].str().as_bytes(),
+        STANDARD.encode(token).as_bytes(),
+    ) {
         return Err("Token does not match server's copy".into());
     }
     let account = find(server, "serviceaccounts", namespace, name)
         .ok_or_else(|| format!("serviceaccounts \"{name}\" not found"))?;
     if !is_staying(&account) {
-        return Err(format!("ServiceAccount {namespace}/{name} has been deleted"));
+        return Err(format!(
+            "ServiceAccount {namespace}/{name} has been deleted"
+        ));
     }
     let actual = account["metadata"]["uid"].str();
     if actual != uid {
-        return Err(format!("ServiceAccount UID ({actual}) does not match claim ({uid})"));
+        return Err(format!(
+            "ServiceAccount UID ({actual}) does not match claim ({uid})"
+        ));
     }
     used::note(server, &secret);
     if !secret["metadata"]["labels"][INVALID_SINCE].str().is_empty() {
@@ -48,7 +59,9 @@ fn is_staying(object: &Value) -> bool {
 
 /// What a token says of its account and secret, as other tokens say it.
 pub(super) fn bound(claims: &Value) -> Result<Value, String> {
-    let read = |claim: &str, name: &str| match claims[&*format!("kubernetes.io/serviceaccount/{claim}")].str()
+    let read = |claim: &str, name: &str| match claims
+        [&*format!("kubernetes.io/serviceaccount/{claim}")]
+        .str()
     {
         "" => Err(format!("{name} claim is missing")),
         text => Ok(text.to_string()),
@@ -87,9 +100,17 @@ mod tests {
     #[test]
     fn a_token_names_its_account_twice_and_its_secret() {
         const GOOD: &str = r#"{"sub":"system:serviceaccount:a:b","kubernetes.io/serviceaccount/namespace":"a","kubernetes.io/serviceaccount/secret.name":"t","kubernetes.io/serviceaccount/service-account.name":"b","kubernetes.io/serviceaccount/service-account.uid":"u"}"#;
-        check(GOOD, Ok(r#"{"namespace":"a","serviceaccount":{"name":"b","uid":"u"},"secret":{"name":"t"}}"#));
+        check(
+            GOOD,
+            Ok(
+                r#"{"namespace":"a","serviceaccount":{"name":"b","uid":"u"},"secret":{"name":"t"}}"#,
+            ),
+        );
         check(&GOOD.replace("a:b", "a:c"), Err("sub claim is invalid"));
-        check(&GOOD.replace("secret.name", "x"), Err("secretName claim is missing"));
+        check(
+            &GOOD.replace("secret.name", "x"),
+            Err("secretName claim is missing"),
+        );
         check("{}", Err("sub claim is missing"));
     }
 }

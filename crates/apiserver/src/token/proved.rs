@@ -63,17 +63,30 @@ mod tests {
 
     fn proved() -> Result<Option<Proved>, &'static str> {
         let user = User::service_account("a", "b");
-        Ok(Some(Proved { claims: Value::object(), audiences: Vec::new(), user, is_legacy: false }))
+        Ok(Some(Proved {
+            claims: Value::object(),
+            audiences: Vec::new(),
+            user,
+            is_legacy: false,
+        }))
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_good_signature_is_looked_at_once_and_a_bad_one_every_time() {
         let tokens = ProvedTokens::default();
         assert_eq!(tokens.find("a.b.c", || Err("bad")).err(), Some("bad"));
-        assert!(tokens.find("a.b.c", || Ok::<_, ()>(None)).unwrap().is_none());
+        assert!(
+            tokens
+                .find("a.b.c", || Ok::<_, ()>(None))
+                .unwrap()
+                .is_none()
+        );
         assert!(tokens.find("a.b.c", proved).unwrap().is_some());
         let again = tokens.find("a.b.c", || -> Result<_, ()> { panic!("it was looked at") });
-        assert_eq!(again.unwrap().unwrap().user.name, "system:serviceaccount:a:b");
+        assert_eq!(
+            again.unwrap().unwrap().user.name,
+            "system:serviceaccount:a:b"
+        );
         assert_eq!(tokens.find("a.b.d", || Err("bad")).err(), Some("bad"));
     }
 

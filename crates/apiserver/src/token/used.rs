@@ -13,13 +13,23 @@ const DAY: i64 = 24 * 3600;
 
 /// Lets a secret say that it was used today. Nobody waits for it: whoever shows the token is who they are.
 pub(super) fn note(server: &Inner, secret: &Value) {
-    let Some(today) = missing(secret, server.registry.now()) else { return };
-    let Some(server) = server.itself.upgrade().map(Server) else { return };
+    let Some(today) = missing(secret, server.registry.now()) else {
+        return;
+    };
+    let Some(server) = server.itself.upgrade().map(Server) else {
+        return;
+    };
     let metadata = &secret["metadata"];
-    let path =
-        format!("/api/v1/namespaces/{}/secrets/{}", metadata["namespace"].str(), metadata["name"].str());
+    let path = format!(
+        "/api/v1/namespaces/{}/secrets/{}",
+        metadata["namespace"].str(),
+        metadata["name"].str()
+    );
     let mut change = value!({ "metadata": { "uid": (metadata["uid"].str()) } });
-    change.entry("metadata").entry("labels").set(LAST_USED, today);
+    change
+        .entry("metadata")
+        .entry("labels")
+        .set(LAST_USED, today);
     tokio::spawn(async move { label(&server, &path, &change).await });
 }
 
@@ -37,11 +47,26 @@ async fn label(server: &Server, path: &str, change: &Value) {
     let Ok(uri) = path.parse() else { return };
     let mut headers = HeaderMap::new();
     headers.insert(USER_AGENT, HeaderValue::from_static("kube-apiserver"));
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/merge-patch+json"));
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/merge-patch+json"),
+    );
     let user = User::master("system:apiserver");
-    let answer = server.call(Some(user), Method::PATCH, uri, headers, json::to_string(change).into()).await;
+    let answer = server
+        .call(
+            Some(user),
+            Method::PATCH,
+            uri,
+            headers,
+            json::to_string(change).into(),
+        )
+        .await;
     if !answer.status().is_success() {
-        tracing::debug!(code = answer.status().as_u16(), path, "cannot note that a token was used");
+        tracing::debug!(
+            code = answer.status().as_u16(),
+            path,
+            "cannot note that a token was used"
+        );
     }
 }
 
@@ -52,8 +77,15 @@ mod tests {
     #[track_caller]
     fn check(said: &str, expected: Option<&str>) {
         let mut secret = Value::object();
-        secret.entry("metadata").entry("labels").set(LAST_USED, said);
-        assert_eq!(missing(&secret, 1_700_000_000).as_deref(), expected, "{said}");
+        secret
+            .entry("metadata")
+            .entry("labels")
+            .set(LAST_USED, said);
+        assert_eq!(
+            missing(&secret, 1_700_000_000).as_deref(),
+            expected,
+            "{said}"
+        );
     }
 
     #[test]

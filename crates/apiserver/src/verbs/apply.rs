@@ -12,7 +12,12 @@ use crate::options;
 use crate::ownership::Owning;
 
 pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Status> {
-    let Call { server, request, resource, .. } = call;
+    let Call {
+        server,
+        request,
+        resource,
+        ..
+    } = call;
     let options = options::write_options(request, "PatchOptions")?;
     let (config, complaint) = config(call)?;
     let update = UpdateOptions {
@@ -24,11 +29,26 @@ pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Sta
         ..UpdateOptions::default()
     };
     let strictness = options.strictness;
-    let mut change = Applied { call, config, complaint, strictness, claim: server.claims.claim() };
+    let mut change = Applied {
+        call,
+        config,
+        complaint,
+        strictness,
+        claim: server.claims.claim(),
+    };
     let mut warnings = Vec::new();
     let checks = admission::Checks::new(call);
-    let updated =
-        server.registry.update(resource, &call.key(), &mut change, &update, &checks, &mut warnings).await;
+    let updated = server
+        .registry
+        .update(
+            resource,
+            &call.key(),
+            &mut change,
+            &update,
+            &checks,
+            &mut warnings,
+        )
+        .await;
     call.notes.warn_all(warnings);
     let updated = checks.settle(updated).await?;
     call.object(&updated.object, if updated.created { 201 } else { 200 })
@@ -37,7 +57,9 @@ pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Sta
 /// What is applied, as it was sent; of a key that comes twice the last one counts, and that is complained of.
 pub(crate) fn config(call: &Call) -> Result<(Value, Option<String>), Status> {
     let document = yaml::read(&call.request.body).map_err(|error| {
-        Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {error}"))
+        Status::bad_request(format!(
+            "error decoding YAML: error converting YAML to JSON: {error}"
+        ))
     })?;
     match document.value {
         value @ (Value::Map(_) | Value::Null) => Ok((value, document.complaint)),
@@ -85,14 +107,20 @@ impl Change for Applied<'_> {
 impl Applied<'_> {
     async fn applied(&mut self, current: Option<&Value>) -> Result<Value, Status> {
         let kind = self.call.resource.kind();
-        let merged = Owning::new(self.call).apply_any(current, &self.config).await?;
+        let merged = Owning::new(self.call)
+            .apply_any(current, &self.config)
+            .await?;
         check_repeated(self.call, self.complaint.as_deref(), self.strictness)?;
         let mut object = self.typed(kind, merged)?;
         if current.is_none() {
             self.check_new(object.entry("metadata"))?;
         }
         check_name(self.call.path, &mut object)?;
-        let write = admission::Write { call: self.call, old: current, claim: &mut self.claim };
+        let write = admission::Write {
+            call: self.call,
+            old: current,
+            claim: &mut self.claim,
+        };
         admission::admit(write, &mut object).await?;
         Ok(object)
     }
@@ -106,7 +134,11 @@ impl Applied<'_> {
             let why = format!(
                 "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             );
-            return Err(Status::conflict(&self.call.resource.kind().resource(), &self.call.path.name, &why));
+            return Err(Status::conflict(
+                &self.call.resource.kind().resource(),
+                &self.call.path.name,
+                &why,
+            ));
         }
         Ok(())
     }
@@ -114,7 +146,13 @@ impl Applied<'_> {
     /// The merged object as one of its kind.
     fn typed(&self, kind: &Kind, merged: Value) -> Result<Value, Status> {
         let (metadata, gvk) = (&self.config["metadata"], &kind.gvk);
-        let called = || format!("{}/{}; {gvk}", metadata["namespace"].str(), metadata["name"].str());
+        let called = || {
+            format!(
+                "{}/{}; {gvk}",
+                metadata["namespace"].str(),
+                metadata["name"].str()
+            )
+        };
         let restored = restore(&kind.root, merged).map_err(|error| {
             Status::unknown(format!(
                 "failed to convert new object ({}) to proper version: unable to convert unstructured object to {gvk}: \
@@ -124,7 +162,10 @@ impl Applied<'_> {
         })?;
         let mut object = restored.value;
         intake::complete(kind, &mut object).map_err(|problem| {
-            Status::unknown(format!("failed to convert to unversioned ({}): {problem}", called()))
+            Status::unknown(format!(
+                "failed to convert to unversioned ({}): {problem}",
+                called()
+            ))
         })?;
         Ok(object)
     }

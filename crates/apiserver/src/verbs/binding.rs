@@ -9,10 +9,18 @@ use crate::answer::{self, Answer};
 use crate::{admission, intake, options};
 
 pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
-    let Call { server, request, path, .. } = call;
+    let Call {
+        server,
+        request,
+        path,
+        ..
+    } = call;
     let options = options::write_options(request, "CreateOptions")?;
     let missing = Status::no_such_resource;
-    let bindings = server.catalog.get("", "v1", "bindings").ok_or_else(missing)?;
+    let bindings = server
+        .catalog
+        .get("", "v1", "bindings")
+        .ok_or_else(missing)?;
     let pods = server.catalog.get("", "v1", "pods").ok_or_else(missing)?;
     let mut binding = intake::object(call, bindings.kind(), options.strictness)?;
     if path.subresource.is_empty() {
@@ -36,8 +44,14 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
         uid_precondition: true,
         ..UpdateOptions::default()
     };
-    let mut change = Bind { binding, now: server.registry.timestamp() };
-    server.registry.update(&pods, &key, &mut change, &update, &NoGate, &mut Vec::new()).await?;
+    let mut change = Bind {
+        binding,
+        now: server.registry.timestamp(),
+    };
+    server
+        .registry
+        .update(&pods, &key, &mut change, &update, &NoGate, &mut Vec::new())
+        .await?;
     Ok(created(call))
 }
 
@@ -46,7 +60,13 @@ pub(super) fn created(call: &Call) -> Answer {
     let mut status = Status::success(Default::default());
     status.remove("details");
     status.set("code", 201);
-    answer::value(&answer::status_kind(), Some(&call.server.types.status), &status, call.accept.whole(), 201)
+    answer::value(
+        &answer::status_kind(),
+        Some(&call.server.types.status),
+        &status,
+        call.accept.whole(),
+        201,
+    )
 }
 
 /// Kubernetes: an invalid binding is a server error, in the words of a validation
@@ -54,11 +74,15 @@ pub(super) fn created(call: &Call) -> Answer {
 fn check(name: &str, binding: &Value) -> Result<(), Status> {
     let said = binding["metadata"]["name"].str();
     if !name.is_empty() && said != name {
-        return Err(Status::bad_request("name in URL does not match name in Binding object"));
+        return Err(Status::bad_request(
+            "name in URL does not match name in Binding object",
+        ));
     }
     let mut violations = Violations::default();
     mizzen_kinds::validate_binding(binding, &mut violations);
-    violations.in_one().map_or(Ok(()), |all| Err(Status::unknown(all)))
+    violations
+        .in_one()
+        .map_or(Ok(()), |all| Err(Status::unknown(all)))
 }
 
 /// Puts a pod on the node that a binding names.
@@ -78,12 +102,17 @@ impl Bind {
     fn bound(&self, current: &Value) -> Result<Value, Status> {
         let name = current["metadata"]["name"].str();
         let refuse = |why: String| {
-            let resource = GroupResource { group: "".into(), resource: "pods/binding".into() };
+            let resource = GroupResource {
+                group: "".into(),
+                resource: "pods/binding".into(),
+            };
             Err(Status::conflict(&resource, name, &why))
         };
         self.check_version(current)?;
         if !current["metadata"]["deletionTimestamp"].is_null() {
-            return refuse(format!("pod {name} is being deleted, cannot be assigned to a host"));
+            return refuse(format!(
+                "pod {name} is being deleted, cannot be assigned to a host"
+            ));
         }
         let node = current["spec"]["nodeName"].str();
         if !node.is_empty() {
@@ -101,7 +130,10 @@ impl Bind {
     fn check_version(&self, current: &Value) -> Result<(), Status> {
         let (wanted, found) = (&self.binding["metadata"], &current["metadata"]);
         let other = !wanted["uid"].is_empty() && wanted["uid"] != found["uid"];
-        let (version, stored) = (wanted["resourceVersion"].str(), found["resourceVersion"].str());
+        let (version, stored) = (
+            wanted["resourceVersion"].str(),
+            found["resourceVersion"].str(),
+        );
         if other || version.is_empty() || version == stored {
             return Ok(());
         }
@@ -111,12 +143,16 @@ impl Bind {
              AdditionalErrorMsg: Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in \
              object meta: {stored}"
         );
-        let resource = GroupResource { group: "".into(), resource: "pods".into() };
+        let resource = GroupResource {
+            group: "".into(),
+            resource: "pods".into(),
+        };
         Err(Status::conflict(&resource, name, &why))
     }
 
     fn assign(&self, pod: &mut Value) {
-        pod.entry("spec").set("nodeName", self.binding["target"]["name"].clone());
+        pod.entry("spec")
+            .set("nodeName", self.binding["target"]["name"].clone());
         let metadata = pod.entry("metadata");
         for field in ["labels", "annotations"] {
             for (key, text) in self.binding["metadata"][field].entries() {
@@ -134,7 +170,10 @@ impl Bind {
         // What was hoped for is so, or is not any more.
         pod.entry("status").remove("nominatedNodeName");
         let conditions = pod.entry("status").entry("conditions").make_list();
-        match conditions.iter_mut().find(|condition| condition["type"].str() == "PodScheduled") {
+        match conditions
+            .iter_mut()
+            .find(|condition| condition["type"].str() == "PodScheduled")
+        {
             Some(condition) => *condition = scheduled,
             None => conditions.push(scheduled),
         }

@@ -20,7 +20,10 @@ pub(crate) fn get(call: &Call) -> Result<Answer, Status> {
     let name = call.path.name.as_str();
     if name != STORE && !PARTS.iter().any(|part| part.0 == name) {
         // Kubernetes: this refusal names the resource in the singular.
-        let resource = GroupResource { group: "".into(), resource: "componentstatus".into() };
+        let resource = GroupResource {
+            group: "".into(),
+            resource: "componentstatus".into(),
+        };
         return Err(Status::not_found(&resource, name));
     }
     call.object(&component(call, name), 200)
@@ -36,17 +39,36 @@ pub(crate) fn list(call: &Call) -> Result<Answer, Status> {
         }
     }
     let (version, token) = (Revision(0), String::new());
-    let list = List { items, version, token, remaining: None, superseded: None };
+    let list = List {
+        items,
+        version,
+        token,
+        remaining: None,
+        superseded: None,
+    };
     let include = call.request.query.text("includeObject");
     let now = call.server.registry.now();
-    Ok(answer::list(&call.server.types, call.resource, &list, call.accept, include, now))
+    Ok(answer::list(
+        &call.server.types,
+        call.resource,
+        &list,
+        call.accept,
+        include,
+        now,
+    ))
 }
 
 /// 405: nobody tells when a component changes.
 pub(crate) fn no_watch() -> Status {
     let message = "watch is not supported on resources of kind \"componentstatuses\"";
-    let details = Details { kind: "componentstatuses".into(), ..Details::default() };
-    Status { details: Some(Box::new(details)), ..Status::method_not_allowed(message) }
+    let details = Details {
+        kind: "componentstatuses".into(),
+        ..Details::default()
+    };
+    Status {
+        details: Some(Box::new(details)),
+        ..Status::method_not_allowed(message)
+    }
 }
 
 /// Components have a name and no labels.

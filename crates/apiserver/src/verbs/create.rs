@@ -9,7 +9,13 @@ use crate::ownership::Owning;
 use crate::{admission, intake, options};
 
 pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
-    let Call { server, request, path, resource, .. } = call;
+    let Call {
+        server,
+        request,
+        path,
+        resource,
+        ..
+    } = call;
     let options = options::write_options(request, "CreateOptions")?;
     let mut draft = intake::object(call, resource.kind(), options.strictness)?;
     set_namespace(path, draft.entry("metadata"))?;
@@ -17,21 +23,47 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     admission::dedupe_owners(call, &mut draft, admission::Dedupe::AsSent);
     Owning::new(call).update_any(None, &mut draft).await;
     let mut claim = server.claims.claim();
-    admission::admit(admission::Write { call, old: None, claim: &mut claim }, &mut draft).await?;
+    admission::admit(
+        admission::Write {
+            call,
+            old: None,
+            claim: &mut claim,
+        },
+        &mut draft,
+    )
+    .await?;
 
-    let create =
-        CreateOptions { user: request.user.who(), dry_run: options.dry_run, ..CreateOptions::default() };
+    let create = CreateOptions {
+        user: request.user.who(),
+        dry_run: options.dry_run,
+        ..CreateOptions::default()
+    };
     let mut warnings = Vec::new();
     let checks = admission::Checks::new(call);
-    let created =
-        server.registry.create(resource, &path.namespace, draft, &create, &checks, &mut warnings).await;
+    let created = server
+        .registry
+        .create(
+            resource,
+            &path.namespace,
+            draft,
+            &create,
+            &checks,
+            &mut warnings,
+        )
+        .await;
     call.notes.warn_all(warnings);
     call.object(&checks.settle(created).await?, 201)
 }
 
 /// Takes away what only the server says of a new object.
 pub(crate) fn wipe(metadata: &mut Value) {
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "uid", "creationTimestamp"] {
+    for field in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "uid",
+        "creationTimestamp",
+    ] {
         metadata.remove(field);
     }
 }

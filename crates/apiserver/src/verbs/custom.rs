@@ -11,7 +11,9 @@ use crate::request::ResourcePath;
 
 /// Whether a path leads nowhere for this verb: all namespaces together can only be read.
 pub(super) fn leads_nowhere(resource: &Resource, path: &ResourcePath, verb: &str) -> bool {
-    resource.kind().is_namespaced() && path.namespace.is_empty() && !matches!(verb, "list" | "watch")
+    resource.kind().is_namespaced()
+        && path.namespace.is_empty()
+        && !matches!(verb, "list" | "watch")
 }
 
 /// Whether the resource has the verb at all. Kubernetes: the handler of custom resources begins a watch below `/watch/`
@@ -45,6 +47,13 @@ fn not_supported(resource: &Resource, verb: &str) -> Status {
     let kind = resource.kind();
     let (group, plural) = (&kind.gvk.group, &kind.plural);
     let message = format!("{verb} is not supported on resources of kind \"{plural}.{group}\"");
-    let details = Details { group: group.clone(), kind: plural.clone(), ..Details::default() };
-    Status { details: Some(Box::new(details)), ..Status::method_not_allowed(message) }
+    let details = Details {
+        group: group.clone(),
+        kind: plural.clone(),
+        ..Details::default()
+    };
+    Status {
+        details: Some(Box::new(details)),
+        ..Status::method_not_allowed(message)
+    }
 }

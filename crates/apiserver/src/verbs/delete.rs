@@ -8,20 +8,30 @@ use crate::answer::{self, Answer};
 use crate::{admission, delete_options, options};
 
 pub(crate) async fn delete(call: &Call<'_>) -> Result<Answer, Status> {
-    let Call { server, request, resource, .. } = call;
+    let Call {
+        server,
+        request,
+        resource,
+        ..
+    } = call;
     let options = delete_options::read(server, request)?;
     admission::on_delete(call)?;
     warn_of_orphans(call, &options);
     let checks = admission::Checks::new(call);
-    let deleted = server.registry.delete(resource, &call.key(), &options, &checks).await;
+    let deleted = server
+        .registry
+        .delete(resource, &call.key(), &options, &checks)
+        .await;
     let deleted = checks.settle(deleted).await?;
     show(call, &deleted, code(&deleted, &options))
 }
 
 /// Kubernetes: whether or not there is anything to delete (registry/batch/job/storage/storage.go).
 fn warn_of_orphans(call: &Call, options: &DeleteOptions) {
-    let (kind, said) =
-        (call.resource.kind(), options.propagation.is_some() || options.orphan_dependents.is_some());
+    let (kind, said) = (
+        call.resource.kind(),
+        options.propagation.is_some() || options.orphan_dependents.is_some(),
+    );
     if kind.rules.warns_of_orphans && !said {
         call.notes.warn(format!(
             "child pods are preserved by default when {} are deleted; set propagationPolicy=Background to remove them or \
@@ -33,7 +43,11 @@ fn warn_of_orphans(call: &Call, options: &DeleteOptions) {
 
 /// Kubernetes: 202 only for those who asked in the old way that dependents go too.
 fn code(deleted: &Deleted, options: &DeleteOptions) -> u16 {
-    if !deleted.gone && options.orphan_dependents == Some(false) { 202 } else { 200 }
+    if !deleted.gone && options.orphan_dependents == Some(false) {
+        202
+    } else {
+        200
+    }
 }
 
 fn show(call: &Call, deleted: &Deleted, code: u16) -> Result<Answer, Status> {
@@ -59,15 +73,31 @@ fn show(call: &Call, deleted: &Deleted, code: u16) -> Result<Answer, Status> {
 }
 
 pub(crate) async fn delete_collection(call: &Call<'_>) -> Result<Answer, Status> {
-    let Call { server, request, path, resource, .. } = call;
+    let Call {
+        server,
+        request,
+        path,
+        resource,
+        ..
+    } = call;
     resource.check_namespace(&path.namespace)?;
     let list = options::list_options(resource.kind(), &path.namespace, &request.query)?;
     let options = delete_options::read(server, request)?;
     warn_of_orphans(call, &options);
     let checks = admission::Checks::new(call);
-    let deleted = server.registry.delete_collection(resource, &list, &options, &checks).await;
+    let deleted = server
+        .registry
+        .delete_collection(resource, &list, &options, &checks)
+        .await;
     let deleted = checks.settle(deleted).await?;
     call.check_listed(true)?;
     let now = server.registry.now();
-    Ok(answer::list(&server.types, resource, &deleted, call.accept, request.query.text("includeObject"), now))
+    Ok(answer::list(
+        &server.types,
+        resource,
+        &deleted,
+        call.accept,
+        request.query.text("includeObject"),
+        now,
+    ))
 }

@@ -41,12 +41,18 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
 }
 
 fn eviction_kind(version: &str) -> GroupVersionKind {
-    GroupVersionKind { group: "policy".into(), version: version.into(), kind: "Eviction".into() }
+    GroupVersionKind {
+        group: "policy".into(),
+        version: version.into(),
+        kind: "Eviction".into(),
+    }
 }
 
 fn check(call: &Call, eviction: &Value) -> Result<(), Status> {
     if eviction["metadata"]["name"].str() != call.path.name {
-        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+        return Err(Status::bad_request(
+            "name in URL does not match name in Eviction object",
+        ));
     }
     const IGNORE: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
     if eviction["deleteOptions"][IGNORE].bool() {
@@ -54,7 +60,11 @@ fn check(call: &Call, eviction: &Value) -> Result<(), Status> {
         let mut violations = Violations::default();
         let detail = "can not be set for pod eviction, try after removing the option";
         violations.invalid(path.child(IGNORE), true, detail);
-        return Err(Status::invalid(&eviction_kind("v1"), &call.path.name, &violations));
+        return Err(Status::invalid(
+            &eviction_kind("v1"),
+            &call.path.name,
+            &violations,
+        ));
     }
     Ok(())
 }
@@ -77,7 +87,11 @@ async fn evict(call: &Call<'_>, eviction: &Value, dry_run: bool) -> Result<(), S
 }
 
 fn pod(call: &Call) -> Result<Value, Status> {
-    Ok(call.server.registry.get(call.resource, &call.key(), "")?.value())
+    Ok(call
+        .server
+        .registry
+        .get(call.resource, &call.key(), "")?
+        .value())
 }
 
 /// A pod that does no work is no loss.
@@ -92,7 +106,11 @@ fn is_over(pod: &Value) -> bool {
 
 /// Deletes a pod of which no budget is asked. One that waits to be started must still be as it was looked at,
 /// because it may have become ready.
-async fn evict_unguarded(call: &Call<'_>, mut pod: Value, asked: &DeleteOptions) -> Result<(), Status> {
+async fn evict_unguarded(
+    call: &Call<'_>,
+    mut pod: Value,
+    asked: &DeleteOptions,
+) -> Result<(), Status> {
     for _ in 1..TRIES {
         if !needs_no_budget(&pod) {
             return evict_guarded(call, &pod, asked.clone()).await;
@@ -101,8 +119,9 @@ async fn evict_unguarded(call: &Call<'_>, mut pod: Value, asked: &DeleteOptions)
         if !is_over(&pod) && asked.version.is_none() {
             options.version = Some(pod["metadata"]["resourceVersion"].str().into());
         }
-        let raced =
-            |status: &Status| status.reason == "Conflict" && asked.version.is_none() && asked.uid.is_none();
+        let raced = |status: &Status| {
+            status.reason == "Conflict" && asked.version.is_none() && asked.uid.is_none()
+        };
         match mark_and_delete(call, options).await {
             Err(status) if raced(&status) => pod = self::pod(call)?,
             outcome => return outcome,
@@ -130,12 +149,23 @@ async fn evict_guarded(call: &Call<'_>, pod: &Value, asked: DeleteOptions) -> Re
     if !is_ready(pod) && spares_unready(guard) {
         return evict_unready(call, pod, guard["metadata"]["name"].str(), asked).await;
     }
-    spend(call, &budgets, guard["metadata"]["name"].str(), asked.dry_run).await?;
+    spend(
+        call,
+        &budgets,
+        guard["metadata"]["name"].str(),
+        asked.dry_run,
+    )
+    .await?;
     mark_and_delete(call, asked).await
 }
 
 /// Takes one disruption from a budget. It is the server that asks here, not the user.
-async fn spend(call: &Call<'_>, budgets: &Resource, name: &str, dry_run: bool) -> Result<(), Status> {
+async fn spend(
+    call: &Call<'_>,
+    budgets: &Resource,
+    name: &str,
+    dry_run: bool,
+) -> Result<(), Status> {
     let path = ResourcePath {
         group: "policy".into(),
         version: "v1".into(),
@@ -146,31 +176,71 @@ async fn spend(call: &Call<'_>, budgets: &Resource, name: &str, dry_run: bool) -
         ..ResourcePath::default()
     };
     let request = Request::of_server(Method::PUT, path.clone());
-    let own = Call { request: &request, path: &path, resource: budgets, ..*call };
+    let own = Call {
+        request: &request,
+        path: &path,
+        resource: budgets,
+        ..*call
+    };
     let user = request.user.who();
-    let update = UpdateOptions { action: Action::Status, user, dry_run, ..UpdateOptions::default() };
+    let update = UpdateOptions {
+        action: Action::Status,
+        user,
+        dry_run,
+        ..UpdateOptions::default()
+    };
     let registry = &call.server.registry;
     let now = registry.timestamp();
-    let mut change = Spend { pod: call.path.name.as_str(), now: &now, owning: Owning::new(&own) };
+    let mut change = Spend {
+        pod: call.path.name.as_str(),
+        now: &now,
+        owning: Owning::new(&own),
+    };
     for _ in 1..TRIES {
-        match registry.update(budgets, &own.key(), &mut change, &update, &NoGate, &mut Vec::new()).await {
+        match registry
+            .update(
+                budgets,
+                &own.key(),
+                &mut change,
+                &update,
+                &NoGate,
+                &mut Vec::new(),
+            )
+            .await
+        {
             Err(status) if status.reason == "Conflict" => continue,
             outcome => return outcome.map(drop),
         }
     }
     let message = format!("couldn't update PodDisruptionBudget \"{name}\" due to conflicts");
-    Err(Status { retry_after: Some(10), ..Status::failure(504, "Timeout", format!("Timeout: {message}")) })
+    Err(Status {
+        retry_after: Some(10),
+        ..Status::failure(504, "Timeout", format!("Timeout: {message}"))
+    })
 }
 
 /// The budgets that guard a pod.
 fn guards(call: &Call, budgets: &Resource, pod: &Value) -> Result<Vec<Value>, Status> {
-    let selection = Selection { namespace: call.path.namespace.clone(), ..Selection::default() };
-    let all = call.server.registry.list(budgets, &ListOptions { selection, ..ListOptions::default() })?;
+    let selection = Selection {
+        namespace: call.path.namespace.clone(),
+        ..Selection::default()
+    };
+    let all = call.server.registry.list(
+        budgets,
+        &ListOptions {
+            selection,
+            ..ListOptions::default()
+        },
+    )?;
     let labels = &pod["metadata"]["labels"];
-    let guards = all.items.iter().map(|budget| budget.value()).filter(|budget| {
-        LabelSelector::of(&budget["spec"]["selector"])
-            .is_some_and(|selector| selector.matches(|key| labels[key].as_str()))
-    });
+    let guards = all
+        .items
+        .iter()
+        .map(|budget| budget.value())
+        .filter(|budget| {
+            LabelSelector::of(&budget["spec"]["selector"])
+                .is_some_and(|selector| selector.matches(|key| labels[key].as_str()))
+        });
     Ok(guards.collect())
 }
 
@@ -214,15 +284,33 @@ async fn mark_and_delete(call: &Call<'_>, mut options: DeleteOptions) -> Result<
             ..UpdateOptions::default()
         };
         let now = registry.timestamp();
-        let mut change = Mark { pods: call.resource, options: &options, now: &now };
+        let mut change = Mark {
+            pods: call.resource,
+            options: &options,
+            now: &now,
+        };
         let updated = registry
-            .update(call.resource, &call.key(), &mut change, &update, &NoGate, &mut Vec::new())
+            .update(
+                call.resource,
+                &call.key(),
+                &mut change,
+                &update,
+                &NoGate,
+                &mut Vec::new(),
+            )
             .await?;
         if options.version.is_some() {
-            options.version = Some(updated.object.value()["metadata"]["resourceVersion"].str().into());
+            options.version = Some(
+                updated.object.value()["metadata"]["resourceVersion"]
+                    .str()
+                    .into(),
+            );
         }
     }
-    registry.delete(call.resource, &call.key(), &options, &NoGate).await.map(drop)
+    registry
+        .delete(call.resource, &call.key(), &options, &NoGate)
+        .await
+        .map(drop)
 }
 
 /// Says in a pod's status that it is being evicted.
@@ -254,7 +342,10 @@ impl Mark<'_> {
             "message": "Eviction API: evicting"
         });
         let conditions = pod.entry("status").entry("conditions").make_list();
-        match conditions.iter_mut().find(|condition| condition["type"].str() == "DisruptionTarget") {
+        match conditions
+            .iter_mut()
+            .find(|condition| condition["type"].str() == "DisruptionTarget")
+        {
             Some(old) => {
                 if old["status"].str() == "True" {
                     condition.set("lastTransitionTime", old["lastTransitionTime"].clone());
@@ -308,7 +399,10 @@ impl Spend<'_> {
         });
         condition.set("observedGeneration", observed);
         let conditions = status.entry("conditions").make_list();
-        match conditions.iter_mut().find(|condition| condition["type"].str() == "DisruptionAllowed") {
+        match conditions
+            .iter_mut()
+            .find(|condition| condition["type"].str() == "DisruptionAllowed")
+        {
             Some(old) => {
                 if old["status"].str() == "False" {
                     condition.set("lastTransitionTime", old["lastTransitionTime"].clone());
@@ -323,14 +417,19 @@ impl Spend<'_> {
 fn check_budget(budget: &Value) -> Result<(), Status> {
     let (status, name) = (&budget["status"], budget["metadata"]["name"].str());
     let refuse = |why: &str| {
-        let resource = GroupResource { group: "policy".into(), resource: "poddisruptionbudget".into() };
+        let resource = GroupResource {
+            group: "policy".into(),
+            resource: "poddisruptionbudget".into(),
+        };
         Err(Status::forbidden(&resource, name, why))
     };
     if status["observedGeneration"].int() < budget["metadata"]["generation"].int() {
         return Err(still_processed(name));
     }
     if status["disruptedPods"].entries().count() > MAX_DISRUPTED {
-        return refuse("DisruptedPods map too big - too many evictions not confirmed by PDB controller");
+        return refuse(
+            "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+        );
     }
     match status["disruptionsAllowed"].int() {
         0 => Err(too_many(why_closed(name, status), None)),
@@ -341,15 +440,23 @@ fn check_budget(budget: &Value) -> Result<(), Status> {
 
 fn why_closed(name: &str, status: &Value) -> String {
     let conditions = status["conditions"].list();
-    let condition = conditions.iter().find(|condition| condition["type"].str() == "DisruptionAllowed");
-    let telling = condition
-        .filter(|condition| condition["status"].str() == "False" && !condition["message"].is_empty());
-    let (healthy, wanted) = (status["currentHealthy"].int(), status["desiredHealthy"].int());
+    let condition = conditions
+        .iter()
+        .find(|condition| condition["type"].str() == "DisruptionAllowed");
+    let telling = condition.filter(|condition| {
+        condition["status"].str() == "False" && !condition["message"].is_empty()
+    });
+    let (healthy, wanted) = (
+        status["currentHealthy"].int(),
+        status["desiredHealthy"].int(),
+    );
     let closed = format!("The disruption budget {name} does not allow evicting pods currently");
     match telling.map(|condition| (condition["reason"].str(), condition["message"].str())) {
         Some(("SyncFailed", message)) => format!("{closed} because it failed sync: {message}"),
         _ if healthy <= wanted => {
-            format!("The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently")
+            format!(
+                "The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently"
+            )
         }
         Some((reason, message)) => format!("{closed} ({reason}): {message}"),
         None => closed,
@@ -357,13 +464,23 @@ fn why_closed(name: &str, status: &Value) -> String {
 }
 
 fn still_processed(budget: &str) -> Status {
-    too_many(format!("The disruption budget {budget} is still being processed by the server."), Some(10))
+    too_many(
+        format!("The disruption budget {budget} is still being processed by the server."),
+        Some(10),
+    )
 }
 
 /// 429: not now.
 fn too_many(message: String, retry_after: Option<u32>) -> Status {
-    let cause = Cause { reason: "DisruptionBudget".into(), message, field: String::new() };
-    let details = Details { causes: vec![cause], ..Details::default() };
+    let cause = Cause {
+        reason: "DisruptionBudget".into(),
+        message,
+        field: String::new(),
+    };
+    let details = Details {
+        causes: vec![cause],
+        ..Details::default()
+    };
     Status {
         details: Some(Box::new(details)),
         retry_after,
@@ -381,24 +498,41 @@ mod tests {
         let mut budget = value!({ "metadata": { "name": "b", "generation": 2 } });
         budget.set("status", json::parse(status.as_bytes()).unwrap());
         let found = check_budget(&budget).map_err(|status| {
-            let cause =
-                status.details.and_then(|details| details.causes.first().map(|cause| cause.message.clone()));
+            let cause = status
+                .details
+                .and_then(|details| details.causes.first().map(|cause| cause.message.clone()));
             (status.code, cause.unwrap_or(status.message))
         });
-        assert_eq!(found, expected.map_err(|(code, message)| (code, message.to_string())));
+        assert_eq!(
+            found,
+            expected.map_err(|(code, message)| (code, message.to_string()))
+        );
     }
 
     #[test]
     fn a_budget_says_why_it_is_closed() {
         check(r#"{"observedGeneration":2,"disruptionsAllowed":1}"#, Ok(()));
         let old = "The disruption budget b is still being processed by the server.";
-        check(r#"{"observedGeneration":1,"disruptionsAllowed":1}"#, Err((429, old)));
+        check(
+            r#"{"observedGeneration":1,"disruptionsAllowed":1}"#,
+            Err((429, old)),
+        );
         let few = "The disruption budget b needs 3 healthy pods and has 2 currently";
-        check(r#"{"observedGeneration":2,"currentHealthy":2,"desiredHealthy":3}"#, Err((429, few)));
+        check(
+            r#"{"observedGeneration":2,"currentHealthy":2,"desiredHealthy":3}"#,
+            Err((429, few)),
+        );
         let closed = "The disruption budget b does not allow evicting pods currently";
-        check(r#"{"observedGeneration":2,"currentHealthy":2}"#, Err((429, closed)));
-        let negative = "poddisruptionbudget.policy \"b\" is forbidden: pdb disruptions allowed is negative";
-        check(r#"{"observedGeneration":2,"disruptionsAllowed":-1}"#, Err((403, negative)));
+        check(
+            r#"{"observedGeneration":2,"currentHealthy":2}"#,
+            Err((429, closed)),
+        );
+        let negative =
+            "poddisruptionbudget.policy \"b\" is forbidden: pdb disruptions allowed is negative";
+        check(
+            r#"{"observedGeneration":2,"disruptionsAllowed":-1}"#,
+            Err((403, negative)),
+        );
     }
 
     #[test]
@@ -412,6 +546,8 @@ mod tests {
         assert!(selects(
             r#"{"matchLabels":{"app":"a"},"matchExpressions":[{"key":"x","operator":"DoesNotExist"}]}"#
         ));
-        assert!(!selects(r#"{"matchExpressions":[{"key":"app","operator":"NotIn","values":["a"]}]}"#));
+        assert!(!selects(
+            r#"{"matchExpressions":[{"key":"app","operator":"NotIn","values":["a"]}]}"#
+        ));
     }
 }

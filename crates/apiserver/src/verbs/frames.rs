@@ -33,21 +33,32 @@ impl Frames {
     /// The event `word` of an object, as JSON.
     pub fn event(&self, word: &'static str, object: &Object) -> Bytes {
         let record = object.record().filter(|_| object.json.len() <= MAX_BYTES);
-        let Some(record) = record else { return json_frame(word, &object.json) };
+        let Some(record) = record else {
+            return json_frame(word, &object.json);
+        };
         let place = usize::try_from(record.revision.0).unwrap_or_default() % KEPT;
         let mut kept = self.0[place].lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(frame) = kept.as_ref().filter(|frame| frame.is_of(word, &object.json)) {
+        if let Some(frame) = kept
+            .as_ref()
+            .filter(|frame| frame.is_of(word, &object.json))
+        {
             return frame.text.clone();
         }
         let text = json_frame(word, &object.json);
-        *kept = Some(Frame { word, object: object.json.clone(), text: text.clone() });
+        *kept = Some(Frame {
+            word,
+            object: object.json.clone(),
+            text: text.clone(),
+        });
         text
     }
 }
 
 impl Frame {
     fn is_of(&self, word: &str, object: &Bytes) -> bool {
-        self.word == word && self.object.as_ptr() == object.as_ptr() && self.object.len() == object.len()
+        self.word == word
+            && self.object.as_ptr() == object.as_ptr()
+            && self.object.len() == object.len()
     }
 }
 

@@ -7,6 +7,10 @@ use crate::answer::Answer;
 
 pub(crate) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
     let version = call.request.query.text("resourceVersion");
-    let object = call.server.registry.read(call.resource, &call.key(), version).await?;
+    let object = call
+        .server
+        .registry
+        .read(call.resource, &call.key(), version)
+        .await?;
     call.object(&object, 200)
 }

@@ -13,30 +13,52 @@ const KUBELET_PORT: i64 = 10250;
 pub(super) fn container<'a>(pod: &'a Value, asked: &'a str) -> Result<&'a str, Status> {
     let (spec, pod_name) = (&pod["spec"], pod["metadata"]["name"].str());
     let lists = ["initContainers", "containers", "ephemeralContainers"];
-    let all: Vec<&str> =
-        lists.iter().flat_map(|list| spec[*list].list()).map(|container| container["name"].str()).collect();
+    let all: Vec<&str> = lists
+        .iter()
+        .flat_map(|list| spec[*list].list())
+        .map(|container| container["name"].str())
+        .collect();
     match (asked, spec["containers"].list()) {
         ("", [only]) => Ok(only["name"].str()),
-        ("", []) => {
-            Err(Status::bad_request(format!("a container name must be specified for pod {pod_name}")))
-        }
+        ("", []) => Err(Status::bad_request(format!(
+            "a container name must be specified for pod {pod_name}"
+        ))),
         ("", _) => Err(Status::bad_request(format!(
             "a container name must be specified for pod {pod_name}, choose one of: [{}]",
             all.join(" ")
         ))),
         (asked, _) if all.contains(&asked) => Ok(asked),
-        (asked, _) => Err(Status::bad_request(format!("container {asked} is not valid for pod {pod_name}"))),
+        (asked, _) => Err(Status::bad_request(format!(
+            "container {asked} is not valid for pod {pod_name}"
+        ))),
     }
 }
 
 /// Where a node's kubelet listens.
 pub(super) fn address(server: &Inner, node: &str) -> Result<String, Status> {
-    let nodes = server.catalog.get("", "v1", "nodes").ok_or_else(Status::no_such_resource)?;
-    let node = server.registry.get(&nodes, &Key::new("", node), "")?.value();
+    let nodes = server
+        .catalog
+        .get("", "v1", "nodes")
+        .ok_or_else(Status::no_such_resource)?;
+    let node = server
+        .registry
+        .get(&nodes, &Key::new("", node), "")?
+        .value();
     let addresses = node["status"]["addresses"].list();
-    let of_type = |wanted: &String| addresses.iter().find(|address| address["type"].str() == wanted);
-    let Some(address) = server.options.kubelet_address_types.iter().find_map(of_type) else {
-        return Err(Status::unknown("no preferred addresses found; known addresses: []"));
+    let of_type = |wanted: &String| {
+        addresses
+            .iter()
+            .find(|address| address["type"].str() == wanted)
+    };
+    let Some(address) = server
+        .options
+        .kubelet_address_types
+        .iter()
+        .find_map(of_type)
+    else {
+        return Err(Status::unknown(
+            "no preferred addresses found; known addresses: []",
+        ));
     };
     let port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].int();
     let port = if port > 0 { port } else { KUBELET_PORT };
@@ -81,6 +103,9 @@ mod tests {
         assert_eq!(said(&one, ""), "a");
         assert_eq!(said(&one, "i"), "i");
         assert_eq!(said(&one, "x"), "container x is not valid for pod web");
-        assert_eq!(said(&two, ""), "a container name must be specified for pod web, choose one of: [i a b]");
+        assert_eq!(
+            said(&two, ""),
+            "a container name must be specified for pod web, choose one of: [i a b]"
+        );
     }
 }

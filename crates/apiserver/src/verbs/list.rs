@@ -7,8 +7,16 @@ use crate::answer::{self, Answer};
 use crate::{definitions, legacy, options};
 
 pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Status> {
-    let options = options::list_options(call.resource.kind(), &call.path.namespace, &call.request.query)?;
-    let list = call.server.registry.read_list(call.resource, &options).await?;
+    let options = options::list_options(
+        call.resource.kind(),
+        &call.path.namespace,
+        &call.request.query,
+    )?;
+    let list = call
+        .server
+        .registry
+        .read_list(call.resource, &options)
+        .await?;
     call.check_include()?;
     call.check_listed(true)?;
     if definitions::defines(call.resource.kind())
@@ -18,6 +26,15 @@ pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Status> {
     }
     let include = call.request.query.text("includeObject");
     let now = call.server.registry.now();
-    let write = || answer::list(&call.server.types, call.resource, &list, call.accept, include, now);
+    let write = || {
+        answer::list(
+            &call.server.types,
+            call.resource,
+            &list,
+            call.accept,
+            include,
+            now,
+        )
+    };
     Ok(call.request.record.writing(write))
 }

@@ -15,7 +15,11 @@ const MAX_REFUSAL: usize = 50_000;
 
 pub(crate) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
     let query = query(&call.request.query, &call.path.name)?;
-    let pod = call.server.registry.get(call.resource, &call.key(), "")?.value();
+    let pod = call
+        .server
+        .registry
+        .get(call.resource, &call.key(), "")?
+        .value();
     let container = kubelet::container(&pod, call.request.query.text("container"))?;
     let node = pod["spec"]["nodeName"].str();
     if node.is_empty() {
@@ -46,7 +50,11 @@ fn query(query: &Query, name: &str) -> Result<String, Status> {
     let options = LogOptions::read(query).map_err(Status::bad_request)?;
     let violations = options.check(query.get("stream").is_some());
     if !violations.is_empty() {
-        let gvk = GroupVersionKind { group: "".into(), version: "v1".into(), kind: "PodLogOptions".into() };
+        let gvk = GroupVersionKind {
+            group: "".into(),
+            version: "v1".into(),
+            kind: "PodLogOptions".into(),
+        };
         return Err(Status::invalid(&gvk, name, &violations));
     }
     Ok(options.show(query))
@@ -59,7 +67,12 @@ impl LogOptions {
             text => time::parse_time(text).map_err(|error| error.to_string())?,
         };
         let (limit, since) = (query.int("limitBytes")?, query.int("sinceSeconds")?);
-        Ok(LogOptions { limit, since, since_time, tail: query.int("tailLines")? })
+        Ok(LogOptions {
+            limit,
+            since,
+            since_time,
+            tail: query.int("tailLines")?,
+        })
     }
 
     fn check(&self, has_stream: bool) -> Violations {
@@ -72,9 +85,14 @@ impl LogOptions {
         }
         match self.since {
             Some(_) if self.since_time.is_some() => {
-                violations.forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified");
+                violations.forbidden(
+                    "[]",
+                    "at most one of `sinceTime` or `sinceSeconds` may be specified",
+                );
             }
-            Some(since) if since < 1 => violations.invalid("sinceSeconds", since, "must be greater than 0"),
+            Some(since) if since < 1 => {
+                violations.invalid("sinceSeconds", since, "must be greater than 0")
+            }
             _ => {}
         }
         if has_stream {
@@ -91,25 +109,43 @@ impl LogOptions {
             ("limitBytes", text(self.limit)),
             ("previous", flag("previous")),
             ("sinceSeconds", text(self.since)),
-            ("sinceTime", self.since_time.map(|time| time.replace(':', "%3A"))),
+            (
+                "sinceTime",
+                self.since_time.map(|time| time.replace(':', "%3A")),
+            ),
             ("tailLines", text(self.tail)),
             ("timestamps", flag("timestamps")),
         ];
-        let asked = options.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", value?)));
+        let asked = options
+            .into_iter()
+            .filter_map(|(key, value)| Some(format!("{key}={}", value?)));
         let asked: Vec<String> = asked.collect();
-        if asked.is_empty() { String::new() } else { format!("?{}", asked.join("&")) }
+        if asked.is_empty() {
+            String::new()
+        } else {
+            format!("?{}", asked.join("&"))
+        }
     }
 }
 
 async fn pass_on(call: &Call<'_>, address: &str, path: &str) -> Result<Answer, Status> {
     let url = format!("https://{address}{path}");
     let failed = |why: String| Status::unknown(format!("Get {}: {why}", json::quote(&url)));
-    let request =
-        Outward::get(&url).body(whole(Default::default())).map_err(|error| failed(error.to_string()))?;
-    let answered = call.server.kubelets.send(&kubelet::target(call.server, address), request).await;
+    let request = Outward::get(&url)
+        .body(whole(Default::default()))
+        .map_err(|error| failed(error.to_string()))?;
+    let answered = call
+        .server
+        .kubelets
+        .send(&kubelet::target(call.server, address), request)
+        .await;
     let response = answered.map_err(|SendError(why)| failed(why))?;
     match response.status().as_u16() {
-        200..=206 => Ok(answer::answer(200, "text/plain", Body::relay(response.into_body()))),
+        200..=206 => Ok(answer::answer(
+            200,
+            "text/plain",
+            Body::relay(response.into_body()),
+        )),
         code => Err(refusal(code, response.into_body(), &call.path.name).await),
     }
 }
@@ -123,15 +159,32 @@ async fn refusal(code: u16, body: Incoming, name: &str) -> Status {
     let (reason, message) = match code {
         500 => return Status::internal(text),
         400 => return Status::bad_request(text),
-        401 => ("Unauthorized", "the server has asked for the client to provide credentials".into()),
+        401 => (
+            "Unauthorized",
+            "the server has asked for the client to provide credentials".into(),
+        ),
         403 => ("Forbidden", text),
-        404 => ("NotFound", "the server could not find the requested resource".into()),
-        422 => ("Invalid", "the server rejected our request due to an error in our request".into()),
-        503 => ("ServiceUnavailable", "the server is currently unable to handle the request".into()),
+        404 => (
+            "NotFound",
+            "the server could not find the requested resource".into(),
+        ),
+        422 => (
+            "Invalid",
+            "the server rejected our request due to an error in our request".into(),
+        ),
+        503 => (
+            "ServiceUnavailable",
+            "the server is currently unable to handle the request".into(),
+        ),
         code => {
             let reason = if code > 500 { "InternalError" } else { "" };
             let shown = json::quote(&text);
-            (reason, format!("an error on the server ({shown}) has prevented the request from succeeding"))
+            (
+                reason,
+                format!(
+                    "an error on the server ({shown}) has prevented the request from succeeding"
+                ),
+            )
         }
     };
     Status::failure(code, reason, format!("{message} ( pods/log {name})"))
@@ -151,8 +204,14 @@ mod tests {
     #[test]
     fn options_are_passed_on_in_order() {
         check("", "");
-        check("tailLines=5&follow=true&container=a", "?follow=true&tailLines=5");
-        check("follow=false&timestamps=1&previous=true", "?previous=true&timestamps=true");
+        check(
+            "tailLines=5&follow=true&container=a",
+            "?follow=true&tailLines=5",
+        );
+        check(
+            "follow=false&timestamps=1&previous=true",
+            "?previous=true&timestamps=true",
+        );
         check(
             "sinceTime=2026-01-01T00:00:00Z&limitBytes=10",
             "?limitBytes=10&sinceTime=2026-01-01T00%3A00%3A00Z",
@@ -166,9 +225,21 @@ mod tests {
             "tailLines=-1",
             &format!("{invalid}tailLines: Invalid value: -1: must be greater than or equal to 0"),
         );
-        check("limitBytes=0", &format!("{invalid}limitBytes: Invalid value: 0: must be greater than 0"));
-        check("sinceSeconds=0", &format!("{invalid}sinceSeconds: Invalid value: 0: must be greater than 0"));
-        check("stream=Stdout", &format!("{invalid}stream: Forbidden: may not be specified"));
-        check("tailLines=x", "strconv.ParseInt: parsing \"x\": invalid syntax");
+        check(
+            "limitBytes=0",
+            &format!("{invalid}limitBytes: Invalid value: 0: must be greater than 0"),
+        );
+        check(
+            "sinceSeconds=0",
+            &format!("{invalid}sinceSeconds: Invalid value: 0: must be greater than 0"),
+        );
+        check(
+            "stream=Stdout",
+            &format!("{invalid}stream: Forbidden: may not be specified"),
+        );
+        check(
+            "tailLines=x",
+            "strconv.ParseInt: parsing \"x\": invalid syntax",
+        );
     }
 }

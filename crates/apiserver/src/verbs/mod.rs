@@ -117,7 +117,15 @@ async fn routed(
     }
     let accept = accept?;
     let until = Instant::now() + PATIENCE;
-    let call = Call { server, request, path, resource, accept, notes, until };
+    let call = Call {
+        server,
+        request,
+        path,
+        resource,
+        accept,
+        notes,
+        until,
+    };
     let outcome = call.dispatch(verb).await;
     if definitions::defines(resource.kind()) && !matches!(verb, "get" | "list" | "watch") {
         definitions::settled(server).await;
@@ -152,24 +160,45 @@ fn warn_of_deprecation(request: &Request, resource: &Resource, notes: &Notes) {
 /// Notes for auditors that somebody uses what will go.
 fn remember_deprecation(request: &Request, resource: &Resource) {
     request.record.annotate("k8s.io/deprecated", "true");
-    let gone = resource.kind().deprecated.as_ref().and_then(|old| old.gone.as_ref());
+    let gone = resource
+        .kind()
+        .deprecated
+        .as_ref()
+        .and_then(|old| old.gone.as_ref());
     if let Some(gone) = gone {
-        request.record.annotate("k8s.io/removed-release", gone.to_string());
+        request
+            .record
+            .annotate("k8s.io/removed-release", gone.to_string());
     }
 }
 
 /// The form of the answer.
-fn accept(resource: &Resource, request: &Request, path: &ResourcePath, verb: &str) -> Result<Accept, Status> {
+fn accept(
+    resource: &Resource,
+    request: &Request,
+    path: &ResourcePath,
+    verb: &str,
+) -> Result<Accept, Status> {
     // What a container wrote, or a stream, has one form, whatever the client would like.
-    let is_streamed = matches!(path.subresource.as_str(), "log" | "attach" | "exec" | "portforward");
+    let is_streamed = matches!(
+        path.subresource.as_str(),
+        "log" | "attach" | "exec" | "portforward"
+    );
     if is_streamed && !resource.is_custom() {
         return Ok(Accept::JSON);
     }
     let listed = path.name.is_empty() && matches!(verb, "list" | "watch");
     let tables = !path.subresource.is_empty() || !resource.kind().columns.is_empty();
-    let offer = Offer { tables, protobuf: !resource.kind().rules.loose, restful: !resource.is_custom() };
+    let offer = Offer {
+        tables,
+        protobuf: !resource.kind().rules.loose,
+        restful: !resource.is_custom(),
+    };
     let accept = negotiate_among(&request.headers, &request.query, listed, offer)?;
-    Ok(Accept { kept: request.record.wants_response(), ..accept })
+    Ok(Accept {
+        kept: request.record.wants_response(),
+        ..accept
+    })
 }
 
 /// Replaces the status of an object that belongs to no namespace, as the server itself.
@@ -188,20 +217,34 @@ pub(crate) async fn put_status(
         subresource: "status".into(),
         ..ResourcePath::default()
     };
-    let request = Request { body, ..Request::of_server(Method::PUT, path.clone()) };
+    let request = Request {
+        body,
+        ..Request::of_server(Method::PUT, path.clone())
+    };
     let notes = Notes::default();
     let call = Call::of_server(server, &request, &path, resource, &notes);
     let answer = update::update(&call, Action::Status).await?;
     match answer.status().as_u16() {
         200 => Ok(()),
-        code => Err(Status::failure(code, "", format!("the status of {name} was refused"))),
+        code => Err(Status::failure(
+            code,
+            "",
+            format!("the status of {name} was refused"),
+        )),
     }
 }
 
 /// An object that is looked for must have a name, and a namespace where it can have one. Kubernetes:
 /// registry/generic/registry/store.go.
-pub(crate) fn check_key(kind: &mizzen_object::Kind, namespace: &str, name: &str) -> Result<(), Status> {
-    match (kind.is_namespaced() && namespace.is_empty(), name.is_empty()) {
+pub(crate) fn check_key(
+    kind: &mizzen_object::Kind,
+    namespace: &str,
+    name: &str,
+) -> Result<(), Status> {
+    match (
+        kind.is_namespaced() && namespace.is_empty(),
+        name.is_empty(),
+    ) {
         (true, _) => Err(Status::bad_request("Namespace parameter required.")),
         (_, true) => Err(Status::bad_request("Name parameter required.")),
         _ => check_segment(name),
@@ -215,15 +258,28 @@ fn check_segment(name: &str) -> Result<(), Status> {
         return Ok(());
     }
     let shown = mizzen_object::json::quote(name);
-    Err(Status::bad_request(format!("Name parameter invalid: {shown}: {}", problems.join(";"))))
+    Err(Status::bad_request(format!(
+        "Name parameter invalid: {shown}: {}",
+        problems.join(";")
+    )))
 }
 
 /// Whether the resource has the verb at all.
-fn allowed(resource: &Resource, path: &ResourcePath, request: &Request, verb: &str) -> Result<(), Status> {
+fn allowed(
+    resource: &Resource,
+    path: &ResourcePath,
+    request: &Request,
+    verb: &str,
+) -> Result<(), Status> {
     let kind = resource.kind();
     let verbs = match path.subresource.as_str() {
         "" => &kind.verbs,
-        name => &kind.subresource(name).ok_or_else(Status::no_such_resource)?.verbs,
+        name => {
+            &kind
+                .subresource(name)
+                .ok_or_else(Status::no_such_resource)?
+                .verbs
+        }
     };
     let has = |verb: &str| verbs.iter().any(|known| known == verb);
     let refused = Status::no_such_method;
@@ -238,15 +294,24 @@ fn allowed(resource: &Resource, path: &ResourcePath, request: &Request, verb: &s
     }
     // Kubernetes: what has a part has a name, too, and an empty one is refused like any other that is wrong.
     if !path.subresource.is_empty() && path.name.is_empty() {
-        let verb = if matches!(verb, "list" | "watch") { "get" } else { verb };
-        return Err(if has(verb) { Status::bad_request("name must be provided") } else { refused() });
+        let verb = if matches!(verb, "list" | "watch") {
+            "get"
+        } else {
+            verb
+        };
+        return Err(if has(verb) {
+            Status::bad_request("name must be provided")
+        } else {
+            refused()
+        });
     }
     // All namespaces together are there to be listed, and for nothing else.
     if kind.is_namespaced() && !path.placed && !has("list") {
         return Err(Status::no_such_resource());
     }
     // Creating in no namespace in particular is not possible.
-    let placed = verb != "create" || !path.subresource.is_empty() || !kind.is_namespaced() || path.placed;
+    let placed =
+        verb != "create" || !path.subresource.is_empty() || !kind.is_namespaced() || path.placed;
     let whole = match verb {
         "create" => path.name.is_empty() || !path.subresource.is_empty(),
         "update" | "patch" => !path.name.is_empty(),
@@ -273,7 +338,15 @@ impl<'a> Call<'a> {
         notes: &'a Notes,
     ) -> Call<'a> {
         let until = Instant::now() + PATIENCE;
-        Call { server, request, path, resource, accept: Accept::JSON, notes, until }
+        Call {
+            server,
+            request,
+            path,
+            resource,
+            accept: Accept::JSON,
+            notes,
+            until,
+        }
     }
 }
 
@@ -284,10 +357,14 @@ impl Call<'_> {
         }
         match (self.path.subresource.as_str(), verb) {
             ("", "get") if self.path.resource == "componentstatuses" => component_status::get(self),
-            ("", "list") if self.path.resource == "componentstatuses" => component_status::list(self),
+            ("", "list") if self.path.resource == "componentstatuses" => {
+                component_status::list(self)
+            }
             ("", "get") | ("status", "get") => get::get(self).await,
             ("", "list") => list::list(self).await,
-            ("", "watch") if self.path.resource == "componentstatuses" => Err(component_status::no_watch()),
+            ("", "watch") if self.path.resource == "componentstatuses" => {
+                Err(component_status::no_watch())
+            }
             ("", "watch") => watch::watch(self).await,
             ("", "create") if self.path.resource == "bindings" => binding::create(self).await,
             ("", "create") if review::is_review(self.resource.kind()) => review::create(self).await,
@@ -306,7 +383,9 @@ impl Call<'_> {
             ("rollback", "create") => rollback::create(self).await,
             ("token", "create") => token::create(self).await,
             ("log", "get") if self.path.resource == "pods" => log::get(self).await,
-            (stream @ ("attach" | "exec" | "portforward"), verb) if self.path.resource == "pods" => {
+            (stream @ ("attach" | "exec" | "portforward"), verb)
+                if self.path.resource == "pods" =>
+            {
                 second::connect(self, verb).await?;
                 stream::connect(self, stream).await
             }
@@ -319,9 +398,16 @@ impl Call<'_> {
     async fn through(&self, subresource: &str, verb: &str) -> Result<Answer, Status> {
         let resource = self.server.catalog.subresource(self.resource, subresource);
         let resource = resource.ok_or_else(|| not_here(subresource))?;
-        let call = Call { resource: &resource, ..*self };
+        let call = Call {
+            resource: &resource,
+            ..*self
+        };
         // An approval is a part of the status.
-        let action = if subresource == "approval" { Action::Status } else { Action::Update };
+        let action = if subresource == "approval" {
+            Action::Status
+        } else {
+            Action::Update
+        };
         match verb {
             "get" => get::get(&call).await,
             "update" => update::update(&call, action).await,
@@ -341,13 +427,30 @@ impl Call<'_> {
         let include = self.request.query.text("includeObject");
         let now = self.server.registry.now();
         let types = &self.server.types;
-        let write = || answer::object(types, self.resource, object, self.accept, include, now, code);
+        let write = || {
+            answer::object(
+                types,
+                self.resource,
+                object,
+                self.accept,
+                include,
+                now,
+                code,
+            )
+        };
         Ok(self.request.record.writing(write))
     }
 
     /// Checks that metadata of a list is asked of a list, and of an object of an object.
     pub fn check_listed(&self, is_list: bool) -> Result<(), Status> {
-        let Accept { form: answer::Form::Metadata(_), listed, .. } = self.accept else { return Ok(()) };
+        let Accept {
+            form: answer::Form::Metadata(_),
+            listed,
+            ..
+        } = self.accept
+        else {
+            return Ok(());
+        };
         let found = go_type(self.resource, is_list);
         match (is_list, listed) {
             (true, false) => Err(answer::not_that(format!(
@@ -384,12 +487,19 @@ fn go_type(resource: &Resource, is_list: bool) -> String {
     let kind = resource.kind();
     let package = match kind.gvk.group.split('.').next().unwrap_or_default() {
         _ if resource.is_custom() => {
-            return format!("*unstructured.Unstructured{}", if is_list { "List" } else { "" });
+            return format!(
+                "*unstructured.Unstructured{}",
+                if is_list { "List" } else { "" }
+            );
         }
         "" | "events" => "core",
         package => package,
     };
-    format!("*{package}.{}{}", kind.gvk.kind, if is_list { "List" } else { "" })
+    format!(
+        "*{package}.{}{}",
+        kind.gvk.kind,
+        if is_list { "List" } else { "" }
+    )
 }
 
 /// A subresource that discovery names but that this server cannot do yet says so.

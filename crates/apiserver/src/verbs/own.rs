@@ -22,7 +22,11 @@ pub(super) async fn answer(call: &Call<'_>, own: &Own, verb: &str) -> Result<Ans
     }
 }
 
-async fn answer_storage(call: &Call<'_>, storage: &dyn Storage, verb: &str) -> Result<Answer, Status> {
+async fn answer_storage(
+    call: &Call<'_>,
+    storage: &dyn Storage,
+    verb: &str,
+) -> Result<Answer, Status> {
     let asked = Asked::new(call, None);
     match verb {
         "get" => show(call, storage.get(&asked).await?, 200),
@@ -35,12 +39,21 @@ async fn answer_storage(call: &Call<'_>, storage: &dyn Storage, verb: &str) -> R
         "update" => {
             let old = storage.get(&asked).await?;
             let object = take(call, Some(&old)).await?;
-            show(call, storage.update(&Asked::new(call, Some(&old)), object).await?, 200)
+            show(
+                call,
+                storage
+                    .update(&Asked::new(call, Some(&old)), object)
+                    .await?,
+                200,
+            )
         }
         "delete" => {
             let old = storage.get(&asked).await?;
             admission::Checks::new(call).check(None, Some(&old)).await?;
-            Ok(gone(call, &storage.delete(&Asked::new(call, Some(&old))).await?))
+            Ok(gone(
+                call,
+                &storage.delete(&Asked::new(call, Some(&old))).await?,
+            ))
         }
         _ => Err(Status::no_such_method()),
     }
@@ -48,8 +61,18 @@ async fn answer_storage(call: &Call<'_>, storage: &dyn Storage, verb: &str) -> R
 
 /// The object that a client sent, admitted and validated.
 async fn take(call: &Call<'_>, old: Option<&Value>) -> Result<Value, Status> {
-    let Call { server, request, path, resource, .. } = call;
-    let name = if old.is_some() { "UpdateOptions" } else { "CreateOptions" };
+    let Call {
+        server,
+        request,
+        path,
+        resource,
+        ..
+    } = call;
+    let name = if old.is_some() {
+        "UpdateOptions"
+    } else {
+        "CreateOptions"
+    };
     let options = options::write_options(request, name)?;
     let mut object = intake::object(call, resource.kind(), options.strictness)?;
     match old {
@@ -60,22 +83,43 @@ async fn take(call: &Call<'_>, old: Option<&Value>) -> Result<Value, Status> {
         }
     }
     let mut claim = server.claims.claim();
-    admission::admit(admission::Write { call, old, claim: &mut claim }, &mut object).await?;
+    admission::admit(
+        admission::Write {
+            call,
+            old,
+            claim: &mut claim,
+        },
+        &mut object,
+    )
+    .await?;
     validate(call, &mut object, old)?;
-    admission::Checks::new(call).check(Some(&object), old).await?;
+    admission::Checks::new(call)
+        .check(Some(&object), old)
+        .await?;
     Ok(object)
 }
 
 fn validate(call: &Call, object: &mut Value, old: Option<&Value>) -> Result<(), Status> {
     let (who, now) = (call.request.user.who(), call.server.registry.timestamp());
-    let context = who.context(if old.is_some() { Action::Update } else { Action::Create }, &now);
+    let context = who.context(
+        if old.is_some() {
+            Action::Update
+        } else {
+            Action::Create
+        },
+        &now,
+    );
     let (kind, mut violations) = (call.resource.kind(), Violations::default());
     kind.hooks.prepare(object, old, &context);
     kind.hooks.validate(object, old, &context, &mut violations);
     if violations.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(&kind.gvk, object["metadata"]["name"].str(), &violations))
+    Err(Status::invalid(
+        &kind.gvk,
+        object["metadata"]["name"].str(),
+        &violations,
+    ))
 }
 
 /// A value as an object of the kind.
@@ -93,20 +137,40 @@ fn show(call: &Call, value: Value, code: u16) -> Result<Answer, Status> {
 fn list(call: &Call, values: Vec<Value>) -> Result<Answer, Status> {
     let kind = call.resource.kind();
     let options = options::list_options(kind, &call.path.namespace, &call.request.query)?;
-    let chosen = values.into_iter().filter(|value| selects(&options.selection, value));
+    let chosen = values
+        .into_iter()
+        .filter(|value| selects(&options.selection, value));
     let items = chosen.map(|value| object(kind, value)).collect();
     let (version, token) = (Revision(0), String::new());
-    let list = List { items, version, token, remaining: None, superseded: None };
+    let list = List {
+        items,
+        version,
+        token,
+        remaining: None,
+        superseded: None,
+    };
     call.check_include()?;
     call.check_listed(true)?;
-    let (include, now) = (call.request.query.text("includeObject"), call.server.registry.now());
-    Ok(answer::list(&call.server.types, call.resource, &list, call.accept, include, now))
+    let (include, now) = (
+        call.request.query.text("includeObject"),
+        call.server.registry.now(),
+    );
+    Ok(answer::list(
+        &call.server.types,
+        call.resource,
+        &list,
+        call.accept,
+        include,
+        now,
+    ))
 }
 
 fn selects(selection: &Selection, value: &Value) -> bool {
     let metadata = &value["metadata"];
     let here = selection.namespace.is_empty() || metadata["namespace"].str() == selection.namespace;
-    here && selection.labels.matches(|label| metadata["labels"][label].as_str())
+    here && selection
+        .labels
+        .matches(|label| metadata["labels"][label].as_str())
         && selection.fields.matches(|field| value.at(field).str())
 }
 
@@ -116,13 +180,24 @@ fn follow(
     mut changes: mpsc::Receiver<(mizzen_registry::WatchChange, Value)>,
 ) -> Result<Answer, Status> {
     let kind = call.resource.kind().clone();
-    let selection =
-        ListQuery::parse(&kind, &call.path.namespace, &call.path.name, &call.request.query, true)?.selection;
+    let selection = ListQuery::parse(
+        &kind,
+        &call.path.namespace,
+        &call.path.name,
+        &call.request.query,
+        true,
+    )?
+    .selection;
     let (sender, events) = mpsc::channel(WAITING);
     tokio::spawn(async move {
         while let Some((change, value)) = changes.recv().await {
             let wanted = selects(&selection, &value);
-            if wanted && sender.send(Event::Object(change, object(&kind, value))).await.is_err() {
+            if wanted
+                && sender
+                    .send(Event::Object(change, object(&kind, value)))
+                    .await
+                    .is_err()
+            {
                 return;
             }
         }
@@ -140,18 +215,31 @@ fn gone(call: &Call, object: &Value) -> Answer {
         causes: Vec::new(),
     });
     let types = &call.server.types;
-    answer::value(&answer::status_kind(), Some(&types.status), &status, call.accept.whole(), 200)
+    answer::value(
+        &answer::status_kind(),
+        Some(&types.status),
+        &status,
+        call.accept.whole(),
+        200,
+    )
 }
 
 async fn answer_below(call: &Call<'_>, below: &dyn Below) -> Result<Answer, Status> {
     let old = match call.server.extensions.storage(call) {
         Some(storage) => storage.get(&Asked::new(call, None)).await?,
-        None => call.server.registry.read(call.resource, &call.key(), "").await?.value(),
+        None => call
+            .server
+            .registry
+            .read(call.resource, &call.key(), "")
+            .await?
+            .value(),
     };
     let asked = Asked::new(call, Some(&old));
     let mut value = below.answer(&asked, body(call)?).await?;
     let kind = call.resource.kind();
-    let said = kind.subresource(&call.path.subresource).and_then(|subresource| subresource.kind.as_ref());
+    let said = kind
+        .subresource(&call.path.subresource)
+        .and_then(|subresource| subresource.kind.as_ref());
     let gvk = said.unwrap_or(&kind.gvk);
     value.set("kind", &gvk.kind);
     value.set("apiVersion", gvk.api_version());
@@ -166,9 +254,9 @@ fn body(call: &Call) -> Result<Value, Status> {
     }
     match intake::body_type(call.request)? {
         BodyType::Json => json::parse(body).map_err(|error| Status::bad_request(error.to_string())),
-        BodyType::Yaml => {
-            yaml::read(body).map(|read| read.value).map_err(|error| Status::bad_request(error.to_string()))
-        }
+        BodyType::Yaml => yaml::read(body)
+            .map(|read| read.value)
+            .map_err(|error| Status::bad_request(error.to_string())),
         BodyType::Protobuf => Err(intake::unsupported("application/json, application/yaml")),
     }
 }

@@ -23,7 +23,12 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
 pub(crate) async fn patch(call: &Call<'_>, action: Action) -> Result<Answer, Status> {
-    let Call { server, request, resource, .. } = call;
+    let Call {
+        server,
+        request,
+        resource,
+        ..
+    } = call;
     let form = media_type(request, resource)?;
     if form == Form::Apply {
         return apply::apply(call, action).await;
@@ -35,11 +40,25 @@ pub(crate) async fn patch(call: &Call<'_>, action: Action) -> Result<Answer, Sta
         dry_run: options.dry_run,
         ..UpdateOptions::default()
     };
-    let mut change = Patched { call, form, strictness: options.strictness, claim: server.claims.claim() };
+    let mut change = Patched {
+        call,
+        form,
+        strictness: options.strictness,
+        claim: server.claims.claim(),
+    };
     let mut warnings = Vec::new();
     let checks = admission::Checks::new(call);
-    let updated =
-        server.registry.update(resource, &call.key(), &mut change, &update, &checks, &mut warnings).await;
+    let updated = server
+        .registry
+        .update(
+            resource,
+            &call.key(),
+            &mut change,
+            &update,
+            &checks,
+            &mut warnings,
+        )
+        .await;
     call.notes.warn_all(warnings);
     call.object(&checks.settle(updated).await?.object, 200)
 }
@@ -86,17 +105,33 @@ impl Change for Patched<'_> {
 impl Patched<'_> {
     async fn patched(&mut self, current: &Value) -> Result<Value, Status> {
         let kind = self.call.resource.kind();
-        let outcome = apply_patch(&kind.root, self.form, &self.call.request.body, current, self.strictness)?;
+        let outcome = apply_patch(
+            &kind.root,
+            self.form,
+            &self.call.request.body,
+            current,
+            self.strictness,
+        )?;
         let catalog = &self.call.server.catalog;
         let problem = |said: &GroupVersionKind| intake::kind_problem(catalog, said, &kind.gvk);
-        let shape = Target { gvk: &kind.gvk, root: &kind.root, has_hub: true };
+        let shape = Target {
+            gvk: &kind.gvk,
+            root: &kind.root,
+            has_hub: true,
+        };
         let intake = read(problem, &shape, outcome, self.strictness)?;
         self.call.notes.warn_all(intake.warnings);
         let mut object = intake.value;
         intake::complete(kind, &mut object).map_err(|problem| self.unfit(current, problem))?;
         check_name(self.call.path, &mut object)?;
-        Owning::new(self.call).update_any(Some(current), &mut object).await;
-        let write = admission::Write { call: self.call, old: Some(current), claim: &mut self.claim };
+        Owning::new(self.call)
+            .update_any(Some(current), &mut object)
+            .await;
+        let write = admission::Write {
+            call: self.call,
+            old: Some(current),
+            claim: &mut self.claim,
+        };
         admission::admit(write, &mut object).await?;
         Ok(object)
     }
@@ -147,7 +182,10 @@ pub(crate) fn read(
     let decoded = decoded.map_err(|error| invalid_patch(shown, &error.to_string()))?;
     let mut complaints = patched.complaints;
     complaints.extend(decoded.complaints);
-    let read = intake::Read { value: decoded.value, complaints };
+    let read = intake::Read {
+        value: decoded.value,
+        complaints,
+    };
     intake::judge(read, strictness)
         .map_err(|complaints| invalid_patch(shown, &intake::strict_error(&complaints)))
 }
@@ -155,15 +193,27 @@ pub(crate) fn read(
 /// Kubernetes: what does not say its version is read as the internal form of its kind, whose fields have other names:
 /// nothing of it is left, and it has no name (apimachinery's serializer/json).
 fn versionless(root: &Struct, document: &Value) -> Decoded {
-    let object_meta = root.field("metadata").and_then(|field| field.ty.as_struct());
+    let object_meta = root
+        .field("metadata")
+        .and_then(|field| field.ty.as_struct());
     let is_known = |name: &str| {
-        matches!(name, "kind" | "apiVersion") || object_meta.is_some_and(|meta| meta.field(name).is_some())
+        matches!(name, "kind" | "apiVersion")
+            || object_meta.is_some_and(|meta| meta.field(name).is_some())
     };
-    let mut unknown: Vec<&str> =
-        document.entries().map(|(name, _)| name).filter(|name| !is_known(name)).collect();
+    let mut unknown: Vec<&str> = document
+        .entries()
+        .map(|(name, _)| name)
+        .filter(|name| !is_known(name))
+        .collect();
     unknown.sort_unstable();
-    let complaints = unknown.iter().map(|name| format!("unknown field {}", json::quote(name))).collect();
-    Decoded { value: Value::object(), complaints }
+    let complaints = unknown
+        .iter()
+        .map(|name| format!("unknown field {}", json::quote(name)))
+        .collect();
+    Decoded {
+        value: Value::object(),
+        complaints,
+    }
 }
 
 /// A patched document before it is read as an object.
@@ -188,7 +238,11 @@ pub(crate) fn apply_patch(
             let refused = |error| refused(error, strictness);
             let patch = JsonPatch::parse(patch).map_err(refused)?;
             patch.apply(&mut value).map_err(refused)?;
-            Ok(Outcome { value, complaints: patch.complaints, shown: None })
+            Ok(Outcome {
+                value,
+                complaints: patch.complaints,
+                shown: None,
+            })
         }
         Form::Merge => {
             let document = match strictness {
@@ -197,7 +251,11 @@ pub(crate) fn apply_patch(
             };
             let complaints = repeated_keys(patch);
             merge(&mut value, document);
-            Ok(Outcome { value, complaints, shown: None })
+            Ok(Outcome {
+                value,
+                complaints,
+                shown: None,
+            })
         }
         Form::Strategic => strategic(root, patch, value),
         Form::Apply => unreachable!("what is applied is no patch"),
@@ -232,7 +290,8 @@ fn merge_document(patch: &Bytes) -> Result<Value, Status> {
 }
 
 fn strategic(root: &Struct, patch: &Bytes, mut value: Value) -> Result<Outcome, Status> {
-    let mut document = json::parse(patch).map_err(|error| Status::bad_request(error.to_string()))?;
+    let mut document =
+        json::parse(patch).map_err(|error| Status::bad_request(error.to_string()))?;
     if let Some(literal) = json::overflow(&document) {
         return Err(Status::bad_request(json::overflow_error(literal)));
     }
@@ -243,7 +302,11 @@ fn strategic(root: &Struct, patch: &Bytes, mut value: Value) -> Result<Outcome, 
         StrategicError::Internal(message) => Status::unknown(message),
     })?;
     // What is left of the patch after merging is what upstream shows.
-    Ok(Outcome { value, complaints, shown: Some(go_text(&document)) })
+    Ok(Outcome {
+        value,
+        complaints,
+        shown: Some(go_text(&document)),
+    })
 }
 
 /// Kubernetes: a patch whose fields are validated is decoded for that first, which shows in the words
@@ -253,10 +316,14 @@ fn refused(error: JsonPatchError, strictness: FieldValidation) -> Status {
         JsonPatchError::Malformed(problem) if strictness == FieldValidation::Ignore => {
             Status::bad_request(problem)
         }
-        JsonPatchError::Malformed(problem) => Status::bad_request(format!("error decoding patch: {problem}")),
-        JsonPatchError::TooLong(_) => {
-            Status::failure(413, "RequestEntityTooLarge", format!("Request entity too large: {error}"))
+        JsonPatchError::Malformed(problem) => {
+            Status::bad_request(format!("error decoding patch: {problem}"))
         }
+        JsonPatchError::TooLong(_) => Status::failure(
+            413,
+            "RequestEntityTooLarge",
+            format!("Request entity too large: {error}"),
+        ),
         JsonPatchError::Failed(_) => unprocessable(),
     }
 }
@@ -265,7 +332,11 @@ fn refused(error: JsonPatchError, strictness: FieldValidation) -> Status {
 fn unprocessable() -> Status {
     Status {
         details: Some(Box::default()),
-        ..Status::failure(422, "Invalid", "the server rejected our request due to an error in our request")
+        ..Status::failure(
+            422,
+            "Invalid",
+            "the server rejected our request due to an error in our request",
+        )
     }
 }
 
@@ -284,12 +355,20 @@ fn check_kind(
         };
     }
     let said = document.gvk(expected)?;
-    if said == *expected { Ok(()) } else { Err(problem(&said)) }
+    if said == *expected {
+        Ok(())
+    } else {
+        Err(problem(&said))
+    }
 }
 
 /// 422: what came out of a patch makes no sense.
 fn invalid_patch(shown: &str, problem: &str) -> Status {
-    let nothing = GroupVersionKind { group: "".into(), version: "".into(), kind: "".into() };
+    let nothing = GroupVersionKind {
+        group: "".into(),
+        version: "".into(),
+        kind: "".into(),
+    };
     let mut violations = Violations::default();
     violations.invalid("patch", shown, problem);
     Status::invalid(&nothing, "", &violations)

@@ -71,9 +71,15 @@ async fn pass_on(call: &Call<'_>) -> Result<Answer, Status> {
         return Ok(moved(request));
     }
     let unreachable = |SendError(why)| {
-        Status::failure(503, "ServiceUnavailable", format!("error trying to reach service: {why}"))
+        Status::failure(
+            503,
+            "ServiceUnavailable",
+            format!("error trying to reach service: {why}"),
+        )
     };
-    let response = send(call, &location, &below, is_upgrade).await.map_err(unreachable)?;
+    let response = send(call, &location, &below, is_upgrade)
+        .await
+        .map_err(unreachable)?;
     match response {
         (response, Some(client)) if response.status() == 101 => {
             Ok(join(response, Some(client), request.record.clone()))
@@ -93,13 +99,27 @@ fn below(request: &Request, path: &ResourcePath) -> String {
 
 /// Webhooks and policies may refuse a connection.
 async fn admit(call: &Call<'_>, below: &str) -> Result<(), Status> {
-    let kind = if call.path.resource == "pods" { "PodProxyOptions" } else { "ServiceProxyOptions" };
+    let kind = if call.path.resource == "pods" {
+        "PodProxyOptions"
+    } else {
+        "ServiceProxyOptions"
+    };
     let mut options = value!({ "kind": (kind), "apiVersion": "v1" });
     if !below.is_empty() {
         options.set("path", below);
     }
-    let gvk = mizzen_object::GroupVersionKind { group: "".into(), version: "v1".into(), kind: kind.into() };
-    admission::check_connect(call, &gvk, call.server.types.connect_options(kind), &mut options).await
+    let gvk = mizzen_object::GroupVersionKind {
+        group: "".into(),
+        version: "v1".into(),
+        kind: kind.into(),
+    };
+    admission::check_connect(
+        call,
+        &gvk,
+        call.server.types.connect_options(kind),
+        &mut options,
+    )
+    .await
 }
 
 /// Where a request goes.
@@ -115,12 +135,18 @@ impl Location {
     /// `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`; without a port it is the first that the pod has.
     fn of_pod(call: &Call) -> Result<Location, Status> {
         let asked = &call.path.name;
-        let refuse =
-            || Status::bad_request(format!("invalid pod request {}", mizzen_object::json::quote(asked)));
+        let refuse = || {
+            Status::bad_request(format!(
+                "invalid pod request {}",
+                mizzen_object::json::quote(asked)
+            ))
+        };
         let (scheme, name, port) = split(asked).ok_or_else(refuse)?;
         let pod = pod(call, name)?;
         let containers = pod["spec"]["containers"].list();
-        let first = containers.iter().find_map(|container| container["ports"].list().first());
+        let first = containers
+            .iter()
+            .find_map(|container| container["ports"].list().first());
         let port = match (port, first) {
             ("", Some(first)) => first["containerPort"].int().to_string(),
             (port, _) => port.to_owned(),
@@ -132,7 +158,12 @@ impl Location {
         if !host.parse().is_ok_and(is_global_unicast) {
             return Err(Status::bad_request("address not allowed"));
         }
-        Ok(Location { is_https: scheme == "https", pod, host, port })
+        Ok(Location {
+            is_https: scheme == "https",
+            pod,
+            host,
+            port,
+        })
     }
 
     /// One of the pods that the service's endpoints name; a port is that of the service, by its number or name.
@@ -150,45 +181,68 @@ impl Location {
                 Some(known) => known["name"].str().to_owned(),
                 None => {
                     let name = mizzen_object::json::quote(name);
-                    return Err(unavailable(format!("no service port {number} found for service {name}")));
+                    return Err(unavailable(format!(
+                        "no service port {number} found for service {name}"
+                    )));
                 }
             };
         }
-        let endpoints =
-            call.server.catalog.get("", "v1", "endpoints").ok_or_else(Status::no_such_resource)?;
+        let endpoints = call
+            .server
+            .catalog
+            .get("", "v1", "endpoints")
+            .ok_or_else(Status::no_such_resource)?;
         // Kubernetes: what is missing is called by the resource of the request.
         let missing = |status: Status| match status.code {
             404 => Status::not_found(&call.resource.kind().resource(), name),
             _ => status,
         };
-        let endpoints = call.server.registry.get(&endpoints, &key, "").map_err(missing)?.value();
+        let endpoints = call
+            .server
+            .registry
+            .get(&endpoints, &key, "")
+            .map_err(missing)?
+            .value();
         let mut found = Vec::new();
         for subset in endpoints["subsets"].list() {
-            let Some(port) = subset["ports"].list().iter().find(|known| known["name"].str() == port) else {
+            let Some(port) = subset["ports"]
+                .list()
+                .iter()
+                .find(|known| known["name"].str() == port)
+            else {
                 continue;
             };
             for address in subset["addresses"].list() {
                 found.extend(
-                    endpoint(call, address).map(|pod| (pod, address["ip"].str(), port["port"].int())),
+                    endpoint(call, address)
+                        .map(|pod| (pod, address["ip"].str(), port["port"].int())),
                 );
             }
         }
         if found.is_empty() {
-            return Err(unavailable(format!("no endpoints available for service {shown}")));
+            return Err(unavailable(format!(
+                "no endpoints available for service {shown}"
+            )));
         }
         let mut chance = [0; 2];
         call.server.registry.random().fill(&mut chance);
-        let (pod, host, port) = found.swap_remove(usize::from(u16::from_le_bytes(chance)) % found.len());
-        Ok(Location { is_https: scheme == "https", pod, host: host.into(), port: port.to_string() })
+        let (pod, host, port) =
+            found.swap_remove(usize::from(u16::from_le_bytes(chance)) % found.len());
+        Ok(Location {
+            is_https: scheme == "https",
+            pod,
+            host: host.into(),
+            port: port.to_string(),
+        })
     }
 
     fn number(&self) -> Result<u16, SendError> {
         match (self.port.as_str(), self.is_https) {
             ("", false) => Ok(80),
             ("", true) => Ok(443),
-            (port, _) => {
-                port.parse().map_err(|_| SendError(format!("dial tcp: lookup tcp/{port}: unknown port")))
-            }
+            (port, _) => port
+                .parse()
+                .map_err(|_| SendError(format!("dial tcp: lookup tcp/{port}: unknown port"))),
         }
     }
 }
@@ -209,8 +263,16 @@ fn split(id: &str) -> Option<(&str, &str, &str)> {
 }
 
 fn pod(call: &Call, name: &str) -> Result<Value, Status> {
-    let pods = call.server.catalog.get("", "v1", "pods").ok_or_else(Status::no_such_resource)?;
-    Ok(call.server.registry.get(&pods, &Key::new(&call.path.namespace, name), "")?.value())
+    let pods = call
+        .server
+        .catalog
+        .get("", "v1", "pods")
+        .ok_or_else(Status::no_such_resource)?;
+    Ok(call
+        .server
+        .registry
+        .get(&pods, &Key::new(&call.path.namespace, name), "")?
+        .value())
 }
 
 /// The pod behind an address. Kubernetes: requests are passed on to pods alone, so that a client cannot reach other addresses.
@@ -220,7 +282,10 @@ fn endpoint(call: &Call, address: &Value) -> Option<Value> {
         return None;
     }
     let pod = pod(call, target["name"].str()).ok()?;
-    let has = pod["status"]["podIPs"].list().iter().any(|known| known["ip"].str() == address["ip"].str());
+    let has = pod["status"]["podIPs"]
+        .list()
+        .iter()
+        .any(|known| known["ip"].str() == address["ip"].str());
     has.then_some(pod)
 }
 
@@ -251,23 +316,36 @@ async fn send(
     };
     let mut connection = connection(call, location, &address).await?;
     if location.is_https {
-        connection = Box::new(call.server.client.secure(&location.host, connection).await?);
+        connection = Box::new(
+            call.server
+                .client
+                .secure(&location.host, connection)
+                .await?,
+        );
     }
-    let (mut sender, driver) =
-        http1::handshake::<_, Outgoing>(TokioIo::new(connection)).await.map_err(broken)?;
+    let (mut sender, driver) = http1::handshake::<_, Outgoing>(TokioIo::new(connection))
+        .await
+        .map_err(broken)?;
     tokio::spawn(driver.with_upgrades());
     let (body, client) = match call.request.streams.take() {
         Some(arriving) => (arriving.body, arriving.upgrade),
         None => (whole(call.request.body.clone()), None),
     };
     let outward = outward(call.request, below, is_upgrade)?;
-    let response = sender.send_request(outward.map(|()| body)).await.map_err(broken)?;
+    let response = sender
+        .send_request(outward.map(|()| body))
+        .await
+        .map_err(broken)?;
     Ok((response, client))
 }
 
 fn broken(error: hyper::Error) -> SendError {
     let is_lost = error.is_incomplete_message() || error.is_canceled() || error.is_closed();
-    SendError(if is_lost { "EOF".into() } else { error.to_string() })
+    SendError(if is_lost {
+        "EOF".into()
+    } else {
+        error.to_string()
+    })
 }
 
 async fn connection(
@@ -281,29 +359,49 @@ async fn connection(
     }
     let metadata = &location.pod["metadata"];
     let (namespace, name) = (metadata["namespace"].str(), metadata["name"].str());
-    let kubelet = kubelet::address(call.server, node).map_err(|status| SendError(status.message))?;
-    let url = format!("https://{kubelet}/tunnel/{namespace}/{name}?port={}", location.number()?);
+    let kubelet =
+        kubelet::address(call.server, node).map_err(|status| SendError(status.message))?;
+    let url = format!(
+        "https://{kubelet}/tunnel/{namespace}/{name}?port={}",
+        location.number()?
+    );
     let request = Outward::get(url)
         .header(header::CONNECTION, "Upgrade")
         .header(header::UPGRADE, "tcp")
         .body(whole(Default::default()))
         .map_err(|error| SendError(error.to_string()))?;
-    let response = call.server.kubelets.send(&kubelet::target(call.server, &kubelet), request).await?;
+    let response = call
+        .server
+        .kubelets
+        .send(&kubelet::target(call.server, &kubelet), request)
+        .await?;
     if response.status() == 101 {
-        return Ok(Box::new(TokioIo::new(hyper::upgrade::on(response).await.map_err(broken)?)));
+        return Ok(Box::new(TokioIo::new(
+            hyper::upgrade::on(response).await.map_err(broken)?,
+        )));
     }
-    let why = Limited::new(response.into_body(), MAX_REFUSAL).collect().await;
-    let why = why.map(|why| String::from_utf8_lossy(&why.to_bytes()).into_owned()).unwrap_or_default();
+    let why = Limited::new(response.into_body(), MAX_REFUSAL)
+        .collect()
+        .await;
+    let why = why
+        .map(|why| String::from_utf8_lossy(&why.to_bytes()).into_owned())
+        .unwrap_or_default();
     Err(SendError(format!("dial tcp {address}: {why}")))
 }
 
 /// The request as the pod gets it.
 fn outward(request: &Request, below: &str, is_upgrade: bool) -> Result<Outward<()>, SendError> {
-    let query = request.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let query = request
+        .uri
+        .query()
+        .map(|query| format!("?{query}"))
+        .unwrap_or_default();
     let path = if below.is_empty() { "/" } else { below };
     let mut outward = Outward::new(());
     *outward.method_mut() = request.method.clone();
-    *outward.uri_mut() = format!("{path}{query}").parse().map_err(|error| SendError(format!("{error}")))?;
+    *outward.uri_mut() = format!("{path}{query}")
+        .parse()
+        .map_err(|error| SendError(format!("{error}")))?;
     let mut headers = hop::forwarded(&request.headers, request.address, is_upgrade);
     // What proves who asks is for this server alone.
     headers.remove(header::AUTHORIZATION);
@@ -347,7 +445,10 @@ const CORS: [&str; 6] = [
 
 /// A redirection to a path of the pod leads through the proxy.
 fn rewrite_location(headers: &mut HeaderMap, asked: &str, below: &str) {
-    let Some(location) = headers.get(header::LOCATION).and_then(|location| location.to_str().ok()) else {
+    let Some(location) = headers
+        .get(header::LOCATION)
+        .and_then(|location| location.to_str().ok())
+    else {
         return;
     };
     if !location.starts_with('/') || location.starts_with("//") {
@@ -361,7 +462,11 @@ fn rewrite_location(headers: &mut HeaderMap, asked: &str, below: &str) {
 
 /// Kubernetes: a page whose path does not end with a slash would lead nowhere (issue 4958).
 fn moved(request: &Request) -> Answer {
-    let query = request.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let query = request
+        .uri
+        .query()
+        .map(|query| format!("?{query}"))
+        .unwrap_or_default();
     let mut answer = answer::text(301, "");
     answer.headers_mut().remove(header::CONTENT_TYPE);
     if let Ok(location) = HeaderValue::from_str(&format!("{}/{query}", request.uri.path())) {
@@ -388,9 +493,15 @@ mod tests {
     fn addresses_of_this_machine_are_not_proxied() {
         let is = |address: &str| is_global_unicast(address.parse().unwrap());
         assert!(is("10.244.0.5") && is("192.168.1.1") && is("fd00::1"));
-        for address in
-            ["127.0.0.1", "::1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "fe80::1", "255.255.255.255"]
-        {
+        for address in [
+            "127.0.0.1",
+            "::1",
+            "169.254.169.254",
+            "0.0.0.0",
+            "224.0.0.1",
+            "fe80::1",
+            "255.255.255.255",
+        ] {
             assert!(!is(address), "{address}");
         }
     }

@@ -16,11 +16,19 @@ use crate::{admission, intake, options};
 
 /// Whether objects of this kind are questions.
 pub(crate) fn is_review(kind: &Kind) -> bool {
-    matches!(kind.gvk.group.as_str(), "authentication.k8s.io" | "authorization.k8s.io")
+    matches!(
+        kind.gvk.group.as_str(),
+        "authentication.k8s.io" | "authorization.k8s.io"
+    )
 }
 
 pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
-    let Call { request, path, resource, .. } = call;
+    let Call {
+        request,
+        path,
+        resource,
+        ..
+    } = call;
     call.check_include()?;
     let options = options::write_options(request, "CreateOptions")?;
     let mut review = intake::object(call, resource.kind(), options.strictness)?;
@@ -55,9 +63,9 @@ fn examine(call: &Call, review: &Value) -> Result<(), Status> {
         "SelfSubjectRulesReview" if spec["namespace"].is_empty() => {
             Err(Status::bad_request("no namespace on request"))
         }
-        "TokenReview" if spec["token"].is_empty() => {
-            Err(Status::bad_request("token is required for TokenReview in authentication"))
-        }
+        "TokenReview" if spec["token"].is_empty() => Err(Status::bad_request(
+            "token is required for TokenReview in authentication",
+        )),
         "SelfSubjectRulesReview" | "TokenReview" => Ok(()),
         _ => validate(call, review),
     }
@@ -85,20 +93,28 @@ fn answer_who(call: &Call, review: &mut Value) {
     let now = call.server.registry.timestamp();
     *review = Value::object();
     review.entry("metadata").set("creationTimestamp", now);
-    review.entry("status").set("userInfo", user_info(&call.request.user));
+    review
+        .entry("status")
+        .set("userInfo", user_info(&call.request.user));
 }
 
 fn user_info(user: &User) -> Value {
     let mut info = value!({ "username": (&user.name), "uid": (&user.uid) });
-    info.set("groups", Value::List(user.groups.iter().map(Value::from).collect()));
+    info.set(
+        "groups",
+        Value::List(user.groups.iter().map(Value::from).collect()),
+    );
     info.set("extra", user.extra.clone());
     info
 }
 
 async fn answer_token(call: &Call<'_>, review: &mut Value) {
     let spec = &review["spec"];
-    let mut audiences: Vec<Str> =
-        spec["audiences"].list().iter().map(|audience| audience.str().into()).collect();
+    let mut audiences: Vec<Str> = spec["audiences"]
+        .list()
+        .iter()
+        .map(|audience| audience.str().into())
+        .collect();
     if audiences.is_empty() {
         audiences = call.server.options.service_accounts.audiences().to_vec();
     }
@@ -108,7 +124,10 @@ async fn answer_token(call: &Call<'_>, review: &mut Value) {
     match outcome {
         Ok(bearer) => {
             status.set("user", user_info(&bearer.user));
-            status.set("audiences", Value::List(bearer.audiences.into_iter().map(Value::from).collect()));
+            status.set(
+                "audiences",
+                Value::List(bearer.audiences.into_iter().map(Value::from).collect()),
+            );
         }
         Err(problem) => status.set("error", problem),
     }
@@ -116,7 +135,11 @@ async fn answer_token(call: &Call<'_>, review: &mut Value) {
 
 fn answer_rules(call: &Call, review: &mut Value) {
     let namespace = review["spec"]["namespace"].str();
-    let rules = call.server.access.authorizers.rules(&call.request.user, namespace);
+    let rules = call
+        .server
+        .access
+        .authorizers
+        .rules(&call.request.user, namespace);
     *review = Value::object();
     review.set("status", show_rules(&rules));
 }
@@ -135,7 +158,11 @@ async fn answer_access(call: &Call<'_>, review: &mut Value) {
     if matches!(decision, Decision::Deny(_)) {
         status.set("denied", true);
     }
-    let problems = reason.problem().map(str::to_owned).into_iter().chain(selectors.problems);
+    let problems = reason
+        .problem()
+        .map(str::to_owned)
+        .into_iter()
+        .chain(selectors.problems);
     status.set("evaluationError", problems.collect::<Vec<_>>().join("; "));
     review.set("status", status);
 }
@@ -150,7 +177,10 @@ fn validate(call: &Call, review: &Value) -> Result<(), Status> {
     if violations.is_empty() {
         return Ok(());
     }
-    let nameless = GroupVersionKind { kind: "".into(), ..kind.gvk.clone() };
+    let nameless = GroupVersionKind {
+        kind: "".into(),
+        ..kind.gvk.clone()
+    };
     Err(Status::invalid(&nameless, "", &violations))
 }
 
@@ -158,7 +188,11 @@ fn validate(call: &Call, review: &Value) -> Result<(), Status> {
 fn subject(spec: &Value) -> User {
     User {
         name: spec["user"].str().into(),
-        groups: spec["groups"].list().iter().map(|group| group.str().into()).collect(),
+        groups: spec["groups"]
+            .list()
+            .iter()
+            .map(|group| group.str().into())
+            .collect(),
         uid: spec["uid"].str().into(),
         extra: spec["extra"].clone(),
     }
@@ -169,9 +203,15 @@ fn attributes<'a>(user: &'a User, spec: &'a Value, selectors: &'a Selectors) -> 
     let page = &spec["nonResourceAttributes"];
     let wanted = &spec["resourceAttributes"];
     if wanted.is_null() {
-        return Attributes { user, verb: page["verb"].str(), target: Target::Page(page["path"].str()) };
+        return Attributes {
+            user,
+            verb: page["verb"].str(),
+            target: Target::Page(page["path"].str()),
+        };
     }
-    let version = Some(wanted["version"].str()).filter(|version| !version.is_empty()).unwrap_or("*");
+    let version = Some(wanted["version"].str())
+        .filter(|version| !version.is_empty())
+        .unwrap_or("*");
     let target = Target::Resource(Resource {
         group: wanted["group"].str(),
         version,
@@ -182,7 +222,11 @@ fn attributes<'a>(user: &'a User, spec: &'a Value, selectors: &'a Selectors) -> 
         fields: &selectors.fields,
         labels: &selectors.labels,
     });
-    Attributes { user, verb: wanted["verb"].str(), target }
+    Attributes {
+        user,
+        verb: wanted["verb"].str(),
+        target,
+    }
 }
 
 /// Rules as a review shows them: those about resources, and those about pages.
@@ -194,9 +238,11 @@ fn show_rules(all: &Rules) -> Value {
         shown.set("verbs", list(&rule.verbs));
         if !rule.resources.is_empty() {
             let mut shown = shown.clone();
-            for (field, texts) in
-                [("apiGroups", &rule.groups), ("resources", &rule.resources), ("resourceNames", &rule.names)]
-            {
+            for (field, texts) in [
+                ("apiGroups", &rule.groups),
+                ("resources", &rule.resources),
+                ("resourceNames", &rule.names),
+            ] {
                 shown.set(field, list(texts));
             }
             resources.push(shown);
@@ -206,7 +252,8 @@ fn show_rules(all: &Rules) -> Value {
             pages.push(shown);
         }
     }
-    let mut status = value!({ "resourceRules": [], "nonResourceRules": [], "incomplete": (all.incomplete) });
+    let mut status =
+        value!({ "resourceRules": [], "nonResourceRules": [], "incomplete": (all.incomplete) });
     status.set("resourceRules", resources);
     status.set("nonResourceRules", pages);
     if !all.problems.is_empty() {

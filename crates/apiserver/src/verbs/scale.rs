@@ -24,7 +24,11 @@ use crate::ownership::Owning;
 const NOT_SAID: i64 = i32::MIN as i64;
 
 fn scale_kind() -> GroupVersionKind {
-    GroupVersionKind { group: "autoscaling".into(), version: "v1".into(), kind: "Scale".into() }
+    GroupVersionKind {
+        group: "autoscaling".into(),
+        version: "v1".into(),
+        kind: "Scale".into(),
+    }
 }
 
 /// The version of a Scale that a subresource has, and its shape.
@@ -35,7 +39,11 @@ struct ScaleVersion {
 
 impl ScaleVersion {
     fn of(call: &Call) -> ScaleVersion {
-        let below = call.resource.kind().subresource("scale").and_then(|below| below.kind.clone());
+        let below = call
+            .resource
+            .kind()
+            .subresource("scale")
+            .and_then(|below| below.kind.clone());
         let gvk = below.unwrap_or_else(scale_kind);
         let types = &call.server.types;
         let root = types.subresource(&gvk).unwrap_or(&types.scale).clone();
@@ -72,8 +80,13 @@ impl ScaleVersion {
         scale.set("apiVersion", scale_kind().api_version());
         let status = scale.entry("status");
         let labels = status.remove("selector").unwrap_or_default();
-        let text = status.remove("targetSelector").filter(|text| !text.is_empty());
-        status.set("selector", text.unwrap_or_else(|| selector_text(&labels).into()));
+        let text = status
+            .remove("targetSelector")
+            .filter(|text| !text.is_empty());
+        status.set(
+            "selector",
+            text.unwrap_or_else(|| selector_text(&labels).into()),
+        );
         scale
     }
 }
@@ -93,7 +106,12 @@ fn selected_labels(text: &str) -> Option<Value> {
 
 pub(crate) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
     let version = call.request.query.text("resourceVersion");
-    let object = call.server.registry.read(call.resource, &call.key(), version).await?.value();
+    let object = call
+        .server
+        .registry
+        .read(call.resource, &call.key(), version)
+        .await?
+        .value();
     let path = &paths(call).spec_replicas;
     if call.resource.is_custom() && object.at(plain(path)).is_null() {
         return Err(Status::internal(format!(
@@ -121,10 +139,20 @@ pub(crate) async fn update(call: &Call<'_>) -> Result<Answer, Status> {
     let options = options::write_options(call.request, "UpdateOptions")?;
     let version = ScaleVersion::of(call);
     let scale = intake::other(call, &version.gvk, None, &version.root, options.strictness)
-        .map_err(|status| if call.resource.is_custom() { undecodable(status) } else { status })?;
+        .map_err(|status| {
+            if call.resource.is_custom() {
+                undecodable(status)
+            } else {
+                status
+            }
+        })?;
     let mut scale = version.to_current(scale);
     check_name(call.path, &mut scale)?;
-    let mut change = Rescale { call, wanted: Wanted::Exactly(scale), strictness: options.strictness };
+    let mut change = Rescale {
+        call,
+        wanted: Wanted::Exactly(scale),
+        strictness: options.strictness,
+    };
     store(call, &mut change, options.dry_run).await
 }
 
@@ -134,7 +162,11 @@ pub(crate) async fn patch(call: &Call<'_>) -> Result<Answer, Status> {
     if call.resource.is_custom() && form == patch::Form::Apply {
         return Err(cannot_apply());
     }
-    let mut change = Rescale { call, wanted: Wanted::Patched(form), strictness: options.strictness };
+    let mut change = Rescale {
+        call,
+        wanted: Wanted::Patched(form),
+        strictness: options.strictness,
+    };
     store(call, &mut change, options.dry_run).await
 }
 
@@ -168,7 +200,14 @@ async fn store(call: &Call<'_>, change: &mut Rescale<'_>, dry_run: bool) -> Resu
     let updated = call
         .server
         .registry
-        .update(call.resource, &call.key(), change, &options, &Checks(call), &mut ignored)
+        .update(
+            call.resource,
+            &call.key(),
+            change,
+            &options,
+            &Checks(call),
+            &mut ignored,
+        )
         .await?;
     Ok(show(call, &scale_of(call, &updated.object.value())))
 }
@@ -195,7 +234,13 @@ fn scale_of(call: &Call, object: &Value) -> Value {
     let found = |path: &str| object.at(plain(path));
     let metadata = &object["metadata"];
     let mut meta = Value::object();
-    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+    for field in [
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+    ] {
         if !metadata[field].is_null() {
             meta.set(field, metadata[field].clone());
         }
@@ -206,7 +251,9 @@ fn scale_of(call: &Call, object: &Value) -> Value {
     if replicas != 0 {
         scale.entry("spec").set("replicas", replicas);
     }
-    scale.entry("status").set("replicas", found(&paths.status_replicas).int());
+    scale
+        .entry("status")
+        .set("replicas", found(&paths.status_replicas).int());
     let selector = match paths.label_selector.as_str() {
         "" => String::new(),
         path => selector_text(found(path)),
@@ -223,28 +270,43 @@ fn selector_text(selector: &Value) -> String {
     if let Some(text) = selector.as_str() {
         return text.into();
     }
-    let structured = selector.get("matchLabels").is_some() || selector.get("matchExpressions").is_some();
-    let labels = if structured { &selector["matchLabels"] } else { selector };
+    let structured =
+        selector.get("matchLabels").is_some() || selector.get("matchExpressions").is_some();
+    let labels = if structured {
+        &selector["matchLabels"]
+    } else {
+        selector
+    };
     let mut terms: Vec<(String, String)> = labels
         .entries()
         .filter(|(_, value)| value.as_str().is_some())
         .map(|(key, value)| (key.to_string(), format!("{key}={}", value.str())))
         .collect();
-    terms.extend(selector["matchExpressions"].list().iter().map(|expression| {
-        let key = expression["key"].str();
-        let mut values: Vec<&str> = expression["values"].list().iter().map(Value::str).collect();
-        values.sort_unstable();
-        let values = values.join(",");
-        let text = match expression["operator"].str() {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "DoesNotExist" => format!("!{key}"),
-            _ => key.to_string(),
-        };
-        (key.to_string(), text)
-    }));
+    terms.extend(
+        selector["matchExpressions"]
+            .list()
+            .iter()
+            .map(|expression| {
+                let key = expression["key"].str();
+                let mut values: Vec<&str> =
+                    expression["values"].list().iter().map(Value::str).collect();
+                values.sort_unstable();
+                let values = values.join(",");
+                let text = match expression["operator"].str() {
+                    "In" => format!("{key} in ({values})"),
+                    "NotIn" => format!("{key} notin ({values})"),
+                    "DoesNotExist" => format!("!{key}"),
+                    _ => key.to_string(),
+                };
+                (key.to_string(), text)
+            }),
+    );
     terms.sort();
-    terms.into_iter().map(|term| term.1).collect::<Vec<_>>().join(",")
+    terms
+        .into_iter()
+        .map(|term| term.1)
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 enum Wanted {
@@ -269,7 +331,11 @@ impl Change for Rescale<'_> {
 struct Checks<'a>(&'a Call<'a>);
 
 impl Gate for Checks<'_> {
-    fn check<'a>(&'a self, new: Option<&'a Value>, old: Option<&'a Value>) -> Future<'a, Result<(), Status>> {
+    fn check<'a>(
+        &'a self,
+        new: Option<&'a Value>,
+        old: Option<&'a Value>,
+    ) -> Future<'a, Result<(), Status>> {
         Box::pin(async move {
             let version = ScaleVersion::of(self.0);
             let scale = |object: &Value| version.to_version(&scale_of(self.0, object));
@@ -288,7 +354,14 @@ impl Rescale<'_> {
         let version = ScaleVersion::of(self.call);
         let old = version.to_version(&scale_of(self.call, current));
         let mut shown = version.to_version(&scale);
-        admission::admit_other(self.call, &version.gvk, &version.root, &mut shown, Some(&old)).await?;
+        admission::admit_other(
+            self.call,
+            &version.gvk,
+            &version.root,
+            &mut shown,
+            Some(&old),
+        )
+        .await?;
         let scale = version.to_current(shown);
         if !self.call.resource.is_custom() {
             validate(&scale)?;
@@ -299,7 +372,10 @@ impl Rescale<'_> {
         metadata.set("managedFields", owners);
         let unconditional = scale["metadata"]["resourceVersion"].is_empty();
         if !(unconditional && self.call.resource.is_custom()) {
-            metadata.set("resourceVersion", scale["metadata"]["resourceVersion"].clone());
+            metadata.set(
+                "resourceVersion",
+                scale["metadata"]["resourceVersion"].clone(),
+            );
         }
         match (&self.wanted, &scale["metadata"]["uid"]) {
             (Wanted::Exactly(_), uid) if !uid.is_empty() => metadata.set("uid", uid.clone()),
@@ -330,14 +406,17 @@ impl Rescale<'_> {
         }
         let mut resource = kind.resource();
         resource.resource = format!("{}/scale", kind.plural).into();
-        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}");
+        let why =
+            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}");
         Err(Status::conflict(&resource, stored["name"].str(), &why))
     }
 
     /// The Scale of the object as it is, in canonical form.
     fn before(&self, current: &Value) -> Value {
         let mut before = scale_of(self.call, current);
-        if self.call.resource.is_custom() && current.at(plain(&paths(self.call).spec_replicas)).is_null() {
+        if self.call.resource.is_custom()
+            && current.at(plain(&paths(self.call).spec_replicas)).is_null()
+        {
             before.entry("spec").set("replicas", NOT_SAID);
         }
         schema::canonical(&self.call.server.types.scale, &mut before);
@@ -355,10 +434,15 @@ impl Rescale<'_> {
                 let body = &self.call.request.body;
                 let mut before = version.to_version(&before);
                 schema::canonical(&version.root, &mut before);
-                let outcome = patch::apply_patch(&version.root, form, body, &before, self.strictness)?;
+                let outcome =
+                    patch::apply_patch(&version.root, form, body, &before, self.strictness)?;
                 let problem = |said: &GroupVersionKind| self.kind_problem(said, &version.gvk);
                 let has_hub = !self.call.resource.is_custom();
-                let target = patch::Target { gvk: &version.gvk, root: &version.root, has_hub };
+                let target = patch::Target {
+                    gvk: &version.gvk,
+                    root: &version.root,
+                    has_hub,
+                };
                 let read = patch::read(problem, &target, outcome, self.strictness)?;
                 self.call.notes.warn_all(read.warnings);
                 version.to_current(read.value)
@@ -375,9 +459,13 @@ impl Rescale<'_> {
             return intake::kind_problem(&self.call.server.catalog, said, expected);
         }
         let api_version = said.api_version();
-        let known = ["apps/v1beta1", "apps/v1beta2", "extensions/v1beta1"].contains(&api_version.as_str());
+        let known =
+            ["apps/v1beta1", "apps/v1beta2", "extensions/v1beta1"].contains(&api_version.as_str());
         if known && said.kind == "Scale" {
-            return format!("converting ({}.Scale) to (v1.Scale): unknown conversion", said.version);
+            return format!(
+                "converting ({}.Scale) to (v1.Scale): unknown conversion",
+                said.version
+            );
         }
         let (kind, version) = (json::quote(&said.kind), json::quote(&api_version));
         format!(
@@ -392,7 +480,8 @@ impl Rescale<'_> {
             config.set("apiVersion", scale_kind().api_version());
         }
         let root = &self.call.server.types.scale;
-        let applied = Owning::new(self.call).apply_as(&scale_kind(), root, Some(before), &config)?;
+        let applied =
+            Owning::new(self.call).apply_as(&scale_kind(), root, Some(before), &config)?;
         apply::check_repeated(self.call, complaint.as_deref(), self.strictness)?;
         Ok(applied)
     }
@@ -404,8 +493,12 @@ impl Rescale<'_> {
         if !matches!(self.wanted, Wanted::Patched(patch::Form::Apply)) {
             let root = &self.call.server.types.scale;
             let mut before = self.before(current);
-            before.entry("metadata").set("managedFields", owners.to_scale());
-            scale.entry("metadata").set("managedFields", owners.to_scale());
+            before
+                .entry("metadata")
+                .set("managedFields", owners.to_scale());
+            scale
+                .entry("metadata")
+                .set("managedFields", owners.to_scale());
             Owning::new(self.call).update_as(&scale_kind(), root, &before, &mut scale);
         }
         owners.to_object(&scale["metadata"]["managedFields"])
@@ -413,17 +506,37 @@ impl Rescale<'_> {
 
     /// Where the versions of the kind keep their replicas.
     fn replicas(&self) -> Vec<(String, Option<String>)> {
-        let path = |kind: &Kind| kind.scale.as_ref().map(|paths| plain(&paths.spec_replicas).to_string());
+        let path = |kind: &Kind| {
+            kind.scale
+                .as_ref()
+                .map(|paths| plain(&paths.spec_replicas).to_string())
+        };
         let versions = self.call.server.catalog.versions(self.call.resource);
         versions
             .iter()
-            .map(|version| (version.kind().gvk.api_version().to_string(), path(version.kind())))
+            .map(|version| {
+                (
+                    version.kind().gvk.api_version().to_string(),
+                    path(version.kind()),
+                )
+            })
             .collect()
     }
 
-    fn scale_owners<'b>(&self, current: &'b Value, paths: &'b [(String, Option<String>)]) -> ScaleOwners<'b> {
-        let paths = paths.iter().map(|(version, path)| (version.as_str(), path.as_deref())).collect();
-        ScaleOwners { object: current, api_version: current["apiVersion"].str(), paths }
+    fn scale_owners<'b>(
+        &self,
+        current: &'b Value,
+        paths: &'b [(String, Option<String>)],
+    ) -> ScaleOwners<'b> {
+        let paths = paths
+            .iter()
+            .map(|(version, path)| (version.as_str(), path.as_deref()))
+            .collect();
+        ScaleOwners {
+            object: current,
+            api_version: current["apiVersion"].str(),
+            paths,
+        }
     }
 }
 
@@ -432,8 +545,16 @@ fn validate(scale: &Value) -> Result<(), Status> {
     let replicas = scale["spec"]["replicas"].int();
     if replicas < 0 {
         let spec = Path::new("spec");
-        violations.invalid(spec.child("replicas"), replicas, "must be greater than or equal to 0");
-        return Err(Status::invalid(&scale_kind(), scale["metadata"]["name"].str(), &violations));
+        violations.invalid(
+            spec.child("replicas"),
+            replicas,
+            "must be greater than or equal to 0",
+        );
+        return Err(Status::invalid(
+            &scale_kind(),
+            scale["metadata"]["name"].str(),
+            &violations,
+        ));
     }
     Ok(())
 }

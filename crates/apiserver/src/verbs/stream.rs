@@ -30,19 +30,37 @@ pub(crate) async fn connect(call: &Call<'_>, stream: &str) -> Result<Answer, Sta
 
 /// What the client wants of a stream.
 enum Options<'a> {
-    Command { stream: &'a str, container: &'a str, command: Vec<&'a str>, flags: [(&'static str, bool); 4] },
-    Forward { ports: Vec<u16> },
+    Command {
+        stream: &'a str,
+        container: &'a str,
+        command: Vec<&'a str>,
+        flags: [(&'static str, bool); 4],
+    },
+    Forward {
+        ports: Vec<u16>,
+    },
 }
 
 impl<'a> Options<'a> {
     fn read(query: &'a Query, stream: &'a str) -> Result<Options<'a>, Status> {
         if stream == "portforward" {
-            return Ok(Options::Forward { ports: ports(query).map_err(Status::bad_request)? });
+            return Ok(Options::Forward {
+                ports: ports(query).map_err(Status::bad_request)?,
+            });
         }
-        let flags =
-            ["stdin", "stdout", "stderr", "tty"].map(|flag| (flag, query.bool(flag).unwrap_or(false)));
-        let command = if stream == "exec" { query.all("command") } else { Vec::new() };
-        Ok(Options::Command { stream, container: query.text("container"), command, flags })
+        let flags = ["stdin", "stdout", "stderr", "tty"]
+            .map(|flag| (flag, query.bool(flag).unwrap_or(false)));
+        let command = if stream == "exec" {
+            query.all("command")
+        } else {
+            Vec::new()
+        };
+        Ok(Options::Command {
+            stream,
+            container: query.text("container"),
+            command,
+            flags,
+        })
     }
 
     /// The options as an object, for admission.
@@ -56,8 +74,17 @@ impl<'a> Options<'a> {
                 }
                 ("PodPortForwardOptions", object)
             }
-            Options::Command { stream, container, command, flags } => {
-                let kind = if *stream == "exec" { "PodExecOptions" } else { "PodAttachOptions" };
+            Options::Command {
+                stream,
+                container,
+                command,
+                flags,
+            } => {
+                let kind = if *stream == "exec" {
+                    "PodExecOptions"
+                } else {
+                    "PodAttachOptions"
+                };
                 let mut object = value!({ "kind": (kind), "apiVersion": "v1" });
                 for (flag, _) in flags.iter().filter(|(_, is_set)| *is_set) {
                     object.set(flag, true);
@@ -66,7 +93,13 @@ impl<'a> Options<'a> {
                     object.set("container", *container);
                 }
                 if !command.is_empty() {
-                    object.set("command", command.iter().map(|word| Value::from(*word)).collect::<Vec<_>>());
+                    object.set(
+                        "command",
+                        command
+                            .iter()
+                            .map(|word| Value::from(*word))
+                            .collect::<Vec<_>>(),
+                    );
                 }
                 (kind, object)
             }
@@ -81,14 +114,31 @@ impl<'a> Options<'a> {
                 let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
                 vec![format!("port={}", ports.join("%2C"))]
             }
-            Options::Command { command, flags: [stdin, stdout, stderr, tty], .. } => {
-                let commands = command.iter().map(|word| format!("command={}", escape(word)));
-                let flags = [("error", stderr), ("input", stdin), ("output", stdout), ("tty", tty)];
+            Options::Command {
+                command,
+                flags: [stdin, stdout, stderr, tty],
+                ..
+            } => {
+                let commands = command
+                    .iter()
+                    .map(|word| format!("command={}", escape(word)));
+                let flags = [
+                    ("error", stderr),
+                    ("input", stdin),
+                    ("output", stdout),
+                    ("tty", tty),
+                ];
                 let set = flags.into_iter().filter(|(_, (_, is_set))| *is_set);
-                commands.chain(set.map(|(name, _)| format!("{name}=1"))).collect()
+                commands
+                    .chain(set.map(|(name, _)| format!("{name}=1")))
+                    .collect()
             }
         };
-        if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
+        if pairs.is_empty() {
+            String::new()
+        } else {
+            format!("?{}", pairs.join("&"))
+        }
     }
 }
 
@@ -98,9 +148,14 @@ fn ports(query: &Query) -> Result<Vec<u16>, String> {
     let texts = all.iter().flat_map(|text| text.split(','));
     let port = |text: &str| {
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let problem = if is_number { "value out of range" } else { "invalid syntax" };
+        let problem = if is_number {
+            "value out of range"
+        } else {
+            "invalid syntax"
+        };
         let shown = mizzen_object::json::quote(text);
-        let refuse = |_| format!("cannot convert to []int32: strconv.ParseUint: parsing {shown}: {problem}");
+        let refuse =
+            |_| format!("cannot convert to []int32: strconv.ParseUint: parsing {shown}: {problem}");
         if !is_number {
             return Err(refuse(()));
         }
@@ -127,7 +182,11 @@ fn escape(text: &str) -> String {
 /// Webhooks and policies may refuse a connection: the operation is CONNECT, and the object is the options.
 async fn admit(call: &Call<'_>, options: &Options<'_>) -> Result<(), Status> {
     let (kind, mut object) = options.object();
-    let gvk = GroupVersionKind { group: "".into(), version: "v1".into(), kind: kind.into() };
+    let gvk = GroupVersionKind {
+        group: "".into(),
+        version: "v1".into(),
+        kind: kind.into(),
+    };
     let root = call.server.types.connect_options(kind);
     admission::check_connect(call, &gvk, root, &mut object).await
 }
@@ -139,7 +198,11 @@ struct Location {
 }
 
 fn location(call: &Call, options: &Options) -> Result<Location, Status> {
-    let pod = call.server.registry.get(call.resource, &call.key(), "")?.value();
+    let pod = call
+        .server
+        .registry
+        .get(call.resource, &call.key(), "")?
+        .value();
     let below = match options {
         Options::Forward { .. } => String::new(),
         Options::Command { container, .. } => format!("/{}", kubelet::container(&pod, container)?),
@@ -151,24 +214,39 @@ fn location(call: &Call, options: &Options) -> Result<Location, Status> {
     let node = pod["spec"]["nodeName"].str();
     if node.is_empty() {
         let name = &call.path.name;
-        return Err(Status::bad_request(format!("pod {name} does not have a host assigned")));
+        return Err(Status::bad_request(format!(
+            "pod {name} does not have a host assigned"
+        )));
     }
-    let (namespace, name) = (pod["metadata"]["namespace"].str(), pod["metadata"]["name"].str());
+    let (namespace, name) = (
+        pod["metadata"]["namespace"].str(),
+        pod["metadata"]["name"].str(),
+    );
     let path = format!("/{kind}/{namespace}/{name}{below}{}", options.query());
-    Ok(Location { address: kubelet::address(call.server, node)?, path })
+    Ok(Location {
+        address: kubelet::address(call.server, node)?,
+        path,
+    })
 }
 
 async fn tunnel(call: &Call<'_>, address: &str, path: &str) -> Result<Answer, Status> {
-    let client = call.request.streams.take().and_then(|arriving| arriving.upgrade);
+    let client = call
+        .request
+        .streams
+        .take()
+        .and_then(|arriving| arriving.upgrade);
     let Some(client) = client else {
         return Err(Status::unknown("request connection cannot be hijacked"));
     };
-    let outward = outward(call.request, &format!("https://{address}{path}")).map_err(Status::unknown)?;
-    let (target, outward) =
-        (kubelet::target(call.server, address), outward.map(|()| whole(Default::default())));
+    let outward =
+        outward(call.request, &format!("https://{address}{path}")).map_err(Status::unknown)?;
+    let (target, outward) = (
+        kubelet::target(call.server, address),
+        outward.map(|()| whole(Default::default())),
+    );
     let answered = call.server.kubelets.send(&target, outward).await;
-    let response =
-        answered.map_err(|SendError(why)| Status::unknown(format!("error dialing backend: {why}")))?;
+    let response = answered
+        .map_err(|SendError(why)| Status::unknown(format!("error dialing backend: {why}")))?;
     match response.status().as_u16() {
         101 => Ok(join(response, Some(client), call.request.record.clone())),
         // The client gets the kubelet's own error.
@@ -178,7 +256,9 @@ async fn tunnel(call: &Call<'_>, address: &str, path: &str) -> Result<Answer, St
             head.version = http::Version::default();
             Ok(Answer::from_parts(head, Body::relay(body)))
         }
-        code => Err(Status::unknown(format!("invalid upgrade response: status code {code}"))),
+        code => Err(Status::unknown(format!(
+            "invalid upgrade response: status code {code}"
+        ))),
     }
 }
 
@@ -186,7 +266,9 @@ async fn tunnel(call: &Call<'_>, address: &str, path: &str) -> Result<Answer, St
 fn outward(request: &Request, url: &str) -> Result<Outward<()>, String> {
     let mut outward = Outward::new(());
     *outward.method_mut() = request.method.clone();
-    *outward.uri_mut() = url.parse().map_err(|error| format!("parse {url:?}: {error}"))?;
+    *outward.uri_mut() = url
+        .parse()
+        .map_err(|error| format!("parse {url:?}: {error}"))?;
     let mut headers = hop::forwarded(&request.headers, request.address, true);
     // What proves who asks is for this server alone.
     headers.remove(header::AUTHORIZATION);
@@ -204,7 +286,11 @@ mod tests {
         let uri = format!("/{stream}?{text}").parse().unwrap();
         let query = Query::parse(&uri);
         let said = Options::read(&query, stream).map(|options| options.query());
-        assert_eq!(said.unwrap_or_else(|status| status.message), expected, "{text}");
+        assert_eq!(
+            said.unwrap_or_else(|status| status.message),
+            expected,
+            "{text}"
+        );
     }
 
     #[test]
@@ -220,8 +306,16 @@ mod tests {
         check("portforward", "", "");
         check("portforward", "ports=80&ports=81,82", "?port=80%2C81%2C82");
         let refused = "cannot convert to []int32: strconv.ParseUint: parsing";
-        check("portforward", "ports=x", &format!("{refused} \"x\": invalid syntax"));
-        check("portforward", "ports=65536", &format!("{refused} \"65536\": value out of range"));
+        check(
+            "portforward",
+            "ports=x",
+            &format!("{refused} \"x\": invalid syntax"),
+        );
+        check(
+            "portforward",
+            "ports=65536",
+            &format!("{refused} \"65536\": value out of range"),
+        );
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use mizzen_object::seam::uuid;
 use mizzen_object::{
-    Action, GroupResource, GroupVersionKind, Hooks as _, Path, Status, Value, Violations, json, schema, time,
-    value,
+    Action, GroupResource, GroupVersionKind, Hooks as _, Path, Status, Value, Violations, json,
+    schema, time, value,
 };
 use mizzen_registry::{Key, Object};
 
@@ -22,7 +22,12 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     if matches!(call.accept.form, Form::Table(_)) {
         return Err(not_acceptable());
     }
-    let Call { server, request, path, .. } = call;
+    let Call {
+        server,
+        request,
+        path,
+        ..
+    } = call;
     let options = options::write_options(request, "CreateOptions")?;
     let (gvk, root) = (token_kind(), &server.types.token_request);
     let mut token = intake::other(call, &gvk, None, root, options.strictness)?;
@@ -68,12 +73,20 @@ fn fill(call: &Call, token: &mut Value) -> Result<(), Status> {
     metadata.set("creationTimestamp", time::from_unix(now));
     if token["spec"]["audiences"].is_empty() {
         let audiences = call.server.options.service_accounts.audiences();
-        token.entry("spec").set("audiences", Value::List(audiences.iter().map(Value::from).collect()));
+        token.entry("spec").set(
+            "audiences",
+            Value::List(audiences.iter().map(Value::from).collect()),
+        );
     }
     validate(call, token)?;
     let bound = bound(call, &token["spec"]["boundObjectRef"])?;
     shorten(call, token.entry("spec"));
-    let signer = call.server.options.signer.as_deref().ok_or_else(no_signer)?;
+    let signer = call
+        .server
+        .options
+        .signer
+        .as_deref()
+        .ok_or_else(no_signer)?;
     token.set("status", signed(call, signer, token, bound, now)?);
     Ok(())
 }
@@ -81,8 +94,16 @@ fn fill(call: &Call, token: &mut Value) -> Result<(), Status> {
 /// Nobody gets a token that holds longer than the server wants.
 fn shorten(call: &Call, spec: &mut Value) {
     let wanted = spec["expirationSeconds"].int();
-    if let Some(longest) = call.server.options.service_accounts.longest.filter(|longest| wanted > *longest) {
-        call.notes.warn(format!("requested expiration of {wanted} seconds shortened to {longest} seconds"));
+    if let Some(longest) = call
+        .server
+        .options
+        .service_accounts
+        .longest
+        .filter(|longest| wanted > *longest)
+    {
+        call.notes.warn(format!(
+            "requested expiration of {wanted} seconds shortened to {longest} seconds"
+        ));
         spec.set("expirationSeconds", longest);
     }
 }
@@ -99,17 +120,32 @@ fn account(call: &Call, metadata: &Value) -> Result<Value, Status> {
     if !said.is_empty() && said != name {
         let mut violations = Violations::default();
         let path = Path::new("metadata");
-        violations.invalid(path.child("name"), said, "must match the service account name if specified");
+        violations.invalid(
+            path.child("name"),
+            said,
+            "must match the service account name if specified",
+        );
         return Err(Status::invalid(&token_kind(), name, &violations));
     }
-    let account = call.server.registry.get(call.resource, &call.key(), "")?.value();
+    let account = call
+        .server
+        .registry
+        .get(call.resource, &call.key(), "")?
+        .value();
     let (said, uid) = (metadata["uid"].str(), account["metadata"]["uid"].str());
     if !said.is_empty() && said != uid {
         let GroupVersionKind { group, kind, .. } = token_kind();
         let why = format!(
             "the UID in the token request ({said}) does not match the UID of the service account ({uid})"
         );
-        return Err(Status::conflict(&GroupResource { group, resource: kind }, name, &why));
+        return Err(Status::conflict(
+            &GroupResource {
+                group,
+                resource: kind,
+            },
+            name,
+            &why,
+        ));
     }
     Ok(account)
 }
@@ -119,7 +155,11 @@ fn validate(call: &Call, token: &Value) -> Result<(), Status> {
     let mut violations = Violations::default();
     let context = who.context(Action::Create, &now);
     mizzen_kinds::behaviour(&token_kind()).validate(token, None, &context, &mut violations);
-    if violations.is_empty() { Ok(()) } else { Err(Status::invalid(&token_kind(), "", &violations)) }
+    if violations.is_empty() {
+        Ok(())
+    } else {
+        Err(Status::invalid(&token_kind(), "", &violations))
+    }
 }
 
 /// What a token's claims say of the object that it is bound to.
@@ -127,8 +167,11 @@ fn bound(call: &Call, reference: &Value) -> Result<Value, Status> {
     if reference.is_null() {
         return Ok(Value::object());
     }
-    let (version, kind, name) =
-        (reference["apiVersion"].str(), reference["kind"].str(), reference["name"].str());
+    let (version, kind, name) = (
+        reference["apiVersion"].str(),
+        reference["kind"].str(),
+        reference["name"].str(),
+    );
     let namespace = call.path.namespace.as_str();
     let mut claims = Value::object();
     let object = match (version.contains('/'), kind) {
@@ -147,7 +190,8 @@ fn bound(call: &Call, reference: &Value) -> Result<Value, Status> {
                 [group, version] => (group, version),
                 _ => ("", ""),
             };
-            let message = format!("cannot bind token to object of type {group}/{version}, Kind={kind}");
+            let message =
+                format!("cannot bind token to object of type {group}/{version}, Kind={kind}");
             return Err(Status::bad_request(message));
         }
     };
@@ -157,9 +201,17 @@ fn bound(call: &Call, reference: &Value) -> Result<Value, Status> {
 }
 
 fn get(call: &Call, plural: &str, namespace: &str, name: &str) -> Result<Value, Status> {
-    let resource = call.server.catalog.get("", "v1", plural).ok_or_else(Status::no_such_resource)?;
+    let resource = call
+        .server
+        .catalog
+        .get("", "v1", plural)
+        .ok_or_else(Status::no_such_resource)?;
     check_key(resource.kind(), namespace, name)?;
-    Ok(call.server.registry.get(&resource, &Key::new(namespace, name), "")?.value())
+    Ok(call
+        .server
+        .registry
+        .get(&resource, &Key::new(namespace, name), "")?
+        .value())
 }
 
 fn check_account(call: &Call, pod: &Value) -> Result<(), Status> {
@@ -177,7 +229,10 @@ fn check_account(call: &Call, pod: &Value) -> Result<(), Status> {
 fn note_node(call: &Call, name: &str, claims: &mut Value) {
     if !name.is_empty() {
         let node = get(call, "nodes", "", name);
-        claims.set("node", node.map_or_else(|_| value!({ "name": name }), |node| reference_to(&node)));
+        claims.set(
+            "node",
+            node.map_or_else(|_| value!({ "name": name }), |node| reference_to(&node)),
+        );
     }
 }
 
@@ -186,7 +241,10 @@ fn check_uid(reference: &Value, object: &Value) -> Result<(), Status> {
     if wanted.is_empty() || wanted == object["metadata"]["uid"].str() {
         return Ok(());
     }
-    let kind = GroupResource { group: "".into(), resource: reference["kind"].str().into() };
+    let kind = GroupResource {
+        group: "".into(),
+        resource: reference["kind"].str().into(),
+    };
     let why = format!(
         "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been \
          deleted and then recreated"
@@ -220,7 +278,10 @@ fn signed(
         bound.set("warnafter", now + seconds);
     }
     bound.set("namespace", metadata["namespace"].clone());
-    bound.set("serviceaccount", value!({ "name": (metadata["name"].str()), "uid": (metadata["uid"].str()) }));
+    bound.set(
+        "serviceaccount",
+        value!({ "name": (metadata["name"].str()), "uid": (metadata["uid"].str()) }),
+    );
     let mut claims = value!({
         "exp": (now + if extended { EXTENDED } else { seconds }),
         "iat": now,
@@ -230,9 +291,13 @@ fn signed(
         "sub": (format!("system:serviceaccount:{}:{}", metadata["namespace"].str(), metadata["name"].str()))
     });
     let credential = format!("JTI={}", claims["jti"].str());
-    call.request.record.annotate("authentication.kubernetes.io/issued-credential-id", credential);
+    call.request.record.annotate(
+        "authentication.kubernetes.io/issued-credential-id",
+        credential,
+    );
     claims.set("aud", spec["audiences"].clone());
     claims.set("kubernetes.io", bound);
-    let text = issue(signer, &claims).ok_or_else(|| Status::internal("failed to generate token"))?;
+    let text =
+        issue(signer, &claims).ok_or_else(|| Status::internal("failed to generate token"))?;
     Ok(value!({ "token": text, "expirationTimestamp": (time::from_unix(now + seconds)) }))
 }

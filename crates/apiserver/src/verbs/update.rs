@@ -10,7 +10,12 @@ use crate::ownership::Owning;
 use crate::{intake, options};
 
 pub(crate) async fn update(call: &Call<'_>, action: Action) -> Result<Answer, Status> {
-    let Call { server, request, resource, .. } = call;
+    let Call {
+        server,
+        request,
+        resource,
+        ..
+    } = call;
     let options = options::write_options(request, "UpdateOptions")?;
     let mut object = intake::object(call, resource.kind(), options.strictness)?;
     check_name(call.path, &mut object)?;
@@ -24,11 +29,24 @@ pub(crate) async fn update(call: &Call<'_>, action: Action) -> Result<Answer, St
         uid_precondition: true,
         ..UpdateOptions::default()
     };
-    let mut change = Replace { call, object, claim: server.claims.claim() };
+    let mut change = Replace {
+        call,
+        object,
+        claim: server.claims.claim(),
+    };
     let mut warnings = Vec::new();
     let checks = admission::Checks::new(call);
-    let updated =
-        server.registry.update(resource, &call.key(), &mut change, &update, &checks, &mut warnings).await;
+    let updated = server
+        .registry
+        .update(
+            resource,
+            &call.key(),
+            &mut change,
+            &update,
+            &checks,
+            &mut warnings,
+        )
+        .await;
     call.notes.warn_all(warnings);
     let updated = checks.settle(updated).await?;
     call.object(&updated.object, if updated.created { 201 } else { 200 })
@@ -50,8 +68,14 @@ impl Change for Replace<'_> {
 impl Replace<'_> {
     async fn replaced(&mut self, current: Option<&Value>) -> Result<Value, Status> {
         let mut object = self.object.clone();
-        Owning::new(self.call).update_any(current, &mut object).await;
-        let write = admission::Write { call: self.call, old: current, claim: &mut self.claim };
+        Owning::new(self.call)
+            .update_any(current, &mut object)
+            .await;
+        let write = admission::Write {
+            call: self.call,
+            old: current,
+            claim: &mut self.claim,
+        };
         admission::admit(write, &mut object).await?;
         Ok(object)
     }

@@ -28,12 +28,22 @@ use crate::server::Inner;
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
 pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
-    let Call { server, request, path, resource, accept, .. } = call;
+    let Call {
+        server,
+        request,
+        path,
+        resource,
+        accept,
+        ..
+    } = call;
     let query = &request.query;
     let read = ListQuery::parse(resource.kind(), &path.namespace, &path.name, query, true)?;
     let initial = query.bool("sendInitialEvents");
-    let options =
-        WatchOptions { selection: read.selection, version: query.text("resourceVersion").into(), initial };
+    let options = WatchOptions {
+        selection: read.selection,
+        version: query.text("resourceVersion").into(),
+        initial,
+    };
     let bookmarks = query.bool("allowWatchBookmarks").unwrap_or(false);
     let lasts = duration(server, read.timeout);
     let writer = Writer::new(call);
@@ -50,14 +60,21 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
             if watch.progress().is_some() {
                 held.begun();
             }
-            let (feed, announces) = (Feed::Store(Box::new(watch)), initial == Some(true) && bookmarks);
+            let (feed, announces) = (
+                Feed::Store(Box::new(watch)),
+                initial == Some(true) && bookmarks,
+            );
             let mut stream = Stream::new(server, feed, writer, lasts, bookmarks, announces);
             stream.held = held;
             stream
         }
         Err(status) => Stream::failed(server, writer, lasts, &status),
     };
-    Ok(answer::answer(200, stream_type(*accept), Body::stream(stream)))
+    Ok(answer::answer(
+        200,
+        stream_type(*accept),
+        Body::stream(stream),
+    ))
 }
 
 /// Checks that events can be written as they are asked for. Kubernetes: that comes when there is something to write
@@ -72,26 +89,43 @@ fn check_form(call: &Call) -> Result<(), Status> {
 
 /// Events of a storage that the server's author wrote. There are no bookmarks: nobody knows its versions.
 pub(super) fn watch_own(call: &Call<'_>, events: Receiver<Event>) -> Result<Answer, Status> {
-    let Call { server, request, accept, .. } = call;
+    let Call {
+        server,
+        request,
+        accept,
+        ..
+    } = call;
     check_form(call)?;
-    let asked = request.query.int("timeoutSeconds").map_err(Status::bad_request)?;
+    let asked = request
+        .query
+        .int("timeoutSeconds")
+        .map_err(Status::bad_request)?;
     let writer = Writer::new(call);
     let lasts = duration(server, asked);
     let mut stream = Stream::new(server, Feed::Own(events), writer, lasts, false, false);
     stream.held = request.turn.take();
     // What was there at the start cannot be told from what came later.
     stream.held.begun();
-    Ok(answer::answer(200, stream_type(*accept), Body::stream(stream)))
+    Ok(answer::answer(
+        200,
+        stream_type(*accept),
+        Body::stream(stream),
+    ))
 }
 
 /// How long a watch lasts: as its client says, or between once and twice what the server is set up for.
 fn duration(server: &Inner, asked: Option<i64>) -> Duration {
-    let seconds = asked.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
+    let seconds = asked
+        .and_then(|seconds| u64::try_from(seconds).ok())
+        .filter(|seconds| *seconds > 0);
     let least = server.options.min_request_timeout;
     Duration::from_secs(seconds.unwrap_or_else(|| {
         let mut bytes = [0; 8];
         server.registry.random().fill(&mut bytes);
-        least + u64::from_le_bytes(bytes).checked_rem(least).unwrap_or_default()
+        least
+            + u64::from_le_bytes(bytes)
+                .checked_rem(least)
+                .unwrap_or_default()
     }))
 }
 
@@ -207,8 +241,12 @@ impl Stream {
     fn frames(&mut self) -> Option<Bytes> {
         let (mut frames, mut length) = (Vec::new(), 0);
         while length < CHUNK && self.first.is_empty() {
-            let Some(event) = self.events.next() else { break };
-            let Some(frame) = self.frame(event) else { continue };
+            let Some(event) = self.events.next() else {
+                break;
+            };
+            let Some(frame) = self.frame(event) else {
+                continue;
+            };
             length += frame.len();
             frames.push(frame);
         }
@@ -219,14 +257,18 @@ impl Stream {
     fn frame(&mut self, event: Event) -> Option<Bytes> {
         let now = self.server.registry.now();
         match event {
-            Event::Object(change, object) if object.json.len() >= CHUNK && self.writer.is_plain(&object) => {
-                self.first.extend([object.json.clone(), Bytes::from_static(END)]);
+            Event::Object(change, object)
+                if object.json.len() >= CHUNK && self.writer.is_plain(&object) =>
+            {
+                self.first
+                    .extend([object.json.clone(), Bytes::from_static(END)]);
                 Some(start(change.word(), 0).into())
             }
             Event::Object(change, object) => Some(self.writer.event(change.word(), &object, now)),
             Event::Initial(version) => {
                 self.held.begun();
-                self.announces.then(|| self.writer.bookmark(version, true, now))
+                self.announces
+                    .then(|| self.writer.bookmark(version, true, now))
             }
         }
     }
@@ -246,14 +288,20 @@ impl Stream {
             return None;
         }
         self.last_version = version;
-        Some(self.writer.bookmark(version, false, self.server.registry.now()))
+        Some(
+            self.writer
+                .bookmark(version, false, self.server.registry.now()),
+        )
     }
 }
 
 /// What ends a watch besides its time.
 fn ending(server: &Inner, resource: &Resource) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     let mut stopping = server.stopping.subscribe();
-    let definition = server.catalog.definition_of(resource).filter(|_| resource.is_custom());
+    let definition = server
+        .catalog
+        .definition_of(resource)
+        .filter(|_| resource.is_custom());
     Box::pin(async move {
         let stopped = stopping.wait_for(|stopping| *stopping);
         match definition.map(|definition| definition.ended()) {
@@ -300,7 +348,9 @@ impl Source for Stream {
         // Read before looking for events: whatever this revision covers is in the window by now.
         let seen = self.server.registry.store().revision();
         while let Some(pending) = &mut self.pending {
-            let Poll::Ready((feed, outcome)) = pending.as_mut().poll(context) else { break };
+            let Poll::Ready((feed, outcome)) = pending.as_mut().poll(context) else {
+                break;
+            };
             match outcome {
                 None => self.pending = None,
                 // Kubernetes: an object that is no list has no such form, and the stream ends where it would be written.
@@ -327,8 +377,8 @@ impl Source for Stream {
             }
         }
         // Waited for only when there is nothing to tell.
-        let over =
-            self.end.as_mut().poll(context).is_ready() || self.stopping.as_mut().poll(context).is_ready();
+        let over = self.end.as_mut().poll(context).is_ready()
+            || self.stopping.as_mut().poll(context).is_ready();
         if over || self.pending.is_none() {
             return Poll::Ready(None);
         }
@@ -372,8 +422,10 @@ impl Writer {
 
     /// Whether an object is sent as it is stored.
     fn is_plain(&self, object: &Object) -> bool {
-        matches!((self.accept.form, self.accept.encoding), (Form::Whole, Encoding::Json))
-            && object.forms(&self.resource).is_some()
+        matches!(
+            (self.accept.form, self.accept.encoding),
+            (Form::Whole, Encoding::Json)
+        ) && object.forms(&self.resource).is_some()
     }
 
     fn text(&mut self, object: &Object, now: i64) -> Bytes {
@@ -382,8 +434,13 @@ impl Writer {
             Form::Metadata(version) => answer::partial(self.resource.kind(), object, version),
             Form::Table(version) => {
                 let headings = std::mem::replace(&mut self.headings, false);
-                let table =
-                    Table { resource: &self.resource, version, include: &self.include, now, headings };
+                let table = Table {
+                    resource: &self.resource,
+                    version,
+                    include: &self.include,
+                    now,
+                    headings,
+                };
                 table.text(std::slice::from_ref(object), None)
             }
         }
@@ -393,7 +450,8 @@ impl Writer {
         match (self.accept.encoding, self.accept.form) {
             (Encoding::Protobuf, Form::Whole) => {
                 let message = answer::message(&self.resource, object);
-                proto::watch_frame(word, &proto::envelope(&self.resource.kind().gvk, &message)).into()
+                proto::watch_frame(word, &proto::envelope(&self.resource.kind().gvk, &message))
+                    .into()
             }
             (Encoding::Protobuf, Form::Metadata(version)) => {
                 let gvk = answer::meta_kind(version, "PartialObjectMetadata");
@@ -408,12 +466,13 @@ impl Writer {
     /// An object with nothing but a version: everything up to it has been told.
     fn bookmark(&mut self, version: Revision, initial: bool, now: i64) -> Bytes {
         let kind = self.resource.kind();
-        let mut object =
-            mizzen_object::value!({ "kind": (&kind.gvk.kind), "apiVersion": (kind.gvk.api_version()) });
+        let mut object = mizzen_object::value!({ "kind": (&kind.gvk.kind), "apiVersion": (kind.gvk.api_version()) });
         let metadata = object.entry("metadata");
         metadata.set("resourceVersion", version.to_string());
         if initial {
-            metadata.entry("annotations").set("k8s.io/initial-events-end", "true");
+            metadata
+                .entry("annotations")
+                .set("k8s.io/initial-events-end", "true");
         }
         schema::canonical(&kind.root, &mut object);
         let object = Object::unstored(json::to_string(&object).into());

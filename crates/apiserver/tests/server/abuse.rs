@@ -22,7 +22,10 @@ async fn hang_up(network: &Network, protocol: &str, bytes: &[u8]) -> (String, u6
     stream.flush().await.unwrap();
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
-    (String::from_utf8_lossy(&answer).into_owned(), begin.elapsed().as_secs())
+    (
+        String::from_utf8_lossy(&answer).into_owned(),
+        begin.elapsed().as_secs(),
+    )
 }
 
 #[tokio::test(start_paused = true)]
@@ -33,7 +36,11 @@ async fn who_does_not_shake_hands_is_hung_up_on() {
     let begin = Instant::now();
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
-    assert!((10..12).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
+    assert!(
+        (10..12).contains(&begin.elapsed().as_secs()),
+        "{:?}",
+        begin.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -42,7 +49,10 @@ async fn a_head_that_does_not_come_is_waited_for_half_a_minute() {
     let network = Network::start(&rig.server).await;
     for half in ["", "GET /readyz HT", "GET /readyz HTTP/1.1\r\nhost: x\r\n"] {
         let (answer, seconds) = hang_up(&network, "http/1.1", half.as_bytes()).await;
-        assert!((32..34).contains(&seconds), "{half:?}: {seconds} s, {answer}");
+        assert!(
+            (32..34).contains(&seconds),
+            "{half:?}: {seconds} s, {answer}"
+        );
     }
 }
 
@@ -53,9 +63,12 @@ async fn between_requests_a_connection_is_idle_for_ninety_seconds_and_a_head_has
     const READY: &str = "GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n";
     let rig = Rig::new().await;
     let network = Network::start(&rig.server).await;
-    for (thinks, says, expected) in
-        [(0, "", 90), (80, READY, 80 + 90), (80, "G", 80 + 32), (89, "GET /readyz HTTP/1.1\r\nhost", 89 + 32)]
-    {
+    for (thinks, says, expected) in [
+        (0, "", 90),
+        (80, READY, 80 + 90),
+        (80, "G", 80 + 32),
+        (89, "GET /readyz HTTP/1.1\r\nhost", 89 + 32),
+    ] {
         let mut stream = network.dial("http/1.1").await;
         stream.write_all(READY.as_bytes()).await.unwrap();
         let mut answer = [0; 12];
@@ -67,15 +80,26 @@ async fn between_requests_a_connection_is_idle_for_ninety_seconds_and_a_head_has
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest).await;
         let answers = 1 + u64::from(says == READY);
-        assert_eq!(String::from_utf8_lossy(&rest).matches("\r\n\r\nok").count() as u64, answers, "{says:?}");
+        assert_eq!(
+            String::from_utf8_lossy(&rest).matches("\r\n\r\nok").count() as u64,
+            answers,
+            "{says:?}"
+        );
         let seconds = begin.elapsed().as_secs();
-        assert!((expected..expected + 2).contains(&seconds), "{says:?} after {thinks} s: {seconds} s");
+        assert!(
+            (expected..expected + 2).contains(&seconds),
+            "{says:?} after {thinks} s: {seconds} s"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_come_is_waited_for_as_long_as_a_request_may_take() {
-    let rig = Rig::with(Options { request_timeout: 20, ..Options::default() }).await;
+    let rig = Rig::with(Options {
+        request_timeout: 20,
+        ..Options::default()
+    })
+    .await;
     let network = Network::start(&rig.server).await;
     let half = format!(
         "POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{"
@@ -83,7 +107,10 @@ async fn a_body_that_does_not_come_is_waited_for_as_long_as_a_request_may_take()
     let (answer, seconds) = hang_up(&network, "http/1.1", half.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 504"), "{answer}");
     assert!((20..60).contains(&seconds), "{seconds} s");
-    assert_eq!(rig.get(CONFIG_MAPS).await.expect(200).names(), Vec::<String>::new());
+    assert_eq!(
+        rig.get(CONFIG_MAPS).await.expect(200).names(),
+        Vec::<String>::new()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,10 +120,19 @@ async fn a_connection_of_no_use_is_ended() {
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     // A head that has no end is no request either.
     let half_head = b"\0\0\x01\x01\0\0\0\0\x01\x82";
-    for bytes in [&b""[..], b"PRI * HT", preface, &[&preface[..], half_head].concat()] {
+    for bytes in [
+        &b""[..],
+        b"PRI * HT",
+        preface,
+        &[&preface[..], half_head].concat(),
+    ] {
         let (_, seconds) = hang_up(&network, "h2", bytes).await;
         // Who does not answer to pings is dead even earlier.
-        assert!((40..200).contains(&seconds), "{seconds} s after {} bytes", bytes.len());
+        assert!(
+            (40..200).contains(&seconds),
+            "{seconds} s after {} bytes",
+            bytes.len()
+        );
     }
 }
 
@@ -117,13 +153,20 @@ async fn an_answer_that_nobody_reads_is_given_up() {
     tokio::time::sleep(Duration::from_secs(120)).await;
     let mut rest = Vec::new();
     let read = stream.read_to_end(&mut rest).await;
-    assert!(read.is_err() || rest.len() < 40_000_000, "{} bytes came after all", rest.len());
+    assert!(
+        read.is_err() || rest.len() < 40_000_000,
+        "{} bytes came after all",
+        rest.len()
+    );
 }
 
 /// A metric of the server.
 async fn metric(rig: &Rig, line: &str) -> u64 {
     let text = rig.get("/metrics").await.expect(200).body.str().to_owned();
-    let found = text.lines().find_map(|text| text.strip_prefix(line)).unwrap_or_else(|| panic!("no {line}"));
+    let found = text
+        .lines()
+        .find_map(|text| text.strip_prefix(line))
+        .unwrap_or_else(|| panic!("no {line}"));
     found.trim().parse().unwrap()
 }
 
@@ -131,8 +174,18 @@ async fn metric(rig: &Rig, line: &str) -> u64 {
 #[tokio::test(start_paused = true)]
 async fn a_list_that_is_not_read_is_charged_with_what_the_store_has_given_up() {
     const MB: u64 = 1_000_000;
-    let unsent = UnsentLimits { per_user: 50 * MB, ..UnsentLimits::default() };
-    let rig = Rig::with(Options { http: Http { unsent, ..Http::default() }, ..Options::default() }).await;
+    let unsent = UnsentLimits {
+        per_user: 50 * MB,
+        ..UnsentLimits::default()
+    };
+    let rig = Rig::with(Options {
+        http: Http {
+            unsent,
+            ..Http::default()
+        },
+        ..Options::default()
+    })
+    .await;
     let text = "x".repeat(1_000_000);
     for number in 0..40 {
         rig.make(&format!("c{number}"), &text).await;
@@ -151,23 +204,41 @@ async fn a_list_that_is_not_read_is_charged_with_what_the_store_has_given_up() {
     }
     const CLOSED: &str = r#"mizzen_connections_closed_total{reason="unread"}"#;
     let charged = metric(&rig, "mizzen_unsent_response_bytes").await;
-    assert!((1..4 * MB).contains(&charged), "{charged} bytes are charged for two lists of 40 MB");
+    assert!(
+        (1..4 * MB).contains(&charged),
+        "{charged} bytes are charged for two lists of 40 MB"
+    );
     for number in 0..40 {
-        rig.put(&format!("{CONFIG_MAPS}/c{number}"), &format!(r#"{{"metadata":{{"name":"c{number}"}}}}"#))
-            .await
-            .expect(200);
+        rig.put(
+            &format!("{CONFIG_MAPS}/c{number}"),
+            &format!(r#"{{"metadata":{{"name":"c{number}"}}}}"#),
+        )
+        .await
+        .expect(200);
     }
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(metric(&rig, CLOSED).await, 1);
     let charged = metric(&rig, "mizzen_unsent_response_bytes").await;
-    assert!((40 * MB..45 * MB).contains(&charged), "{charged} bytes are charged for the list that is left");
+    assert!(
+        (40 * MB..45 * MB).contains(&charged),
+        "{charged} bytes are charged for the list that is left"
+    );
     // The older one is gone; the other one is still there to be read.
     let mut rest = Vec::new();
     let read = streams[0].read_to_end(&mut rest).await;
-    assert!(read.is_err() || rest.len() < 40_000_000, "{} bytes came after all", rest.len());
+    assert!(
+        read.is_err() || rest.len() < 40_000_000,
+        "{} bytes came after all",
+        rest.len()
+    );
     rest.clear();
     while rest.len() < 40_000_000 {
-        assert_ne!(streams[1].read_buf(&mut rest).await.unwrap(), 0, "{} bytes came", rest.len());
+        assert_ne!(
+            streams[1].read_buf(&mut rest).await.unwrap(),
+            0,
+            "{} bytes came",
+            rest.len()
+        );
     }
 }
 
@@ -185,20 +256,36 @@ impl Authorizer for Fragile {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_causes_a_panic_is_answered_and_hurts_nobody() {
     let authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(Fragile)];
-    let rig = Rig::with(Options { authorizers, ..Options::default() }).await;
+    let rig = Rig::with(Options {
+        authorizers,
+        ..Options::default()
+    })
+    .await;
     for _ in 0..3 {
         let (user, headers) = (User::component("clumsy"), HeaderMap::new());
         let uri = CONFIG_MAPS.parse().unwrap();
-        let answer = rig.server.call(Some(user), Method::GET, uri, headers, Bytes::new()).await;
+        let answer = rig
+            .server
+            .call(Some(user), Method::GET, uri, headers, Bytes::new())
+            .await;
         assert_eq!(answer.status(), 500);
-        let reply = rig.call_as(User::component("careful"), &[], "GET", CONFIG_MAPS, "").await.expect(200);
+        let reply = rig
+            .call_as(User::component("careful"), &[], "GET", CONFIG_MAPS, "")
+            .await
+            .expect(200);
         assert_eq!(reply.names(), Vec::<String>::new());
-        rig.post(CONFIG_MAPS, r#"{"metadata":{"generateName":"a"}}"#).await.expect(201);
+        rig.post(CONFIG_MAPS, r#"{"metadata":{"generateName":"a"}}"#)
+            .await
+            .expect(201);
         rig.delete(CONFIG_MAPS, "").await.expect(200);
     }
     let metrics = rig.get("/metrics").await.expect(200);
     let inflight = r#"apiserver_current_inflight_requests{request_kind="readOnly"} 1"#;
-    assert!(metrics.body.str().contains(inflight), "{}", metrics.body.str());
+    assert!(
+        metrics.body.str().contains(inflight),
+        "{}",
+        metrics.body.str()
+    );
 }
 
 /// A request that is given up is not counted as under way, and has not written anything by half.
@@ -225,7 +312,10 @@ async fn a_request_that_is_given_up_leaves_nothing_behind() {
     }
     let metrics = rig.get("/metrics").await.expect(200);
     let text = metrics.body.str();
-    assert!(text.contains(r#"inflight_requests{request_kind="mutating"} 0"#), "{text}");
+    assert!(
+        text.contains(r#"inflight_requests{request_kind="mutating"} 0"#),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -246,7 +336,10 @@ async fn a_hash_is_a_character_of_the_target() {
         connection.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         let _ = connection.read_to_string(&mut answer).await;
-        assert!(answer.starts_with(&format!("HTTP/1.1 {code}")), "{method} {target}: {answer}");
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {code}")),
+            "{method} {target}: {answer}"
+        );
     }
     rig.get(&format!("{CONFIG_MAPS}/a")).await.expect(200);
 }

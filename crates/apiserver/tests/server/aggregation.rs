@@ -62,14 +62,19 @@ fn api_service(bundle: &str, port: u16) -> String {
 /// Lets the APIService point to a port where nobody is.
 async fn lead_astray(rig: &Rig) -> String {
     let astray = r#"{"spec":{"service":{"port":1}}}"#;
-    rig.patch(&format!("{APIS}/v1.shop.example.com"), astray).await.expect(200);
+    rig.patch(&format!("{APIS}/v1.shop.example.com"), astray)
+        .await
+        .expect(200);
     reason(rig, "FailedDiscoveryCheck").await
 }
 
 /// Waits until the condition is as `is` wants it; returns its reason and message.
 async fn condition(rig: &Rig, is: impl Fn(&Value) -> bool) -> (String, String) {
-    let mut events =
-        rig.watch(&format!("{APIS}?watch=true&fieldSelector=metadata.name%3Dv1.shop.example.com")).await;
+    let mut events = rig
+        .watch(&format!(
+            "{APIS}?watch=true&fieldSelector=metadata.name%3Dv1.shop.example.com"
+        ))
+        .await;
     loop {
         let event = events.next().await.expect("the watch goes on");
         let conditions = event["object"]["status"]["conditions"].list();
@@ -80,7 +85,9 @@ async fn condition(rig: &Rig, is: impl Fn(&Value) -> bool) -> (String, String) {
 }
 
 async fn reason(rig: &Rig, wanted: &str) -> String {
-    condition(rig, |condition| condition["reason"].str() == wanted).await.1
+    condition(rig, |condition| condition["reason"].str() == wanted)
+        .await
+        .1
 }
 
 /// A server in front of `peer`, which it has found.
@@ -92,7 +99,9 @@ async fn front(peer: &Peer) -> Rig {
 pub async fn in_front(rig: Rig, peer: &Peer) -> Rig {
     rig.server.aggregate().await.unwrap();
     rig.post(SERVICES, SERVICE).await.expect(201);
-    rig.post(APIS, &api_service(&peer.bundle(), peer.port)).await.expect(201);
+    rig.post(APIS, &api_service(&peer.bundle(), peer.port))
+        .await
+        .expect(201);
     assert_eq!(reason(&rig, "Passed").await, "all checks passed");
     rig
 }
@@ -101,14 +110,27 @@ pub async fn in_front(rig: Rig, peer: &Peer) -> Rig {
 async fn a_request_is_passed_on_in_the_name_of_who_asks() {
     let peer = shop(|_| found()).await;
     let rig = front(&peer).await;
-    assert_eq!(rig.get(&format!("{THINGS}?limit=5")).await.expect(200).body["kind"].str(), "ThingList");
-    rig.post(THINGS, r#"{"metadata":{"name":"a"}}"#).await.expect(200);
+    assert_eq!(
+        rig.get(&format!("{THINGS}?limit=5")).await.expect(200).body["kind"].str(),
+        "ThingList"
+    );
+    rig.post(THINGS, r#"{"metadata":{"name":"a"}}"#)
+        .await
+        .expect(200);
     let seen = peer.seen();
-    let [listed, made] = &seen[seen.len() - 2..] else { panic!("two requests") };
-    assert_eq!(listed.uri().path_and_query().unwrap().as_str(), format!("{THINGS}?limit=5"));
+    let [listed, made] = &seen[seen.len() - 2..] else {
+        panic!("two requests")
+    };
+    assert_eq!(
+        listed.uri().path_and_query().unwrap().as_str(),
+        format!("{THINGS}?limit=5")
+    );
     let said = |name: &str| listed.headers()[name].to_str().unwrap().to_owned();
     assert_eq!(
-        (said("x-remote-user").as_str(), said("x-remote-group").as_str()),
+        (
+            said("x-remote-user").as_str(),
+            said("x-remote-group").as_str()
+        ),
         ("admin", "system:masters")
     );
     assert_eq!(
@@ -122,22 +144,46 @@ async fn who_is_not_there_is_said_not_to_be_and_why() {
     let peer = shop(|_| found()).await;
     let rig = Rig::new().await;
     rig.server.aggregate().await.unwrap();
-    rig.post(APIS, &api_service(&peer.bundle(), peer.port)).await.expect(201);
-    assert_eq!(reason(&rig, "ServiceNotFound").await, "service/shop in \"default\" is not present");
-    assert_eq!(rig.get(THINGS).await.expect(503).body.str(), "service unavailable\n");
-    assert_eq!(rig.get("/apis/shop.example.com").await.expect(200).body["kind"].str(), "APIGroup");
+    rig.post(APIS, &api_service(&peer.bundle(), peer.port))
+        .await
+        .expect(201);
+    assert_eq!(
+        reason(&rig, "ServiceNotFound").await,
+        "service/shop in \"default\" is not present"
+    );
+    assert_eq!(
+        rig.get(THINGS).await.expect(503).body.str(),
+        "service unavailable\n"
+    );
+    assert_eq!(
+        rig.get("/apis/shop.example.com").await.expect(200).body["kind"].str(),
+        "APIGroup"
+    );
 
-    rig.post(SERVICES, r#"{"metadata":{"name":"shop"},"spec":{"ports":[{"port":80}]}}"#).await.expect(201);
-    let message = format!("service/shop in \"default\" is not listening on port {}", peer.port);
+    rig.post(
+        SERVICES,
+        r#"{"metadata":{"name":"shop"},"spec":{"ports":[{"port":80}]}}"#,
+    )
+    .await
+    .expect(201);
+    let message = format!(
+        "service/shop in \"default\" is not listening on port {}",
+        peer.port
+    );
     assert_eq!(reason(&rig, "ServicePortError").await, message);
     let ports = format!(r#"{{"spec":{{"ports":[{{"port":{}}}]}}}}"#, peer.port);
-    rig.patch(&format!("{SERVICES}/shop"), &ports).await.expect(200);
+    rig.patch(&format!("{SERVICES}/shop"), &ports)
+        .await
+        .expect(200);
     let message = "cannot find endpointslices for service/shop in \"default\"";
     assert_eq!(reason(&rig, "EndpointsNotFound").await, message);
     rig.post(SLICES, SLICE).await.expect(201);
-    let message = "endpointslices for service/shop in \"default\" have no addresses with port name \"\"";
+    let message =
+        "endpointslices for service/shop in \"default\" have no addresses with port name \"\"";
     assert_eq!(reason(&rig, "MissingEndpoints").await, message);
-    rig.delete(&format!("{SERVICES}/shop"), "").await.expect(200);
+    rig.delete(&format!("{SERVICES}/shop"), "")
+        .await
+        .expect(200);
     rig.post(SERVICES, SERVICE).await.expect(201);
     assert_eq!(reason(&rig, "Passed").await, "all checks passed");
     rig.get(THINGS).await.expect(200);
@@ -145,10 +191,18 @@ async fn who_is_not_there_is_said_not_to_be_and_why() {
     let message = lead_astray(&rig).await;
     let url = "https://localhost:1/apis/shop.example.com/v1";
     let start = format!("failing or missing response from {url}: Get \"{url}\": dial tcp ");
-    assert!(message.starts_with(&start) && message.ends_with(":1: connect: connection refused"), "{message}");
+    assert!(
+        message.starts_with(&start) && message.ends_with(":1: connect: connection refused"),
+        "{message}"
+    );
     rig.get(THINGS).await.expect(503);
-    rig.delete(&format!("{APIS}/v1.shop.example.com"), "").await.expect(200);
-    assert_eq!(rig.get(THINGS).await.expect(404).body.str(), "404 page not found\n");
+    rig.delete(&format!("{APIS}/v1.shop.example.com"), "")
+        .await
+        .expect(200);
+    assert_eq!(
+        rig.get(THINGS).await.expect(404).body.str(),
+        "404 page not found\n"
+    );
 }
 
 #[tokio::test]
@@ -157,7 +211,9 @@ async fn a_server_with_a_wrong_certificate_is_not_asked() {
     let rig = Rig::new().await;
     rig.server.aggregate().await.unwrap();
     rig.post(SERVICES, SERVICE).await.expect(201);
-    rig.post(APIS, &api_service(&peer.bundle(), peer.port)).await.expect(201);
+    rig.post(APIS, &api_service(&peer.bundle(), peer.port))
+        .await
+        .expect(201);
     let message = reason(&rig, "FailedDiscoveryCheck").await;
     let expected = "tls: failed to verify certificate: x509: certificate is valid for other.example.com, not shop.default.svc";
     assert!(message.ends_with(expected), "{message}");
@@ -177,8 +233,14 @@ async fn a_list_that_breaks_off_is_not_taken_for_a_whole_one() {
 async fn a_watch_tells_what_happens_at_once_until_it_breaks_off() {
     let peer = shop(|_| Reaction::Begin("{\"type\":\"ADDED\"}\n".into())).await;
     let rig = front(&peer).await;
-    let mut body = rig.send("GET", &format!("{THINGS}?watch=1"), "").await.into_body();
-    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "{\"type\":\"ADDED\"}\n");
+    let mut body = rig
+        .send("GET", &format!("{THINGS}?watch=1"), "")
+        .await
+        .into_body();
+    assert_eq!(
+        body.frame().await.unwrap().unwrap().into_data().unwrap(),
+        "{\"type\":\"ADDED\"}\n"
+    );
     peer.die();
     assert_eq!(body.frame().await.unwrap().err(), Some(Broken));
 }
@@ -186,27 +248,46 @@ async fn a_watch_tells_what_happens_at_once_until_it_breaks_off() {
 #[tokio::test]
 async fn documents_show_what_others_serve() {
     let peer = shop(|path| match path {
-        "/openapi/v3/apis/shop.example.com/v1" => Reaction::Reply(200, r#"{"openapi":"3.0.0"}"#.into()),
+        "/openapi/v3/apis/shop.example.com/v1" => {
+            Reaction::Reply(200, r#"{"openapi":"3.0.0"}"#.into())
+        }
         _ => Reaction::Reply(404, "{}".into()),
     })
     .await;
     let rig = front(&peer).await;
     let groups = rig.get("/apis").await.expect(200);
-    let names: Vec<&str> = groups.body["groups"].list().iter().map(|group| group["name"].str()).collect();
-    assert_eq!(names.last(), Some(&"shop.example.com"), "a low priority comes last");
+    let names: Vec<&str> = groups.body["groups"]
+        .list()
+        .iter()
+        .map(|group| group["name"].str())
+        .collect();
+    assert_eq!(
+        names.last(),
+        Some(&"shop.example.com"),
+        "a low priority comes last"
+    );
     let resources = rig.get("/apis/shop.example.com/v1").await.expect(200);
-    assert_eq!(resources.body["resources"].list()[0]["name"].str(), "things");
+    assert_eq!(
+        resources.body["resources"].list()[0]["name"].str(),
+        "things"
+    );
 
     let all = rig.aggregated("/apis").await;
     let last = all["items"].list().last().unwrap();
     let version = &last["versions"].list()[0];
-    assert_eq!((last["metadata"]["name"].str(), version["freshness"].str()), ("shop.example.com", "Current"));
+    assert_eq!(
+        (last["metadata"]["name"].str(), version["freshness"].str()),
+        ("shop.example.com", "Current")
+    );
     assert_eq!(version["resources"].list()[0]["resource"].str(), "things");
 
     let index = rig.get("/openapi/v3").await.expect(200);
     let url = index.body["paths"]["apis/shop.example.com/v1"]["serverRelativeURL"].str();
     assert_eq!(url, "/openapi/v3/apis/shop.example.com/v1?hash=A");
-    assert_eq!(rig.get(url).await.expect(200).body["openapi"].str(), "3.0.0");
+    assert_eq!(
+        rig.get(url).await.expect(200).body["openapi"].str(),
+        "3.0.0"
+    );
     let swagger = rig.get("/openapi/v2").await.expect(200);
     assert!(!swagger.body["paths"]["/apis/shop.example.com/v1/things"].is_null());
     assert!(!swagger.body["paths"]["/api/v1/pods"].is_null());
@@ -230,17 +311,28 @@ async fn one_that_hangs_costs_nobody_else_anything() {
     let rig = Rig::new().await;
     rig.server.aggregate().await.unwrap();
     rig.post(SERVICES, SERVICE).await.expect(201);
-    rig.post(APIS, &api_service(&peer.bundle(), peer.port)).await.expect(201);
+    rig.post(APIS, &api_service(&peer.bundle(), peer.port))
+        .await
+        .expect(201);
     while peer.seen().is_empty() {
         tokio::task::yield_now().await;
     }
     let started = Instant::now();
-    for path in ["/apis", "/apis/shop.example.com", "/openapi/v3", "/api/v1/namespaces"] {
+    for path in [
+        "/apis",
+        "/apis/shop.example.com",
+        "/openapi/v3",
+        "/api/v1/namespaces",
+    ] {
         rig.get(path).await.expect(200);
     }
     rig.get(THINGS).await.expect(503);
     rig.aggregated("/apis").await;
-    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        started.elapsed()
+    );
 }
 
 /// Time is virtual here: it passes when nothing happens.
@@ -249,14 +341,32 @@ async fn discovery_of_one_that_hangs_is_given_up() {
     let peer = Peer::start(NAME, |_| Reaction::Hang).await;
     let rig = Rig::new().await;
     rig.post(SERVICES, SERVICE).await.expect(201);
-    let made = rig.post(APIS, &api_service(&peer.bundle(), peer.port)).await.expect(201);
+    let made = rig
+        .post(APIS, &api_service(&peer.bundle(), peer.port))
+        .await
+        .expect(201);
     let mut there = made.body;
-    there.set("status", value!({ "conditions": [{ "type": "Available", "status": "True" }] }));
-    rig.put(&format!("{APIS}/v1.shop.example.com/status"), &json::to_string(&there)).await.expect(200);
+    there.set(
+        "status",
+        value!({ "conditions": [{ "type": "Available", "status": "True" }] }),
+    );
+    rig.put(
+        &format!("{APIS}/v1.shop.example.com/status"),
+        &json::to_string(&there),
+    )
+    .await
+    .expect(200);
     let started = Instant::now();
     let answer = rig.get("/apis/shop.example.com/v1").await.expect(503);
-    assert_eq!(answer.body.str(), "error trying to reach service: context deadline exceeded\n");
-    assert!(started.elapsed() <= Duration::from_secs(6), "{:?}", started.elapsed());
+    assert_eq!(
+        answer.body.str(),
+        "error trying to reach service: context deadline exceeded\n"
+    );
+    assert!(
+        started.elapsed() <= Duration::from_secs(6),
+        "{:?}",
+        started.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -266,14 +376,25 @@ async fn what_is_served_here_has_api_services() {
     rig.post(APIS, orphan).await.expect(201);
     rig.server.aggregate().await.unwrap();
     let apps = rig.get(&format!("{APIS}/v1.apps")).await.expect(200).body;
-    assert_eq!(apps["metadata"]["labels"]["kube-aggregator.kubernetes.io/automanaged"].str(), "onstart");
     assert_eq!(
-        (apps["spec"]["groupPriorityMinimum"].int(), apps["spec"]["versionPriority"].int()),
+        apps["metadata"]["labels"]["kube-aggregator.kubernetes.io/automanaged"].str(),
+        "onstart"
+    );
+    assert_eq!(
+        (
+            apps["spec"]["groupPriorityMinimum"].int(),
+            apps["spec"]["versionPriority"].int()
+        ),
         (17800, 15)
     );
-    assert_eq!(apps["status"]["conditions"].list()[0]["reason"].str(), "Local");
+    assert_eq!(
+        apps["status"]["conditions"].list()[0]["reason"].str(),
+        "Local"
+    );
     rig.get(&format!("{APIS}/v1.")).await.expect(200);
-    rig.get(&format!("{APIS}/v1.apiregistration.k8s.io")).await.expect(404);
+    rig.get(&format!("{APIS}/v1.apiregistration.k8s.io"))
+        .await
+        .expect(404);
     // What belongs to no custom group any more goes.
     while rig.get(&format!("{APIS}/v1.gone.example.com")).await.status == 200 {
         tokio::task::yield_now().await;
@@ -286,8 +407,9 @@ async fn an_upgraded_connection_is_a_tunnel() {
     let rig = front(&peer).await;
     let network = Network::start(&rig.server).await;
     let mut stream = network.connect().await;
-    let request =
-        format!("GET {THINGS}/a/exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n");
+    let request = format!(
+        "GET {THINGS}/a/exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).await.unwrap();
     let head = read_until(&mut stream, "\r\n\r\n").await;
     assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
@@ -312,13 +434,25 @@ async fn headers_of_the_connection_stay_here_and_the_client_is_named() {
     let head = read_until(&mut stream, "\r\n\r\n").await;
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
     let seen = peer.seen().pop().unwrap();
-    let said = |name: &str| seen.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
-    for name in ["x-secret", "proxy-authorization", "keep-alive", "connection"] {
+    let said = |name: &str| {
+        seen.headers()
+            .get(name)
+            .map(|value| value.to_str().unwrap().to_owned())
+    };
+    for name in [
+        "x-secret",
+        "proxy-authorization",
+        "keep-alive",
+        "connection",
+    ] {
         assert_eq!(said(name), None, "{name}");
     }
     assert_eq!(said("x-other").as_deref(), Some("2"));
     assert_eq!(said("x-remote-user").as_deref(), Some("admin"));
-    assert_eq!(said("x-forwarded-for").as_deref(), Some("10.1.1.1, 127.0.0.1"));
+    assert_eq!(
+        said("x-forwarded-for").as_deref(),
+        Some("10.1.1.1, 127.0.0.1")
+    );
 }
 
 #[tokio::test]
@@ -337,7 +471,11 @@ async fn a_body_is_passed_on_as_it_comes_however_long_it_is() {
     stream.flush().await.unwrap();
     let head = read_until(&mut stream, "\r\n\r\n").await;
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
-    assert_eq!(peer.seen().last().unwrap().body().len(), length, "more than we would read ourselves");
+    assert_eq!(
+        peer.seen().last().unwrap().body().len(),
+        length,
+        "more than we would read ourselves"
+    );
 }
 
 pub async fn read_until(stream: &mut (impl AsyncRead + Unpin), end: &str) -> String {

@@ -7,12 +7,18 @@ use crate::rig::{CONFIG_MAPS, Rig};
 #[tokio::test]
 async fn who_means_an_object_that_is_gone_is_told_so_before_anything_else() {
     let rig = Rig::new().await;
-    for metadata in
-        [r#"{"name":"a","uid":"u"}"#, r#"{"uid":"u"}"#, r#"{"name":"a","namespace":"else","uid":"u"}"#]
-    {
+    for metadata in [
+        r#"{"name":"a","uid":"u"}"#,
+        r#"{"uid":"u"}"#,
+        r#"{"name":"a","namespace":"else","uid":"u"}"#,
+    ] {
         let config = format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{metadata}}}"#);
-        let refused = rig.apply(&format!("{CONFIG_MAPS}/a"), "me", &config).await.expect(409);
-        let why = "uid mismatch: the provided object specified uid u, and no existing object was found";
+        let refused = rig
+            .apply(&format!("{CONFIG_MAPS}/a"), "me", &config)
+            .await
+            .expect(409);
+        let why =
+            "uid mismatch: the provided object specified uid u, and no existing object was found";
         assert_eq!(
             refused.message(),
             format!(r#"Operation cannot be fulfilled on configmaps "a": {why}"#),
@@ -20,7 +26,9 @@ async fn who_means_an_object_that_is_gone_is_told_so_before_anything_else() {
         );
     }
     let unnamed = r#"{"apiVersion":"v1","kind":"ConfigMap"}"#;
-    rig.apply(&format!("{CONFIG_MAPS}/a"), "me", unnamed).await.expect(400);
+    rig.apply(&format!("{CONFIG_MAPS}/a"), "me", unnamed)
+        .await
+        .expect(400);
 }
 
 /// A job as its creator `m` gets it: its labels without their values, and whose they are.
@@ -31,20 +39,36 @@ async fn job(rig: &Rig, labels: &str, of_template: &str) -> (Vec<String>, String
     );
     let jobs = "/apis/batch/v1/namespaces/default/jobs?dryRun=All&fieldManager=m";
     let made = rig.post(jobs, &body).await.expect(201).body;
-    let labels = made["metadata"]["labels"].entries().map(|(name, _)| name.to_owned()).collect();
-    (labels, json::to_string(&made["metadata"]["managedFields"][0]["fieldsV1"]["f:metadata"]))
+    let labels = made["metadata"]["labels"]
+        .entries()
+        .map(|(name, _)| name.to_owned())
+        .collect();
+    (
+        labels,
+        json::to_string(&made["metadata"]["managedFields"][0]["fieldsV1"]["f:metadata"]),
+    )
 }
 
 #[tokio::test]
 async fn labels_that_a_job_has_of_its_template_are_its_creators_but_not_the_generated_ones() {
     let rig = Rig::new().await;
-    let generated =
-        ["batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"];
+    let generated = [
+        "batch.kubernetes.io/controller-uid",
+        "batch.kubernetes.io/job-name",
+        "controller-uid",
+        "job-name",
+    ];
     let (own, of_creator) = (r#"{"a":"b"}"#, r#"{"f:labels":{".":{},"f:a":{}}}"#);
     let (labels, owned) = job(&rig, "{}", own).await;
-    assert_eq!((labels.contains(&"a".into()), labels.len(), owned.as_str()), (true, 5, of_creator));
+    assert_eq!(
+        (labels.contains(&"a".into()), labels.len(), owned.as_str()),
+        (true, 5, of_creator)
+    );
     let (labels, owned) = job(&rig, "{}", "{}").await;
-    assert_eq!((labels, owned.as_str()), (generated.map(String::from).into(), "null"));
+    assert_eq!(
+        (labels, owned.as_str()),
+        (generated.map(String::from).into(), "null")
+    );
     let (labels, owned) = job(&rig, own, own).await;
     assert_eq!((labels, owned.as_str()), (vec!["a".into()], of_creator));
 }
@@ -54,7 +78,16 @@ async fn bad_labels_of_a_jobs_template_are_bad_labels_of_the_job() {
     let rig = Rig::new().await;
     let body = r#"{"metadata":{"name":"j"},"spec":{"template":{"metadata":{"labels":{"a":"-"}},
         "spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}"#;
-    let refused = rig.post("/apis/batch/v1/namespaces/default/jobs", body).await.expect(422);
-    let fields = refused.body["details"]["causes"].list().iter().map(|cause| cause["field"].str());
-    assert_eq!(fields.collect::<Vec<_>>(), ["metadata.labels", "spec.template.labels"]);
+    let refused = rig
+        .post("/apis/batch/v1/namespaces/default/jobs", body)
+        .await
+        .expect(422);
+    let fields = refused.body["details"]["causes"]
+        .list()
+        .iter()
+        .map(|cause| cause["field"].str());
+    assert_eq!(
+        fields.collect::<Vec<_>>(),
+        ["metadata.labels", "spec.template.labels"]
+    );
 }

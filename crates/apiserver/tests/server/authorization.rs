@@ -15,14 +15,19 @@ use tokio::time::{Instant, advance};
 use crate::peer::{Peer, Reaction};
 use crate::rig::{CONFIG_MAPS, Reply, Rig};
 
-const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n";
+const HEAD: &str =
+    "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n";
 const RBAC: &str = "- {type: RBAC, name: rbac}\n";
 const ALLOWED: &str = r#"{"status":{"allowed":true,"reason":"because"}}"#;
 const SILENT: &str = r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{"allowed":false,"reason":"who knows"}}"#;
 const DENIED: &str = r#"{"status":{"allowed":false,"denied":true,"reason":"not you"}}"#;
 
 fn jane() -> User {
-    User { name: "jane".into(), groups: vec!["dev".into()], ..User::default() }
+    User {
+        name: "jane".into(),
+        groups: vec!["dev".into()],
+        ..User::default()
+    }
 }
 
 async fn list(rig: &Rig) -> Reply {
@@ -56,7 +61,11 @@ impl Files {
     /// A webhook that is asked; `more` are more of its fields.
     fn webhook(&self, kubeconfig: &std::path::Path, more: &str) -> String {
         let file = kubeconfig.display();
-        let timeout = if more.contains("timeout") { "" } else { ", timeout: 3s" };
+        let timeout = if more.contains("timeout") {
+            ""
+        } else {
+            ", timeout: 3s"
+        };
         let version = if more.contains("AccessReviewVersion: v1beta1") {
             ""
         } else {
@@ -73,7 +82,11 @@ fn parse(entries: &str) -> Result<Authorization, ConfigurationError> {
 }
 
 async fn rig(entries: &str) -> Rig {
-    Rig::with(Options { authorization: parse(entries).unwrap(), ..Options::default() }).await
+    Rig::with(Options {
+        authorization: parse(entries).unwrap(),
+        ..Options::default()
+    })
+    .await
 }
 
 /// A server that asks a webhook, then roles.
@@ -107,14 +120,19 @@ async fn a_webhook_is_told_who_wants_what() {
     let path = format!("{CONFIG_MAPS}?labelSelector=a%3Db&fieldSelector=metadata.name%3Dx");
     rig.call_as(jane(), &[], "GET", &path, "").await.expect(200);
     let request = &peer.seen()[0];
-    assert_eq!(request.uri().path_and_query().unwrap().as_str(), "/authorize?timeout=3s");
+    assert_eq!(
+        request.uri().path_and_query().unwrap().as_str(),
+        "/authorize?timeout=3s"
+    );
     assert_eq!(request.headers()["authorization"], "Bearer secret");
     assert_eq!(request.headers()["content-type"], "application/json");
     assert_eq!(
         String::from_utf8_lossy(request.body()),
         r#"{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{},"spec":{"resourceAttributes":{"namespace":"default","verb":"list","version":"v1","resource":"configmaps","name":"x","fieldSelector":{"requirements":[{"key":"metadata.name","operator":"In","values":["x"]}]},"labelSelector":{"requirements":[{"key":"a","operator":"In","values":["b"]}]}},"user":"jane","groups":["dev"]},"status":{"allowed":false}}"#
     );
-    rig.call_as(jane(), &[], "GET", "/metrics", "").await.expect(200);
+    rig.call_as(jane(), &[], "GET", "/metrics", "")
+        .await
+        .expect(200);
     let page = &question(&peer, 1)["spec"]["nonResourceAttributes"];
     assert_eq!(json::to_string(page), r#"{"path":"/metrics","verb":"get"}"#);
 }
@@ -123,7 +141,11 @@ async fn a_webhook_is_told_who_wants_what() {
 async fn an_older_webhook_hears_of_a_group() {
     let answer = r#"{"apiVersion":"authorization.k8s.io/v1beta1","kind":"SubjectAccessReview","status":{"allowed":true}}"#;
     let peer = Peer::answering(200, answer).await;
-    let rig = asking(&peer, "failurePolicy: NoOpinion, subjectAccessReviewVersion: v1beta1").await;
+    let rig = asking(
+        &peer,
+        "failurePolicy: NoOpinion, subjectAccessReviewVersion: v1beta1",
+    )
+    .await;
     list(&rig).await.expect(200);
     let asked = question(&peer, 0);
     assert_eq!(asked["apiVersion"].str(), "authorization.k8s.io/v1beta1");
@@ -142,19 +164,39 @@ async fn masters_are_not_asked_about() {
 async fn who_denies_has_the_last_word_and_who_has_no_opinion_has_not() {
     let bind = async |rig: &Rig| {
         let role = r#"{"metadata":{"name":"r"},"rules":[{"verbs":["list"],"apiGroups":[""],"resources":["configmaps"]}]}"#;
-        rig.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", role).await.expect(201);
+        rig.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
+            .await
+            .expect(201);
         let binding = r#"{"metadata":{"name":"b"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"r"},
             "subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"jane"}]}"#;
-        rig.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding).await.expect(201);
+        rig.post(
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+            binding,
+        )
+        .await
+        .expect(201);
     };
-    let (denying, silent) = (Peer::answering(200, DENIED).await, Peer::answering(200, SILENT).await);
+    let (denying, silent) = (
+        Peer::answering(200, DENIED).await,
+        Peer::answering(200, SILENT).await,
+    );
     let rig = asking(&denying, POLICY).await;
     bind(&rig).await;
     let refused = list(&rig).await.expect(403);
-    assert!(refused.message().ends_with("in the namespace \"default\": not you"), "{refused:?}");
+    assert!(
+        refused
+            .message()
+            .ends_with("in the namespace \"default\": not you"),
+        "{refused:?}"
+    );
     let rig = asking(&silent, POLICY).await;
     let refused = list(&rig).await.expect(403);
-    assert!(refused.message().ends_with("in the namespace \"default\": who knows"), "{refused:?}");
+    assert!(
+        refused
+            .message()
+            .ends_with("in the namespace \"default\": who knows"),
+        "{refused:?}"
+    );
     bind(&rig).await;
     list(&rig).await.expect(200);
 }
@@ -166,15 +208,23 @@ async fn answers_are_kept_as_long_as_settled_unless_the_question_is_too_long() {
         Reaction::Reply(200, if allowed { ALLOWED } else { SILENT }.into())
     })
     .await;
-    let rig =
-        asking(&peer, "failurePolicy: NoOpinion, authorizedTTL: 10s, cacheUnauthorizedRequests: false").await;
+    let rig = asking(
+        &peer,
+        "failurePolicy: NoOpinion, authorizedTTL: 10s, cacheUnauthorizedRequests: false",
+    )
+    .await;
     for _ in 0..3 {
         list(&rig).await.expect(200);
     }
     assert_eq!(peer.seen().len(), 1);
-    let joe = User { name: "joe".into(), ..User::default() };
+    let joe = User {
+        name: "joe".into(),
+        ..User::default()
+    };
     for n_questions in 2..4 {
-        rig.call_as(joe.clone(), &[], "GET", CONFIG_MAPS, "").await.expect(403);
+        rig.call_as(joe.clone(), &[], "GET", CONFIG_MAPS, "")
+            .await
+            .expect(403);
         assert_eq!(peer.seen().len(), n_questions);
     }
     let long = format!("{CONFIG_MAPS}/{}", "x".repeat(10_000));
@@ -197,21 +247,27 @@ async fn answers_are_kept_as_long_as_settled_unless_the_question_is_too_long() {
 /// What jane is told when the webhook behaves so; `$` stands for its address.
 async fn told(peer: &Peer, more: &str) -> (u16, String) {
     let reply = list(&asking(peer, more).await).await;
-    let text = reply.body.as_str().map_or_else(|| reply.message().to_owned(), str::to_owned);
-    (reply.status, text.replace(&format!("127.0.0.1:{}", peer.port), "$"))
+    let text = reply
+        .body
+        .as_str()
+        .map_or_else(|| reply.message().to_owned(), str::to_owned);
+    (
+        reply.status,
+        text.replace(&format!("127.0.0.1:{}", peer.port), "$"),
+    )
 }
 
 #[track_caller]
 fn check(told: (u16, String), problem: &str) {
-    let expected = format!("Internal Server Error: \"/api/v1/namespaces/default/configmaps\": {problem}\n");
+    let expected =
+        format!("Internal Server Error: \"/api/v1/namespaces/default/configmaps\": {problem}\n");
     assert_eq!(told, (500, expected));
 }
 
 #[tokio::test]
 async fn nonsense_is_no_answer() {
     let nonsense = Peer::answering(200, "nonsense").await;
-    let parse =
-        "couldn't get version/kind; json parse error: invalid character 'o' in literal null (expecting 'u')";
+    let parse = "couldn't get version/kind; json parse error: invalid character 'o' in literal null (expecting 'u')";
     check(told(&nonsense, CLOSED).await, parse);
     check(told(&nonsense, POLICY).await, parse);
     let pod = Peer::answering(200, r#"{"apiVersion":"v1","kind":"Pod"}"#).await;
@@ -220,7 +276,10 @@ async fn nonsense_is_no_answer() {
         "expected a SubjectAccessReview of authorization.k8s.io/v1, got the kind \"Pod\" of v1",
     );
     let both = Peer::answering(200, r#"{"status":{"allowed":true,"denied":true}}"#).await;
-    check(told(&both, POLICY).await, "webhook subject access review returned both allow and deny response");
+    check(
+        told(&both, POLICY).await,
+        "webhook subject access review returned both allow and deny response",
+    );
     let text = Peer::answering(200, r#"{"status":{"allowed":"yes"}}"#).await;
     check(
         told(&text, POLICY).await,
@@ -231,20 +290,26 @@ async fn nonsense_is_no_answer() {
         told(&empty, CLOSED).await,
         "0-length response with status code: 200 and content type: application/json",
     );
-    let forbidden =
-        Peer::answering(403, r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"go away"}"#)
-            .await;
+    let forbidden = Peer::answering(
+        403,
+        r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"go away"}"#,
+    )
+    .await;
     check(told(&forbidden, CLOSED).await, "go away");
 }
 
 #[tokio::test]
 async fn who_is_not_there_or_somebody_else_is_not_believed() {
-    let (peer, other) = (Peer::answering(200, ALLOWED).await, Peer::answering(200, ALLOWED).await);
+    let (peer, other) = (
+        Peer::answering(200, ALLOWED).await,
+        Peer::answering(200, ALLOWED).await,
+    );
     let files = Files::new();
     let kubeconfig = files.kubeconfig(peer.port, &other.bundle());
     let server = rig(&files.webhook(&kubeconfig, CLOSED)).await;
     let reply = list(&server).await.expect(500);
-    let problem = "tls: failed to verify certificate: x509: certificate signed by unknown authority\n";
+    let problem =
+        "tls: failed to verify certificate: x509: certificate signed by unknown authority\n";
     assert!(reply.body.str().ends_with(problem), "{reply:?}");
     let port = peer.port;
     drop(peer);
@@ -254,7 +319,10 @@ async fn who_is_not_there_or_somebody_else_is_not_believed() {
     let problem = format!(
         "Post &#34;https://127.0.0.1:{port}/authorize?timeout=3s&#34;: dial tcp 127.0.0.1:{port}: connect: connection refused\n"
     );
-    assert!(reply.body.str().ends_with(&problem.replace("&#34;", "\"")), "{reply:?}");
+    assert!(
+        reply.body.str().ends_with(&problem.replace("&#34;", "\"")),
+        "{reply:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -264,11 +332,13 @@ async fn who_does_not_answer_in_time_is_given_up() {
         let rig = asking(&peer, policy).await;
         let started = Instant::now();
         let reply = list(&rig).await.expect(500);
-        assert!(reply.body.str().ends_with(": context deadline exceeded\n"), "{reply:?}");
+        assert!(
+            reply.body.str().ends_with(": context deadline exceeded\n"),
+            "{reply:?}"
+        );
         assert_eq!(started.elapsed().as_secs(), 3);
         let metrics = rig.get("/metrics").await.expect(200);
-        let counted =
-            "apiserver_authorization_webhook_evaluations_total{name=\"other\",result=\"timeout\"} 1";
+        let counted = "apiserver_authorization_webhook_evaluations_total{name=\"other\",result=\"timeout\"} 1";
         assert!(metrics.body.str().contains(counted), "{metrics:?}");
         let open = "apiserver_authorization_webhook_evaluations_fail_open_total{name=\"other\",result=\"timeout\"} 1";
         assert_eq!(metrics.body.str().contains(open), policy == POLICY);
@@ -279,7 +349,11 @@ async fn who_does_not_answer_in_time_is_given_up() {
 async fn nobody_else_waits_for_a_slow_webhook() {
     let peer = Peer::start(&["127.0.0.1"], |request| {
         let slow = String::from_utf8_lossy(request.body()).contains("jane");
-        if slow { Reaction::Hang } else { Reaction::Reply(200, ALLOWED.into()) }
+        if slow {
+            Reaction::Hang
+        } else {
+            Reaction::Reply(200, ALLOWED.into())
+        }
     })
     .await;
     let server = asking(&peer, "failurePolicy: Deny, timeout: 30s").await;
@@ -293,8 +367,14 @@ async fn nobody_else_waits_for_a_slow_webhook() {
     while peer.seen().len() < 300 {
         tokio::task::yield_now().await;
     }
-    let joe = User { name: "joe".into(), ..User::default() };
-    server.call_as(joe, &[], "GET", CONFIG_MAPS, "").await.expect(200);
+    let joe = User {
+        name: "joe".into(),
+        ..User::default()
+    };
+    server
+        .call_as(joe, &[], "GET", CONFIG_MAPS, "")
+        .await
+        .expect(200);
     server.get(CONFIG_MAPS).await.expect(200);
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }
@@ -305,8 +385,14 @@ async fn what_may_pass_is_tried_again_for_a_while() {
     let n_failures = Arc::new(AtomicUsize::new(3));
     let left = n_failures.clone();
     let peer = Peer::start(&["127.0.0.1"], move |_| {
-        let fails = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        if fails.is_ok() { Reaction::Reply(500, "boo".into()) } else { Reaction::Reply(200, ALLOWED.into()) }
+        let fails = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+            left.checked_sub(1)
+        });
+        if fails.is_ok() {
+            Reaction::Reply(500, "boo".into())
+        } else {
+            Reaction::Reply(200, ALLOWED.into())
+        }
     })
     .await;
     let awake = tokio::spawn(async {
@@ -314,8 +400,11 @@ async fn what_may_pass_is_tried_again_for_a_while() {
             tokio::task::yield_now().await
         }
     });
-    let server =
-        asking(&peer, "failurePolicy: NoOpinion, timeout: 30s, cacheAuthorizedRequests: false").await;
+    let server = asking(
+        &peer,
+        "failurePolicy: NoOpinion, timeout: 30s, cacheAuthorizedRequests: false",
+    )
+    .await;
     for (failures, code, n_asked) in [(3, 200, 4), (9, 500, 5)] {
         n_failures.store(failures, Ordering::Relaxed);
         let (started, before) = (Instant::now(), peer.seen().len());
@@ -328,7 +417,10 @@ async fn what_may_pass_is_tried_again_for_a_while() {
         assert_eq!(peer.seen().len() - before, n_asked);
         // 500 ms, then half as long again each time, and up to a fifth more.
         let took = started.elapsed().as_millis();
-        assert!(took > if n_asked == 4 { 2_375 } else { 4_062 } && took < 10_000, "{took}");
+        assert!(
+            took > if n_asked == 4 { 2_375 } else { 4_062 } && took < 10_000,
+            "{took}"
+        );
     }
     awake.abort();
 }
@@ -337,9 +429,14 @@ async fn what_may_pass_is_tried_again_for_a_while() {
 async fn conditions_say_whether_a_webhook_is_asked() {
     let peer = Peer::answering(200, DENIED).await;
     let conditions = |expressions: &[&str]| {
-        let shown: Vec<String> =
-            expressions.iter().map(|text| format!("{{expression: \"{text}\"}}")).collect();
-        format!(", matchConditionSubjectAccessReviewVersion: v1, matchConditions: [{}]", shown.join(", "))
+        let shown: Vec<String> = expressions
+            .iter()
+            .map(|text| format!("{{expression: \"{text}\"}}"))
+            .collect();
+        format!(
+            ", matchConditionSubjectAccessReviewVersion: v1, matchConditions: [{}]",
+            shown.join(", ")
+        )
     };
     let asked = async |policy: &str, expressions: &[&str]| {
         let before = peer.seen().len();
@@ -348,16 +445,43 @@ async fn conditions_say_whether_a_webhook_is_asked() {
     };
     let resource = "has(request.resourceAttributes)";
     assert_eq!(
-        asked(CLOSED, &[resource, "request.user == 'jane' && 'dev' in request.groups"]).await,
+        asked(
+            CLOSED,
+            &[
+                resource,
+                "request.user == 'jane' && 'dev' in request.groups"
+            ]
+        )
+        .await,
         (403, 1)
     );
-    assert_eq!(asked(CLOSED, &[resource, "request.resourceAttributes.namespace == 'other'"]).await, (403, 0));
     assert_eq!(
-        asked(CLOSED, &["request.nonResourceAttributes.path == '/'", "request.user == 'joe'"]).await,
+        asked(
+            CLOSED,
+            &[resource, "request.resourceAttributes.namespace == 'other'"]
+        )
+        .await,
         (403, 0)
     );
-    assert_eq!(asked(POLICY, &["request.extra.size() == 0 && request.uid == ''"]).await, (403, 1));
-    assert_eq!(asked(CLOSED, &["!has(request.resourceAttributes.labelSelector)"]).await, (403, 1));
+    assert_eq!(
+        asked(
+            CLOSED,
+            &[
+                "request.nonResourceAttributes.path == '/'",
+                "request.user == 'joe'"
+            ]
+        )
+        .await,
+        (403, 0)
+    );
+    assert_eq!(
+        asked(POLICY, &["request.extra.size() == 0 && request.uid == ''"]).await,
+        (403, 1)
+    );
+    assert_eq!(
+        asked(CLOSED, &["!has(request.resourceAttributes.labelSelector)"]).await,
+        (403, 1)
+    );
     let broken = "request.nonResourceAttributes.path == '/'";
     for policy in [CLOSED, POLICY] {
         let reply = told(&peer, &format!("{policy}{}", conditions(&[broken]))).await;
@@ -383,7 +507,9 @@ async fn a_review_tells_what_a_webhook_says_and_what_went_wrong() {
     let said = review(&asking(&peer, POLICY).await).await;
     assert_eq!(
         said,
-        format!(r#"{{"allowed":false,"denied":true,"reason":"not you","evaluationError":"{partially}"}}"#)
+        format!(
+            r#"{{"allowed":false,"denied":true,"reason":"not you","evaluationError":"{partially}"}}"#
+        )
     );
     let asked = &question(&peer, 0)["spec"]["resourceAttributes"];
     assert_eq!(
@@ -398,10 +524,21 @@ async fn a_review_tells_what_a_webhook_says_and_what_went_wrong() {
         format!(r#"{{"allowed":false,"evaluationError":"{problem}; {partially}"}}"#)
     );
     let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
-    let rules = server.call_as(jane(), &[], "POST", path, r#"{"spec":{"namespace":"default"}}"#).await;
+    let rules = server
+        .call_as(
+            jane(),
+            &[],
+            "POST",
+            path,
+            r#"{"spec":{"namespace":"default"}}"#,
+        )
+        .await;
     // Whether jane may ask is itself a question that nobody answers.
     rules.expect(500);
-    let rules = server.post(path, r#"{"spec":{"namespace":"default"}}"#).await.expect(201);
+    let rules = server
+        .post(path, r#"{"spec":{"namespace":"default"}}"#)
+        .await
+        .expect(201);
     assert_eq!(
         json::to_string(&rules.body["status"]),
         r#"{"resourceRules":[],"nonResourceRules":[],"incomplete":true,"evaluationError":"webhook authorizer does not support user rule resolution"}"#
@@ -413,7 +550,15 @@ async fn two_decide_without_looking() {
     let allowing = rig("- {type: AlwaysAllow, name: alwaysallow}").await;
     list(&allowing).await.expect(200);
     let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
-    let rules = allowing.call_as(jane(), &[], "POST", path, r#"{"spec":{"namespace":"default"}}"#).await;
+    let rules = allowing
+        .call_as(
+            jane(),
+            &[],
+            "POST",
+            path,
+            r#"{"spec":{"namespace":"default"}}"#,
+        )
+        .await;
     assert_eq!(
         json::to_string(&rules.expect(201).body["status"]),
         r#"{"resourceRules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}],"nonResourceRules":[{"verbs":["*"],"nonResourceURLs":["*"]}],"incomplete":false}"#
@@ -421,11 +566,19 @@ async fn two_decide_without_looking() {
     let metrics = allowing.get("/metrics").await.expect(200);
     let counted = "apiserver_authorization_decisions_total{decision=\"allowed\",name=\"alwaysallow\",type=\"AlwaysAllow\"} 2";
     assert!(metrics.body.str().contains(counted), "{metrics:?}");
-    let refused = list(&rig("- {type: AlwaysDeny, name: alwaysdeny}").await).await.expect(403);
-    assert!(refused.message().ends_with(": Everything is forbidden."), "{refused:?}");
-    list(&rig("- {type: AlwaysDeny, name: alwaysdeny}\n- {type: AlwaysAllow, name: alwaysallow}").await)
+    let refused = list(&rig("- {type: AlwaysDeny, name: alwaysdeny}").await)
         .await
-        .expect(200);
+        .expect(403);
+    assert!(
+        refused.message().ends_with(": Everything is forbidden."),
+        "{refused:?}"
+    );
+    list(
+        &rig("- {type: AlwaysDeny, name: alwaysdeny}\n- {type: AlwaysAllow, name: alwaysallow}")
+            .await,
+    )
+    .await
+    .expect(200);
 }
 
 #[tokio::test(start_paused = true)]
@@ -436,7 +589,10 @@ async fn a_file_that_changes_is_gone_by_if_it_makes_sense() {
     let server = rig(RBAC).await;
     let following = server.clone();
     let task = tokio::spawn(async move {
-        following.server.follow_authorization(&file, text.into()).await;
+        following
+            .server
+            .follow_authorization(&file, text.into())
+            .await;
     });
     list(&server).await.expect(403);
     let becomes = async |entries: &str, code: u16| {
@@ -458,7 +614,11 @@ async fn a_file_that_changes_is_gone_by_if_it_makes_sense() {
     let counted = |status: &str| {
         let name = "apiserver_authorization_config_controller_automatic_reloads_total";
         let head = format!("{name}{{apiserver_id_hash=\"\",status=\"{status}\"}} ");
-        let line = metrics.body.str().lines().find_map(|line| line.strip_prefix(&head).map(str::to_owned));
+        let line = metrics
+            .body
+            .str()
+            .lines()
+            .find_map(|line| line.strip_prefix(&head).map(str::to_owned));
         line.unwrap_or_default().parse::<u64>().unwrap()
     };
     assert_eq!(counted("success"), 2);
@@ -471,9 +631,24 @@ async fn acting_as_somebody_else_takes_no_longer_than_a_request_may() {
     let peer = Peer::start(&["127.0.0.1"], |_| Reaction::Hang).await;
     let files = Files::new();
     let kubeconfig = files.kubeconfig(peer.port, &peer.bundle());
-    let authorization = parse(&files.webhook(&kubeconfig, "failurePolicy: Deny, timeout: 30s")).unwrap();
-    let server = Rig::with(Options { authorization, request_timeout: 10, ..Options::default() }).await;
+    let authorization =
+        parse(&files.webhook(&kubeconfig, "failurePolicy: Deny, timeout: 30s")).unwrap();
+    let server = Rig::with(Options {
+        authorization,
+        request_timeout: 10,
+        ..Options::default()
+    })
+    .await;
     let started = Instant::now();
-    server.call_as(jane(), &[("impersonate-user", "joe")], "GET", CONFIG_MAPS, "").await.expect(504);
+    server
+        .call_as(
+            jane(),
+            &[("impersonate-user", "joe")],
+            "GET",
+            CONFIG_MAPS,
+            "",
+        )
+        .await
+        .expect(504);
     assert_eq!(started.elapsed().as_secs(), 10);
 }

@@ -28,8 +28,16 @@ async fn body(rig: &Rig, accept: &str, path: &str) -> String {
         headers.insert("accept", accept.parse().unwrap());
     }
     let (user, uri) = (User::master("admin"), path.parse().unwrap());
-    let answer = rig.server.call(Some(user), Method::GET, uri, headers, Bytes::new()).await;
-    let bytes = answer.into_body().collect().await.expect("bodies do not fail").to_bytes();
+    let answer = rig
+        .server
+        .call(Some(user), Method::GET, uri, headers, Bytes::new())
+        .await;
+    let bytes = answer
+        .into_body()
+        .collect()
+        .await
+        .expect("bodies do not fail")
+        .to_bytes();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -67,10 +75,18 @@ async fn compact_json_ends_with_one_newline_and_readable_json_with_none() {
         (DISCOVERY, "/api"),
     ] {
         let text = body(&rig, accept, path).await;
-        let line = text.strip_suffix('\n').unwrap_or_else(|| panic!("{accept} {path}: {text:?}"));
-        assert!(line.ends_with('}') && !line.contains('\n'), "{accept} {path}: {text:?}");
+        let line = text
+            .strip_suffix('\n')
+            .unwrap_or_else(|| panic!("{accept} {path}: {text:?}"));
+        assert!(
+            line.ends_with('}') && !line.contains('\n'),
+            "{accept} {path}: {text:?}"
+        );
         let text = body(&rig, accept, &format!("{path}?pretty=1")).await;
-        assert!(text.starts_with("{\n  \"") && text.ends_with("\n}"), "{accept} {path}: {text:?}");
+        assert!(
+            text.starts_with("{\n  \"") && text.ends_with("\n}"),
+            "{accept} {path}: {text:?}"
+        );
     }
 }
 
@@ -79,14 +95,20 @@ async fn what_is_no_object_is_always_readable() {
     let rig = rig().await;
     for path in ["/version", "/"] {
         let text = body(&rig, "", path).await;
-        assert!(text.starts_with("{\n  \"") && text.ends_with("\n}"), "{path}: {text:?}");
+        assert!(
+            text.starts_with("{\n  \"") && text.ends_with("\n}"),
+            "{path}: {text:?}"
+        );
     }
     let any = body(&rig, "text/plain", "/").await;
     assert!(any.starts_with("{\n  \"paths\": ["), "{any:?}");
     // A Status for a client that accepts no form that the server has.
     for accept in ["text/plain", TABLE] {
         let text = body(&rig, accept, "/api/v1/namespaces/default/configmaps/none").await;
-        assert!(text.starts_with("{\n  \"kind\": \"Status\"") && text.ends_with("\n}"), "{accept}: {text:?}");
+        assert!(
+            text.starts_with("{\n  \"kind\": \"Status\"") && text.ends_with("\n}"),
+            "{accept}: {text:?}"
+        );
     }
     let refused = body(&rig, "application/*", "/version").await;
     let expected = "406: Not Acceptable\\n\\nAvailable representations: application/json\"";
@@ -102,7 +124,10 @@ async fn other_forms_have_upstreams_ends() {
         assert!(yaml.ends_with('\n') && !yaml.ends_with("\n\n"), "{yaml:?}");
     }
     let proto = body(&rig, "application/vnd.kubernetes.protobuf", &one).await;
-    assert!(proto.starts_with("k8s\0") && !proto.ends_with('\n'), "{proto:?}");
+    assert!(
+        proto.starts_with("k8s\0") && !proto.ends_with('\n'),
+        "{proto:?}"
+    );
     assert_eq!(body(&rig, "", "/healthz").await, "ok");
     for path in ["/openapi/v3", "/openapi/v3/api/v1"] {
         assert!(body(&rig, "", path).await.ends_with('}'), "{path}");
@@ -112,18 +137,33 @@ async fn other_forms_have_upstreams_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_has_an_event_a_line() {
     let rig = rig().await;
-    for (accept, collection) in [("", CONFIG_MAPS), ("", FOOS), (TABLE, CONFIG_MAPS), (METADATA, CONFIG_MAPS)]
-    {
-        let text = body(&rig, accept, &format!("{collection}?watch=1&timeoutSeconds=1&pretty=1")).await;
+    for (accept, collection) in [
+        ("", CONFIG_MAPS),
+        ("", FOOS),
+        (TABLE, CONFIG_MAPS),
+        (METADATA, CONFIG_MAPS),
+    ] {
+        let text = body(
+            &rig,
+            accept,
+            &format!("{collection}?watch=1&timeoutSeconds=1&pretty=1"),
+        )
+        .await;
         let line = text.strip_suffix('\n').unwrap();
-        assert!(line.starts_with(r#"{"type":"ADDED","object":{"#) && !line.contains('\n'), "{text:?}");
+        assert!(
+            line.starts_with(r#"{"type":"ADDED","object":{"#) && !line.contains('\n'),
+            "{text:?}"
+        );
     }
 }
 
 /// Reads a connection to its end, which must not be a cut.
 async fn expect_end(mut connection: impl tokio::io::AsyncRead + Unpin) {
     let mut rest = Vec::new();
-    connection.read_to_end(&mut rest).await.expect("close_notify");
+    connection
+        .read_to_end(&mut rest)
+        .await
+        .expect("close_notify");
 }
 
 #[tokio::test]
@@ -140,7 +180,10 @@ async fn a_stream_that_its_client_ends_is_closed_in_tls_too() {
     expect_end(connection).await;
 
     let mut connection = network.dial("h2").await;
-    connection.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    connection
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
+        .await
+        .unwrap();
     let mut settings = [0; 9];
     connection.read_exact(&mut settings).await.unwrap();
     connection.shutdown().await.unwrap();

@@ -14,8 +14,11 @@ async fn webhook(spoil: impl Fn(&mut Value) + Send + Sync + 'static) -> Peer {
         let convert = |object: &Value| {
             let mut object = object.clone();
             object.set("apiVersion", asked["desiredAPIVersion"].clone());
-            let (from, to) =
-                if asked["desiredAPIVersion"].str() == "example.com/v2" { ("a", "b") } else { ("b", "a") };
+            let (from, to) = if asked["desiredAPIVersion"].str() == "example.com/v2" {
+                ("a", "b")
+            } else {
+                ("b", "a")
+            };
             if let Some(text) = object.entry("spec").remove(from) {
                 object.entry("spec").set(to, text);
             }
@@ -41,7 +44,10 @@ async fn defined(rig: &Rig, peer: &Peer) {
         "clientConfig": { "url": (format!("https://127.0.0.1:{}/convert", peer.port)), "caBundle": (peer.bundle()) },
         "conversionReviewVersions": ["v1"],
     });
-    definition.entry("spec").set("conversion", value!({ "strategy": "Webhook", "webhook": config }));
+    definition.entry("spec").set(
+        "conversion",
+        value!({ "strategy": "Webhook", "webhook": config }),
+    );
     define(rig, &definition).await;
 }
 
@@ -49,20 +55,37 @@ async fn defined(rig: &Rig, peer: &Peer) {
 async fn a_webhook_converts_what_is_read_and_written() {
     let (rig, peer) = (Rig::new().await, webhook(|_| {}).await);
     defined(&rig, &peer).await;
-    rig.post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#)).await.expect(201);
+    rig.post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#))
+        .await
+        .expect(201);
     assert!(peer.seen().is_empty(), "the stored version needs no help");
     let seen = rig.get(&format!("{FOOS_V2}/one")).await.expect(200).body;
     assert_eq!(json::to_string(&seen["spec"]), r#"{"b":"x"}"#);
-    rig.post(FOOS_V2, &foo("v2", "two", r#"{"b":"y"}"#)).await.expect(201);
+    rig.post(FOOS_V2, &foo("v2", "two", r#"{"b":"y"}"#))
+        .await
+        .expect(201);
     let stored = rig.get(&format!("{FOOS}/two")).await.expect(200).body;
     assert_eq!(json::to_string(&stored["spec"]), r#"{"a":"y"}"#);
-    let changed = rig.patch(&format!("{FOOS_V2}/two"), r#"{"spec":{"b":"z"}}"#).await.expect(200).body;
+    let changed = rig
+        .patch(&format!("{FOOS_V2}/two"), r#"{"spec":{"b":"z"}}"#)
+        .await
+        .expect(200)
+        .body;
     assert_eq!(json::to_string(&changed["spec"]), r#"{"b":"z"}"#);
     let before = peer.seen().len();
     let list = rig.get(FOOS_V2).await.expect(200);
-    assert_eq!((list.names().len(), peer.seen().len() - before), (2, 1), "a list is one question");
-    let mut events = rig.watch(&format!("{FOOS_V2}?watch=true&resourceVersion=0")).await;
-    assert_eq!(json::to_string(&events.next().await.unwrap()["object"]["spec"]), r#"{"b":"x"}"#);
+    assert_eq!(
+        (list.names().len(), peer.seen().len() - before),
+        (2, 1),
+        "a list is one question"
+    );
+    let mut events = rig
+        .watch(&format!("{FOOS_V2}?watch=true&resourceVersion=0"))
+        .await;
+    assert_eq!(
+        json::to_string(&events.next().await.unwrap()["object"]["spec"]),
+        r#"{"b":"x"}"#
+    );
     rig.delete(&format!("{FOOS_V2}/two"), "").await.expect(200);
 }
 
@@ -76,9 +99,14 @@ fn said(reply: &crate::rig::Reply) -> &str {
 async fn check(spoil: impl Fn(&mut Value) + Send + Sync + 'static, expected: &str) {
     let (rig, peer) = (Rig::new().await, webhook(spoil).await);
     defined(&rig, &peer).await;
-    rig.post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#)).await.expect(201);
+    rig.post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#))
+        .await
+        .expect(201);
     let reply = rig.get(&format!("{FOOS_V2}/one")).await;
-    assert_eq!(said(&reply), format!("conversion webhook for example.com/v1, Kind=Foo {expected}"));
+    assert_eq!(
+        said(&reply),
+        format!("conversion webhook for example.com/v1, Kind=Foo {expected}")
+    );
 }
 
 fn first(response: &mut Value) -> &mut Value {
@@ -87,9 +115,18 @@ fn first(response: &mut Value) -> &mut Value {
 
 #[tokio::test]
 async fn an_answer_that_makes_no_sense_is_refused() {
-    check(|it| it.set("convertedObjects", Vec::<Value>::new()), "returned 0 objects, expected 1").await;
     check(
-        |it| it.set("result", value!({ "status": "Failure", "message": "not today" })),
+        |it| it.set("convertedObjects", Vec::<Value>::new()),
+        "returned 0 objects, expected 1",
+    )
+    .await;
+    check(
+        |it| {
+            it.set(
+                "result",
+                value!({ "status": "Failure", "message": "not today" }),
+            )
+        },
         "failed: not today",
     )
     .await;
@@ -122,27 +159,58 @@ async fn an_answer_that_makes_no_sense_is_refused() {
 
 #[tokio::test]
 async fn an_answer_to_another_question_is_refused() {
-    let (rig, peer) = (Rig::new().await, webhook(|response| response.set("uid", "another")).await);
+    let (rig, peer) = (
+        Rig::new().await,
+        webhook(|response| response.set("uid", "another")).await,
+    );
     defined(&rig, &peer).await;
-    rig.post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#)).await.expect(201);
+    rig.post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#))
+        .await
+        .expect(201);
     let reply = rig.get(&format!("{FOOS_V2}/one")).await;
-    assert!(said(&reply).contains("failed: expected response.uid=\""), "{}", said(&reply));
-    assert!(said(&reply).ends_with("got \"another\""), "{}", said(&reply));
+    assert!(
+        said(&reply).contains("failed: expected response.uid=\""),
+        "{}",
+        said(&reply)
+    );
+    assert!(
+        said(&reply).ends_with("got \"another\""),
+        "{}",
+        said(&reply)
+    );
 }
 
 #[tokio::test]
 async fn owners_of_other_versions_are_told_by_the_webhook_what_they_lose() {
     let (rig, peer) = (Rig::new().await, webhook(|_| {}).await);
     defined(&rig, &peer).await;
-    rig.post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#)).await.expect(201);
-    let changed = rig.patch(&format!("{FOOS_V2}/one"), r#"{"spec":{"b":"y"}}"#).await.expect(200).body;
+    rig.post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#))
+        .await
+        .expect(201);
+    let changed = rig
+        .patch(&format!("{FOOS_V2}/one"), r#"{"spec":{"b":"y"}}"#)
+        .await
+        .expect(200)
+        .body;
     let owners: Vec<String> = changed["metadata"]["managedFields"]
         .list()
         .iter()
-        .map(|entry| format!("{} {}", entry["apiVersion"].str(), json::to_string(&entry["fieldsV1"])))
+        .map(|entry| {
+            format!(
+                "{} {}",
+                entry["apiVersion"].str(),
+                json::to_string(&entry["fieldsV1"])
+            )
+        })
         .collect();
     // What was owned in the first version is `a`, and has changed with `b`.
-    assert_eq!(owners, [r#"example.com/v1 {"f:spec":{}}"#, r#"example.com/v2 {"f:spec":{"f:b":{}}}"#]);
+    assert_eq!(
+        owners,
+        [
+            r#"example.com/v1 {"f:spec":{}}"#,
+            r#"example.com/v2 {"f:spec":{"f:b":{}}}"#
+        ]
+    );
     assert!(peer.seen().len() > 1);
 }
 
@@ -150,17 +218,31 @@ async fn owners_of_other_versions_are_told_by_the_webhook_what_they_lose() {
 async fn labels_that_a_webhook_sets_are_selected_by() {
     let label = |response: &mut Value| {
         for object in response.entry("convertedObjects").make_list() {
-            object.entry("metadata").set("labels", value!({ "from": "webhook" }));
+            object
+                .entry("metadata")
+                .set("labels", value!({ "from": "webhook" }));
         }
     };
     let (rig, peer) = (Rig::new().await, webhook(label).await);
     defined(&rig, &peer).await;
-    rig.post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#)).await.expect(201);
+    rig.post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#))
+        .await
+        .expect(201);
     assert_eq!(
-        rig.get(&format!("{FOOS_V2}?labelSelector=from%3Dwebhook")).await.expect(200).names(),
+        rig.get(&format!("{FOOS_V2}?labelSelector=from%3Dwebhook"))
+            .await
+            .expect(200)
+            .names(),
         ["one"]
     );
-    assert_eq!(rig.get(&format!("{FOOS}?labelSelector=from%3Dwebhook")).await.expect(200).names().len(), 0);
+    assert_eq!(
+        rig.get(&format!("{FOOS}?labelSelector=from%3Dwebhook"))
+            .await
+            .expect(200)
+            .names()
+            .len(),
+        0
+    );
 }
 
 #[tokio::test]
@@ -169,10 +251,16 @@ async fn a_webhook_that_is_not_there_fails_its_own_versions_only() {
     let peer = webhook(|_| {}).await;
     defined(&rig, &peer).await;
     drop(peer);
-    rig.post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#)).await.expect(201);
+    rig.post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#))
+        .await
+        .expect(201);
     rig.get(&format!("{FOOS}/one")).await.expect(200);
     let reply = rig.get(FOOS_V2).await;
-    assert!(said(&reply).contains("dial tcp 127.0.0.1:"), "{}", said(&reply));
+    assert!(
+        said(&reply).contains("dial tcp 127.0.0.1:"),
+        "{}",
+        said(&reply)
+    );
     rig.post(FOOS_V2, &foo("v2", "two", "{}")).await.expect(500);
     rig.get(DEFINITIONS).await.expect(200);
 }
@@ -185,17 +273,40 @@ async fn versions_without_a_webhook_have_what_both_know() {
         r#"{{"a":{text},"d":{{"type":"string","default":"dd"}},"n":{{"type":"string","nullable":true}}}}"#
     );
     let v2 = format!(r#"{{"a":{text},"b":{text},"d":{text},"n":{text}}}"#);
-    define(&rig, &definition(vec![version("v1", true, &v1), version("v2", false, &v2)])).await;
+    define(
+        &rig,
+        &definition(vec![version("v1", true, &v1), version("v2", false, &v2)]),
+    )
+    .await;
     let spec = |object: &Value| json::to_string(&object["spec"]);
 
-    let dry = rig.post(&format!("{FOOS_V2}?dryRun=All"), &foo("v2", "one", r#"{"a":"1","b":"2"}"#)).await;
-    assert_eq!(spec(&dry.expect(201).body), r#"{"a":"1","d":"dd"}"#, "as if it were stored and read");
-    rig.post(FOOS, &foo("v1", "two", r#"{"a":"1","n":null}"#)).await.expect(201);
+    let dry = rig
+        .post(
+            &format!("{FOOS_V2}?dryRun=All"),
+            &foo("v2", "one", r#"{"a":"1","b":"2"}"#),
+        )
+        .await;
+    assert_eq!(
+        spec(&dry.expect(201).body),
+        r#"{"a":"1","d":"dd"}"#,
+        "as if it were stored and read"
+    );
+    rig.post(FOOS, &foo("v1", "two", r#"{"a":"1","n":null}"#))
+        .await
+        .expect(201);
     let stored = rig.get(&format!("{FOOS}/two")).await.expect(200).body;
     assert_eq!(spec(&stored), r#"{"a":"1","d":"dd","n":null}"#);
     let other = rig.get(&format!("{FOOS_V2}/two")).await.expect(200).body;
-    assert_eq!(spec(&other), r#"{"a":"1","d":"dd"}"#, "a null that the version does not allow");
+    assert_eq!(
+        spec(&other),
+        r#"{"a":"1","d":"dd"}"#,
+        "a null that the version does not allow"
+    );
     let patch = format!("{FOOS_V2}/two?dryRun=All");
-    let dry = rig.patch(&patch, r#"{"spec":{"a":"3","b":"4"}}"#).await.expect(200).body;
+    let dry = rig
+        .patch(&patch, r#"{"spec":{"a":"3","b":"4"}}"#)
+        .await
+        .expect(200)
+        .body;
     assert_eq!(spec(&dry), r#"{"a":"3","d":"dd"}"#);
 }

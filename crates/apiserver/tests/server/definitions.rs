@@ -34,7 +34,10 @@ pub fn definition(versions: Vec<Value>) -> Value {
 }
 
 pub async fn define(rig: &Rig, definition: &Value) -> Value {
-    rig.post(DEFINITIONS, &json::to_string(definition)).await.expect(201).body
+    rig.post(DEFINITIONS, &json::to_string(definition))
+        .await
+        .expect(201)
+        .body
 }
 
 const ANY: &str = r#"{"a":{"type":"string"},"n":{"type":"integer"}}"#;
@@ -47,7 +50,10 @@ pub fn foo(version: &str, name: &str, spec: &str) -> String {
 
 fn condition<'a>(definition: &'a Value, name: &str) -> &'a Value {
     let conditions = definition["status"]["conditions"].list();
-    conditions.iter().find(|condition| condition["type"].str() == name).unwrap_or(&Value::Null)
+    conditions
+        .iter()
+        .find(|condition| condition["type"].str() == name)
+        .unwrap_or(&Value::Null)
 }
 
 /// Waits until a definition is as it should be; only other tasks have to have their turn.
@@ -65,16 +71,29 @@ async fn eventually(rig: &Rig, path: &str, holds: impl Fn(&crate::rig::Reply) ->
 async fn a_kind_is_served_once_its_definition_is_accepted() {
     let rig = Rig::new().await;
     let made = define(&rig, &definition(vec![version("v1", true, ANY)])).await;
-    assert!(made["status"]["conditions"].is_null(), "the answer is the definition as it was sent");
+    assert!(
+        made["status"]["conditions"].is_null(),
+        "the answer is the definition as it was sent"
+    );
     let stored = rig.get(FOO).await.expect(200).body;
     for name in ["NamesAccepted", "Established"] {
         assert_eq!(condition(&stored, name)["status"].str(), "True", "{name}");
     }
-    assert_eq!(stored["metadata"]["managedFields"].list().len(), 2, "the server owns the status");
-    rig.post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#)).await.expect(201);
+    assert_eq!(
+        stored["metadata"]["managedFields"].list().len(),
+        2,
+        "the server owns the status"
+    );
+    rig.post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#))
+        .await
+        .expect(201);
     let list = rig.get(FOOS).await.expect(200).body;
     assert_eq!(list["kind"].str(), "FooList");
-    assert_eq!(list["items"].list()[0]["kind"].str(), "Foo", "custom objects say what they are inside lists");
+    assert_eq!(
+        list["items"].list()[0]["kind"].str(),
+        "Foo",
+        "custom objects say what they are inside lists"
+    );
     let group = rig.get("/apis/example.com").await.expect(200).body;
     assert_eq!(group["preferredVersion"]["version"].str(), "v1");
 }
@@ -95,8 +114,16 @@ async fn what_is_not_there_is_not_found_in_the_words_of_upstream() {
         ("POST", "/apis/example.com/v1/foos", page),
         ("DELETE", "/apis/example.com/v1/foos", page),
         ("GET", "/apis/example.com/v2", page),
-        ("GET", "/apis/example.com/v1/namespaces/default/foos/one/status", named),
-        ("GET", "/apis/example.com/v1/namespaces/default/foos/one/scale", named),
+        (
+            "GET",
+            "/apis/example.com/v1/namespaces/default/foos/one/status",
+            named,
+        ),
+        (
+            "GET",
+            "/apis/example.com/v1/namespaces/default/foos/one/scale",
+            named,
+        ),
     ];
     for (method, path, words) in cases {
         let reply = match method {
@@ -104,8 +131,16 @@ async fn what_is_not_there_is_not_found_in_the_words_of_upstream() {
             "POST" => rig.post(path, &foo("v1", "two", "{}")).await,
             _ => rig.delete(path, "").await,
         };
-        let said = reply.body.as_str().unwrap_or(reply.body["message"].str()).to_string();
-        assert_eq!((reply.status, said.as_str()), (404, words), "{method} {path}");
+        let said = reply
+            .body
+            .as_str()
+            .unwrap_or(reply.body["message"].str())
+            .to_string();
+        assert_eq!(
+            (reply.status, said.as_str()),
+            (404, words),
+            "{method} {path}"
+        );
     }
 }
 
@@ -119,12 +154,25 @@ async fn a_taken_name_is_accepted_when_it_becomes_free() {
     define(&rig, &other).await;
     let bars = format!("{DEFINITIONS}/bars.example.com");
     let waiting = rig.get(&bars).await.expect(200).body;
-    assert_eq!(condition(&waiting, "NamesAccepted")["reason"].str(), "ListKindConflict");
-    assert_eq!(condition(&waiting, "Established")["reason"].str(), "NotAccepted");
-    rig.get("/apis/example.com/v1/namespaces/default/bars").await.expect(404);
+    assert_eq!(
+        condition(&waiting, "NamesAccepted")["reason"].str(),
+        "ListKindConflict"
+    );
+    assert_eq!(
+        condition(&waiting, "Established")["reason"].str(),
+        "NotAccepted"
+    );
+    rig.get("/apis/example.com/v1/namespaces/default/bars")
+        .await
+        .expect(404);
     rig.delete(FOO, "").await.expect(200);
-    eventually(&rig, &bars, |reply| condition(&reply.body, "Established")["status"].str() == "True").await;
-    rig.get("/apis/example.com/v1/namespaces/default/bars").await.expect(200);
+    eventually(&rig, &bars, |reply| {
+        condition(&reply.body, "Established")["status"].str() == "True"
+    })
+    .await;
+    rig.get("/apis/example.com/v1/namespaces/default/bars")
+        .await
+        .expect(200);
 }
 
 #[tokio::test]
@@ -134,19 +182,30 @@ async fn a_definition_goes_after_its_objects_and_nothing_is_made_meanwhile() {
     rig.post(FOOS, &foo("v1", "free", "{}")).await.expect(201);
     rig.post(FOOS, &foo("v1", "held", "{}")).await.expect(201);
     let held = format!("{FOOS}/held");
-    rig.patch(&held, r#"{"metadata":{"finalizers":["example.com/hold"]}}"#).await.expect(200);
+    rig.patch(&held, r#"{"metadata":{"finalizers":["example.com/hold"]}}"#)
+        .await
+        .expect(200);
     let deleted = rig.delete(FOO, "").await.expect(200).body;
-    assert_eq!(condition(&deleted, "Terminating")["reason"].str(), "InstanceDeletionPending");
+    assert_eq!(
+        condition(&deleted, "Terminating")["reason"].str(),
+        "InstanceDeletionPending"
+    );
     let refused = rig.post(FOOS, &foo("v1", "late", "{}")).await.expect(403);
     let why = "foos.example.com \"late\" is forbidden: create not allowed while custom resource definition is terminating";
     assert_eq!(refused.body["message"].str(), why);
     eventually(&rig, FOOS, |reply| reply.names() == ["held"]).await;
     let going = rig.get(FOO).await.expect(200).body;
-    assert_eq!(condition(&going, "Terminating")["reason"].str(), "InstanceDeletionInProgress");
+    assert_eq!(
+        condition(&going, "Terminating")["reason"].str(),
+        "InstanceDeletionInProgress"
+    );
     let verbs =
-        rig.get("/apis/example.com/v1").await.expect(200).body["resources"].list()[0]["verbs"].clone();
+        rig.get("/apis/example.com/v1").await.expect(200).body["resources"].list()[0]["verbs"]
+            .clone();
     assert!(!verbs.list().contains(&"create".into()), "{verbs:?}");
-    rig.patch(&held, r#"{"metadata":{"finalizers":null}}"#).await.expect(200);
+    rig.patch(&held, r#"{"metadata":{"finalizers":null}}"#)
+        .await
+        .expect(200);
     eventually(&rig, FOO, |reply| reply.status == 404).await;
     eventually(&rig, "/apis/example.com", |reply| reply.status == 404).await;
     define(&rig, &definition(vec![version("v1", true, ANY)])).await;
@@ -157,7 +216,9 @@ async fn a_definition_goes_after_its_objects_and_nothing_is_made_meanwhile() {
 async fn a_server_that_starts_serves_what_was_defined_before() {
     let rig = Rig::new().await;
     define(&rig, &definition(vec![version("v1", true, ANY)])).await;
-    rig.post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#)).await.expect(201);
+    rig.post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#))
+        .await
+        .expect(201);
     let again = rig.restarted().await;
     assert_eq!(again.get(FOOS).await.expect(200).names(), ["one"]);
 }
@@ -165,33 +226,80 @@ async fn a_server_that_starts_serves_what_was_defined_before() {
 #[tokio::test]
 async fn objects_are_seen_in_every_version() {
     let rig = Rig::new().await;
-    let v1 = version("v1", true, r#"{"a":{"type":"string"},"only1":{"type":"string"}}"#);
-    let v2 = version("v2", false, r#"{"a":{"type":"string"},"d":{"type":"string","default":"late"}}"#);
+    let v1 = version(
+        "v1",
+        true,
+        r#"{"a":{"type":"string"},"only1":{"type":"string"}}"#,
+    );
+    let v2 = version(
+        "v2",
+        false,
+        r#"{"a":{"type":"string"},"d":{"type":"string","default":"late"}}"#,
+    );
     define(&rig, &definition(vec![v1, v2])).await;
-    rig.post(FOOS, &foo("v1", "one", r#"{"a":"x","only1":"y"}"#)).await.expect(201);
+    rig.post(FOOS, &foo("v1", "one", r#"{"a":"x","only1":"y"}"#))
+        .await
+        .expect(201);
     let seen = rig.get(&format!("{FOOS_V2}/one")).await.expect(200).body;
     assert_eq!(seen["apiVersion"].str(), "example.com/v2");
-    assert_eq!(json::to_string(&seen["spec"]), r#"{"a":"x"}"#, "defaults are those of the stored version");
-    let made = rig.post(FOOS_V2, &foo("v2", "two", r#"{"a":"z"}"#)).await.expect(201).body;
-    assert_eq!(json::to_string(&made["spec"]), r#"{"a":"z"}"#, "what is stored is what comes back");
+    assert_eq!(
+        json::to_string(&seen["spec"]),
+        r#"{"a":"x"}"#,
+        "defaults are those of the stored version"
+    );
+    let made = rig
+        .post(FOOS_V2, &foo("v2", "two", r#"{"a":"z"}"#))
+        .await
+        .expect(201)
+        .body;
+    assert_eq!(
+        json::to_string(&made["spec"]),
+        r#"{"a":"z"}"#,
+        "what is stored is what comes back"
+    );
     let list = rig.get(FOOS_V2).await.expect(200).body;
-    assert!(list["items"].list().iter().all(|item| item["apiVersion"].str() == "example.com/v2"));
-    let mut events: Events = rig.watch(&format!("{FOOS_V2}?watch=true&resourceVersion=0")).await;
-    assert_eq!(events.next().await.unwrap()["object"]["apiVersion"].str(), "example.com/v2");
+    assert!(
+        list["items"]
+            .list()
+            .iter()
+            .all(|item| item["apiVersion"].str() == "example.com/v2")
+    );
+    let mut events: Events = rig
+        .watch(&format!("{FOOS_V2}?watch=true&resourceVersion=0"))
+        .await;
+    assert_eq!(
+        events.next().await.unwrap()["object"]["apiVersion"].str(),
+        "example.com/v2"
+    );
     // Whoever owns something of a version that cannot be had from the other is forgotten, as all are.
-    let changed = rig.patch(&format!("{FOOS}/one"), r#"{"spec":{"a":"w"}}"#).await.expect(200).body;
+    let changed = rig
+        .patch(&format!("{FOOS}/one"), r#"{"spec":{"a":"w"}}"#)
+        .await
+        .expect(200)
+        .body;
     assert_eq!(changed["metadata"]["managedFields"].list().len(), 1);
 }
 
 #[tokio::test]
 async fn the_stored_version_can_change_and_a_write_that_changes_nothing_moves_an_object() {
     let rig = Rig::new().await;
-    define(&rig, &definition(vec![version("v1", true, ANY), version("v2", false, ANY)])).await;
-    let made = rig.post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#)).await.expect(201);
+    define(
+        &rig,
+        &definition(vec![version("v1", true, ANY), version("v2", false, ANY)]),
+    )
+    .await;
+    let made = rig
+        .post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#))
+        .await
+        .expect(201);
     let versions = vec![version("v1", false, ANY), version("v2", true, ANY)];
     let mut patch = value!({ "spec": {} });
     patch.entry("spec").set("versions", versions);
-    let patched = rig.patch(FOO, &json::to_string(&patch)).await.expect(200).body;
+    let patched = rig
+        .patch(FOO, &json::to_string(&patch))
+        .await
+        .expect(200)
+        .body;
     assert_eq!(patched["status"]["storedVersions"], value!(["v1", "v2"]));
     let same = rig.patch(&format!("{FOOS}/one"), "{}").await.expect(200);
     assert_ne!(same.version(), made.version(), "it was stored again");
@@ -204,8 +312,14 @@ async fn the_stored_version_can_change_and_a_write_that_changes_nothing_moves_an
 async fn objects_follow_their_schema() {
     let rig = Rig::new().await;
     define(&rig, &definition(vec![version("v1", true, ANY)])).await;
-    rig.post(FOOS, &foo("v1", "one", r#"{"a":"x","n":7}"#)).await.expect(201);
-    let stricter = version("v1", true, r#"{"a":{"type":"string"},"d":{"type":"string","default":"new"}}"#);
+    rig.post(FOOS, &foo("v1", "one", r#"{"a":"x","n":7}"#))
+        .await
+        .expect(201);
+    let stricter = version(
+        "v1",
+        true,
+        r#"{"a":{"type":"string"},"d":{"type":"string","default":"new"}}"#,
+    );
     let mut patch = value!({ "spec": {} });
     patch.entry("spec").set("versions", vec![stricter]);
     rig.patch(FOO, &json::to_string(&patch)).await.expect(200);
@@ -218,14 +332,28 @@ async fn a_watch_ends_when_its_kind_changes_or_goes() {
     let rig = Rig::new().await;
     define(&rig, &definition(vec![version("v1", true, ANY)])).await;
     rig.post(FOOS, &foo("v1", "one", "{}")).await.expect(201);
-    let mut events = rig.watch(&format!("{FOOS}?watch=true&resourceVersion=0")).await;
+    let mut events = rig
+        .watch(&format!("{FOOS}?watch=true&resourceVersion=0"))
+        .await;
     assert_eq!(events.next_name().await, "ADDED one");
-    rig.patch(FOO, r#"{"metadata":{"labels":{"a":"b"}}}"#).await.expect(200);
-    rig.patch(&format!("{FOOS}/one"), r#"{"spec":{"a":"y"}}"#).await.expect(200);
-    assert_eq!(events.next_name().await, "MODIFIED one", "labels of a definition are nobody's business");
-    rig.patch(FOO, r#"{"spec":{"names":{"shortNames":["f"]}}}"#).await.expect(200);
+    rig.patch(FOO, r#"{"metadata":{"labels":{"a":"b"}}}"#)
+        .await
+        .expect(200);
+    rig.patch(&format!("{FOOS}/one"), r#"{"spec":{"a":"y"}}"#)
+        .await
+        .expect(200);
+    assert_eq!(
+        events.next_name().await,
+        "MODIFIED one",
+        "labels of a definition are nobody's business"
+    );
+    rig.patch(FOO, r#"{"spec":{"names":{"shortNames":["f"]}}}"#)
+        .await
+        .expect(200);
     assert_eq!(events.next_name().await, "end");
-    let mut events = rig.watch(&format!("{FOOS}?watch=true&resourceVersion=0")).await;
+    let mut events = rig
+        .watch(&format!("{FOOS}?watch=true&resourceVersion=0"))
+        .await;
     assert_eq!(events.next_name().await, "ADDED one");
     rig.delete(FOO, "").await.expect(200);
     assert_eq!(events.next_name().await, "DELETED one");
@@ -235,26 +363,53 @@ async fn a_watch_ends_when_its_kind_changes_or_goes() {
 #[tokio::test]
 async fn scales_are_where_the_definition_says() {
     let rig = Rig::new().await;
-    let mut v1 =
-        version("v1", true, r#"{"size":{"type":"object","properties":{"wanted":{"type":"integer"}}}}"#);
+    let mut v1 = version(
+        "v1",
+        true,
+        r#"{"size":{"type":"object","properties":{"wanted":{"type":"integer"}}}}"#,
+    );
     v1.set(
         "subresources",
         value!({ "status": {}, "scale": { "specReplicasPath": ".spec.size.wanted", "statusReplicasPath": ".status.has", "labelSelectorPath": ".status.which" } }),
     );
     let status = value!({ "type": "object", "properties": { "has": { "type": "integer" }, "which": { "type": "string" } } });
-    v1.entry("schema").entry("openAPIV3Schema").entry("properties").set("status", status);
+    v1.entry("schema")
+        .entry("openAPIV3Schema")
+        .entry("properties")
+        .set("status", status);
     define(&rig, &definition(vec![v1])).await;
     rig.post(FOOS, &foo("v1", "one", "{}")).await.expect(201);
     let (one, scale) = (format!("{FOOS}/one"), format!("{FOOS}/one/scale"));
     let missing = rig.get(&scale).await.expect(500).body;
     assert!(
-        missing["message"].str().ends_with("the spec replicas field \".spec.size.wanted\" does not exist")
+        missing["message"]
+            .str()
+            .ends_with("the spec replicas field \".spec.size.wanted\" does not exist")
     );
-    let empty = rig.patch(&scale, r#"{"metadata":{"labels":{"a":"b"}}}"#).await.expect(400).body;
-    assert_eq!(empty["message"].str(), "the spec replicas field \".spec.size.wanted\" cannot be empty");
-    rig.patch(&format!("{one}/status"), r#"{"status":{"has":1,"which":"a=b"}}"#).await.expect(200);
-    let scaled = rig.patch(&scale, r#"{"spec":{"replicas":3}}"#).await.expect(200).body;
-    assert_eq!(json::to_string(&scaled["status"]), r#"{"replicas":1,"selector":"a=b"}"#);
+    let empty = rig
+        .patch(&scale, r#"{"metadata":{"labels":{"a":"b"}}}"#)
+        .await
+        .expect(400)
+        .body;
+    assert_eq!(
+        empty["message"].str(),
+        "the spec replicas field \".spec.size.wanted\" cannot be empty"
+    );
+    rig.patch(
+        &format!("{one}/status"),
+        r#"{"status":{"has":1,"which":"a=b"}}"#,
+    )
+    .await
+    .expect(200);
+    let scaled = rig
+        .patch(&scale, r#"{"spec":{"replicas":3}}"#)
+        .await
+        .expect(200)
+        .body;
+    assert_eq!(
+        json::to_string(&scaled["status"]),
+        r#"{"replicas":1,"selector":"a=b"}"#
+    );
     let object = rig.get(&one).await.expect(200).body;
     assert_eq!(object.at("spec.size.wanted").int(), 3);
     assert_eq!(object["metadata"]["generation"].int(), 2);
@@ -268,16 +423,34 @@ async fn fields_can_be_selected_that_the_definition_names() {
     // Kubernetes: where versions share a schema, they share their selectable fields, too.
     let other = r#"{"a":{"type":"string"},"b":{"type":"string"}}"#;
     define(&rig, &definition(vec![v1, version("v2", false, other)])).await;
-    rig.post(FOOS, &foo("v1", "red", r#"{"a":"red"}"#)).await.expect(201);
-    rig.post(FOOS, &foo("v1", "blue", r#"{"a":"blue"}"#)).await.expect(201);
-    let selected = rig.get(&format!("{FOOS}?fieldSelector=spec.a%3Dred")).await.expect(200);
+    rig.post(FOOS, &foo("v1", "red", r#"{"a":"red"}"#))
+        .await
+        .expect(201);
+    rig.post(FOOS, &foo("v1", "blue", r#"{"a":"blue"}"#))
+        .await
+        .expect(201);
+    let selected = rig
+        .get(&format!("{FOOS}?fieldSelector=spec.a%3Dred"))
+        .await
+        .expect(200);
     assert_eq!(selected.names(), ["red"]);
-    let refused = rig.get(&format!("{FOOS_V2}?fieldSelector=spec.a%3Dred")).await.expect(400);
-    assert_eq!(refused.body["message"].str(), "field label not supported: spec.a");
-    let mut events =
-        rig.watch(&format!("{FOOS}?watch=true&fieldSelector=spec.a%3Dred&resourceVersion=0")).await;
+    let refused = rig
+        .get(&format!("{FOOS_V2}?fieldSelector=spec.a%3Dred"))
+        .await
+        .expect(400);
+    assert_eq!(
+        refused.body["message"].str(),
+        "field label not supported: spec.a"
+    );
+    let mut events = rig
+        .watch(&format!(
+            "{FOOS}?watch=true&fieldSelector=spec.a%3Dred&resourceVersion=0"
+        ))
+        .await;
     assert_eq!(events.next_name().await, "ADDED red");
-    rig.patch(&format!("{FOOS}/red"), r#"{"spec":{"a":"green"}}"#).await.expect(200);
+    rig.patch(&format!("{FOOS}/red"), r#"{"spec":{"a":"green"}}"#)
+        .await
+        .expect(200);
     assert_eq!(events.next_name().await, "DELETED red");
 }
 
@@ -289,14 +462,19 @@ async fn openapi_describes_what_is_defined_now() {
     define(&rig, &definition(vec![version("v1", true, ANY)])).await;
     let first = rig.get(path).await.expect(200).body;
     assert!(!first["components"]["schemas"]["com.example.v1.Foo"].is_null());
-    let index =
-        || async { rig.get("/openapi/v3").await.expect(200).body["paths"]["apis/example.com/v1"].clone() };
+    let index = || async {
+        rig.get("/openapi/v3").await.expect(200).body["paths"]["apis/example.com/v1"].clone()
+    };
     let before = index().await;
     let other = version("v1", true, r#"{"b":{"type":"string"}}"#);
     let mut patch = value!({ "spec": {} });
     patch.entry("spec").set("versions", vec![other]);
     rig.patch(FOO, &json::to_string(&patch)).await.expect(200);
-    assert_ne!(index().await, before, "the hash tells that the document has changed");
+    assert_ne!(
+        index().await,
+        before,
+        "the hash tells that the document has changed"
+    );
     let second = rig.get(path).await.expect(200).body;
     let properties =
         &second["components"]["schemas"]["com.example.v1.Foo"]["properties"]["spec"]["properties"];
@@ -315,18 +493,24 @@ async fn many_clients_define_kinds_at_once() {
             let rig = rig.clone();
             tokio::spawn(async move {
                 let mut other = definition(vec![version("v1", true, ANY)]);
-                other.entry("metadata").set("name", format!("k{at}s.example.com"));
+                other
+                    .entry("metadata")
+                    .set("name", format!("k{at}s.example.com"));
                 let names = value!({ "plural": (format!("k{at}s")), "kind": (format!("K{at}")) });
                 other.entry("spec").set("names", names);
                 define(&rig, &other).await;
-                rig.get(&format!("/apis/example.com/v1/namespaces/default/k{at}s")).await.expect(200);
+                rig.get(&format!("/apis/example.com/v1/namespaces/default/k{at}s"))
+                    .await
+                    .expect(200);
             })
         })
         .collect();
     for task in tasks {
         task.await.unwrap();
     }
-    let resources = rig.get("/apis/example.com/v1").await.expect(200).body["resources"].list().len();
+    let resources = rig.get("/apis/example.com/v1").await.expect(200).body["resources"]
+        .list()
+        .len();
     assert_eq!(resources, 50);
 }
 
@@ -334,18 +518,36 @@ async fn many_clients_define_kinds_at_once() {
 async fn what_a_new_rule_forbids_may_stay_as_it_is() {
     let rig = Rig::new().await;
     define(&rig, &definition(vec![version("v1", true, ANY)])).await;
-    let made = rig.post(FOOS, &foo("v1", "one", r#"{"n":1}"#)).await.expect(201).body;
-    let ruled =
-        r#"{"a":{"type":"string"},"n":{"type":"integer","x-kubernetes-validations":[{"rule":"self > 1"}]}}"#;
+    let made = rig
+        .post(FOOS, &foo("v1", "one", r#"{"n":1}"#))
+        .await
+        .expect(201)
+        .body;
+    let ruled = r#"{"a":{"type":"string"},"n":{"type":"integer","x-kubernetes-validations":[{"rule":"self > 1"}]}}"#;
     let mut stricter = rig.get(FOO).await.expect(200).body;
-    stricter.entry("spec").set("versions", vec![version("v1", true, ruled)]);
+    stricter
+        .entry("spec")
+        .set("versions", vec![version("v1", true, ruled)]);
     rig.put(FOO, &json::to_string(&stricter)).await.expect(200);
 
     let words = "spec.n: Invalid value: 1: failed rule: self > 1";
-    let refused = rig.post(FOOS, &foo("v1", "two", r#"{"n":1}"#)).await.expect(422);
-    assert_eq!(refused.message(), format!("Foo.example.com \"two\" is invalid: {words}"));
+    let refused = rig
+        .post(FOOS, &foo("v1", "two", r#"{"n":1}"#))
+        .await
+        .expect(422);
+    assert_eq!(
+        refused.message(),
+        format!("Foo.example.com \"two\" is invalid: {words}")
+    );
     let mut changed = made;
     changed.entry("spec").set("a", "x");
-    let kept = rig.put(&format!("{FOOS}/one"), &json::to_string(&changed)).await.expect(200);
-    assert!(kept.warnings.iter().any(|warning| warning.contains(words)), "{:?}", kept.warnings);
+    let kept = rig
+        .put(&format!("{FOOS}/one"), &json::to_string(&changed))
+        .await
+        .expect(200);
+    assert!(
+        kept.warnings.iter().any(|warning| warning.contains(words)),
+        "{:?}",
+        kept.warnings
+    );
 }

@@ -10,15 +10,26 @@ const AGGREGATED: &str = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 async fn get(rig: &Rig, path: &str, headers: &[(&'static str, &str)]) -> Answer {
-    rig.send_as(User::master("admin"), headers, "GET", path, "").await
+    rig.send_as(User::master("admin"), headers, "GET", path, "")
+        .await
 }
 
 fn header<'a>(answer: &'a Answer, name: &str) -> &'a str {
-    answer.headers().get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
+    answer
+        .headers()
+        .get(name)
+        .map(|value| value.to_str().unwrap())
+        .unwrap_or_default()
 }
 
 async fn body(answer: Answer) -> Vec<u8> {
-    answer.into_body().collect().await.expect("bodies do not fail").to_bytes().to_vec()
+    answer
+        .into_body()
+        .collect()
+        .await
+        .expect("bodies do not fail")
+        .to_bytes()
+        .to_vec()
 }
 
 #[tokio::test]
@@ -31,8 +42,14 @@ async fn aggregated_discovery_has_every_encoding_and_one_tag() {
                 "application/json",
                 &br#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","#[..],
             ),
-            ("application/yaml", b"apiVersion: apidiscovery.k8s.io/v2\nitems:\n- "),
-            (PROTOBUF, b"k8s\0\n/\n\x16apidiscovery.k8s.io/v2\x12\x15APIGroupDiscoveryList"),
+            (
+                "application/yaml",
+                b"apiVersion: apidiscovery.k8s.io/v2\nitems:\n- ",
+            ),
+            (
+                PROTOBUF,
+                b"k8s\0\n/\n\x16apidiscovery.k8s.io/v2\x12\x15APIGroupDiscoveryList",
+            ),
         ] {
             let accept = format!("{encoding};{AGGREGATED}");
             let answer = get(&rig, path, &[("accept", &accept)]).await;
@@ -45,14 +62,29 @@ async fn aggregated_discovery_has_every_encoding_and_one_tag() {
             assert_eq!(header(&answer, "cache-control"), "public", "{path}");
             tags.push(header(&answer, "etag").to_owned());
             let body = body(answer).await;
-            assert!(body.starts_with(start), "{accept}: {:?}", String::from_utf8_lossy(&body));
+            assert!(
+                body.starts_with(start),
+                "{accept}: {:?}",
+                String::from_utf8_lossy(&body)
+            );
         }
         tags.dedup();
         assert_eq!(tags.len(), 1, "{path}");
         let accept = format!("application/yaml;{AGGREGATED}");
-        let answer = get(&rig, path, &[("accept", &accept), ("if-none-match", &tags[0])]).await;
-        assert_eq!((answer.status().as_u16(), header(&answer, "content-type")), (304, ""));
-        assert_eq!((header(&answer, "etag"), header(&answer, "cache-control")), (&*tags[0], "public"));
+        let answer = get(
+            &rig,
+            path,
+            &[("accept", &accept), ("if-none-match", &tags[0])],
+        )
+        .await;
+        assert_eq!(
+            (answer.status().as_u16(), header(&answer, "content-type")),
+            (304, "")
+        );
+        assert_eq!(
+            (header(&answer, "etag"), header(&answer, "cache-control")),
+            (&*tags[0], "public")
+        );
         // Kubernetes: a tag is compared as a whole.
         let answer = get(&rig, path, &[("accept", &accept), ("if-none-match", "*")]).await;
         assert_eq!(answer.status(), 200);
@@ -64,24 +96,53 @@ async fn plain_discovery_is_for_clients_that_ask_for_nothing_else() {
     let rig = Rig::new().await;
     let aggregated = format!("application/json;{AGGREGATED}");
     for (path, accept, status, kind) in [
-        ("/apis", format!("application/json,{aggregated};q=0.1"), 200, "APIGroupDiscoveryList"),
-        ("/apis", format!("text/html,{aggregated};x=y;profile=nopeer"), 200, "APIGroupDiscoveryList"),
-        ("/apis", format!("application/*;{AGGREGATED}"), 200, "APIGroupDiscoveryList"),
+        (
+            "/apis",
+            format!("application/json,{aggregated};q=0.1"),
+            200,
+            "APIGroupDiscoveryList",
+        ),
+        (
+            "/apis",
+            format!("text/html,{aggregated};x=y;profile=nopeer"),
+            200,
+            "APIGroupDiscoveryList",
+        ),
+        (
+            "/apis",
+            format!("application/*;{AGGREGATED}"),
+            200,
+            "APIGroupDiscoveryList",
+        ),
         ("/api", format!("application/*;{AGGREGATED}"), 406, "Status"),
         ("/api/", aggregated.clone(), 200, "APIGroupDiscoveryList"),
         // Kubernetes: here the aggregator has only the plain form.
         ("/apis/", aggregated.clone(), 406, "Status"),
-        ("/apis/", format!("{aggregated},application/json"), 200, "APIGroupList"),
+        (
+            "/apis/",
+            format!("{aggregated},application/json"),
+            200,
+            "APIGroupList",
+        ),
         ("/apis", aggregated.replace("g=", "G="), 406, "Status"),
         ("/apis", "*".into(), 200, "APIGroupList"),
         ("/api", "*".into(), 406, "Status"),
         ("/apis/apps", aggregated.clone(), 406, "Status"),
-        ("/apis/apps/v1", "application/json;as=Table;v=v1;g=meta.k8s.io,*/*".into(), 200, "APIResourceList"),
+        (
+            "/apis/apps/v1",
+            "application/json;as=Table;v=v1;g=meta.k8s.io,*/*".into(),
+            200,
+            "APIResourceList",
+        ),
     ] {
         let answer = get(&rig, path, &[("accept", &accept)]).await;
         let found = answer.status().as_u16();
         let body = json::parse(&body(answer).await).unwrap();
-        assert_eq!((found, body["kind"].str()), (status, kind), "{path} {accept}");
+        assert_eq!(
+            (found, body["kind"].str()),
+            (status, kind),
+            "{path} {accept}"
+        );
     }
 }
 
@@ -101,9 +162,17 @@ async fn plain_discovery_is_also_protobuf() {
         let bytes = body(answer).await;
         let object = proto::decode_object(&bytes).unwrap();
         let plain = rig.get(path).await.expect(200).body;
-        assert_eq!((&*object.api_version, &*object.kind), (plain["apiVersion"].str(), kind), "{path}");
+        assert_eq!(
+            (&*object.api_version, &*object.kind),
+            (plain["apiVersion"].str(), kind),
+            "{path}"
+        );
         let mut message = Vec::new();
-        proto::encode_message(&types[format!("meta/v1.{kind}").as_str()], &plain, &mut message);
+        proto::encode_message(
+            &types[format!("meta/v1.{kind}").as_str()],
+            &plain,
+            &mut message,
+        );
         assert!(!message.is_empty() && object.raw == message, "{path}");
     }
 }
@@ -111,9 +180,12 @@ async fn plain_discovery_is_also_protobuf() {
 #[tokio::test]
 async fn pages_of_one_media_type_are_refused_in_go_restfuls_words() {
     let rig = Rig::new().await;
-    for (accept, status) in
-        [("application/json;as=x", 200), ("application/*", 406), ("*", 406), ("text/html,*/*;q=0.1", 200)]
-    {
+    for (accept, status) in [
+        ("application/json;as=x", 200),
+        ("application/*", 406),
+        ("*", 406),
+        ("text/html,*/*;q=0.1", 200),
+    ] {
         let answer = get(&rig, "/version", &[("accept", accept)]).await;
         assert_eq!(answer.status().as_u16(), status, "{accept}");
         if status == 406 {

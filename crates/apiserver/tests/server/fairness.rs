@@ -18,7 +18,10 @@ const GROUP: &str = "/apis/flowcontrol.apiserver.k8s.io/v1";
 struct Slow(Duration);
 
 impl Authorizer for Slow {
-    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> mizzen_registry::Future<'a, Decision> {
+    fn authorize<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+    ) -> mizzen_registry::Future<'a, Decision> {
         Box::pin(async move {
             if !matches!(attributes.target, Target::Page(_)) {
                 sleep(self.0).await;
@@ -30,20 +33,35 @@ impl Authorizer for Slow {
 
 /// A server of so many seats, on which answering takes `takes`.
 async fn rig(seats: usize, is_fair: bool, takes: Duration) -> Rig {
-    let concurrency = Concurrency { reads: seats, writes: if is_fair { 0 } else { seats }, is_fair };
+    let concurrency = Concurrency {
+        reads: seats,
+        writes: if is_fair { 0 } else { seats },
+        is_fair,
+    };
     let authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(Slow(takes))];
-    Rig::with(Options { concurrency, authorizers, ..Options::default() }).await
+    Rig::with(Options {
+        concurrency,
+        authorizers,
+        ..Options::default()
+    })
+    .await
 }
 
 /// All seats for a level with queues, whose flows are told apart by user.
 async fn share(rig: &Rig) {
     let level = r#"{"metadata":{"name":"shared"},"spec":{"type":"Limited","limited":{"nominalConcurrencyShares":1000,
         "limitResponse":{"type":"Queue","queuing":{"queues":64,"queueLengthLimit":50,"handSize":6}}}}}"#;
-    rig.post(&format!("{GROUP}/prioritylevelconfigurations"), level).await.expect(201);
+    rig.post(&format!("{GROUP}/prioritylevelconfigurations"), level)
+        .await
+        .expect(201);
     let rest = r#"{"metadata":{"name":"catch-all"},"spec":{"type":"Limited","limited":{"nominalConcurrencyShares":5,
         "lendablePercent":0,"limitResponse":{"type":"Reject"}}}}"#;
-    rig.post(&format!("{GROUP}/prioritylevelconfigurations"), rest).await.expect(201);
-    rig.post(&format!("{GROUP}/flowschemas"), &schema("everybody")).await.expect(201);
+    rig.post(&format!("{GROUP}/prioritylevelconfigurations"), rest)
+        .await
+        .expect(201);
+    rig.post(&format!("{GROUP}/flowschemas"), &schema("everybody"))
+        .await
+        .expect(201);
 }
 
 fn schema(name: &str) -> String {
@@ -57,7 +75,15 @@ fn schema(name: &str) -> String {
 }
 
 async fn get_as(rig: &Rig, user: &'static str) -> u16 {
-    rig.call_as(User::component(user), &[], "GET", &format!("{CONFIG_MAPS}/x"), "").await.status
+    rig.call_as(
+        User::component(user),
+        &[],
+        "GET",
+        &format!("{CONFIG_MAPS}/x"),
+        "",
+    )
+    .await
+    .status
 }
 
 /// The answers to `n` requests of a polite client, one after the other, while a greedy one has 1,000 under way; and
@@ -115,11 +141,27 @@ async fn who_is_turned_away_is_told_when_to_come_back() {
         async move { get_as(&rig, "ann").await }
     });
     tokio::task::yield_now().await;
-    let answer = rig.send_as(User::component("bob"), &[], "GET", &format!("{CONFIG_MAPS}/x"), "").await;
+    let answer = rig
+        .send_as(
+            User::component("bob"),
+            &[],
+            "GET",
+            &format!("{CONFIG_MAPS}/x"),
+            "",
+        )
+        .await;
     assert_eq!(answer.status(), 429);
-    let header = |name: &str| answer.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+    let header = |name: &str| {
+        answer
+            .headers()
+            .get(name)
+            .map(|value| value.to_str().unwrap().to_owned())
+    };
     assert_eq!(header("retry-after").as_deref(), Some("1"));
-    assert_eq!(header("content-type").as_deref(), Some("text/plain; charset=utf-8"));
+    assert_eq!(
+        header("content-type").as_deref(),
+        Some("text/plain; charset=utf-8")
+    );
     assert_eq!(
         header("x-kubernetes-pf-flowschema-uid").as_deref(),
         Some(""),
@@ -127,7 +169,11 @@ async fn who_is_turned_away_is_told_when_to_come_back() {
     );
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(body, "Too many requests, please try again later.\n");
-    assert_eq!(rig.get(&format!("{CONFIG_MAPS}/x")).await.status, 200, "who may do everything is let in");
+    assert_eq!(
+        rig.get(&format!("{CONFIG_MAPS}/x")).await.status,
+        200,
+        "who may do everything is let in"
+    );
     assert_eq!(busy.await.unwrap(), 200);
 }
 
@@ -136,15 +182,39 @@ async fn an_answer_says_of_which_schema_and_level_it_is() {
     let rig = rig(10, true, TAKES).await;
     share(&rig).await;
     let uid = |body: &mizzen_object::Value| body.at("metadata.uid").str().to_owned();
-    let schema = uid(&rig.get(&format!("{GROUP}/flowschemas/everybody")).await.body);
-    let level = uid(&rig.get(&format!("{GROUP}/prioritylevelconfigurations/shared")).await.body);
-    let answer = rig.send_as(User::component("ann"), &[], "GET", &format!("{CONFIG_MAPS}/nothing"), "").await;
+    let schema = uid(&rig
+        .get(&format!("{GROUP}/flowschemas/everybody"))
+        .await
+        .body);
+    let level = uid(&rig
+        .get(&format!("{GROUP}/prioritylevelconfigurations/shared"))
+        .await
+        .body);
+    let answer = rig
+        .send_as(
+            User::component("ann"),
+            &[],
+            "GET",
+            &format!("{CONFIG_MAPS}/nothing"),
+            "",
+        )
+        .await;
     assert_eq!(answer.status(), 404);
     assert_eq!(answer.headers()["x-kubernetes-pf-flowschema-uid"], *schema);
-    assert_eq!(answer.headers()["x-kubernetes-pf-prioritylevel-uid"], *level);
+    assert_eq!(
+        answer.headers()["x-kubernetes-pf-prioritylevel-uid"],
+        *level
+    );
     let log = "/api/v1/namespaces/default/pods/p/log";
-    let answer = rig.send_as(User::component("ann"), &[], "GET", log, "").await;
-    assert!(!answer.headers().contains_key("x-kubernetes-pf-flowschema-uid"), "what lasts has no turn");
+    let answer = rig
+        .send_as(User::component("ann"), &[], "GET", log, "")
+        .await;
+    assert!(
+        !answer
+            .headers()
+            .contains_key("x-kubernetes-pf-flowschema-uid"),
+        "what lasts has no turn"
+    );
 }
 
 /// A server whose one seat is taken for forty seconds, and what becomes of the one who has it.
@@ -165,22 +235,35 @@ async fn who_waits_too_long_is_turned_away() {
     let (rig, busy) = occupied().await;
     let began = Instant::now();
     assert_eq!(get_as(&rig, "bob").await, 429);
-    assert_eq!(began.elapsed().as_secs(), 15, "a quarter of the time that a request may take");
+    assert_eq!(
+        began.elapsed().as_secs(),
+        15,
+        "a quarter of the time that a request may take"
+    );
     assert_eq!(busy.await.unwrap(), 200);
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_has_less_time_waits_less_long() {
     let (rig, busy) = occupied().await;
-    for (query, seconds) in [("timeout=8s", 2), ("timeout=0", 15), ("watch=true&timeout=8s", 15)] {
+    for (query, seconds) in [
+        ("timeout=8s", 2),
+        ("timeout=0", 15),
+        ("watch=true&timeout=8s", 15),
+    ] {
         let began = Instant::now();
         let path = format!("{CONFIG_MAPS}?{query}");
-        let answer = rig.call_as(User::component("bob"), &[], "GET", &path, "").await;
-        assert_eq!((answer.status, began.elapsed().as_secs()), (429, seconds), "{query}");
+        let answer = rig
+            .call_as(User::component("bob"), &[], "GET", &path, "")
+            .await;
+        assert_eq!(
+            (answer.status, began.elapsed().as_secs()),
+            (429, seconds),
+            "{query}"
+        );
     }
     let metrics = rig.get("/metrics").await.expect(200).body.str().to_owned();
-    let rejected =
-        r#"rejected_requests_total{flow_schema="everybody",priority_level="shared",reason="time-out"} 3"#;
+    let rejected = r#"rejected_requests_total{flow_schema="everybody",priority_level="shared",reason="time-out"} 3"#;
     assert!(metrics.contains(rejected), "{metrics}");
     assert_eq!(busy.await.unwrap(), 200);
 }
@@ -190,13 +273,26 @@ async fn a_client_says_how_long_its_request_may_take() {
     let rig = rig(10, true, Duration::from_secs(40)).await;
     let get = async |query: &str| {
         let (began, path) = (Instant::now(), format!("{CONFIG_MAPS}?{query}"));
-        let answer = rig.send_as(User::component("ann"), &[], "GET", &path, "").await;
-        let (code, kind) = (answer.status().as_u16(), answer.headers()["content-type"].clone());
+        let answer = rig
+            .send_as(User::component("ann"), &[], "GET", &path, "")
+            .await;
+        let (code, kind) = (
+            answer.status().as_u16(),
+            answer.headers()["content-type"].clone(),
+        );
         let body = answer.into_body().collect().await.unwrap().to_bytes();
-        (code, began.elapsed().as_secs(), kind, String::from_utf8(body.to_vec()).unwrap())
+        (
+            code,
+            began.elapsed().as_secs(),
+            kind,
+            String::from_utf8(body.to_vec()).unwrap(),
+        )
     };
     let (code, seconds, kind, body) = get("timeout=2s").await;
-    assert_eq!((code, seconds, kind.to_str().unwrap()), (504, 2, "text/plain; charset=utf-8"));
+    assert_eq!(
+        (code, seconds, kind.to_str().unwrap()),
+        (504, 2, "text/plain; charset=utf-8")
+    );
     assert_eq!(
         body,
         "{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Timeout: request did not complete within the allotted \
@@ -217,21 +313,36 @@ async fn a_watch_takes_a_seat_until_it_has_sent_what_was_there() {
     }
     rig.make("x", "").await;
     let ann = || User::component("ann");
-    let answer = rig.send_as(ann(), &[], "GET", &format!("{CONFIG_MAPS}?watch=true"), "").await;
+    let answer = rig
+        .send_as(ann(), &[], "GET", &format!("{CONFIG_MAPS}?watch=true"), "")
+        .await;
     let mut body = answer.into_body();
     assert_eq!(get_as(&rig, "bob").await, 429);
     body.frame().await.unwrap().unwrap();
     assert_eq!(get_as(&rig, "bob").await, 429, "there is more to send");
-    while timeout(Duration::from_millis(1), body.frame()).await.is_ok() {}
+    while timeout(Duration::from_millis(1), body.frame())
+        .await
+        .is_ok()
+    {}
     assert_eq!(get_as(&rig, "bob").await, 200);
     let version = rig.get(CONFIG_MAPS).await.version();
     let path = format!("{CONFIG_MAPS}?watch=true&resourceVersion={version}");
     let _later = rig.send_as(ann(), &[], "GET", &path, "").await;
-    assert_eq!(get_as(&rig, "bob").await, 200, "who knows what was there takes no seat");
-    let unread = rig.send_as(ann(), &[], "GET", &format!("{CONFIG_MAPS}?watch=true"), "").await;
+    assert_eq!(
+        get_as(&rig, "bob").await,
+        200,
+        "who knows what was there takes no seat"
+    );
+    let unread = rig
+        .send_as(ann(), &[], "GET", &format!("{CONFIG_MAPS}?watch=true"), "")
+        .await;
     assert_eq!(get_as(&rig, "bob").await, 429);
     drop(unread);
-    assert_eq!(get_as(&rig, "bob").await, 200, "who does not read it gives it back");
+    assert_eq!(
+        get_as(&rig, "bob").await,
+        200,
+        "who does not read it gives it back"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -241,41 +352,69 @@ async fn a_response_takes_a_seat_until_it_has_been_written() {
     rig.make("large", &"x".repeat(200_000)).await;
     let ann = || User::component("ann");
     let (object, gzip) = (format!("{CONFIG_MAPS}/large"), ("accept-encoding", "gzip"));
-    let forms = [None, Some(("accept", "application/vnd.kubernetes.protobuf")), Some(gzip)];
-    for (path, header) in
-        [object.as_str(), CONFIG_MAPS].into_iter().flat_map(|path| forms.map(|form| (path, form)))
+    let forms = [
+        None,
+        Some(("accept", "application/vnd.kubernetes.protobuf")),
+        Some(gzip),
+    ];
+    for (path, header) in [object.as_str(), CONFIG_MAPS]
+        .into_iter()
+        .flat_map(|path| forms.map(|form| (path, form)))
     {
         let response = rig.send_as(ann(), header.as_slice(), "GET", path, "").await;
         assert_eq!(response.status(), 200);
         let mut body = response.into_body();
-        assert_eq!(get_as(&rig, "bob").await, 429, "{path} {header:?} has not been read");
+        assert_eq!(
+            get_as(&rig, "bob").await,
+            429,
+            "{path} {header:?} has not been read"
+        );
         rig.get(path).await.expect(200);
         while let Some(frame) = body.frame().await {
             frame.unwrap();
         }
-        assert_eq!(get_as(&rig, "bob").await, 429, "{path} {header:?} may not have been written");
+        assert_eq!(
+            get_as(&rig, "bob").await,
+            429,
+            "{path} {header:?} may not have been written"
+        );
         drop(body);
         assert_eq!(get_as(&rig, "bob").await, 200, "{path} {header:?} has been");
     }
-    let _small = rig.send_as(ann(), &[], "GET", &format!("{CONFIG_MAPS}/x"), "").await;
-    assert_eq!(get_as(&rig, "bob").await, 200, "a short response is written without its reader's help");
+    let _small = rig
+        .send_as(ann(), &[], "GET", &format!("{CONFIG_MAPS}/x"), "")
+        .await;
+    assert_eq!(
+        get_as(&rig, "bob").await,
+        200,
+        "a short response is written without its reader's help"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_schema_says_whether_its_level_is_there() {
     let rig = Rig::new().await;
     let path = format!("{GROUP}/flowschemas/lonely");
-    rig.post(&format!("{GROUP}/flowschemas"), &schema("lonely")).await.expect(201);
+    rig.post(&format!("{GROUP}/flowschemas"), &schema("lonely"))
+        .await
+        .expect(201);
     let condition = async || {
         sleep(Duration::from_millis(20)).await;
         let schema = rig.get(&path).await.body;
         let condition = &schema.at("status.conditions").list()[0];
-        format!("{} {} {}", condition["type"].str(), condition["status"].str(), condition["reason"].str())
+        format!(
+            "{} {} {}",
+            condition["type"].str(),
+            condition["status"].str(),
+            condition["reason"].str()
+        )
     };
     assert_eq!(condition().await, "Dangling True NotFound");
     share(&rig).await;
     assert_eq!(condition().await, "Dangling False Found");
-    rig.delete(&format!("{GROUP}/prioritylevelconfigurations/shared"), "").await.expect(200);
+    rig.delete(&format!("{GROUP}/prioritylevelconfigurations/shared"), "")
+        .await
+        .expect(200);
     assert_eq!(condition().await, "Dangling True NotFound");
 }
 
@@ -301,19 +440,32 @@ async fn metrics_and_pages_show_what_is_going_on() {
         r#"apiserver_flowcontrol_nominal_limit_seats{priority_level="shared"} 2"#.into(),
         r#"apiserver_flowcontrol_current_limit_seats{priority_level="shared"} 2"#.into(),
     ] {
-        assert!(metrics.lines().any(|known| known == line), "{line} is not in\n{metrics}");
+        assert!(
+            metrics.lines().any(|known| known == line),
+            "{line} is not in\n{metrics}"
+        );
     }
     let root = "/debug/api_priority_and_fairness";
     let levels = page(&format!("{root}/dump_priority_levels")).await;
-    let shared: Vec<&str> =
-        levels.lines().find(|line| line.starts_with("shared")).unwrap().split_whitespace().collect();
+    let shared: Vec<&str> = levels
+        .lines()
+        .find(|line| line.starts_with("shared"))
+        .unwrap()
+        .split_whitespace()
+        .collect();
     assert_eq!(shared[4..7], ["3,", "2,", "2,"], "{levels}");
     assert!(
-        page(&format!("{root}/dump_queues")).await.lines().filter(|line| line.starts_with("shared,")).count()
+        page(&format!("{root}/dump_queues"))
+            .await
+            .lines()
+            .filter(|line| line.starts_with("shared,"))
+            .count()
             == 64
     );
     let requests = page(&format!("{root}/dump_requests?includeRequestDetails=1")).await;
-    let shared = requests.lines().filter(|line| line.contains("everybody") && line.contains("configmaps/x,"));
+    let shared = requests
+        .lines()
+        .filter(|line| line.contains("everybody") && line.contains("configmaps/x,"));
     assert_eq!(shared.count(), 5, "{requests}");
     rig.get(&format!("{root}/nothing")).await.expect(404);
     for busy in busy {

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use http_body_util::BodyExt as _;
 use mizzen_apiserver::Options;
-use mizzen_registry::{AppendError, Entry, Journal, OpenError, Revision, Saved, Store, StoreOptions};
+use mizzen_registry::{
+    AppendError, Entry, Journal, OpenError, Revision, Saved, Store, StoreOptions,
+};
 
 use crate::rig::{CONFIG_MAPS, Rig};
 
@@ -35,12 +37,20 @@ impl Journal for Disk {
     }
 
     fn allocate(&mut self, _bytes: u64, _live_bytes: u64) -> io::Result<()> {
-        if self.is(FULL) { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+        if self.is(FULL) {
+            Err(io::ErrorKind::StorageFull.into())
+        } else {
+            Ok(())
+        }
     }
 
     fn append(&mut self, _batch: &[Entry]) -> Result<(), AppendError> {
         let broken = || AppendError::Unknown(io::Error::other("input/output error"));
-        if self.is(BROKEN) { Err(broken()) } else { Ok(()) }
+        if self.is(BROKEN) {
+            Err(broken())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -54,7 +64,12 @@ async fn rig() -> (Rig, Disk) {
 async fn page(rig: &Rig, path: &str) -> (u16, String) {
     let answer = rig.send("GET", path, "").await;
     let code = answer.status().as_u16();
-    let body = answer.into_body().collect().await.expect("no failure").to_bytes();
+    let body = answer
+        .into_body()
+        .collect()
+        .await
+        .expect("no failure")
+        .to_bytes();
     (code, String::from_utf8(body.to_vec()).unwrap())
 }
 
@@ -68,27 +83,58 @@ async fn a_full_disk_refuses_writes_for_a_while_and_admits_deletes() {
     rig.post(PODS, pod).await.expect(201);
     disk.set(FULL);
 
-    let refused = rig.post(CONFIG_MAPS, r#"{"metadata":{"name":"b"}}"#).await.expect(503);
+    let refused = rig
+        .post(CONFIG_MAPS, r#"{"metadata":{"name":"b"}}"#)
+        .await
+        .expect(503);
     assert_eq!(refused.body["reason"].str(), "ServiceUnavailable");
     assert_eq!(refused.body.at("details.retryAfterSeconds").int(), 5);
-    assert!(refused.message().starts_with("nothing was stored"), "{}", refused.message());
-    rig.patch(&format!("{CONFIG_MAPS}/a"), r#"{"data":{"x":"y"}}"#).await.expect(503);
-    assert_eq!(rig.get(CONFIG_MAPS).await.expect(200).names(), ["a", "held"]);
+    assert!(
+        refused.message().starts_with("nothing was stored"),
+        "{}",
+        refused.message()
+    );
+    rig.patch(&format!("{CONFIG_MAPS}/a"), r#"{"data":{"x":"y"}}"#)
+        .await
+        .expect(503);
+    assert_eq!(
+        rig.get(CONFIG_MAPS).await.expect(200).names(),
+        ["a", "held"]
+    );
 
     // A restart would not help, so it is alive; it should get no traffic, so it is not ready.
     assert_eq!(page(&rig, "/livez").await.0, 200);
-    assert!(page(&rig, "/readyz").await.1.contains("[-]etcd-readiness failed"));
+    assert!(
+        page(&rig, "/readyz")
+            .await
+            .1
+            .contains("[-]etcd-readiness failed")
+    );
     let metrics = page(&rig, "/metrics").await.1;
     assert!(metrics.contains("\nmizzen_store_writable 0\n"));
     assert!(metrics.contains("\nmizzen_store_refused_writes_total 2\n"));
 
     // All that leads to a delete is written: at once, with a grace period, and with finalizers.
-    rig.delete(&format!("{CONFIG_MAPS}/a"), "").await.expect(200);
-    rig.delete(&format!("{CONFIG_MAPS}/held"), "").await.expect(200);
-    rig.patch(&format!("{CONFIG_MAPS}/held"), r#"{"metadata":{"finalizers":null}}"#).await.expect(200);
+    rig.delete(&format!("{CONFIG_MAPS}/a"), "")
+        .await
+        .expect(200);
+    rig.delete(&format!("{CONFIG_MAPS}/held"), "")
+        .await
+        .expect(200);
+    rig.patch(
+        &format!("{CONFIG_MAPS}/held"),
+        r#"{"metadata":{"finalizers":null}}"#,
+    )
+    .await
+    .expect(200);
     rig.delete(&format!("{PODS}/p"), "").await.expect(200);
-    rig.delete(&format!("{PODS}/p"), r#"{"gracePeriodSeconds":0}"#).await.expect(200);
-    assert_eq!(rig.get(CONFIG_MAPS).await.names().len() + rig.get(PODS).await.names().len(), 0);
+    rig.delete(&format!("{PODS}/p"), r#"{"gracePeriodSeconds":0}"#)
+        .await
+        .expect(200);
+    assert_eq!(
+        rig.get(CONFIG_MAPS).await.names().len() + rig.get(PODS).await.names().len(),
+        0
+    );
 
     disk.set(0);
     rig.make("b", "").await;
@@ -100,14 +146,33 @@ async fn a_failed_sync_is_answered_as_unknown_and_then_all_writes_are_refused() 
     let (rig, disk) = rig().await;
     rig.make("a", "").await;
     disk.set(BROKEN);
-    let unknown = rig.post(CONFIG_MAPS, r#"{"metadata":{"name":"b"}}"#).await.expect(500);
+    let unknown = rig
+        .post(CONFIG_MAPS, r#"{"metadata":{"name":"b"}}"#)
+        .await
+        .expect(500);
     assert_eq!(unknown.body["reason"].str(), "InternalError");
-    assert!(unknown.message().contains("the outcome of the write is unknown"), "{}", unknown.message());
+    assert!(
+        unknown
+            .message()
+            .contains("the outcome of the write is unknown"),
+        "{}",
+        unknown.message()
+    );
     disk.set(0);
-    let refused = rig.delete(&format!("{CONFIG_MAPS}/a"), "").await.expect(500);
-    assert!(refused.message().contains("nothing was stored"), "{}", refused.message());
+    let refused = rig
+        .delete(&format!("{CONFIG_MAPS}/a"), "")
+        .await
+        .expect(500);
+    assert!(
+        refused.message().contains("nothing was stored"),
+        "{}",
+        refused.message()
+    );
     assert_eq!(rig.get(CONFIG_MAPS).await.expect(200).names(), ["a"]);
     for root in ["/livez", "/readyz", "/healthz"] {
-        assert!(page(&rig, root).await.1.contains("[-]etcd failed"), "a restart helps");
+        assert!(
+            page(&rig, root).await.1.contains("[-]etcd failed"),
+            "a restart helps"
+        );
     }
 }

@@ -15,5 +15,9 @@ fn keys_are_read_or_refused() {
     let rsa = br#"{"kty":"RSA","n":"u1SU1LfVLPHCozMxH2Mo4lgOEePzNm0tRgeLezV6ffAt0gunVTLw7onLRnrq0_IzW7yWR7QkrmBL7jTKEn5u","e":"AQAB"}"#;
     seeded::check(jose::web_key, &[jose::WEB_KEY, rsa], 3_000);
     let key = rcgen::KeyPair::generate().expect("a key");
-    seeded::check(jose::der_key, &[&rcgen::PublicKeyData::subject_public_key_info(&key)], 3_000);
+    seeded::check(
+        jose::der_key,
+        &[&rcgen::PublicKeyData::subject_public_key_info(&key)],
+        3_000,
+    );
 }

@@ -27,36 +27,70 @@ async fn page(rig: &Rig, path: &str) -> (u16, String) {
     let code = answer.status().as_u16();
     (
         code,
-        String::from_utf8(answer.into_body().collect().await.expect("no failure").to_bytes().to_vec())
-            .unwrap(),
+        String::from_utf8(
+            answer
+                .into_body()
+                .collect()
+                .await
+                .expect("no failure")
+                .to_bytes()
+                .to_vec(),
+        )
+        .unwrap(),
     )
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_unwell_outside_keeps_the_server_from_being_ready_but_not_alive() {
-    let rig = Rig::with(Options { health: vec![Arc::new(Tired)], ..Options::default() }).await;
+    let rig = Rig::with(Options {
+        health: vec![Arc::new(Tired)],
+        ..Options::default()
+    })
+    .await;
     for root in ["/healthz", "/readyz"] {
         let (code, text) = page(&rig, root).await;
-        assert!(code == 500 && text.contains("[-]other failed: reason withheld\n"), "{code} {text}");
-        assert!(text.contains("[+]ping ok\n") && text.ends_with("check failed\n"), "{text}");
+        assert!(
+            code == 500 && text.contains("[-]other failed: reason withheld\n"),
+            "{code} {text}"
+        );
+        assert!(
+            text.contains("[+]ping ok\n") && text.ends_with("check failed\n"),
+            "{text}"
+        );
         let told = page(&rig, &format!("{root}/other")).await;
-        assert_eq!(told, (500, "internal server error: it is tired\n".to_string()));
+        assert_eq!(
+            told,
+            (500, "internal server error: it is tired\n".to_string())
+        );
         assert_eq!(page(&rig, &format!("{root}?exclude=other")).await.0, 200);
     }
     assert_eq!(page(&rig, "/livez").await, (200, "ok".to_string()));
     assert_eq!(page(&rig, "/livez/other").await.0, 404);
     let root = page(&rig, "/").await.1;
-    assert!(root.contains("\"/healthz/other\"") && root.contains("\"/readyz/other\""), "{root}");
+    assert!(
+        root.contains("\"/healthz/other\"") && root.contains("\"/readyz/other\""),
+        "{root}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_exclusion_that_matches_nothing_is_said() {
-    let rig = Rig::with(Options { health: vec![Arc::new(Tired)], ..Options::default() }).await;
+    let rig = Rig::with(Options {
+        health: vec![Arc::new(Tired)],
+        ..Options::default()
+    })
+    .await;
     let (code, text) = page(&rig, "/readyz?verbose&exclude=other&exclude=z&exclude=a").await;
     assert_eq!(code, 200);
     let end = "[+]shutdown ok\nwarn: some health checks cannot be excluded: no matches for \"a\",\"z\"\nreadyz check passed\n";
-    assert!(text.contains("[+]other excluded: ok\n") && text.ends_with(end), "{text}");
-    assert_eq!(page(&rig, "/readyz?exclude=other&exclude=z").await, (200, "ok".to_string()));
+    assert!(
+        text.contains("[+]other excluded: ok\n") && text.ends_with(end),
+        "{text}"
+    );
+    assert_eq!(
+        page(&rig, "/readyz?exclude=other&exclude=z").await,
+        (200, "ok".to_string())
+    );
 }
 
 /// What kube-apiserver v1.36.4 lists.
@@ -127,30 +161,64 @@ async fn checks_are_listed_in_kube_apiservers_order() {
         .collect();
     rig.server.complete(&boot_sequence);
     for (root, first, last) in [
-        ("healthz", &["ping", "log", "loopback-serving-certificate", "etcd"][..], &[][..]),
-        ("livez", &["ping", "log", "loopback-serving-certificate", "etcd"][..], &[][..]),
-        ("readyz", &["ping", "log", "etcd", "etcd-readiness", "informer-sync"][..], &["shutdown"][..]),
+        (
+            "healthz",
+            &["ping", "log", "loopback-serving-certificate", "etcd"][..],
+            &[][..],
+        ),
+        (
+            "livez",
+            &["ping", "log", "loopback-serving-certificate", "etcd"][..],
+            &[][..],
+        ),
+        (
+            "readyz",
+            &["ping", "log", "etcd", "etcd-readiness", "informer-sync"][..],
+            &["shutdown"][..],
+        ),
     ] {
-        let names = first.iter().copied().chain(boot.iter().map(String::as_str)).chain(last.iter().copied());
+        let names = first
+            .iter()
+            .copied()
+            .chain(boot.iter().map(String::as_str))
+            .chain(last.iter().copied());
         let lines: String = names.map(|name| format!("[+]{name} ok\n")).collect();
         let text = format!("{lines}{root} check passed\n");
         assert_eq!(page(&rig, &format!("/{root}?verbose")).await, (200, text));
     }
     let paths = page(&rig, "/").await.1;
-    for path in ["/livez/poststarthook/rbac/bootstrap-roles", "/readyz/informer-sync", "/livez/log"] {
+    for path in [
+        "/livez/poststarthook/rbac/bootstrap-roles",
+        "/readyz/informer-sync",
+        "/livez/log",
+    ] {
         assert!(paths.contains(&format!("{path:?}")), "{path}");
         assert_eq!(page(&rig, path).await, (200, "ok".to_string()));
     }
-    for path in ["/readyz/loopback-serving-certificate", "/livez/etcd-readiness", "/healthz/poststarthook"] {
+    for path in [
+        "/readyz/loopback-serving-certificate",
+        "/livez/etcd-readiness",
+        "/healthz/poststarthook",
+    ] {
         assert_eq!(page(&rig, path).await.0, 404, "{path}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn results_of_health_checks_are_service_level_indicators() {
-    let rig = Rig::with(Options { health: vec![Arc::new(Tired)], ..Options::default() }).await;
+    let rig = Rig::with(Options {
+        health: vec![Arc::new(Tired)],
+        ..Options::default()
+    })
+    .await;
     assert_eq!(page(&rig, "/metrics/slis").await, (200, String::new()));
-    for path in ["/livez", "/readyz", "/readyz?verbose", "/readyz?exclude=other", "/readyz/other"] {
+    for path in [
+        "/livez",
+        "/readyz",
+        "/readyz?verbose",
+        "/readyz?exclude=other",
+        "/readyz/other",
+    ] {
         page(&rig, path).await;
     }
     let (code, text) = page(&rig, "/metrics/slis").await;
@@ -164,9 +232,15 @@ async fn results_of_health_checks_are_service_level_indicators() {
     ] {
         assert!(text.lines().any(|known| known == line), "{line}: {text}");
     }
-    assert!(!text.contains("name=\"other\",type=\"livez\"") && !text.contains("healthz"), "{text}");
+    assert!(
+        !text.contains("name=\"other\",type=\"livez\"") && !text.contains("healthz"),
+        "{text}"
+    );
     let answer = rig.send("DELETE", "/metrics/slis", "").await;
-    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "metrics reset\n");
+    assert_eq!(
+        answer.into_body().collect().await.unwrap().to_bytes(),
+        "metrics reset\n"
+    );
     assert_eq!(page(&rig, "/metrics/slis").await, (200, String::new()));
     assert_eq!(page(&rig, "/metrics/slis/").await.0, 404);
     assert!(page(&rig, "/").await.1.contains("\"/metrics/slis\""));
@@ -181,9 +255,17 @@ async fn deleting_metrics_resets_what_is_counted_of_requests() {
     assert_eq!(answer.headers()["process-start-time-unix"], "1800000000");
     assert!(counted(&page(&rig, "/metrics").await.1));
     let answer = rig.send("DELETE", "/metrics", "").await;
-    assert_eq!(answer.headers()["content-type"], "text/plain; charset=utf-8");
-    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "metrics reset\n");
+    assert_eq!(
+        answer.headers()["content-type"],
+        "text/plain; charset=utf-8"
+    );
+    assert_eq!(
+        answer.into_body().collect().await.unwrap().to_bytes(),
+        "metrics reset\n"
+    );
     let text = page(&rig, "/metrics").await.1;
-    let requests = text.lines().filter(|line| line.starts_with("apiserver_request_total"));
+    let requests = text
+        .lines()
+        .filter(|line| line.starts_with("apiserver_request_total"));
     assert!(!requests.into_iter().any(counted), "{text}");
 }

@@ -34,7 +34,10 @@ impl Key {
     fn new(id: &'static str) -> Key {
         let (random, curve) = (SystemRandom::new(), &ECDSA_P256_SHA256_FIXED_SIGNING);
         let document = EcdsaKeyPair::generate_pkcs8(curve, &random).unwrap();
-        Key { id, pair: EcdsaKeyPair::from_pkcs8(curve, document.as_ref(), &random).unwrap() }
+        Key {
+            id,
+            pair: EcdsaKeyPair::from_pkcs8(curve, document.as_ref(), &random).unwrap(),
+        }
     }
 
     fn jwk(&self) -> Value {
@@ -46,7 +49,11 @@ impl Key {
     fn sign(&self, claims: &Value) -> String {
         let header = value!({ "alg": "ES256", "kid": (self.id) });
         signed(&header, claims, |message| {
-            self.pair.sign(&SystemRandom::new(), message).unwrap().as_ref().to_vec()
+            self.pair
+                .sign(&SystemRandom::new(), message)
+                .unwrap()
+                .as_ref()
+                .to_vec()
         })
     }
 }
@@ -74,7 +81,10 @@ struct State {
 
 impl Provider {
     async fn start(keys: &[&Key]) -> Provider {
-        let state = State { keys: keys.iter().map(|key| key.jwk()).collect(), ..State::default() };
+        let state = State {
+            keys: keys.iter().map(|key| key.jwk()).collect(),
+            ..State::default()
+        };
         let state = Arc::new(Mutex::new(state));
         let shared = state.clone();
         let peer = Peer::start(&["127.0.0.1"], move |request| {
@@ -110,7 +120,11 @@ impl Provider {
 
     /// How often its keys were asked for.
     fn n_fetches(&self) -> usize {
-        self.peer.seen().iter().filter(|request| request.uri().path() == "/keys").count()
+        self.peer
+            .seen()
+            .iter()
+            .filter(|request| request.uri().path() == "/keys")
+            .count()
     }
 
     fn claims(&self) -> Value {
@@ -121,7 +135,12 @@ impl Provider {
     }
 
     fn configuration(&self, more: &str) -> AuthenticationConfiguration {
-        let authority: String = self.peer.authority.lines().map(|line| format!("      {line}\n")).collect();
+        let authority: String = self
+            .peer
+            .authority
+            .lines()
+            .map(|line| format!("      {line}\n"))
+            .collect();
         let text = format!(
             "apiVersion: apiserver.config.k8s.io/v1
 kind: AuthenticationConfiguration
@@ -154,19 +173,41 @@ impl Gate {
         Gate::with(configuration, Vec::new()).await
     }
 
-    async fn with(configuration: AuthenticationConfiguration, kinds: Vec<&'static Algorithm>) -> Gate {
+    async fn with(
+        configuration: AuthenticationConfiguration,
+        kinds: Vec<&'static Algorithm>,
+    ) -> Gate {
         let store = Store::in_memory(Default::default());
         let own = ServiceAccounts::default();
-        let issuers = Arc::new(Issuers::new(&registry(store.clone()), configuration, kinds, own.audiences()));
-        let authentication = Authentication { others: vec![issuers.clone()], ..Authentication::default() };
-        let rig = Rig::on(store, Options { authentication, ..Options::default() }).await;
+        let issuers = Arc::new(Issuers::new(
+            &registry(store.clone()),
+            configuration,
+            kinds,
+            own.audiences(),
+        ));
+        let authentication = Authentication {
+            others: vec![issuers.clone()],
+            ..Authentication::default()
+        };
+        let rig = Rig::on(
+            store,
+            Options {
+                authentication,
+                ..Options::default()
+            },
+        )
+        .await;
         Gate { rig, issuers }
     }
 
     /// What a TokenReview says of a token.
     async fn review(&self, token: &str) -> Value {
         let body = json::to_string(&value!({ "spec": { "token": token } }));
-        let review = self.rig.post("/apis/authentication.k8s.io/v1/tokenreviews", &body).await.expect(201);
+        let review = self
+            .rig
+            .post("/apis/authentication.k8s.io/v1/tokenreviews", &body)
+            .await
+            .expect(201);
         review.body["status"].clone()
     }
 
@@ -179,9 +220,16 @@ impl Gate {
             let status = self.review(token).await;
             let found = match status["authenticated"].bool() {
                 true => Ok(status["user"]["username"].str().to_owned()),
-                false => Err(status["error"].str().replace("[invalid bearer token, ", "").replace(']', "")),
+                false => Err(status["error"]
+                    .str()
+                    .replace("[invalid bearer token, ", "")
+                    .replace(']', "")),
             };
-            assert_eq!(found, expected.map_err(|problem| problem.replace(']', "")), "{place}");
+            assert_eq!(
+                found,
+                expected.map_err(|problem| problem.replace(']', "")),
+                "{place}"
+            );
         }
     }
 }
@@ -194,35 +242,53 @@ async fn a_token_shows_whom_its_claims_name() {
     let user = &gate.review(&key.sign(&provider.claims())).await["user"];
     let expected = r#"{"username":"acme:jane","uid":"7","groups":["acme:dev","system:authenticated"],"extra":{"acme.com/team":["blue"],"authentication.kubernetes.io/credential-id":["JTI=j1"]}}"#;
     assert_eq!(json::to_string(user), expected);
-    gate.check(&key.sign(&provider.claims()), Ok("acme:jane")).await;
+    gate.check(&key.sign(&provider.claims()), Ok("acme:jane"))
+        .await;
     assert_eq!(provider.n_fetches(), 1);
 }
 
 #[tokio::test]
 async fn rsa_signatures_count_as_their_headers_say() {
     let der = |pem: &str| {
-        let body: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
+        let body: String = pem
+            .lines()
+            .filter(|line| !line.starts_with("-----"))
+            .collect();
         STANDARD.decode(body).unwrap()
     };
-    let pair =
-        RsaKeyPair::from_pkcs8(&der(include_str!("../../../cluster/tests/keys/rsa.pkcs8.pem"))).unwrap();
-    let public = PublicKey::from_der(&der(include_str!("../../../cluster/tests/keys/rsa.pub.pem"))).unwrap();
+    let pair = RsaKeyPair::from_pkcs8(&der(include_str!(
+        "../../../cluster/tests/keys/rsa.pkcs8.pem"
+    )))
+    .unwrap();
+    let public = PublicKey::from_der(&der(include_str!(
+        "../../../cluster/tests/keys/rsa.pub.pem"
+    )))
+    .unwrap();
     let provider = Provider::start(&[]).await;
     let mut jwk = public.to_jwk();
     jwk.set("kid", "r");
     provider.state.lock().unwrap().keys = vec![jwk];
     let gate = Gate::new(provider.configuration("")).await;
     let sign = |name: &str, encoding: &'static dyn RsaEncoding| {
-        signed(&value!({ "alg": name, "kid": "r" }), &provider.claims(), |message| {
-            let mut signature = vec![0; pair.public().modulus_len()];
-            pair.sign(encoding, &SystemRandom::new(), message, &mut signature).unwrap();
-            signature
-        })
+        signed(
+            &value!({ "alg": name, "kid": "r" }),
+            &provider.claims(),
+            |message| {
+                let mut signature = vec![0; pair.public().modulus_len()];
+                pair.sign(encoding, &SystemRandom::new(), message, &mut signature)
+                    .unwrap();
+                signature
+            },
+        )
     };
-    gate.check(&sign("RS512", &RSA_PKCS1_SHA512), Ok("acme:jane")).await;
-    gate.check(&sign("PS256", &RSA_PSS_SHA256), Ok("acme:jane")).await;
-    let wrong = "oidc: verify token: failed to verify signature: failed to verify id token signature";
-    gate.check(&sign("RS256", &RSA_PKCS1_SHA512), Err(wrong)).await;
+    gate.check(&sign("RS512", &RSA_PKCS1_SHA512), Ok("acme:jane"))
+        .await;
+    gate.check(&sign("PS256", &RSA_PSS_SHA256), Ok("acme:jane"))
+        .await;
+    let wrong =
+        "oidc: verify token: failed to verify signature: failed to verify id token signature";
+    gate.check(&sign("RS256", &RSA_PKCS1_SHA512), Err(wrong))
+        .await;
 }
 
 #[tokio::test]
@@ -236,22 +302,35 @@ async fn a_token_that_is_not_what_it_must_be_is_nobody_s() {
         key.sign(&claims)
     };
     let refused = async |token: &str, problem: &str| {
-        gate.check(token, Err(&format!("oidc: verify token: {problem}"))).await;
+        gate.check(token, Err(&format!("oidc: verify token: {problem}")))
+            .await;
     };
     let forged = "failed to verify signature: failed to verify id token signature";
     refused(&stranger.sign(&provider.claims()), forged).await;
-    refused(&with("aud", "other".into()), r#"oidc: expected audience "mizzen" got ["other"]"#).await;
+    refused(
+        &with("aud", "other".into()),
+        r#"oidc: expected audience "mizzen" got ["other"]"#,
+    )
+    .await;
     let late = "oidc: token is expired (Token Expiry: 2027-01-15 07:59:59 +0000 UTC)";
     refused(&with("exp", (NOW - 1).into()), late).await;
     let early = "oidc: current time 2027-01-15 08:00:00 +0000 UTC before the nbf (not before) time: 2027-01-15 08:05:01 +0000 UTC";
     refused(&with("nbf", (NOW + 301).into()), early).await;
-    gate.check(&with("nbf", (NOW + 300).into()), Ok("acme:jane")).await;
+    gate.check(&with("nbf", (NOW + 300).into()), Ok("acme:jane"))
+        .await;
     // The issuer's clock may be ahead: when a token was made does not matter.
-    gate.check(&with("iat", (NOW + 3600).into()), Ok("acme:jane")).await;
-    let none = signed(&value!({ "alg": "none" }), &provider.claims(), |_| Vec::new());
+    gate.check(&with("iat", (NOW + 3600).into()), Ok("acme:jane"))
+        .await;
+    let none = signed(&value!({ "alg": "none" }), &provider.claims(), |_| {
+        Vec::new()
+    });
     let unexpected = r#"oidc: malformed jwt: unexpected signature algorithm "none"; expected ["RS256" "RS384" "RS512" "PS256" "PS384" "PS512" "ES256" "ES384"]"#;
     refused(&none, unexpected).await;
-    gate.check(&with("iss", "https://other".into()), Err("invalid bearer token")).await;
+    gate.check(
+        &with("iss", "https://other".into()),
+        Err("invalid bearer token"),
+    )
+    .await;
     gate.check(
         &with("sub", 7.into()),
         Err(
@@ -271,7 +350,8 @@ async fn only_signatures_of_the_wanted_kinds_count() {
     let kinds = vec![Algorithm::named("RS256").unwrap()];
     let gate = Gate::with(provider.configuration(""), kinds).await;
     let problem = r#"oidc: verify token: oidc: malformed jwt: unexpected signature algorithm "ES256"; expected ["RS256"]"#;
-    gate.check(&key.sign(&provider.claims()), Err(problem)).await;
+    gate.check(&key.sign(&provider.claims()), Err(problem))
+        .await;
     assert_eq!(provider.peer.seen().len(), 0);
 }
 
@@ -293,15 +373,23 @@ async fn claims_and_users_must_be_as_the_rules_say() {
         claims.set("sub", sub);
         key.sign(&claims)
     };
-    gate.check(&token("acme.com".into(), NOW + 600, "jane"), Ok("acme:jane")).await;
+    gate.check(
+        &token("acme.com".into(), NOW + 600, "jane"),
+        Ok("acme:jane"),
+    )
+    .await;
     let wrong = "oidc: required claim hd value does not match. Got = evil.com, want = acme.com";
-    gate.check(&token("evil.com".into(), NOW + 600, "jane"), Err(wrong)).await;
+    gate.check(&token("evil.com".into(), NOW + 600, "jane"), Err(wrong))
+        .await;
     let missing = "oidc: required claim hd not present in ID token";
-    gate.check(&key.sign(&provider.claims()), Err(missing)).await;
+    gate.check(&key.sign(&provider.claims()), Err(missing))
+        .await;
     let long = "oidc: error evaluating claim validation expression: validation expression 'claims.exp - claims.iat <= 600.0' failed: too long";
-    gate.check(&token("acme.com".into(), NOW + 601, "jane"), Err(long)).await;
+    gate.check(&token("acme.com".into(), NOW + 601, "jane"), Err(long))
+        .await;
     let reserved = "oidc: error evaluating user info validation rule: validation expression '!user.username.endsWith('root')' failed: reserved";
-    gate.check(&token("acme.com".into(), NOW + 600, "root"), Err(reserved)).await;
+    gate.check(&token("acme.com".into(), NOW + 600, "root"), Err(reserved))
+        .await;
 }
 
 #[tokio::test]
@@ -309,17 +397,24 @@ async fn a_key_that_is_new_is_asked_for_and_one_that_is_gone_does_not_count() {
     let (old, new) = (Key::new("old"), Key::new("new"));
     let provider = Provider::start(&[&old]).await;
     let gate = Gate::new(provider.configuration("")).await;
-    gate.check(&old.sign(&provider.claims()), Ok("acme:jane")).await;
+    gate.check(&old.sign(&provider.claims()), Ok("acme:jane"))
+        .await;
     provider.keys(&[&old, &new]);
-    gate.check(&new.sign(&provider.claims()), Ok("acme:jane")).await;
-    gate.check(&old.sign(&provider.claims()), Ok("acme:jane")).await;
+    gate.check(&new.sign(&provider.claims()), Ok("acme:jane"))
+        .await;
+    gate.check(&old.sign(&provider.claims()), Ok("acme:jane"))
+        .await;
     assert_eq!(provider.n_fetches(), 2);
     provider.keys(&[&new]);
     // What is known stays known until somebody asks for more.
-    let unknown = "oidc: verify token: failed to verify signature: failed to verify id token signature";
-    gate.check(&Key::new("other").sign(&provider.claims()), Err(unknown)).await;
-    gate.check(&old.sign(&provider.claims()), Err(unknown)).await;
-    gate.check(&new.sign(&provider.claims()), Ok("acme:jane")).await;
+    let unknown =
+        "oidc: verify token: failed to verify signature: failed to verify id token signature";
+    gate.check(&Key::new("other").sign(&provider.claims()), Err(unknown))
+        .await;
+    gate.check(&old.sign(&provider.claims()), Err(unknown))
+        .await;
+    gate.check(&new.sign(&provider.claims()), Ok("acme:jane"))
+        .await;
 }
 
 #[tokio::test]
@@ -332,7 +427,8 @@ async fn invented_keys_do_not_make_us_ask_without_end() {
         assert!(!gate.review(&token).await["authenticated"].bool());
     }
     assert_eq!(provider.n_fetches(), 5);
-    gate.check(&key.sign(&provider.claims()), Ok("acme:jane")).await;
+    gate.check(&key.sign(&provider.claims()), Ok("acme:jane"))
+        .await;
 }
 
 #[tokio::test]
@@ -354,22 +450,43 @@ async fn an_issuer_may_be_down_for_a_while() {
     provider.trouble(Some(|| Reaction::Close));
     gate.check(&token, Ok("acme:jane")).await;
     assert!(!gate.review(&Key::new("new").sign(&provider.claims())).await["authenticated"].bool());
-    let metrics = gate.rig.get("/metrics").await.expect(200).body.str().to_owned();
-    let (name, issuer) = ("apiserver_authentication_jwt_authenticator", hash(url.as_bytes()));
+    let metrics = gate
+        .rig
+        .get("/metrics")
+        .await
+        .expect(200)
+        .body
+        .str()
+        .to_owned();
+    let (name, issuer) = (
+        "apiserver_authentication_jwt_authenticator",
+        hash(url.as_bytes()),
+    );
     let set = format!(r#"{{"keys":[{}]}}"#, json::to_string(&key.jwk()));
     let set = hash(set.as_bytes());
     for line in [
-        format!("{name}_latency_seconds_count{{jwt_issuer_hash=\"{issuer}\",result=\"success\"}} 2"),
-        format!("{name}_latency_seconds_count{{jwt_issuer_hash=\"{issuer}\",result=\"failure\"}} 3"),
+        format!(
+            "{name}_latency_seconds_count{{jwt_issuer_hash=\"{issuer}\",result=\"success\"}} 2"
+        ),
+        format!(
+            "{name}_latency_seconds_count{{jwt_issuer_hash=\"{issuer}\",result=\"failure\"}} 3"
+        ),
         format!(
             "{name}_jwks_fetch_last_key_set_info{{apiserver_id_hash=\"\",hash=\"{set}\",jwt_issuer_hash=\"{issuer}\"}} 1"
         ),
     ] {
-        assert!(metrics.lines().any(|known| known == line), "{line} is not in\n{metrics}");
+        assert!(
+            metrics.lines().any(|known| known == line),
+            "{line} is not in\n{metrics}"
+        );
     }
     for result in ["success", "failure"] {
-        let labels = format!("apiserver_id_hash=\"\",jwt_issuer_hash=\"{issuer}\",result=\"{result}\"");
-        let line = format!("{name}_jwks_fetch_last_timestamp_seconds{{{labels}}} {}", NOW / 100);
+        let labels =
+            format!("apiserver_id_hash=\"\",jwt_issuer_hash=\"{issuer}\",result=\"{result}\"");
+        let line = format!(
+            "{name}_jwks_fetch_last_timestamp_seconds{{{labels}}} {}",
+            NOW / 100
+        );
         assert!(metrics.contains(&line), "{line} is not in\n{metrics}");
     }
 }
@@ -383,7 +500,11 @@ async fn an_issuer_that_hangs_is_given_up() {
     let began = Instant::now();
     let status = gate.review(&key.sign(&provider.claims())).await;
     assert!(!status["authenticated"].bool());
-    assert!(began.elapsed() <= Duration::from_secs(11), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() <= Duration::from_secs(11),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -396,23 +517,35 @@ async fn an_issuer_that_calls_itself_otherwise_is_not_believed() {
         "oidc: verify token: failed to verify signature: fetching keys oidc: issuer did not match the issuer returned by provider, expected \"{}\" got \"https://other\"",
         provider.url
     );
-    gate.check(&key.sign(&provider.claims()), Err(&problem)).await;
+    gate.check(&key.sign(&provider.claims()), Err(&problem))
+        .await;
 }
 
 #[tokio::test]
 async fn issuers_are_replaced_while_the_server_runs() {
     let key = Key::new("k1");
-    let (first, second) = (Provider::start(&[&key]).await, Provider::start(&[&key]).await);
+    let (first, second) = (
+        Provider::start(&[&key]).await,
+        Provider::start(&[&key]).await,
+    );
     let gate = Gate::new(first.configuration("")).await;
-    gate.check(&key.sign(&first.claims()), Ok("acme:jane")).await;
-    gate.check(&key.sign(&second.claims()), Err("invalid bearer token")).await;
+    gate.check(&key.sign(&first.claims()), Ok("acme:jane"))
+        .await;
+    gate.check(&key.sign(&second.claims()), Err("invalid bearer token"))
+        .await;
     gate.issuers.replace(second.configuration(""));
-    gate.check(&key.sign(&first.claims()), Err("invalid bearer token")).await;
-    gate.check(&key.sign(&second.claims()), Ok("acme:jane")).await;
-    gate.issuers
-        .replace(second.configuration("  userValidationRules: [{expression: 'false', message: never}]\n"));
-    let refused =
-        "oidc: error evaluating user info validation rule: validation expression 'false' failed: never";
+    gate.check(&key.sign(&first.claims()), Err("invalid bearer token"))
+        .await;
+    gate.check(&key.sign(&second.claims()), Ok("acme:jane"))
+        .await;
+    gate.issuers.replace(
+        second.configuration("  userValidationRules: [{expression: 'false', message: never}]\n"),
+    );
+    let refused = "oidc: error evaluating user info validation rule: validation expression 'false' failed: never";
     gate.check(&key.sign(&second.claims()), Err(refused)).await;
-    assert_eq!(second.n_fetches(), 1, "keys of an issuer that stays are kept");
+    assert_eq!(
+        second.n_fetches(),
+        1,
+        "keys of an issuer that stays are kept"
+    );
 }

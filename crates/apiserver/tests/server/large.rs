@@ -8,8 +8,9 @@ const LIMIT: usize = 3 * 512 * 1024;
 /// A pod whose variables are long, many or both; each has an entry among the owners.
 fn pod(name: &str, n_variables: usize, n_bytes: usize) -> String {
     let value = "x".repeat(n_bytes);
-    let variables: Vec<String> =
-        (0..n_variables).map(|n| format!(r#"{{"name":"A{n:05}","value":"{value}"}}"#)).collect();
+    let variables: Vec<String> = (0..n_variables)
+        .map(|n| format!(r#"{{"name":"A{n:05}","value":"{value}"}}"#))
+        .collect();
     format!(
         r#"{{"metadata":{{"name":"{name}"}},"spec":{{"containers":[{{"name":"c","image":"i","env":[{}]}}]}}}}"#,
         variables.join(",")
@@ -19,22 +20,40 @@ fn pod(name: &str, n_variables: usize, n_bytes: usize) -> String {
 #[tokio::test]
 async fn what_is_too_large_is_refused() {
     let rig = Rig::new().await;
-    rig.post(PODS, &pod("a", 1, LIMIT - 10_000)).await.expect(201);
+    rig.post(PODS, &pod("a", 1, LIMIT - 10_000))
+        .await
+        .expect(201);
     let refused = rig.post(PODS, &pod("b", 1, LIMIT)).await.expect(500);
-    assert_eq!(refused.body["message"].str(), "etcdserver: request is too large");
+    assert_eq!(
+        refused.body["message"].str(),
+        "etcdserver: request is too large"
+    );
     rig.get(&format!("{PODS}/b")).await.expect(404);
     // More than that the client of etcd does not send; what it would have sent is the object and the key, twice.
-    let refused = rig.post(PODS, &pod("b", 1, 2 * 1024 * 1024)).await.expect(500);
+    let refused = rig
+        .post(PODS, &pod("b", 1, 2 * 1024 * 1024))
+        .await
+        .expect(500);
     let message = refused.message();
-    let start = "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2097";
-    assert!(message.starts_with(start) && message.ends_with(" vs. 2097152)"), "{message}");
+    let start =
+        "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2097";
+    assert!(
+        message.starts_with(start) && message.ends_with(" vs. 2097152)"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
 async fn a_config_map_says_that_it_is_too_long_of_nothing_in_particular() {
     let rig = Rig::new().await;
-    let body = format!(r#"{{"metadata":{{"name":"a"}},"data":{{"a":"{}"}}}}"#, "x".repeat(1024 * 1024 + 1));
-    let refused = rig.post("/api/v1/namespaces/default/configmaps", &body).await.expect(422);
+    let body = format!(
+        r#"{{"metadata":{{"name":"a"}},"data":{{"a":"{}"}}}}"#,
+        "x".repeat(1024 * 1024 + 1)
+    );
+    let refused = rig
+        .post("/api/v1/namespaces/default/configmaps", &body)
+        .await
+        .expect(422);
     let expected = "ConfigMap \"a\" is invalid: []: Too long: may not be more than 1048576 bytes";
     assert_eq!(refused.message(), expected);
 }
@@ -43,9 +62,15 @@ async fn a_config_map_says_that_it_is_too_long_of_nothing_in_particular() {
 async fn text_may_be_larger_than_what_upstream_would_keep_of_it() {
     let rig = Rig::new().await;
     let tolerations = vec![r#"{"key":"a","operator":"Exists"}"#; 60_000].join(",");
-    let body = pod("a", 1, 1).replace(r#""spec":{"#, &format!(r#""spec":{{"tolerations":[{tolerations}],"#));
+    let body = pod("a", 1, 1).replace(
+        r#""spec":{"#,
+        &format!(r#""spec":{{"tolerations":[{tolerations}],"#),
+    );
     let kept = rig.post(PODS, &body).await.expect(201);
-    assert!(mizzen_object::json::to_string(&kept.body).len() > LIMIT, "the text is larger than the limit");
+    assert!(
+        mizzen_object::json::to_string(&kept.body).len() > LIMIT,
+        "the text is larger than the limit"
+    );
 }
 
 #[tokio::test]
@@ -56,6 +81,11 @@ async fn owners_are_forgotten_before_a_write_is_refused() {
     let body = pod("b", 14_000, 50);
     let made = rig.post(PODS, &body).await.expect(201);
     assert!(made.body.at("metadata.managedFields").is_empty());
-    let applied = format!(r#"{{"apiVersion":"v1","kind":"Pod",{}"#, &body.replace("\"b\"", "\"c\"")[1..]);
-    rig.apply(&format!("{PODS}/c"), "me", &applied).await.expect(500);
+    let applied = format!(
+        r#"{{"apiVersion":"v1","kind":"Pod",{}"#,
+        &body.replace("\"b\"", "\"c\"")[1..]
+    );
+    rig.apply(&format!("{PODS}/c"), "me", &applied)
+        .await
+        .expect(500);
 }

@@ -20,7 +20,9 @@ async fn with_foo() -> Rig {
         "subresources":{"scale":{"specReplicasPath":".spec.n","statusReplicasPath":".status.n"}},
         "schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}"#;
     rig.post(DEFINITIONS, definition).await.expect(201);
-    rig.post(FOOS, &foo("v1", "a", r#"{"n":1}"#)).await.expect(201);
+    rig.post(FOOS, &foo("v1", "a", r#"{"n":1}"#))
+        .await
+        .expect(201);
     rig
 }
 
@@ -29,16 +31,27 @@ async fn keys_that_an_apply_has_twice_are_told_as_strictly_as_asked() {
     let rig = Rig::new().await;
     let path = |name: &str, query: &str| format!("{CONFIG_MAPS}/{name}?fieldManager=m{query}");
     let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: \"1\"}\ndata: {b: \"2\"}\n";
-    let strict = rig.call("APPLY", &path("a", "&fieldValidation=Strict"), yaml).await;
+    let strict = rig
+        .call("APPLY", &path("a", "&fieldValidation=Strict"), yaml)
+        .await;
     let expected = "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  line 5: key \
                     \"data\" already set in map";
     check(&strict, 400, expected);
     for (query, warnings) in [
-        ("", vec![r#"299 - "line 5: key \"data\" already set in map""#]),
-        ("&fieldValidation=Warn", vec![r#"299 - "line 5: key \"data\" already set in map""#]),
+        (
+            "",
+            vec![r#"299 - "line 5: key \"data\" already set in map""#],
+        ),
+        (
+            "&fieldValidation=Warn",
+            vec![r#"299 - "line 5: key \"data\" already set in map""#],
+        ),
         ("&fieldValidation=Ignore", vec![]),
     ] {
-        let applied = rig.call("APPLY", &path("a", &format!("{query}&dryRun=All")), yaml).await.expect(201);
+        let applied = rig
+            .call("APPLY", &path("a", &format!("{query}&dryRun=All")), yaml)
+            .await
+            .expect(201);
         assert_eq!(applied.warnings, warnings, "{query}");
         let data = &applied.body["data"];
         assert_eq!((data["a"].is_null(), data["b"].str()), (true, "2"));
@@ -47,11 +60,11 @@ async fn keys_that_an_apply_has_twice_are_told_as_strictly_as_asked() {
     let applied = rig.call("APPLY", &path("a", ""), json).await.expect(201);
     assert_eq!(applied.warnings.len(), 2, "{:?}", applied.warnings);
     // What the schema does not have is told first.
-    let unknown =
-        r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{},"data":{},"x":1}"#;
-    let refused = rig.call("APPLY", &path("a", "&fieldValidation=Strict"), unknown).await;
-    let expected =
-        "failed to create typed patch object (/a; /v1, Kind=ConfigMap): .x: field not declared in schema";
+    let unknown = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{},"data":{},"x":1}"#;
+    let refused = rig
+        .call("APPLY", &path("a", "&fieldValidation=Strict"), unknown)
+        .await;
+    let expected = "failed to create typed patch object (/a; /v1, Kind=ConfigMap): .x: field not declared in schema";
     check(&refused, 500, expected);
 }
 
@@ -59,23 +72,49 @@ async fn keys_that_an_apply_has_twice_are_told_as_strictly_as_asked() {
 async fn a_put_that_creates_does_not_mind_a_version() {
     let rig = Rig::new().await;
     for version in ["0", "1", "999999999"] {
-        let body = format!(r#"{{"metadata":{{"name":"l{version}","resourceVersion":"{version}"}}}}"#);
-        rig.put(&format!("{LEASES}/l{version}"), &body).await.expect(201);
+        let body =
+            format!(r#"{{"metadata":{{"name":"l{version}","resourceVersion":"{version}"}}}}"#);
+        rig.put(&format!("{LEASES}/l{version}"), &body)
+            .await
+            .expect(201);
     }
-    let odd =
-        rig.put(&format!("{LEASES}/odd"), r#"{"metadata":{"name":"odd","resourceVersion":"abc"}}"#).await;
-    check(&odd, 500, "strconv.ParseUint: parsing \"abc\": invalid syntax");
-    let other = rig.put(&format!("{LEASES}/u"), r#"{"metadata":{"name":"u","uid":"xx"}}"#).await.expect(409);
-    assert!(other.message().contains("Precondition failed: UID in precondition: xx"), "{}", other.message());
+    let odd = rig
+        .put(
+            &format!("{LEASES}/odd"),
+            r#"{"metadata":{"name":"odd","resourceVersion":"abc"}}"#,
+        )
+        .await;
+    check(
+        &odd,
+        500,
+        "strconv.ParseUint: parsing \"abc\": invalid syntax",
+    );
+    let other = rig
+        .put(
+            &format!("{LEASES}/u"),
+            r#"{"metadata":{"name":"u","uid":"xx"}}"#,
+        )
+        .await
+        .expect(409);
+    assert!(
+        other
+            .message()
+            .contains("Precondition failed: UID in precondition: xx"),
+        "{}",
+        other.message()
+    );
     let missing = r#"{"metadata":{"name":"none","resourceVersion":"1"}}"#;
-    rig.put(&format!("{CONFIG_MAPS}/none"), missing).await.expect(404);
+    rig.put(&format!("{CONFIG_MAPS}/none"), missing)
+        .await
+        .expect(404);
 }
 
 #[tokio::test]
 async fn a_namespace_that_is_not_the_paths_is_told_before_a_name() {
     let rig = with_foo().await;
     rig.make("a", "").await;
-    let expected = "the namespace of the provided object does not match the namespace sent on the request";
+    let expected =
+        "the namespace of the provided object does not match the namespace sent on the request";
     for metadata in [
         r#"{"name":"a","namespace":"other"}"#,
         r#"{"name":"b","namespace":"other"}"#,
@@ -83,33 +122,67 @@ async fn a_namespace_that_is_not_the_paths_is_told_before_a_name() {
     ] {
         let patch = format!(r#"{{"metadata":{metadata}}}"#);
         let own = format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{metadata}}}"#);
-        let custom = format!(r#"{{"apiVersion":"example.com/v1","kind":"Foo","metadata":{metadata}}}"#);
+        let custom =
+            format!(r#"{{"apiVersion":"example.com/v1","kind":"Foo","metadata":{metadata}}}"#);
         let one = format!("{CONFIG_MAPS}/a");
         check(&rig.put(&one, &own).await, 400, expected);
         check(&rig.patch(&one, &patch).await, 400, expected);
         check(&rig.call("STRATEGIC", &one, &patch).await, 400, expected);
         check(&rig.apply(&one, "m", &own).await, 400, expected);
         check(&rig.put(&format!("{FOOS}/a"), &custom).await, 400, expected);
-        check(&rig.patch(&format!("{FOOS}/a"), &patch).await, 400, expected);
-        check(&rig.patch(&format!("{FOOS}/a/scale"), &patch).await, 400, expected);
+        check(
+            &rig.patch(&format!("{FOOS}/a"), &patch).await,
+            400,
+            expected,
+        );
+        check(
+            &rig.patch(&format!("{FOOS}/a/scale"), &patch).await,
+            400,
+            expected,
+        );
     }
     let named = "the name of the object (b) does not match the name on the URL (a)";
-    check(&rig.patch(&format!("{CONFIG_MAPS}/a"), r#"{"metadata":{"name":"b"}}"#).await, 400, named);
+    check(
+        &rig.patch(&format!("{CONFIG_MAPS}/a"), r#"{"metadata":{"name":"b"}}"#)
+            .await,
+        400,
+        named,
+    );
     let gone = "the name of the object (a based on URL) was undeterminable: name must be provided";
     for path in [format!("{CONFIG_MAPS}/a"), format!("{FOOS}/a")] {
         check(&rig.patch(&path, r#"{"metadata":null}"#).await, 400, gone);
-        let kept = rig.patch(&path, r#"{"metadata":{"namespace":null}}"#).await.expect(200);
+        let kept = rig
+            .patch(&path, r#"{"metadata":{"namespace":null}}"#)
+            .await
+            .expect(200);
         assert_eq!(kept.body.at("metadata.namespace").str(), "default");
     }
     // What is in no namespace forgets one.
-    let made =
-        rig.post("/api/v1/namespaces", r#"{"metadata":{"name":"n","namespace":"other"}}"#).await.expect(201);
+    let made = rig
+        .post(
+            "/api/v1/namespaces",
+            r#"{"metadata":{"name":"n","namespace":"other"}}"#,
+        )
+        .await
+        .expect(201);
     assert!(made.body.at("metadata.namespace").is_null());
-    rig.patch("/api/v1/namespaces/n", r#"{"metadata":{"namespace":"other"}}"#).await.expect(200);
+    rig.patch(
+        "/api/v1/namespaces/n",
+        r#"{"metadata":{"namespace":"other"}}"#,
+    )
+    .await
+    .expect(200);
 }
 
 async fn table(rig: &Rig, method: &str, path: &str, body: &str) -> Reply {
-    rig.call_as(User::master("admin"), &[("accept", TABLE)], method, path, body).await
+    rig.call_as(
+        User::master("admin"),
+        &[("accept", TABLE)],
+        method,
+        path,
+        body,
+    )
+    .await
 }
 
 #[tokio::test]
@@ -120,20 +193,61 @@ async fn how_much_a_table_includes_is_asked_when_there_is_something_to_include()
                     'Object', 'None', or empty";
     for collection in [CONFIG_MAPS, FOOS] {
         for path in [collection, &format!("{collection}/a")] {
-            check(&table(&rig, "GET", &format!("{path}?includeObject=x"), "").await, 400, expected);
+            check(
+                &table(&rig, "GET", &format!("{path}?includeObject=x"), "").await,
+                400,
+                expected,
+            );
             for good in ["", "None", "Metadata", "Object"] {
-                table(&rig, "GET", &format!("{path}?includeObject={good}"), "").await.expect(200);
+                table(&rig, "GET", &format!("{path}?includeObject={good}"), "")
+                    .await
+                    .expect(200);
             }
         }
-        check(&table(&rig, "GET", &format!("{collection}?watch=1&includeObject=x"), "").await, 400, expected);
-        table(&rig, "GET", &format!("{collection}/none?includeObject=x"), "").await.expect(404);
+        check(
+            &table(
+                &rig,
+                "GET",
+                &format!("{collection}?watch=1&includeObject=x"),
+                "",
+            )
+            .await,
+            400,
+            expected,
+        );
+        table(
+            &rig,
+            "GET",
+            &format!("{collection}/none?includeObject=x"),
+            "",
+        )
+        .await
+        .expect(404);
         // A client that wants no table has includeObject ignored.
-        rig.get(&format!("{collection}/a?includeObject=x")).await.expect(200);
+        rig.get(&format!("{collection}/a?includeObject=x"))
+            .await
+            .expect(200);
     }
-    let version = table(&rig, "GET", &format!("{CONFIG_MAPS}?includeObject=x&resourceVersion=abc"), "").await;
-    assert!(version.expect(400).message().starts_with("invalid resource version"));
-    let made =
-        table(&rig, "POST", &format!("{CONFIG_MAPS}?includeObject=x"), r#"{"metadata":{"name":"b"}}"#).await;
+    let version = table(
+        &rig,
+        "GET",
+        &format!("{CONFIG_MAPS}?includeObject=x&resourceVersion=abc"),
+        "",
+    )
+    .await;
+    assert!(
+        version
+            .expect(400)
+            .message()
+            .starts_with("invalid resource version")
+    );
+    let made = table(
+        &rig,
+        "POST",
+        &format!("{CONFIG_MAPS}?includeObject=x"),
+        r#"{"metadata":{"name":"b"}}"#,
+    )
+    .await;
     check(&made, 400, expected);
     rig.get(&format!("{CONFIG_MAPS}/b")).await.expect(200);
 }
@@ -142,21 +256,42 @@ async fn how_much_a_table_includes_is_asked_when_there_is_something_to_include()
 async fn a_watch_ends_where_an_object_would_have_to_be_a_list() {
     let rig = with_foo().await;
     rig.make("a", "").await;
-    let accept = [("accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")];
+    let accept = [(
+        "accept",
+        "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+    )];
     let admin = || User::master("admin");
     for collection in [CONFIG_MAPS, FOOS] {
         let began = tokio::time::Instant::now();
         let path = format!("{collection}?watch=1&timeoutSeconds=10");
-        let reply = rig.call_as(admin(), &accept, "GET", &path, "").await.expect(200);
-        assert_eq!((reply.body.str(), began.elapsed().as_secs()), ("", 0), "{collection}");
+        let reply = rig
+            .call_as(admin(), &accept, "GET", &path, "")
+            .await
+            .expect(200);
+        assert_eq!(
+            (reply.body.str(), began.elapsed().as_secs()),
+            ("", 0),
+            "{collection}"
+        );
     }
     let nothing = "/api/v1/namespaces/none/configmaps?watch=1&timeoutSeconds=1";
-    let reply = rig.call_as(admin(), &accept, "GET", nothing, "").await.expect(200);
+    let reply = rig
+        .call_as(admin(), &accept, "GET", nothing, "")
+        .await
+        .expect(200);
     assert_eq!(reply.body.str(), "");
     let yaml = [("accept", "application/yaml")];
-    let refused = rig.call_as(admin(), &yaml, "GET", &format!("{CONFIG_MAPS}?watch=1"), "").await.expect(406);
-    let expected = "application/json;stream=watch,\n  application/vnd.kubernetes.protobuf;stream=watch";
-    assert!(refused.body.str().contains(expected), "{}", refused.body.str());
+    let refused = rig
+        .call_as(admin(), &yaml, "GET", &format!("{CONFIG_MAPS}?watch=1"), "")
+        .await
+        .expect(406);
+    let expected =
+        "application/json;stream=watch,\n  application/vnd.kubernetes.protobuf;stream=watch";
+    assert!(
+        refused.body.str().contains(expected),
+        "{}",
+        refused.body.str()
+    );
 }
 
 #[tokio::test]
@@ -193,7 +328,10 @@ async fn a_patch_may_not_make_another_kind_of_a_custom_resource() {
         check(&rig.patch(&path, patch).await, code, expected);
     }
     for (patch, expected) in [
-        (r#"{"apiVersion":"a/b/c"}"#, "unexpected GroupVersion string: a/b/c"),
+        (
+            r#"{"apiVersion":"a/b/c"}"#,
+            "unexpected GroupVersion string: a/b/c",
+        ),
         (
             r#"{"apiVersion":5}"#,
             "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field \
@@ -208,7 +346,10 @@ async fn a_patch_may_not_make_another_kind_of_a_custom_resource() {
         for path in [&path, &format!("{path}/scale")] {
             let refused = rig.patch(path, patch).await.expect(422);
             let (message, end) = (refused.message(), format!(": {expected}"));
-            assert!(message.starts_with(" \"\" is invalid: patch:") && message.ends_with(&end), "{message}");
+            assert!(
+                message.starts_with(" \"\" is invalid: patch:") && message.ends_with(&end),
+                "{message}"
+            );
         }
     }
     assert_eq!(rig.get(&path).await.body.at("metadata.generation").int(), 1);
@@ -227,14 +368,21 @@ async fn a_patch_may_not_make_another_kind_of_a_scale() {
             r#"{"apiVersion":"v1"}"#,
             "no kind \"Scale\" is registered for version \"v1\" in scheme \"k8s.io/client-go/scale/util.go:146\"",
         ),
-        (r#"{"apiVersion":"apps/v1beta1"}"#, "converting (v1beta1.Scale) to (v1.Scale): unknown conversion"),
+        (
+            r#"{"apiVersion":"apps/v1beta1"}"#,
+            "converting (v1beta1.Scale) to (v1.Scale): unknown conversion",
+        ),
         (
             r#"{"spec":{"replicas":"x"}}"#,
             "json: cannot unmarshal string into Go struct field ScaleSpec.spec.replicas of type int32",
         ),
     ] {
         let refused = rig.patch(&path, patch).await.expect(422);
-        assert!(refused.message().ends_with(&format!(": {expected}")), "{}", refused.message());
+        assert!(
+            refused.message().ends_with(&format!(": {expected}")),
+            "{}",
+            refused.message()
+        );
     }
 }
 
@@ -244,9 +392,20 @@ async fn documents_of_go_restful_are_only_read_and_others_whatever_is_done_to_th
     for method in ["GET", "POST", "PUT", "DELETE"] {
         for path in ["/api", "/api/v1", "/apis/apps/v1", "/version"] {
             let reply = rig.call(method, path, "").await;
-            assert_eq!(reply.status, if method == "GET" { 200 } else { 405 }, "{method} {path}");
+            assert_eq!(
+                reply.status,
+                if method == "GET" { 200 } else { 405 },
+                "{method} {path}"
+            );
         }
-        for path in ["/", "/apis", "/apis/apps", "/openapi/v3", "/healthz", "/metrics"] {
+        for path in [
+            "/",
+            "/apis",
+            "/apis/apps",
+            "/openapi/v3",
+            "/healthz",
+            "/metrics",
+        ] {
             rig.call(method, path, "").await.expect(200);
         }
     }
@@ -258,7 +417,9 @@ async fn a_collection_is_deleted_as_it_was_at_the_version_that_is_given() {
     let first = rig.make("a", "").await.version();
     rig.make("b", "").await;
     // The version is a precondition of every object, too.
-    rig.delete(&format!("{CONFIG_MAPS}?resourceVersion={first}"), "").await.expect(200);
+    rig.delete(&format!("{CONFIG_MAPS}?resourceVersion={first}"), "")
+        .await
+        .expect(200);
     assert_eq!(rig.get(CONFIG_MAPS).await.names(), ["b"]);
 }
 
@@ -269,11 +430,23 @@ async fn aggregated_discovery_is_of_its_one_version() {
         format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList")
     };
     let get = async |accept: String| {
-        rig.call_as(User::master("admin"), &[("accept", &accept)], "GET", "/apis", "").await
+        rig.call_as(
+            User::master("admin"),
+            &[("accept", &accept)],
+            "GET",
+            "/apis",
+            "",
+        )
+        .await
     };
-    assert_eq!(get(asked("v2")).await.expect(200).body["apiVersion"].str(), "apidiscovery.k8s.io/v2");
+    assert_eq!(
+        get(asked("v2")).await.expect(200).body["apiVersion"].str(),
+        "apidiscovery.k8s.io/v2"
+    );
     get(asked("v2beta1")).await.expect(406);
-    let plain = get(format!("{},application/json", asked("v2beta1"))).await.expect(200);
+    let plain = get(format!("{},application/json", asked("v2beta1")))
+        .await
+        .expect(200);
     assert_eq!(plain.body["kind"].str(), "APIGroupList");
 }
 
@@ -284,10 +457,22 @@ async fn a_new_definition_says_nothing_of_its_status() {
         "names":{"plural":"foos","kind":"Foo"},"versions":[{"name":"v1","served":true,"storage":true,
         "schema":{"openAPIV3Schema":{"type":"object"}}}]},
         "status":{"storedVersions":["v0","v2"],"acceptedNames":{"plural":"x","kind":"X"},"conditions":[]}}"#;
-    let made = rig.post(&format!("{DEFINITIONS}?dryRun=All"), definition).await.expect(201);
+    let made = rig
+        .post(&format!("{DEFINITIONS}?dryRun=All"), definition)
+        .await
+        .expect(201);
     let status = &made.body["status"];
-    assert_eq!(status["storedVersions"].list(), [mizzen_object::Value::from("v1")]);
-    assert_eq!((status.at("acceptedNames.plural").str(), status["conditions"].is_null()), ("", true));
+    assert_eq!(
+        status["storedVersions"].list(),
+        [mizzen_object::Value::from("v1")]
+    );
+    assert_eq!(
+        (
+            status.at("acceptedNames.plural").str(),
+            status["conditions"].is_null()
+        ),
+        ("", true)
+    );
 }
 
 #[tokio::test]
@@ -295,24 +480,44 @@ async fn a_binding_names_its_pod() {
     let rig = Rig::new().await;
     const PODS: &str = "/api/v1/namespaces/default/pods";
     const BINDINGS: &str = "/api/v1/namespaces/default/bindings";
-    rig.post(PODS, r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#)
-        .await
-        .expect(201);
+    rig.post(
+        PODS,
+        r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#,
+    )
+    .await
+    .expect(201);
     let nameless = r#"{"target":{"name":"n"}}"#;
-    check(&rig.post(BINDINGS, nameless).await, 400, "Name parameter required.");
-    check(&rig.post(BINDINGS, "{}").await, 500, "target.name: Required value");
+    check(
+        &rig.post(BINDINGS, nameless).await,
+        400,
+        "Name parameter required.",
+    );
+    check(
+        &rig.post(BINDINGS, "{}").await,
+        500,
+        "target.name: Required value",
+    );
     let other = "name in URL does not match name in Binding object";
-    check(&rig.post(&format!("{PODS}/p/binding"), nameless).await, 400, other);
+    check(
+        &rig.post(&format!("{PODS}/p/binding"), nameless).await,
+        400,
+        other,
+    );
     let old = r#"{"metadata":{"name":"p","resourceVersion":"1"},"target":{"name":"n"}}"#;
     for path in [BINDINGS, &format!("{PODS}/p/binding")] {
         let refused = rig.post(path, old).await.expect(409);
-        let expected =
-            "Precondition failed: ResourceVersion in precondition: 1, ResourceVersion in object meta: ";
-        assert!(refused.message().contains(expected), "{}", refused.message());
+        let expected = "Precondition failed: ResourceVersion in precondition: 1, ResourceVersion in object meta: ";
+        assert!(
+            refused.message().contains(expected),
+            "{}",
+            refused.message()
+        );
     }
     // In the old way, a uid does not count.
     let named = r#"{"metadata":{"name":"p","uid":"x"},"target":{"name":"n"}}"#;
-    rig.post(&format!("{PODS}/p/binding"), named).await.expect(409);
+    rig.post(&format!("{PODS}/p/binding"), named)
+        .await
+        .expect(409);
     rig.post(BINDINGS, named).await.expect(201);
 }
 
@@ -320,14 +525,27 @@ async fn a_binding_names_its_pod() {
 async fn a_patched_scale_has_no_preconditions() {
     let rig = with_foo().await;
     let patch = r#"{"metadata":{"uid":"x"},"spec":{"replicas":2,"x":1}}"#;
-    let scaled = rig.patch(&format!("{FOOS}/a/scale"), patch).await.expect(200);
-    assert_eq!((scaled.body.at("spec.replicas").int(), scaled.warnings.len()), (2, 1));
+    let scaled = rig
+        .patch(&format!("{FOOS}/a/scale"), patch)
+        .await
+        .expect(200);
+    assert_eq!(
+        (scaled.body.at("spec.replicas").int(), scaled.warnings.len()),
+        (2, 1)
+    );
     let exact = r#"{"metadata":{"name":"a","uid":"x"},"spec":{"replicas":3}}"#;
     rig.put(&format!("{FOOS}/a/scale"), exact).await.expect(409);
     const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
     let set = r#"{"metadata":{"name":"r"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":
         {"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
-    let uid = rig.post(SETS, set).await.expect(201).body.at("metadata.uid").str().to_owned();
+    let uid = rig
+        .post(SETS, set)
+        .await
+        .expect(201)
+        .body
+        .at("metadata.uid")
+        .str()
+        .to_owned();
     let refused = rig.patch(&format!("{SETS}/r/scale"), patch).await;
     let expected = format!(
         "Operation cannot be fulfilled on replicasets/scale.apps \"r\": Precondition failed: UID in precondition: x, UID \
@@ -345,25 +563,42 @@ async fn an_autoscaler_says_its_policies_or_nothing_of_its_rules() {
             r#"{{"metadata":{{"generateName":"h","annotations":{{{annotation}}}}},"spec":{{"maxReplicas":3,"scaleTargetRef":
             {{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}{behavior}}}}}"#
         );
-        let path = format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers");
+        let path =
+            format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers");
         rig.post(&path, &body).await
     };
-    for good in ["{}", r#"{"scaleUp":{}}"#, r#"{"scaleUp":{"policies":null}}"#] {
-        make("v2", "", &format!(r#","behavior":{good}"#)).await.expect(201);
+    for good in [
+        "{}",
+        r#"{"scaleUp":{}}"#,
+        r#"{"scaleUp":{"policies":null}}"#,
+    ] {
+        make("v2", "", &format!(r#","behavior":{good}"#))
+            .await
+            .expect(201);
     }
-    let empty =
-        make("v2", "", r#","behavior":{"scaleUp":{"policies":[]},"scaleDown":{"policies":[]}}"#).await;
+    let empty = make(
+        "v2",
+        "",
+        r#","behavior":{"scaleUp":{"policies":[]},"scaleDown":{"policies":[]}}"#,
+    )
+    .await;
     let message = empty.expect(422).message().to_owned();
-    for part in
-        ["spec.behavior.scaleUp.policies: Required value", "spec.behavior.scaleDown.policies: Required value"]
-    {
+    for part in [
+        "spec.behavior.scaleUp.policies: Required value",
+        "spec.behavior.scaleDown.policies: Required value",
+    ] {
         assert!(message.contains(part), "{message}");
     }
     for annotation in [r#"{\"ScaleUp\":{}}"#, r#"{\"ScaleUp\":{\"Policies\":[]}}"#] {
         let annotation = format!(r#""autoscaling.alpha.kubernetes.io/behavior":"{annotation}""#);
         let refused = make("v1", &annotation, "").await.expect(422);
-        let expected = "spec.behavior.scaleUp.policies: Required value: must specify at least one Policy";
-        assert!(refused.message().contains(expected), "{}", refused.message());
+        let expected =
+            "spec.behavior.scaleUp.policies: Required value: must specify at least one Policy";
+        assert!(
+            refused.message().contains(expected),
+            "{}",
+            refused.message()
+        );
     }
 }
 
@@ -383,12 +618,14 @@ async fn labels_are_shown_in_their_order() {
                     `selector` does not match template `labels`";
     check(&manual, 422, expected);
     let generated = rig.post(JOBS, &job(false)).await.expect(422);
-    let selector =
-        r#"spec.selector: Invalid value: {"matchLabels":{"a":"2","batch.kubernetes.io/controller-uid":"#;
-    let labels =
-        r#"spec.template.metadata.labels: Invalid value: {"b":"2","batch.kubernetes.io/controller-uid":"#;
+    let selector = r#"spec.selector: Invalid value: {"matchLabels":{"a":"2","batch.kubernetes.io/controller-uid":"#;
+    let labels = r#"spec.template.metadata.labels: Invalid value: {"b":"2","batch.kubernetes.io/controller-uid":"#;
     for part in [selector, labels] {
-        assert!(generated.message().contains(part), "{}", generated.message());
+        assert!(
+            generated.message().contains(part),
+            "{}",
+            generated.message()
+        );
     }
 }
 
@@ -405,15 +642,31 @@ async fn nothing_but_the_status_comes_through_the_status_of_a_custom_resource() 
         r#"{"metadata":{"deletionTimestamp":"2020-01-01T00:00:00Z"}}"#,
         r#"{"metadata":{"labels":{"a":"b"},"finalizers":["x.io/y"]}}"#,
     ] {
-        let patched = rig.patch(&format!("{FOOS}/a/status"), patch).await.expect(200);
+        let patched = rig
+            .patch(&format!("{FOOS}/a/status"), patch)
+            .await
+            .expect(200);
         assert_eq!(patched.body, made.body, "{patch}");
     }
-    rig.patch(&format!("{FOOS}/a/status"), r#"{"metadata":{"resourceVersion":"1"}}"#).await.expect(409);
+    rig.patch(
+        &format!("{FOOS}/a/status"),
+        r#"{"metadata":{"resourceVersion":"1"}}"#,
+    )
+    .await
+    .expect(409);
 }
 
 /// The code and message of what is there, asked for in a form.
 async fn accepted(rig: &Rig, accept: &str, path: &str) -> (u16, String) {
-    let reply = rig.call_as(User::master("admin"), &[("accept", accept)], "GET", path, "").await;
+    let reply = rig
+        .call_as(
+            User::master("admin"),
+            &[("accept", accept)],
+            "GET",
+            path,
+            "",
+        )
+        .await;
     (reply.status, reply.message().to_owned())
 }
 
@@ -424,16 +677,34 @@ async fn forms_are_negotiated_in_the_words_of_who_serves_a_path() {
     for path in ["/api/v1", "/apis/apps/v1", CONFIG_MAPS] {
         let (code, message) = accepted(&rig, "application/*", path).await;
         let expected = format!("406: Not Acceptable\n\nAvailable representations: {json}");
-        assert!(code == 406 && message.starts_with(&expected), "{path}: {message}");
+        assert!(
+            code == 406 && message.starts_with(&expected),
+            "{path}: {message}"
+        );
     }
-    for path in ["/apis", "/apis/apps", "/apis/example.com", "/apis/example.com/v1", FOOS] {
+    for path in [
+        "/apis",
+        "/apis/apps",
+        "/apis/example.com",
+        "/apis/example.com/v1",
+        FOOS,
+    ] {
         assert_eq!(accepted(&rig, "application/*", path).await.0, 200, "{path}");
-        let expected = (406, format!("only the following media types are accepted: {json}"));
+        let expected = (
+            406,
+            format!("only the following media types are accepted: {json}"),
+        );
         assert_eq!(accepted(&rig, "text/html", path).await, expected, "{path}");
-        assert_eq!(accepted(&rig, "application/json;sv=x", path).await, expected, "{path}");
+        assert_eq!(
+            accepted(&rig, "application/json;sv=x", path).await,
+            expected,
+            "{path}"
+        );
     }
     for method in ["POST", "DELETE"] {
-        rig.call(method, "/apis/example.com/v1", "").await.expect(200);
+        rig.call(method, "/apis/example.com/v1", "")
+            .await
+            .expect(200);
     }
 }
 
@@ -450,21 +721,33 @@ async fn a_path_that_ends_after_a_verb_is_about_nothing() {
     }
     rig.get("/metrics/").await.expect(404);
     let nothing = rig.send("GET", "/openapi/v3/nothing", "").await;
-    assert_eq!((nothing.status().as_u16(), nothing.headers().get("content-type")), (404, None));
+    assert_eq!(
+        (
+            nothing.status().as_u16(),
+            nothing.headers().get("content-type")
+        ),
+        (404, None)
+    );
 }
 
 #[tokio::test]
 async fn labels_of_fields_are_refused_in_the_words_of_their_kind() {
     let rig = Rig::new().await;
     for (path, expected) in [
-        ("/apis/batch/v1/jobs", r#"field label "a" not supported for Job"#),
+        (
+            "/apis/batch/v1/jobs",
+            r#"field label "a" not supported for Job"#,
+        ),
         (
             "/apis/resource.k8s.io/v1/resourceslices",
             "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: a",
         ),
         ("/api/v1/pods", "field label not supported: a"),
     ] {
-        let refused = rig.get(&format!("{path}?fieldSelector=a%3Db")).await.expect(400);
+        let refused = rig
+            .get(&format!("{path}?fieldSelector=a%3Db"))
+            .await
+            .expect(400);
         assert_eq!(refused.message(), expected);
     }
 }
@@ -472,10 +755,16 @@ async fn labels_of_fields_are_refused_in_the_words_of_their_kind() {
 #[tokio::test]
 async fn a_job_that_is_not_there_is_not_deleted_with_the_same_warning() {
     let rig = Rig::new().await;
-    let reply = rig.delete("/apis/batch/v1/namespaces/default/jobs/x", "").await.expect(404);
+    let reply = rig
+        .delete("/apis/batch/v1/namespaces/default/jobs/x", "")
+        .await
+        .expect(404);
     assert_eq!(reply.warnings.len(), 1, "{:?}", reply.warnings);
     let policy = r#"{"propagationPolicy":"Background"}"#;
-    let reply = rig.delete("/apis/batch/v1/namespaces/default/jobs/x", policy).await.expect(404);
+    let reply = rig
+        .delete("/apis/batch/v1/namespaces/default/jobs/x", policy)
+        .await
+        .expect(404);
     assert!(reply.warnings.is_empty(), "{:?}", reply.warnings);
 }
 
@@ -488,36 +777,52 @@ async fn a_json_patch_that_cannot_be_read_says_so_as_strictly_as_asked() {
     let refused = rig.call("JSON", &path("Ignore"), "a: b").await.expect(400);
     assert_eq!(refused.message(), problem);
     for strictness in ["Warn", "Strict"] {
-        let refused = rig.call("JSON", &path(strictness), "a: b").await.expect(400);
-        assert_eq!(refused.message(), format!("error decoding patch: {problem}"));
+        let refused = rig
+            .call("JSON", &path(strictness), "a: b")
+            .await
+            .expect(400);
+        assert_eq!(
+            refused.message(),
+            format!("error decoding patch: {problem}")
+        );
     }
 }
 
 #[tokio::test]
 async fn an_applied_version_that_is_no_number_is_an_error_of_the_server() {
     let rig = Rig::new().await;
-    let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","resourceVersion":"UDP"}}"#;
-    let refused = rig.apply(&format!("{CONFIG_MAPS}/x"), "m", body).await.expect(500);
-    assert_eq!(refused.message(), r#"strconv.ParseUint: parsing "UDP": invalid syntax"#);
+    let body =
+        r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","resourceVersion":"UDP"}}"#;
+    let refused = rig
+        .apply(&format!("{CONFIG_MAPS}/x"), "m", body)
+        .await
+        .expect(500);
+    assert_eq!(
+        refused.message(),
+        r#"strconv.ParseUint: parsing "UDP": invalid syntax"#
+    );
 }
 
 #[tokio::test]
 async fn what_is_converted_is_called_by_its_whole_kind() {
     let rig = Rig::new().await;
-    let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"binaryData":{"a":"!"}}"#;
-    let refused = rig.apply(&format!("{CONFIG_MAPS}/x"), "m", body).await.expect(500);
+    let body =
+        r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"binaryData":{"a":"!"}}"#;
+    let refused = rig
+        .apply(&format!("{CONFIG_MAPS}/x"), "m", body)
+        .await
+        .expect(500);
     assert!(
-        refused
-            .message()
-            .starts_with("failed to convert new object (/x; /v1, Kind=ConfigMap) to proper version"),
+        refused.message().starts_with(
+            "failed to convert new object (/x; /v1, Kind=ConfigMap) to proper version"
+        ),
         "{}",
         refused.message()
     );
     let root = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
     let body = r#"{"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":1}]}}}"#;
     let refused = rig.post(root, body).await.expect(400);
-    let field =
-        "NamedRuleWithOperations.spec.matchConstraints.resourceRules.RuleWithOperations.Rule.apiGroups";
+    let field = "NamedRuleWithOperations.spec.matchConstraints.resourceRules.RuleWithOperations.Rule.apiGroups";
     assert!(refused.message().contains(field), "{}", refused.message());
 }
 
@@ -540,7 +845,9 @@ async fn a_schema_or_a_boolean_is_read_in_words_of_its_own() {
         }
     }
     // A schema or a list of them takes anything else for nothing.
-    rig.post(DEFINITIONS, &definition(r#"{"items":1}"#)).await.expect(422);
+    rig.post(DEFINITIONS, &definition(r#"{"items":1}"#))
+        .await
+        .expect(422);
 }
 
 #[tokio::test]
@@ -555,10 +862,23 @@ async fn a_struct_without_fields_may_be_applied_with_any() {
         )
     };
     let path = format!("{DEFINITIONS}/foos.example.com");
-    rig.apply(&path, "m", &definition(r#""subresources":{"status":{"x":1}}"#)).await.expect(201);
-    let refused = rig.apply(&path, "m", &definition(r#""subresources":{"x":1}"#)).await.expect(500);
+    rig.apply(
+        &path,
+        "m",
+        &definition(r#""subresources":{"status":{"x":1}}"#),
+    )
+    .await
+    .expect(201);
+    let refused = rig
+        .apply(&path, "m", &definition(r#""subresources":{"x":1}"#))
+        .await
+        .expect(500);
     let expected = ".spec.versions[0].subresources.x: field not declared in schema";
-    assert!(refused.message().ends_with(expected), "{}", refused.message());
+    assert!(
+        refused.message().ends_with(expected),
+        "{}",
+        refused.message()
+    );
 }
 
 #[tokio::test]
@@ -569,9 +889,15 @@ async fn a_copy_is_in_the_order_in_which_it_was_opened() {
     rig.post(path, pod).await.expect(201);
     // The text of the patched object is shown; in it, what the patch went through is sorted, copies included.
     let patch = r#"[{"op":"copy","from":"/spec/containers","path":"/spec/containers/0/name"}]"#;
-    let refused = rig.call("JSON", &format!("{path}/p"), patch).await.expect(422);
+    let refused = rig
+        .call("JSON", &format!("{path}/p"), patch)
+        .await
+        .expect(422);
     let message = refused.message();
-    assert!(message.contains(r#"\"name\":[{\"image\":\"i\""#), "{message}");
+    assert!(
+        message.contains(r#"\"name\":[{\"image\":\"i\""#),
+        "{message}"
+    );
 }
 
 #[tokio::test]
@@ -584,8 +910,15 @@ async fn openapi_is_sent_in_forms_that_it_has() {
         ("text/plain", 406),
         ("APPLICATION/JSON", 406),
     ] {
-        let answer =
-            rig.send_as(User::master("admin"), &[("accept", accept)], "GET", "/openapi/v2", "").await;
+        let answer = rig
+            .send_as(
+                User::master("admin"),
+                &[("accept", accept)],
+                "GET",
+                "/openapi/v2",
+                "",
+            )
+            .await;
         assert_eq!(answer.status().as_u16(), expected, "{accept}");
     }
 }

@@ -31,9 +31,20 @@ impl Network {
         let port = listener.local_addr().unwrap().port();
         let identify = Arc::new(|_: &[CertificateDer<'static>]| Known::User(User::master("admin")));
         let tls = Arc::new(authority.server());
-        let serving = listen(server.clone(), listener, tls, identify, std::future::pending(), Duration::ZERO);
+        let serving = listen(
+            server.clone(),
+            listener,
+            tls,
+            identify,
+            std::future::pending(),
+            Duration::ZERO,
+        );
         let task = tokio::spawn(serving);
-        Network { port, authority, task }
+        Network {
+            port,
+            authority,
+            task,
+        }
     }
 
     /// A connection as the admin, on which HTTP/1.1 is spoken.
@@ -46,7 +57,10 @@ impl Network {
         let mut config = self.authority.client();
         config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
         let connector = TlsConnector::from(Arc::new(config));
-        connector.connect("127.0.0.1".try_into().unwrap(), self.dial_plain().await).await.unwrap()
+        connector
+            .connect("127.0.0.1".try_into().unwrap(), self.dial_plain().await)
+            .await
+            .unwrap()
     }
 
     /// A connection before the TLS handshake.
@@ -74,8 +88,13 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let mut roots = RootCertStore::empty();
-        roots.add(params.self_signed(&key).unwrap().der().clone()).unwrap();
-        Authority { issuer: Issuer::new(params, key), roots: Arc::new(roots) }
+        roots
+            .add(params.self_signed(&key).unwrap().der().clone())
+            .unwrap();
+        Authority {
+            issuer: Issuer::new(params, key),
+            roots: Arc::new(roots),
+        }
     }
 
     fn sign(&self) -> Certificate {
@@ -88,7 +107,8 @@ impl Authority {
 
     fn server(&self) -> ServerConfig {
         let provider = Arc::new(ring::default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(self.roots.clone(), provider.clone());
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(self.roots.clone(), provider.clone());
         let (chain, key) = self.sign();
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()

@@ -56,7 +56,10 @@ impl Writer {
     }
 
     async fn write(&mut self, method: &str, path: &str, body: &str) -> Result<Outcome, Reply> {
-        let reply = self.rig.call(method, &format!("{FOOS}/a{path}"), body).await;
+        let reply = self
+            .rig
+            .call(method, &format!("{FOOS}/a{path}"), body)
+            .await;
         if reply.status != 200 {
             return Err(reply);
         }
@@ -83,8 +86,16 @@ async fn check(field: &str, steps: &[(&str, bool, &str)]) {
     for (number, changes, shown) in steps {
         let outcome = writer.put(&format!(r#"{{"{field}":{number}}}"#)).await;
         let outcome = outcome.unwrap_or_else(|reply| panic!("{number}: {reply:?}"));
-        assert_eq!(outcome.spec, format!(r#"{{"d":1,"{field}":{shown}}}"#), "{number}");
-        assert_eq!((outcome.generations, outcome.stored), (i64::from(*changes), *changes), "{number}");
+        assert_eq!(
+            outcome.spec,
+            format!(r#"{{"d":1,"{field}":{shown}}}"#),
+            "{number}"
+        );
+        assert_eq!(
+            (outcome.generations, outcome.stored),
+            (i64::from(*changes), *changes),
+            "{number}"
+        );
     }
 }
 
@@ -111,7 +122,11 @@ async fn a_float_differs_from_an_integer_and_is_written_as_short_as_possible() {
         ("9223372036854775808.0", false, "9223372036854776000"),
         ("9.223372036854775808e18", false, "9223372036854776000"),
         ("18446744073709551615", true, "18446744073709552000"),
-        ("123456789012345678901234567890", true, "1.2345678901234568e+29"),
+        (
+            "123456789012345678901234567890",
+            true,
+            "1.2345678901234568e+29",
+        ),
         ("1e20", true, "100000000000000000000"),
         ("1e21", true, "1e+21"),
         ("0.000001", true, "0.000001"),
@@ -130,33 +145,82 @@ async fn a_float_differs_from_an_integer_and_is_written_as_short_as_possible() {
 
 #[tokio::test]
 async fn whole_floats_are_integers_where_the_schema_asks_for_them() {
-    let steps = [("1", true, "1"), ("1.0", true, "1"), ("2147483648.0", true, "2147483648")];
+    let steps = [
+        ("1", true, "1"),
+        ("1.0", true, "1"),
+        ("2147483648.0", true, "2147483648"),
+    ];
     check("i", &steps).await;
-    check("i32", &[("1.0", true, "1"), ("2147483647", true, "2147483647")]).await;
-    check("ios", &[("1", true, "1"), ("1.0", true, "1"), ("1e2", true, "100")]).await;
-    check("e", &[("1.0", true, "1"), ("2.50", true, "2.5"), ("25e-1", false, "2.5")]).await;
+    check(
+        "i32",
+        &[("1.0", true, "1"), ("2147483647", true, "2147483647")],
+    )
+    .await;
+    check(
+        "ios",
+        &[("1", true, "1"), ("1.0", true, "1"), ("1e2", true, "100")],
+    )
+    .await;
+    check(
+        "e",
+        &[
+            ("1.0", true, "1"),
+            ("2.50", true, "2.5"),
+            ("25e-1", false, "2.5"),
+        ],
+    )
+    .await;
     check("one", &[("1", true, "1"), ("1.0", true, "1")]).await;
-    check("set", &[("[1,2]", true, "[1,2]"), ("[1,1.0]", true, "[1,1]")]).await;
-    check("list", &[(r#"[{"k":1},{"k":1.0}]"#, true, r#"[{"k":1},{"k":1}]"#)]).await;
+    check(
+        "set",
+        &[("[1,2]", true, "[1,2]"), ("[1,1.0]", true, "[1,1]")],
+    )
+    .await;
+    check(
+        "list",
+        &[(r#"[{"k":1},{"k":1.0}]"#, true, r#"[{"k":1},{"k":1}]"#)],
+    )
+    .await;
 }
 
 #[track_caller]
 fn refuses(outcome: Result<Outcome, Reply>, status: u16, expected: &str) {
-    let Err(reply) = outcome else { panic!("accepted; expected {expected}") };
+    let Err(reply) = outcome else {
+        panic!("accepted; expected {expected}")
+    };
     assert_eq!(reply.status, status, "{reply:?}");
-    assert!(reply.message().contains(expected), "{}\nlacks\n{expected}", reply.message());
+    assert!(
+        reply.message().contains(expected),
+        "{}\nlacks\n{expected}",
+        reply.message()
+    );
 }
 
 #[tokio::test]
 async fn refusals_say_what_a_number_is() {
     let mut writer = Writer::new("{}").await;
     let cases = [
-        (r#"{"i":1.5}"#, r#"spec.i in body must be of type integer: "number""#),
+        (
+            r#"{"i":1.5}"#,
+            r#"spec.i in body must be of type integer: "number""#,
+        ),
         // Beyond 2^53 a float is no integer.
-        (r#"{"i":1e18}"#, r#"spec.i in body must be of type integer: "number""#),
-        (r#"{"i":9223372036854775808}"#, r#"spec.i in body must be of type integer: "number""#),
-        (r#"{"ios":1.5}"#, r#"spec.ios in body must be of type integer,string: "number""#),
-        (r#"{"one":9223372036854775808}"#, "spec.one: Invalid value: 9.223372036854776e+18: not one"),
+        (
+            r#"{"i":1e18}"#,
+            r#"spec.i in body must be of type integer: "number""#,
+        ),
+        (
+            r#"{"i":9223372036854775808}"#,
+            r#"spec.i in body must be of type integer: "number""#,
+        ),
+        (
+            r#"{"ios":1.5}"#,
+            r#"spec.ios in body must be of type integer,string: "number""#,
+        ),
+        (
+            r#"{"one":9223372036854775808}"#,
+            "spec.one: Invalid value: 9.223372036854776e+18: not one",
+        ),
         (
             r#"{"whole":1.0}"#,
             "spec.whole: Invalid value: \"integer\": invalid data, expected int, got float64",
@@ -169,8 +233,14 @@ async fn refusals_say_what_a_number_is() {
             r#"{"max":12345678.0}"#,
             "spec.max: Invalid value: 1.2345678e+07: spec.max in body should be less than",
         ),
-        (r#"{"max":12345678}"#, "spec.max: Invalid value: 12345678: spec.max in body should be less than"),
-        (r#"{"e":2}"#, r#"Unsupported value: 2: supported values: "1", "2.5""#),
+        (
+            r#"{"max":12345678}"#,
+            "spec.max: Invalid value: 12345678: spec.max in body should be less than",
+        ),
+        (
+            r#"{"e":2}"#,
+            r#"Unsupported value: 2: supported values: "1", "2.5""#,
+        ),
         (r#"{"set":[1.5,1.50]}"#, "spec.set[1]: Duplicate value: 1.5"),
     ];
     for (spec, expected) in cases {
@@ -183,9 +253,13 @@ async fn refusals_say_what_a_number_is() {
 async fn a_number_beyond_float64_is_refused_as_go_does() {
     let mut writer = Writer::new("{}").await;
     for number in ["1e309", "1e400", "-1e400", "1e+999"] {
-        let expected = format!("json: cannot unmarshal number {number} into Go value of type float64");
+        let expected =
+            format!("json: cannot unmarshal number {number} into Go value of type float64");
         let handled = format!(r#"Foo in version "v1" cannot be handled as a Foo: {expected}"#);
-        for spec in [format!(r#"{{"n":{number}}}"#), format!(r#"{{"free":{{"a":[{number}]}}}}"#)] {
+        for spec in [
+            format!(r#"{{"n":{number}}}"#),
+            format!(r#"{{"free":{{"a":[{number}]}}}}"#),
+        ] {
             refuses(writer.put(&spec).await, 400, &handled);
             let reply = writer.rig.post(FOOS, &foo("v1", "b", &spec)).await;
             assert_eq!((reply.status, reply.message()), (400, handled.as_str()));
@@ -234,8 +308,15 @@ async fn patches_compare_numbers_as_text_and_write_them_as_values() {
         ),
     ] {
         for (patch, changes) in [(one, false), (other, true), (one, false)] {
-            let outcome = writer.write(method, "", patch).await.unwrap_or_else(|reply| panic!("{reply:?}"));
-            assert_eq!((outcome.generations, outcome.stored), (i64::from(changes), changes), "{patch}");
+            let outcome = writer
+                .write(method, "", patch)
+                .await
+                .unwrap_or_else(|reply| panic!("{reply:?}"));
+            assert_eq!(
+                (outcome.generations, outcome.stored),
+                (i64::from(changes), changes),
+                "{patch}"
+            );
         }
     }
 }
@@ -243,20 +324,47 @@ async fn patches_compare_numbers_as_text_and_write_them_as_values() {
 #[tokio::test]
 async fn apply_and_status_see_no_change_in_another_spelling() {
     let mut writer = Writer::new(r#"{"n":7}"#).await;
-    for (number, changes) in [("1", true), ("1.0", false), ("1e0", false), ("1.5", true), ("1.50", false)] {
+    for (number, changes) in [
+        ("1", true),
+        ("1.0", false),
+        ("1e0", false),
+        ("1.5", true),
+        ("1.50", false),
+    ] {
         let body = foo("v1", "a", &format!(r#"{{"n":{number}}}"#));
-        let outcome = writer.write("APPLY", "?fieldManager=m&force=true", &body).await;
+        let outcome = writer
+            .write("APPLY", "?fieldManager=m&force=true", &body)
+            .await;
         let outcome = outcome.unwrap_or_else(|reply| panic!("{reply:?}"));
-        assert_eq!((outcome.generations, outcome.stored), (i64::from(changes), changes), "{number}");
+        assert_eq!(
+            (outcome.generations, outcome.stored),
+            (i64::from(changes), changes),
+            "{number}"
+        );
     }
-    for (number, changes) in [("1", true), ("1.0", false), ("1e0", false), ("2.5", true), ("2.50", false)] {
+    for (number, changes) in [
+        ("1", true),
+        ("1.0", false),
+        ("1e0", false),
+        ("2.5", true),
+        ("2.50", false),
+    ] {
         let version = writer.last.version();
         let name = format!(r#"a","resourceVersion":"{version}"#);
         let mut body = json::parse(foo("v1", &name, "{}").as_bytes()).unwrap();
-        body.set("status", json::parse(format!(r#"{{"q":{number}}}"#).as_bytes()).unwrap());
-        let outcome = writer.write("PUT", "/status", &json::to_string(&body)).await;
+        body.set(
+            "status",
+            json::parse(format!(r#"{{"q":{number}}}"#).as_bytes()).unwrap(),
+        );
+        let outcome = writer
+            .write("PUT", "/status", &json::to_string(&body))
+            .await;
         let outcome = outcome.unwrap_or_else(|reply| panic!("{reply:?}"));
-        assert_eq!((outcome.generations, outcome.stored), (0, changes), "{number}");
+        assert_eq!(
+            (outcome.generations, outcome.stored),
+            (0, changes),
+            "{number}"
+        );
     }
 }
 
@@ -268,7 +376,10 @@ async fn numbers_of_a_definition_are_written_as_short_as_possible() {
         "b": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
             "default": {"z": 1.0, "a": [1e2, -0, -0.0, 9223372036854775808]}}}"#;
     let body = json::to_string(&definition(vec![version("v1", true, properties)]));
-    let reply = rig.post(crate::definitions::DEFINITIONS, &body).await.expect(201);
+    let reply = rig
+        .post(crate::definitions::DEFINITIONS, &body)
+        .await
+        .expect(201);
     let schema = &reply.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let shown = json::to_string(&schema["properties"]["spec"]["properties"]);
     assert_eq!(
@@ -278,7 +389,10 @@ async fn numbers_of_a_definition_are_written_as_short_as_possible() {
     for (field, number) in [("default", "1e400"), ("enum", "[1e400]")] {
         let properties = format!(r#"{{"a":{{"type":"number","{field}":{number}}}}}"#);
         let body = json::to_string(&definition(vec![version("v1", true, &properties)]));
-        let reply = rig.post(crate::definitions::DEFINITIONS, &body).await.expect(400);
+        let reply = rig
+            .post(crate::definitions::DEFINITIONS, &body)
+            .await
+            .expect(400);
         let expected = "json: cannot unmarshal number 1e400 into Go value of type float64";
         assert!(reply.message().ends_with(expected), "{reply:?}");
     }
@@ -288,16 +402,26 @@ async fn numbers_of_a_definition_are_written_as_short_as_possible() {
 async fn managers_own_numbers_by_value() {
     let rig = rig().await;
     let path = format!("{FOOS}/a");
-    let apply = async |manager: &str, spec: &str| rig.apply(&path, manager, &foo("v1", "a", spec)).await;
-    let made = apply("one", r#"{"n":1.5,"set":[1.0],"list":[{"k":1e0}]}"#).await.expect(201);
+    let apply =
+        async |manager: &str, spec: &str| rig.apply(&path, manager, &foo("v1", "a", spec)).await;
+    let made = apply("one", r#"{"n":1.5,"set":[1.0],"list":[{"k":1e0}]}"#)
+        .await
+        .expect(201);
     let fields = &made.body["metadata"]["managedFields"][0]["fieldsV1"];
     assert_eq!(
         json::to_string(fields),
         r#"{"f:spec":{"f:list":{"k:{\"k\":1}":{".":{},"f:k":{}}},"f:n":{},"f:set":{"v:1":{}}}}"#
     );
-    let again = apply("one", r#"{"n":15e-1,"set":[1],"list":[{"k":1}]}"#).await.expect(200);
+    let again = apply("one", r#"{"n":15e-1,"set":[1],"list":[{"k":1}]}"#)
+        .await
+        .expect(200);
     assert_eq!(again.version(), made.version());
     apply("two", r#"{"n":1.50}"#).await.expect(200);
     let refused = apply("two", r#"{"n":1}"#).await.expect(409);
-    assert!(refused.message().ends_with(r#"conflict with "one": .spec.n"#), "{refused:?}");
+    assert!(
+        refused
+            .message()
+            .ends_with(r#"conflict with "one": .spec.n"#),
+        "{refused:?}"
+    );
 }

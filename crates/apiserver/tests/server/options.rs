@@ -22,7 +22,15 @@ async fn delete(rig: &Rig, media_type: &str, body: &str) -> [Reply; 2] {
             body,
         )
         .await;
-    let one = rig.call_as(User::master("admin"), &headers, "DELETE", &format!("{CONFIG_MAPS}/a"), body).await;
+    let one = rig
+        .call_as(
+            User::master("admin"),
+            &headers,
+            "DELETE",
+            &format!("{CONFIG_MAPS}/a"),
+            body,
+        )
+        .await;
     [one, all]
 }
 
@@ -48,7 +56,12 @@ async fn delete_options_of_any_version_are_accepted() {
             assert_eq!(reply.status, 200, "{body}: {}", reply.message());
         }
     }
-    for reply in delete(&rig, "application/yaml", "kind: DeleteOptions\napiVersion: kueue.x-k8s.io/v1").await
+    for reply in delete(
+        &rig,
+        "application/yaml",
+        "kind: DeleteOptions\napiVersion: kueue.x-k8s.io/v1",
+    )
+    .await
     {
         assert_eq!(reply.status, 200, "{}", reply.message());
     }
@@ -63,14 +76,22 @@ async fn delete_options_in_protobuf_are_of_any_version() {
         ("a/b", "v1", "DeleteOptions"),
         ("", "", ""),
     ] {
-        let gvk = GroupVersionKind { group: group.into(), version: version.into(), kind: kind.into() };
+        let gvk = GroupVersionKind {
+            group: group.into(),
+            version: version.into(),
+            kind: kind.into(),
+        };
         // gracePeriodSeconds: 0
         let body = String::from_utf8(envelope(&gvk, &[8, 0])).unwrap();
         for reply in delete(&rig, "application/vnd.kubernetes.protobuf", &body).await {
             assert_eq!(reply.status, 200, "{gvk:?}: {}", reply.message());
         }
     }
-    let gvk = GroupVersionKind { group: "".into(), version: "v1".into(), kind: "Pod".into() };
+    let gvk = GroupVersionKind {
+        group: "".into(),
+        version: "v1".into(),
+        kind: "Pod".into(),
+    };
     let body = String::from_utf8(envelope(&gvk, &[])).unwrap();
     for reply in delete(&rig, "application/vnd.kubernetes.protobuf", &body).await {
         let expected = "no kind \"Pod\" is registered for version \"v1\" in scheme \
@@ -132,7 +153,9 @@ async fn what_holds_no_delete_options_is_refused_in_the_words_of_the_decoder() {
 /// What an answer complains of, in order.
 fn causes(reply: &Reply) -> Vec<String> {
     let causes = reply.body.at("details.causes").list().iter();
-    causes.map(|cause| format!("{} {}", cause["field"].str(), cause["reason"].str())).collect()
+    causes
+        .map(|cause| format!("{} {}", cause["field"].str(), cause["reason"].str()))
+        .collect()
 }
 
 #[tokio::test]
@@ -147,10 +170,21 @@ async fn every_fault_of_delete_options_is_told_in_order() {
     let body = r#"{"orphanDependents":true,"propagationPolicy":"x","dryRun":["y"]}"#;
     let query = "orphanDependents=1&propagationPolicy=x&dryRun=y";
     for path in [format!("{CONFIG_MAPS}/a"), CONFIG_MAPS.to_owned()] {
-        assert_eq!(causes(&rig.delete(&path, body).await.expect(422)), expected, "{path}");
-        assert_eq!(causes(&rig.delete(&format!("{path}?{query}"), "").await.expect(422)), expected, "{path}");
+        assert_eq!(
+            causes(&rig.delete(&path, body).await.expect(422)),
+            expected,
+            "{path}"
+        );
+        assert_eq!(
+            causes(&rig.delete(&format!("{path}?{query}"), "").await.expect(422)),
+            expected,
+            "{path}"
+        );
     }
-    let empty = rig.delete(&format!("{CONFIG_MAPS}/a?propagationPolicy="), "").await.expect(422);
+    let empty = rig
+        .delete(&format!("{CONFIG_MAPS}/a?propagationPolicy="), "")
+        .await
+        .expect(422);
     assert_eq!(causes(&empty), ["propagationPolicy FieldValueNotSupported"]);
 }
 
@@ -159,11 +193,24 @@ async fn preconditions_of_a_delete_may_stand_in_the_query() {
     let rig = Rig::new().await;
     let made = rig.make("a", "").await;
     let path = format!("{CONFIG_MAPS}/a");
-    rig.delete(&format!("{path}?uid=other"), "").await.expect(409);
-    rig.delete(&format!("{path}?resourceVersion=1"), "").await.expect(409);
+    rig.delete(&format!("{path}?uid=other"), "")
+        .await
+        .expect(409);
+    rig.delete(&format!("{path}?resourceVersion=1"), "")
+        .await
+        .expect(409);
     // A body wins over the query.
-    rig.delete(&format!("{path}?uid=other&dryRun=All"), r#"{"dryRun":["All"]}"#).await.expect(200);
-    let query = format!("uid={}&resourceVersion={}", made.body.at("metadata.uid").str(), made.version());
+    rig.delete(
+        &format!("{path}?uid=other&dryRun=All"),
+        r#"{"dryRun":["All"]}"#,
+    )
+    .await
+    .expect(200);
+    let query = format!(
+        "uid={}&resourceVersion={}",
+        made.body.at("metadata.uid").str(),
+        made.version()
+    );
     rig.delete(&format!("{path}?{query}"), "").await.expect(200);
     rig.get(&path).await.expect(404);
 }
@@ -174,15 +221,29 @@ async fn list_options_are_decoded_then_validated_then_translated() {
     let number = |text: &str| format!("strconv.ParseInt: parsing \"{text}\": invalid syntax");
     for (query, expected) in [
         ("limit=x&timeoutSeconds=y", number("y")),
-        ("limit=x&labelSelector=%3D&resourceVersionMatch=x", number("x")),
-        ("resourceVersionMatch=x&fieldSelector=a", "invalid selector: 'a'; can't understand 'a'".into()),
+        (
+            "limit=x&labelSelector=%3D&resourceVersionMatch=x",
+            number("x"),
+        ),
+        (
+            "resourceVersionMatch=x&fieldSelector=a",
+            "invalid selector: 'a'; can't understand 'a'".into(),
+        ),
     ] {
         for watch in ["", "&watch=1"] {
             let reply = rig.get(&format!("{CONFIG_MAPS}?{query}{watch}")).await;
-            assert_eq!((reply.status, reply.message()), (400, expected.as_str()), "{query}{watch}");
+            assert_eq!(
+                (reply.status, reply.message()),
+                (400, expected.as_str()),
+                "{query}{watch}"
+            );
         }
         let reply = rig.delete(&format!("{CONFIG_MAPS}?{query}"), "{").await;
-        assert_eq!((reply.status, reply.message()), (400, expected.as_str()), "DELETE {query}");
+        assert_eq!(
+            (reply.status, reply.message()),
+            (400, expected.as_str()),
+            "DELETE {query}"
+        );
     }
     let list = "resourceVersionMatch=x&continue=c&sendInitialEvents=1&fieldSelector=no%3Dsuch";
     let matching = "resourceVersionMatch";
@@ -192,24 +253,52 @@ async fn list_options_are_decoded_then_validated_then_translated() {
         format!("{matching} FieldValueNotSupported"),
         "sendInitialEvents FieldValueForbidden".into(),
     ];
-    assert_eq!(causes(&rig.get(&format!("{CONFIG_MAPS}?{list}")).await.expect(422)), expected);
+    assert_eq!(
+        causes(&rig.get(&format!("{CONFIG_MAPS}?{list}")).await.expect(422)),
+        expected
+    );
     let expected = [
         format!("{matching} FieldValueForbidden"),
         format!("{matching} FieldValueNotSupported"),
         format!("{matching} FieldValueForbidden"),
     ];
-    assert_eq!(causes(&rig.get(&format!("{CONFIG_MAPS}?{list}&watch=1")).await.expect(422)), expected);
-    let implied = rig.get(&format!("{CONFIG_MAPS}?watch=1&continue=c")).await.expect(422);
-    assert_eq!(causes(&implied), [format!("{matching} FieldValueForbidden")]);
-    let translated = rig.get(&format!("{CONFIG_MAPS}?fieldSelector=no%3Dsuch")).await.expect(400);
-    assert!(translated.message().contains("is not a known field selector"), "{}", translated.message());
+    assert_eq!(
+        causes(
+            &rig.get(&format!("{CONFIG_MAPS}?{list}&watch=1"))
+                .await
+                .expect(422)
+        ),
+        expected
+    );
+    let implied = rig
+        .get(&format!("{CONFIG_MAPS}?watch=1&continue=c"))
+        .await
+        .expect(422);
+    assert_eq!(
+        causes(&implied),
+        [format!("{matching} FieldValueForbidden")]
+    );
+    let translated = rig
+        .get(&format!("{CONFIG_MAPS}?fieldSelector=no%3Dsuch"))
+        .await
+        .expect(400);
+    assert!(
+        translated
+            .message()
+            .contains("is not a known field selector"),
+        "{}",
+        translated.message()
+    );
 }
 
 #[tokio::test]
 async fn every_fault_of_write_options_is_told_in_order() {
     let rig = Rig::new().await;
     rig.make("a", "").await;
-    let query = format!("dryRun=x&fieldValidation=y&fieldManager={}%01", "m".repeat(129));
+    let query = format!(
+        "dryRun=x&fieldValidation=y&fieldManager={}%01",
+        "m".repeat(129)
+    );
     let shared = [
         "fieldManager FieldValueTooLong",
         "fieldManager FieldValueInvalid",
@@ -217,14 +306,35 @@ async fn every_fault_of_write_options_is_told_in_order() {
         "fieldValidation FieldValueNotSupported",
     ];
     let object = r#"{"metadata":{"name":"a"}}"#;
-    let post = rig.post(&format!("{CONFIG_MAPS}?{query}"), object).await.expect(422);
+    let post = rig
+        .post(&format!("{CONFIG_MAPS}?{query}"), object)
+        .await
+        .expect(422);
     assert_eq!(causes(&post), shared);
-    let put = rig.put(&format!("{CONFIG_MAPS}/a?{query}"), object).await.expect(422);
+    let put = rig
+        .put(&format!("{CONFIG_MAPS}/a?{query}"), object)
+        .await
+        .expect(422);
     assert_eq!(causes(&put), shared);
-    let patch = rig.patch(&format!("{CONFIG_MAPS}/a?{query}&force=1"), "{}").await.expect(422);
-    assert_eq!(causes(&patch), [&["force FieldValueForbidden"], &shared[..]].concat());
-    let apply = rig.call("APPLY", &format!("{CONFIG_MAPS}/a?dryRun=x"), object).await.expect(422);
-    assert_eq!(causes(&apply), ["fieldManager FieldValueRequired", "dryRun FieldValueNotSupported"]);
+    let patch = rig
+        .patch(&format!("{CONFIG_MAPS}/a?{query}&force=1"), "{}")
+        .await
+        .expect(422);
+    assert_eq!(
+        causes(&patch),
+        [&["force FieldValueForbidden"], &shared[..]].concat()
+    );
+    let apply = rig
+        .call("APPLY", &format!("{CONFIG_MAPS}/a?dryRun=x"), object)
+        .await
+        .expect(422);
+    assert_eq!(
+        causes(&apply),
+        [
+            "fieldManager FieldValueRequired",
+            "dryRun FieldValueNotSupported"
+        ]
+    );
 }
 
 #[tokio::test]
@@ -234,10 +344,28 @@ async fn the_media_type_of_a_new_object_comes_before_its_options() {
     let text = [("content-type", "text/plain")];
     let admin = || User::master("admin");
     let query = format!("{CONFIG_MAPS}?dryRun=x");
-    rig.call_as(admin(), &text, "POST", &query, "{}").await.expect(415);
-    rig.call_as(admin(), &text, "PUT", &format!("{CONFIG_MAPS}/a?dryRun=x"), "{}").await.expect(422);
+    rig.call_as(admin(), &text, "POST", &query, "{}")
+        .await
+        .expect(415);
+    rig.call_as(
+        admin(),
+        &text,
+        "PUT",
+        &format!("{CONFIG_MAPS}/a?dryRun=x"),
+        "{}",
+    )
+    .await
+    .expect(422);
     let odd = [("content-type", "text/plain"), ("accept", "text/plain")];
-    rig.call_as(admin(), &odd, "PATCH", &format!("{CONFIG_MAPS}/a?dryRun=x"), "{}").await.expect(415);
+    rig.call_as(
+        admin(),
+        &odd,
+        "PATCH",
+        &format!("{CONFIG_MAPS}/a?dryRun=x"),
+        "{}",
+    )
+    .await
+    .expect(415);
 }
 
 #[tokio::test]
@@ -247,22 +375,46 @@ async fn an_eviction_may_be_of_either_version_in_any_encoding() {
     let pod = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
     let path = format!("{PODS}/p/eviction");
     for (media_type, body) in [
-        ("application/json", r#"{"kind":"Eviction","apiVersion":"policy/v1beta1","metadata":{"name":"p"}}"#),
-        ("application/json", r#"{"kind":"Eviction","metadata":{"name":"p"}}"#),
-        ("application/json", r#"{"apiVersion":"policy/","metadata":{"name":"p"}}"#),
-        ("application/yaml", "kind: Eviction\napiVersion: policy/v1beta1\nmetadata: {name: p}"),
+        (
+            "application/json",
+            r#"{"kind":"Eviction","apiVersion":"policy/v1beta1","metadata":{"name":"p"}}"#,
+        ),
+        (
+            "application/json",
+            r#"{"kind":"Eviction","metadata":{"name":"p"}}"#,
+        ),
+        (
+            "application/json",
+            r#"{"apiVersion":"policy/","metadata":{"name":"p"}}"#,
+        ),
+        (
+            "application/yaml",
+            "kind: Eviction\napiVersion: policy/v1beta1\nmetadata: {name: p}",
+        ),
     ] {
         rig.post(PODS, pod).await.expect(201);
-        rig.call_as(User::master("admin"), &[("content-type", media_type)], "POST", &path, body)
-            .await
-            .expect(201);
+        rig.call_as(
+            User::master("admin"),
+            &[("content-type", media_type)],
+            "POST",
+            &path,
+            body,
+        )
+        .await
+        .expect(201);
     }
     rig.post(PODS, pod).await.expect(201);
-    let gvk = GroupVersionKind { group: "policy".into(), version: "v1beta1".into(), kind: "Eviction".into() };
+    let gvk = GroupVersionKind {
+        group: "policy".into(),
+        version: "v1beta1".into(),
+        kind: "Eviction".into(),
+    };
     // metadata: {name: p}
     let body = String::from_utf8(envelope(&gvk, &[10, 3, 10, 1, b'p'])).unwrap();
     let headers = [("content-type", "application/vnd.kubernetes.protobuf")];
-    rig.call_as(User::master("admin"), &headers, "POST", &path, &body).await.expect(201);
+    rig.call_as(User::master("admin"), &headers, "POST", &path, &body)
+        .await
+        .expect(201);
     let wrong = r#"{"kind":"Eviction","apiVersion":"v1","metadata":{"name":"p"}}"#;
     let refused = rig.post(&path, wrong).await.expect(400);
     let expected = "Eviction in version \"v1\" cannot be handled as a Eviction: no kind \"Eviction\" is registered for \
@@ -274,9 +426,21 @@ async fn an_eviction_may_be_of_either_version_in_any_encoding() {
 async fn an_object_of_a_meta_kind_is_known_and_cannot_be_converted() {
     let rig = Rig::new().await;
     for (api_version, kind, expected) in [
-        ("v1", "DeleteOptions", "converting (v1.DeleteOptions) to (core.ConfigMap): unknown conversion"),
-        ("apps/v1", "PatchOptions", "converting (v1.PatchOptions) to (core.ConfigMap): unknown conversion"),
-        ("no.such/v7", "Status", "converting (v1.Status) to (core.ConfigMap): unknown conversion"),
+        (
+            "v1",
+            "DeleteOptions",
+            "converting (v1.DeleteOptions) to (core.ConfigMap): unknown conversion",
+        ),
+        (
+            "apps/v1",
+            "PatchOptions",
+            "converting (v1.PatchOptions) to (core.ConfigMap): unknown conversion",
+        ),
+        (
+            "no.such/v7",
+            "Status",
+            "converting (v1.Status) to (core.ConfigMap): unknown conversion",
+        ),
         (
             "no.such/v7",
             "DeleteOptions",
@@ -306,7 +470,8 @@ async fn the_scale_of_a_custom_resource_has_one_word_for_what_it_cannot_decode()
         "subresources":{"scale":{"specReplicasPath":".spec.n","statusReplicasPath":".status.n"}},
         "schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}"#;
     rig.post(DEFINITIONS, definition).await.expect(201);
-    let foo = r#"{"apiVersion":"example.com/v1","kind":"Foo","metadata":{"name":"a"},"spec":{"n":1}}"#;
+    let foo =
+        r#"{"apiVersion":"example.com/v1","kind":"Foo","metadata":{"name":"a"},"spec":{"n":1}}"#;
     rig.post(FOOS, foo).await.expect(201);
     let path = format!("{FOOS}/a/scale");
     let expected = "no kind is registered for the type v1.Scale in scheme \
@@ -320,8 +485,7 @@ async fn the_scale_of_a_custom_resource_has_one_word_for_what_it_cannot_decode()
         let reply = rig.put(&path, body).await;
         assert_eq!((reply.status, reply.message()), (400, expected), "{body}");
     }
-    let wide =
-        r#"{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"a"},"spec":{"replicas":2}}"#;
+    let wide = r#"{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"a"},"spec":{"replicas":2}}"#;
     let scaled: Value = rig.put(&path, wide).await.expect(200).body;
     assert_eq!(scaled.at("spec.replicas").int(), 2);
 }

@@ -100,7 +100,11 @@ impl Hooks for Feet {
 
     fn validate(&self, boat: &Value, _: Option<&Value>, _: &Context, violations: &mut Violations) {
         if boat["inches"].int() > 1200 {
-            violations.invalid("feet", boat["inches"].int() / 12, "does not fit into the harbour");
+            violations.invalid(
+                "feet",
+                boat["inches"].int() / 12,
+                "does not fit into the harbour",
+            );
         }
     }
 }
@@ -118,22 +122,34 @@ impl Hooks for Hub {
 struct Captain;
 
 impl Admit for Captain {
-    fn mutate<'a>(&'a self, asked: &'a Asked, boat: &'a mut Value) -> Future<'a, Result<(), Status>> {
+    fn mutate<'a>(
+        &'a self,
+        asked: &'a Asked,
+        boat: &'a mut Value,
+    ) -> Future<'a, Result<(), Status>> {
         Box::pin(async move {
             if asked.is("boats") && asked.old.is_none() {
-                boat.entry("metadata").entry("annotations").set("captain", &asked.user.name);
+                boat.entry("metadata")
+                    .entry("annotations")
+                    .set("captain", &asked.user.name);
             }
             Ok(())
         })
     }
 
-    fn validate<'a>(&'a self, asked: &'a Asked, boat: Option<&'a Value>) -> Future<'a, Result<(), Status>> {
+    fn validate<'a>(
+        &'a self,
+        asked: &'a Asked,
+        boat: Option<&'a Value>,
+    ) -> Future<'a, Result<(), Status>> {
         Box::pin(async move {
             match boat {
                 Some(boat) if boat.at("metadata.name").str() == "titanic" => {
                     Err(asked.forbidden(boat, "it sinks"))
                 }
-                None if asked.name == "eternal" => Err(asked.forbidden(asked.old.unwrap(), "it stays")),
+                None if asked.name == "eternal" => {
+                    Err(asked.forbidden(asked.old.unwrap(), "it stays"))
+                }
                 _ => Ok(()),
             }
         })
@@ -155,7 +171,10 @@ impl Harbours {
     }
 
     fn take(&self, name: &str) {
-        self.all.lock().unwrap().retain(|harbour| harbour.at("metadata.name").str() != name);
+        self.all
+            .lock()
+            .unwrap()
+            .retain(|harbour| harbour.at("metadata.name").str() != name);
     }
 }
 
@@ -184,7 +203,10 @@ impl Storage for Harbours {
         Box::pin(async { Ok(asked.old.unwrap().clone()) })
     }
 
-    fn watch<'a>(&'a self, _: &'a Asked) -> Future<'a, Result<Receiver<(WatchChange, Value)>, Status>> {
+    fn watch<'a>(
+        &'a self,
+        _: &'a Asked,
+    ) -> Future<'a, Result<Receiver<(WatchChange, Value)>, Status>> {
         let (sender, receiver) = channel(8);
         self.watchers.lock().unwrap().push(sender);
         Box::pin(async { Ok(receiver) })
@@ -222,23 +244,42 @@ fn builder() -> Builder {
 }
 
 fn rig() -> Rig {
-    Rig { server: builder().build().unwrap() }
+    Rig {
+        server: builder().build().unwrap(),
+    }
 }
 
 async fn launch(rig: &Rig, name: &str, feet: i64) -> Reply {
-    rig.post(BOATS, &format!(r#"{{"metadata":{{"name":"{name}"}},"feet":{feet}}}"#)).await
+    rig.post(
+        BOATS,
+        &format!(r#"{{"metadata":{{"name":"{name}"}},"feet":{feet}}}"#),
+    )
+    .await
 }
 
 #[tokio::test(start_paused = true)]
 async fn versions_lead_through_a_hub_that_nobody_sees() {
     let rig = rig();
     let boat = launch(&rig, "jolle", 10).await.expect(201).body;
-    assert_eq!((boat["feet"].int(), boat["sails"].list()[0].str()), (10, "mizzen"));
-    let other = rig.get(&format!("{}/jolle", BOATS.replace("v1", "v2"))).await.expect(200).body;
+    assert_eq!(
+        (boat["feet"].int(), boat["sails"].list()[0].str()),
+        (10, "mizzen")
+    );
+    let other = rig
+        .get(&format!("{}/jolle", BOATS.replace("v1", "v2")))
+        .await
+        .expect(200)
+        .body;
     assert_eq!(other["inches"].int(), 120);
-    rig.get(&format!("{}/jolle", BOATS.replace("v1", "hub"))).await.expect(404);
+    rig.get(&format!("{}/jolle", BOATS.replace("v1", "hub")))
+        .await
+        .expect(404);
     let versions = rig.get("/apis/sea.example.com").await.expect(200).body;
-    let versions: Vec<&str> = versions["versions"].list().iter().map(|it| it["version"].str()).collect();
+    let versions: Vec<&str> = versions["versions"]
+        .list()
+        .iter()
+        .map(|it| it["version"].str())
+        .collect();
     assert_eq!(versions, ["v2", "v1"]);
 }
 
@@ -251,36 +292,58 @@ async fn nothing_else_is_served() {
     let groups = rig.get("/apis").await.expect(200).body;
     assert_eq!(groups["groups"].list().len(), 1);
     let index = rig.get("/openapi/v3").await.expect(200).body;
-    let document = rig.get("/openapi/v3/apis/sea.example.com/v1").await.expect(200).body;
+    let document = rig
+        .get("/openapi/v3/apis/sea.example.com/v1")
+        .await
+        .expect(200)
+        .body;
     assert!(!index["paths"]["apis/sea.example.com/v1"].is_null());
     let boat = &document["components"]["schemas"]["com.example.sea.v1.Boat"];
     assert_eq!(boat.at("properties.feet.type").str(), "integer");
-    assert_eq!(boat["x-kubernetes-group-version-kind"].list()[0]["kind"].str(), "Boat");
+    assert_eq!(
+        boat["x-kubernetes-group-version-kind"].list()[0]["kind"].str(),
+        "Boat"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn own_rules_refuse_and_own_admission_has_its_say() {
     let rig = rig();
     let refused = launch(&rig, "liner", 101).await.expect(422);
-    let why =
-        r#"Boat.sea.example.com "liner" is invalid: feet: Invalid value: 101: does not fit into the harbour"#;
+    let why = r#"Boat.sea.example.com "liner" is invalid: feet: Invalid value: 101: does not fit into the harbour"#;
     assert_eq!(refused.message(), why);
     let refused = launch(&rig, "titanic", 9).await.expect(403);
-    assert_eq!(refused.message(), r#"boats.sea.example.com "titanic" is forbidden: it sinks"#);
+    assert_eq!(
+        refused.message(),
+        r#"boats.sea.example.com "titanic" is forbidden: it sinks"#
+    );
     let boat = launch(&rig, "eternal", 9).await.expect(201).body;
     assert_eq!(boat.at("metadata.annotations.captain").str(), "admin");
-    let refused = rig.delete(&format!("{BOATS}/eternal"), "").await.expect(403);
-    assert!(refused.message().ends_with("it stays"), "{}", refused.message());
+    let refused = rig
+        .delete(&format!("{BOATS}/eternal"), "")
+        .await
+        .expect(403);
+    assert!(
+        refused.message().ends_with("it stays"),
+        "{}",
+        refused.message()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn objects_may_linger_when_they_are_deleted() {
     let rig = rig();
     launch(&rig, "jolle", 10).await.expect(201);
-    let going = rig.delete(&format!("{BOATS}/jolle"), "").await.expect(200).body;
+    let going = rig
+        .delete(&format!("{BOATS}/jolle"), "")
+        .await
+        .expect(200)
+        .body;
     assert_eq!(going.at("metadata.deletionGracePeriodSeconds").int(), 30);
     rig.get(&format!("{BOATS}/jolle")).await.expect(200);
-    rig.delete(&format!("{BOATS}/jolle"), r#"{"gracePeriodSeconds":0}"#).await.expect(200);
+    rig.delete(&format!("{BOATS}/jolle"), r#"{"gracePeriodSeconds":0}"#)
+        .await
+        .expect(200);
     rig.get(&format!("{BOATS}/jolle")).await.expect(404);
 }
 
@@ -289,10 +352,21 @@ async fn a_kind_with_numbers_has_protobuf() {
     let rig = rig();
     launch(&rig, "jolle", 10).await.expect(201);
     let mut headers = http::HeaderMap::new();
-    headers.insert(header::ACCEPT, "application/vnd.kubernetes.protobuf".parse().unwrap());
+    headers.insert(
+        header::ACCEPT,
+        "application/vnd.kubernetes.protobuf".parse().unwrap(),
+    );
     let uri = format!("{BOATS}/jolle").parse().unwrap();
-    let answer =
-        rig.server.call(Some(User::master("admin")), http::Method::GET, uri, headers, "".into()).await;
+    let answer = rig
+        .server
+        .call(
+            Some(User::master("admin")),
+            http::Method::GET,
+            uri,
+            headers,
+            "".into(),
+        )
+        .await;
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     assert!(body.starts_with(b"k8s\0"), "{body:?}");
     assert!(body.windows(6).any(|part| part == b"mizzen"));
@@ -302,37 +376,92 @@ async fn a_kind_with_numbers_has_protobuf() {
 async fn a_subresource_is_whatever_its_author_says() {
     let rig = rig();
     launch(&rig, "jolle", 10).await.expect(201);
-    let sound = rig.post(&format!("{BOATS}/jolle/horn"), r#"{"text":"tuut"}"#).await.expect(201).body;
-    assert_eq!((sound["kind"].str(), sound["text"].str()), ("Sound", "jolle of 10 feet: tuut"));
+    let sound = rig
+        .post(&format!("{BOATS}/jolle/horn"), r#"{"text":"tuut"}"#)
+        .await
+        .expect(201)
+        .body;
+    assert_eq!(
+        (sound["kind"].str(), sound["text"].str()),
+        ("Sound", "jolle of 10 feet: tuut")
+    );
     rig.get(&format!("{BOATS}/jolle/horn")).await.expect(405);
-    rig.post(&format!("{BOATS}/wherry/horn"), "").await.expect(404);
-    rig.post(&format!("{BOATS}/jolle/horn"), "{").await.expect(400);
+    rig.post(&format!("{BOATS}/wherry/horn"), "")
+        .await
+        .expect(404);
+    rig.post(&format!("{BOATS}/jolle/horn"), "{")
+        .await
+        .expect(400);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_storage_of_ones_own_has_the_verbs_that_it_wants() {
     let rig = rig();
-    let mut events = rig.watch(&format!("{HARBOURS}?watch=true&fieldSelector=metadata.name%3Dkiel")).await;
+    let mut events = rig
+        .watch(&format!(
+            "{HARBOURS}?watch=true&fieldSelector=metadata.name%3Dkiel"
+        ))
+        .await;
     for name in ["kiel", "cork"] {
-        let harbour = format!(r#"{{"metadata":{{"name":"{name}","labels":{{"at":"{name}"}}}},"berths":7}}"#);
+        let harbour =
+            format!(r#"{{"metadata":{{"name":"{name}","labels":{{"at":"{name}"}}}},"berths":7}}"#);
         let made = rig.post(HARBOURS, &harbour).await.expect(201).body;
         assert_eq!((made["kind"].str(), made["berths"].int()), ("Harbour", 7));
     }
-    assert_eq!(rig.get(HARBOURS).await.expect(200).names(), ["kiel", "cork"]);
-    assert_eq!(rig.get(&format!("{HARBOURS}?labelSelector=at%3Dcork")).await.expect(200).names(), ["cork"]);
-    rig.put(&format!("{HARBOURS}/kiel"), r#"{"metadata":{"name":"kiel"},"berths":9}"#).await.expect(200);
-    assert_eq!(rig.get(&format!("{HARBOURS}/kiel")).await.expect(200).body["berths"].int(), 9);
-    rig.patch(&format!("{HARBOURS}/kiel"), "{}").await.expect(405);
-    rig.delete(&format!("{HARBOURS}/kiel"), "").await.expect(200);
+    assert_eq!(
+        rig.get(HARBOURS).await.expect(200).names(),
+        ["kiel", "cork"]
+    );
+    assert_eq!(
+        rig.get(&format!("{HARBOURS}?labelSelector=at%3Dcork"))
+            .await
+            .expect(200)
+            .names(),
+        ["cork"]
+    );
+    rig.put(
+        &format!("{HARBOURS}/kiel"),
+        r#"{"metadata":{"name":"kiel"},"berths":9}"#,
+    )
+    .await
+    .expect(200);
+    assert_eq!(
+        rig.get(&format!("{HARBOURS}/kiel")).await.expect(200).body["berths"].int(),
+        9
+    );
+    rig.patch(&format!("{HARBOURS}/kiel"), "{}")
+        .await
+        .expect(405);
+    rig.delete(&format!("{HARBOURS}/kiel"), "")
+        .await
+        .expect(200);
     rig.get(&format!("{HARBOURS}/kiel")).await.expect(404);
     for expected in ["ADDED kiel", "MODIFIED kiel", "DELETED kiel", "end"] {
         assert_eq!(events.next_name().await, expected);
     }
-    rig.post("/apis/sea.example.com/v1/lighthouses", r#"{"metadata":{"name":"one"}}"#).await.expect(405);
+    rig.post(
+        "/apis/sea.example.com/v1/lighthouses",
+        r#"{"metadata":{"name":"one"}}"#,
+    )
+    .await
+    .expect(405);
     let resources = rig.get("/apis/sea.example.com/v1").await.expect(200).body;
-    let find = |name: &str| resources["resources"].list().iter().find(|it| it["name"].str() == name).unwrap();
-    let verbs: Vec<&str> = find("harbours")["verbs"].list().iter().map(Value::str).collect();
-    assert_eq!(verbs, ["create", "delete", "get", "list", "update", "watch"]);
+    let find = |name: &str| {
+        resources["resources"]
+            .list()
+            .iter()
+            .find(|it| it["name"].str() == name)
+            .unwrap()
+    };
+    let verbs: Vec<&str> = find("harbours")["verbs"]
+        .list()
+        .iter()
+        .map(Value::str)
+        .collect();
+    assert_eq!(
+        verbs,
+        ["create", "delete", "get", "list", "update", "watch"]
+    );
 }
 
 const DEFINITION: &str = "
@@ -358,18 +487,42 @@ async fn a_definition_that_is_built_in_is_served_at_once() {
     let rig = Rig { server };
     let buoys = "/apis/sea.example.com/v1/buoys";
     let head = r#""apiVersion":"sea.example.com/v1","kind":"Buoy""#;
-    let buoy = rig.post(buoys, &format!(r#"{{{head},"metadata":{{"name":"one"}},"size":3}}"#)).await;
+    let buoy = rig
+        .post(
+            buoys,
+            &format!(r#"{{{head},"metadata":{{"name":"one"}},"size":3}}"#),
+        )
+        .await;
     let buoy = buoy.expect(201).body;
-    assert_eq!((buoy["colour"].str(), buoy["size"].is_null()), ("red", true));
+    assert_eq!(
+        (buoy["colour"].str(), buoy["size"].is_null()),
+        ("red", true)
+    );
     let refused = rig
-        .post(buoys, &format!(r#"{{{head},"metadata":{{"name":"two"}},"colour":"blue"}}"#))
+        .post(
+            buoys,
+            &format!(r#"{{{head},"metadata":{{"name":"two"}},"colour":"blue"}}"#),
+        )
         .await
         .expect(422);
-    assert!(refused.message().contains(r#"colour: Unsupported value: "blue""#), "{}", refused.message());
+    assert!(
+        refused
+            .message()
+            .contains(r#"colour: Unsupported value: "blue""#),
+        "{}",
+        refused.message()
+    );
     assert_eq!(rig.get(buoys).await.expect(200).names(), ["one"]);
-    let document = rig.get("/openapi/v3/apis/sea.example.com/v1").await.expect(200).body;
+    let document = rig
+        .get("/openapi/v3/apis/sea.example.com/v1")
+        .await
+        .expect(200)
+        .body;
     let schemas = &document["components"]["schemas"];
-    assert!(!schemas["com.example.sea.v1.Buoy"].is_null() && !schemas["com.example.sea.v1.Boat"].is_null());
+    assert!(
+        !schemas["com.example.sea.v1.Buoy"].is_null()
+            && !schemas["com.example.sea.v1.Boat"].is_null()
+    );
 }
 
 #[test]
@@ -379,8 +532,14 @@ fn what_makes_no_sense_is_said_before_anything_is_served() {
         let error = builder.build().map(drop).unwrap_err().to_string();
         assert!(error.contains(problem), "{error}");
     }
-    check(builder().kinds("more.kinds", "group x\nnonsense"), "more.kinds:2: unknown word \"nonsense\"");
-    check(builder().hooks("sea.example.com/v9.Boat", Feet), "there is no kind sea.example.com/v9.Boat");
+    check(
+        builder().kinds("more.kinds", "group x\nnonsense"),
+        "more.kinds:2: unknown word \"nonsense\"",
+    );
+    check(
+        builder().hooks("sea.example.com/v9.Boat", Feet),
+        "there is no kind sea.example.com/v9.Boat",
+    );
     check(
         builder().storage("rafts.sea.example.com", Lighthouses),
         "there is no resource rafts.sea.example.com",
@@ -391,12 +550,21 @@ fn what_makes_no_sense_is_said_before_anything_is_served() {
     );
     let lost = "group a.b\nversion v1\nkind X\n  names xs x\n  verbs get\n  stored a.b/v2.X\ntype X\n  1 metadata !meta/v1.ObjectMeta\n";
     check(builder().kinds("lost.kinds", lost), "as which");
-    let nameless = lost.replace("  names xs x\n", "").replace("  stored a.b/v2.X\n", "");
-    check(builder().kinds("nameless.kinds", &nameless), "there is no plural name of");
-    let webhook = "webhook: {conversionReviewVersions: [v1], clientConfig: {url: 'https://example.com'}}";
+    let nameless = lost
+        .replace("  names xs x\n", "")
+        .replace("  stored a.b/v2.X\n", "");
+    check(
+        builder().kinds("nameless.kinds", &nameless),
+        "there is no plural name of",
+    );
+    let webhook =
+        "webhook: {conversionReviewVersions: [v1], clientConfig: {url: 'https://example.com'}}";
     let converted = format!("{DEFINITION}  conversion: {{strategy: Webhook, {webhook}}}\n");
     check(builder().definition(&converted), "no webhook is called");
-    check(builder().definition("spec: {group: sea.example.com}"), "a definition cannot be served: ");
+    check(
+        builder().definition("spec: {group: sea.example.com}"),
+        "a definition cannot be served: ",
+    );
 }
 
 /// Knows one token and allows what its name says.
@@ -405,8 +573,14 @@ struct Porter;
 
 impl Authenticator for Porter {
     fn authenticate<'a>(&'a self, token: &'a str, audiences: &'a [Str]) -> Future<'a, Verdict> {
-        let user = User { name: "list".into(), ..User::default() };
-        let known = (token == "secret").then(|| Bearer { user, audiences: audiences.to_vec() });
+        let user = User {
+            name: "list".into(),
+            ..User::default()
+        };
+        let known = (token == "secret").then(|| Bearer {
+            user,
+            audiences: audiences.to_vec(),
+        });
         Box::pin(async { Ok(known) })
     }
 }
@@ -415,7 +589,11 @@ impl Authorizer for Porter {
     fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision> {
         let may = attributes.user.name == attributes.verb;
         Box::pin(async move {
-            if may { Decision::Allow(Reason::default()) } else { Decision::NoOpinion(Reason::default()) }
+            if may {
+                Decision::Allow(Reason::default())
+            } else {
+                Decision::NoOpinion(Reason::default())
+            }
         })
     }
 }
@@ -423,27 +601,49 @@ impl Authorizer for Porter {
 async fn code(server: &Server, token: &str, path: &str) -> u16 {
     let mut headers = http::HeaderMap::new();
     if !token.is_empty() {
-        headers.insert(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
+        headers.insert(
+            header::AUTHORIZATION,
+            format!("Bearer {token}").parse().unwrap(),
+        );
     }
     let uri = path.parse().unwrap();
-    server.call(None, http::Method::GET, uri, headers, "".into()).await.status().as_u16()
+    server
+        .call(None, http::Method::GET, uri, headers, "".into())
+        .await
+        .status()
+        .as_u16()
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_asks_and_what_they_may_is_for_the_author_to_say() {
-    let server = builder().authenticator(Arc::new(Porter)).authorizer(Arc::new(Porter)).build().unwrap();
+    let server = builder()
+        .authenticator(Arc::new(Porter))
+        .authorizer(Arc::new(Porter))
+        .build()
+        .unwrap();
     assert_eq!(code(&server, "secret", BOATS).await, 200);
-    assert_eq!(code(&server, "secret", &format!("{BOATS}/jolle")).await, 403);
+    assert_eq!(
+        code(&server, "secret", &format!("{BOATS}/jolle")).await,
+        403
+    );
     assert_eq!(code(&server, "guess", BOATS).await, 401);
     assert_eq!(code(&server, "", BOATS).await, 403);
     let closed = builder().authenticator(Arc::new(Porter)).build().unwrap();
-    assert_eq!(code(&closed, "secret", BOATS).await, 403, "without an authorizer nobody may do anything");
+    assert_eq!(
+        code(&closed, "secret", BOATS).await,
+        403,
+        "without an authorizer nobody may do anything"
+    );
 }
 
 #[tokio::test]
 async fn a_main_server_that_is_away_lets_nobody_in() {
     // A port that was free a moment ago.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("kubeconfig");
     let text = format!(
@@ -454,10 +654,21 @@ async fn a_main_server_that_is_away_lets_nobody_in() {
     let registry = registry(Store::in_memory(Default::default()));
     let upstream = Upstream::load(&file, &registry).unwrap();
     let delegate = Arc::new(upstream.clone());
-    let server = builder().authenticator(delegate.clone()).authorizer(delegate).build().unwrap();
+    let server = builder()
+        .authenticator(delegate.clone())
+        .authorizer(delegate)
+        .build()
+        .unwrap();
     assert_eq!(code(&server, "anything", BOATS).await, 401);
     assert_eq!(code(&server, "", BOATS).await, 403);
     assert_eq!(code(&server, "", "/readyz").await, 200);
-    let problem = upstream.ask("GET", "/version", None).await.unwrap_err().to_string();
-    assert!(problem.contains("does not answer: ") && problem.contains("connection refused"), "{problem}");
+    let problem = upstream
+        .ask("GET", "/version", None)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        problem.contains("does not answer: ") && problem.contains("connection refused"),
+        "{problem}"
+    );
 }

@@ -4,7 +4,10 @@ use crate::rig::Rig;
 
 const NO_NAME: (u16, &str) = (400, "name must be provided");
 const NO_NAMESPACE: (u16, &str) = (400, "Namespace parameter required.");
-const NO_METHOD: (u16, &str) = (405, "the server does not allow this method on the requested resource");
+const NO_METHOD: (u16, &str) = (
+    405,
+    "the server does not allow this method on the requested resource",
+);
 const NOWHERE: (u16, &str) = (404, "the server could not find the requested resource");
 const FINE: (u16, &str) = (200, "");
 
@@ -12,7 +15,11 @@ async fn check(path: &str, cases: &[(&str, (u16, &str))]) {
     let rig = Rig::new().await;
     for (method, (code, message)) in cases {
         let reply = rig.call(method, path, "{}").await;
-        assert_eq!((reply.status, reply.message()), (*code, *message), "{method} {path}");
+        assert_eq!(
+            (reply.status, reply.message()),
+            (*code, *message),
+            "{method} {path}"
+        );
     }
 }
 
@@ -36,28 +43,59 @@ async fn a_part_of_nothing_in_particular_is_refused() {
         ];
         check(path, &cases).await;
     }
-    check("/api/v1/namespaces//finalize", &[("GET", NO_METHOD), ("PUT", NO_NAME), ("PATCH", NO_METHOD)])
-        .await;
-    check("/api/v1/namespaces/x/pods//binding", &[("GET", NO_METHOD), ("POST", NO_NAME)]).await;
+    check(
+        "/api/v1/namespaces//finalize",
+        &[("GET", NO_METHOD), ("PUT", NO_NAME), ("PATCH", NO_METHOD)],
+    )
+    .await;
+    check(
+        "/api/v1/namespaces/x/pods//binding",
+        &[("GET", NO_METHOD), ("POST", NO_NAME)],
+    )
+    .await;
     for path in [
         "/api/v1/namespaces/default/pods//foo",
         "/api/v1/namespaces/default/foos//status",
         "/api/v1/pods//status",
     ] {
-        check(path, &[("GET", NOWHERE), ("PUT", NOWHERE), ("PATCH", NOWHERE), ("DELETE", NOWHERE)]).await;
+        check(
+            path,
+            &[
+                ("GET", NOWHERE),
+                ("PUT", NOWHERE),
+                ("PATCH", NOWHERE),
+                ("DELETE", NOWHERE),
+            ],
+        )
+        .await;
     }
 }
 
 #[tokio::test]
 async fn an_object_of_no_namespace_is_not_looked_for() {
-    let undeterminable =
-        (400, "the name of the object (p based on URL) was undeterminable: name must be provided");
-    let cases =
-        [("GET", NO_NAMESPACE), ("PATCH", NO_NAMESPACE), ("DELETE", NO_NAMESPACE), ("PUT", undeterminable)];
+    let undeterminable = (
+        400,
+        "the name of the object (p based on URL) was undeterminable: name must be provided",
+    );
+    let cases = [
+        ("GET", NO_NAMESPACE),
+        ("PATCH", NO_NAMESPACE),
+        ("DELETE", NO_NAMESPACE),
+        ("PUT", undeterminable),
+    ];
     check("/api/v1/namespaces//pods/p", &cases).await;
-    let all = [("GET", FINE), ("DELETE", NO_NAMESPACE), ("PUT", NO_METHOD), ("PATCH", NO_METHOD)];
+    let all = [
+        ("GET", FINE),
+        ("DELETE", NO_NAMESPACE),
+        ("PUT", NO_METHOD),
+        ("PATCH", NO_METHOD),
+    ];
     check("/api/v1/namespaces//pods", &all).await;
-    check("/api/v1/namespaces//nodes", &[("GET", NOWHERE), ("DELETE", NOWHERE)]).await;
+    check(
+        "/api/v1/namespaces//nodes",
+        &[("GET", NOWHERE), ("DELETE", NOWHERE)],
+    )
+    .await;
     check("/api/v1/pods/p", &[("GET", NOWHERE), ("DELETE", NOWHERE)]).await;
 }
 
@@ -65,8 +103,14 @@ async fn an_object_of_no_namespace_is_not_looked_for() {
 async fn nothing_is_made_in_no_namespace() {
     let rig = Rig::new().await;
     let body = r#"{"metadata":{"name":"one"}}"#;
-    let refused = rig.post("/api/v1/namespaces//configmaps", body).await.expect(422);
-    assert_eq!(refused.message(), "ConfigMap \"one\" is invalid: metadata.namespace: Required value");
+    let refused = rig
+        .post("/api/v1/namespaces//configmaps", body)
+        .await
+        .expect(422);
+    assert_eq!(
+        refused.message(),
+        "ConfigMap \"one\" is invalid: metadata.namespace: Required value"
+    );
     let leases = "/apis/coordination.k8s.io/v1/namespaces//leases/one";
     let refused = rig.put(leases, body).await.expect(400);
     assert_eq!(refused.message(), NO_NAMESPACE.1);
@@ -75,8 +119,11 @@ async fn nothing_is_made_in_no_namespace() {
 #[tokio::test]
 async fn slashes_at_the_end_do_not_count() {
     check("/api/v1/namespaces/default//", &[("GET", FINE)]).await;
-    check("/api/v1/namespaces/default/pods//", &[("GET", FINE), ("PUT", NO_METHOD), ("PATCH", NO_METHOD)])
-        .await;
+    check(
+        "/api/v1/namespaces/default/pods//",
+        &[("GET", FINE), ("PUT", NO_METHOD), ("PATCH", NO_METHOD)],
+    )
+    .await;
     check("/api/v1/namespaces/default//pods", &[("GET", NOWHERE)]).await;
     check("/api/v1//pods", &[("GET", NOWHERE)]).await;
 }
@@ -84,7 +131,8 @@ async fn slashes_at_the_end_do_not_count() {
 #[tokio::test]
 async fn pages_of_go_restful_are_only_read_and_others_look_at_no_method() {
     let methods = ["GET", "POST", "PUT", "DELETE", "OPTIONS", "FOO"];
-    let all = |path: &'static str, first: u16, rest: u16| (path, [first, rest, rest, rest, rest, rest]);
+    let all =
+        |path: &'static str, first: u16, rest: u16| (path, [first, rest, rest, rest, rest, rest]);
     let rig = Rig::new().await;
     for (path, expected) in [
         all("/", 200, 200),
@@ -120,7 +168,11 @@ async fn the_legacy_watch_prefix_is_for_get() {
         "/api/v1/watch/pods",
         "/api/v1/watch/namespaces/default/pods/p",
     ] {
-        check(path, &["HEAD", "POST", "PUT", "PATCH", "DELETE"].map(|method| (method, NO_METHOD))).await;
+        check(
+            path,
+            &["HEAD", "POST", "PUT", "PATCH", "DELETE"].map(|method| (method, NO_METHOD)),
+        )
+        .await;
     }
     for path in [
         "/api/v1/watch/namespaces/default/status",
@@ -129,16 +181,23 @@ async fn the_legacy_watch_prefix_is_for_get() {
         "/api/v1/watch/componentstatuses",
         "/api/v1/proxy/namespaces/default/pods/p",
     ] {
-        check(path, &["GET", "POST", "PUT", "PATCH", "DELETE"].map(|method| (method, NOWHERE))).await;
+        check(
+            path,
+            &["GET", "POST", "PUT", "PATCH", "DELETE"].map(|method| (method, NOWHERE)),
+        )
+        .await;
     }
 }
 
 #[tokio::test]
 async fn a_path_that_no_handler_has_leads_nowhere() {
     let rig = Rig::new().await;
-    for path in
-        ["//api/v1/pods", "/apis//v1/pods", "//apis/apps/v1/deployments", "/apis//v1/namespaces/default/pods"]
-    {
+    for path in [
+        "//api/v1/pods",
+        "/apis//v1/pods",
+        "//apis/apps/v1/deployments",
+        "/apis//v1/namespaces/default/pods",
+    ] {
         let reply = rig.get(path).await.expect(404);
         assert_eq!(reply.body.str(), "404 page not found\n", "{path}");
     }
@@ -149,16 +208,28 @@ async fn a_legacy_verb_without_a_resource_is_an_error() {
     let rig = Rig::new().await;
     for path in ["/api/v1/watch", "/apis/apps/v1/proxy?a=b"] {
         let reply = rig.get(path).await.expect(500);
-        let problem = "failed to create RequestInfo: unable to determine kind and namespace from url";
-        assert_eq!(reply.body.str(), format!("Internal Server Error: \"{path}\": {problem}, {path}\n"));
+        let problem =
+            "failed to create RequestInfo: unable to determine kind and namespace from url";
+        assert_eq!(
+            reply.body.str(),
+            format!("Internal Server Error: \"{path}\": {problem}, {path}\n")
+        );
     }
 }
 
 #[tokio::test]
 async fn a_legacy_watch_of_one_object_selects_no_other() {
-    let mismatch = (400, "fieldSelector metadata.name doesn't match requested name");
-    for selector in ["metadata.name%3Db", "metadata.name!%3Da", "metadata.namespace%3Ddefault"] {
-        let path = format!("/api/v1/watch/namespaces/default/configmaps/a?fieldSelector={selector}");
+    let mismatch = (
+        400,
+        "fieldSelector metadata.name doesn't match requested name",
+    );
+    for selector in [
+        "metadata.name%3Db",
+        "metadata.name!%3Da",
+        "metadata.namespace%3Ddefault",
+    ] {
+        let path =
+            format!("/api/v1/watch/namespaces/default/configmaps/a?fieldSelector={selector}");
         check(&path, &[("GET", mismatch)]).await;
     }
 }

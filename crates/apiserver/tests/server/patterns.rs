@@ -20,7 +20,10 @@ fn pattern(index: usize) -> String {
 fn definition(index: usize, patterns: impl Iterator<Item = String>) -> Value {
     let mut properties = Value::object();
     for (field, pattern) in patterns.enumerate() {
-        properties.set(&format!("f{field}"), value!({ "type": "string", "pattern": pattern }));
+        properties.set(
+            &format!("f{field}"),
+            value!({ "type": "string", "pattern": pattern }),
+        );
     }
     let (plural, kind) = (format!("kind{index}s"), format!("Kind{index}"));
     value!({
@@ -39,7 +42,8 @@ fn definition(index: usize, patterns: impl Iterator<Item = String>) -> Value {
 }
 
 async fn define(rig: &Rig, index: usize, patterns: impl Iterator<Item = String>) -> Reply {
-    rig.post(DEFINITIONS, &json::to_string(&definition(index, patterns))).await
+    rig.post(DEFINITIONS, &json::to_string(&definition(index, patterns)))
+        .await
 }
 
 fn path(index: usize) -> String {
@@ -65,31 +69,55 @@ fn matching() -> Value {
 async fn patterns_of_definitions_are_compiled_when_they_are_matched_shared_and_bounded() {
     let rig = Rig::new().await;
     for index in 0..N_KINDS {
-        define(&rig, index, (0..N_PATTERNS).map(pattern)).await.expect(201);
+        define(&rig, index, (0..N_PATTERNS).map(pattern))
+            .await
+            .expect(201);
         rig.get(&path(index)).await.expect(200);
     }
-    assert_eq!(compiled_bytes(), 0, "neither a definition nor a read compiles patterns");
+    assert_eq!(
+        compiled_bytes(),
+        0,
+        "neither a definition nor a read compiles patterns"
+    );
 
-    rig.post(&path(0), &object(0, "a", matching())).await.expect(201);
+    rig.post(&path(0), &object(0, "a", matching()))
+        .await
+        .expect(201);
     let bytes = compiled_bytes();
     assert!(bytes > 0 && bytes < N_PATTERNS * 2000, "{bytes}");
     for index in 1..N_KINDS {
-        rig.post(&path(index), &object(index, "a", matching())).await.expect(201);
+        rig.post(&path(index), &object(index, "a", matching()))
+            .await
+            .expect(201);
     }
     assert_eq!(compiled_bytes(), bytes, "equal patterns are compiled once");
     assert!(bytes < MAX_COMPILED_BYTES);
 
-    let refused = rig.post(&path(0), &object(0, "b", value!({ "f7": "αβγ7" }))).await.expect(422);
-    assert!(refused.message().contains(r"should match '^[\p{L}\p{N}\p{M}]+\P{Greek}{1,3}7$'"), "{refused:?}");
+    let refused = rig
+        .post(&path(0), &object(0, "b", value!({ "f7": "αβγ7" })))
+        .await
+        .expect(422);
+    assert!(
+        refused
+            .message()
+            .contains(r"should match '^[\p{L}\p{N}\p{M}]+\P{Greek}{1,3}7$'"),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]
 async fn patterns_are_freed_with_their_definition() {
     let rig = Rig::new().await;
-    define(&rig, 0, (0..N_PATTERNS).map(pattern)).await.expect(201);
-    rig.post(&path(0), &object(0, "a", matching())).await.expect(201);
+    define(&rig, 0, (0..N_PATTERNS).map(pattern))
+        .await
+        .expect(201);
+    rig.post(&path(0), &object(0, "a", matching()))
+        .await
+        .expect(201);
     assert!(compiled_bytes() > 0);
-    rig.delete(&format!("{DEFINITIONS}/kind0s.example.com"), "").await.expect(200);
+    rig.delete(&format!("{DEFINITIONS}/kind0s.example.com"), "")
+        .await
+        .expect(200);
     for _ in 0..10_000 {
         if compiled_bytes() == 0 {
             return;
@@ -106,7 +134,12 @@ async fn a_definition_with_too_large_patterns_is_refused() {
     let refused = define(&rig, 0, [one].into_iter()).await.expect(422);
     let place = "spec.validation.openAPIV3Schema.properties[spec].properties[f0].pattern";
     assert!(refused.message().contains(place), "{refused:?}");
-    assert!(refused.message().contains("error parsing regexp: expression too large"), "{refused:?}");
+    assert!(
+        refused
+            .message()
+            .contains("error parsing regexp: expression too large"),
+        "{refused:?}"
+    );
 
     let many = (0..21).map(|index| format!("{index}{}", "(?:[a-z]{1000})".repeat(48)));
     let refused = define(&rig, 0, many).await.expect(422);
@@ -119,7 +152,9 @@ async fn a_definition_with_too_large_patterns_is_refused() {
 #[tokio::test]
 async fn an_object_that_takes_long_to_match_holds_up_no_other_request() {
     let rig = Rig::new().await;
-    define(&rig, 0, [r"^(\p{L}?){1000}$".to_string()].into_iter()).await.expect(201);
+    define(&rig, 0, [r"^(\p{L}?){1000}$".to_string()].into_iter())
+        .await
+        .expect(201);
     let order = Mutex::new(Vec::new());
     let note = |what| order.lock().unwrap().push(what);
     let body = object(0, "a", value!({ "f0": (("é").repeat(12_000)) }));
@@ -154,13 +189,18 @@ async fn patterns_of_expressions_are_compiled_when_they_are_matched() {
     } });
     let path = format!("{group}/validatingadmissionpolicies");
     rig.post(&path, &json::to_string(&policy)).await.expect(201);
-    let binding =
-        value!({ "metadata": { "name": "p" }, "spec": { "policyName": "p", "validationActions": ["Deny"] } });
+    let binding = value!({ "metadata": { "name": "p" }, "spec": { "policyName": "p", "validationActions": ["Deny"] } });
     let path = format!("{group}/validatingadmissionpolicybindings");
-    rig.post(&path, &json::to_string(&binding)).await.expect(201);
-    rig.post(CONFIG_MAPS, r#"{"metadata":{"name":"a"}}"#).await.expect(201);
+    rig.post(&path, &json::to_string(&binding))
+        .await
+        .expect(201);
+    rig.post(CONFIG_MAPS, r#"{"metadata":{"name":"a"}}"#)
+        .await
+        .expect(201);
     assert_eq!(compiled_bytes(), 0, "no pattern was matched");
-    rig.post(CONFIG_MAPS, r#"{"metadata":{"name":"x"}}"#).await.expect(201);
+    rig.post(CONFIG_MAPS, r#"{"metadata":{"name":"x"}}"#)
+        .await
+        .expect(201);
     let bytes = compiled_bytes();
     assert!(bytes > 0 && bytes < 200 * 2000, "{bytes}");
 }

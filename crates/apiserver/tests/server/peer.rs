@@ -85,7 +85,12 @@ impl Peer {
         });
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let task = tokio::spawn(serve(listener, acceptor, shared.clone()));
-        Peer { port, authority, shared, task }
+        Peer {
+            port,
+            authority,
+            shared,
+            task,
+        }
     }
 
     /// A server that gives every request the same answer.
@@ -131,7 +136,10 @@ fn certificates(names: &[&str]) -> (ServerConfig, String) {
     let issuer = Issuer::new(params, key);
     let key = KeyPair::generate().unwrap();
     let names: Vec<String> = names.iter().map(|name| (*name).into()).collect();
-    let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
+    let certificate = CertificateParams::new(names)
+        .unwrap()
+        .signed_by(&key, &issuer)
+        .unwrap();
     (tls(vec![certificate.der().clone()], &key), authority.pem())
 }
 
@@ -157,49 +165,90 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, shared: Arc<Shared>
 }
 
 async fn talk(stream: TcpStream, acceptor: TlsAcceptor, shared: Arc<Shared>) {
-    let Ok(stream) = acceptor.accept(stream).await else { return };
+    let Ok(stream) = acceptor.accept(stream).await else {
+        return;
+    };
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let service = service_fn(move |request| answer(request, shared.clone()));
     let stream = TokioIo::new(stream);
     if is_http2 {
-        let _ = http2::Builder::new(TokioExecutor::new()).serve_connection(stream, service).await;
+        let _ = http2::Builder::new(TokioExecutor::new())
+            .serve_connection(stream, service)
+            .await;
     } else {
-        let _ = http1::Builder::new().serve_connection(stream, service).with_upgrades().await;
+        let _ = http1::Builder::new()
+            .serve_connection(stream, service)
+            .with_upgrades()
+            .await;
     }
 }
 
-async fn answer(mut request: Request<Incoming>, shared: Arc<Shared>) -> io::Result<Response<Script>> {
+async fn answer(
+    mut request: Request<Incoming>,
+    shared: Arc<Shared>,
+) -> io::Result<Response<Script>> {
     let upgrade = hyper::upgrade::on(&mut request);
     let (head, body) = request.into_parts();
     let upgraded = head.headers.contains_key(http::header::UPGRADE);
-    let body = if upgraded { Bytes::new() } else { whole(body).await };
+    let body = if upgraded {
+        Bytes::new()
+    } else {
+        whole(body).await
+    };
     let request = Request::from_parts(head, body);
     let reaction = (shared.react)(&request);
     shared.seen.lock().unwrap().push(request);
     Ok(match reaction {
-        Reaction::Reply(code, body) => json(code, Script { said: Some(body.into()), end: None }),
+        Reaction::Reply(code, body) => json(
+            code,
+            Script {
+                said: Some(body.into()),
+                end: None,
+            },
+        ),
         Reaction::Redirect(code, location) => {
-            let head = Response::builder().status(code).header("location", location);
-            head.body(Script { said: None, end: None }).unwrap()
+            let head = Response::builder()
+                .status(code)
+                .header("location", location);
+            head.body(Script {
+                said: None,
+                end: None,
+            })
+            .unwrap()
         }
         Reaction::Hang => std::future::pending().await,
         Reaction::Close => return Err(io::Error::other("closed as the test wants it")),
         Reaction::Begin(body) => {
             let mut dying = shared.dying.subscribe();
             let end = async move { drop(dying.wait_for(|dying| *dying).await) };
-            json(200, Script { said: Some(body.into()), end: Some(Box::pin(end)) })
+            json(
+                200,
+                Script {
+                    said: Some(body.into()),
+                    end: Some(Box::pin(end)),
+                },
+            )
         }
         Reaction::Echo => {
             tokio::spawn(echo(upgrade));
-            let head =
-                Response::builder().status(101).header("connection", "Upgrade").header("upgrade", "echo");
-            head.body(Script { said: None, end: None }).unwrap()
+            let head = Response::builder()
+                .status(101)
+                .header("connection", "Upgrade")
+                .header("upgrade", "echo");
+            head.body(Script {
+                said: None,
+                end: None,
+            })
+            .unwrap()
         }
     })
 }
 
 async fn whole(body: Incoming) -> Bytes {
-    body.collect().await.map(|body| body.to_bytes()).unwrap_or_default()
+    body.collect()
+        .await
+        .map(|body| body.to_bytes())
+        .unwrap_or_default()
 }
 
 async fn echo(upgrade: hyper::upgrade::OnUpgrade) {
@@ -208,7 +257,11 @@ async fn echo(upgrade: hyper::upgrade::OnUpgrade) {
 }
 
 fn json(code: u16, body: Script) -> Response<Script> {
-    Response::builder().status(code).header("content-type", "application/json").body(body).unwrap()
+    Response::builder()
+        .status(code)
+        .header("content-type", "application/json")
+        .body(body)
+        .unwrap()
 }
 
 /// A body that says something, and perhaps then waits to be broken off.
@@ -228,7 +281,11 @@ impl http_body::Body for Script {
         if let Some(said) = self.said.take().filter(|said| !said.is_empty()) {
             return Poll::Ready(Some(Ok(Frame::data(said))));
         }
-        let Some(end) = &mut self.end else { return Poll::Ready(None) };
-        end.as_mut().poll(context).map(|()| Some(Err(io::Error::other("dies as the test wants it"))))
+        let Some(end) = &mut self.end else {
+            return Poll::Ready(None);
+        };
+        end.as_mut()
+            .poll(context)
+            .map(|()| Some(Err(io::Error::other("dies as the test wants it"))))
     }
 }

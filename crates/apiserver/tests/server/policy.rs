@@ -11,8 +11,7 @@ const TRIAL: &str = "/api/v1/namespaces/default/configmaps?dryRun=All";
 
 /// Makes a policy that is about writes of ConfigMaps unless `spec` says otherwise, and binds it.
 async fn enforce(rig: &Rig, kind: &str, name: &str, spec: &Value, binding: &Value) {
-    let rule =
-        value!({ "apiGroups": [""], "apiVersions": ["*"], "operations": ["*"], "resources": ["configmaps"] });
+    let rule = value!({ "apiGroups": [""], "apiVersions": ["*"], "operations": ["*"], "resources": ["configmaps"] });
     let mut whole = value!({ "matchConstraints": { "resourceRules": [(rule)] } });
     let mut bound = value!({ "policyName": name });
     match kind {
@@ -20,11 +19,14 @@ async fn enforce(rig: &Rig, kind: &str, name: &str, spec: &Value, binding: &Valu
         _ => bound.set("validationActions", vec![Value::from("Deny")]),
     };
     for (part, more) in [(&mut whole, spec), (&mut bound, binding)] {
-        more.entries().for_each(|(field, value)| part.set(field, value.clone()));
+        more.entries()
+            .for_each(|(field, value)| part.set(field, value.clone()));
     }
     for (plural, spec) in [("policies", whole), ("policybindings", bound)] {
         let body = json::to_string(&value!({ "metadata": { "name": name }, "spec": (spec) }));
-        rig.post(&format!("{GROUP}/{kind}admission{plural}"), &body).await.expect(201);
+        rig.post(&format!("{GROUP}/{kind}admission{plural}"), &body)
+            .await
+            .expect(201);
     }
 }
 
@@ -47,12 +49,18 @@ fn config_map(name: &str, data: Value) -> String {
 /// What a policy says of a ConfigMap; empty if nothing.
 fn verdict(reply: &Reply) -> &str {
     let said = reply.body["message"].str();
-    said.split_once("denied request: ").map_or(said, |(_, said)| said)
+    said.split_once("denied request: ")
+        .map_or(said, |(_, said)| said)
 }
 
 #[track_caller]
 fn check(reply: &Reply, status: u16, expected: &str) {
-    assert_eq!((reply.status, verdict(reply)), (status, expected), "{:?}", reply.body);
+    assert_eq!(
+        (reply.status, verdict(reply)),
+        (status, expected),
+        "{:?}",
+        reply.body
+    );
 }
 
 #[tokio::test]
@@ -72,12 +80,22 @@ async fn a_refusal_names_the_policy_the_binding_and_the_reason() {
         ("e", 201, ""),
     ];
     for (name, status, said) in cases {
-        check(&rig.post(TRIAL, &config_map(name, value!({}))).await, status, said);
+        check(
+            &rig.post(TRIAL, &config_map(name, value!({}))).await,
+            status,
+            said,
+        );
     }
     let reply = rig.post(TRIAL, &config_map("b", value!({}))).await;
     let said = "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no b";
-    assert_eq!(reply.body["message"].str(), format!("configmaps \"b\" is forbidden: {said}"));
-    assert_eq!(reply.body["details"]["causes"], value!([{ "message": said }]));
+    assert_eq!(
+        reply.body["message"].str(),
+        format!("configmaps \"b\" is forbidden: {said}")
+    );
+    assert_eq!(
+        reply.body["details"]["causes"],
+        value!([{ "message": said }])
+    );
 }
 
 #[tokio::test]
@@ -107,9 +125,23 @@ async fn conditions_decide_whether_a_policy_is_heard() {
     .await;
     let errors = "[expression 'object.data.x == 'y'' resulted in error: no such key: x, \
                   expression 'object.data.z == 'y'' resulted in error: no such key: z]";
-    check(&rig.post(TRIAL, &config_map("a", value!({ "x": "y", "z": "y" }))).await, 422, "heard");
-    check(&rig.post(TRIAL, &config_map("a", value!({ "x": "n" }))).await, 201, "");
-    check(&rig.post(TRIAL, &config_map("a", value!({ "q": "" }))).await, 422, errors);
+    check(
+        &rig.post(TRIAL, &config_map("a", value!({ "x": "y", "z": "y" })))
+            .await,
+        422,
+        "heard",
+    );
+    check(
+        &rig.post(TRIAL, &config_map("a", value!({ "x": "n" })))
+            .await,
+        201,
+        "",
+    );
+    check(
+        &rig.post(TRIAL, &config_map("a", value!({ "q": "" }))).await,
+        422,
+        errors,
+    );
 }
 
 #[tokio::test]
@@ -126,8 +158,16 @@ async fn variables_are_evaluated_when_asked_for_and_see_those_before_them() {
         ]
     }))
     .await;
-    check(&rig.post(TRIAL, &config_map("ab", value!({}))).await, 201, "");
-    check(&rig.post(TRIAL, &config_map("abcd", value!({}))).await, 422, "twice 8");
+    check(
+        &rig.post(TRIAL, &config_map("ab", value!({}))).await,
+        201,
+        "",
+    );
+    check(
+        &rig.post(TRIAL, &config_map("abcd", value!({}))).await,
+        422,
+        "twice 8",
+    );
     check(
         &rig.post(TRIAL, &config_map("abc", value!({}))).await,
         422,
@@ -161,7 +201,9 @@ async fn a_variable_that_depends_on_itself_has_no_value() {
 async fn a_chain_of_variables_ends_before_the_stack_does() {
     let each = (0..1000).map(|at| match at {
         0 => value!({ "name": "v0", "expression": "1" }),
-        _ => value!({ "name": (format!("v{at}")), "expression": (format!("variables.v{}", at - 1)) }),
+        _ => {
+            value!({ "name": (format!("v{at}")), "expression": (format!("variables.v{}", at - 1)) })
+        }
     });
     let rig = validating(value!({
         "variables": (each.collect::<Vec<_>>()),
@@ -169,12 +211,18 @@ async fn a_chain_of_variables_ends_before_the_stack_does() {
     }))
     .await;
     let reply = rig.post(TRIAL, &config_map("a", value!({}))).await;
-    assert!(verdict(&reply).contains("depends on too many others"), "{:?}", reply.body);
+    assert!(
+        verdict(&reply).contains("depends on too many others"),
+        "{:?}",
+        reply.body
+    );
 }
 
 /// A loop over ten items in a loop over ten items, so many times.
 fn loops(depth: usize, inside: &str) -> String {
-    (0..depth).fold(inside.to_owned(), |inside, at| format!("[1,2,3,4,5,6,7,8,9,10].all(v{at}, {inside})"))
+    (0..depth).fold(inside.to_owned(), |inside, at| {
+        format!("[1,2,3,4,5,6,7,8,9,10].all(v{at}, {inside})")
+    })
 }
 
 const SPENT: &str =
@@ -185,8 +233,9 @@ async fn an_expression_that_would_run_for_ever_is_cut_off() {
     let text = loops(12, "v0 > 0");
     let rig = validating(value!({ "validations": [{ "expression": (text.clone()) }] })).await;
     let reply = rig.post(TRIAL, &config_map("a", value!({}))).await;
-    let said =
-        format!("expression '{text}' resulted in error: operation cancelled: actual cost limit exceeded");
+    let said = format!(
+        "expression '{text}' resulted in error: operation cancelled: actual cost limit exceeded"
+    );
     check(&reply, 422, &said);
 }
 
@@ -194,9 +243,17 @@ async fn an_expression_that_would_run_for_ever_is_cut_off() {
 async fn all_expressions_of_a_policy_share_a_budget() {
     let dear = value!({ "expression": (loops(5, "v0 + v1 + v2 > 0")) });
     let few = validating(value!({ "validations": (vec![dear.clone(); 8]) })).await;
-    check(&few.post(TRIAL, &config_map("a", value!({}))).await, 201, "");
+    check(
+        &few.post(TRIAL, &config_map("a", value!({}))).await,
+        201,
+        "",
+    );
     let many = validating(value!({ "validations": (vec![dear.clone(); 24]) })).await;
-    check(&many.post(TRIAL, &config_map("a", value!({}))).await, 422, SPENT);
+    check(
+        &many.post(TRIAL, &config_map("a", value!({}))).await,
+        422,
+        SPENT,
+    );
 
     let conditions = (0..6).map(|at| {
         let mut condition = dear.clone();
@@ -207,7 +264,14 @@ async fn all_expressions_of_a_policy_share_a_budget() {
         "matchConditions": (conditions.collect::<Vec<_>>()),
         "validations": [{ "expression": "true" }]
     });
-    check(&validating(spec).await.post(TRIAL, &config_map("a", value!({}))).await, 422, SPENT);
+    check(
+        &validating(spec)
+            .await
+            .post(TRIAL, &config_map("a", value!({})))
+            .await,
+        422,
+        SPENT,
+    );
 }
 
 #[tokio::test]
@@ -219,9 +283,23 @@ async fn policies_see_updates_and_deletions() {
     .await;
     rig.make("a", "keep").await;
     rig.make("b", "go").await;
-    check(&rig.patch(&format!("{CONFIG_MAPS}/a"), r#"{"data":{"text":"x"}}"#).await, 422, "changed");
-    check(&rig.patch(&format!("{CONFIG_MAPS}/a"), r#"{"data":{"more":"x"}}"#).await, 200, "");
-    check(&rig.delete(&format!("{CONFIG_MAPS}/a"), "").await, 422, "kept");
+    check(
+        &rig.patch(&format!("{CONFIG_MAPS}/a"), r#"{"data":{"text":"x"}}"#)
+            .await,
+        422,
+        "changed",
+    );
+    check(
+        &rig.patch(&format!("{CONFIG_MAPS}/a"), r#"{"data":{"more":"x"}}"#)
+            .await,
+        200,
+        "",
+    );
+    check(
+        &rig.delete(&format!("{CONFIG_MAPS}/a"), "").await,
+        422,
+        "kept",
+    );
     check(&rig.delete(&format!("{CONFIG_MAPS}/b"), "").await, 200, "");
 }
 
@@ -234,12 +312,21 @@ async fn a_policy_counts_from_its_binding_and_until_it_goes() {
     enforce(&rig, "validating", "p", &spec, &Value::object()).await;
     check(&rig.post(TRIAL, &body).await, 422, "no");
     let path = format!("{GROUP}/validatingadmissionpolicies/p");
-    rig.patch(&path, r#"{"spec":{"validations":[{"expression":"false","message":"never"}]}}"#)
+    rig.patch(
+        &path,
+        r#"{"spec":{"validations":[{"expression":"false","message":"never"}]}}"#,
+    )
+    .await
+    .expect(200);
+    check(&rig.post(TRIAL, &body).await, 422, "never");
+    check(
+        &rig.restarted().await.post(TRIAL, &body).await,
+        422,
+        "never",
+    );
+    rig.delete(&format!("{GROUP}/validatingadmissionpolicybindings/p"), "")
         .await
         .expect(200);
-    check(&rig.post(TRIAL, &body).await, 422, "never");
-    check(&rig.restarted().await.post(TRIAL, &body).await, 422, "never");
-    rig.delete(&format!("{GROUP}/validatingadmissionpolicybindings/p"), "").await.expect(200);
     check(&rig.post(TRIAL, &body).await, 201, "");
 }
 
@@ -247,10 +334,23 @@ async fn a_policy_counts_from_its_binding_and_until_it_goes() {
 async fn a_binding_warns_or_stays_silent() {
     let spec = value!({ "validations": [{ "expression": "false", "message": "no" }] });
     let said = "299 - \"Validation failed for ValidatingAdmissionPolicy 'p' with binding 'p': no\"";
-    for (actions, warnings) in [(value!(["Warn", "Audit"]), vec![said]), (value!(["Audit"]), Vec::new())] {
+    for (actions, warnings) in [
+        (value!(["Warn", "Audit"]), vec![said]),
+        (value!(["Audit"]), Vec::new()),
+    ] {
         let rig = Rig::new().await;
-        enforce(&rig, "validating", "p", &spec, &value!({ "validationActions": (actions) })).await;
-        let reply = rig.post(TRIAL, &config_map("a", value!({}))).await.expect(201);
+        enforce(
+            &rig,
+            "validating",
+            "p",
+            &spec,
+            &value!({ "validationActions": (actions) }),
+        )
+        .await;
+        let reply = rig
+            .post(TRIAL, &config_map("a", value!({})))
+            .await
+            .expect(201);
         assert_eq!(reply.warnings, warnings);
     }
 }
@@ -264,33 +364,62 @@ async fn parameters_are_found_by_name_or_by_label() {
             "messageExpression": "'longer than ' + params.metadata.labels.max"
         }]
     });
-    let missing =
-        "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction";
-    let secret =
-        |name: &str, max: &str| format!(r#"{{"metadata":{{"name":"{name}","labels":{{"max":"{max}"}}}}}}"#);
+    let missing = "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction";
+    let secret = |name: &str, max: &str| {
+        format!(r#"{{"metadata":{{"name":"{name}","labels":{{"max":"{max}"}}}}}}"#)
+    };
     let cases = [
-        (value!({ "name": "three", "parameterNotFoundAction": "Deny" }), 422, "longer than 3"),
+        (
+            value!({ "name": "three", "parameterNotFoundAction": "Deny" }),
+            422,
+            "longer than 3",
+        ),
         (
             value!({ "name": "three", "namespace": "default", "parameterNotFoundAction": "Deny" }),
             422,
             "longer than 3",
         ),
-        (value!({ "name": "none", "parameterNotFoundAction": "Deny" }), 422, missing),
-        (value!({ "name": "none", "parameterNotFoundAction": "Allow" }), 201, ""),
+        (
+            value!({ "name": "none", "parameterNotFoundAction": "Deny" }),
+            422,
+            missing,
+        ),
+        (
+            value!({ "name": "none", "parameterNotFoundAction": "Allow" }),
+            201,
+            "",
+        ),
         (
             value!({ "selector": { "matchLabels": { "max": "9" } }, "parameterNotFoundAction": "Deny" }),
             201,
             "",
         ),
-        (value!({ "selector": {}, "parameterNotFoundAction": "Deny" }), 422, "longer than 3"),
+        (
+            value!({ "selector": {}, "parameterNotFoundAction": "Deny" }),
+            422,
+            "longer than 3",
+        ),
     ];
     for (reference, status, said) in cases {
         let rig = Rig::new().await;
         for (name, max) in [("three", "3"), ("nine", "9")] {
-            rig.post("/api/v1/namespaces/default/secrets", &secret(name, max)).await.expect(201);
+            rig.post("/api/v1/namespaces/default/secrets", &secret(name, max))
+                .await
+                .expect(201);
         }
-        enforce(&rig, "validating", "p", &spec, &value!({ "paramRef": (reference) })).await;
-        check(&rig.post(TRIAL, &config_map("abcde", value!({}))).await, status, said);
+        enforce(
+            &rig,
+            "validating",
+            "p",
+            &spec,
+            &value!({ "paramRef": (reference) }),
+        )
+        .await;
+        check(
+            &rig.post(TRIAL, &config_map("abcde", value!({}))).await,
+            status,
+            said,
+        );
     }
 }
 
@@ -310,7 +439,8 @@ async fn parameters_of_an_unknown_kind_are_a_mistake_of_the_policy() {
 async fn rules_name_and_leave_out_objects() {
     let rule = |more: Value| {
         let mut rule = value!({ "apiGroups": [""], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["configmaps"] });
-        more.entries().for_each(|(field, value)| rule.set(field, value.clone()));
+        more.entries()
+            .for_each(|(field, value)| rule.set(field, value.clone()));
         rule
     };
     let rig = validating(value!({
@@ -322,7 +452,11 @@ async fn rules_name_and_leave_out_objects() {
     }))
     .await;
     for (name, status, said) in [("a", 422, "no"), ("b", 201, ""), ("c", 201, "")] {
-        check(&rig.post(TRIAL, &config_map(name, value!({}))).await, status, said);
+        check(
+            &rig.post(TRIAL, &config_map(name, value!({}))).await,
+            status,
+            said,
+        );
     }
 }
 
@@ -334,11 +468,26 @@ async fn policies_and_reviews_are_above_policies() {
         "validations": [{ "expression": "false", "message": "no" }]
     }))
     .await;
-    check(&rig.post(TRIAL, &config_map("a", value!({}))).await, 422, "no");
+    check(
+        &rig.post(TRIAL, &config_map("a", value!({}))).await,
+        422,
+        "no",
+    );
     let review = r#"{"spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}"#;
-    rig.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review).await.expect(201);
-    rig.delete(&format!("{GROUP}/validatingadmissionpolicybindings/p"), "").await.expect(200);
-    check(&rig.post(TRIAL, &config_map("a", value!({}))).await, 201, "");
+    rig.post(
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+        review,
+    )
+    .await
+    .expect(201);
+    rig.delete(&format!("{GROUP}/validatingadmissionpolicybindings/p"), "")
+        .await
+        .expect(200);
+    check(
+        &rig.post(TRIAL, &config_map("a", value!({}))).await,
+        201,
+        "",
+    );
 }
 
 #[tokio::test]
@@ -349,13 +498,28 @@ async fn expressions_ask_what_the_user_may_do() {
     ] });
     let rig = validating(spec).await;
     let role = r#"{"metadata":{"name":"r"},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["create"]}]}"#;
-    rig.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", role).await.expect(201);
+    rig.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
+        .await
+        .expect(201);
     let binding = r#"{"metadata":{"name":"r"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole",
         "name":"r"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"jane"}]}"#;
-    rig.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding).await.expect(201);
-    let jane = User { name: "jane".into(), groups: vec!["system:authenticated".into()], ..User::default() };
+    rig.post(
+        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        binding,
+    )
+    .await
+    .expect(201);
+    let jane = User {
+        name: "jane".into(),
+        groups: vec!["system:authenticated".into()],
+        ..User::default()
+    };
     let body = config_map("a", value!({}));
-    check(&rig.call_as(jane, &[], "POST", TRIAL, &body).await, 422, "may not delete");
+    check(
+        &rig.call_as(jane, &[], "POST", TRIAL, &body).await,
+        422,
+        "may not delete",
+    );
     check(&rig.post(TRIAL, &body).await, 422, "sa may not");
 }
 
@@ -380,15 +544,23 @@ impl access::Authorizer for Slow {
 
 #[tokio::test]
 async fn an_answer_that_takes_time_is_waited_for() {
-    let options = Options { authorizers: vec![std::sync::Arc::new(Slow)], ..Options::default() };
+    let options = Options {
+        authorizers: vec![std::sync::Arc::new(Slow)],
+        ..Options::default()
+    };
     let rig = Rig::with(options).await;
     let spec = value!({ "validations": [
         { "expression": "authorizer.path('/floor').check('walk').allowed()", "message": "may not walk" },
         { "expression": "authorizer.path('/floor').check('dance').reason() == ''", "message": "may not dance" }
     ] });
     enforce(&rig, "validating", "p", &spec, &Value::object()).await;
-    let jane = User { name: "jane".into(), ..User::default() };
-    let reply = rig.call_as(jane, &[], "POST", TRIAL, &config_map("a", value!({}))).await;
+    let jane = User {
+        name: "jane".into(),
+        ..User::default()
+    };
+    let reply = rig
+        .call_as(jane, &[], "POST", TRIAL, &config_map("a", value!({})))
+        .await;
     check(&reply, 422, "may not dance");
 }
 
@@ -411,8 +583,14 @@ async fn objects_are_changed_one_mutation_after_the_other() {
         ]
     }))
     .await;
-    let reply = rig.post(TRIAL, &config_map("abc", value!({ "x": "y" }))).await.expect(201);
-    assert_eq!(reply.body["metadata"]["labels"], value!({ "a/b": "3", "size": "3" }));
+    let reply = rig
+        .post(TRIAL, &config_map("abc", value!({ "x": "y" })))
+        .await
+        .expect(201);
+    assert_eq!(
+        reply.body["metadata"]["labels"],
+        value!({ "a/b": "3", "size": "3" })
+    );
     assert_eq!(reply.body["data"], value!({ "x": "y" }));
 }
 
@@ -432,12 +610,21 @@ async fn what_a_mutation_may_not_do_is_said() {
         (patch("[JSONPatch{op: 'remove', path: '/spec/nope'}]"), "JSON Patch: error in remove for path: '/spec/nope': Unable to remove nonexistent key: nope: missing value".into()),
     ];
     for (mutation, said) in cases {
-        let reply = mutating(of_pods(mutation)).await.post("/api/v1/namespaces/default/pods", pod).await;
+        let reply = mutating(of_pods(mutation))
+            .await
+            .post("/api/v1/namespaces/default/pods", pod)
+            .await;
         check(&reply, 403, &said);
         assert_eq!(reply.body["reason"].str(), "Invalid");
     }
-    let unknown = of_pods(patch("[JSONPatch{op: 'add', path: '/spec/nope', value: 1}]"));
-    let reply = mutating(unknown).await.post("/api/v1/namespaces/default/pods", pod).await.expect(500);
+    let unknown = of_pods(patch(
+        "[JSONPatch{op: 'add', path: '/spec/nope', value: 1}]",
+    ));
+    let reply = mutating(unknown)
+        .await
+        .post("/api/v1/namespaces/default/pods", pod)
+        .await
+        .expect(500);
     assert!(
         verdict(&reply).contains("strict decoding error: unknown field \"spec.nope\""),
         "{:?}",
@@ -455,7 +642,10 @@ async fn a_mutation_that_fails_is_skipped_where_failures_are_ignored() {
         ]
     }))
     .await;
-    let reply = rig.post(TRIAL, &config_map("a", value!({}))).await.expect(201);
+    let reply = rig
+        .post(TRIAL, &config_map("a", value!({})))
+        .await
+        .expect(201);
     assert_eq!(reply.body["metadata"]["labels"], value!({ "b": "b" }));
 }
 
@@ -466,10 +656,17 @@ async fn a_policy_looks_again_at_what_comes_after_it() {
                  ? object.metadata.labels.n + 'x' : 'x'}}}";
     let again = value!({ "reinvocationPolicy": "IfNeeded", "mutations": [(apply(count))] });
     enforce(&rig, "mutating", "a", &again, &Value::object()).await;
-    let other = value!({ "mutations": [(apply("Object{metadata: Object.metadata{labels: {'b': 'b'}}}"))] });
+    let other =
+        value!({ "mutations": [(apply("Object{metadata: Object.metadata{labels: {'b': 'b'}}}"))] });
     enforce(&rig, "mutating", "b", &other, &Value::object()).await;
-    let reply = rig.post(TRIAL, &config_map("a", value!({}))).await.expect(201);
-    assert_eq!(reply.body["metadata"]["labels"], value!({ "b": "b", "n": "xx" }));
+    let reply = rig
+        .post(TRIAL, &config_map("a", value!({})))
+        .await
+        .expect(201);
+    assert_eq!(
+        reply.body["metadata"]["labels"],
+        value!({ "b": "b", "n": "xx" })
+    );
 }
 
 #[tokio::test]
@@ -479,10 +676,16 @@ async fn a_refused_collection_has_no_name() {
     ] }))
     .await;
     for name in ["a", "b"] {
-        rig.post(CONFIG_MAPS, &config_map(name, Value::object())).await.expect(201);
+        rig.post(CONFIG_MAPS, &config_map(name, Value::object()))
+            .await
+            .expect(201);
     }
-    let refused = "is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: not b";
-    for (path, name) in [(CONFIG_MAPS.to_owned(), "Unknown"), (format!("{CONFIG_MAPS}/b"), "b")] {
+    let refused =
+        "is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: not b";
+    for (path, name) in [
+        (CONFIG_MAPS.to_owned(), "Unknown"),
+        (format!("{CONFIG_MAPS}/b"), "b"),
+    ] {
         let reply = rig.delete(&path, "").await.expect(422);
         assert_eq!(reply.message(), format!("configmaps \"{name}\" {refused}"));
         assert_eq!(reply.body.at("details.name").str(), name);

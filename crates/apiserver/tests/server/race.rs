@@ -15,7 +15,9 @@ async fn patches_that_meet_all_land() {
         let rig = rig.clone();
         writers.spawn(async move {
             let body = format!(r#"{{"data":{{"k{number}":"v"}}}}"#);
-            rig.patch(&format!("{CONFIG_MAPS}/a"), &body).await.expect(200);
+            rig.patch(&format!("{CONFIG_MAPS}/a"), &body)
+                .await
+                .expect(200);
         });
     }
     writers.join_all().await;
@@ -32,7 +34,10 @@ async fn updates_without_a_version_all_land() {
         let rig = rig.clone();
         writers.spawn(async move {
             let body = format!(r#"{{"metadata":{{"name":"a"}},"data":{{"k":"{number}"}}}}"#);
-            rig.put(&format!("{CONFIG_MAPS}/a"), &body).await.expect(200).version()
+            rig.put(&format!("{CONFIG_MAPS}/a"), &body)
+                .await
+                .expect(200)
+                .version()
         });
     }
     let mut versions = writers.join_all().await;
@@ -58,7 +63,10 @@ async fn of_updates_of_one_version_one_wins() {
     let mut statuses = writers.join_all().await;
     statuses.sort_unstable();
     assert_eq!(statuses[0], 200);
-    assert!(statuses[1..].iter().all(|status| *status == 409), "{statuses:?}");
+    assert!(
+        statuses[1..].iter().all(|status| *status == 409),
+        "{statuses:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -67,12 +75,19 @@ async fn of_creations_of_one_name_one_wins() {
     let mut writers = JoinSet::new();
     for _ in 0..N_WRITERS {
         let rig = rig.clone();
-        writers.spawn(async move { rig.post(CONFIG_MAPS, r#"{"metadata":{"name":"a"}}"#).await.status });
+        writers.spawn(async move {
+            rig.post(CONFIG_MAPS, r#"{"metadata":{"name":"a"}}"#)
+                .await
+                .status
+        });
     }
     let mut statuses = writers.join_all().await;
     statuses.sort_unstable();
     assert_eq!(statuses[0], 201);
-    assert!(statuses[1..].iter().all(|status| *status == 409), "{statuses:?}");
+    assert!(
+        statuses[1..].iter().all(|status| *status == 409),
+        "{statuses:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -90,10 +105,17 @@ async fn generated_addresses_are_given_out_once() {
     }
     let given = writers.join_all().await;
     let distinct = |part: usize| {
-        let mut parts: Vec<_> = given.iter().map(|both| both.split(' ').nth(part).unwrap()).collect();
+        let mut parts: Vec<_> = given
+            .iter()
+            .map(|both| both.split(' ').nth(part).unwrap())
+            .collect();
         parts.sort_unstable();
         parts.dedup();
         parts.len()
     };
-    assert_eq!((distinct(0), distinct(1)), (N_WRITERS, N_WRITERS), "{given:?}");
+    assert_eq!(
+        (distinct(0), distinct(1)),
+        (N_WRITERS, N_WRITERS),
+        "{given:?}"
+    );
 }

@@ -30,7 +30,11 @@ impl Sample {
     }
 
     fn path(&self, subresource: &str) -> String {
-        let below = if subresource.is_empty() { String::new() } else { format!("/{subresource}") };
+        let below = if subresource.is_empty() {
+            String::new()
+        } else {
+            format!("/{subresource}")
+        };
         format!("{}/{}{below}", self.collection, self.name())
     }
 }
@@ -48,19 +52,36 @@ async fn samples(rig: &Rig) -> Vec<Sample> {
             "" => "/api/v1".to_string(),
             group => {
                 let found = rig.get(&format!("/apis/{group}")).await.expect(200);
-                format!("/apis/{}", found.body.at("preferredVersion.groupVersion").str())
+                format!(
+                    "/apis/{}",
+                    found.body.at("preferredVersion.groupVersion").str()
+                )
             }
         };
         let page = rig.get(&root).await.expect(200).body;
-        let row = page["resources"].list().iter().find(|row| row["name"].str() == plural).expect("is served");
+        let row = page["resources"]
+            .list()
+            .iter()
+            .find(|row| row["name"].str() == plural)
+            .expect("is served");
         let below = page["resources"].list().iter().filter_map(|row| {
             let tail = row["name"].str().strip_prefix(plural)?.strip_prefix('/')?;
-            ["status", "approval"].contains(&tail).then(|| tail.to_owned())
+            ["status", "approval"]
+                .contains(&tail)
+                .then(|| tail.to_owned())
         });
-        let placed = if row["namespaced"].bool() { "/namespaces/default" } else { "" };
+        let placed = if row["namespaced"].bool() {
+            "/namespaces/default"
+        } else {
+            ""
+        };
         let text = json::to_string(&objects.list()[0]).replace("$ns", "default");
         let mut object = json::parse(text.as_bytes()).expect("sound JSON");
-        object.set("apiVersion", root.trim_start_matches("/apis/").trim_start_matches("/api/"));
+        object.set(
+            "apiVersion",
+            root.trim_start_matches("/apis/")
+                .trim_start_matches("/api/"),
+        );
         object.set("kind", row["kind"].str());
         if object.at("metadata.name").is_empty() {
             object.entry("metadata").set("name", "sample");
@@ -91,7 +112,13 @@ fn refused_fields(reply: &Reply) -> String {
         "metadata.generateName" => "G",
         _ => "-",
     };
-    reply.body.at("details.causes").list().iter().map(letter).collect()
+    reply
+        .body
+        .at("details.causes")
+        .list()
+        .iter()
+        .map(letter)
+        .collect()
 }
 
 /// Every kind's own validation repeats a part of what is checked of all. `LAOSLAO` is what is checked of all: labels,
@@ -105,12 +132,19 @@ async fn every_kind_judges_metadata_on_update_in_its_own_way() {
     let wrong = json::parse(wrong.as_bytes()).unwrap();
     let mut found = String::new();
     for sample in samples(&rig).await {
-        rig.post(&sample.collection, &json::to_string(&sample.object)).await.expect(201);
+        rig.post(&sample.collection, &json::to_string(&sample.object))
+            .await
+            .expect(201);
         let stored = rig.get(&sample.path("")).await.expect(200);
         let mut object = sample.object.clone();
         let metadata = object.entry("metadata");
-        metadata.set("resourceVersion", stored.body.at("metadata.resourceVersion").str());
-        wrong.entries().for_each(|(name, value)| metadata.set(name, value.clone()));
+        metadata.set(
+            "resourceVersion",
+            stored.body.at("metadata.resourceVersion").str(),
+        );
+        wrong
+            .entries()
+            .for_each(|(name, value)| metadata.set(name, value.clone()));
         let places = std::iter::once("").chain(sample.subresources.iter().map(String::as_str));
         for subresource in places {
             let path = format!("{}?dryRun=All", sample.path(subresource));
@@ -213,7 +247,9 @@ async fn with_foo() -> Rig {
         "schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object",
         "x-kubernetes-preserve-unknown-fields":true}}}}}]}}"#;
     rig.post(DEFINITIONS, definition).await.expect(201);
-    rig.post(FOOS, &foo("v1", "a", r#"{"n":1}"#)).await.expect(201);
+    rig.post(FOOS, &foo("v1", "a", r#"{"n":1}"#))
+        .await
+        .expect(201);
     rig
 }
 
@@ -221,42 +257,97 @@ async fn with_foo() -> Rig {
 async fn warnings_reach_the_client_with_whatever_comes_after_them() {
     let rig = with_foo().await;
     rig.make("a", "").await;
-    let config_map =
-        |metadata: &str| format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{metadata},"x":1}}"#);
+    let config_map = |metadata: &str| {
+        format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{metadata},"x":1}}"#)
+    };
     let one = format!("{CONFIG_MAPS}/a");
     let custom = |version: &str| {
         format!(r#"{{"apiVersion":"{version}","kind":"Foo","metadata":{{"name":"b"}},"x":1}}"#)
     };
     for (method, path, body, code) in [
-        ("POST", CONFIG_MAPS, config_map(r#"{"name":"b","namespace":"other"}"#), 400),
+        (
+            "POST",
+            CONFIG_MAPS,
+            config_map(r#"{"name":"b","namespace":"other"}"#),
+            400,
+        ),
         ("POST", CONFIG_MAPS, config_map(r#"{"name":"A_"}"#), 422),
         ("POST", CONFIG_MAPS, config_map(r#"{"name":"a"}"#), 409),
         ("PUT", &one, config_map(r#"{"name":"b"}"#), 400),
-        ("PUT", &one, config_map(r#"{"name":"a","resourceVersion":"1"}"#), 409),
-        ("PUT", &format!("{CONFIG_MAPS}/none"), config_map(r#"{"name":"none"}"#), 404),
-        ("PATCH", &one, r#"{"metadata":{"name":"b"},"x":1}"#.into(), 400),
-        ("STRATEGIC", &one, r#"{"metadata":{"name":"b"},"x":1}"#.into(), 400),
+        (
+            "PUT",
+            &one,
+            config_map(r#"{"name":"a","resourceVersion":"1"}"#),
+            409,
+        ),
+        (
+            "PUT",
+            &format!("{CONFIG_MAPS}/none"),
+            config_map(r#"{"name":"none"}"#),
+            404,
+        ),
+        (
+            "PATCH",
+            &one,
+            r#"{"metadata":{"name":"b"},"x":1}"#.into(),
+            400,
+        ),
+        (
+            "STRATEGIC",
+            &one,
+            r#"{"metadata":{"name":"b"},"x":1}"#.into(),
+            400,
+        ),
         (
             "JSON",
             &one,
-            r#"[{"op":"add","path":"/x","value":1},{"op":"remove","path":"/metadata/name"}]"#.into(),
+            r#"[{"op":"add","path":"/x","value":1},{"op":"remove","path":"/metadata/name"}]"#
+                .into(),
             400,
         ),
         ("PUT", &format!("{FOOS}/a"), custom("example.com/v1"), 400),
     ] {
         let reply = rig.call(method, path, &body).await.expect(code);
-        assert_eq!(reply.warnings, [r#"299 - "unknown field \"x\"""#], "{method} {path} {body}");
+        assert_eq!(
+            reply.warnings,
+            [r#"299 - "unknown field \"x\"""#],
+            "{method} {path} {body}"
+        );
         let ignored = format!("{path}?fieldValidation=Ignore");
-        assert!(rig.call(method, &ignored, &body).await.expect(code).warnings.is_empty());
+        assert!(
+            rig.call(method, &ignored, &body)
+                .await
+                .expect(code)
+                .warnings
+                .is_empty()
+        );
     }
     // What cannot be decoded at all is not warned of; what is refused as strict is an error and no warning.
     let undecodable = r#"{"metadata":{"name":"b"},"x":1,"data":5}"#;
-    assert!(rig.post(CONFIG_MAPS, undecodable).await.expect(400).warnings.is_empty());
+    assert!(
+        rig.post(CONFIG_MAPS, undecodable)
+            .await
+            .expect(400)
+            .warnings
+            .is_empty()
+    );
     let strict = format!("{CONFIG_MAPS}?fieldValidation=Strict");
-    assert!(rig.post(&strict, &config_map("{}")).await.expect(400).warnings.is_empty());
+    assert!(
+        rig.post(&strict, &config_map("{}"))
+            .await
+            .expect(400)
+            .warnings
+            .is_empty()
+    );
     // A key that is applied twice is warned of once the rest has been merged.
     let twice = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{},"data":{},"x":1}"#;
-    assert!(rig.apply(&one, "m", twice).await.expect(500).warnings.is_empty());
+    assert!(
+        rig.apply(&one, "m", twice)
+            .await
+            .expect(500)
+            .warnings
+            .is_empty()
+    );
 }
 
 #[tokio::test]
@@ -266,13 +357,34 @@ async fn old_versions_are_warned_of_in_any_answer() {
     let user = || mizzen_apiserver::User::master("admin");
     for (method, path, accept, code, n_warnings) in [
         ("GET", endpoints, "application/json", 200, 1),
-        ("GET", endpoints, "application/json;as=Table;v=v2;g=meta.k8s.io", 406, 1),
-        ("GET", &format!("{endpoints}/none"), "application/json", 404, 1),
-        ("GET", &format!("{endpoints}?limit=x"), "application/json", 400, 1),
+        (
+            "GET",
+            endpoints,
+            "application/json;as=Table;v=v2;g=meta.k8s.io",
+            406,
+            1,
+        ),
+        (
+            "GET",
+            &format!("{endpoints}/none"),
+            "application/json",
+            404,
+            1,
+        ),
+        (
+            "GET",
+            &format!("{endpoints}?limit=x"),
+            "application/json",
+            400,
+            1,
+        ),
         // The router refuses this one.
         ("GET", endpoints, "text/html", 406, 0),
     ] {
-        let reply = rig.call_as(user(), &[("accept", accept)], method, path, "").await.expect(code);
+        let reply = rig
+            .call_as(user(), &[("accept", accept)], method, path, "")
+            .await
+            .expect(code);
         assert_eq!(reply.warnings.len(), n_warnings, "{method} {path} {accept}");
     }
 }
@@ -289,7 +401,11 @@ async fn metadata_of_an_embedded_object_is_refused_in_the_name_of_the_whole() {
     let expected = "Foo in version \"v1\" cannot be handled as a Foo: spec.t.metadata: Invalid value: \
                     {\"labels\":{\"a\":1}}: json: cannot unmarshal number into Go struct field ObjectMeta.labels \
                     of type string";
-    check(&rig.post(FOOS, &foo("v1", "a", labels)).await, 400, expected);
+    check(
+        &rig.post(FOOS, &foo("v1", "a", labels)).await,
+        400,
+        expected,
+    );
 }
 
 #[tokio::test]
@@ -307,10 +423,19 @@ async fn a_custom_object_is_a_map_before_it_is_of_a_kind() {
         r#"{"Kind":"Foo","metadata":{"name":"bbbbbbbbbbb"}}"#,
     ] {
         check(&rig.post(FOOS, body).await, 400, &unrecognized(body));
-        check(&rig.post(&format!("{FOOS}?fieldValidation=Strict"), body).await, 400, &unrecognized(body));
-        let ignored = rig.post(&format!("{FOOS}?fieldValidation=Ignore"), body).await.expect(400);
-        let expected =
-            format!("Foo in version \"v1\" cannot be handled as a Foo: Object 'Kind' is missing in '{body}'");
+        check(
+            &rig.post(&format!("{FOOS}?fieldValidation=Strict"), body)
+                .await,
+            400,
+            &unrecognized(body),
+        );
+        let ignored = rig
+            .post(&format!("{FOOS}?fieldValidation=Ignore"), body)
+            .await
+            .expect(400);
+        let expected = format!(
+            "Foo in version \"v1\" cannot be handled as a Foo: Object 'Kind' is missing in '{body}'"
+        );
         assert_eq!(ignored.message(), expected);
     }
     for (body, expected) in [
@@ -336,10 +461,13 @@ async fn a_custom_object_is_a_map_before_it_is_of_a_kind() {
         check(&rig.post(FOOS, body).await, 400, expected);
     }
     // What says that it is of another kind is not pruned, so that its fields are not warned of.
-    let other = r#"{"apiVersion":"example.com/v1","kind":"Bar","metadata":{"name":"b","y":1},"x":1}"#;
+    let other =
+        r#"{"apiVersion":"example.com/v1","kind":"Bar","metadata":{"name":"b","y":1},"x":1}"#;
     let reply = rig.post(FOOS, other).await.expect(422);
     assert_eq!(reply.warnings, [r#"299 - "unknown field \"metadata.y\"""#]);
-    let strict = rig.post(&format!("{FOOS}?fieldValidation=Strict"), other).await;
+    let strict = rig
+        .post(&format!("{FOOS}?fieldValidation=Strict"), other)
+        .await;
     let expected = "Bar in version \"v1\" cannot be handled as a Bar: strict decoding error: unknown field \
                     \"metadata.y\"";
     check(&strict, 400, expected);
@@ -408,16 +536,27 @@ async fn a_patched_object_without_a_version_has_lost_everything() {
         ("PATCH", r#"{"apiVersion":null}"#),
         ("PATCH", r#"{"apiVersion":""}"#),
         ("JSON", r#"[{"op":"remove","path":"/apiVersion"}]"#),
-        ("JSON", r#"[{"op":"move","path":"/metadata/name","from":"/apiVersion"}]"#),
+        (
+            "JSON",
+            r#"[{"op":"move","path":"/metadata/name","from":"/apiVersion"}]"#,
+        ),
     ] {
         let reply = rig.call(method, &path, patch).await;
         check(&reply, 400, lost);
-        let expected = [r#"299 - "unknown field \"data\"""#, r#"299 - "unknown field \"metadata\"""#];
+        let expected = [
+            r#"299 - "unknown field \"data\"""#,
+            r#"299 - "unknown field \"metadata\"""#,
+        ];
         assert_eq!(reply.warnings, expected, "{patch}");
-        let ignored = rig.call(method, &format!("{path}?fieldValidation=Ignore"), patch).await;
+        let ignored = rig
+            .call(method, &format!("{path}?fieldValidation=Ignore"), patch)
+            .await;
         check(&ignored, 400, lost);
         assert!(ignored.warnings.is_empty());
-        let strict = rig.call(method, &format!("{path}?fieldValidation=Strict"), patch).await.expect(422);
+        let strict = rig
+            .call(method, &format!("{path}?fieldValidation=Strict"), patch)
+            .await
+            .expect(422);
         let end = "strict decoding error: unknown field \"data\", unknown field \"metadata\"";
         assert!(strict.message().ends_with(end), "{}", strict.message());
     }
@@ -432,10 +571,22 @@ async fn a_merge_patch_that_is_not_validated_is_not_decoded_first() {
         check(&rig.patch(&ignore, patch).await, 400, "Invalid JSON Patch");
     }
     let list = rig.patch(&ignore, "[]").await.expect(422);
-    assert!(list.message().contains("couldn't get version/kind; json parse error"), "{}", list.message());
+    assert!(
+        list.message()
+            .contains("couldn't get version/kind; json parse error"),
+        "{}",
+        list.message()
+    );
     for patch in ["a: b", "[]", "\"x\""] {
-        let reply = rig.patch(&format!("{CONFIG_MAPS}/a"), patch).await.expect(400);
-        assert!(reply.message().starts_with("error decoding patch: "), "{}", reply.message());
+        let reply = rig
+            .patch(&format!("{CONFIG_MAPS}/a"), patch)
+            .await
+            .expect(400);
+        assert!(
+            reply.message().starts_with("error decoding patch: "),
+            "{}",
+            reply.message()
+        );
     }
 }
 
@@ -444,9 +595,16 @@ async fn a_version_is_for_the_storage_to_refuse() {
     let rig = Rig::new().await;
     let body = |name: &str| format!(r#"{{"metadata":{{"name":"{name}","resourceVersion":"1"}}}}"#);
     let refused = rig.post(CONFIG_MAPS, &body("a")).await;
-    check(&refused, 500, "resourceVersion should not be set on objects to be created");
+    check(
+        &refused,
+        500,
+        "resourceVersion should not be set on objects to be created",
+    );
     rig.post(CONFIG_MAPS, &body("A_")).await.expect(422);
-    let dry = rig.post(&format!("{CONFIG_MAPS}?dryRun=All"), &body("a")).await.expect(201);
+    let dry = rig
+        .post(&format!("{CONFIG_MAPS}?dryRun=All"), &body("a"))
+        .await
+        .expect(201);
     assert_eq!(dry.body.at("metadata.resourceVersion").str(), "1");
 }
 
@@ -455,7 +613,11 @@ async fn a_precondition_names_the_key_where_it_is_kept() {
     let rig = Rig::new().await;
     for (path, body, key) in [
         (CONFIG_MAPS, "", "/configmaps/default/a"),
-        ("/api/v1/namespaces/default/endpoints", "", "/services/endpoints/default/a"),
+        (
+            "/api/v1/namespaces/default/endpoints",
+            "",
+            "/services/endpoints/default/a",
+        ),
         ("/api/v1/nodes", "", "/minions/a"),
         (
             "/api/v1/namespaces/default/services",
@@ -463,10 +625,15 @@ async fn a_precondition_names_the_key_where_it_is_kept() {
             "/services/specs/default/a",
         ),
     ] {
-        rig.post(path, &format!(r#"{{"metadata":{{"name":"a"}}{body}}}"#)).await.expect(201);
+        rig.post(path, &format!(r#"{{"metadata":{{"name":"a"}}{body}}}"#))
+            .await
+            .expect(201);
         let other = format!(r#"{{"metadata":{{"name":"a","uid":"zz"}}{body}}}"#);
         for (query, root) in [("", "/registry"), ("?dryRun=All", "")] {
-            let reply = rig.put(&format!("{path}/a{query}"), &other).await.expect(409);
+            let reply = rig
+                .put(&format!("{path}/a{query}"), &other)
+                .await
+                .expect(409);
             let expected = format!("Code: 4, Key: {root}{key}, ResourceVersion: 0,");
             assert!(reply.message().contains(&expected), "{}", reply.message());
         }
@@ -477,7 +644,9 @@ async fn a_precondition_names_the_key_where_it_is_kept() {
 async fn an_object_is_identified_before_its_version() {
     let rig = Rig::new().await;
     let root = "/apis/node.k8s.io/v1/runtimeclasses";
-    rig.post(root, r#"{"metadata":{"name":"a"},"handler":"h"}"#).await.expect(201);
+    rig.post(root, r#"{"metadata":{"name":"a"},"handler":"h"}"#)
+        .await
+        .expect(201);
     for (metadata, code) in [
         (r#""uid":"zz""#, 409),
         (r#""uid":"zz","resourceVersion":"abc""#, 409),
@@ -498,15 +667,29 @@ async fn bytes_may_be_a_list_of_numbers() {
             r#"{{"apiVersion":"v1","kind":"Secret","metadata":{{"generateName":"s"}},"data":{{"a":{data}}}}}"#
         )
     };
-    for (data, stored) in [("[]", ""), ("[97,98]", "YWI="), ("[0,255]", "AP8="), ("[null]", "AA==")] {
+    for (data, stored) in [
+        ("[]", ""),
+        ("[97,98]", "YWI="),
+        ("[0,255]", "AP8="),
+        ("[null]", "AA=="),
+    ] {
         let made = rig.post(secrets, &secret(data)).await.expect(201);
         assert_eq!(made.body["data"]["a"].str(), stored, "{data}");
     }
-    for (data, found) in [("[256]", "number 256"), ("[\"x\"]", "string"), ("[-1]", "number -1")] {
+    for (data, found) in [
+        ("[256]", "number 256"),
+        ("[\"x\"]", "string"),
+        ("[-1]", "number -1"),
+    ] {
         let refused = rig.post(secrets, &secret(data)).await.expect(400);
-        let expected =
-            format!("json: cannot unmarshal {found} into Go struct field Secret.data of type uint8");
-        assert!(refused.message().ends_with(&expected), "{}", refused.message());
+        let expected = format!(
+            "json: cannot unmarshal {found} into Go struct field Secret.data of type uint8"
+        );
+        assert!(
+            refused.message().ends_with(&expected),
+            "{}",
+            refused.message()
+        );
     }
 }
 
@@ -525,18 +708,37 @@ async fn a_default_is_not_of_a_type_that_does_not_exist() {
 async fn what_an_update_creates_keeps_what_its_metadata_says() {
     let rig = Rig::new().await;
     let lease = r#"{"metadata":{"name":"a","deletionGracePeriodSeconds":5,"selfLink":"/x"}}"#;
-    let made = rig.put("/apis/coordination.k8s.io/v1/namespaces/default/leases/a", lease).await.expect(201);
+    let made = rig
+        .put(
+            "/apis/coordination.k8s.io/v1/namespaces/default/leases/a",
+            lease,
+        )
+        .await
+        .expect(201);
     assert_eq!(made.body.at("metadata.deletionGracePeriodSeconds").int(), 5);
-    assert!(made.body.at("metadata.selfLink").is_null(), "it is not stored");
+    assert!(
+        made.body.at("metadata.selfLink").is_null(),
+        "it is not stored"
+    );
     let dry = r#"{"metadata":{"name":"b","resourceVersion":"7"}}"#;
     let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/b?dryRun=All";
     assert_eq!(rig.put(path, dry).await.expect(201).version(), 7);
-    let applied =
-        r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","deletionGracePeriodSeconds":5}}"#;
-    let made = rig.apply(&format!("{CONFIG_MAPS}/a"), "m", applied).await.expect(201);
+    let applied = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","deletionGracePeriodSeconds":5}}"#;
+    let made = rig
+        .apply(&format!("{CONFIG_MAPS}/a"), "m", applied)
+        .await
+        .expect(201);
     assert_eq!(made.body.at("metadata.deletionGracePeriodSeconds").int(), 5);
-    let posted = rig.post(CONFIG_MAPS, &applied.replace("\"a\"", "\"b\"")).await.expect(201);
-    assert!(posted.body.at("metadata.deletionGracePeriodSeconds").is_null());
+    let posted = rig
+        .post(CONFIG_MAPS, &applied.replace("\"a\"", "\"b\""))
+        .await
+        .expect(201);
+    assert!(
+        posted
+            .body
+            .at("metadata.deletionGracePeriodSeconds")
+            .is_null()
+    );
 }
 
 #[tokio::test]
@@ -550,7 +752,10 @@ async fn a_job_has_the_labels_of_its_template_whatever_writes_it() {
     assert!(!labels.is_empty());
     let put = rig.put(&format!("{jobs}/a/status"), job).await.expect(200);
     assert_eq!(put.body.at("metadata.labels"), labels);
-    let patched = rig.patch(&format!("{jobs}/a"), r#"{"metadata":{"labels":null}}"#).await.expect(200);
+    let patched = rig
+        .patch(&format!("{jobs}/a"), r#"{"metadata":{"labels":null}}"#)
+        .await
+        .expect(200);
     assert_eq!(patched.body.at("metadata.labels"), labels);
 }
 
@@ -559,8 +764,7 @@ async fn a_prefix_is_blamed_for_a_name_that_is_taken() {
     let rig = Rig::new().await;
     let body = r#"{"metadata":{"name":"a","generateName":"b-"}}"#;
     rig.post(CONFIG_MAPS, body).await.expect(201);
-    let expected =
-        "configmaps \"a\" already exists, the server was not able to generate a unique name for the object";
+    let expected = "configmaps \"a\" already exists, the server was not able to generate a unique name for the object";
     let refused = rig.post(CONFIG_MAPS, body).await;
     check(&refused, 409, expected);
     assert_eq!(refused.body.at("details.retryAfterSeconds").int(), 1);
@@ -573,11 +777,30 @@ async fn a_patched_scale_is_shown_with_its_owners() {
     let set = r#"{"metadata":{"name":"a"},"spec":{"replicas":1,"selector":{"matchLabels":{"a":"b"}},"template":{
         "metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
     rig.post(sets, set).await.expect(201);
-    let refused = rig.patch(&format!("{sets}/a/scale"), r#"{"kind":"Pod"}"#).await.expect(422);
-    assert!(refused.message().contains(r#"\"f:spec\":{\"f:replicas\":{}}"#), "{}", refused.message());
-    let scaled = rig.patch(&format!("{sets}/a/scale"), r#"{"spec":{"replicas":2}}"#).await.expect(200);
+    let refused = rig
+        .patch(&format!("{sets}/a/scale"), r#"{"kind":"Pod"}"#)
+        .await
+        .expect(422);
+    assert!(
+        refused
+            .message()
+            .contains(r#"\"f:spec\":{\"f:replicas\":{}}"#),
+        "{}",
+        refused.message()
+    );
+    let scaled = rig
+        .patch(&format!("{sets}/a/scale"), r#"{"spec":{"replicas":2}}"#)
+        .await
+        .expect(200);
     assert!(scaled.body.at("metadata.managedFields").is_null());
-    assert_eq!(rig.get(&format!("{sets}/a")).await.body.at("spec.replicas").int(), 2);
+    assert_eq!(
+        rig.get(&format!("{sets}/a"))
+            .await
+            .body
+            .at("spec.replicas")
+            .int(),
+        2
+    );
 }
 
 #[tokio::test]
@@ -592,8 +815,13 @@ async fn an_address_is_the_name_of_itself() {
     let made = rig.post(addresses, &body("192.0.2.7")).await.expect(201);
     assert_eq!(made.body.at("metadata.name").str(), "192.0.2.7");
     let refused = rig.post(addresses, &body("gen-")).await.expect(422);
-    let causes: Vec<&str> =
-        refused.body.at("details.causes").list().iter().map(|cause| cause["field"].str()).collect();
+    let causes: Vec<&str> = refused
+        .body
+        .at("details.causes")
+        .list()
+        .iter()
+        .map(|cause| cause["field"].str())
+        .collect();
     assert_eq!(causes, ["metadata.generateName", "metadata.name"]);
 }
 
@@ -603,8 +831,16 @@ async fn field_labels_are_those_that_the_kind_has() {
     for (path, label, code) in [
         ("/api/v1/namespaces", "metadata.namespace", 400),
         ("/api/v1/nodes", "metadata.namespace", 400),
-        ("/apis/certificates.k8s.io/v1/certificatesigningrequests", "metadata.namespace", 400),
-        ("/apis/resource.k8s.io/v1/resourceslices", "metadata.namespace", 400),
+        (
+            "/apis/certificates.k8s.io/v1/certificatesigningrequests",
+            "metadata.namespace",
+            400,
+        ),
+        (
+            "/apis/resource.k8s.io/v1/resourceslices",
+            "metadata.namespace",
+            400,
+        ),
         ("/api/v1/persistentvolumes", "metadata.namespace", 200),
         ("/api/v1/pods", "metadata.namespace", 200),
         ("/api/v1/nodes", "metadata.name", 200),
@@ -620,18 +856,33 @@ async fn events_are_read_without_a_cache() {
     let rig = Rig::new().await;
     let events = "/api/v1/namespaces/default/events";
     for name in ["a", "b"] {
-        let body =
-            format!(r#"{{"metadata":{{"name":"{name}"}},"involvedObject":{{"namespace":"default"}}}}"#);
+        let body = format!(
+            r#"{{"metadata":{{"name":"{name}"}},"involvedObject":{{"namespace":"default"}}}}"#
+        );
         rig.post(events, &body).await.expect(201);
         rig.make(name, "").await;
     }
-    assert_eq!(rig.get(&format!("{events}?limit=1&resourceVersion=0")).await.names(), ["a"]);
-    assert_eq!(rig.get(&format!("{CONFIG_MAPS}?limit=1&resourceVersion=0")).await.names(), ["a", "b"]);
-    let problem =
-        "resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax";
+    assert_eq!(
+        rig.get(&format!("{events}?limit=1&resourceVersion=0"))
+            .await
+            .names(),
+        ["a"]
+    );
+    assert_eq!(
+        rig.get(&format!("{CONFIG_MAPS}?limit=1&resourceVersion=0"))
+            .await
+            .names(),
+        ["a", "b"]
+    );
+    let problem = "resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax";
     let reply = rig.get(&format!("{events}/a?resourceVersion=abc")).await;
     check(&reply, 400, &format!("invalid resource version: {problem}"));
-    check(&rig.get(&format!("{CONFIG_MAPS}/a?resourceVersion=abc")).await, 500, problem);
+    check(
+        &rig.get(&format!("{CONFIG_MAPS}/a?resourceVersion=abc"))
+            .await,
+        500,
+        problem,
+    );
 }
 
 #[tokio::test]
@@ -646,9 +897,15 @@ async fn a_dry_run_says_that_what_is_there_is_being_deleted() {
             "configmaps \"a\" already exists",
         );
     }
-    rig.delete(&format!("{CONFIG_MAPS}/a"), "").await.expect(200);
+    rig.delete(&format!("{CONFIG_MAPS}/a"), "")
+        .await
+        .expect(200);
     for query in ["", "?dryRun=All"] {
         let expected = "object is being deleted: configmaps \"a\" already exists";
-        check(&rig.post(&format!("{CONFIG_MAPS}{query}"), body).await, 409, expected);
+        check(
+            &rig.post(&format!("{CONFIG_MAPS}{query}"), body).await,
+            409,
+            expected,
+        );
     }
 }

@@ -18,7 +18,11 @@ const BEGIN: i64 = 1_800_000_000;
 
 /// An engine of its own, on time that tests move.
 pub fn registry(store: Store) -> Registry {
-    Registry::new(store, Arc::new(VirtualClock::starting_at(BEGIN)), Arc::new(Counter::default()))
+    Registry::new(
+        store,
+        Arc::new(VirtualClock::starting_at(BEGIN)),
+        Arc::new(Counter::default()),
+    )
 }
 
 /// A server with the namespace `default` and somebody who may do everything.
@@ -38,9 +42,13 @@ impl Rig {
     }
 
     pub async fn on(store: Store, options: Options) -> Rig {
-        let rig = Rig { server: Server::new(registry(store), options) };
+        let rig = Rig {
+            server: Server::new(registry(store), options),
+        };
         rig.server.start().await;
-        rig.post("/api/v1/namespaces", r#"{"metadata":{"name":"default"}}"#).await.expect(201);
+        rig.post("/api/v1/namespaces", r#"{"metadata":{"name":"default"}}"#)
+            .await
+            .expect(201);
         rig
     }
 
@@ -49,7 +57,9 @@ impl Rig {
         let clock = Arc::new(VirtualClock::starting_at(BEGIN));
         let random = Arc::new(Counter::from(1 << 40));
         let registry = Registry::new(self.server.registry().store().fork(), clock, random);
-        let rig = Rig { server: Server::new(registry, Options::default()) };
+        let rig = Rig {
+            server: Server::new(registry, Options::default()),
+        };
         rig.server.start().await;
         rig
     }
@@ -77,12 +87,14 @@ impl Rig {
 
     /// A server-side apply by `manager`.
     pub async fn apply(&self, path: &str, manager: &str, body: &str) -> Reply {
-        self.call("APPLY", &format!("{path}?fieldManager={manager}"), body).await
+        self.call("APPLY", &format!("{path}?fieldManager={manager}"), body)
+            .await
     }
 
     /// What the admin gets; the method may be a form of patches.
     pub async fn call(&self, method: &str, path: &str, body: &str) -> Reply {
-        self.call_as(User::master("admin"), &[], method, path, body).await
+        self.call_as(User::master("admin"), &[], method, path, body)
+            .await
     }
 
     /// What somebody gets who says something in headers besides.
@@ -97,12 +109,20 @@ impl Rig {
         let answer = self.send_as(user, headers, method, path, body).await;
         let status = answer.status().as_u16();
         let warnings = answer.headers().get_all(header::WARNING).iter();
-        let warnings = warnings.map(|warning| warning.to_str().expect("text").to_owned()).collect();
-        let body = answer.into_body().collect().await.expect("bodies do not fail").to_bytes();
+        let warnings = warnings
+            .map(|warning| warning.to_str().expect("text").to_owned())
+            .collect();
+        let body = answer
+            .into_body()
+            .collect()
+            .await
+            .expect("bodies do not fail")
+            .to_bytes();
         Reply {
             status,
             warnings,
-            body: json::parse(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into()),
+            body: json::parse(&body)
+                .unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into()),
         }
     }
 
@@ -112,15 +132,32 @@ impl Rig {
         let form = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         headers.insert(header::ACCEPT, HeaderValue::from_static(form));
         let user = User::master("admin");
-        let answer =
-            self.server.call(Some(user), Method::GET, path.parse().unwrap(), headers, Bytes::new()).await;
+        let answer = self
+            .server
+            .call(
+                Some(user),
+                Method::GET,
+                path.parse().unwrap(),
+                headers,
+                Bytes::new(),
+            )
+            .await;
         assert_eq!(answer.status(), 200);
-        json::parse(&answer.into_body().collect().await.expect("no failure").to_bytes()).expect("sound JSON")
+        json::parse(
+            &answer
+                .into_body()
+                .collect()
+                .await
+                .expect("no failure")
+                .to_bytes(),
+        )
+        .expect("sound JSON")
     }
 
     /// Sends a request; the answer's body is still to come.
     pub async fn send(&self, method: &str, path: &str, body: &str) -> Answer {
-        self.send_as(User::master("admin"), &[], method, path, body).await
+        self.send_as(User::master("admin"), &[], method, path, body)
+            .await
     }
 
     pub async fn send_as(
@@ -142,9 +179,19 @@ impl Rig {
             "STRATEGIC" => ("PATCH", "application/strategic-merge-patch+json"),
             _ => (method, "application/json"),
         };
-        headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(media_type));
+        headers
+            .entry(header::CONTENT_TYPE)
+            .or_insert(HeaderValue::from_static(media_type));
         let (method, uri): (Method, Uri) = (method.parse().unwrap(), path.parse().unwrap());
-        self.server.call(Some(user), method, uri, headers, Bytes::from(body.to_owned())).await
+        self.server
+            .call(
+                Some(user),
+                method,
+                uri,
+                headers,
+                Bytes::from(body.to_owned()),
+            )
+            .await
     }
 
     /// Makes a ConfigMap with a text in it.
@@ -157,7 +204,10 @@ impl Rig {
     pub async fn watch(&self, path: &str) -> Events {
         let answer = self.send("GET", path, "").await;
         assert_eq!(answer.status(), 200);
-        Events { body: answer.into_body(), rest: Vec::new() }
+        Events {
+            body: answer.into_body(),
+            rest: Vec::new(),
+        }
     }
 }
 
@@ -179,7 +229,11 @@ impl Reply {
     }
 
     pub fn version(&self) -> u64 {
-        self.body.at("metadata.resourceVersion").str().parse().expect("a version")
+        self.body
+            .at("metadata.resourceVersion")
+            .str()
+            .parse()
+            .expect("a version")
     }
 
     /// Why it was refused.
@@ -189,7 +243,11 @@ impl Reply {
 
     /// The names of a list's items.
     pub fn names(&self) -> Vec<String> {
-        self.body["items"].list().iter().map(|item| item.at("metadata.name").str().to_owned()).collect()
+        self.body["items"]
+            .list()
+            .iter()
+            .map(|item| item.at("metadata.name").str().to_owned())
+            .collect()
     }
 }
 
@@ -208,14 +266,19 @@ impl Events {
                 return Some(json::parse(&line).expect("sound JSON"));
             }
             let frame = self.body.frame().await?.expect("bodies do not fail");
-            self.rest.extend_from_slice(&frame.into_data().expect("data"));
+            self.rest
+                .extend_from_slice(&frame.into_data().expect("data"));
         }
     }
 
     /// The next event as `TYPE name`, or as `end`.
     pub async fn next_name(&mut self) -> String {
         match self.next().await {
-            Some(event) => format!("{} {}", event["type"].str(), event.at("object.metadata.name").str()),
+            Some(event) => format!(
+                "{} {}",
+                event["type"].str(),
+                event.at("object.metadata.name").str()
+            ),
             None => "end".into(),
         }
     }

@@ -66,16 +66,28 @@ impl Subject {
 
     /// The object that a key of the world stands for.
     fn body(&self, (namespace, name): &Key, (label, value): &Content) -> String {
-        let label = if label.is_empty() { String::new() } else { format!(r#""l":"{label}""#) };
-        let placed =
-            if namespace.is_empty() { String::new() } else { format!(r#","namespace":"{namespace}""#) };
+        let label = if label.is_empty() {
+            String::new()
+        } else {
+            format!(r#""l":"{label}""#)
+        };
+        let placed = if namespace.is_empty() {
+            String::new()
+        } else {
+            format!(r#","namespace":"{namespace}""#)
+        };
         let meta = format!(r#"{{"name":"{name}"{placed},"labels":{{{label}}}}}"#);
-        self.object.replace("META", &meta).replace("NAMESPACE", namespace).replace("VALUE", value)
+        self.object
+            .replace("META", &meta)
+            .replace("NAMESPACE", namespace)
+            .replace("VALUE", value)
     }
 
     fn keys(&self) -> Vec<Key> {
         let namespaces: &[&'static str] = if self.namespaced { &NAMESPACES } else { &[""] };
-        let keys = namespaces.iter().flat_map(|namespace| NAMES.map(|name| (*namespace, name)));
+        let keys = namespaces
+            .iter()
+            .flat_map(|namespace| NAMES.map(|name| (*namespace, name)));
         keys.collect()
     }
 }
@@ -102,9 +114,9 @@ struct Case {
 impl Case {
     fn expected(&self, world: &World) -> Vec<String> {
         let here = |key: &Key| self.namespace.is_empty() || key.0 == self.namespace;
-        let selected = world
-            .iter()
-            .filter(|(key, content)| here(key) && self.selects.iter().all(|selects| selects(key, content)));
+        let selected = world.iter().filter(|(key, content)| {
+            here(key) && self.selects.iter().all(|selects| selects(key, content))
+        });
         selected.map(|(key, _)| show(key.0, key.1)).collect()
     }
 }
@@ -123,7 +135,10 @@ fn field_terms(
         None,
         Some((format!("{field}={value}"), Box::new(equal))),
         Some((format!("{field}=={value}"), Box::new(equal))),
-        Some((format!("{field}!={value}"), Box::new(move |key, content| !equal(key, content)))),
+        Some((
+            format!("{field}!={value}"),
+            Box::new(move |key, content| !equal(key, content)),
+        )),
     ]
 }
 
@@ -131,16 +146,32 @@ fn label_terms() -> Vec<Option<Term>> {
     let label = |_: &Key, content: &Content| content.0;
     vec![
         None,
-        Some(("l=1".into(), Box::new(move |key, content| label(key, content) == "1"))),
-        Some(("l!=1".into(), Box::new(move |key, content| label(key, content) != "1"))),
-        Some(("l in (1,2)".into(), Box::new(move |key, content| !label(key, content).is_empty()))),
-        Some(("!l".into(), Box::new(move |key, content| label(key, content).is_empty()))),
+        Some((
+            "l=1".into(),
+            Box::new(move |key, content| label(key, content) == "1"),
+        )),
+        Some((
+            "l!=1".into(),
+            Box::new(move |key, content| label(key, content) != "1"),
+        )),
+        Some((
+            "l in (1,2)".into(),
+            Box::new(move |key, content| !label(key, content).is_empty()),
+        )),
+        Some((
+            "!l".into(),
+            Box::new(move |key, content| label(key, content).is_empty()),
+        )),
     ]
 }
 
 /// Every combination of places and requirements.
 fn cases(subject: &Subject) -> Vec<Case> {
-    let places: &[&'static str] = if subject.namespaced { &["", "a", "b", "none"] } else { &[""] };
+    let places: &[&'static str] = if subject.namespaced {
+        &["", "a", "b", "none"]
+    } else {
+        &[""]
+    };
     let mut cases = Vec::new();
     let (names, namespaces) = (4, if subject.namespaced { 4 } else { 1 });
     for place in places {
@@ -151,7 +182,8 @@ fn cases(subject: &Subject) -> Vec<Case> {
             let mut fields = [
                 field_terms("metadata.name", "x", |key, _| key.1).swap_remove(name),
                 field_terms("metadata.namespace", "a", |key, _| key.0).swap_remove(namespace),
-                field_terms(subject.field, subject.values[0], |_, content| content.1).swap_remove(value),
+                field_terms(subject.field, subject.values[0], |_, content| content.1)
+                    .swap_remove(value),
             ];
             let (mut texts, mut selects) = (Vec::new(), Vec::new());
             for (text, term) in fields.iter_mut().filter_map(Option::take) {
@@ -163,7 +195,11 @@ fn cases(subject: &Subject) -> Vec<Case> {
                 query += &format!("&labelSelector={}", code(&text));
                 selects.push(term);
             }
-            cases.push(Case { namespace: place, query, selects });
+            cases.push(Case {
+                namespace: place,
+                query,
+                selects,
+            });
         }
     }
     cases
@@ -171,7 +207,10 @@ fn cases(subject: &Subject) -> Vec<Case> {
 
 /// Encodes what cannot stand in a query.
 fn code(text: &str) -> String {
-    text.replace('=', "%3D").replace('!', "%21").replace(' ', "%20").replace(',', "%2C")
+    text.replace('=', "%3D")
+        .replace('!', "%21")
+        .replace(' ', "%20")
+        .replace(',', "%2C")
 }
 
 /// Chance from a seed.
@@ -179,13 +218,19 @@ struct Dice(u64);
 
 impl Dice {
     fn new() -> Dice {
-        let seed = std::env::var("MIZZEN_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(15);
+        let seed = std::env::var("MIZZEN_SEED")
+            .ok()
+            .and_then(|seed| seed.parse().ok())
+            .unwrap_or(15);
         println!("MIZZEN_SEED={seed}");
         Dice(seed)
     }
 
     fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % n
     }
 
@@ -197,9 +242,12 @@ impl Dice {
 async fn rig() -> Rig {
     let rig = Rig::new().await;
     for namespace in NAMESPACES {
-        rig.post("/api/v1/namespaces", &format!(r#"{{"metadata":{{"name":"{namespace}"}}}}"#))
-            .await
-            .expect(201);
+        rig.post(
+            "/api/v1/namespaces",
+            &format!(r#"{{"metadata":{{"name":"{namespace}"}}}}"#),
+        )
+        .await
+        .expect(201);
     }
     for (plural, kind, scope) in [("foos", "Foos", "Namespaced"), ("bars", "Bars", "Cluster")] {
         let definition = format!(
@@ -221,7 +269,9 @@ async fn change(rig: &Rig, subject: &Subject, world: &mut World, dice: &mut Dice
     let is_new = !world.contains_key(&key);
     if is_new {
         let content = dice.content(subject);
-        rig.post(&subject.collection(key.0), &subject.body(&key, &content)).await.expect(201);
+        rig.post(&subject.collection(key.0), &subject.body(&key, &content))
+            .await
+            .expect(201);
         world.insert(key, content);
     } else if dice.below(3) == 0 {
         rig.delete(&path, "").await.expect(200);
@@ -230,14 +280,18 @@ async fn change(rig: &Rig, subject: &Subject, world: &mut World, dice: &mut Dice
         let content = dice.content(subject);
         let mut body = json::parse(subject.body(&key, &content).as_bytes()).unwrap();
         let version = rig.get(&path).await.expect(200).version();
-        body.entry("metadata").set("resourceVersion", version.to_string());
+        body.entry("metadata")
+            .set("resourceVersion", version.to_string());
         rig.put(&path, &json::to_string(&body)).await.expect(200);
         world.insert(key, content);
     }
 }
 
 fn key_of(object: &Value) -> String {
-    show(object.at("metadata.namespace").str(), object.at("metadata.name").str())
+    show(
+        object.at("metadata.namespace").str(),
+        object.at("metadata.name").str(),
+    )
 }
 
 /// Reads a list, page by page if there are pages.
@@ -247,7 +301,10 @@ async fn list(rig: &Rig, path: &str, query: &str) -> Vec<String> {
         // A version is not allowed beside a token.
         let query = match token.is_empty() {
             true => query.to_owned(),
-            false => format!("{}&continue={token}", query.split("&resourceVersion").next().unwrap()),
+            false => format!(
+                "{}&continue={token}",
+                query.split("&resourceVersion").next().unwrap()
+            ),
         };
         let page = rig.get(&format!("{path}?{query}")).await.expect(200);
         found.extend(page.body["items"].list().iter().map(key_of));
@@ -319,7 +376,11 @@ async fn watches_select_what_a_naive_filter_selects() {
             let path = subject.collection(case.namespace);
             let request = format!("{path}?watch=1&timeoutSeconds=5&{}{at}", case.query);
             let events = rig.watch(&request).await;
-            watches.push((case, request.clone(), tokio::spawn(drain(events, seen, request))));
+            watches.push((
+                case,
+                request.clone(),
+                tokio::spawn(drain(events, seen, request)),
+            ));
         }
         for _ in 0..12 {
             change(&rig, subject, &mut world, &mut dice).await;

@@ -22,9 +22,13 @@ async fn add_node(rig: &Rig, name: &str, peer: &Peer, runtime: &str) {
     });
     let mut bare = node.clone();
     bare.remove("status");
-    rig.post("/api/v1/nodes", &mizzen_object::json::to_string(&bare)).await.expect(201);
+    rig.post("/api/v1/nodes", &mizzen_object::json::to_string(&bare))
+        .await
+        .expect(201);
     let status = mizzen_object::json::to_string(&value!({ "status": (node["status"].clone()) }));
-    rig.patch(&format!("/api/v1/nodes/{name}/status"), &status).await.expect(200);
+    rig.patch(&format!("/api/v1/nodes/{name}/status"), &status)
+        .await
+        .expect(200);
 }
 
 /// A pod with two containers on a node, or on none.
@@ -39,14 +43,20 @@ async fn add_pod(rig: &Rig, name: &str, node: &str) {
     if !node.is_empty() {
         pod.entry("spec").set("nodeName", node);
     }
-    rig.post(PODS, &mizzen_object::json::to_string(&pod)).await.expect(201);
+    rig.post(PODS, &mizzen_object::json::to_string(&pod))
+        .await
+        .expect(201);
 }
 
 const UPGRADE: [(&str, &str); 2] = [("connection", "Upgrade"), ("upgrade", "SPDY/3.1")];
 
 async fn message(rig: &Rig, headers: &[(&'static str, &str)], path: &str, code: u16) -> String {
     let user = mizzen_apiserver::User::master("admin");
-    rig.call_as(user, headers, "POST", &format!("{PODS}/{path}"), "").await.expect(code).message().to_owned()
+    rig.call_as(user, headers, "POST", &format!("{PODS}/{path}"), "")
+        .await
+        .expect(code)
+        .message()
+        .to_owned()
 }
 
 #[tokio::test]
@@ -58,11 +68,31 @@ async fn a_stream_that_leads_nowhere_is_refused_in_upstreams_words() {
     add_pod(&rig, "unplaced", "").await;
     for (path, code, said) in [
         ("none/exec", 404, "pods \"none\" not found"),
-        ("placed/exec", 400, "a container name must be specified for pod placed, choose one of: [a b]"),
-        ("placed/attach?container=c", 400, "container c is not valid for pod placed"),
-        ("unplaced/exec?container=a", 400, "pod unplaced does not have a host assigned"),
-        ("unplaced/portforward", 400, "pod unplaced does not have a host assigned"),
-        ("placed/exec?container=a&dryRun=All", 400, "dryRun is not supported"),
+        (
+            "placed/exec",
+            400,
+            "a container name must be specified for pod placed, choose one of: [a b]",
+        ),
+        (
+            "placed/attach?container=c",
+            400,
+            "container c is not valid for pod placed",
+        ),
+        (
+            "unplaced/exec?container=a",
+            400,
+            "pod unplaced does not have a host assigned",
+        ),
+        (
+            "unplaced/portforward",
+            400,
+            "pod unplaced does not have a host assigned",
+        ),
+        (
+            "placed/exec?container=a&dryRun=All",
+            400,
+            "dryRun is not supported",
+        ),
         (
             "placed/portforward?ports=x",
             400,
@@ -72,7 +102,10 @@ async fn a_stream_that_leads_nowhere_is_refused_in_upstreams_words() {
         assert_eq!(message(&rig, &UPGRADE, path, code).await, said, "{path}");
     }
     let plain = "Upgrade request required";
-    assert_eq!(message(&rig, &[], "placed/exec?container=a", 400).await, plain);
+    assert_eq!(
+        message(&rig, &[], "placed/exec?container=a", 400).await,
+        plain
+    );
     assert_eq!(message(&rig, &[], "placed/portforward", 400).await, plain);
     assert!(peer.seen().is_empty());
 }
@@ -81,7 +114,10 @@ async fn a_stream_that_leads_nowhere_is_refused_in_upstreams_words() {
 async fn open(
     network: &Network,
     path: &str,
-) -> (String, tokio_rustls::client::TlsStream<tokio::net::TcpStream>) {
+) -> (
+    String,
+    tokio_rustls::client::TlsStream<tokio::net::TcpStream>,
+) {
     let mut stream = network.connect().await;
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\nAuthorization: Bearer secret\r\n\
@@ -103,8 +139,14 @@ async fn a_stream_is_a_tunnel_to_the_kubelet() {
             "exec?container=b&command=sh&command=-c&command=echo+a%3Bb&stdin=true&stdout=true&tty=true",
             "/exec/default/p/b?command=sh&command=-c&command=echo+a%3Bb&input=1&output=1&tty=1",
         ),
-        ("attach?container=a&stderr=true", "/attach/default/p/a?error=1"),
-        ("portforward?ports=80,81", "/portForward/default/p?port=80%2C81"),
+        (
+            "attach?container=a&stderr=true",
+            "/attach/default/p/a?error=1",
+        ),
+        (
+            "portforward?ports=80,81",
+            "/portForward/default/p?port=80%2C81",
+        ),
     ] {
         let (head, mut stream) = open(&network, &format!("{PODS}/p/{path}")).await;
         assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
@@ -112,8 +154,14 @@ async fn a_stream_is_a_tunnel_to_the_kubelet() {
         assert_eq!(read_until(&mut stream, ";").await, "hello;");
         let seen = peer.seen().pop().unwrap();
         assert_eq!(seen.uri().path_and_query().unwrap().as_str(), asked);
-        assert_eq!(seen.headers()["x-stream-protocol-version"], "v4.channel.k8s.io");
-        assert!(!seen.headers().contains_key("authorization"), "what proves who asks stays here");
+        assert_eq!(
+            seen.headers()["x-stream-protocol-version"],
+            "v4.channel.k8s.io"
+        );
+        assert!(
+            !seen.headers().contains_key("authorization"),
+            "what proves who asks stays here"
+        );
     }
 }
 
@@ -128,18 +176,33 @@ async fn what_the_kubelet_refuses_is_told_in_its_words() {
     add_node(&rig, "one", &peer, "containerd://2.0.0").await;
     add_pod(&rig, "p", "one").await;
     let network = Network::start(&rig.server).await;
-    let (head, mut stream) = open(&network, &format!("{PODS}/p/exec?container=a&stdout=true")).await;
+    let (head, mut stream) =
+        open(&network, &format!("{PODS}/p/exec?container=a&stdout=true")).await;
     assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
-    assert!(read_until(&mut stream, "(\"a\")").await.ends_with("container not found (\"a\")"));
-    let (head, mut stream) = open(&network, &format!("{PODS}/p/attach?container=a&stdout=true")).await;
+    assert!(
+        read_until(&mut stream, "(\"a\")")
+            .await
+            .ends_with("container not found (\"a\")")
+    );
+    let (head, mut stream) = open(
+        &network,
+        &format!("{PODS}/p/attach?container=a&stdout=true"),
+    )
+    .await;
     assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
     let body = read_until(&mut stream, "500}").await;
-    assert!(body.contains("invalid upgrade response: status code 200"), "{body}");
+    assert!(
+        body.contains("invalid upgrade response: status code 200"),
+        "{body}"
+    );
     drop(peer);
     let (head, mut stream) = open(&network, &format!("{PODS}/p/portforward")).await;
     assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
     let body = read_until(&mut stream, "500}").await;
-    assert!(body.contains("error dialing backend: dial tcp 127.0.0.1:"), "{body}");
+    assert!(
+        body.contains("error dialing backend: dial tcp 127.0.0.1:"),
+        "{body}"
+    );
 }
 
 #[tokio::test]
@@ -166,14 +229,28 @@ async fn webhooks_and_policies_refuse_connections() {
         }]
     });
     let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
-    rig.post(path, &mizzen_object::json::to_string(&hooks)).await.expect(201);
-    let said = message(&rig, &UPGRADE, "p/exec?container=a&command=ls&stdout=true", 400).await;
-    assert_eq!(said, "admission webhook \"no-exec.example.com\" denied the request: no shells");
+    rig.post(path, &mizzen_object::json::to_string(&hooks))
+        .await
+        .expect(201);
+    let said = message(
+        &rig,
+        &UPGRADE,
+        "p/exec?container=a&command=ls&stdout=true",
+        400,
+    )
+    .await;
+    assert_eq!(
+        said,
+        "admission webhook \"no-exec.example.com\" denied the request: no shells"
+    );
     let review = mizzen_object::json::parse(peer.seen().pop().unwrap().body()).unwrap();
     let asked = &review["request"];
     assert_eq!(asked["operation"].str(), "CONNECT");
     assert_eq!(asked["kind"]["kind"].str(), "PodExecOptions");
-    assert_eq!((asked["name"].str(), asked["subResource"].str()), ("p", "exec"));
+    assert_eq!(
+        (asked["name"].str(), asked["subResource"].str()),
+        ("p", "exec")
+    );
     let options = value!({
         "kind": "PodExecOptions", "apiVersion": "v1", "stdout": true, "container": "a", "command": ["ls"]
     });
@@ -181,7 +258,10 @@ async fn webhooks_and_policies_refuse_connections() {
     assert!(asked["options"].is_null() && asked["oldObject"].is_null());
     // Other connections are none of its business.
     let unplaced = "pod p does not have a host assigned";
-    assert_eq!(message(&rig, &UPGRADE, "p/attach?container=a", 400).await, unplaced);
+    assert_eq!(
+        message(&rig, &UPGRADE, "p/attach?container=a", 400).await,
+        unplaced
+    );
     let policy = value!({
         "metadata": { "name": "no-attach" },
         "spec": {
@@ -193,10 +273,16 @@ async fn webhooks_and_policies_refuse_connections() {
     });
     let group = "/apis/admissionregistration.k8s.io/v1";
     let policies = format!("{group}/validatingadmissionpolicies");
-    rig.post(&policies, &mizzen_object::json::to_string(&policy)).await.expect(201);
-    let binding =
-        r#"{"metadata":{"name":"b"},"spec":{"policyName":"no-attach","validationActions":["Deny"]}}"#;
-    rig.post(&format!("{group}/validatingadmissionpolicybindings"), binding).await.expect(201);
+    rig.post(&policies, &mizzen_object::json::to_string(&policy))
+        .await
+        .expect(201);
+    let binding = r#"{"metadata":{"name":"b"},"spec":{"policyName":"no-attach","validationActions":["Deny"]}}"#;
+    rig.post(
+        &format!("{group}/validatingadmissionpolicybindings"),
+        binding,
+    )
+    .await
+    .expect(201);
     let said = message(&rig, &UPGRADE, "p/attach?container=a&stdin=true", 422).await;
     assert!(said.ends_with("denied request: no typing"), "{said}");
 }
@@ -206,27 +292,56 @@ async fn a_pod_is_proxied_by_its_address_or_through_its_simulated_node() {
     let rig = Rig::new().await;
     let kubelet = Peer::answering(502, "connect: connection refused").await;
     add_node(&rig, "simulated", &kubelet, "simulated://0.1.0").await;
-    for (name, node, address) in [("far", "simulated", "10.244.0.5"), ("own", "simulated", "127.0.0.1")] {
+    for (name, node, address) in [
+        ("far", "simulated", "10.244.0.5"),
+        ("own", "simulated", "127.0.0.1"),
+    ] {
         add_pod(&rig, name, node).await;
-        let status = format!(r#"{{"status":{{"podIP":"{address}","podIPs":[{{"ip":"{address}"}}]}}}}"#);
-        rig.patch(&format!("{PODS}/{name}/status"), &status).await.expect(200);
+        let status =
+            format!(r#"{{"status":{{"podIP":"{address}","podIPs":[{{"ip":"{address}"}}]}}}}"#);
+        rig.patch(&format!("{PODS}/{name}/status"), &status)
+            .await
+            .expect(200);
     }
     add_pod(&rig, "waiting", "simulated").await;
     let get = async |path: &str| rig.get(&format!("{PODS}/{path}")).await;
     let refused = get("far/proxy/x?y=z").await.expect(503);
-    let said = "error trying to reach service: dial tcp 10.244.0.5:8080: connect: connection refused";
+    let said =
+        "error trying to reach service: dial tcp 10.244.0.5:8080: connect: connection refused";
     assert_eq!(refused.message(), said);
     let seen = kubelet.seen().pop().unwrap();
-    assert_eq!(seen.uri().path_and_query().unwrap().as_str(), "/tunnel/default/far?port=8080");
-    let said = "error trying to reach service: dial tcp 10.244.0.5:443: connect: connection refused";
-    assert_eq!(get("https:far:443/proxy/").await.expect(503).message(), said);
-    assert_eq!(get("own/proxy/").await.expect(400).message(), "address not allowed");
-    assert_eq!(get("waiting/proxy/").await.expect(400).message(), "address not allowed");
-    assert_eq!(get("ftp:far:1/proxy/").await.expect(400).message(), "invalid pod request \"ftp:far:1\"");
-    assert_eq!(get("none/proxy/").await.expect(404).message(), "pods \"none\" not found");
+    assert_eq!(
+        seen.uri().path_and_query().unwrap().as_str(),
+        "/tunnel/default/far?port=8080"
+    );
+    let said =
+        "error trying to reach service: dial tcp 10.244.0.5:443: connect: connection refused";
+    assert_eq!(
+        get("https:far:443/proxy/").await.expect(503).message(),
+        said
+    );
+    assert_eq!(
+        get("own/proxy/").await.expect(400).message(),
+        "address not allowed"
+    );
+    assert_eq!(
+        get("waiting/proxy/").await.expect(400).message(),
+        "address not allowed"
+    );
+    assert_eq!(
+        get("ftp:far:1/proxy/").await.expect(400).message(),
+        "invalid pod request \"ftp:far:1\""
+    );
+    assert_eq!(
+        get("none/proxy/").await.expect(404).message(),
+        "pods \"none\" not found"
+    );
     let moved = rig.send("GET", &format!("{PODS}/far/proxy?a=b"), "").await;
     assert_eq!(moved.status(), 301);
-    assert_eq!(moved.headers()["location"], format!("{PODS}/far/proxy/?a=b"));
+    assert_eq!(
+        moved.headers()["location"],
+        format!("{PODS}/far/proxy/?a=b")
+    );
 }
 
 #[tokio::test]
@@ -236,32 +351,54 @@ async fn a_service_is_proxied_to_pods_that_its_endpoints_name() {
     add_node(&rig, "simulated", &kubelet, "simulated://0.1.0").await;
     add_pod(&rig, "p", "simulated").await;
     let status = r#"{"status":{"podIP":"10.244.0.5","podIPs":[{"ip":"10.244.0.5"}]}}"#;
-    rig.patch(&format!("{PODS}/p/status"), status).await.expect(200);
-    let service =
-        r#"{"metadata":{"name":"web"},"spec":{"ports":[{"name":"http","port":80,"targetPort":8080}]}}"#;
-    rig.post("/api/v1/namespaces/default/services", service).await.expect(201);
+    rig.patch(&format!("{PODS}/p/status"), status)
+        .await
+        .expect(200);
+    let service = r#"{"metadata":{"name":"web"},"spec":{"ports":[{"name":"http","port":80,"targetPort":8080}]}}"#;
+    rig.post("/api/v1/namespaces/default/services", service)
+        .await
+        .expect(201);
     let get = async |id: &str, code: u16| {
         let path = format!("/api/v1/namespaces/default/services/{id}/proxy/");
         rig.get(&path).await.expect(code).message().to_owned()
     };
-    assert_eq!(get("web:http", 404).await, "services \"web\" not found", "its endpoints are missing");
+    assert_eq!(
+        get("web:http", 404).await,
+        "services \"web\" not found",
+        "its endpoints are missing"
+    );
     let endpoints = |address: &str, name: &str| {
         format!(
             r#"{{"metadata":{{"name":"web"}},"subsets":[{{"addresses":[{{"ip":"{address}","targetRef":{{"kind":"Pod","namespace":"default","name":"{name}"}}}}],"ports":[{{"name":"http","port":8080}}]}}]}}"#
         )
     };
     let path = "/api/v1/namespaces/default/endpoints";
-    rig.post(path, &endpoints("10.9.9.9", "p")).await.expect(201);
+    rig.post(path, &endpoints("10.9.9.9", "p"))
+        .await
+        .expect(201);
     assert_eq!(
         get("web:http", 503).await,
         "no endpoints available for service \"web:http\"",
         "no pod's address"
     );
-    rig.put(&format!("{path}/web"), &endpoints("10.244.0.5", "p")).await.expect(200);
-    let refused = "error trying to reach service: dial tcp 10.244.0.5:8080: connect: connection refused";
+    rig.put(&format!("{path}/web"), &endpoints("10.244.0.5", "p"))
+        .await
+        .expect(200);
+    let refused =
+        "error trying to reach service: dial tcp 10.244.0.5:8080: connect: connection refused";
     assert_eq!(get("web:http", 503).await, refused);
     assert_eq!(get("web:80", 503).await, refused);
-    assert_eq!(get("web:81", 503).await, "no service port 81 found for service \"web\"");
-    assert_eq!(get("web", 503).await, "no endpoints available for service \"web\"", "its port has a name");
-    assert_eq!(get("web:x:y:z", 400).await, "invalid service request \"web:x:y:z\"");
+    assert_eq!(
+        get("web:81", 503).await,
+        "no service port 81 found for service \"web\""
+    );
+    assert_eq!(
+        get("web", 503).await,
+        "no endpoints available for service \"web\"",
+        "its port has a name"
+    );
+    assert_eq!(
+        get("web:x:y:z", 400).await,
+        "invalid service request \"web:x:y:z\""
+    );
 }

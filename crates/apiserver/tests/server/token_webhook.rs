@@ -16,8 +16,7 @@ use crate::peer::{Peer, Reaction};
 use crate::rig::{Rig, registry};
 
 const JANE: &str = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","status":{"authenticated":true,"user":{"username":"jane","uid":"7","groups":["dev"],"extra":{"a.b/c":["d"]}}}}"#;
-const NOBODY: &str =
-    r#"{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","status":{"authenticated":false}}"#;
+const NOBODY: &str = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","status":{"authenticated":false}}"#;
 
 /// A server that asks a webhook.
 async fn gate(peer: &Peer) -> Rig {
@@ -40,23 +39,43 @@ users: [{{name: c, user: {{token: ours}}}}]
         audiences: ServiceAccounts::default().audiences().to_vec(),
     };
     let webhook = TokenWebhook::load(&file, &registry(store.clone()), options).unwrap();
-    let authentication = Authentication { others: vec![Arc::new(webhook)], ..Authentication::default() };
-    Rig::on(store, Options { authentication, ..Options::default() }).await
+    let authentication = Authentication {
+        others: vec![Arc::new(webhook)],
+        ..Authentication::default()
+    };
+    Rig::on(
+        store,
+        Options {
+            authentication,
+            ..Options::default()
+        },
+    )
+    .await
 }
 
 /// What a TokenReview says of a token.
 async fn review(rig: &Rig, token: &str) -> Value {
     let body = json::to_string(&value!({ "spec": { "token": token } }));
-    let review = rig.post("/apis/authentication.k8s.io/v1/tokenreviews", &body).await.expect(201);
+    let review = rig
+        .post("/apis/authentication.k8s.io/v1/tokenreviews", &body)
+        .await
+        .expect(201);
     review.body["status"].clone()
 }
 
 /// The code that somebody with a token gets. They may do nothing, so they are let in if it is 403.
 async fn code(rig: &Rig, token: &str) -> u16 {
     let mut headers = HeaderMap::new();
-    headers.insert(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
+    headers.insert(
+        header::AUTHORIZATION,
+        format!("Bearer {token}").parse().unwrap(),
+    );
     let uri = "/api/v1/secrets".parse().unwrap();
-    rig.server.call(None, Method::GET, uri, headers, Bytes::new()).await.status().as_u16()
+    rig.server
+        .call(None, Method::GET, uri, headers, Bytes::new())
+        .await
+        .status()
+        .as_u16()
 }
 
 #[tokio::test]
@@ -64,15 +83,15 @@ async fn a_webhook_says_whose_a_token_is() {
     let peer = Peer::answering(200, JANE).await;
     let rig = gate(&peer).await;
     let status = review(&rig, "swordfish").await;
-    let expected =
-        r#"{"username":"jane","uid":"7","groups":["dev","system:authenticated"],"extra":{"a.b/c":["d"]}}"#;
+    let expected = r#"{"username":"jane","uid":"7","groups":["dev","system:authenticated"],"extra":{"a.b/c":["d"]}}"#;
     assert_eq!(json::to_string(&status["user"]), expected);
     let asked = &peer.seen()[0];
     assert_eq!(asked.uri().path(), "/review");
     assert_eq!(asked.headers()["authorization"], "Bearer ours");
     let question = json::parse(asked.body()).unwrap();
     assert_eq!(question["apiVersion"].str(), "authentication.k8s.io/v1");
-    let spec = r#"{"token":"swordfish","audiences":["https://kubernetes.default.svc.cluster.local"]}"#;
+    let spec =
+        r#"{"token":"swordfish","audiences":["https://kubernetes.default.svc.cluster.local"]}"#;
     assert_eq!(json::to_string(&question["spec"]), spec);
     assert_eq!(json::to_string(&question["metadata"]), "{}");
 }
@@ -106,13 +125,23 @@ async fn a_webhook_that_talks_nonsense_lets_nobody_in_and_is_asked_anew() {
     for answer in answers {
         let peer = Peer::answering(200, answer).await;
         let rig = gate(&peer).await;
-        assert_eq!((code(&rig, "t").await, code(&rig, "t").await), (401, 401), "{answer}");
+        assert_eq!(
+            (code(&rig, "t").await, code(&rig, "t").await),
+            (401, 401),
+            "{answer}"
+        );
         assert_eq!(peer.seen().len(), 2, "{answer}");
     }
-    let peer = Peer::start(&["127.0.0.1"], |_| Reaction::Reply(200, " ".repeat(2_000_000))).await;
+    let peer = Peer::start(&["127.0.0.1"], |_| {
+        Reaction::Reply(200, " ".repeat(2_000_000))
+    })
+    .await;
     assert_eq!(code(&gate(&peer).await, "t").await, 401);
     let peer = Peer::answering(403, JANE).await;
-    assert_eq!((code(&gate(&peer).await, "t").await, peer.seen().len()), (401, 1));
+    assert_eq!(
+        (code(&gate(&peer).await, "t").await, peer.seen().len()),
+        (401, 1)
+    );
 }
 
 #[tokio::test]
@@ -124,7 +153,10 @@ async fn a_webhook_that_is_down_lets_nobody_in() {
     let expected = format!(
         "[invalid bearer token, Post \"https://127.0.0.1:{port}/review\": dial tcp 127.0.0.1:{port}: connect: connection refused]"
     );
-    assert_eq!((status["authenticated"].bool(), status["error"].str()), (false, expected.as_str()));
+    assert_eq!(
+        (status["authenticated"].bool(), status["error"].str()),
+        (false, expected.as_str())
+    );
     assert_eq!(code(&rig, "t").await, 401);
 }
 
@@ -134,14 +166,21 @@ async fn a_webhook_that_hangs_is_given_up() {
     let rig = gate(&peer).await;
     let began = Instant::now();
     assert_eq!(code(&rig, "t").await, 401);
-    assert!(began.elapsed() <= Duration::from_secs(31), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() <= Duration::from_secs(31),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 /// Lets time pass in small steps until the webhook was asked so often. Between steps everybody gets their turn.
 async fn pass_until(peer: &Peer, n_requests: usize) -> Duration {
     let began = Instant::now();
     while peer.seen().len() < n_requests {
-        assert!(began.elapsed() < Duration::from_secs(25), "the webhook is not asked again");
+        assert!(
+            began.elapsed() < Duration::from_secs(25),
+            "the webhook is not asked again"
+        );
         tokio::time::advance(Duration::from_millis(50)).await;
         for _ in 0..2000 {
             tokio::task::yield_now().await;
@@ -153,9 +192,11 @@ async fn pass_until(peer: &Peer, n_requests: usize) -> Duration {
 /// Asks with a token while time stands still, but for what [`pass_until`] lets pass.
 async fn insist(failures: usize, answer: &'static str) -> (Vec<Duration>, u16) {
     let n_asked = AtomicUsize::new(0);
-    let peer = Peer::start(&["127.0.0.1"], move |_| match n_asked.fetch_add(1, Ordering::Relaxed) {
-        early if early < failures => Reaction::Reply(500, "busy".into()),
-        _ => Reaction::Reply(200, answer.into()),
+    let peer = Peer::start(&["127.0.0.1"], move |_| {
+        match n_asked.fetch_add(1, Ordering::Relaxed) {
+            early if early < failures => Reaction::Reply(500, "busy".into()),
+            _ => Reaction::Reply(200, answer.into()),
+        }
     })
     .await;
     let rig = gate(&peer).await;

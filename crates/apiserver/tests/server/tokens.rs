@@ -14,11 +14,22 @@ use crate::rig::{CONFIG_MAPS, Rig};
 /// What somebody gets who shows nothing but headers; jane's token is `swordfish`.
 async fn send(headers: &[(&str, &str)]) -> Answer {
     let tokens = StaticTokens::parse("swordfish,jane,1").unwrap();
-    let authentication = Authentication { tokens, ..Authentication::default() };
-    let rig = Rig::with(Options { authentication, ..Options::default() }).await;
-    let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+    let authentication = Authentication {
+        tokens,
+        ..Authentication::default()
+    };
+    let rig = Rig::with(Options {
+        authentication,
+        ..Options::default()
+    })
+    .await;
+    let headers = headers
+        .iter()
+        .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
     let (method, uri) = ("GET".parse().unwrap(), CONFIG_MAPS.parse().unwrap());
-    rig.server.call(None, method, uri, headers.collect(), Default::default()).await
+    rig.server
+        .call(None, method, uri, headers.collect(), Default::default())
+        .await
 }
 
 async fn message(answer: Answer) -> String {
@@ -31,16 +42,28 @@ async fn message(answer: Answer) -> String {
 async fn a_page_that_opens_a_websocket_shows_its_token_as_a_protocol() {
     let check = async |protocols: &str, expected: &str| {
         let websocket = [("upgrade", "websocket"), ("connection", "Upgrade")];
-        let headers = [websocket[0], websocket[1], ("sec-websocket-protocol", protocols)];
+        let headers = [
+            websocket[0],
+            websocket[1],
+            ("sec-websocket-protocol", protocols),
+        ];
         let message = message(send(&headers).await).await;
         assert!(message.contains(expected), "{protocols}: {message}");
     };
     const TOKEN: &str = "base64url.bearer.authorization.k8s.io.";
     let token = |text: &str| format!("{TOKEN}{}", URL_SAFE_NO_PAD.encode(text));
-    check(&format!("{}, a", token("swordfish")), "User \"jane\" cannot list").await;
+    check(
+        &format!("{}, a", token("swordfish")),
+        "User \"jane\" cannot list",
+    )
+    .await;
     check(&format!("{}, a", token("cod")), "Unauthorized").await;
     check(&token("swordfish"), "Unauthorized").await;
-    check(&format!("{}, a, {}", token("swordfish"), token("swordfish")), "Unauthorized").await;
+    check(
+        &format!("{}, a, {}", token("swordfish"), token("swordfish")),
+        "Unauthorized",
+    )
+    .await;
     check(&format!("{TOKEN}%, a"), "Unauthorized").await;
     check("a", "User \"system:anonymous\" cannot list").await;
 }
@@ -50,11 +73,18 @@ async fn a_token_behind_too_much_space_is_not_seen_and_its_owner_is_told() {
     let warning = "299 - \"the provided Authorization header contains extra space before the bearer token, and is ignored\"";
     for (header, expected, warned) in [
         ("Bearer swordfish", "User \"jane\" cannot list", false),
-        ("Bearer  swordfish", "User \"system:anonymous\" cannot list", true),
+        (
+            "Bearer  swordfish",
+            "User \"system:anonymous\" cannot list",
+            true,
+        ),
         ("Bearer cod", "Unauthorized", false),
     ] {
         let answer = send(&[("authorization", header)]).await;
-        let said = answer.headers().get("warning").map(|said| said.to_str().unwrap().to_owned());
+        let said = answer
+            .headers()
+            .get("warning")
+            .map(|said| said.to_str().unwrap().to_owned());
         assert_eq!(said, warned.then(|| warning.to_owned()), "{header}");
         let message = message(answer).await;
         assert!(message.contains(expected), "{header}: {message}");
@@ -63,26 +93,49 @@ async fn a_token_behind_too_much_space_is_not_seen_and_its_owner_is_told() {
 
 #[tokio::test]
 async fn a_token_is_bound_to_an_object_that_has_a_name() {
-    let rig = Rig::with(Options { signer: Some(Arc::new(Echo)), ..Options::default() }).await;
+    let rig = Rig::with(Options {
+        signer: Some(Arc::new(Echo)),
+        ..Options::default()
+    })
+    .await;
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
-    rig.post(accounts, r#"{"metadata":{"name":"robot"}}"#).await.expect(201);
+    rig.post(accounts, r#"{"metadata":{"name":"robot"}}"#)
+        .await
+        .expect(201);
     for kind in ["Pod", "Secret", "Node"] {
         let body = format!(r#"{{"spec":{{"boundObjectRef":{{"kind":"{kind}"}}}}}}"#);
-        let refused = rig.post(&format!("{accounts}/robot/token"), &body).await.expect(400);
+        let refused = rig
+            .post(&format!("{accounts}/robot/token"), &body)
+            .await
+            .expect(400);
         assert_eq!(refused.message(), "Name parameter required.");
     }
 }
 
 #[tokio::test]
 async fn no_token_holds_longer_than_the_server_wants() {
-    let service_accounts = ServiceAccounts { longest: Some(7200), extends: false, ..Default::default() };
+    let service_accounts = ServiceAccounts {
+        longest: Some(7200),
+        extends: false,
+        ..Default::default()
+    };
     let signer: Option<Arc<dyn Signer>> = Some(Arc::new(Echo));
-    let rig = Rig::with(Options { signer, service_accounts, ..Options::default() }).await;
+    let rig = Rig::with(Options {
+        signer,
+        service_accounts,
+        ..Options::default()
+    })
+    .await;
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
-    rig.post(accounts, r#"{"metadata":{"name":"robot"}}"#).await.expect(201);
+    rig.post(accounts, r#"{"metadata":{"name":"robot"}}"#)
+        .await
+        .expect(201);
     let check = async |wanted: i64, expected: i64, warnings: &[&str]| {
         let body = format!(r#"{{"spec":{{"expirationSeconds":{wanted}}}}}"#);
-        let answer = rig.post(&format!("{accounts}/robot/token"), &body).await.expect(201);
+        let answer = rig
+            .post(&format!("{accounts}/robot/token"), &body)
+            .await
+            .expect(201);
         assert_eq!(answer.body["spec"]["expirationSeconds"].int(), expected);
         assert_eq!(answer.warnings, warnings);
     };
@@ -95,17 +148,34 @@ async fn no_token_holds_longer_than_the_server_wants() {
 #[tokio::test]
 async fn a_token_of_a_pod_that_may_never_read_it_again_holds_for_a_year_if_that_is_wanted() {
     for (extends, expected) in [(true, 365 * 24 * 60 * 60), (false, 3607)] {
-        let service_accounts = ServiceAccounts { extends, ..Default::default() };
+        let service_accounts = ServiceAccounts {
+            extends,
+            ..Default::default()
+        };
         let signer: Option<Arc<dyn Signer>> = Some(Arc::new(Echo));
-        let rig = Rig::with(Options { signer, service_accounts, ..Options::default() }).await;
+        let rig = Rig::with(Options {
+            signer,
+            service_accounts,
+            ..Options::default()
+        })
+        .await;
         let accounts = "/api/v1/namespaces/default/serviceaccounts";
-        rig.post(accounts, r#"{"metadata":{"name":"robot"}}"#).await.expect(201);
+        rig.post(accounts, r#"{"metadata":{"name":"robot"}}"#)
+            .await
+            .expect(201);
         let pod = r#"{"metadata":{"name":"p"},"spec":{"serviceAccountName":"robot","automountServiceAccountToken":false,"containers":[{"name":"c","image":"i"}]}}"#;
-        rig.post("/api/v1/namespaces/default/pods", pod).await.expect(201);
+        rig.post("/api/v1/namespaces/default/pods", pod)
+            .await
+            .expect(201);
         let body = r#"{"spec":{"expirationSeconds":3607,"boundObjectRef":{"kind":"Pod","apiVersion":"v1","name":"p"}}}"#;
-        let answer = rig.post(&format!("{accounts}/robot/token"), body).await.expect(201);
+        let answer = rig
+            .post(&format!("{accounts}/robot/token"), body)
+            .await
+            .expect(201);
         let token = answer.body["status"]["token"].str().to_owned();
-        let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
+        let claims = URL_SAFE_NO_PAD
+            .decode(token.split('.').nth(1).unwrap())
+            .unwrap();
         let claims = json::parse(&claims).unwrap();
         assert_eq!(claims["exp"].int() - claims["iat"].int(), expected);
     }
@@ -114,9 +184,17 @@ async fn a_token_of_a_pod_that_may_never_read_it_again_holds_for_a_year_if_that_
 #[tokio::test]
 async fn a_token_in_a_secret_holds_without_it_if_nobody_looks() {
     for (looks_up, expected) in [(false, "system:serviceaccount:default:robot"), (true, "")] {
-        let service_accounts = ServiceAccounts { looks_up, ..Default::default() };
+        let service_accounts = ServiceAccounts {
+            looks_up,
+            ..Default::default()
+        };
         let signer: Option<Arc<dyn Signer>> = Some(Arc::new(Echo));
-        let rig = Rig::with(Options { signer, service_accounts, ..Options::default() }).await;
+        let rig = Rig::with(Options {
+            signer,
+            service_accounts,
+            ..Options::default()
+        })
+        .await;
         let claims = value!({
             "iss": "kubernetes/serviceaccount",
             "kubernetes.io/serviceaccount/namespace": "default",
@@ -125,8 +203,14 @@ async fn a_token_in_a_secret_holds_without_it_if_nobody_looks() {
             "kubernetes.io/serviceaccount/service-account.uid": "u",
             "sub": "system:serviceaccount:default:robot",
         });
-        let body = format!(r#"{{"spec":{{"token":"{}"}}}}"#, issue_token(&Echo, &claims).unwrap());
-        let review = rig.post("/apis/authentication.k8s.io/v1/tokenreviews", &body).await.expect(201);
+        let body = format!(
+            r#"{{"spec":{{"token":"{}"}}}}"#,
+            issue_token(&Echo, &claims).unwrap()
+        );
+        let review = rig
+            .post("/apis/authentication.k8s.io/v1/tokenreviews", &body)
+            .await
+            .expect(201);
         assert_eq!(review.body["status"]["user"]["username"].str(), expected);
     }
 }
@@ -140,10 +224,18 @@ fn forged(header: &str, claims: &Value) -> String {
 
 #[tokio::test]
 async fn the_header_of_a_token_names_the_algorithm_and_the_id_of_its_key() {
-    let rig = Rig::with(Options { signer: Some(Arc::new(Echo)), ..Options::default() }).await;
+    let rig = Rig::with(Options {
+        signer: Some(Arc::new(Echo)),
+        ..Options::default()
+    })
+    .await;
     let (claims, _) = robot(&rig).await;
     let check = async |header: &str, expected: &str| {
-        assert_eq!(review(&rig, &forged(header, &claims)).await, expected, "{header}");
+        assert_eq!(
+            review(&rig, &forged(header, &claims)).await,
+            expected,
+            "{header}"
+        );
     };
     const ROBOT: &str = "system:serviceaccount:default:robot";
     const BAD: &str = "[invalid bearer token, go-jose/go-jose: error in cryptographic primitive]";
@@ -159,7 +251,11 @@ async fn the_header_of_a_token_names_the_algorithm_and_the_id_of_its_key() {
 
 #[tokio::test]
 async fn the_user_of_a_token_is_the_account_that_it_is_bound_to() {
-    let rig = Rig::with(Options { signer: Some(Arc::new(Echo)), ..Options::default() }).await;
+    let rig = Rig::with(Options {
+        signer: Some(Arc::new(Echo)),
+        ..Options::default()
+    })
+    .await;
     let (claims, uid) = robot(&rig).await;
     const HEADER: &str = r#"{"alg":"echo","kid":"echo"}"#;
     let check = async |change: &dyn Fn(&mut Value), expected: &str| {
@@ -169,9 +265,12 @@ async fn the_user_of_a_token_is_the_account_that_it_is_bound_to() {
     };
     check(&|_| {}, "system:serviceaccount:default:robot").await;
     let invalid = "[invalid bearer token, sub claim is invalid]";
-    for sub in
-        ["system:admin", "system:serviceaccount:kube-system:robot", "system:serviceaccount:default:x", ""]
-    {
+    for sub in [
+        "system:admin",
+        "system:serviceaccount:kube-system:robot",
+        "system:serviceaccount:default:x",
+        "",
+    ] {
         check(&|claims| claims.set("sub", sub), invalid).await;
     }
     check(&|claims| drop(claims.remove("sub")), invalid).await;
@@ -181,28 +280,53 @@ async fn the_user_of_a_token_is_the_account_that_it_is_bound_to() {
             format!("system:serviceaccount:default:{name}"),
         );
         move |claims: &mut Value| {
-            claims.entry("kubernetes.io").set("serviceaccount", bound.clone());
+            claims
+                .entry("kubernetes.io")
+                .set("serviceaccount", bound.clone());
             claims.set("sub", sub.as_str());
         }
     };
-    check(&other("x"), "[invalid bearer token, serviceaccounts \"x\" not found]").await;
+    check(
+        &other("x"),
+        "[invalid bearer token, serviceaccounts \"x\" not found]",
+    )
+    .await;
 }
 
 /// The claims of a good token of a new account `robot`, and the uid of that.
 async fn robot(rig: &Rig) -> (Value, String) {
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
-    rig.post(accounts, r#"{"metadata":{"name":"robot"}}"#).await.expect(201);
-    let answer = rig.post(&format!("{accounts}/robot/token"), r#"{"spec":{}}"#).await.expect(201);
-    let claims = answer.body["status"]["token"].str().split('.').nth(1).unwrap().to_owned();
+    rig.post(accounts, r#"{"metadata":{"name":"robot"}}"#)
+        .await
+        .expect(201);
+    let answer = rig
+        .post(&format!("{accounts}/robot/token"), r#"{"spec":{}}"#)
+        .await
+        .expect(201);
+    let claims = answer.body["status"]["token"]
+        .str()
+        .split('.')
+        .nth(1)
+        .unwrap()
+        .to_owned();
     let claims = json::parse(&URL_SAFE_NO_PAD.decode(claims).unwrap()).unwrap();
-    let uid = claims["kubernetes.io"]["serviceaccount"]["uid"].str().to_owned();
+    let uid = claims["kubernetes.io"]["serviceaccount"]["uid"]
+        .str()
+        .to_owned();
     (claims, uid)
 }
 
 /// The user of a token, or why it has none.
 async fn review(rig: &Rig, token: &str) -> String {
     let body = format!(r#"{{"spec":{{"token":"{token}"}}}}"#);
-    let review = rig.post("/apis/authentication.k8s.io/v1/tokenreviews", &body).await.expect(201);
+    let review = rig
+        .post("/apis/authentication.k8s.io/v1/tokenreviews", &body)
+        .await
+        .expect(201);
     let status = &review.body["status"];
-    format!("{}{}", status["user"]["username"].str(), status["error"].str())
+    format!(
+        "{}{}",
+        status["user"]["username"].str(),
+        status["error"].str()
+    )
 }

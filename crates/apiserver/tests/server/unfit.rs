@@ -2,9 +2,16 @@
 
 use crate::rig::{Reply, Rig};
 
-const DEPLOYMENT: (&str, &str, &str) = ("deployments", "Deployment", "deprecated.deployment.rollback.to");
-const DAEMON_SET: (&str, &str, &str) =
-    ("daemonsets", "DaemonSet", "deprecated.daemonset.template.generation");
+const DEPLOYMENT: (&str, &str, &str) = (
+    "deployments",
+    "Deployment",
+    "deprecated.deployment.rollback.to",
+);
+const DAEMON_SET: (&str, &str, &str) = (
+    "daemonsets",
+    "DaemonSet",
+    "deprecated.daemonset.template.generation",
+);
 
 /// An object `d` with the annotation that is a number.
 fn object((_, kind, annotation): (&str, &str, &str), text: &str) -> String {
@@ -19,18 +26,28 @@ fn collection((resource, ..): (&str, &str, &str)) -> String {
     format!("/apis/apps/v1/namespaces/default/{resource}")
 }
 
-async fn patch(rig: &Rig, (resource, _, annotation): (&str, &str, &str), form: &str, text: &str) -> Reply {
+async fn patch(
+    rig: &Rig,
+    (resource, _, annotation): (&str, &str, &str),
+    form: &str,
+    text: &str,
+) -> Reply {
     let path = format!("/apis/apps/v1/namespaces/default/{resource}/d");
     let merge = format!(r#"{{"metadata":{{"annotations":{{"{annotation}":"{text}"}}}}}}"#);
-    let json =
-        format!(r#"[{{"op":"add","path":"/metadata/annotations","value":{{"{annotation}":"{text}"}}}}]"#);
-    rig.call(form, &path, if form == "JSON" { &json } else { &merge }).await
+    let json = format!(
+        r#"[{{"op":"add","path":"/metadata/annotations","value":{{"{annotation}":"{text}"}}}}]"#
+    );
+    rig.call(form, &path, if form == "JSON" { &json } else { &merge })
+        .await
 }
 
 #[track_caller]
 fn check(reply: Reply, code: u16, reason: &str, message: &str) {
     let body = &reply.expect(code).body;
-    assert_eq!((body["reason"].str(), body["message"].str()), (reason, message));
+    assert_eq!(
+        (body["reason"].str(), body["message"].str()),
+        (reason, message)
+    );
 }
 
 #[tokio::test]
@@ -42,8 +59,16 @@ async fn a_body_that_cannot_be_read_is_a_bad_request() {
             "x",
             "failed to parse annotation[deprecated.deployment.rollback.to]=x as int64: strconv.ParseInt: parsing \"x\": invalid syntax",
         ),
-        (DAEMON_SET, "x", "strconv.ParseInt: parsing \"x\": invalid syntax"),
-        (DAEMON_SET, "", "strconv.ParseInt: parsing \"\": invalid syntax"),
+        (
+            DAEMON_SET,
+            "x",
+            "strconv.ParseInt: parsing \"x\": invalid syntax",
+        ),
+        (
+            DAEMON_SET,
+            "",
+            "strconv.ParseInt: parsing \"\": invalid syntax",
+        ),
         (
             DAEMON_SET,
             "99999999999999999999",
@@ -53,8 +78,18 @@ async fn a_body_that_cannot_be_read_is_a_bad_request() {
         let name = kind.1;
         let message = format!("{name} in version \"v1\" cannot be handled as a {name}: {problem}");
         let path = collection(kind);
-        check(rig.post(&path, &object(kind, text)).await, 400, "BadRequest", &message);
-        check(rig.put(&format!("{path}/d"), &object(kind, text)).await, 400, "BadRequest", &message);
+        check(
+            rig.post(&path, &object(kind, text)).await,
+            400,
+            "BadRequest",
+            &message,
+        );
+        check(
+            rig.put(&format!("{path}/d"), &object(kind, text)).await,
+            400,
+            "BadRequest",
+            &message,
+        );
     }
 }
 
@@ -62,22 +97,39 @@ async fn a_body_that_cannot_be_read_is_a_bad_request() {
 async fn a_patch_that_makes_an_object_unreadable_is_refused_as_its_form_demands() {
     let rig = Rig::new().await;
     for kind in [DEPLOYMENT, DAEMON_SET] {
-        rig.post(&collection(kind), &object(kind, "1")).await.expect(201);
+        rig.post(&collection(kind), &object(kind, "1"))
+            .await
+            .expect(201);
         for form in ["JSON", "PATCH"] {
             let refused = patch(&rig, kind, form, "x").await.expect(422);
             let message = refused.message();
             assert!(
-                message.starts_with(" \"\" is invalid: patch: Invalid value: \"{\\\"apiVersion\\\""),
+                message
+                    .starts_with(" \"\" is invalid: patch: Invalid value: \"{\\\"apiVersion\\\""),
                 "{message}"
             );
-            assert!(message.ends_with("strconv.ParseInt: parsing \"x\": invalid syntax"), "{message}");
+            assert!(
+                message.ends_with("strconv.ParseInt: parsing \"x\": invalid syntax"),
+                "{message}"
+            );
         }
     }
     let problem = "strconv.ParseInt: parsing \"x\": invalid syntax";
-    check(patch(&rig, DAEMON_SET, "STRATEGIC", "x").await, 500, "", problem);
-    let applied =
-        rig.apply(&format!("{}/d", collection(DAEMON_SET)), "m&force=true", &object(DAEMON_SET, "x")).await;
-    let message = format!("failed to convert to unversioned (/d; apps/v1, Kind=DaemonSet): {problem}");
+    check(
+        patch(&rig, DAEMON_SET, "STRATEGIC", "x").await,
+        500,
+        "",
+        problem,
+    );
+    let applied = rig
+        .apply(
+            &format!("{}/d", collection(DAEMON_SET)),
+            "m&force=true",
+            &object(DAEMON_SET, "x"),
+        )
+        .await;
+    let message =
+        format!("failed to convert to unversioned (/d; apps/v1, Kind=DaemonSet): {problem}");
     check(applied, 500, "", &message);
 }
 
@@ -85,7 +137,11 @@ async fn a_patch_that_makes_an_object_unreadable_is_refused_as_its_form_demands(
 async fn a_number_is_kept_in_the_one_way_to_write_it() {
     let rig = Rig::new().await;
     let path = collection(DEPLOYMENT);
-    let annotation = |reply: Reply| reply.body["metadata"]["annotations"].get(DEPLOYMENT.2).cloned();
+    let annotation = |reply: Reply| {
+        reply.body["metadata"]["annotations"]
+            .get(DEPLOYMENT.2)
+            .cloned()
+    };
     let made = rig.post(&path, &object(DEPLOYMENT, "+5")).await.expect(201);
     assert_eq!(annotation(made), Some("5".into()));
     let changed = patch(&rig, DEPLOYMENT, "PATCH", "007").await.expect(200);
@@ -94,5 +150,9 @@ async fn a_number_is_kept_in_the_one_way_to_write_it() {
     assert_eq!(annotation(emptied), None);
     let refused = patch(&rig, DEPLOYMENT, "PATCH", "-3").await.expect(422);
     let expected = "spec.rollback.version: Invalid value: -3: must be greater than or equal to 0";
-    assert!(refused.message().ends_with(expected), "{}", refused.message());
+    assert!(
+        refused.message().ends_with(expected),
+        "{}",
+        refused.message()
+    );
 }

@@ -19,8 +19,19 @@ use mizzen_registry::{Future, Store};
 use crate::rig::{Rig, registry};
 
 /// `APPLY` is a PATCH, too.
-const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "APPLY", "DELETE", "OPTIONS"];
-const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+const METHODS: [&str; 8] = [
+    "GET", "HEAD", "POST", "PUT", "PATCH", "APPLY", "DELETE", "OPTIONS",
+];
+const VERBS: [&str; 8] = [
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+];
 
 /// A path's parts: below which version, in which namespace (none for cluster-scoped kinds), and what.
 struct Place<'a> {
@@ -58,10 +69,23 @@ const FORMS: [Form; 17] = [
     |place| format!("{}/namespaces//{}", place.root, place.object),
     |place| format!("/{}", place.plain()),
     |place| place.below(""),
-    |place| format!("{}{}/{}", place.root, place.namespace, place.object.replace('/', "//")),
+    |place| {
+        format!(
+            "{}{}/{}",
+            place.root,
+            place.namespace,
+            place.object.replace('/', "//")
+        )
+    },
     |place| place.plain() + "/",
     |place| {
-        format!("{}{}/%{:02x}{}", place.root, place.namespace, place.object.as_bytes()[0], &place.object[1..])
+        format!(
+            "{}{}/%{:02x}{}",
+            place.root,
+            place.namespace,
+            place.object.as_bytes()[0],
+            &place.object[1..]
+        )
     },
     |place| place.plain().replace('/', "%2F").replacen("%2F", "/", 2),
 ];
@@ -104,31 +128,47 @@ impl Subject {
 
     async fn objects(&self) -> Objects {
         let list = self.rig.get(&self.collection()).await.expect(200).body;
-        list["items"].list().iter().map(|it| (it.at("metadata.name").str().to_owned(), it.clone())).collect()
+        list["items"]
+            .list()
+            .iter()
+            .map(|it| (it.at("metadata.name").str().to_owned(), it.clone()))
+            .collect()
     }
 
     /// Puts the two objects back as they were.
     async fn restore(&self) -> Objects {
         for name in self.objects().await.keys() {
-            self.rig.delete(&format!("{}/{name}", self.collection()), "").await.expect(200);
+            self.rig
+                .delete(&format!("{}/{name}", self.collection()), "")
+                .await
+                .expect(200);
         }
         for name in ["one", "two"] {
             let mut object = self.named(name);
             object.entry("metadata").remove("labels");
-            self.rig.post(&self.collection(), &json::to_string(&object)).await.expect(201);
+            self.rig
+                .post(&self.collection(), &json::to_string(&object))
+                .await
+                .expect(201);
         }
         self.objects().await
     }
 
     /// What can have changed only if this has.
     fn version(&self) -> (u64, usize) {
-        (self.rig.server.registry().store().revision().0, self.calls.load(Ordering::Relaxed))
+        (
+            self.rig.server.registry().store().revision().0,
+            self.calls.load(Ordering::Relaxed),
+        )
     }
 
     /// A body that does what the method is for.
     fn body(&self, method: &str, object: &str, objects: &Objects) -> String {
         let mut parts = object.split('/').skip(1);
-        let (name, subresource) = (parts.next().unwrap_or("new"), parts.next().unwrap_or_default());
+        let (name, subresource) = (
+            parts.next().unwrap_or("new"),
+            parts.next().unwrap_or_default(),
+        );
         let spec = value!({ "replicas": 5 });
         let body = match (method, subresource) {
             ("GET" | "HEAD" | "OPTIONS" | "DELETE", _) => return String::new(),
@@ -142,9 +182,14 @@ impl Subject {
             ("POST", _) => self.named("new"),
             (_, _) => {
                 let mut body = self.named(name);
-                let version = objects.get(name).map(|object| object.at("metadata.resourceVersion"));
-                if let Some(version) = version.filter(|version| !version.is_null() && method == "PUT") {
-                    body.entry("metadata").set("resourceVersion", version.clone());
+                let version = objects
+                    .get(name)
+                    .map(|object| object.at("metadata.resourceVersion"));
+                if let Some(version) =
+                    version.filter(|version| !version.is_null() && method == "PUT")
+                {
+                    body.entry("metadata")
+                        .set("resourceVersion", version.clone());
                 }
                 body
             }
@@ -154,7 +199,13 @@ impl Subject {
 
     /// All paths, each with the object that it is meant for.
     fn paths(&self) -> Vec<(String, String)> {
-        let Subject { root, namespace, plural, subresources: [first, second], .. } = self;
+        let Subject {
+            root,
+            namespace,
+            plural,
+            subresources: [first, second],
+            ..
+        } = self;
         let objects = [
             plural.to_string(),
             format!("{plural}/one"),
@@ -163,8 +214,18 @@ impl Subject {
             format!("{plural}/one/{second}"),
         ];
         let mut paths = Vec::new();
-        for (form, object) in FORMS.iter().flat_map(|form| objects.iter().map(move |object| (form, object))) {
-            let path = (form(&Place { root, namespace, object }), object.clone());
+        for (form, object) in FORMS
+            .iter()
+            .flat_map(|form| objects.iter().map(move |object| (form, object)))
+        {
+            let path = (
+                form(&Place {
+                    root,
+                    namespace,
+                    object,
+                }),
+                object.clone(),
+            );
             if !paths.contains(&path) {
                 paths.push(path);
             }
@@ -175,7 +236,10 @@ impl Subject {
 
 fn change(before: &Objects, after: &Objects) -> Option<Change> {
     let is_new = |name: &&String| !before.contains_key(*name);
-    match (after.keys().any(|name| is_new(&name)), before.len().saturating_sub(after.len())) {
+    match (
+        after.keys().any(|name| is_new(&name)),
+        before.len().saturating_sub(after.len()),
+    ) {
         (true, 0) => Some(Change::Created),
         (false, 1) => Some(Change::Deleted),
         (false, 2) => Some(Change::AllDeleted),
@@ -204,14 +268,24 @@ async fn check(subject: Subject, expected: Expect) {
     let mut n_combinations = 0;
     for (path, object) in subject.paths() {
         for method in METHODS {
-            let apply =
-                if path.contains('?') { "&fieldManager=m&force=true" } else { "?fieldManager=m&force=true" };
-            let path = if method == "APPLY" { format!("{path}{apply}") } else { path.clone() };
+            let apply = if path.contains('?') {
+                "&fieldManager=m&force=true"
+            } else {
+                "?fieldManager=m&force=true"
+            };
+            let path = if method == "APPLY" {
+                format!("{path}{apply}")
+            } else {
+                path.clone()
+            };
             let mut n_authorized = 0;
             for verb in VERBS {
                 n_combinations += 1;
                 let (version, body) = (subject.version(), subject.body(method, &object, &objects));
-                let user = User { name: verb.into(), ..User::default() };
+                let user = User {
+                    name: verb.into(),
+                    ..User::default()
+                };
                 let answer = subject.rig.send_as(user, &[], method, &path, &body).await;
                 let what = format!("{method} {path} with {verb} alone: {}", answer.status());
                 let is_streamed = answer.body().size_hint().exact().is_none();
@@ -226,7 +300,8 @@ async fn check(subject: Subject, expected: Expect) {
                 }
                 let is_called = subject.version().1 != version.1;
                 let after = subject.objects().await;
-                let Some(change) = change(&objects, &after).or(is_called.then_some(Change::Called)) else {
+                let Some(change) = change(&objects, &after).or(is_called.then_some(Change::Called))
+                else {
                     continue;
                 };
                 assert!(allows(verb, method, change), "{what}: {change:?}");
@@ -234,13 +309,20 @@ async fn check(subject: Subject, expected: Expect) {
                 count.1 += 1;
                 objects = subject.restore().await;
             }
-            assert!(n_authorized <= 1, "{method} {path} is allowed by {n_authorized} verbs");
+            assert!(
+                n_authorized <= 1,
+                "{method} {path} is allowed by {n_authorized} verbs"
+            );
         }
     }
     let mut table = String::new();
     for verb in VERBS {
         let (n_authorized, n_changed) = counts.get(verb).copied().unwrap_or_default();
-        writeln!(table, "{verb:<16} {n_authorized:>3} authorized {n_changed:>3} changed").unwrap();
+        writeln!(
+            table,
+            "{verb:<16} {n_authorized:>3} authorized {n_changed:>3} changed"
+        )
+        .unwrap();
     }
     println!("{}: {n_combinations} combinations", subject.plural);
     expected.assert_eq(&table);
@@ -260,8 +342,15 @@ async fn with_roles() -> Rig {
             "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": verb }]
         });
         let root = "/apis/rbac.authorization.k8s.io/v1";
-        rig.post(&format!("{root}/clusterroles"), &json::to_string(&role)).await.expect(201);
-        rig.post(&format!("{root}/clusterrolebindings"), &json::to_string(&binding)).await.expect(201);
+        rig.post(&format!("{root}/clusterroles"), &json::to_string(&role))
+            .await
+            .expect(201);
+        rig.post(
+            &format!("{root}/clusterrolebindings"),
+            &json::to_string(&binding),
+        )
+        .await
+        .expect(201);
     }
     rig
 }
@@ -345,7 +434,12 @@ const DEFINITION: &str = r#"{"metadata":{"name":"things.example.com"},"spec":{"g
 
 async fn custom(scope: &str, namespace: &'static str) -> Subject {
     let (rig, definition) = (with_roles().await, DEFINITION.replace("Namespaced", scope));
-    rig.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await.expect(201);
+    rig.post(
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        &definition,
+    )
+    .await
+    .expect(201);
     Subject {
         rig,
         root: "/apis/example.com/v1",
@@ -400,9 +494,19 @@ async fn a_verb_allows_nothing_else_on_a_custom_kind_of_the_cluster() {
 #[tokio::test]
 async fn the_legacy_watch_prefix_of_a_custom_kind_is_for_get() {
     let subject = custom("Namespaced", "/namespaces/default").await;
-    let Subject { rig, root, namespace, .. } = &subject;
+    let Subject {
+        rig,
+        root,
+        namespace,
+        ..
+    } = &subject;
     for object in ["things", "things/one", "things/one/status"] {
-        let path = Place { root, namespace, object }.below("watch");
+        let path = Place {
+            root,
+            namespace,
+            object,
+        }
+        .below("watch");
         for method in ["HEAD", "POST", "PUT", "PATCH", "APPLY", "DELETE"] {
             rig.call(method, &path, "{}").await.expect(405);
         }
@@ -447,7 +551,11 @@ struct ByName;
 impl Authorizer for ByName {
     fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision> {
         let is_allowed = attributes.user.name == attributes.verb;
-        let decision = if is_allowed { Decision::Allow } else { Decision::NoOpinion };
+        let decision = if is_allowed {
+            Decision::Allow
+        } else {
+            Decision::NoOpinion
+        };
         Box::pin(async move { decision(Reason::default()) })
     }
 }
@@ -499,10 +607,18 @@ impl Storage for Harbours {
 fn own(calls: &Arc<AtomicUsize>) -> Rig {
     let server = Server::builder(registry(Store::in_memory(Default::default())))
         .kinds("sea.kinds", KINDS)
-        .storage("harbours.sea.example.com", Harbours { all: Mutex::default(), calls: calls.clone() })
+        .storage(
+            "harbours.sea.example.com",
+            Harbours {
+                all: Mutex::default(),
+                calls: calls.clone(),
+            },
+        )
         .subresource("boats.sea.example.com", "horn", Horn(calls.clone()))
         .authorizer(Arc::new(ByName));
-    Rig { server: server.build().unwrap() }
+    Rig {
+        server: server.build().unwrap(),
+    }
 }
 
 #[tokio::test(start_paused = true)]

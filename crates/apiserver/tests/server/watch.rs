@@ -12,10 +12,17 @@ async fn a_watch_from_a_version_tells_what_came_after() {
     rig.make("before", "").await;
     let version = rig.get(CONFIG_MAPS).await.version();
     rig.make("a", "").await;
-    rig.patch(&format!("{CONFIG_MAPS}/a"), r#"{"data":{"x":"y"}}"#).await.expect(200);
-    rig.delete(&format!("{CONFIG_MAPS}/a"), "").await.expect(200);
-    let mut events =
-        rig.watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={version}&timeoutSeconds=1")).await;
+    rig.patch(&format!("{CONFIG_MAPS}/a"), r#"{"data":{"x":"y"}}"#)
+        .await
+        .expect(200);
+    rig.delete(&format!("{CONFIG_MAPS}/a"), "")
+        .await
+        .expect(200);
+    let mut events = rig
+        .watch(&format!(
+            "{CONFIG_MAPS}?watch=1&resourceVersion={version}&timeoutSeconds=1"
+        ))
+        .await;
     for expected in ["ADDED a", "MODIFIED a", "DELETED a", "end"] {
         assert_eq!(events.next_name().await, expected);
     }
@@ -29,12 +36,18 @@ async fn versions_in_a_watch_only_grow() {
     for number in 0..50 {
         rig.make(&format!("n{number}"), "").await;
         if number % 3 == 0 {
-            rig.delete(&format!("{CONFIG_MAPS}/n{number}"), "").await.expect(200);
+            rig.delete(&format!("{CONFIG_MAPS}/n{number}"), "")
+                .await
+                .expect(200);
         }
     }
     for _ in 0..50 + 17 {
         let event = events.next().await.expect("an event");
-        let version: u64 = event.at("object.metadata.resourceVersion").str().parse().unwrap();
+        let version: u64 = event
+            .at("object.metadata.resourceVersion")
+            .str()
+            .parse()
+            .unwrap();
         assert!(version > last, "{version} after {last}");
         last = version;
     }
@@ -44,18 +57,30 @@ async fn versions_in_a_watch_only_grow() {
 async fn what_enters_or_leaves_a_selector_is_added_or_deleted() {
     let rig = Rig::new().await;
     let path = format!("{CONFIG_MAPS}/a");
-    let mut events = rig.watch(&format!("{CONFIG_MAPS}?watch=1&labelSelector=on&timeoutSeconds=1")).await;
+    let mut events = rig
+        .watch(&format!(
+            "{CONFIG_MAPS}?watch=1&labelSelector=on&timeoutSeconds=1"
+        ))
+        .await;
     rig.make("a", "").await;
-    rig.patch(&path, r#"{"metadata":{"labels":{"on":""}}}"#).await.expect(200);
+    rig.patch(&path, r#"{"metadata":{"labels":{"on":""}}}"#)
+        .await
+        .expect(200);
     rig.patch(&path, r#"{"data":{"x":"y"}}"#).await.expect(200);
-    let left = rig.patch(&path, r#"{"metadata":{"labels":{"on":null}}}"#).await.expect(200);
+    let left = rig
+        .patch(&path, r#"{"metadata":{"labels":{"on":null}}}"#)
+        .await
+        .expect(200);
     for expected in ["ADDED a", "MODIFIED a"] {
         assert_eq!(events.next_name().await, expected);
     }
     // Kubernetes: what leaves is shown as it was, at the version at which it left.
     let event = events.next().await.expect("an event");
     assert_eq!(event["type"].str(), "DELETED");
-    assert_eq!(event.at("object.metadata.resourceVersion").str(), left.version().to_string());
+    assert_eq!(
+        event.at("object.metadata.resourceVersion").str(),
+        left.version().to_string()
+    );
     assert_eq!(event.at("object.metadata.labels").entries().count(), 1);
     assert_eq!(events.next_name().await, "end");
 }
@@ -67,7 +92,9 @@ async fn a_pod_that_goes_at_once_is_seen_going_and_then_gone() {
     let pod = r#"{"metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
     rig.post(PODS, pod).await.expect(201);
     let mut events = rig.watch(&format!("{PODS}?watch=1&timeoutSeconds=1")).await;
-    rig.delete(&format!("{PODS}/a"), r#"{"gracePeriodSeconds":0}"#).await.expect(200);
+    rig.delete(&format!("{PODS}/a"), r#"{"gracePeriodSeconds":0}"#)
+        .await
+        .expect(200);
     assert_eq!(events.next_name().await, "ADDED a");
     for expected in ["MODIFIED", "DELETED"] {
         let event = events.next().await.expect("an event");
@@ -84,8 +111,15 @@ async fn what_goes_with_its_last_finalizer_is_told_as_it_was_stored() {
     let held = r#"{"metadata":{"name":"a","finalizers":["example.com/hold"]}}"#;
     rig.post(CONFIG_MAPS, held).await.expect(201);
     rig.delete(&path, "").await.expect(200);
-    let mut events = rig.watch(&format!("{CONFIG_MAPS}?watch=1&timeoutSeconds=1")).await;
-    rig.patch(&path, r#"{"metadata":{"finalizers":null},"data":{"x":"y"}}"#).await.expect(200);
+    let mut events = rig
+        .watch(&format!("{CONFIG_MAPS}?watch=1&timeoutSeconds=1"))
+        .await;
+    rig.patch(
+        &path,
+        r#"{"metadata":{"finalizers":null},"data":{"x":"y"}}"#,
+    )
+    .await
+    .expect(200);
     assert_eq!(events.next_name().await, "ADDED a");
     let event = events.next().await.expect("an event");
     assert_eq!(event["type"].str(), "DELETED");
@@ -104,7 +138,10 @@ async fn initial_events_end_with_a_bookmark() {
     assert_eq!(events.next_name().await, "ADDED b");
     let bookmark = events.next().await.expect("a bookmark");
     assert_eq!(bookmark["type"].str(), "BOOKMARK");
-    assert_eq!(bookmark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"].str(), "true");
+    assert_eq!(
+        bookmark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"].str(),
+        "true"
+    );
     rig.make("c", "").await;
     assert_eq!(events.next_name().await, "ADDED c");
 }
@@ -127,13 +164,24 @@ async fn initial_events_of_a_version_that_does_not_come_end_in_an_error() {
     let rig = Rig::new().await;
     let current = rig.make("a", "").await.version();
     let began = Instant::now();
-    let mut events = rig.watch(&format!("{CONFIG_MAPS}?{WATCH_LIST}&resourceVersion={}", current + 9)).await;
+    let mut events = rig
+        .watch(&format!(
+            "{CONFIG_MAPS}?{WATCH_LIST}&resourceVersion={}",
+            current + 9
+        ))
+        .await;
     assert_eq!(began.elapsed(), Duration::from_secs(3));
     let event = events.next().await.expect("an event");
-    assert_eq!((event["type"].str(), event.at("object.code").int()), ("ERROR", 504));
+    assert_eq!(
+        (event["type"].str(), event.at("object.code").int()),
+        ("ERROR", 504)
+    );
     assert_eq!(
         event.at("object.message").str(),
-        format!("Timeout: Too large resource version: {}, current: {current}", current + 9)
+        format!(
+            "Timeout: Too large resource version: {}, current: {current}",
+            current + 9
+        )
     );
     assert_eq!(events.next_name().await, "end");
 }
@@ -157,7 +205,12 @@ async fn a_watch_of_the_future_begins_at_once_and_tells_what_comes_after() {
     let rig = Rig::new().await;
     let current = rig.make("a", "").await.version();
     let began = Instant::now();
-    let mut events = rig.watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", current + 1)).await;
+    let mut events = rig
+        .watch(&format!(
+            "{CONFIG_MAPS}?watch=1&resourceVersion={}",
+            current + 1
+        ))
+        .await;
     assert_eq!(began.elapsed(), Duration::ZERO);
     rig.make("b", "").await;
     rig.make("c", "").await;

@@ -19,17 +19,35 @@ pub(crate) async fn act(session: &Session) -> Result<(), BenchError> {
     let accounts = format!("/api/v1/namespaces/{}/serviceaccounts", session.namespace);
     let roles = format!("{ROLES}/{}", session.namespace);
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": NAME}});
-    session.call(&Call::post(&accounts, account.to_string())).await?;
-    session.call(&Call::post(format!("{roles}/roles"), role().to_string())).await?;
-    session.call(&Call::post(format!("{roles}/rolebindings"), binding().to_string())).await?;
+    session
+        .call(&Call::post(&accounts, account.to_string()))
+        .await?;
+    session
+        .call(&Call::post(format!("{roles}/roles"), role().to_string()))
+        .await?;
+    session
+        .call(&Call::post(
+            format!("{roles}/rolebindings"),
+            binding().to_string(),
+        ))
+        .await?;
     let request = json!({
         "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": SECONDS},
     });
     let call = Call::post(format!("{accounts}/{NAME}/token"), request.to_string());
     let answer: Value = serde_json::from_slice(&session.call(&call).await?).unwrap_or_default();
-    let token = answer["status"]["token"].as_str().ok_or_else(|| call.unexpected("there is no token"))?;
-    let kubeconfig = Kubeconfig::load(&session.options.kubeconfig, session.options.context.as_deref())?;
-    let kubeconfig = Kubeconfig { client_certificate: None, token: Some(token.to_owned()), ..kubeconfig };
+    let token = answer["status"]["token"]
+        .as_str()
+        .ok_or_else(|| call.unexpected("there is no token"))?;
+    let kubeconfig = Kubeconfig::load(
+        &session.options.kubeconfig,
+        session.options.context.as_deref(),
+    )?;
+    let kubeconfig = Kubeconfig {
+        client_certificate: None,
+        token: Some(token.to_owned()),
+        ..kubeconfig
+    };
     session.connect_as(Endpoint::new(&kubeconfig)?).await
 }
 
@@ -39,7 +57,16 @@ pub(crate) fn removals(namespace: &str) -> [Call; 2] {
 }
 
 fn role() -> Value {
-    let verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+    let verbs = [
+        "get",
+        "list",
+        "watch",
+        "create",
+        "update",
+        "patch",
+        "delete",
+        "deletecollection",
+    ];
     let rule = |group: &str, resources: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": NAME},

@@ -26,15 +26,23 @@ pub(super) fn config_map(n: u64) -> Value {
 /// Settings, different in each object, that compress about as well as real ones.
 fn text(seed: u64, length: usize) -> String {
     const WORDS: [&str; 16] = [
-        "cache", "timeout", "server", "pool", "retry", "limit", "enabled", "region", "queue", "database",
-        "user", "metrics", "level", "interval", "host", "buffer",
+        "cache", "timeout", "server", "pool", "retry", "limit", "enabled", "region", "queue",
+        "database", "user", "metrics", "level", "interval", "host", "buffer",
     ];
     let mut text = String::with_capacity(length + 64);
     let mut state = seed;
     while text.len() < length {
         state = scramble(state.wrapping_add(0x9e37_79b9_7f4a_7c15));
         let word = |shift: u32| WORDS[(state >> shift) as usize % WORDS.len()];
-        writeln!(text, "{}.{}.{}={:x}", word(0), word(4), word(8), state >> 40).expect("a string takes all");
+        writeln!(
+            text,
+            "{}.{}.{}={:x}",
+            word(0),
+            word(4),
+            word(8),
+            state >> 40
+        )
+        .expect("a string takes all");
     }
     text.truncate(length);
     text
@@ -112,7 +120,9 @@ fn exporter() -> Value {
 /// The same pod with eight exporters more.
 pub(super) fn crowded_pod() -> Value {
     let mut pod = pod();
-    let containers = pod["spec"]["containers"].as_array_mut().expect("a pod has containers");
+    let containers = pod["spec"]["containers"]
+        .as_array_mut()
+        .expect("a pod has containers");
     for n in containers.len()..N_CONTAINERS {
         let mut sidecar = exporter();
         sidecar["name"] = json!(format!("sidecar-{n}"));
@@ -125,7 +135,11 @@ pub(super) fn crowded_pod() -> Value {
 
 /// An event about one of many pods, as a kubelet writes it.
 pub(super) fn event(n: u64, namespace: &str) -> Value {
-    let pod = format!("web-{:08x}-{:05x}", scramble(n / 8) as u32, scramble(n) & 0xf_ffff);
+    let pod = format!(
+        "web-{:08x}-{:05x}",
+        scramble(n / 8) as u32,
+        scramble(n) & 0xf_ffff
+    );
     json!({
         "apiVersion": "v1",
         "kind": "Event",
@@ -150,7 +164,10 @@ pub(super) fn event(n: u64, namespace: &str) -> Value {
 /// A Deployment of such pods; a new turn is a new template.
 pub(super) fn deployment() -> Value {
     let mut template = pod();
-    template.as_object_mut().expect("a pod is an object").retain(|key, _| key == "metadata" || key == "spec");
+    template
+        .as_object_mut()
+        .expect("a pod is an object")
+        .retain(|key, _| key == "metadata" || key == "spec");
     let labels = template["metadata"]["labels"].clone();
     json!({
         "apiVersion": "apps/v1",
@@ -172,8 +189,12 @@ mod tests {
     #[test]
     fn a_config_map_holds_one_kibibyte_and_differs_from_the_next() {
         let data = |n| config_map(n)["data"].clone();
-        let size: usize =
-            data(7).as_object().unwrap().values().map(|text| text.as_str().unwrap().len()).sum();
+        let size: usize = data(7)
+            .as_object()
+            .unwrap()
+            .values()
+            .map(|text| text.as_str().unwrap().len())
+            .sum();
         assert_eq!(size, DATA_BYTES);
         assert_ne!(data(7), data(8));
     }
@@ -182,8 +203,10 @@ mod tests {
     fn a_crowded_pod_has_ten_containers_of_different_names() {
         let pod = crowded_pod();
         let containers = pod["spec"]["containers"].as_array().unwrap();
-        let names: std::collections::BTreeSet<_> =
-            containers.iter().map(|container| container["name"].as_str().unwrap()).collect();
+        let names: std::collections::BTreeSet<_> = containers
+            .iter()
+            .map(|container| container["name"].as_str().unwrap())
+            .collect();
         assert_eq!(names.len(), N_CONTAINERS);
         assert!(names.contains("sidecar-7"));
     }

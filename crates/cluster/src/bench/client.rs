@@ -69,15 +69,25 @@ pub(crate) enum EndpointError {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
     #[error("cannot connect to {authority}")]
-    Connect { authority: String, source: std::io::Error },
+    Connect {
+        authority: String,
+        source: std::io::Error,
+    },
     #[error("no HTTP connection to {authority}")]
-    Handshake { authority: String, source: hyper::Error },
+    Handshake {
+        authority: String,
+        source: hyper::Error,
+    },
     #[error("{call}: connection failed")]
     Transport { call: String, source: hyper::Error },
     #[error("{call}: no answer within {} s", PATIENCE.as_secs())]
     Timeout { call: String },
     #[error("{call}: {status}: {message}")]
-    Refused { call: String, status: StatusCode, message: String },
+    Refused {
+        call: String,
+        status: StatusCode,
+        message: String,
+    },
     #[error("{call}: {complaint}")]
     Unexpected { call: String, complaint: String },
 }
@@ -96,20 +106,33 @@ impl Endpoint {
     pub fn new(kubeconfig: &Kubeconfig) -> Result<Self, EndpointError> {
         let wrong = || EndpointError::Address(kubeconfig.server.clone());
         let uri: Uri = kubeconfig.server.parse().map_err(|_| wrong())?;
-        let host = uri.host().ok_or_else(wrong)?.trim_matches(['[', ']']).to_owned();
+        let host = uri
+            .host()
+            .ok_or_else(wrong)?
+            .trim_matches(['[', ']'])
+            .to_owned();
         let secure = uri.scheme_str().unwrap_or("https") == "https";
         let authority = uri.authority().ok_or_else(wrong)?.to_string();
 
         let tls = secure.then(|| {
-            let name = kubeconfig.tls_server_name.clone().unwrap_or_else(|| host.clone());
+            let name = kubeconfig
+                .tls_server_name
+                .clone()
+                .unwrap_or_else(|| host.clone());
             let name = ServerName::try_from(name).map_err(|_| wrong())?;
             Ok::<_, EndpointError>((TlsConnector::from(Arc::new(tls::config(kubeconfig)?)), name))
         });
-        let token = kubeconfig.token.as_ref().map(|token| HeaderValue::try_from(format!("Bearer {token}")));
+        let token = kubeconfig
+            .token
+            .as_ref()
+            .map(|token| HeaderValue::try_from(format!("Bearer {token}")));
         Ok(Self(Arc::new(Address {
             origin: format!("{}://{authority}", if secure { "https" } else { "http" }),
             prefix: uri.path().trim_end_matches('/').to_owned(),
-            socket: (host, uri.port_u16().unwrap_or(if secure { 443 } else { 80 })),
+            socket: (
+                host,
+                uri.port_u16().unwrap_or(if secure { 443 } else { 80 }),
+            ),
             authority,
             tls: tls.transpose()?,
             token: token.transpose().map_err(|_| EndpointError::Token)?,
@@ -124,16 +147,28 @@ impl Endpoint {
     pub async fn connect(&self) -> Result<Connection, CallError> {
         let sender = timeout(PATIENCE, self.dial())
             .await
-            .map_err(|_| CallError::Timeout { call: format!("connect to {}", self.0.authority) })??;
-        Ok(Connection { endpoint: self.clone(), sender })
+            .map_err(|_| CallError::Timeout {
+                call: format!("connect to {}", self.0.authority),
+            })??;
+        Ok(Connection {
+            endpoint: self.clone(),
+            sender,
+        })
     }
 
     async fn dial(&self) -> Result<Sender, CallError> {
-        let failed = |source| CallError::Connect { authority: self.0.authority.clone(), source };
+        let failed = |source| CallError::Connect {
+            authority: self.0.authority.clone(),
+            source,
+        };
         let (host, port) = &self.0.socket;
-        let tcp = TcpStream::connect((host.as_str(), *port)).await.map_err(failed)?;
+        let tcp = TcpStream::connect((host.as_str(), *port))
+            .await
+            .map_err(failed)?;
         tcp.set_nodelay(true).map_err(failed)?;
-        let Some((connector, name)) = &self.0.tls else { return self.handshake_http1(tcp).await };
+        let Some((connector, name)) = &self.0.tls else {
+            return self.handshake_http1(tcp).await;
+        };
 
         let stream = connector.connect(name.clone(), tcp).await.map_err(failed)?;
         match stream.get_ref().1.alpn_protocol() {
@@ -143,8 +178,9 @@ impl Endpoint {
     }
 
     async fn handshake_http1(&self, io: impl Io) -> Result<Sender, CallError> {
-        let (sender, driver) =
-            http1::handshake(TokioIo::new(io)).await.map_err(|source| self.no_handshake(source))?;
+        let (sender, driver) = http1::handshake(TokioIo::new(io))
+            .await
+            .map_err(|source| self.no_handshake(source))?;
         tokio::spawn(driver);
         Ok(Sender::Http1(sender))
     }
@@ -164,11 +200,17 @@ impl Endpoint {
             published.store(driver.current_max_send_streams(), Ordering::Relaxed);
             done
         }));
-        Ok(Sender::Http2 { sender, max_streams })
+        Ok(Sender::Http2 {
+            sender,
+            max_streams,
+        })
     }
 
     fn no_handshake(&self, source: hyper::Error) -> CallError {
-        CallError::Handshake { authority: self.0.authority.clone(), source }
+        CallError::Handshake {
+            authority: self.0.authority.clone(),
+            source,
+        }
     }
 }
 
@@ -216,15 +258,24 @@ impl Call {
     }
 
     pub fn merge_patch(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
-        Self { content_type: MERGE_PATCH, ..Self::new(Method::PATCH, path, body) }
+        Self {
+            content_type: MERGE_PATCH,
+            ..Self::new(Method::PATCH, path, body)
+        }
     }
 
     pub fn strategic_patch(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
-        Self { content_type: STRATEGIC_PATCH, ..Self::new(Method::PATCH, path, body) }
+        Self {
+            content_type: STRATEGIC_PATCH,
+            ..Self::new(Method::PATCH, path, body)
+        }
     }
 
     pub fn apply(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
-        Self { content_type: APPLY, ..Self::new(Method::PATCH, path, body) }
+        Self {
+            content_type: APPLY,
+            ..Self::new(Method::PATCH, path, body)
+        }
     }
 
     pub fn delete(path: impl Into<String>) -> Self {
@@ -233,7 +284,14 @@ impl Call {
 
     fn new(method: Method, path: impl Into<String>, body: impl Into<Bytes>) -> Self {
         let (path, body) = (path.into(), body.into());
-        Self { method, path, body, content_type: JSON, accept: JSON, gzip: false }
+        Self {
+            method,
+            path,
+            body,
+            content_type: JSON,
+            accept: JSON,
+            gzip: false,
+        }
     }
 
     pub fn accept(self, accept: &'static str) -> Self {
@@ -246,7 +304,10 @@ impl Call {
 
     /// An error about this call whose status was fine.
     pub fn unexpected(&self, complaint: impl Into<String>) -> CallError {
-        CallError::Unexpected { call: self.to_string(), complaint: complaint.into() }
+        CallError::Unexpected {
+            call: self.to_string(),
+            complaint: complaint.into(),
+        }
     }
 }
 
@@ -268,7 +329,9 @@ impl Connection {
     pub async fn fetch(&mut self, call: &Call) -> Result<Bytes, CallError> {
         let answer = async {
             let body = self.open(call).await?;
-            body.collect().await.map_err(|source| transport(call, source))
+            body.collect()
+                .await
+                .map_err(|source| transport(call, source))
         };
         let collected = timeout(PATIENCE, answer).await.map_err(|_| late(call))??;
         Ok(collected.to_bytes())
@@ -281,9 +344,13 @@ impl Connection {
             let mut counted = Counted::default();
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|source| transport(call, source))?;
-                let Some(data) = frame.data_ref() else { continue };
+                let Some(data) = frame.data_ref() else {
+                    continue;
+                };
                 counted.bytes += data.len() as u64;
-                let room = HEAD_BYTES.saturating_sub(counted.head.len()).min(data.len());
+                let room = HEAD_BYTES
+                    .saturating_sub(counted.head.len())
+                    .min(data.len());
                 counted.head.extend_from_slice(&data[..room]);
             }
             Ok(counted)
@@ -294,7 +361,10 @@ impl Connection {
     /// The answer's body as it comes: for watches.
     pub async fn open(&mut self, call: &Call) -> Result<Incoming, CallError> {
         self.redial_if_closed().await?;
-        let response = self.send(call).await.map_err(|source| transport(call, source))?;
+        let response = self
+            .send(call)
+            .await
+            .map_err(|source| transport(call, source))?;
         if response.status().is_success() {
             return Ok(response.into_body());
         }
@@ -313,9 +383,15 @@ impl Connection {
     pub async fn share(&self) -> Result<Connection, CallError> {
         match &self.sender {
             Sender::Http1(_) => self.endpoint.connect().await,
-            Sender::Http2 { sender, max_streams } => Ok(Connection {
+            Sender::Http2 {
+                sender,
+                max_streams,
+            } => Ok(Connection {
                 endpoint: self.endpoint.clone(),
-                sender: Sender::Http2 { sender: sender.clone(), max_streams: max_streams.clone() },
+                sender: Sender::Http2 {
+                    sender: sender.clone(),
+                    max_streams: max_streams.clone(),
+                },
             }),
         }
     }
@@ -337,13 +413,16 @@ impl Connection {
             Sender::Http1(sender) => {
                 sender.ready().await?;
                 let mut request = address.request(call, "");
-                let host = HeaderValue::try_from(&address.authority).expect("an authority is a header value");
+                let host = HeaderValue::try_from(&address.authority)
+                    .expect("an authority is a header value");
                 request.headers_mut().insert(header::HOST, host);
                 sender.send_request(request).await
             }
             Sender::Http2 { sender, .. } => {
                 sender.ready().await?;
-                sender.send_request(address.request(call, &address.origin)).await
+                sender
+                    .send_request(address.request(call, &address.origin))
+                    .await
             }
         }
     }
@@ -355,7 +434,10 @@ impl Address {
             .method(call.method.clone())
             .uri(format!("{origin}{}{}", self.prefix, call.path))
             .header(header::ACCEPT, call.accept)
-            .header(header::USER_AGENT, concat!("mizzen-bench/", env!("CARGO_PKG_VERSION")));
+            .header(
+                header::USER_AGENT,
+                concat!("mizzen-bench/", env!("CARGO_PKG_VERSION")),
+            );
         if call.gzip {
             request = request.header(header::ACCEPT_ENCODING, "gzip");
         }
@@ -365,16 +447,23 @@ impl Address {
         if let Some(token) = &self.token {
             request = request.header(header::AUTHORIZATION, token);
         }
-        request.body(Full::new(call.body.clone())).expect("paths are made of URI characters")
+        request
+            .body(Full::new(call.body.clone()))
+            .expect("paths are made of URI characters")
     }
 }
 
 fn transport(call: &Call, source: hyper::Error) -> CallError {
-    CallError::Transport { call: call.to_string(), source }
+    CallError::Transport {
+        call: call.to_string(),
+        source,
+    }
 }
 
 fn late(call: &Call) -> CallError {
-    CallError::Timeout { call: call.to_string() }
+    CallError::Timeout {
+        call: call.to_string(),
+    }
 }
 
 async fn refusal(call: &Call, response: Response<Incoming>) -> CallError {
@@ -383,15 +472,24 @@ async fn refusal(call: &Call, response: Response<Incoming>) -> CallError {
         Ok(body) => body.to_bytes(),
         Err(source) => return transport(call, source),
     };
-    CallError::Refused { call: call.to_string(), status, message: message(&body) }
+    CallError::Refused {
+        call: call.to_string(),
+        status,
+        message: message(&body),
+    }
 }
 
 /// The message of a `Status`, or the beginning of whatever else came.
 fn message(body: &[u8]) -> String {
     let status: Option<serde_json::Value> = serde_json::from_slice(body).ok();
-    match status.as_ref().and_then(|status| status["message"].as_str()) {
+    match status
+        .as_ref()
+        .and_then(|status| status["message"].as_str())
+    {
         Some(message) => message.to_owned(),
-        None => String::from_utf8_lossy(&body[..body.len().min(200)]).trim().to_owned(),
+        None => String::from_utf8_lossy(&body[..body.len().min(200)])
+            .trim()
+            .to_owned(),
     }
 }
 
@@ -421,12 +519,18 @@ mod tests {
 
     #[test]
     fn an_ipv6_address_loses_its_brackets() {
-        assert_eq!(endpoint("https://[::1]:6443").unwrap().0.socket, ("::1".to_owned(), 6443));
+        assert_eq!(
+            endpoint("https://[::1]:6443").unwrap().0.socket,
+            ("::1".to_owned(), 6443)
+        );
     }
 
     #[test]
     fn a_word_is_not_an_address() {
-        assert!(matches!(endpoint("/nowhere"), Err(EndpointError::Address(_))));
+        assert!(matches!(
+            endpoint("/nowhere"),
+            Err(EndpointError::Address(_))
+        ));
     }
 
     #[test]

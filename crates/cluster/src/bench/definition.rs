@@ -19,11 +19,21 @@ const N_POLLS: usize = 200;
 
 /// Makes the kind, and waits until it is served.
 pub(crate) async fn create(session: &Session) -> Result<(), CallError> {
-    session.call(&Call::post(DEFINITIONS, definition(&session.namespace).to_string())).await?;
-    let list = Call::get(format!("{}?limit=1", Collection::new(Kind::Widgets, &session.namespace).path));
+    session
+        .call(&Call::post(
+            DEFINITIONS,
+            definition(&session.namespace).to_string(),
+        ))
+        .await?;
+    let list = Call::get(format!(
+        "{}?limit=1",
+        Collection::new(Kind::Widgets, &session.namespace).path
+    ));
     for _ in 1..N_POLLS {
         match session.call(&list).await {
-            Err(error) if error.status() == Some(StatusCode::NOT_FOUND) => tokio::time::sleep(POLL).await,
+            Err(error) if error.status() == Some(StatusCode::NOT_FOUND) => {
+                tokio::time::sleep(POLL).await
+            }
             answer => return answer.map(drop),
         }
     }
@@ -142,8 +152,14 @@ mod tests {
     use super::*;
 
     fn count(schema: &Value, n_fields: &mut usize, n_rules: &mut usize) {
-        *n_rules += schema["x-kubernetes-validations"].as_array().map_or(0, Vec::len);
-        for below in schema["properties"].as_object().into_iter().flat_map(|properties| properties.values()) {
+        *n_rules += schema["x-kubernetes-validations"]
+            .as_array()
+            .map_or(0, Vec::len);
+        for below in schema["properties"]
+            .as_object()
+            .into_iter()
+            .flat_map(|properties| properties.values())
+        {
             *n_fields += 1;
             count(below, n_fields, n_rules);
         }

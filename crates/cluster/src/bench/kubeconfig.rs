@@ -44,13 +44,18 @@ pub(crate) struct ClientCertificate {
 /// Tokens and keys are not for logs.
 impl fmt::Debug for Kubeconfig {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Kubeconfig").field("server", &self.server).finish_non_exhaustive()
+        formatter
+            .debug_struct("Kubeconfig")
+            .field("server", &self.server)
+            .finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for ClientCertificate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("ClientCertificate").finish_non_exhaustive()
+        formatter
+            .debug_struct("ClientCertificate")
+            .finish_non_exhaustive()
     }
 }
 
@@ -81,11 +86,20 @@ impl Kubeconfig {
 
     fn parse(text: &str, base: &Path, context: Option<&str>) -> Result<Self, LoadError> {
         let documents = Yaml::load_from_str(text)?;
-        let file = documents.first().ok_or(LoadError::Required("a YAML document"))?;
+        let file = documents
+            .first()
+            .ok_or(LoadError::Required("a YAML document"))?;
 
-        let context = context.or(string(file, "current-context")).unwrap_or_default();
+        let context = context
+            .or(string(file, "current-context"))
+            .unwrap_or_default();
         let context = named(file, "contexts", "context", context)?;
-        let cluster = named(file, "clusters", "cluster", string(context, "cluster").unwrap_or_default())?;
+        let cluster = named(
+            file,
+            "clusters",
+            "cluster",
+            string(context, "cluster").unwrap_or_default(),
+        )?;
         let user = match string(context, "user") {
             Some(name) => named(file, "users", "user", name)?,
             None => &Yaml::BadValue,
@@ -96,7 +110,9 @@ impl Kubeconfig {
             }
         }
         Ok(Self {
-            server: string(cluster, "server").ok_or(LoadError::Required("cluster.server"))?.to_owned(),
+            server: string(cluster, "server")
+                .ok_or(LoadError::Required("cluster.server"))?
+                .to_owned(),
             tls_server_name: string(cluster, "tls-server-name").map(str::to_owned),
             trust: trust(cluster, base)?,
             client_certificate: client_certificate(user, base)?,
@@ -106,22 +122,34 @@ impl Kubeconfig {
 }
 
 fn trust(cluster: &Yaml, base: &Path) -> Result<Trust, LoadError> {
-    if cluster.as_mapping_get("insecure-skip-tls-verify").and_then(Yaml::as_bool) == Some(true) {
+    if cluster
+        .as_mapping_get("insecure-skip-tls-verify")
+        .and_then(Yaml::as_bool)
+        == Some(true)
+    {
         return Ok(Trust::Anyone);
     }
-    Ok(data_or_file(cluster, "certificate-authority", base)?.map_or(Trust::Unsaid, Trust::Authority))
+    Ok(data_or_file(cluster, "certificate-authority", base)?
+        .map_or(Trust::Unsaid, Trust::Authority))
 }
 
 fn client_certificate(user: &Yaml, base: &Path) -> Result<Option<ClientCertificate>, LoadError> {
-    let Some(chain) = data_or_file(user, "client-certificate", base)? else { return Ok(None) };
-    let key = data_or_file(user, "client-key", base)?.ok_or(LoadError::Required("user.client-key"))?;
+    let Some(chain) = data_or_file(user, "client-certificate", base)? else {
+        return Ok(None);
+    };
+    let key =
+        data_or_file(user, "client-key", base)?.ok_or(LoadError::Required("user.client-key"))?;
     Ok(Some(ClientCertificate { chain, key }))
 }
 
 /// Kubernetes: a token file wins over a token (client-go, tools/clientcmd/client_config.go).
 fn token(user: &Yaml, base: &Path) -> Result<Option<String>, LoadError> {
     match string(user, "tokenFile") {
-        Some(file) => Ok(Some(String::from_utf8_lossy(&read(&base.join(file))?).trim().to_owned())),
+        Some(file) => Ok(Some(
+            String::from_utf8_lossy(&read(&base.join(file))?)
+                .trim()
+                .to_owned(),
+        )),
         None => Ok(string(user, "token").map(str::to_owned)),
     }
 }
@@ -132,9 +160,13 @@ fn data_or_file(node: &Yaml, field: &str, base: &Path) -> Result<Option<Vec<u8>>
     if let Some(data) = string(node, &data_field) {
         let packed: String = data.split_whitespace().collect();
         let decoded = BASE64_STANDARD.decode(packed);
-        return decoded.map(Some).map_err(|_| LoadError::Base64 { field: data_field });
+        return decoded
+            .map(Some)
+            .map_err(|_| LoadError::Base64 { field: data_field });
     }
-    string(node, field).map(|file| read(&base.join(file))).transpose()
+    string(node, field)
+        .map(|file| read(&base.join(file)))
+        .transpose()
 }
 
 /// The `inner` of the entry called `name` in the list `list`.
@@ -146,18 +178,30 @@ fn named<'a>(
 ) -> Result<&'a Yaml<'a>, LoadError> {
     file.as_mapping_get(list)
         .and_then(Yaml::as_sequence)
-        .and_then(|entries| entries.iter().find(|entry| string(entry, "name") == Some(name)))
+        .and_then(|entries| {
+            entries
+                .iter()
+                .find(|entry| string(entry, "name") == Some(name))
+        })
         .and_then(|entry| entry.as_mapping_get(inner))
-        .ok_or_else(|| LoadError::Missing { what: inner, name: name.to_owned() })
+        .ok_or_else(|| LoadError::Missing {
+            what: inner,
+            name: name.to_owned(),
+        })
 }
 
 /// A string field; an empty one counts as absent, as everywhere in kubeconfig files.
 fn string<'a>(node: &'a Yaml<'a>, field: &str) -> Option<&'a str> {
-    node.as_mapping_get(field)?.as_str().filter(|text| !text.is_empty())
+    node.as_mapping_get(field)?
+        .as_str()
+        .filter(|text| !text.is_empty())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
-    fs::read(path).map_err(|source| LoadError::Read { path: path.to_owned(), source })
+    fs::read(path).map_err(|source| LoadError::Read {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 #[cfg(test)]
@@ -207,7 +251,10 @@ users:
             server: "https://127.0.0.1:6443".into(),
             tls_server_name: None,
             trust: Trust::Authority(b"ca".to_vec()),
-            client_certificate: Some(ClientCertificate { chain: b"chain".to_vec(), key: b"key".to_vec() }),
+            client_certificate: Some(ClientCertificate {
+                chain: b"chain".to_vec(),
+                key: b"key".to_vec(),
+            }),
             token: None,
         };
         assert_eq!(parse(None).unwrap(), expected);
@@ -228,7 +275,10 @@ users:
     #[test]
     fn a_context_without_a_user_is_anonymous() {
         let kubeconfig = parse(Some("nobody")).unwrap();
-        assert_eq!((kubeconfig.client_certificate, kubeconfig.token), (None, None));
+        assert_eq!(
+            (kubeconfig.client_certificate, kubeconfig.token),
+            (None, None)
+        );
     }
 
     #[test]

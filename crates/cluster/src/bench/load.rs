@@ -17,7 +17,11 @@ use super::session::Session;
 /// What one client does again and again.
 pub(crate) trait Operation: Send + Sync + 'static {
     /// Does it for the `turn`-th time (over all clients). Answers how many bytes came back.
-    fn perform(&self, worker: &mut Worker, turn: u64) -> impl Future<Output = Result<u64, CallError>> + Send;
+    fn perform(
+        &self,
+        worker: &mut Worker,
+        turn: u64,
+    ) -> impl Future<Output = Result<u64, CallError>> + Send;
 }
 
 /// A client at work.
@@ -51,13 +55,27 @@ impl Load {
     /// Within the session's budget, any number of turns.
     pub fn new(session: &Session, name: impl Into<String>, clients: usize) -> Self {
         let budget = session.budget();
-        Self { name: name.into(), clients, budget, first: 0, end: u64::MAX, warm_up: 0 }
+        Self {
+            name: name.into(),
+            clients,
+            budget,
+            first: 0,
+            end: u64::MAX,
+            warm_up: 0,
+        }
     }
 
     /// Exactly these turns.
     pub fn range(name: impl Into<String>, clients: usize, first: u64, end: u64) -> Self {
         let budget = Budget::Operations(end - first);
-        Self { name: name.into(), clients, budget, first, end, warm_up: 0 }
+        Self {
+            name: name.into(),
+            clients,
+            budget,
+            first,
+            end,
+            warm_up: 0,
+        }
     }
 
     fn total(&self) -> Option<u64> {
@@ -88,12 +106,25 @@ pub(crate) async fn drive(
     let operation = Arc::new(operation);
     if load.warm_up > 0 {
         let budget = Budget::Operations(load.warm_up);
-        volley(session, &Load { budget, ..load.clone() }, &operation).await?;
+        volley(
+            session,
+            &Load {
+                budget,
+                ..load.clone()
+            },
+            &operation,
+        )
+        .await?;
     }
     let meter = Meter::start(&session.servers)?;
     let tally = volley(session, &load, &operation).await?;
     let reading = meter.stop()?;
-    Ok(Outcome::new(load.name, &reading, tally.latencies, tally.bytes))
+    Ok(Outcome::new(
+        load.name,
+        &reading,
+        tally.latencies,
+        tally.bytes,
+    ))
 }
 
 #[derive(Default)]
@@ -112,8 +143,17 @@ async fn volley(
     let turns = Arc::new(AtomicU64::new(load.first));
     let mut clients = JoinSet::new();
     for connection in session.connections.iter().take(load.clients) {
-        let worker = Worker { connection: connection.clone().lock_owned().await, cursor: String::new() };
-        clients.spawn(work(worker, load.clone(), operation.clone(), turns.clone(), line.ticks.clone()));
+        let worker = Worker {
+            connection: connection.clone().lock_owned().await,
+            cursor: String::new(),
+        };
+        clients.spawn(work(
+            worker,
+            load.clone(),
+            operation.clone(),
+            turns.clone(),
+            line.ticks.clone(),
+        ));
     }
     let mut total = Tally::default();
     while let Some(tally) = clients.join_next().await {
@@ -145,7 +185,12 @@ async fn work(
         }
         tally.bytes += operation.perform(&mut worker, turn).await?;
         let now = Instant::now();
-        tally.latencies.push(now.duration_since(begin).as_micros().try_into().unwrap_or(u32::MAX));
+        tally.latencies.push(
+            now.duration_since(begin)
+                .as_micros()
+                .try_into()
+                .unwrap_or(u32::MAX),
+        );
         ticks.fetch_add(1, Ordering::Relaxed);
         begin = now;
     }

@@ -24,7 +24,12 @@ pub(crate) struct Reading {
 impl<'a> Meter<'a> {
     pub fn start(servers: &'a Processes) -> Result<Self, MeasureError> {
         let server_cpu = servers.cpu()?;
-        Ok(Self { servers, server_cpu, own_cpu: Processes::own().cpu().ok(), begin: Instant::now() })
+        Ok(Self {
+            servers,
+            server_cpu,
+            own_cpu: Processes::own().cpu().ok(),
+            begin: Instant::now(),
+        })
     }
 
     pub fn stop(self) -> Result<Reading, MeasureError> {
@@ -32,8 +37,13 @@ impl<'a> Meter<'a> {
         let measured = !self.servers.is_empty();
         Ok(Reading {
             elapsed,
-            server_cpu: measured.then(|| self.servers.cpu()).transpose()?.map(|cpu| cpu - self.server_cpu),
-            own_cpu: self.own_cpu.and_then(|before| Some(Processes::own().cpu().ok()? - before)),
+            server_cpu: measured
+                .then(|| self.servers.cpu())
+                .transpose()?
+                .map(|cpu| cpu - self.server_cpu),
+            own_cpu: self
+                .own_cpu
+                .and_then(|before| Some(Processes::own().cpu().ok()? - before)),
             resident: measured.then(|| self.servers.resident()).transpose()?,
         })
     }

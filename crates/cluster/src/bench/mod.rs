@@ -161,11 +161,17 @@ pub struct Options {
 }
 
 fn positive(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|&number| number > 0).ok_or_else(|| "must be a number above 0".to_owned())
+    text.parse()
+        .ok()
+        .filter(|&number| number > 0)
+        .ok_or_else(|| "must be a number above 0".to_owned())
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0.001..=86_400.0).contains(seconds));
+    let seconds = text
+        .parse()
+        .ok()
+        .filter(|seconds| (0.001..=86_400.0).contains(seconds));
     seconds.ok_or_else(|| "must be a number of seconds above 0".to_owned())
 }
 
@@ -208,7 +214,14 @@ macro_rules! setup_errors {
         }
     )*};
 }
-setup_errors!(CallError, EndpointError, LoadError, MeasureError, StartError, io::Error);
+setup_errors!(
+    CallError,
+    EndpointError,
+    LoadError,
+    MeasureError,
+    StartError,
+    io::Error
+);
 
 /// An error and its causes in one line.
 fn chain(error: &dyn Error) -> String {
@@ -227,17 +240,23 @@ fn chain(error: &dyn Error) -> String {
 /// Runs the benchmark on a runtime of its own, because the generator's threads are part of what is measured.
 pub fn run(options: Options) -> Result<(), BenchError> {
     let runtime = match options.threads {
-        1 => tokio::runtime::Builder::new_current_thread().enable_all().build()?,
-        n_threads => {
-            tokio::runtime::Builder::new_multi_thread().worker_threads(n_threads).enable_all().build()?
-        }
+        1 => tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?,
+        n_threads => tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(n_threads)
+            .enable_all()
+            .build()?,
     };
     runtime.block_on(measure(options))
 }
 
 async fn measure(options: Options) -> Result<(), BenchError> {
     workload::check_names(&options)?;
-    let mut report = Report { json: options.json, ..Report::default() };
+    let mut report = Report {
+        json: options.json,
+        ..Report::default()
+    };
     let result = match &options.start {
         Some(command) => measure_start(&options, command, &mut report).await,
         None => measure_load(options, &mut report).await,
@@ -246,10 +265,18 @@ async fn measure(options: Options) -> Result<(), BenchError> {
         report.finish();
     }
     result?;
-    if report.failures.is_empty() { Ok(()) } else { Err(BenchError::Failed(report.failures.len())) }
+    if report.failures.is_empty() {
+        Ok(())
+    } else {
+        Err(BenchError::Failed(report.failures.len()))
+    }
 }
 
-async fn measure_start(options: &Options, command: &str, report: &mut Report) -> Result<(), BenchError> {
+async fn measure_start(
+    options: &Options,
+    command: &str,
+    report: &mut Report,
+) -> Result<(), BenchError> {
     tokio::select! {
         start_up = start::measure(options, command) => report.start_up = Some(start_up?),
         () = interrupted() => return Err(BenchError::Interrupted),
@@ -272,7 +299,10 @@ async fn measure_load(options: Options, report: &mut Report) -> Result<(), Bench
     if let Err(error) = result {
         crate::log::say!("mizzen bench: {error}");
     }
-    Err(BenchError::LeftBehind { namespace: session.namespace.clone(), message })
+    Err(BenchError::LeftBehind {
+        namespace: session.namespace.clone(),
+        message,
+    })
 }
 
 /// Ctrl-C, or SIGTERM from whoever runs us.

@@ -23,21 +23,35 @@ pub(crate) async fn create(session: &Session) -> Result<(), CallError> {
         "metadata": {"name": session.namespace, "labels": {"app.kubernetes.io/managed-by": "mizzen-bench"}},
     });
     session.has_namespace.store(true, Ordering::Relaxed);
-    if let Err(error) = session.call(&Call::post("/api/v1/namespaces", namespace.to_string())).await {
+    if let Err(error) = session
+        .call(&Call::post("/api/v1/namespaces", namespace.to_string()))
+        .await
+    {
         // Without an answer it may have been made all the same.
-        session.has_namespace.store(error.status().is_none(), Ordering::Relaxed);
+        session
+            .has_namespace
+            .store(error.status().is_none(), Ordering::Relaxed);
         return Err(error);
     }
 
-    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
     let path = format!("/api/v1/namespaces/{}/serviceaccounts", session.namespace);
-    unless(StatusCode::CONFLICT, session.call(&Call::post(path, account.to_string())).await)
+    unless(
+        StatusCode::CONFLICT,
+        session.call(&Call::post(path, account.to_string())).await,
+    )
 }
 
 /// Deletes every object of a collection, some at a time.
 pub(crate) async fn empty(session: &Session, collection: &Collection) -> Result<(), CallError> {
-    let line = session.progress.line(&format!("clean up {}", collection.kind.name()), None);
-    let sweep = Call::delete(format!("{}?limit={SWEEP}&propagationPolicy=Background", collection.path));
+    let line = session
+        .progress
+        .line(&format!("clean up {}", collection.kind.name()), None);
+    let sweep = Call::delete(format!(
+        "{}?limit={SWEEP}&propagationPolicy=Background",
+        collection.path
+    ));
     loop {
         let n_deleted = count_json(&session.call(&sweep).await?);
         line.ticks.fetch_add(n_deleted, Ordering::Relaxed);
@@ -63,8 +77,13 @@ pub(crate) async fn remove(session: &Session) -> Result<(), CallError> {
     for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Widgets) {
         empty(session, &Collection::new(kind, &session.namespace)).await?;
     }
-    unless(StatusCode::NOT_FOUND, session.call(&definition::removal(&session.namespace)).await)?;
-    session.call(&Call::delete(format!("{path}/serviceaccounts"))).await?;
+    unless(
+        StatusCode::NOT_FOUND,
+        session.call(&definition::removal(&session.namespace)).await,
+    )?;
+    session
+        .call(&Call::delete(format!("{path}/serviceaccounts")))
+        .await?;
     if session.options.as_service_account {
         for removal in account::removals(&session.namespace) {
             session.call(&removal).await?;

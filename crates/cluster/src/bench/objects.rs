@@ -46,8 +46,16 @@ pub(crate) struct Collection {
 
 impl Collection {
     pub fn new(kind: Kind, namespace: &str) -> Self {
-        let path = format!("{}/namespaces/{namespace}/{}", kind.version(namespace), kind.resource());
-        Self { kind, namespace: namespace.to_owned(), path }
+        let path = format!(
+            "{}/namespaces/{namespace}/{}",
+            kind.version(namespace),
+            kind.resource()
+        );
+        Self {
+            kind,
+            namespace: namespace.to_owned(),
+            path,
+        }
     }
 
     /// Where object number `n` is.
@@ -106,8 +114,14 @@ impl Collection {
 }
 
 impl Kind {
-    pub const ALL: [Self; 6] =
-        [Self::Configmaps, Self::Pods, Self::CrowdedPods, Self::Deployments, Self::Widgets, Self::Events];
+    pub const ALL: [Self; 6] = [
+        Self::Configmaps,
+        Self::Pods,
+        Self::CrowdedPods,
+        Self::Deployments,
+        Self::Widgets,
+        Self::Events,
+    ];
 
     /// The name in reports and on the command line.
     pub fn name(self) -> &'static str {
@@ -142,7 +156,11 @@ impl Kind {
 
     /// How many objects a collection has when `asked` are asked for.
     pub fn n_objects(self, asked: u64) -> u64 {
-        if self.is_read() || matches!(self, Self::Widgets | Self::Events) { asked } else { asked.min(FEW) }
+        if self.is_read() || matches!(self, Self::Widgets | Self::Events) {
+            asked
+        } else {
+            asked.min(FEW)
+        }
     }
 }
 
@@ -194,7 +212,9 @@ pub(crate) fn count_protobuf(body: &[u8]) -> u64 {
 }
 
 fn count(body: &[u8], needle: &[u8]) -> u64 {
-    body.windows(needle.len()).filter(|window| *window == needle).count() as u64
+    body.windows(needle.len())
+        .filter(|window| *window == needle)
+        .count() as u64
 }
 
 fn value_of(json: &[u8], key: &[u8]) -> Option<Range<usize>> {
@@ -231,18 +251,27 @@ mod tests {
             drop_resource_version(&mut object).unwrap();
             assert_eq!(String::from_utf8(object).unwrap(), after);
         };
-        check(r#"{"uid":"u","resourceVersion":"12","labels":{}}"#, r#"{"uid":"u","labels":{}}"#);
+        check(
+            r#"{"uid":"u","resourceVersion":"12","labels":{}}"#,
+            r#"{"uid":"u","labels":{}}"#,
+        );
         check(r#"{"resourceVersion":"12"}"#, "{}");
     }
 
     #[test]
     fn an_item_is_found_in_protobuf_by_the_length_of_its_name() {
-        assert_eq!(count_protobuf(b"k8s\0..\x0a\x0citem-0000001\x1a\x07bench-1 \x0a\x0citem-0000002"), 2);
+        assert_eq!(
+            count_protobuf(b"k8s\0..\x0a\x0citem-0000001\x1a\x07bench-1 \x0a\x0citem-0000002"),
+            2
+        );
     }
 
     #[test]
     fn one_group_is_a_hundredth() {
-        assert_eq!((n_in_group(10_000, 7), n_in_group(8, 7), n_in_group(7, 7)), (100, 1, 0));
+        assert_eq!(
+            (n_in_group(10_000, 7), n_in_group(8, 7), n_in_group(7, 7)),
+            (100, 1, 0)
+        );
         assert_eq!(group(107), "g07");
     }
 }

@@ -47,7 +47,10 @@ impl Processes {
     }
 
     fn sum<T: std::iter::Sum>(&self, measure: fn(i32) -> io::Result<T>) -> Result<T, MeasureError> {
-        self.0.iter().map(|&pid| measure(pid).map_err(|source| MeasureError { pid, source })).sum()
+        self.0
+            .iter()
+            .map(|&pid| measure(pid).map_err(|source| MeasureError { pid, source }))
+            .sum()
     }
 }
 
@@ -70,7 +73,9 @@ fn resident(pid: i32) -> io::Result<u64> {
 
 /// The line `VmRSS:     1234 kB` of `/proc/PID/status`.
 fn parse_resident(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)
 }
@@ -111,6 +116,11 @@ mod tests {
     #[test]
     fn a_process_that_is_gone_is_named() {
         let error = Processes::new(vec![MAX_PID]).cpu().unwrap_err();
-        assert!(error.to_string().starts_with("cannot measure process 4194304"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .starts_with("cannot measure process 4194304"),
+            "{error}"
+        );
     }
 }

@@ -16,14 +16,17 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub fn new() -> Self {
-        Self { terminal: io::stderr().is_terminal() }
+        Self {
+            terminal: io::stderr().is_terminal(),
+        }
     }
 
     /// Draws a line until the answer is dropped. `total` is how many ticks there will be, where that is known.
     pub fn line(&self, label: &str, total: Option<u64>) -> Line {
         let ticks = Arc::new(AtomicU64::new(0));
-        let artist =
-            self.terminal.then(|| tokio::spawn(draw(label.to_owned(), total, ticks.clone())).abort_handle());
+        let artist = self
+            .terminal
+            .then(|| tokio::spawn(draw(label.to_owned(), total, ticks.clone())).abort_handle());
         Line { ticks, artist }
     }
 }
@@ -47,8 +50,13 @@ async fn draw(label: String, total: Option<u64>, ticks: Arc<AtomicU64>) {
     let begin = Instant::now();
     loop {
         let done = ticks.load(Ordering::Relaxed);
-        let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
-        show(&format!("{label}: {done}{of}, {:.1} s", begin.elapsed().as_secs_f64()));
+        let of = total
+            .map(|total| format!(" of {total}"))
+            .unwrap_or_default();
+        show(&format!(
+            "{label}: {done}{of}, {:.1} s",
+            begin.elapsed().as_secs_f64()
+        ));
         tokio::time::sleep(REFRESH).await;
     }
 }

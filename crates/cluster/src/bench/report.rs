@@ -30,7 +30,12 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     /// One operation per latency (in microseconds).
-    pub fn new(name: impl Into<String>, reading: &Reading, mut latencies: Vec<u32>, bytes: u64) -> Self {
+    pub fn new(
+        name: impl Into<String>,
+        reading: &Reading,
+        mut latencies: Vec<u32>,
+        bytes: u64,
+    ) -> Self {
         latencies.sort_unstable();
         let operations = latencies.len() as u64;
         let share = |cpu: Duration| micros(cpu) / operations.max(1) as f64;
@@ -137,7 +142,10 @@ impl Report {
         if self.json {
             return;
         }
-        println!("{} at {}, {} clients", self.version, self.server, self.clients);
+        println!(
+            "{} at {}, {} clients",
+            self.version, self.server, self.clients
+        );
         if let Some(idle) = self.idle_cpu_us_per_second {
             println!("idle: {:.2} % of a core", idle / 1e4);
         }
@@ -161,7 +169,10 @@ impl Report {
     /// What only makes sense at the end: the JSON document, or the summaries.
     pub fn finish(&self) {
         if self.json {
-            println!("{}", serde_json::to_string_pretty(self).expect("a report is JSON"));
+            println!(
+                "{}",
+                serde_json::to_string_pretty(self).expect("a report is JSON")
+            );
             return;
         }
         if let Some(start_up) = &self.start_up {
@@ -177,7 +188,15 @@ impl Report {
 fn heading() -> String {
     format!(
         "{:<24} {:>9} {:>10} {:>9} {:>9} {:>11} {:>11} {:>10} {:>9}",
-        "workload", "ops", "ops/s", "p50 ms", "p99 ms", "server µs", "client µs", "bytes/op", "RSS MiB"
+        "workload",
+        "ops",
+        "ops/s",
+        "p50 ms",
+        "p99 ms",
+        "server µs",
+        "client µs",
+        "bytes/op",
+        "RSS MiB"
     )
 }
 
@@ -192,20 +211,32 @@ fn row(outcome: &Outcome) -> String {
         or_dash(outcome.cpu_us_per_op),
         or_dash(outcome.client_cpu_us_per_op),
         outcome.bytes_per_operation,
-        or_dash(outcome.rss_bytes.map(|bytes| bytes as f64 / f64::from(1 << 20))),
+        or_dash(
+            outcome
+                .rss_bytes
+                .map(|bytes| bytes as f64 / f64::from(1 << 20))
+        ),
     )
 }
 
 /// A line per size, a column group per verb: a flat column is a cost that does not grow with the store.
 fn scale_table(outcomes: &[Outcome]) -> String {
-    let scaled: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.objects.is_some()).collect();
+    let scaled: Vec<&Outcome> = outcomes
+        .iter()
+        .filter(|outcome| outcome.objects.is_some())
+        .collect();
     if scaled.is_empty() {
         return String::new();
     }
     let mut table = format!("\n{:>10}", "objects");
     for verb in ["create", "get", "page"] {
-        table +=
-            &format!(" | {:>9} {:>9} {:>9} {:>11}", format!("{verb}/s"), "p50 ms", "p99 ms", "server µs");
+        table += &format!(
+            " | {:>9} {:>9} {:>9} {:>11}",
+            format!("{verb}/s"),
+            "p50 ms",
+            "p99 ms",
+            "server µs"
+        );
     }
     table += &format!(" | {:>9}\n", "RSS MiB");
     for line in scaled.chunk_by(|a, b| a.objects == b.objects) {
@@ -213,10 +244,16 @@ fn scale_table(outcomes: &[Outcome]) -> String {
         for outcome in line {
             let (p50, p99) = (millis(outcome.p50_us), millis(outcome.p99_us));
             let cpu = or_dash(outcome.cpu_us_per_op);
-            table += &format!(" | {:>9.1} {p50:>9.3} {p99:>9.3} {cpu:>11}", outcome.operations_per_second);
+            table += &format!(
+                " | {:>9.1} {p50:>9.3} {p99:>9.3} {cpu:>11}",
+                outcome.operations_per_second
+            );
         }
         let resident = line.last().and_then(|outcome| outcome.rss_bytes);
-        table += &format!(" | {:>9}\n", or_dash(resident.map(|bytes| bytes as f64 / f64::from(1 << 20))));
+        table += &format!(
+            " | {:>9}\n",
+            or_dash(resident.map(|bytes| bytes as f64 / f64::from(1 << 20)))
+        );
     }
     table
 }
@@ -236,8 +273,14 @@ mod tests {
     #[test]
     fn a_percentile_is_the_nearest_rank() {
         let hundred: Vec<u32> = (1..=100).collect();
-        assert_eq!((percentile(&hundred, 50), percentile(&hundred, 99)), (50, 99));
-        assert_eq!((percentile(&[1, 2, 3], 50), percentile(&[1, 2, 3], 99)), (2, 3));
+        assert_eq!(
+            (percentile(&hundred, 50), percentile(&hundred, 99)),
+            (50, 99)
+        );
+        assert_eq!(
+            (percentile(&[1, 2, 3], 50), percentile(&[1, 2, 3], 99)),
+            (2, 3)
+        );
         assert_eq!((percentile(&[7], 50), percentile(&[], 99)), (7, 0));
     }
 
@@ -248,21 +291,35 @@ mod tests {
             own_cpu: None,
             resident: Some(3 << 20),
         };
-        Outcome { objects, ..Outcome::new("x", &reading, vec![3000, 1000, 2000, 4000], 4096) }
+        Outcome {
+            objects,
+            ..Outcome::new("x", &reading, vec![3000, 1000, 2000, 4000], 4096)
+        }
     }
 
     #[test]
     fn costs_are_shared_among_operations() {
         let outcome = outcome(None);
-        assert_eq!((outcome.operations, outcome.operations_per_second), (4, 2.0));
-        assert_eq!((outcome.p50_us, outcome.p99_us, outcome.bytes_per_operation), (2000, 4000, 1024));
-        assert_eq!((outcome.cpu_us_per_op, outcome.client_cpu_us_per_op), (Some(100.0), None));
+        assert_eq!(
+            (outcome.operations, outcome.operations_per_second),
+            (4, 2.0)
+        );
+        assert_eq!(
+            (outcome.p50_us, outcome.p99_us, outcome.bytes_per_operation),
+            (2000, 4000, 1024)
+        );
+        assert_eq!(
+            (outcome.cpu_us_per_op, outcome.client_cpu_us_per_op),
+            (Some(100.0), None)
+        );
     }
 
     #[test]
     fn a_scale_table_has_a_line_per_size() {
         assert_eq!(scale_table(&[outcome(None)]), "");
-        let outcomes: Vec<Outcome> = [10, 10, 10, 20, 20, 20].map(|size| outcome(Some(size))).into();
+        let outcomes: Vec<Outcome> = [10, 10, 10, 20, 20, 20]
+            .map(|size| outcome(Some(size)))
+            .into();
         let table = scale_table(&outcomes);
         assert_eq!(table.trim().lines().count(), 3, "{table}");
     }

@@ -68,7 +68,11 @@ impl Session {
 
     /// From now on the load is put on as whoever this leads to.
     pub async fn connect_as(&self, account: Endpoint) -> Result<(), BenchError> {
-        for (connection, other) in self.connections.iter().zip(connect(&account, &self.options).await?) {
+        for (connection, other) in self
+            .connections
+            .iter()
+            .zip(connect(&account, &self.options).await?)
+        {
             std::mem::swap(&mut *connection.lock().await, &mut *other.lock().await);
         }
         let _ = self.account.set(account);
@@ -79,7 +83,10 @@ impl Session {
     pub async fn describe(&self, report: &mut Report) -> Result<(), BenchError> {
         let version = self.call(&Call::get("/version")).await?;
         let version: serde_json::Value = serde_json::from_slice(&version).unwrap_or_default();
-        report.version = version["gitVersion"].as_str().unwrap_or("unknown version").to_owned();
+        report.version = version["gitVersion"]
+            .as_str()
+            .unwrap_or("unknown version")
+            .to_owned();
         report.server = self.endpoint.origin().to_owned();
         report.clients = self.options.clients;
         report.connections = self.options.connections.unwrap_or(self.options.clients);
@@ -96,7 +103,9 @@ impl Session {
         let meter = Meter::start(&self.servers)?;
         tokio::time::sleep(Duration::from_secs(1)).await;
         let reading = meter.stop()?;
-        Ok(reading.server_cpu.map(|cpu| micros(cpu) / reading.elapsed.as_secs_f64()))
+        Ok(reading
+            .server_cpu
+            .map(|cpu| micros(cpu) / reading.elapsed.as_secs_f64()))
     }
 
     /// A call outside any measurement.
@@ -117,7 +126,10 @@ impl Session {
     }
 }
 
-async fn connect(endpoint: &Endpoint, options: &Options) -> Result<Vec<Arc<Mutex<Connection>>>, CallError> {
+async fn connect(
+    endpoint: &Endpoint,
+    options: &Options,
+) -> Result<Vec<Arc<Mutex<Connection>>>, CallError> {
     let n_clients = options.clients.max(options.list_clients);
     let n_connections = options.connections.unwrap_or(n_clients).min(n_clients);
     let mut connections = Vec::with_capacity(n_clients);

@@ -46,11 +46,20 @@ pub(crate) async fn measure(options: &Options, command: &str) -> Result<StartUp,
     let line = progress.line("start", Some(N_RUNS));
     let mut runs = Vec::new();
     for _ in 0..N_RUNS {
-        if (Probe { options, connection: None }).is_ready().await {
-            return Err(StartError::Occupied { kubeconfig: options.kubeconfig.clone() });
+        if (Probe {
+            options,
+            connection: None,
+        })
+        .is_ready()
+        .await
+        {
+            return Err(StartError::Occupied {
+                kubeconfig: options.kubeconfig.clone(),
+            });
         }
         runs.push(one_run(options, command).await?);
-        line.ticks.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        line.ticks
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
     Ok(StartUp::new(command, &runs))
 }
@@ -58,14 +67,22 @@ pub(crate) async fn measure(options: &Options, command: &str) -> Result<StartUp,
 async fn one_run(options: &Options, command: &str) -> Result<Duration, StartError> {
     let begin = Instant::now();
     let mut server = Server::start(command)?;
-    let mut probe = Probe { options, connection: None };
+    let mut probe = Probe {
+        options,
+        connection: None,
+    };
     while !probe.is_ready().await {
         if let Some(status) = server.child.try_wait().map_err(StartError::Stop)? {
-            return Err(StartError::Ended { status, stderr: server.last_words().await });
+            return Err(StartError::Ended {
+                status,
+                stderr: server.last_words().await,
+            });
         }
         if begin.elapsed() > READY_WITHIN {
             server.stop().await?;
-            return Err(StartError::Late { stderr: server.last_words().await });
+            return Err(StartError::Late {
+                stderr: server.last_words().await,
+            });
         }
         // Blocks the thread on purpose: between two tries there is nothing else to do, and timers are too coarse.
         std::thread::sleep(POLL);
@@ -87,7 +104,9 @@ impl Probe<'_> {
         if self.connection.is_none() {
             self.connection = self.connect().await;
         }
-        let Some(connection) = &mut self.connection else { return false };
+        let Some(connection) = &mut self.connection else {
+            return false;
+        };
         let answer = connection.fetch(&Call::get("/readyz")).await;
         // A refusal comes from a server that is up; anything else means that the connection is of no use.
         if answer.as_ref().is_err_and(|error| error.status().is_none()) {
@@ -97,7 +116,8 @@ impl Probe<'_> {
     }
 
     async fn connect(&self) -> Option<Connection> {
-        let kubeconfig = Kubeconfig::load(&self.options.kubeconfig, self.options.context.as_deref()).ok()?;
+        let kubeconfig =
+            Kubeconfig::load(&self.options.kubeconfig, self.options.context.as_deref()).ok()?;
         Endpoint::new(&kubeconfig).ok()?.connect().await.ok()
     }
 }
@@ -111,7 +131,10 @@ struct Server {
 
 impl Server {
     fn start(command: &str) -> Result<Self, StartError> {
-        let failed = |source| StartError::Spawn { command: command.to_owned(), source };
+        let failed = |source| StartError::Spawn {
+            command: command.to_owned(),
+            source,
+        };
         let mut child = words(command)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -121,7 +144,11 @@ impl Server {
             .map_err(failed)?;
         let pid = child.id().expect("nobody has waited for it") as i32;
         let stderr = child.stderr.take().expect("it is piped");
-        Ok(Self { child, group: Pid::from_raw(pid), stderr: tokio::spawn(keep_end(stderr)) })
+        Ok(Self {
+            child,
+            group: Pid::from_raw(pid),
+            stderr: tokio::spawn(keep_end(stderr)),
+        })
     }
 
     /// SIGTERM to the whole group, SIGKILL if it does not listen.
@@ -136,7 +163,11 @@ impl Server {
 
     /// The end of what it wrote to standard error.
     async fn last_words(&mut self) -> String {
-        timeout(Duration::from_secs(1), &mut self.stderr).await.ok().and_then(Result::ok).unwrap_or_default()
+        timeout(Duration::from_secs(1), &mut self.stderr)
+            .await
+            .ok()
+            .and_then(Result::ok)
+            .unwrap_or_default()
     }
 }
 
@@ -150,10 +181,14 @@ impl Drop for Server {
 
 /// Words separated by blanks are run directly, so that no shell is part of the measurement; anything else needs one.
 fn words(command: &str) -> Command {
-    let plain = !command
-        .contains(['"', '\'', '\\', '$', '`', '&', '|', ';', '<', '>', '(', ')', '*', '?', '~', '\n']);
+    let plain = !command.contains([
+        '"', '\'', '\\', '$', '`', '&', '|', ';', '<', '>', '(', ')', '*', '?', '~', '\n',
+    ]);
     let mut words = command.split_whitespace();
-    match words.next().filter(|program| plain && !program.contains('=')) {
+    match words
+        .next()
+        .filter(|program| plain && !program.contains('='))
+    {
         Some(program) => {
             let mut direct = Command::new(program);
             direct.args(words);

@@ -14,9 +14,15 @@ use super::kubeconfig::{Kubeconfig, Trust};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {
     #[error("{what} is not PEM")]
-    Pem { what: &'static str, source: pem::Error },
+    Pem {
+        what: &'static str,
+        source: pem::Error,
+    },
     #[error("{what} cannot be used")]
-    Unusable { what: &'static str, source: rustls::Error },
+    Unusable {
+        what: &'static str,
+        source: rustls::Error,
+    },
     #[error("neither certificate-authority nor insecure-skip-tls-verify is set")]
     Untrusted,
 }
@@ -28,7 +34,9 @@ pub(crate) fn config(kubeconfig: &Kubeconfig) -> Result<ClientConfig, TlsError> 
         .expect("ring has every default version");
     let builder = match &kubeconfig.trust {
         Trust::Authority(pem) => builder.with_root_certificates(roots(pem)?),
-        Trust::Anyone => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(provider))),
+        Trust::Anyone => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Anyone(provider))),
         Trust::Unsaid => return Err(TlsError::Untrusted),
     };
     let mut config = match &kubeconfig.client_certificate {
@@ -36,10 +44,17 @@ pub(crate) fn config(kubeconfig: &Kubeconfig) -> Result<ClientConfig, TlsError> 
         Some(certificate) => builder
             .with_client_auth_cert(
                 certificates("client-certificate", &certificate.chain)?,
-                PrivateKeyDer::from_pem_slice(&certificate.key)
-                    .map_err(|source| TlsError::Pem { what: "client-key", source })?,
+                PrivateKeyDer::from_pem_slice(&certificate.key).map_err(|source| {
+                    TlsError::Pem {
+                        what: "client-key",
+                        source,
+                    }
+                })?,
             )
-            .map_err(|source| TlsError::Unusable { what: "client-certificate", source })?,
+            .map_err(|source| TlsError::Unusable {
+                what: "client-certificate",
+                source,
+            })?,
     };
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
@@ -49,7 +64,9 @@ fn roots(pem: &[u8]) -> Result<RootCertStore, TlsError> {
     let what = "certificate-authority";
     let mut roots = RootCertStore::empty();
     for certificate in certificates(what, pem)? {
-        roots.add(certificate).map_err(|source| TlsError::Unusable { what, source })?;
+        roots
+            .add(certificate)
+            .map_err(|source| TlsError::Unusable { what, source })?;
     }
     Ok(roots)
 }

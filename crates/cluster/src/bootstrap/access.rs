@@ -29,10 +29,16 @@ pub fn objects_of_migration() -> Vec<Wanted> {
 
 fn read(data: &'static str) -> Vec<Wanted> {
     let mut blocks: Vec<Block> = Vec::new();
-    for line in data.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+    for line in data
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+    {
         match (line.strip_prefix("  "), blocks.last_mut()) {
             (Some(line), Some(block)) => block.lines.push(words(line)),
-            _ => blocks.push(Block { head: words(line), lines: Vec::new() }),
+            _ => blocks.push(Block {
+                head: words(line),
+                lines: Vec::new(),
+            }),
         }
     }
     blocks.iter().map(|block| block.object(&blocks)).collect()
@@ -61,8 +67,15 @@ impl Block {
         object.set("apiVersion", &*api_version);
         object.set("kind", &*kind);
         object.set("metadata", self.metadata(namespace, name));
-        let place = if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
-        Wanted { path: format!("/apis/{api_version}/{place}{plural}"), object }
+        let place = if namespace.is_empty() {
+            String::new()
+        } else {
+            format!("namespaces/{namespace}/")
+        };
+        Wanted {
+            path: format!("/apis/{api_version}/{place}{plural}"),
+            object,
+        }
     }
 
     fn metadata(&self, namespace: &str, name: &str) -> Value {
@@ -75,7 +88,9 @@ impl Block {
             metadata.set("namespace", namespace);
         }
         if let Some(part) = self.option("joins=") {
-            metadata.entry("labels").set(&format!("{JOINS}{part}"), "true");
+            metadata
+                .entry("labels")
+                .set(&format!("{JOINS}{part}"), "true");
         }
         metadata
     }
@@ -90,7 +105,8 @@ impl Block {
             let mut labels = Value::object();
             labels.set(&format!("{JOINS}{part}"), "true");
             let selectors = vec![value!({ "matchLabels": labels })];
-            role.entry("aggregationRule").set("clusterRoleSelectors", selectors);
+            role.entry("aggregationRule")
+                .set("clusterRoleSelectors", selectors);
         }
         role.set("rules", self.rules(all));
         role
@@ -102,7 +118,10 @@ impl Block {
             return self.lines.iter().map(|line| rule(line)).collect();
         };
         let mut gathered: Vec<Value> = Vec::new();
-        for block in all.iter().filter(|block| block.option("joins=") == Some(part)) {
+        for block in all
+            .iter()
+            .filter(|block| block.option("joins=") == Some(part))
+        {
             for rule in block.rules(all) {
                 if !gathered.contains(&rule) {
                     gathered.push(rule);
@@ -114,9 +133,20 @@ impl Block {
 
     /// `binding NAME of cluster ROLE`
     fn binding(&self) -> Value {
-        let kind = if self.head[3] == "cluster" { "ClusterRole" } else { "Role" };
-        let mut binding = value!({ "roleRef": { "apiGroup": GROUP, "kind": kind, "name": (self.head[4]) } });
-        binding.set("subjects", self.lines.iter().map(|line| subject(line)).collect::<Vec<_>>());
+        let kind = if self.head[3] == "cluster" {
+            "ClusterRole"
+        } else {
+            "Role"
+        };
+        let mut binding =
+            value!({ "roleRef": { "apiGroup": GROUP, "kind": kind, "name": (self.head[4]) } });
+        binding.set(
+            "subjects",
+            self.lines
+                .iter()
+                .map(|line| subject(line))
+                .collect::<Vec<_>>(),
+        );
         binding
     }
 }
@@ -132,7 +162,11 @@ fn rule(line: &[&str]) -> Value {
             "named" => "resourceNames",
             "at" => "nonResourceURLs",
             text => {
-                let text = if text == "core" && field == "apiGroups" { "" } else { text };
+                let text = if text == "core" && field == "apiGroups" {
+                    ""
+                } else {
+                    text
+                };
                 rule.entry(field).make_list().push(text.into());
                 field
             }
@@ -162,9 +196,9 @@ mod tests {
     use super::*;
 
     fn find(path: &str, name: &str) -> Value {
-        let found = objects()
-            .into_iter()
-            .find(|wanted| wanted.path.ends_with(path) && wanted.object.at("metadata.name").str() == name);
+        let found = objects().into_iter().find(|wanted| {
+            wanted.path.ends_with(path) && wanted.object.at("metadata.name").str() == name
+        });
         found.expect("it is there").object
     }
 
@@ -177,9 +211,14 @@ mod tests {
             let sound = |rule: &Value| {
                 !rule["verbs"].list().is_empty()
                     && rule["resources"].list().is_empty() == rule["apiGroups"].list().is_empty()
-                    && rule["resources"].list().is_empty() != rule["nonResourceURLs"].list().is_empty()
+                    && rule["resources"].list().is_empty()
+                        != rule["nonResourceURLs"].list().is_empty()
             };
-            assert!(rules.iter().all(sound), "{path} {}", object.at("metadata.name").str());
+            assert!(
+                rules.iter().all(sound),
+                "{path} {}",
+                object.at("metadata.name").str()
+            );
             assert!(path.ends_with("bindings") != object["roleRef"].is_null());
         }
     }
@@ -187,8 +226,11 @@ mod tests {
     #[test]
     fn nodes_see_pods_together_and_change_nothing_but_their_lease() {
         let objects = objects_of_nodes();
-        let rules: Vec<String> =
-            objects.iter().flat_map(|wanted| wanted.object["rules"].list()).map(json::to_string).collect();
+        let rules: Vec<String> = objects
+            .iter()
+            .flat_map(|wanted| wanted.object["rules"].list())
+            .map(json::to_string)
+            .collect();
         assert_eq!(
             rules,
             [
@@ -204,7 +246,8 @@ mod tests {
             .filter(|object| !object["roleRef"].is_null())
             .collect();
         assert_eq!(bindings.len(), 2);
-        let is_agents = |binding: &&Value| binding.at("subjects")[0]["name"].str() == "system:node-agent";
+        let is_agents =
+            |binding: &&Value| binding.at("subjects")[0]["name"].str() == "system:node-agent";
         assert!(bindings.iter().all(is_agents));
     }
 
@@ -216,14 +259,27 @@ mod tests {
             .entries()
             .map(|entry| entry.0.to_owned())
             .collect();
-        assert_eq!(names, ["kubernetes.io/bootstrapping", "rbac.authorization.k8s.io/aggregate-to-admin"]);
+        assert_eq!(
+            names,
+            [
+                "kubernetes.io/bootstrapping",
+                "rbac.authorization.k8s.io/aggregate-to-admin"
+            ]
+        );
     }
 
     #[test]
     fn a_binding_names_its_role_and_its_subjects() {
-        let binding = find("namespaces/kube-system/rolebindings", "system::leader-locking-kube-scheduler");
+        let binding = find(
+            "namespaces/kube-system/rolebindings",
+            "system::leader-locking-kube-scheduler",
+        );
         assert_eq!(binding["roleRef"]["kind"].str(), "Role");
-        let kinds: Vec<_> = binding["subjects"].list().iter().map(|subject| subject["kind"].str()).collect();
+        let kinds: Vec<_> = binding["subjects"]
+            .list()
+            .iter()
+            .map(|subject| subject["kind"].str())
+            .collect();
         assert_eq!(kinds, ["User", "ServiceAccount"]);
     }
 }

@@ -45,27 +45,41 @@ pub(super) async fn write(server: &Server, trusted: &Trusted) -> Result<(), Stri
     let data = combined(&stored["data"], trusted, server.registry().now());
     if code == 404 {
         let metadata = value!({ "name": NAME, "namespace": "kube-system" });
-        let object =
-            value!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": (metadata), "data": (data) });
-        return client.call(Method::POST, PATH, Some(&object)).await.map(drop);
+        let object = value!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": (metadata), "data": (data) });
+        return client
+            .call(Method::POST, PATH, Some(&object))
+            .await
+            .map(drop);
     }
     if stored["data"] == data {
         return Ok(());
     }
     let mut object = stored;
     object.set("data", data);
-    client.call(Method::PUT, &own, Some(&object)).await.map(drop)
+    client
+        .call(Method::PUT, &own, Some(&object))
+        .await
+        .map(drop)
 }
 
 /// What others have said, and what we say.
 fn combined(others: &Value, trusted: &Trusted, now: i64) -> Value {
     let texts = |field: &str, own: &[String]| {
         let said = json::parse(others[field].str().as_bytes()).unwrap_or_default();
-        let all = said.list().iter().cloned().chain(own.iter().map(Value::from));
+        let all = said
+            .list()
+            .iter()
+            .cloned()
+            .chain(own.iter().map(Value::from));
         Value::from(json::to_string(&Value::List(unique(all))))
     };
     let authorities = |field: &str, own: &str| Value::from(joined(others[field].str(), own, now));
-    let ProxyHeaders { users, uids, groups, extras } = &trusted.headers;
+    let ProxyHeaders {
+        users,
+        uids,
+        groups,
+        extras,
+    } = &trusted.headers;
     value!({
         "client-ca-file": (authorities("client-ca-file", &trusted.clients)),
         "requestheader-allowed-names": (texts("requestheader-allowed-names", &trusted.allowed)),
@@ -79,15 +93,21 @@ fn combined(others: &Value, trusted: &Trusted, now: i64) -> Value {
 
 /// The certificates of both that are not over, each once.
 fn joined(others: &str, own: &str, now: i64) -> String {
-    let certificates =
-        |pem: &str| CertificateDer::pem_slice_iter(pem.as_bytes()).flatten().collect::<Vec<_>>();
+    let certificates = |pem: &str| {
+        CertificateDer::pem_slice_iter(pem.as_bytes())
+            .flatten()
+            .collect::<Vec<_>>()
+    };
     let all = certificates(others).into_iter().chain(certificates(own));
     let good = unique(all.filter(|certificate| !is_over(certificate, now)));
-    good.iter().map(|certificate| der_to_pem(certificate)).collect()
+    good.iter()
+        .map(|certificate| der_to_pem(certificate))
+        .collect()
 }
 
 fn is_over(certificate: &[u8], now: i64) -> bool {
-    parse_x509_certificate(certificate).is_ok_and(|(_, read)| read.validity().not_after.timestamp() <= now)
+    parse_x509_certificate(certificate)
+        .is_ok_and(|(_, read)| read.validity().not_after.timestamp() <= now)
 }
 
 fn unique<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
@@ -114,34 +134,58 @@ mod tests {
     fn authority(name: &str, until: i32) -> String {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.not_after = date_time_ymd(until, 1, 1);
-        params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem().replace('\r', "")
+        params
+            .self_signed(&KeyPair::generate().unwrap())
+            .unwrap()
+            .pem()
+            .replace('\r', "")
     }
 
     fn trusted(clients: &str) -> Trusted {
         let (clients, front_proxies) = (clients.to_owned(), authority("proxies", 2100));
-        Trusted { clients, front_proxies, allowed: vec!["mesh".into()], ..Trusted::default() }
+        Trusted {
+            clients,
+            front_proxies,
+            allowed: vec!["mesh".into()],
+            ..Trusted::default()
+        }
     }
 
     /// In the year 2027.
     async fn server() -> Server {
         let clock = Arc::new(VirtualClock::starting_at(1_800_000_000));
-        let registry = Registry::new(Store::in_memory(Default::default()), clock, Arc::new(SystemRandom));
+        let registry = Registry::new(
+            Store::in_memory(Default::default()),
+            clock,
+            Arc::new(SystemRandom),
+        );
         let server = Server::new(registry, Options::default());
         server.start().await;
         let namespace = value!({ "metadata": { "name": "kube-system" } });
         let client = Client::new(&server, KUBE_APISERVER);
-        client.call(Method::POST, "/api/v1/namespaces", Some(&namespace)).await.unwrap();
+        client
+            .call(Method::POST, "/api/v1/namespaces", Some(&namespace))
+            .await
+            .unwrap();
         server
     }
 
     async fn found(server: &Server) -> Value {
         let client = Client::new(server, KUBE_APISERVER);
-        client.call(Method::GET, &format!("{PATH}/{NAME}"), None).await.unwrap().1
+        client
+            .call(Method::GET, &format!("{PATH}/{NAME}"), None)
+            .await
+            .unwrap()
+            .1
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_changes_is_told_and_what_was_taken_away_is_back() {
-        let (server, one, two) = (server().await, authority("one", 2100), authority("two", 2100));
+        let (server, one, two) = (
+            server().await,
+            authority("one", 2100),
+            authority("two", 2100),
+        );
         let first = trusted(&one);
         write(&server, &first).await.unwrap();
         let before = found(&server).await;
@@ -151,12 +195,21 @@ mod tests {
         sleep(EVERY * 3).await;
         assert_eq!(found(&server).await, before, "nothing has changed");
 
-        teller.send_replace(Trusted { clients: two.clone(), ..first });
+        teller.send_replace(Trusted {
+            clients: two.clone(),
+            ..first
+        });
         sleep(Duration::from_millis(1)).await;
-        assert_eq!(found(&server).await["data"]["client-ca-file"].str(), format!("{one}{two}"));
+        assert_eq!(
+            found(&server).await["data"]["client-ca-file"].str(),
+            format!("{one}{two}")
+        );
 
         let client = Client::new(&server, KUBE_APISERVER);
-        client.call(Method::DELETE, &format!("{PATH}/{NAME}"), None).await.unwrap();
+        client
+            .call(Method::DELETE, &format!("{PATH}/{NAME}"), None)
+            .await
+            .unwrap();
         drop(teller);
         sleep(EVERY * 2).await;
         assert_eq!(found(&server).await["data"]["client-ca-file"].str(), two);
@@ -165,17 +218,24 @@ mod tests {
 
     #[test]
     fn what_others_said_stays_until_it_is_over() {
-        let [old, own, other] =
-            [("old", 2020), ("own", 2100), ("other", 2100)].map(|(name, until)| authority(name, until));
+        let [old, own, other] = [("old", 2020), ("own", 2100), ("other", 2100)]
+            .map(|(name, until)| authority(name, until));
         let trusted = trusted(&own);
         let mut others = combined(&Value::Null, &trusted, 1_800_000_000);
-        assert_eq!(combined(&others, &trusted, 1_800_000_000), others, "once is enough");
+        assert_eq!(
+            combined(&others, &trusted, 1_800_000_000),
+            others,
+            "once is enough"
+        );
         others.set("client-ca-file", format!("# others\n{old}{other}{own}"));
         others.set("requestheader-allowed-names", r#"["a","mesh"]"#);
         others.set("requestheader-group-headers", "nonsense");
         let data = combined(&others, &trusted, 1_800_000_000);
         assert_eq!(data["client-ca-file"].str(), format!("{other}{own}"));
         assert_eq!(data["requestheader-allowed-names"].str(), r#"["a","mesh"]"#);
-        assert_eq!(data["requestheader-group-headers"].str(), r#"["X-Remote-Group"]"#);
+        assert_eq!(
+            data["requestheader-group-headers"].str(),
+            r#"["X-Remote-Group"]"#
+        );
     }
 }

@@ -40,10 +40,16 @@ async fn ensure(client: &Client, Wanted { path, object }: &Wanted) -> Result<(),
     let own = format!("{path}/{}", object["metadata"]["name"].str());
     let (code, stored) = client.call(Method::GET, &own, None).await?;
     if code == 404 {
-        return client.call(Method::POST, path, Some(object)).await.map(drop);
+        return client
+            .call(Method::POST, path, Some(object))
+            .await
+            .map(drop);
     }
     match revised(&stored, object) {
-        Some(revised) => client.call(Method::PUT, &own, Some(&revised)).await.map(drop),
+        Some(revised) => client
+            .call(Method::PUT, &own, Some(&revised))
+            .await
+            .map(drop),
         None => Ok(()),
     }
 }
@@ -63,7 +69,10 @@ fn revised(stored: &Value, wanted: &Value) -> Option<Value> {
         revised.set("spec", wanted["spec"].clone());
     }
     if annotation != Some(updates) {
-        revised.entry("metadata").entry("annotations").set(AUTO_UPDATE, updates.to_string());
+        revised
+            .entry("metadata")
+            .entry("annotations")
+            .set(AUTO_UPDATE, updates.to_string());
     }
     Some(revised)
 }
@@ -78,7 +87,9 @@ fn is_same_spec(stored: &Value, wanted: &Value) -> bool {
     }
     let mut wanted = wanted["spec"].clone();
     for field in ["nominalConcurrencyShares", "lendablePercent"] {
-        wanted.entry("exempt").set(field, stored["spec"]["exempt"][field].clone());
+        wanted
+            .entry("exempt")
+            .set(field, stored["spec"]["exempt"][field].clone());
     }
     stored["spec"] == wanted
 }
@@ -89,11 +100,15 @@ async fn remove_unwanted(client: &Client, plural: &str, wanted: &[Wanted]) -> Re
     let (_, list) = client.call(Method::GET, &path, None).await?;
     for object in list["items"].list() {
         let name = object["metadata"]["name"].str();
-        let is_wanted =
-            wanted.iter().any(|one| one.path == path && one.object["metadata"]["name"].str() == name);
-        let is_ours = parse_bool(object["metadata"]["annotations"][AUTO_UPDATE].str()) == Some(true);
+        let is_wanted = wanted
+            .iter()
+            .any(|one| one.path == path && one.object["metadata"]["name"].str() == name);
+        let is_ours =
+            parse_bool(object["metadata"]["annotations"][AUTO_UPDATE].str()) == Some(true);
         if is_ours && !is_wanted {
-            client.call(Method::DELETE, &format!("{path}/{name}"), None).await?;
+            client
+                .call(Method::DELETE, &format!("{path}/{name}"), None)
+                .await?;
         }
     }
     Ok(())
@@ -110,13 +125,23 @@ fn parse_bool(text: &str) -> Option<bool> {
 
 /// All of them.
 fn objects() -> Vec<Wanted> {
-    let data = yaml::read(DATA.as_bytes()).map(|document| document.value).unwrap_or_default();
-    let levels = made(&data, "prioritylevelconfigurations", "PriorityLevelConfiguration");
+    let data = yaml::read(DATA.as_bytes())
+        .map(|document| document.value)
+        .unwrap_or_default();
+    let levels = made(
+        &data,
+        "prioritylevelconfigurations",
+        "PriorityLevelConfiguration",
+    );
     let schemas = made(&data, "flowschemas", "FlowSchema");
     levels.chain(schemas).collect()
 }
 
-fn made<'a>(data: &'a Value, plural: &'a str, kind: &'a str) -> impl Iterator<Item = Wanted> + use<'a> {
+fn made<'a>(
+    data: &'a Value,
+    plural: &'a str,
+    kind: &'a str,
+) -> impl Iterator<Item = Wanted> + use<'a> {
     data[plural].entries().map(move |(name, spec)| {
         let mut object = value!({
             "apiVersion": API_VERSION,
@@ -134,7 +159,13 @@ mod tests {
 
     /// What becomes of the level of this name whose annotation, generation and queue length are these: annotation and length.
     #[track_caller]
-    fn check(name: &str, annotation: &str, generation: i64, length: i64, expected: Option<(&str, i64)>) {
+    fn check(
+        name: &str,
+        annotation: &str,
+        generation: i64,
+        length: i64,
+        expected: Option<(&str, i64)>,
+    ) {
         let spec = |length: i64| value!({ "type": "Limited", "length": length });
         let wanted = value!({
             "kind": "FlowSchema", "metadata": { "name": name, "annotations": { "apf.kubernetes.io/autoupdate-spec": "true" } },
@@ -143,11 +174,17 @@ mod tests {
         let mut stored = wanted.clone();
         stored.set("spec", spec(length));
         stored.entry("metadata").set("generation", generation);
-        stored.entry("metadata").entry("annotations").set(AUTO_UPDATE, annotation);
+        stored
+            .entry("metadata")
+            .entry("annotations")
+            .set(AUTO_UPDATE, annotation);
         let found = revised(&stored, &wanted);
-        let shown = found
-            .as_ref()
-            .map(|it| (it["metadata"]["annotations"][AUTO_UPDATE].str(), it["spec"]["length"].int()));
+        let shown = found.as_ref().map(|it| {
+            (
+                it["metadata"]["annotations"][AUTO_UPDATE].str(),
+                it["spec"]["length"].int(),
+            )
+        });
         assert_eq!(shown, expected, "{name} {annotation} {generation} {length}");
     }
 
@@ -174,7 +211,10 @@ mod tests {
         };
         let wanted = level(0, "Exempt");
         assert_eq!(revised(&level(30, "Exempt"), &wanted), None);
-        assert_eq!(revised(&level(30, "Limited"), &wanted).unwrap()["spec"], wanted["spec"]);
+        assert_eq!(
+            revised(&level(30, "Limited"), &wanted).unwrap()["spec"],
+            wanted["spec"]
+        );
     }
 
     #[test]
@@ -182,8 +222,12 @@ mod tests {
         let objects = objects();
         assert_eq!(objects.len(), 8 + 11);
         let named = |kind: &str, field: &str| -> Vec<String> {
-            let of_kind = objects.iter().filter(|wanted| wanted.object["kind"].str() == kind);
-            of_kind.map(|wanted| wanted.object.at(field).str().to_owned()).collect()
+            let of_kind = objects
+                .iter()
+                .filter(|wanted| wanted.object["kind"].str() == kind);
+            of_kind
+                .map(|wanted| wanted.object.at(field).str().to_owned())
+                .collect()
         };
         let levels = named("PriorityLevelConfiguration", "metadata.name");
         let used = named("FlowSchema", "spec.priorityLevelConfiguration.name");

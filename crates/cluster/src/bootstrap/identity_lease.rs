@@ -33,12 +33,21 @@ pub struct IdentityLease {
 impl IdentityLease {
     /// The Lease of `server`, which peers would reach at `peer`.
     pub fn new(server: &Server, peer: Option<String>) -> IdentityLease {
-        let host =
-            nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
+        let host = nix::unistd::gethostname()
+            .ok()
+            .and_then(|name| name.into_string().ok())
+            .unwrap_or_default();
         let name = name(&host);
         let holder = format!("{name}_{}", uuid(server.registry().random()));
         let client = Client::new(server, KUBE_APISERVER);
-        IdentityLease { server: server.clone(), client, name, host, holder, peer }
+        IdentityLease {
+            server: server.clone(),
+            client,
+            name,
+            host,
+            holder,
+            peer,
+        }
     }
 
     /// Renews it, or creates it if it is missing.
@@ -64,16 +73,31 @@ impl IdentityLease {
         spec.set("leaseDurationSeconds", DURATION_SECONDS);
         spec.set("renewTime", self.now());
         match code {
-            404 => self.client.call(Method::POST, LEASES, Some(&lease)).await.map(drop),
-            _ => self.client.call(Method::PUT, &own, Some(&lease)).await.map(drop),
+            404 => self
+                .client
+                .call(Method::POST, LEASES, Some(&lease))
+                .await
+                .map(drop),
+            _ => self
+                .client
+                .call(Method::PUT, &own, Some(&lease))
+                .await
+                .map(drop),
         }
     }
 
     /// Deletes the Leases that have expired.
     pub async fn collect_garbage(&self) -> Result<(), String> {
-        let (_, list) = self.client.call(Method::GET, &format!("{LEASES}{OURS}"), None).await?;
+        let (_, list) = self
+            .client
+            .call(Method::GET, &format!("{LEASES}{OURS}"), None)
+            .await?;
         let now = self.server.registry().now();
-        for lease in list["items"].list().iter().filter(|lease| is_expired(&lease["spec"], now)) {
+        for lease in list["items"]
+            .list()
+            .iter()
+            .filter(|lease| is_expired(&lease["spec"], now))
+        {
             let path = format!("{LEASES}/{}", lease["metadata"]["name"].str());
             self.client.call(Method::DELETE, &path, None).await?;
         }
@@ -82,7 +106,11 @@ impl IdentityLease {
 
     fn now(&self) -> String {
         let now = self.server.registry().moment();
-        format!("{}.{:06}Z", time::from_unix(now.seconds).trim_end_matches('Z'), now.nanos / 1000)
+        format!(
+            "{}.{:06}Z",
+            time::from_unix(now.seconds).trim_end_matches('Z'),
+            now.nanos / 1000
+        )
     }
 }
 
@@ -104,7 +132,9 @@ fn is_expired(spec: &Value, now: i64) -> bool {
     let renewed = time::to_unix(spec["renewTime"].str());
     let lasts = spec["leaseDurationSeconds"].as_int();
     spec["holderIdentity"].is_empty()
-        || renewed.zip(lasts).is_none_or(|(renewed, lasts)| renewed.saturating_add(lasts) < now)
+        || renewed
+            .zip(lasts)
+            .is_none_or(|(renewed, lasts)| renewed.saturating_add(lasts) < now)
 }
 
 #[cfg(test)]

@@ -46,7 +46,10 @@ impl KubernetesService {
     pub async fn sync_service(&self, client: &Client) -> Result<(), String> {
         let own = format!("{SERVICES}/{NAME}");
         match client.call(Method::GET, &own, None).await? {
-            (404, _) => client.call(Method::POST, SERVICES, Some(&self.service())).await.map(drop),
+            (404, _) => client
+                .call(Method::POST, SERVICES, Some(&self.service()))
+                .await
+                .map(drop),
             _ => Ok(()),
         }
     }
@@ -79,8 +82,14 @@ impl KubernetesService {
     }
 
     /// Puts the Endpoints and the EndpointSlice right. Ports are looked at when the server starts only.
-    pub async fn sync_endpoints(&self, client: &Client, reconcile_ports: bool) -> Result<(), String> {
-        let Some(address) = self.advertise_address else { return Ok(()) };
+    pub async fn sync_endpoints(
+        &self,
+        client: &Client,
+        reconcile_ports: bool,
+    ) -> Result<(), String> {
+        let Some(address) = self.advertise_address else {
+            return Ok(());
+        };
         let own = format!("{ENDPOINTS}/{NAME}");
         let (code, stored) = client.call(Method::GET, &own, None).await?;
         let base = match code {
@@ -102,15 +111,24 @@ impl KubernetesService {
 /// The Endpoints with all that must be so.
 fn reconciled(endpoints: &Value, address: IpAddr, port: u16, reconcile_ports: bool) -> Value {
     let mut wanted = endpoints.clone();
-    wanted.entry("metadata").entry("labels").set(SKIP_MIRROR, "true");
+    wanted
+        .entry("metadata")
+        .entry("labels")
+        .set(SKIP_MIRROR, "true");
     let ports = value!([{ "name": "https", "port": port, "protocol": "TCP" }]);
     let address = address.to_string();
     let subsets = endpoints["subsets"].list();
     let has_format = subsets.len() == 1;
-    let addresses: Vec<&str> =
-        subsets.iter().flat_map(|subset| subset["addresses"].list()).map(|one| one["ip"].str()).collect();
+    let addresses: Vec<&str> = subsets
+        .iter()
+        .flat_map(|subset| subset["addresses"].list())
+        .map(|one| one["ip"].str())
+        .collect();
     if !has_format {
-        wanted.set("subsets", value!([{ "addresses": [{ "ip": (address.as_str()) }], "ports": (ports) }]));
+        wanted.set(
+            "subsets",
+            value!([{ "addresses": [{ "ip": (address.as_str()) }], "ports": (ports) }]),
+        );
         return wanted;
     }
     let mut subset = subsets[0].clone();
@@ -128,15 +146,25 @@ fn reconciled(endpoints: &Value, address: IpAddr, port: u16, reconcile_ports: bo
 /// The EndpointSlice that says what the Endpoints say.
 fn slice(endpoints: &Value) -> Value {
     let subset = &endpoints["subsets"][0];
-    let ips = |field: &str| subset[field].list().iter().map(|one| one["ip"].str().to_owned()).collect();
-    let (ready, not_ready): (Vec<String>, Vec<String>) = (ips("addresses"), ips("notReadyAddresses"));
+    let ips = |field: &str| {
+        subset[field]
+            .list()
+            .iter()
+            .map(|one| one["ip"].str().to_owned())
+            .collect()
+    };
+    let (ready, not_ready): (Vec<String>, Vec<String>) =
+        (ips("addresses"), ips("notReadyAddresses"));
     let is_v6 = |ip: &String| ip.contains(':');
-    let all_v6 = !(ready.is_empty() && not_ready.is_empty()) && ready.iter().chain(&not_ready).all(is_v6);
+    let all_v6 =
+        !(ready.is_empty() && not_ready.is_empty()) && ready.iter().chain(&not_ready).all(is_v6);
     let of_family = |ips: Vec<String>, ready: bool| {
         let ips = ips.into_iter().filter(move |ip| is_v6(ip) == all_v6);
         ips.map(move |ip| value!({ "addresses": [(ip)], "conditions": { "ready": ready } }))
     };
-    let endpoints: Vec<Value> = of_family(ready, true).chain(of_family(not_ready, false)).collect();
+    let endpoints: Vec<Value> = of_family(ready, true)
+        .chain(of_family(not_ready, false))
+        .collect();
     value!({
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -153,14 +181,22 @@ async fn sync_slice(client: &Client, wanted: &Value) -> Result<(), String> {
     let own = format!("{SLICES}/{NAME}");
     let (code, stored) = client.call(Method::GET, &own, None).await?;
     if code == 404 {
-        return client.call(Method::POST, SLICES, Some(wanted)).await.map(drop);
+        return client
+            .call(Method::POST, SLICES, Some(wanted))
+            .await
+            .map(drop);
     }
     // The type of addresses cannot be changed.
     if stored["addressType"] != wanted["addressType"] {
         client.call(Method::DELETE, &own, None).await?;
-        return client.call(Method::POST, SLICES, Some(wanted)).await.map(drop);
+        return client
+            .call(Method::POST, SLICES, Some(wanted))
+            .await
+            .map(drop);
     }
-    let is_so = ["endpoints", "ports"].iter().all(|field| stored[*field] == wanted[*field])
+    let is_so = ["endpoints", "ports"]
+        .iter()
+        .all(|field| stored[*field] == wanted[*field])
         && stored["metadata"]["labels"] == wanted["metadata"]["labels"];
     match is_so {
         true => Ok(()),
@@ -176,7 +212,9 @@ mod tests {
 
     #[track_caller]
     fn check(subsets: &str, reconcile_ports: bool, expected: &str) {
-        let stored = format!(r#"{{"metadata":{{"labels":{{"{SKIP_MIRROR}":"true"}}}},"subsets":{subsets}}}"#);
+        let stored = format!(
+            r#"{{"metadata":{{"labels":{{"{SKIP_MIRROR}":"true"}}}},"subsets":{subsets}}}"#
+        );
         let stored = parse(stored.as_bytes()).unwrap();
         let found = reconciled(&stored, [192, 0, 2, 7].into(), 6443, reconcile_ports);
         assert_eq!(to_string(&found["subsets"]), expected);
@@ -184,12 +222,15 @@ mod tests {
 
     #[test]
     fn endpoints_name_the_server_and_nothing_else() {
-        const GOOD: &str =
-            r#"[{"addresses":[{"ip":"192.0.2.7"}],"ports":[{"name":"https","port":6443,"protocol":"TCP"}]}]"#;
+        const GOOD: &str = r#"[{"addresses":[{"ip":"192.0.2.7"}],"ports":[{"name":"https","port":6443,"protocol":"TCP"}]}]"#;
         check(GOOD, false, GOOD);
         check("[]", false, GOOD);
         check("null", false, GOOD);
-        check(r#"[{"addresses":[{"ip":"192.0.2.7"}]},{"addresses":[{"ip":"192.0.2.8"}]}]"#, false, GOOD);
+        check(
+            r#"[{"addresses":[{"ip":"192.0.2.7"}]},{"addresses":[{"ip":"192.0.2.8"}]}]"#,
+            false,
+            GOOD,
+        );
         let others = GOOD.replace("192.0.2.7", "192.0.2.8");
         check(&others, false, GOOD);
         let port = GOOD.replace("6443", "1");
@@ -201,7 +242,10 @@ mod tests {
     fn a_slice_has_the_family_of_its_addresses() {
         let endpoints = |ip: &str| value!({ "subsets": [{ "addresses": [{ "ip": ip }] }] });
         assert_eq!(slice(&endpoints("192.0.2.7"))["addressType"].str(), "IPv4");
-        assert_eq!(slice(&endpoints("2001:db8::1"))["addressType"].str(), "IPv6");
+        assert_eq!(
+            slice(&endpoints("2001:db8::1"))["addressType"].str(),
+            "IPv6"
+        );
         assert_eq!(slice(&Value::Null)["addressType"].str(), "IPv4");
     }
 }

@@ -70,15 +70,25 @@ pub struct Location {
 }
 
 /// Makes what is missing, and brings what is there up to date.
-pub async fn bootstrap(server: &Server, location: &Location, trusted: &Trusted) -> Result<(), String> {
+pub async fn bootstrap(
+    server: &Server,
+    location: &Location,
+    trusted: &Trusted,
+) -> Result<(), String> {
     sync_namespaces(server).await?;
-    server.complete(&["poststarthook/start-system-namespaces-controller", "poststarthook/storage-readiness"]);
+    server.complete(&[
+        "poststarthook/start-system-namespaces-controller",
+        "poststarthook/storage-readiness",
+    ]);
     service_cidr::sync(server, &location.service_ranges).await?;
     server.complete(&["poststarthook/start-kubernetes-service-cidr-controller"]);
     let client = Client::new(server, KUBE_APISERVER);
     let service = async {
         location.service.sync_service(&client).await?;
-        log("the Endpoints of the kubernetes Service", location.service.sync_endpoints(&client, true).await);
+        log(
+            "the Endpoints of the kubernetes Service",
+            location.service.sync_endpoints(&client, true).await,
+        );
         server.complete(&[
             "poststarthook/bootstrap-controller",
             "poststarthook/peer-endpoint-reconciler-controller",
@@ -86,7 +96,12 @@ pub async fn bootstrap(server: &Server, location: &Location, trusted: &Trusted) 
         Ok::<(), String>(())
     };
     let classes = async {
-        make_all(server, KUBE_APISERVER, PRIORITY_CLASSES.map(priority_class).into()).await?;
+        make_all(
+            server,
+            KUBE_APISERVER,
+            PRIORITY_CLASSES.map(priority_class).into(),
+        )
+        .await?;
         server.complete(&["poststarthook/scheduling/bootstrap-system-priority-classes"]);
         Ok::<(), String>(())
     };
@@ -114,37 +129,60 @@ pub async fn bootstrap(server: &Server, location: &Location, trusted: &Trusted) 
 /// Puts back what the server owns, for as long as it runs.
 pub async fn reconcile_owned(server: Server, location: Location) {
     let client = Client::new(&server, KUBE_APISERVER);
-    let peer =
-        location.service.advertise_address.map(|ip| std::net::SocketAddr::new(ip, location.service.port));
+    let peer = location
+        .service
+        .advertise_address
+        .map(|ip| std::net::SocketAddr::new(ip, location.service.port));
     let lease = IdentityLease::new(&server, peer.map(|peer| peer.to_string()));
     if log("the identity lease", lease.renew().await) {
         server.complete(&["poststarthook/start-kube-apiserver-identity-lease-controller"]);
     }
-    if log("identity leases of other servers", lease.collect_garbage().await) {
+    if log(
+        "identity leases of other servers",
+        lease.collect_garbage().await,
+    ) {
         server.complete(&["poststarthook/start-kube-apiserver-identity-lease-garbage-collector"]);
     }
     tokio::join!(
-        every(NAMESPACE_INTERVAL, "system namespaces", || sync_namespaces(&server)),
-        every(kubernetes_service::INTERVAL, "the kubernetes Service", || location.service.sync(&client)),
+        every(NAMESPACE_INTERVAL, "system namespaces", || sync_namespaces(
+            &server
+        )),
+        every(
+            kubernetes_service::INTERVAL,
+            "the kubernetes Service",
+            || location.service.sync(&client)
+        ),
         every(service_cidr::INTERVAL, "the default ServiceCIDR", || {
             service_cidr::sync(&server, &location.service_ranges)
         }),
-        every(flow::INTERVAL, "priority levels and flow schemas", || flow::sync(&server)),
+        every(flow::INTERVAL, "priority levels and flow schemas", || {
+            flow::sync(&server)
+        }),
         every(identity_lease::INTERVAL, "the identity lease", || async {
             lease.renew().await?;
             server.complete(&["poststarthook/start-kube-apiserver-identity-lease-controller"]);
             Ok(())
         }),
-        every(identity_lease::GARBAGE_COLLECTION_INTERVAL, "identity leases of other servers", || async {
-            lease.collect_garbage().await?;
-            server.complete(&["poststarthook/start-kube-apiserver-identity-lease-garbage-collector"]);
-            Ok(())
-        }),
+        every(
+            identity_lease::GARBAGE_COLLECTION_INTERVAL,
+            "identity leases of other servers",
+            || async {
+                lease.collect_garbage().await?;
+                server.complete(&[
+                    "poststarthook/start-kube-apiserver-identity-lease-garbage-collector",
+                ]);
+                Ok(())
+            }
+        ),
     );
 }
 
 /// Syncs something again and again, first after `interval`. What fails is tried again the next time.
-async fn every<F: Future<Output = Result<(), String>>>(interval: Duration, what: &str, sync: impl Fn() -> F) {
+async fn every<F: Future<Output = Result<(), String>>>(
+    interval: Duration,
+    what: &str,
+    sync: impl Fn() -> F,
+) {
     let mut ticks = interval_at(tokio::time::Instant::now() + interval, interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -172,7 +210,11 @@ pub async fn bootstrap_nodes(server: &Server) -> Result<(), String> {
 }
 
 /// Makes objects, whose fields `manager` owns, all at once.
-async fn make_all(server: &Server, manager: &'static str, wanted: Vec<Wanted>) -> Result<(), String> {
+async fn make_all(
+    server: &Server,
+    manager: &'static str,
+    wanted: Vec<Wanted>,
+) -> Result<(), String> {
     let mut tasks = JoinSet::new();
     for wanted in wanted {
         let client = Client::new(server, manager);
@@ -186,7 +228,10 @@ async fn make_all(server: &Server, manager: &'static str, wanted: Vec<Wanted>) -
 
 fn namespace(name: &str) -> Wanted {
     let object = value!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
-    Wanted { path: "/api/v1/namespaces".into(), object }
+    Wanted {
+        path: "/api/v1/namespaces".into(),
+        object,
+    }
 }
 
 fn priority_class((name, priority, description): (&str, i64, &str)) -> Wanted {
@@ -194,7 +239,10 @@ fn priority_class((name, priority, description): (&str, i64, &str)) -> Wanted {
         "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": name },
         "value": priority, "description": description
     });
-    Wanted { path: "/apis/scheduling.k8s.io/v1/priorityclasses".into(), object }
+    Wanted {
+        path: "/apis/scheduling.k8s.io/v1/priorityclasses".into(),
+        object,
+    }
 }
 
 /// Makes an object, or brings the one that is there up to date.
@@ -203,15 +251,25 @@ async fn ensure(client: &Client, wanted: Wanted) -> Result<(), String> {
     let own = format!("{path}/{}", object["metadata"]["name"].str());
     let (code, stored) = client.call(Method::GET, &own, None).await?;
     if code == 404 {
-        return client.call(Method::POST, path, Some(object)).await.map(drop);
+        return client
+            .call(Method::POST, path, Some(object))
+            .await
+            .map(drop);
     }
     match reconciled(&stored, object) {
-        Some(object) => client.call(Method::PUT, &own, Some(&object)).await.map(drop),
+        Some(object) => client
+            .call(Method::PUT, &own, Some(&object))
+            .await
+            .map(drop),
         None => Ok(()),
     }
 }
 
 /// Only what Kubernetes keeps up to date is touched once it is there.
 fn reconciled(stored: &Value, wanted: &Value) -> Option<Value> {
-    if wanted["metadata"]["annotations"].is_empty() { None } else { reconcile::reconcile(stored, wanted) }
+    if wanted["metadata"]["annotations"].is_empty() {
+        None
+    } else {
+        reconcile::reconcile(stored, wanted)
+    }
 }

@@ -14,7 +14,10 @@ pub fn reconcile(stored: &Value, wanted: &Value) -> Option<Value> {
     let mut object = stored.clone();
     for field in ["labels", "annotations"] {
         for (key, text) in wanted["metadata"][field].entries() {
-            object.entry("metadata").entry(field).set_default(key, text.clone());
+            object
+                .entry("metadata")
+                .entry(field)
+                .set_default(key, text.clone());
         }
     }
     add_rules(&mut object, wanted);
@@ -23,7 +26,13 @@ pub fn reconcile(stored: &Value, wanted: &Value) -> Option<Value> {
 }
 
 fn add_rules(object: &mut Value, wanted: &Value) {
-    let rules = |object: &Value| object["rules"].list().iter().map(Rule::new).collect::<Vec<_>>();
+    let rules = |object: &Value| {
+        object["rules"]
+            .list()
+            .iter()
+            .map(Rule::new)
+            .collect::<Vec<_>>()
+    };
     let (own, wanted) = (rules(object), rules(wanted));
     let parts = wanted.iter().flat_map(Rule::parts);
     for missing in parts.filter(|part| !own.iter().any(|rule| rule.covers(part))) {
@@ -41,15 +50,27 @@ fn written(rule: &Rule) -> Value {
     ];
     let mut value = Value::object();
     for (field, texts) in fields.into_iter().filter(|(_, texts)| !texts.is_empty()) {
-        value.set(field, texts.iter().map(|text: &Str| text.into()).collect::<Vec<Value>>());
+        value.set(
+            field,
+            texts
+                .iter()
+                .map(|text: &Str| text.into())
+                .collect::<Vec<Value>>(),
+        );
     }
     value
 }
 
 fn add_subjects(object: &mut Value, wanted: &Value) {
-    let who = |subject: &Value| ["kind", "namespace", "name"].map(|field| subject[field].str().to_owned());
+    let who = |subject: &Value| {
+        ["kind", "namespace", "name"].map(|field| subject[field].str().to_owned())
+    };
     for subject in wanted["subjects"].list() {
-        if !object["subjects"].list().iter().any(|own| who(own) == who(subject)) {
+        if !object["subjects"]
+            .list()
+            .iter()
+            .any(|own| who(own) == who(subject))
+        {
             object.entry("subjects").make_list().push(subject.clone());
         }
     }
@@ -62,14 +83,26 @@ mod tests {
 
     #[track_caller]
     fn check(stored: &str, wanted: &str, expected: Option<&str>) {
-        let (stored, wanted) = (parse(stored.as_bytes()).unwrap(), parse(wanted.as_bytes()).unwrap());
-        assert_eq!(reconcile(&stored, &wanted).map(|object| to_string(&object)).as_deref(), expected);
+        let (stored, wanted) = (
+            parse(stored.as_bytes()).unwrap(),
+            parse(wanted.as_bytes()).unwrap(),
+        );
+        assert_eq!(
+            reconcile(&stored, &wanted)
+                .map(|object| to_string(&object))
+                .as_deref(),
+            expected
+        );
     }
 
     #[test]
     fn what_is_covered_is_left_alone() {
         let wanted = r#"{"rules":[{"verbs":["get"],"apiGroups":[""],"resources":["pods"]}]}"#;
-        check(r#"{"rules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}]}"#, wanted, None);
+        check(
+            r#"{"rules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}]}"#,
+            wanted,
+            None,
+        );
     }
 
     #[test]

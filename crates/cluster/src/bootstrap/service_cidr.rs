@@ -23,7 +23,12 @@ const READY: &str = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes/status\
 /// Creates it if it is missing, and says that it is ready.
 pub async fn sync(server: &Server, ranges: &[Block]) -> Result<(), String> {
     let client = Client::new(server, KUBE_APISERVER);
-    let cidrs = Value::from(ranges.iter().map(|range| Value::from(range.to_string())).collect::<Vec<_>>());
+    let cidrs = Value::from(
+        ranges
+            .iter()
+            .map(|range| Value::from(range.to_string()))
+            .collect::<Vec<_>>(),
+    );
     let (code, mut known) = client.call(Method::GET, OWN, None).await?;
     if code == 404 {
         let mut range = object();
@@ -52,7 +57,10 @@ async fn set_ready(server: &Server, client: &Client) -> Result<(), String> {
     });
     let mut ready = object();
     ready.set("status", value!({ "conditions": [(condition)] }));
-    client.call(Method::PATCH, READY, Some(&ready)).await.map(drop)
+    client
+        .call(Method::PATCH, READY, Some(&ready))
+        .await
+        .map(drop)
 }
 
 fn object() -> Value {

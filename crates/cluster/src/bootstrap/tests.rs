@@ -28,7 +28,9 @@ impl Rig {
     async fn new() -> Rig {
         let rig = Rig::silent();
         rig.server.start().await;
-        bootstrap(&rig.server, &location(), &Trusted::default()).await.unwrap();
+        bootstrap(&rig.server, &location(), &Trusted::default())
+            .await
+            .unwrap();
         tokio::spawn(reconcile_owned(rig.server.clone(), location()));
         pass(1).await;
         rig
@@ -37,11 +39,20 @@ impl Rig {
     /// One on which nothing has happened.
     fn silent() -> Rig {
         let clock = Arc::new(VirtualClock::starting_at(1_700_000_000));
-        let registry =
-            Registry::new(Store::in_memory(Default::default()), clock, Arc::new(Counter::default()));
-        let options = Options { boot_sequence: kube_apiserver_boot_sequence(), ..Options::default() };
+        let registry = Registry::new(
+            Store::in_memory(Default::default()),
+            clock,
+            Arc::new(Counter::default()),
+        );
+        let options = Options {
+            boot_sequence: kube_apiserver_boot_sequence(),
+            ..Options::default()
+        };
         let server = Server::new(registry, options);
-        Rig { client: Client::new(&server, KUBE_APISERVER), server }
+        Rig {
+            client: Client::new(&server, KUBE_APISERVER),
+            server,
+        }
     }
 
     async fn get(&self, path: &str) -> Option<Value> {
@@ -57,7 +68,10 @@ impl Rig {
     async fn change(&self, path: &str, change: impl FnOnce(&mut Value)) {
         let mut object = self.get(path).await.unwrap();
         change(&mut object);
-        self.client.call(Method::PUT, path, Some(&object)).await.unwrap();
+        self.client
+            .call(Method::PUT, path, Some(&object))
+            .await
+            .unwrap();
     }
 
     /// Whether an object that is gone is still so shortly before `seconds` have passed, and back shortly after. Loops that
@@ -67,7 +81,9 @@ impl Rig {
         pass(seconds - 3).await;
         assert!(self.get(path).await.is_none(), "{path} is back too early");
         pass(4).await;
-        self.get(path).await.unwrap_or_else(|| panic!("{path} is not back"))
+        self.get(path)
+            .await
+            .unwrap_or_else(|| panic!("{path} is not back"))
     }
 
     async fn page(&self, path: &str) -> (u16, String) {
@@ -89,7 +105,12 @@ fn location() -> Location {
     let advertise_address = Some([192, 0, 2, 7].into());
     Location {
         service_ranges,
-        service: KubernetesService { service_ip, advertise_address, port: 6443, node_port: None },
+        service: KubernetesService {
+            service_ip,
+            advertise_address,
+            port: 6443,
+            node_port: None,
+        },
     }
 }
 
@@ -97,7 +118,10 @@ fn location() -> Location {
 async fn the_kubernetes_service_names_the_server_as_conformance_asks() {
     let rig = Rig::new().await;
     let service = rig.get(SERVICE).await.unwrap();
-    assert_eq!(service["metadata"]["labels"], value!({ "component": "apiserver", "provider": "kubernetes" }));
+    assert_eq!(
+        service["metadata"]["labels"],
+        value!({ "component": "apiserver", "provider": "kubernetes" })
+    );
     let port = value!({ "name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443 });
     assert_eq!(service["spec"]["ports"], value!([(port)]));
     let endpoints = rig.get(ENDPOINTS).await.unwrap();
@@ -109,10 +133,16 @@ async fn the_kubernetes_service_names_the_server_as_conformance_asks() {
         value!([{ "addresses": [{ "ip": "192.0.2.7" }], "ports": (ports.clone()) }])
     );
     let slice = rig.get(SLICE).await.unwrap();
-    assert_eq!(slice["metadata"]["labels"], value!({ "kubernetes.io/service-name": "kubernetes" }));
+    assert_eq!(
+        slice["metadata"]["labels"],
+        value!({ "kubernetes.io/service-name": "kubernetes" })
+    );
     assert_eq!(slice["addressType"].str(), "IPv4");
     assert_eq!(slice["ports"], ports);
-    assert_eq!(slice["endpoints"], value!([{ "addresses": ["192.0.2.7"], "conditions": { "ready": true } }]));
+    assert_eq!(
+        slice["endpoints"],
+        value!([{ "addresses": ["192.0.2.7"], "conditions": { "ready": true } }])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,17 +161,38 @@ async fn all_of_default_may_be_deleted_and_heals() {
 #[tokio::test(start_paused = true)]
 async fn endpoints_that_were_changed_are_put_right_and_the_service_is_left_alone() {
     let rig = Rig::new().await;
-    let before = [rig.get(ENDPOINTS).await.unwrap(), rig.get(SLICE).await.unwrap()];
-    rig.change(ENDPOINTS, |it| it.set("subsets", value!([{ "addresses": [{ "ip": "192.0.2.9" }] }]))).await;
-    rig.change(SLICE, |it| it.set("endpoints", value!([{ "addresses": ["192.0.2.9"] }]))).await;
-    rig.change(SERVICE, |it| it.entry("spec").set("sessionAffinity", "ClientIP")).await;
+    let before = [
+        rig.get(ENDPOINTS).await.unwrap(),
+        rig.get(SLICE).await.unwrap(),
+    ];
+    rig.change(ENDPOINTS, |it| {
+        it.set(
+            "subsets",
+            value!([{ "addresses": [{ "ip": "192.0.2.9" }] }]),
+        )
+    })
+    .await;
+    rig.change(SLICE, |it| {
+        it.set("endpoints", value!([{ "addresses": ["192.0.2.9"] }]))
+    })
+    .await;
+    rig.change(SERVICE, |it| {
+        it.entry("spec").set("sessionAffinity", "ClientIP")
+    })
+    .await;
     pass(10).await;
     assert_eq!(
         rig.get(ENDPOINTS).await.unwrap()["subsets"][0]["addresses"],
         before[0]["subsets"][0]["addresses"]
     );
-    assert_eq!(rig.get(SLICE).await.unwrap()["endpoints"], before[1]["endpoints"]);
-    assert_eq!(rig.get(SERVICE).await.unwrap()["spec"]["sessionAffinity"].str(), "ClientIP");
+    assert_eq!(
+        rig.get(SLICE).await.unwrap()["endpoints"],
+        before[1]["endpoints"]
+    );
+    assert_eq!(
+        rig.get(SERVICE).await.unwrap()["spec"]["sessionAffinity"].str(),
+        "ClientIP"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,9 +203,15 @@ async fn the_default_service_cidr_comes_back_and_is_ready() {
     assert_eq!(range["spec"]["cidrs"], value!(["10.0.0.0/24"]));
     assert_eq!(range["status"]["conditions"][0]["status"].str(), "True");
     // A condition that was taken away is set again; one that says no is the operator's.
-    rig.change(&format!("{RANGE}/status"), |it| it.set("status", Value::object())).await;
+    rig.change(&format!("{RANGE}/status"), |it| {
+        it.set("status", Value::object())
+    })
+    .await;
     pass(10).await;
-    assert_eq!(rig.get(RANGE).await.unwrap()["status"]["conditions"][0]["status"].str(), "True");
+    assert_eq!(
+        rig.get(RANGE).await.unwrap()["status"]["conditions"][0]["status"].str(),
+        "True"
+    );
     rig.change(&format!("{RANGE}/status"), |it| {
         let condition = value!({
             "type": "Ready", "status": "False", "reason": "Tested", "message": "no",
@@ -164,7 +221,10 @@ async fn the_default_service_cidr_comes_back_and_is_ready() {
     })
     .await;
     pass(30).await;
-    assert_eq!(rig.get(RANGE).await.unwrap()["status"]["conditions"][0]["status"].str(), "False");
+    assert_eq!(
+        rig.get(RANGE).await.unwrap()["status"]["conditions"][0]["status"].str(),
+        "False"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,11 +244,16 @@ async fn an_operator_may_change_what_is_suggested_but_not_what_is_mandatory() {
     let precedence = async |name: &str| {
         rig.get(&format!("{SCHEMA}/{name}")).await.unwrap()["spec"]["matchingPrecedence"].int()
     };
-    let before = [precedence("service-accounts").await, precedence("global-default").await];
+    let before = [
+        precedence("service-accounts").await,
+        precedence("global-default").await,
+    ];
     for (name, switch) in [("service-accounts", "false"), ("global-default", "true")] {
         rig.change(&format!("{SCHEMA}/{name}"), |it| {
             it.entry("spec").set("matchingPrecedence", 9_999);
-            it.entry("metadata").entry("annotations").set(SWITCH, switch);
+            it.entry("metadata")
+                .entry("annotations")
+                .set(SWITCH, switch);
         })
         .await;
     }
@@ -199,11 +264,17 @@ async fn an_operator_may_change_what_is_suggested_but_not_what_is_mandatory() {
             "metadata",
             value!({ "name": name, "annotations": { "apf.kubernetes.io/autoupdate-spec": switch } }),
         );
-        rig.client.call(Method::POST, SCHEMA, Some(&schema)).await.unwrap();
+        rig.client
+            .call(Method::POST, SCHEMA, Some(&schema))
+            .await
+            .unwrap();
     }
     pass(61).await;
     assert_eq!(
-        [precedence("service-accounts").await, precedence("global-default").await],
+        [
+            precedence("service-accounts").await,
+            precedence("global-default").await
+        ],
         [9_999, before[1]]
     );
     assert!(rig.get(&format!("{SCHEMA}/left")).await.is_none());
@@ -213,10 +284,14 @@ async fn an_operator_may_change_what_is_suggested_but_not_what_is_mandatory() {
 #[tokio::test(start_paused = true)]
 async fn what_is_as_it_should_be_is_not_written() {
     let rig = Rig::new().await;
-    let version = async |path: &str| rig.get(path).await.unwrap()["metadata"]["resourceVersion"].clone();
-    let paths = [SERVICE, ENDPOINTS, SLICE, RANGE].map(String::from).into_iter();
-    let paths: Vec<String> =
-        paths.chain([format!("{SCHEMA}/exempt"), format!("{LEVEL}/catch-all")]).collect();
+    let version =
+        async |path: &str| rig.get(path).await.unwrap()["metadata"]["resourceVersion"].clone();
+    let paths = [SERVICE, ENDPOINTS, SLICE, RANGE]
+        .map(String::from)
+        .into_iter();
+    let paths: Vec<String> = paths
+        .chain([format!("{SCHEMA}/exempt"), format!("{LEVEL}/catch-all")])
+        .collect();
     let mut before = Vec::new();
     for path in &paths {
         before.push(version(path).await);
@@ -234,7 +309,10 @@ async fn a_system_namespace_comes_back_within_a_minute() {
     rig.delete(PATH).await;
     let mut going = rig.get(PATH).await.unwrap();
     going.entry("spec").set("finalizers", Vec::<Value>::new());
-    rig.client.call(Method::PUT, &format!("{PATH}/finalize"), Some(&going)).await.unwrap();
+    rig.client
+        .call(Method::PUT, &format!("{PATH}/finalize"), Some(&going))
+        .await
+        .unwrap();
     rig.comes_back(PATH, 60).await;
 }
 
@@ -255,7 +333,10 @@ async fn the_identity_lease_is_renewed_and_those_of_others_expire() {
     let rig = Rig::new().await;
     let leases = async || rig.get(LEASES).await.unwrap()["items"].list().to_vec();
     let [lease]: [Value; 1] = leases().await.try_into().unwrap();
-    assert_eq!(lease["metadata"]["labels"]["apiserver.kubernetes.io/identity"].str(), "kube-apiserver");
+    assert_eq!(
+        lease["metadata"]["labels"]["apiserver.kubernetes.io/identity"].str(),
+        "kube-apiserver"
+    );
     assert_eq!(lease["spec"]["leaseDurationSeconds"].int(), 3600);
     let annotation = &lease["metadata"]["annotations"]["kubernetes.io/peer-advertise-address"];
     assert_eq!(annotation.str(), "192.0.2.7:6443");
@@ -266,9 +347,15 @@ async fn the_identity_lease_is_renewed_and_those_of_others_expire() {
             "name": "apiserver-other", "labels": { "apiserver.kubernetes.io/identity": "kube-apiserver" }
         }),
     );
-    rig.client.call(Method::POST, LEASES, Some(&other)).await.unwrap();
+    rig.client
+        .call(Method::POST, LEASES, Some(&other))
+        .await
+        .unwrap();
     pass(10).await;
-    let renewed = rig.get(&format!("{LEASES}/{}", lease["metadata"]["name"].str())).await.unwrap();
+    let renewed = rig
+        .get(&format!("{LEASES}/{}", lease["metadata"]["name"].str()))
+        .await
+        .unwrap();
     assert!(renewed["spec"]["renewTime"].str() > lease["spec"]["renewTime"].str());
     pass(7200).await;
     assert_eq!(leases().await.len(), 1, "the other one has expired");
@@ -279,17 +366,24 @@ async fn the_server_is_ready_when_its_boot_sequence_is_done() {
     let rig = Rig::silent();
     let (code, text) = rig.page("/readyz").await;
     assert_eq!(code, 500);
-    for line in
-        ["[-]informer-sync failed", "[-]poststarthook/rbac/bootstrap-roles failed", "[+]etcd-readiness ok"]
-    {
+    for line in [
+        "[-]informer-sync failed",
+        "[-]poststarthook/rbac/bootstrap-roles failed",
+        "[+]etcd-readiness ok",
+    ] {
         assert!(text.contains(line), "{line}: {text}");
     }
     let told = rig.page("/livez/poststarthook/rbac/bootstrap-roles").await;
     assert_eq!(told, (500, "internal server error: not finished\n".into()));
     rig.server.start().await;
-    bootstrap(&rig.server, &location(), &Trusted::default()).await.unwrap();
+    bootstrap(&rig.server, &location(), &Trusted::default())
+        .await
+        .unwrap();
     let (code, text) = rig.page("/readyz").await;
-    assert!(code == 500 && text.contains("[-]autoregister-completion failed"), "{text}");
+    assert!(
+        code == 500 && text.contains("[-]autoregister-completion failed"),
+        "{text}"
+    );
     rig.server.aggregate().await.unwrap();
     tokio::spawn(reconcile_owned(rig.server.clone(), location()));
     tokio::spawn(crate::token_tracking::keep(rig.server.clone()));

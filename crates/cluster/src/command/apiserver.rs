@@ -7,8 +7,10 @@ use crate::compose::{self, ComposeError, Parts};
 
 /// Run the API server alone, without the loops that make objects move.
 #[derive(Args)]
-#[command(after_help = "Example:\n  mizzen apiserver --in-memory --port 0 --kubeconfig ./kubeconfig\n  \
-                        kubectl --kubeconfig ./kubeconfig get namespaces")]
+#[command(
+    after_help = "Example:\n  mizzen apiserver --in-memory --port 0 --kubeconfig ./kubeconfig\n  \
+                        kubectl --kubeconfig ./kubeconfig get namespaces"
+)]
 pub struct Apiserver {
     #[command(flatten)]
     server: ServerArgs,

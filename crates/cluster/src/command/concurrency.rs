@@ -9,22 +9,49 @@ const FLAGS: &[(&str, &str)] = &[
     ("concurrent-cron-job-syncs", "cronjob-controller"),
     ("concurrent-daemonset-syncs", "daemonset-controller"),
     ("concurrent-deployment-syncs", "deployment-controller"),
-    ("concurrent-device-taint-eviction-syncs", "device-taint-eviction-controller"),
+    (
+        "concurrent-device-taint-eviction-syncs",
+        "device-taint-eviction-controller",
+    ),
     ("concurrent-endpoint-syncs", "endpoints-controller"),
-    ("concurrent-ephemeralvolume-syncs", "ephemeral-volume-controller"),
-    ("concurrent-horizontal-pod-autoscaler-syncs", "horizontal-pod-autoscaler-controller"),
+    (
+        "concurrent-ephemeralvolume-syncs",
+        "ephemeral-volume-controller",
+    ),
+    (
+        "concurrent-horizontal-pod-autoscaler-syncs",
+        "horizontal-pod-autoscaler-controller",
+    ),
     ("concurrent-job-syncs", "job-controller"),
     ("concurrent-namespace-syncs", "namespace-controller"),
     ("concurrent-rc-syncs", "replicationcontroller-controller"),
     ("concurrent-replicaset-syncs", "replicaset-controller"),
-    ("concurrent-resource-quota-syncs", "resourcequota-controller"),
+    (
+        "concurrent-resource-quota-syncs",
+        "resourcequota-controller",
+    ),
     ("concurrent-resourceclaim-syncs", "resourceclaim-controller"),
-    ("concurrent-service-endpoint-syncs", "endpointslice-controller"),
-    ("concurrent-serviceaccount-token-syncs", "serviceaccount-token-controller"),
+    (
+        "concurrent-service-endpoint-syncs",
+        "endpointslice-controller",
+    ),
+    (
+        "concurrent-serviceaccount-token-syncs",
+        "serviceaccount-token-controller",
+    ),
     ("concurrent-statefulset-syncs", "statefulset-controller"),
-    ("concurrent-ttl-after-finished-syncs", "ttl-after-finished-controller"),
-    ("concurrent-validating-admission-policy-status-syncs", "validatingadmissionpolicy-status-controller"),
-    ("mirroring-concurrent-service-endpoint-syncs", "endpointslice-mirroring-controller"),
+    (
+        "concurrent-ttl-after-finished-syncs",
+        "ttl-after-finished-controller",
+    ),
+    (
+        "concurrent-validating-admission-policy-status-syncs",
+        "validatingadmissionpolicy-status-controller",
+    ),
+    (
+        "mirroring-concurrent-service-endpoint-syncs",
+        "endpointslice-mirroring-controller",
+    ),
 ];
 
 /// How many workers controllers have, by name, where a flag says so.
@@ -49,7 +76,11 @@ impl Args for ConcurrencyArgs {
     fn augment_args(command: Command) -> Command {
         let arg = |(flag, name): &(&'static str, &'static str)| {
             let help = format!("The number of workers of the {name} [default: as in Kubernetes]");
-            let arg = Arg::new(*flag).long(*flag).value_name("N").help(help).action(ArgAction::Set);
+            let arg = Arg::new(*flag)
+                .long(*flag)
+                .value_name("N")
+                .help(help)
+                .action(ArgAction::Set);
             arg.value_parser(value_parser!(u32).range(1..=1000))
         };
         command.args(FLAGS.iter().map(arg))
@@ -67,12 +98,21 @@ mod tests {
     #[test]
     fn every_flag_is_of_a_controller() {
         for (flag, name) in FLAGS {
-            assert!(mizzen_controllers::names().any(|known| known == *name), "{flag}");
+            assert!(
+                mizzen_controllers::names().any(|known| known == *name),
+                "{flag}"
+            );
         }
         let command = ConcurrencyArgs::augment_args(Command::new("controllers"));
-        let matches = command.clone().get_matches_from(["controllers", "--concurrent-job-syncs=7"]);
+        let matches = command
+            .clone()
+            .get_matches_from(["controllers", "--concurrent-job-syncs=7"]);
         let chosen = ConcurrencyArgs::from_arg_matches(&matches).unwrap().0;
         assert_eq!(chosen, HashMap::from([("job-controller".to_owned(), 7)]));
-        assert!(command.try_get_matches_from(["controllers", "--concurrent-job-syncs=0"]).is_err());
+        assert!(
+            command
+                .try_get_matches_from(["controllers", "--concurrent-job-syncs=0"])
+                .is_err()
+        );
     }
 }

@@ -36,9 +36,15 @@ const ALIASES: &[(&str, &str)] = &[
     ("attachdetach", "persistentvolume-attach-detach-controller"),
     ("bootstrapsigner", "bootstrap-signer-controller"),
     ("cloud-node-lifecycle", "cloud-node-lifecycle-controller"),
-    ("clusterrole-aggregation", "clusterrole-aggregation-controller"),
+    (
+        "clusterrole-aggregation",
+        "clusterrole-aggregation-controller",
+    ),
     ("cronjob", "cronjob-controller"),
-    ("csrapproving", "certificatesigningrequest-approving-controller"),
+    (
+        "csrapproving",
+        "certificatesigningrequest-approving-controller",
+    ),
     ("csrcleaner", "certificatesigningrequest-cleaner-controller"),
     ("csrsigning", "certificatesigningrequest-signing-controller"),
     ("daemonset", "daemonset-controller"),
@@ -46,31 +52,55 @@ const ALIASES: &[(&str, &str)] = &[
     ("disruption", "disruption-controller"),
     ("endpoint", "endpoints-controller"),
     ("endpointslice", "endpointslice-controller"),
-    ("endpointslicemirroring", "endpointslice-mirroring-controller"),
+    (
+        "endpointslicemirroring",
+        "endpointslice-mirroring-controller",
+    ),
     ("ephemeral-volume", "ephemeral-volume-controller"),
     ("garbagecollector", "garbage-collector-controller"),
-    ("horizontalpodautoscaling", "horizontal-pod-autoscaler-controller"),
+    (
+        "horizontalpodautoscaling",
+        "horizontal-pod-autoscaler-controller",
+    ),
     ("job", "job-controller"),
-    ("legacy-service-account-token-cleaner", "legacy-serviceaccount-token-cleaner-controller"),
+    (
+        "legacy-service-account-token-cleaner",
+        "legacy-serviceaccount-token-cleaner-controller",
+    ),
     ("namespace", "namespace-controller"),
     ("nodeipam", "node-ipam-controller"),
     ("nodelifecycle", "node-lifecycle-controller"),
-    ("persistentvolume-binder", "persistentvolume-binder-controller"),
-    ("persistentvolume-expander", "persistentvolume-expander-controller"),
+    (
+        "persistentvolume-binder",
+        "persistentvolume-binder-controller",
+    ),
+    (
+        "persistentvolume-expander",
+        "persistentvolume-expander-controller",
+    ),
     ("podgc", "pod-garbage-collector-controller"),
     ("pv-protection", "persistentvolume-protection-controller"),
-    ("pvc-protection", "persistentvolumeclaim-protection-controller"),
+    (
+        "pvc-protection",
+        "persistentvolumeclaim-protection-controller",
+    ),
     ("replicaset", "replicaset-controller"),
     ("replicationcontroller", "replicationcontroller-controller"),
     ("resource-claim-controller", "resourceclaim-controller"),
     ("resourcequota", "resourcequota-controller"),
-    ("root-ca-cert-publisher", "root-ca-certificate-publisher-controller"),
+    (
+        "root-ca-cert-publisher",
+        "root-ca-certificate-publisher-controller",
+    ),
     ("route", "node-route-controller"),
     ("service", "service-lb-controller"),
     ("serviceaccount", "serviceaccount-controller"),
     ("serviceaccount-token", "serviceaccount-token-controller"),
     ("statefulset", "statefulset-controller"),
-    ("storage-version-gc", "storageversion-garbage-collector-controller"),
+    (
+        "storage-version-gc",
+        "storageversion-garbage-collector-controller",
+    ),
     ("svm", "storage-version-migrator-controller"),
     ("tokencleaner", "token-cleaner-controller"),
     ("ttl", "ttl-controller"),
@@ -87,8 +117,10 @@ const ABSENT: &[&str] = &[
 
 /// Run the control loops alone, against any Kubernetes API server. Of several that run, one works.
 #[derive(Args)]
-#[command(after_help = "Example:\n  mizzen controllers --kubeconfig ./data/admin.kubeconfig\n  \
-                        mizzen controllers --kubeconfig ./kubeconfig --controllers deployment-controller,replicaset-controller")]
+#[command(
+    after_help = "Example:\n  mizzen controllers --kubeconfig ./data/admin.kubeconfig\n  \
+                        mizzen controllers --kubeconfig ./kubeconfig --controllers deployment-controller,replicaset-controller"
+)]
 pub struct Controllers {
     /// How to reach the server
     #[arg(long, value_name = "FILE")]
@@ -137,9 +169,15 @@ fn signer(file: &Path) -> Result<SignToken, PkiError> {
 /// A member of `--controllers`, with the controller's full name.
 fn known(text: &str) -> Result<String, String> {
     let name = text.strip_prefix('-').unwrap_or(text);
-    let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
+    let name = ALIASES
+        .iter()
+        .find(|(alias, _)| *alias == name)
+        .map_or(name, |(_, name)| name);
     let is_off = text.starts_with('-');
-    match text == "*" || controllers::names().any(|known| known == name) || is_off && ABSENT.contains(&name) {
+    match text == "*"
+        || controllers::names().any(|known| known == name)
+        || is_off && ABSENT.contains(&name)
+    {
         true if is_off => Ok(format!("-{name}")),
         true => Ok(name.into()),
         false => Err(format!(
@@ -151,15 +189,22 @@ fn known(text: &str) -> Result<String, String> {
 
 /// The controllers that are enabled. Kubernetes: controller-manager/app/helper.go, IsControllerEnabled.
 fn enabled(choice: &[String]) -> Result<Vec<String>, LeadError> {
-    let decides = |name: &str, member: &String| member == name || member.strip_prefix('-') == Some(name);
+    let decides =
+        |name: &str, member: &String| member == name || member.strip_prefix('-') == Some(name);
     let is_enabled = |name: &&str| match choice.iter().find(|member| decides(name, member)) {
         Some(member) => member == name,
         None => choice.iter().any(|member| member == "*"),
     };
-    let names: Vec<String> = controllers::names().filter(is_enabled).map(String::from).collect();
+    let names: Vec<String> = controllers::names()
+        .filter(is_enabled)
+        .map(String::from)
+        .collect();
     if names.is_empty() {
         let why = "no controller is enabled; begin with * to enable all that are not named".into();
-        return Err(LeadError::Configuration { file: "--controllers".into(), why });
+        return Err(LeadError::Configuration {
+            file: "--controllers".into(),
+            why,
+        });
     }
     Ok(names)
 }
@@ -175,23 +220,38 @@ impl Controllers {
             let (status, health) = (ComponentStatus::default(), ComponentHealth::default());
             let component = self.component_of(&status, &health, lease.as_ref(), &loops);
             self.serving.serve(component, &status).await?;
-            let mut options =
-                controllers::Options::new(self.clients(self.client_limit.limit(client.clone())).await?);
+            let mut options = controllers::Options::new(
+                self.clients(self.client_limit.limit(client.clone()))
+                    .await?,
+            );
             options.loops = loops.clone();
             options.n_workers.clone_from(&self.concurrency.0);
             self.node_ipam.apply_to(&mut options)?;
             self.periods.apply_to(&mut options);
             options.load_balancer_ranges = self.load_balancers.ranges();
-            options.root_ca = self.root_ca_file.as_deref().map(pki::read_certificates).transpose()?;
+            options.root_ca = self
+                .root_ca_file
+                .as_deref()
+                .map(pki::read_certificates)
+                .transpose()?;
             options.authority = self.signing.authority()?;
-            options.sign_token = self.service_account_private_key_file.as_deref().map(signer).transpose()?;
+            options.sign_token = self
+                .service_account_private_key_file
+                .as_deref()
+                .map(signer)
+                .transpose()?;
             lead::lead(client, lease, &status, async {
                 let handle = Arc::new(controllers::start(options));
                 let shown = Arc::downgrade(&handle);
                 status.add_metrics(move || {
-                    shown.upgrade().map(|handle| handle.metrics_text()).unwrap_or_default()
+                    shown
+                        .upgrade()
+                        .map(|handle| handle.metrics_text())
+                        .unwrap_or_default()
                 });
-                let pings = loops.into_iter().map(|name| Arc::new(Ping(name)) as Arc<dyn HealthCheck>);
+                let pings = loops
+                    .into_iter()
+                    .map(|name| Arc::new(Ping(name)) as Arc<dyn HealthCheck>);
                 health.add(Endpoint::Healthz, pings.collect());
                 handle.synced().await;
                 say!("the loops are at work");
@@ -227,7 +287,10 @@ impl Controllers {
         loops: &[String],
     ) -> Component {
         let election = lease.map(|lease| -> Arc<dyn HealthCheck> {
-            Arc::new(LeaderElectionCheck { status: status.clone(), lease: lease.name.clone() })
+            Arc::new(LeaderElectionCheck {
+                status: status.clone(),
+                lease: lease.name.clone(),
+            })
         });
         health.add(Endpoint::Healthz, election.into_iter().collect());
         let configuration = value!({
@@ -257,7 +320,10 @@ mod tests {
     use super::*;
 
     fn n_enabled(text: &str) -> usize {
-        let choice: Vec<String> = text.split(',').map(|member| known(member).unwrap()).collect();
+        let choice: Vec<String> = text
+            .split(',')
+            .map(|member| known(member).unwrap())
+            .collect();
         enabled(&choice).map_or(0, |names| names.len())
     }
 
@@ -266,17 +332,27 @@ mod tests {
         let all = controllers::names().count();
         assert_eq!(n_enabled("*"), all);
         assert_eq!(n_enabled("*,bootstrapsigner,tokencleaner"), all);
-        assert_eq!(n_enabled("*,-nodelifecycle,-ttl-controller,-attachdetach"), all - 2);
+        assert_eq!(
+            n_enabled("*,-nodelifecycle,-ttl-controller,-attachdetach"),
+            all - 2
+        );
         assert_eq!(n_enabled("deployment,replicaset-controller"), 2);
         assert_eq!(n_enabled("-deployment"), 0);
-        assert!(known("attachdetach").unwrap_err().contains("there is no such loop"));
+        assert!(
+            known("attachdetach")
+                .unwrap_err()
+                .contains("there is no such loop")
+        );
         assert!(known("-nonsense").is_err());
     }
 
     #[test]
     fn every_alias_is_of_a_controller() {
         for (alias, name) in ALIASES {
-            assert!(ABSENT.contains(name) || controllers::names().any(|known| known == *name), "{alias}");
+            assert!(
+                ABSENT.contains(name) || controllers::names().any(|known| known == *name),
+                "{alias}"
+            );
         }
     }
 }

@@ -16,16 +16,20 @@ pub struct DebugArgs {
 impl DebugArgs {
     /// What is served below `/debug`.
     pub fn handler(&self) -> DebugHandler {
-        DebugHandler { is_enabled: self.profiling.unwrap_or(true) }
+        DebugHandler {
+            is_enabled: self.profiling.unwrap_or(true),
+        }
     }
 }
 
 fn profiling(text: &str) -> Result<bool, String> {
     match text {
         "false" => Ok(false),
-        "true" => Err("there are no Go profiles; profile the process with perf, and leave the flag out for \
+        "true" => Err(
+            "there are no Go profiles; profile the process with perf, and leave the flag out for \
                        /debug/flags/v"
-            .into()),
+                .into(),
+        ),
         _ => Err("expected true or false".into()),
     }
 }

@@ -5,8 +5,12 @@
 use std::sync::LazyLock;
 
 /// The gates of v1.36. The format is in data/README.md.
-static GATES: LazyLock<Vec<Gate>> =
-    LazyLock::new(|| include_str!("../../data/feature.gates").lines().map(Gate::read).collect());
+static GATES: LazyLock<Vec<Gate>> = LazyLock::new(|| {
+    include_str!("../../data/feature.gates")
+        .lines()
+        .map(Gate::read)
+        .collect()
+});
 
 /// What is known of a gate.
 struct Gate {
@@ -29,23 +33,32 @@ impl Gate {
             Some(&"elsewhere") => None,
             _ => Some(default),
         };
-        Gate { name: words[0], stage: words[1], default, is_locked: words.contains(&"locked"), is_on }
+        Gate {
+            name: words[0],
+            stage: words[1],
+            default,
+            is_locked: words.contains(&"locked"),
+            is_on,
+        }
     }
 
     /// Whether the gate can be set to `wanted`.
     fn check(&self, wanted: bool) -> Result<(), String> {
         let Gate { name, default, .. } = self;
-        match (self.is_locked && *default != wanted, self.is_on.is_none_or(|is_on| is_on == wanted)) {
-            (true, _) => {
-                Err(format!("cannot set feature gate {name} to {wanted}, feature is locked to {default}"))
-            }
+        match (
+            self.is_locked && *default != wanted,
+            self.is_on.is_none_or(|is_on| is_on == wanted),
+        ) {
+            (true, _) => Err(format!(
+                "cannot set feature gate {name} to {wanted}, feature is locked to {default}"
+            )),
             (_, true) => Ok(()),
-            (_, false) if wanted => {
-                Err(format!("cannot set feature gate {name} to true, this feature is not available here"))
-            }
-            (_, false) => {
-                Err(format!("cannot set feature gate {name} to false, this feature is always on here"))
-            }
+            (_, false) if wanted => Err(format!(
+                "cannot set feature gate {name} to true, this feature is not available here"
+            )),
+            (_, false) => Err(format!(
+                "cannot set feature gate {name} to false, this feature is always on here"
+            )),
         }
     }
 }
@@ -65,7 +78,12 @@ pub struct FeatureGates(Vec<FeatureGate>);
 impl FeatureGates {
     /// Logs a warning for each gate that a later release will not know.
     pub fn warn(&self) {
-        for FeatureGate { name, stage, enabled } in &self.0 {
+        for FeatureGate {
+            name,
+            stage,
+            enabled,
+        } in &self.0
+        {
             if matches!(*stage, "ga" | "deprecated") {
                 tracing::warn!(
                     gate = name,
@@ -80,7 +98,10 @@ impl FeatureGates {
 
 /// Reads `[kube:]NAME=BOOL,…`.
 pub fn feature_gates(text: &str) -> Result<FeatureGates, String> {
-    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+    let pairs = text
+        .split(',')
+        .map(str::trim)
+        .filter(|pair| !pair.is_empty());
     let set: Vec<Vec<FeatureGate>> = pairs.map(feature_gate).collect::<Result<_, _>>()?;
     Ok(FeatureGates(set.into_iter().flatten().collect()))
 }
@@ -92,7 +113,9 @@ fn feature_gate(pair: &str) -> Result<Vec<FeatureGate>, String> {
         Some((component, _)) => return Err(format!("component not registered: {component}")),
         None => pair,
     };
-    let (name, value) = name.split_once('=').ok_or_else(|| format!("missing bool value for {name}"))?;
+    let (name, value) = name
+        .split_once('=')
+        .ok_or_else(|| format!("missing bool value for {name}"))?;
     let (name, value) = (name.trim(), value.trim());
     let enabled = parse_bool(value).ok_or_else(|| {
         format!("invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax")
@@ -104,14 +127,20 @@ fn feature_gate(pair: &str) -> Result<Vec<FeatureGate>, String> {
             let gate = GATES.iter().find(|gate| gate.name == name);
             let gate = gate.ok_or_else(|| format!("unrecognized feature gate: {name}"))?;
             gate.check(enabled)?;
-            Ok(vec![FeatureGate { name: gate.name, stage: gate.stage, enabled }])
+            Ok(vec![FeatureGate {
+                name: gate.name,
+                stage: gate.stage,
+                enabled,
+            }])
         }
     }
 }
 
 /// Sets all gates of a stage, which must have that state already.
 fn all(stage: &str, name: &str, enabled: bool) -> Result<Vec<FeatureGate>, String> {
-    let others = GATES.iter().filter(|gate| gate.stage == stage && gate.is_on == Some(!enabled));
+    let others = GATES
+        .iter()
+        .filter(|gate| gate.stage == stage && gate.is_on == Some(!enabled));
     let others: Vec<&str> = others.map(|gate| gate.name).collect();
     match others.is_empty() {
         true => Ok(Vec::new()),
@@ -146,7 +175,11 @@ mod tests {
             "ComponentFlagz=false",
             "CPUManagerPolicyBetaOptions=false,CPUManagerPolicyAlphaOptions=true",
         ] {
-            assert!(feature_gates(text).is_ok(), "{text}: {:?}", feature_gates(text));
+            assert!(
+                feature_gates(text).is_ok(),
+                "{text}: {:?}",
+                feature_gates(text)
+            );
         }
     }
 
@@ -157,12 +190,20 @@ mod tests {
         assert_eq!(GATES.len(), 240);
         assert!(GATES.is_sorted_by_key(|gate| gate.name));
         let count = |stage: &str, default: bool| {
-            GATES.iter().filter(|gate| gate.stage == stage && gate.default == default).count()
+            GATES
+                .iter()
+                .filter(|gate| gate.stage == stage && gate.default == default)
+                .count()
         };
         let stages = ["alpha", "beta", "deprecated", "ga"];
         let counts = stages.map(|stage| (count(stage, true), count(stage, false)));
         assert_eq!(counts, [(0, 49), (88, 11), (6, 10), (76, 0)]);
-        assert!(GATES.iter().filter(|gate| gate.is_locked).all(|gate| gate.is_on == Some(gate.default)));
+        assert!(
+            GATES
+                .iter()
+                .filter(|gate| gate.is_locked)
+                .all(|gate| gate.is_on == Some(gate.default))
+        );
     }
 
     #[test]
@@ -179,7 +220,10 @@ mod tests {
                 "SidecarContainers=false",
                 "cannot set feature gate SidecarContainers to false, feature is locked to true",
             ),
-            ("WatchList=false", "cannot set feature gate WatchList to false, this feature is always on here"),
+            (
+                "WatchList=false",
+                "cannot set feature gate WatchList to false, this feature is always on here",
+            ),
             (
                 "StorageVersionAPI=true",
                 "cannot set feature gate StorageVersionAPI to true, this feature is not available here",
@@ -199,8 +243,20 @@ mod tests {
         ] {
             assert_eq!(feature_gates(text).unwrap_err(), expected);
         }
-        assert!(feature_gates("AllBeta=true").unwrap_err().contains("CoordinatedLeaderElection"));
-        assert!(feature_gates("AllBeta=false").unwrap_err().contains("WatchList"));
-        assert!(feature_gates("AllAlpha=true").unwrap_err().contains("StorageVersionAPI"));
+        assert!(
+            feature_gates("AllBeta=true")
+                .unwrap_err()
+                .contains("CoordinatedLeaderElection")
+        );
+        assert!(
+            feature_gates("AllBeta=false")
+                .unwrap_err()
+                .contains("WatchList")
+        );
+        assert!(
+            feature_gates("AllAlpha=true")
+                .unwrap_err()
+                .contains("StorageVersionAPI")
+        );
     }
 }

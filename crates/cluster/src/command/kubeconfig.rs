@@ -68,17 +68,28 @@ impl Kubeconfig {
         let authority = Authority::open(&directory)?;
         let groups: Vec<&str> = self.groups.iter().map(String::as_str).collect();
         let client = authority.sign_client(&self.user, &self.uid, &groups)?;
-        let server = self.server.clone().or_else(|| known(&directory, "server: "));
+        let server = self
+            .server
+            .clone()
+            .or_else(|| known(&directory, "server: "));
         let server_name = known(&directory, "tls-server-name: ").unwrap_or_default();
         let server = server.as_deref().unwrap_or(SERVER);
-        Ok(kubeconfig(server, &server_name, &authority, &self.user, &client))
+        Ok(kubeconfig(
+            server,
+            &server_name,
+            &authority,
+            &self.user,
+            &client,
+        ))
     }
 }
 
 /// What the admin was told of the last server in a directory.
 fn known(directory: &Path, key: &str) -> Option<String> {
     let text = std::fs::read_to_string(directory.join(ADMIN)).ok()?;
-    text.lines().find_map(|line| line.trim().strip_prefix(key)).map(str::to_owned)
+    text.lines()
+        .find_map(|line| line.trim().strip_prefix(key))
+        .map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -98,7 +109,10 @@ mod tests {
     #[test]
     fn a_directory_without_an_authority_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        assert!(matches!(command(directory.path()).text(), Err(KubeconfigError::NoAuthority(_))));
+        assert!(matches!(
+            command(directory.path()).text(),
+            Err(KubeconfigError::NoAuthority(_))
+        ));
         assert!(!directory.path().join("ca.crt").exists());
     }
 
@@ -106,10 +120,17 @@ mod tests {
     fn a_user_gets_in_where_the_admin_does() {
         let directory = tempfile::tempdir().unwrap();
         Authority::open(directory.path()).unwrap();
-        std::fs::write(directory.path().join(ADMIN), "clusters:\n    server: https://h:1\n").unwrap();
+        std::fs::write(
+            directory.path().join(ADMIN),
+            "clusters:\n    server: https://h:1\n",
+        )
+        .unwrap();
         let text = command(directory.path()).text().unwrap();
         let value = mizzen_object::yaml::read(text.as_bytes()).unwrap().value;
-        assert_eq!(value["clusters"].list()[0]["cluster"]["server"].str(), "https://h:1");
+        assert_eq!(
+            value["clusters"].list()[0]["cluster"]["server"].str(),
+            "https://h:1"
+        );
         assert_eq!(value["users"].list()[0]["name"].str(), "jane: \"doe\"");
     }
 }

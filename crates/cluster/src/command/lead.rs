@@ -73,8 +73,14 @@ pub async fn lead(
         }
     };
     let observe = |observer| status.observe(observer);
-    match Candidate::of_process().lead(client, &lease, stop, tell, observe, work).await {
-        None => Err(LeadError::Lost(format!("{}/{}", lease.namespace, lease.name))),
+    match Candidate::of_process()
+        .lead(client, &lease, stop, tell, observe, work)
+        .await
+    {
+        None => Err(LeadError::Lost(format!(
+            "{}/{}",
+            lease.namespace, lease.name
+        ))),
         Some(outcome) => outcome.unwrap_or(Ok(())),
     }
 }

@@ -46,22 +46,34 @@ impl LeaderElectionArgs {
             return Ok(None);
         }
         let mut lease = usual;
-        lease.namespace.clone_from(&self.leader_elect_resource_namespace);
+        lease
+            .namespace
+            .clone_from(&self.leader_elect_resource_namespace);
         if let Some(name) = &self.leader_elect_resource_name {
             lease.name.clone_from(name);
         }
         lease.lease_duration = self.leader_elect_lease_duration;
         lease.renew_deadline = self.leader_elect_renew_deadline;
         lease.retry_period = self.leader_elect_retry_period;
-        let refuse =
-            |why: String| LeadError::Configuration { file: "--leader-elect-lease-duration".into(), why };
+        let refuse = |why: String| LeadError::Configuration {
+            file: "--leader-elect-lease-duration".into(),
+            why,
+        };
         lease.check().map_err(|error| refuse(error.to_string()))?;
         Ok(Some(lease))
     }
 
     /// The settings, as a LeaderElectionConfiguration has them.
     pub fn configuration(&self, lease: Option<&Lease>) -> Value {
-        let Some(Lease { namespace, name, lease_duration, renew_deadline, retry_period, .. }) = lease else {
+        let Some(Lease {
+            namespace,
+            name,
+            lease_duration,
+            renew_deadline,
+            retry_period,
+            ..
+        }) = lease
+        else {
             return value!({"leaderElect": false});
         };
         let seconds = |duration: &Duration| format!("{}s", duration.as_secs_f64());

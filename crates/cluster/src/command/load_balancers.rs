@@ -19,8 +19,12 @@ pub struct LoadBalancerArgs {
 impl LoadBalancerArgs {
     /// The ranges of the simulated cloud, one of each family; none if there is no such cloud.
     pub fn ranges(&self) -> Vec<Block> {
-        let Some(chosen) = &self.simulate_load_balancers else { return Vec::new() };
-        let documentation = DOCUMENTATION.iter().filter_map(|text| Block::parse_sloppy(text));
+        let Some(chosen) = &self.simulate_load_balancers else {
+            return Vec::new();
+        };
+        let documentation = DOCUMENTATION
+            .iter()
+            .filter_map(|text| Block::parse_sloppy(text));
         let mut ranges: Vec<Block> = Vec::new();
         for range in chosen.iter().copied().chain(documentation) {
             if !ranges.iter().any(|known| known.width() == range.width()) {
@@ -35,7 +39,10 @@ impl LoadBalancerArgs {
 fn range(text: &str) -> Result<Block, String> {
     match Block::parse_sloppy(text) {
         Some(block) if block.hosts().is_empty() => Err(format!("{text} has no address to give")),
-        Some(block) => Ok(Block { ip: block.network(), ..block }),
+        Some(block) => Ok(Block {
+            ip: block.network(),
+            ..block
+        }),
         None => Err(format!("{text:?} is not a range of addresses")),
     }
 }
@@ -46,14 +53,19 @@ mod tests {
 
     fn ranges(chosen: Option<&str>) -> Vec<String> {
         let read = |text: &str| text.split(',').map(|one| range(one).unwrap()).collect();
-        let args = LoadBalancerArgs { simulate_load_balancers: chosen.map(read) };
+        let args = LoadBalancerArgs {
+            simulate_load_balancers: chosen.map(read),
+        };
         args.ranges().iter().map(Block::to_string).collect()
     }
 
     #[test]
     fn a_family_that_is_not_named_has_the_range_for_documentation() {
         assert!(ranges(None).is_empty());
-        assert_eq!(ranges(Some("10.7.1.2/16")), ["10.7.0.0/16", "2001:db8::/64"]);
+        assert_eq!(
+            ranges(Some("10.7.1.2/16")),
+            ["10.7.0.0/16", "2001:db8::/64"]
+        );
         assert_eq!(ranges(Some("fd00::/120")), ["fd00::/120", "192.0.2.0/24"]);
         assert!(range("192.0.2.1/32").unwrap_err().contains("no address"));
         assert!(range("nonsense").unwrap_err().contains("is not a range"));

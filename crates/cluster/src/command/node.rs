@@ -72,19 +72,24 @@ impl Node {
             options.capacity = self.capacity;
             options.address = self.address;
             let lease = Lease::of_nodes(&options.prefix);
-            lead::lead(client.clone(), Some(lease), &ComponentStatus::default(), async {
-                options.serving = serving(&client, &options).await;
-                let registered = registered(&client, options.prefix.clone(), options.n_nodes);
-                let at_work = async {
-                    registered.await;
-                    match self.nodes {
-                        1 => say!("1 simulated node is at work"),
-                        n => say!("{n} simulated nodes are at work"),
-                    }
-                    std::future::pending().await
-                };
-                tokio::select! { () = node::run(options) => Ok(()), never = at_work => never }
-            })
+            lead::lead(
+                client.clone(),
+                Some(lease),
+                &ComponentStatus::default(),
+                async {
+                    options.serving = serving(&client, &options).await;
+                    let registered = registered(&client, options.prefix.clone(), options.n_nodes);
+                    let at_work = async {
+                        registered.await;
+                        match self.nodes {
+                            1 => say!("1 simulated node is at work"),
+                            n => say!("{n} simulated nodes are at work"),
+                        }
+                        std::future::pending().await
+                    };
+                    tokio::select! { () = node::run(options) => Ok(()), never = at_work => never }
+                },
+            )
             .await
         })
     }
@@ -104,7 +109,10 @@ pub(super) fn capacity(text: &str) -> Result<Value, String> {
     for (name, amount) in capacity.entries() {
         let wrong = is_qualified_name(name);
         if !wrong.is_empty() {
-            return Err(format!("{name:?} is not the name of a resource: {}", wrong.join("; ")));
+            return Err(format!(
+                "{name:?} is not the name of a resource: {}",
+                wrong.join("; ")
+            ));
         }
         if Quantity::of(amount.str()).is_negative() {
             return Err(format!("{name}={} is less than nothing", amount.str()));
@@ -116,7 +124,8 @@ pub(super) fn capacity(text: &str) -> Result<Value, String> {
 /// Waits until the nodes have said that they live. They do so in order, some at a time: when the last have, all have.
 async fn registered(client: &kube::Client, prefix: String, n_nodes: usize) {
     let (api, began) = (Api::new(client.clone()), wall_clock()().as_second());
-    let renewed = |lease: Option<Object>| lease.and_then(|lease| to_unix(lease.at("spec.renewTime").str()));
+    let renewed =
+        |lease: Option<Object>| lease.and_then(|lease| to_unix(lease.at("spec.renewTime").str()));
     for at in n_nodes.saturating_sub(LAST)..n_nodes {
         let key = Key::new("kube-node-lease", format!("{prefix}-{at}"));
         while !matches!(api.find(&LEASES, &key).await.map(renewed), Ok(Some(at)) if at >= began) {
@@ -128,7 +137,9 @@ async fn registered(client: &kube::Client, prefix: String, n_nodes: usize) {
 /// Where the server may ask for logs. Nodes without that are nodes, too.
 async fn serving(client: &kube::Client, options: &node::Options) -> Option<node::Serving> {
     let listen = async {
-        let authority = node::client_authority(client).await.map_err(|error| error.to_string())?;
+        let authority = node::client_authority(client)
+            .await
+            .map_err(|error| error.to_string())?;
         let serving = node::Serving::bind(options.address, &authority, options.clock.clone()).await;
         serving.map_err(|error| error.to_string())
     };

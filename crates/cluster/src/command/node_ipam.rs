@@ -37,8 +37,15 @@ impl NodeIpamArgs {
 
     /// Sets up the loop.
     pub fn apply_to(&self, options: &mut controllers::Options) -> Result<(), LeadError> {
-        let refuse = |flag: &str, why: String| LeadError::Configuration { file: flag.into(), why };
-        let ranges: Vec<&String> = self.cluster_cidr.iter().filter(|range| !range.is_empty()).collect();
+        let refuse = |flag: &str, why: String| LeadError::Configuration {
+            file: flag.into(),
+            why,
+        };
+        let ranges: Vec<&String> = self
+            .cluster_cidr
+            .iter()
+            .filter(|range| !range.is_empty())
+            .collect();
         if ranges.is_empty() && self.allocate_node_cidrs == Some(true) {
             let why = "there is no range of addresses; name it with --cluster-cidr".into();
             return Err(refuse("--allocate-node-cidrs", why));
@@ -52,15 +59,23 @@ impl NodeIpamArgs {
         }
         let usual = NodeMasks::default();
         options.node_masks = NodeMasks {
-            v4: self.node_cidr_mask_size.or(self.node_cidr_mask_size_ipv4).unwrap_or(usual.v4),
-            v6: self.node_cidr_mask_size.or(self.node_cidr_mask_size_ipv6).unwrap_or(usual.v6),
+            v4: self
+                .node_cidr_mask_size
+                .or(self.node_cidr_mask_size_ipv4)
+                .unwrap_or(usual.v4),
+            v6: self
+                .node_cidr_mask_size
+                .or(self.node_cidr_mask_size_ipv6)
+                .unwrap_or(usual.v6),
         };
         for range in &ranges {
             check_range(range, options.node_masks)
                 .map_err(|error| refuse("--cluster-cidr", error.to_string()))?;
         }
         options.pod_ranges = ranges.into_iter().cloned().collect();
-        options.service_ranges.clone_from(&self.service_cluster_ip_range);
+        options
+            .service_ranges
+            .clone_from(&self.service_cluster_ip_range);
         Ok(())
     }
 }

@@ -20,7 +20,12 @@ pub struct PeriodArgs {
     #[arg(long, value_name = "DURATION", default_value = "1m0s", value_parser = duration)]
     node_startup_grace_period: Duration,
     /// How many pods that have ended may exist before they are deleted; 0 or less keeps all
-    #[arg(long, value_name = "N", default_value_t = 12_500, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 12_500,
+        allow_negative_numbers = true
+    )]
     terminated_pod_gc_threshold: i32,
     /// How often autoscalers look at their metrics
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]

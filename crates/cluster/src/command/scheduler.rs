@@ -22,8 +22,10 @@ use crate::log::say;
 
 /// Run the scheduler alone, against any Kubernetes API server. Of several that run, one works.
 #[derive(Args)]
-#[command(after_help = "Example:\n  mizzen scheduler --kubeconfig ./data/admin.kubeconfig\n  \
-                        mizzen scheduler --kubeconfig ./kubeconfig --config ./scheduler.yaml")]
+#[command(
+    after_help = "Example:\n  mizzen scheduler --kubeconfig ./data/admin.kubeconfig\n  \
+                        mizzen scheduler --kubeconfig ./kubeconfig --config ./scheduler.yaml"
+)]
 pub struct Scheduler {
     /// How to reach the server
     #[arg(long, value_name = "FILE")]
@@ -57,15 +59,21 @@ impl Scheduler {
             let lease = self.leader_election.lease(Lease::of_scheduler())?;
             let client = connect(&self.kubeconfig, "kube-scheduler").await?;
             let status = ComponentStatus::default();
-            self.serving.serve(self.component_of(&status, lease.as_ref())?, &status).await?;
+            self.serving
+                .serve(self.component_of(&status, lease.as_ref())?, &status)
+                .await?;
             let mut options = scheduler::Options::new(self.client_limit.limit(client.clone()));
             options.configuration = Arc::new(configuration);
             lead::lead(client, lease, &status, async {
-                let handle = scheduler::start(options).map_err(|error| refuse(error.to_string()))?;
+                let handle =
+                    scheduler::start(options).map_err(|error| refuse(error.to_string()))?;
                 let handle = Arc::new(handle);
                 let shown = Arc::downgrade(&handle);
                 status.add_metrics(move || {
-                    shown.upgrade().map(|handle| handle.metrics_text()).unwrap_or_default()
+                    shown
+                        .upgrade()
+                        .map(|handle| handle.metrics_text())
+                        .unwrap_or_default()
                 });
                 handle.synced().await;
                 status.set_synced();
@@ -79,15 +87,24 @@ impl Scheduler {
 
 impl Scheduler {
     /// What is served of the scheduler. Kubernetes: cmd/kube-scheduler/app/server.go.
-    fn component_of(&self, status: &ComponentStatus, lease: Option<&Lease>) -> Result<Component, LeadError> {
+    fn component_of(
+        &self,
+        status: &ComponentStatus,
+        lease: Option<&Lease>,
+    ) -> Result<Component, LeadError> {
         let election = lease.map(|lease| -> Arc<dyn HealthCheck> {
-            Arc::new(LeaderElectionCheck { status: status.clone(), lease: lease.name.clone() })
+            Arc::new(LeaderElectionCheck {
+                status: status.clone(),
+                lease: lease.name.clone(),
+            })
         });
         let health = ComponentHealth::default();
         health.add(Endpoint::Healthz, election.clone().into_iter().collect());
         health.add(Endpoint::Livez, Vec::new());
-        let own: [Arc<dyn HealthCheck>; 2] =
-            [Arc::new(ShutdownCheck(status.clone())), Arc::new(SyncedCheck(status.clone()))];
+        let own: [Arc<dyn HealthCheck>; 2] = [
+            Arc::new(ShutdownCheck(status.clone())),
+            Arc::new(SyncedCheck(status.clone())),
+        ];
         health.add(Endpoint::Readyz, election.into_iter().chain(own).collect());
         let mut configuration = match &self.config {
             Some(file) => document(file)?,

@@ -52,7 +52,12 @@ pub struct SecureServingArgs {
     #[arg(long, value_name = "FILE")]
     authorization_kubeconfig: Option<PathBuf>,
     /// Paths that need no authorization; one that ends with * stands for all that begin so
-    #[arg(long, value_name = "PATH,…", value_delimiter = ',', default_value = "/healthz,/readyz,/livez")]
+    #[arg(
+        long,
+        value_name = "PATH,…",
+        value_delimiter = ',',
+        default_value = "/healthz,/readyz,/livez"
+    )]
     authorization_always_allow_paths: Vec<String>,
     #[command(flatten)]
     trust: TrustArgs,
@@ -78,7 +83,11 @@ pub struct Component {
 
 impl SecureServingArgs {
     /// Serves while the process runs, if a port says so.
-    pub async fn serve(&self, component: Component, status: &ComponentStatus) -> Result<(), ComposeError> {
+    pub async fn serve(
+        &self,
+        component: Component,
+        status: &ComponentStatus,
+    ) -> Result<(), ComposeError> {
         let port = match (self.secure_port, self.bind_address) {
             (Some(port), _) => port,
             (None, Some(_)) => component.port,
@@ -87,7 +96,10 @@ impl SecureServingArgs {
         if port == 0 {
             return Ok(());
         }
-        let address = SocketAddr::new(self.bind_address.unwrap_or(IpAddr::from([0, 0, 0, 0])), port);
+        let address = SocketAddr::new(
+            self.bind_address.unwrap_or(IpAddr::from([0, 0, 0, 0])),
+            port,
+        );
         let listener = bind(address).await?;
         let registry = empty_registry();
         let authentication = upstream(self.authentication_kubeconfig.as_deref(), &registry)?;
@@ -101,18 +113,29 @@ impl SecureServingArgs {
         let mut authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(allowed)];
         authorizers.extend(authorization.map(|upstream| Arc::new(upstream) as Arc<dyn Authorizer>));
         let protocol = self.tls.protocol()?;
-        let certificates = self.tls.certificates(&protocol, &self_signed(address.ip())?, component.name)?;
+        let certificates =
+            self.tls
+                .certificates(&protocol, &self_signed(address.ip())?, component.name)?;
         let server = ComponentServer {
             status: status.clone(),
             configuration: component.configuration,
             health: component.health,
             debug: self.debug.handler(),
-            authenticator: authentication.map(|upstream| Arc::new(upstream) as Arc<dyn Authenticator>),
+            authenticator: authentication
+                .map(|upstream| Arc::new(upstream) as Arc<dyn Authenticator>),
             authorizers,
             proxy_headers: self.proxy_headers.headers()?,
             max_streams: self.tls.max_streams(),
         };
-        server.spawn(&registry, listener, Tls { authorities, protocol, certificates })?;
+        server.spawn(
+            &registry,
+            listener,
+            Tls {
+                authorities,
+                protocol,
+                certificates,
+            },
+        )?;
         tracing::info!(%address, "serving securely");
         Ok(())
     }
@@ -123,9 +146,12 @@ impl SecureServingArgs {
         upstream: Option<&Upstream>,
         component: &Component,
     ) -> Result<Option<Trusted>, ComposeError> {
-        let Some(upstream) = upstream.filter(|_| !self.authentication_skip_lookup) else { return Ok(None) };
-        let is_tolerated =
-            self.authentication_tolerate_lookup_failure.unwrap_or(component.tolerates_lookup_failure);
+        let Some(upstream) = upstream.filter(|_| !self.authentication_skip_lookup) else {
+            return Ok(None);
+        };
+        let is_tolerated = self
+            .authentication_tolerate_lookup_failure
+            .unwrap_or(component.tolerates_lookup_failure);
         match upstream.trusted().await {
             Ok(trusted) => Ok(Some(trusted)),
             Err(error) if is_tolerated => {
@@ -150,5 +176,8 @@ fn self_signed(address: IpAddr) -> Result<Signed, ComposeError> {
         names.push(address.to_string());
     }
     let own = rcgen::generate_simple_self_signed(names).map_err(crate::pki::PkiError::from)?;
-    Ok(Signed { certificate: own.cert.pem(), key: own.signing_key.serialize_pem() })
+    Ok(Signed {
+        certificate: own.cert.pem(),
+        key: own.signing_key.serialize_pem(),
+    })
 }

@@ -56,7 +56,9 @@ impl Signing {
     pub fn authority(&self) -> Result<Option<Arc<dyn Sign>>, PkiError> {
         let (mut signers, mut is_any) = (Signers::default(), false);
         for (names, certificate, key) in self.files() {
-            let (Some(certificate), Some(key)) = (certificate, key) else { continue };
+            let (Some(certificate), Some(key)) = (certificate, key) else {
+                continue;
+            };
             // Kubernetes: kubeadm names no file where the key of the authority is kept elsewhere.
             if certificate.as_os_str().is_empty() && key.as_os_str().is_empty() {
                 continue;

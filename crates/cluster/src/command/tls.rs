@@ -27,7 +27,12 @@ pub struct TlsArgs {
     #[arg(long, value_name = "CERT,KEY[:NAME,…]", value_parser = sni)]
     tls_sni_cert_key: Vec<Files>,
     /// The oldest version of TLS that is spoken: VersionTLS12 or VersionTLS13
-    #[arg(long, value_name = "VERSION", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "VERSION",
+        default_value = "",
+        hide_default_value = true
+    )]
     tls_min_version: String,
     /// The ciphers of TLS 1.2 that are spoken, by Go's names; those of TLS 1.3 always are
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
@@ -47,8 +52,14 @@ impl TlsArgs {
         let protocol = Protocol::default()
             .at_least(&self.tls_min_version)
             .map_err(|why| argument("--tls-min-version", why))?;
-        let protocol = if self.disable_http2_serving { protocol.without_http2() } else { protocol };
-        protocol.in_ciphers(&self.tls_cipher_suites).map_err(|why| argument("--tls-cipher-suites", why))
+        let protocol = if self.disable_http2_serving {
+            protocol.without_http2()
+        } else {
+            protocol
+        };
+        protocol
+            .in_ciphers(&self.tls_cipher_suites)
+            .map_err(|why| argument("--tls-cipher-suites", why))
     }
 
     /// The certificates that are shown; `own` is the component's own, `pair` the name of its pair in --cert-dir.
@@ -58,8 +69,16 @@ impl TlsArgs {
         own: &Signed,
         pair: &str,
     ) -> Result<Arc<Certificates>, ComposeError> {
-        let default = match self.tls_cert_file.clone().zip(self.tls_private_key_file.clone()) {
-            Some((certificate, key)) => Some(Files { certificate, key, names: Vec::new() }),
+        let default = match self
+            .tls_cert_file
+            .clone()
+            .zip(self.tls_private_key_file.clone())
+        {
+            Some((certificate, key)) => Some(Files {
+                certificate,
+                key,
+                names: Vec::new(),
+            }),
             None => self.pair_in_cert_dir(own, pair)?,
         };
         let named = self.tls_sni_cert_key.clone();
@@ -71,11 +90,19 @@ impl TlsArgs {
     /// The pair in the directory of certificates; none if `own` was written there. Kubernetes: server/options/serving.go,
     /// MaybeDefaultWithSelfSignedCerts.
     fn pair_in_cert_dir(&self, own: &Signed, pair: &str) -> Result<Option<Files>, ComposeError> {
-        let Some(directory) = &self.cert_dir else { return Ok(None) };
-        let (certificate, key) =
-            (directory.join(format!("{pair}.crt")), directory.join(format!("{pair}.key")));
+        let Some(directory) = &self.cert_dir else {
+            return Ok(None);
+        };
+        let (certificate, key) = (
+            directory.join(format!("{pair}.crt")),
+            directory.join(format!("{pair}.key")),
+        );
         match (certificate.exists(), key.exists()) {
-            (true, true) => Ok(Some(Files { certificate, key, names: Vec::new() })),
+            (true, true) => Ok(Some(Files {
+                certificate,
+                key,
+                names: Vec::new(),
+            })),
             (false, false) => {
                 write_private(&key, &own.key)?;
                 write_private(&certificate, &own.certificate)?;
@@ -100,7 +127,10 @@ impl TlsArgs {
 
 /// Why an argument, or a file that it names, is refused.
 pub fn argument(name: &str, why: String) -> ComposeError {
-    ComposeError::Configuration { file: name.into(), why }
+    ComposeError::Configuration {
+        file: name.into(),
+        why,
+    }
 }
 
 /// `CERT,KEY` or `CERT,KEY:NAME,…`.
@@ -109,14 +139,29 @@ fn sni(text: &str) -> Result<Files, String> {
         Some((_, names)) if names.trim().is_empty() => {
             return Err("empty names list is not allowed".into());
         }
-        Some((pair, names)) => (pair, names.split(',').map(|name| name.trim().to_string()).collect()),
+        Some((pair, names)) => (
+            pair,
+            names
+                .split(',')
+                .map(|name| name.trim().to_string())
+                .collect(),
+        ),
         None => (text, Vec::new()),
     };
-    if let Some(address) = names.iter().find(|name| name.parse::<std::net::IpAddr>().is_ok()) {
-        return Err(format!("{address} is an address; clients do not say which address they ask for"));
+    if let Some(address) = names
+        .iter()
+        .find(|name| name.parse::<std::net::IpAddr>().is_ok())
+    {
+        return Err(format!(
+            "{address} is an address; clients do not say which address they ask for"
+        ));
     }
     match pair.split(',').map(str::trim).collect::<Vec<_>>()[..] {
-        [certificate, key] => Ok(Files { certificate: certificate.into(), key: key.into(), names }),
+        [certificate, key] => Ok(Files {
+            certificate: certificate.into(),
+            key: key.into(),
+            names,
+        }),
         _ => Err("expected comma separated certificate and key file paths".into()),
     }
 }
@@ -128,11 +173,22 @@ mod tests {
     #[test]
     fn a_pair_for_a_name_is_taken_apart() {
         let files = sni("a.crt, a.key:*.a.example,a.example").unwrap();
-        assert_eq!((files.certificate, files.key), ("a.crt".into(), "a.key".into()));
+        assert_eq!(
+            (files.certificate, files.key),
+            ("a.crt".into(), "a.key".into())
+        );
         assert_eq!(files.names, ["*.a.example", "a.example"]);
         assert!(sni("a.crt,a.key").unwrap().names.is_empty());
         assert!(sni("a.crt").unwrap_err().contains("comma separated"));
-        assert!(sni("a.crt,a.key:").unwrap_err().contains("empty names list"));
-        assert!(sni("a.crt,a.key:10.0.0.1").unwrap_err().contains("is an address"));
+        assert!(
+            sni("a.crt,a.key:")
+                .unwrap_err()
+                .contains("empty names list")
+        );
+        assert!(
+            sni("a.crt,a.key:10.0.0.1")
+                .unwrap_err()
+                .contains("is an address")
+        );
     }
 }

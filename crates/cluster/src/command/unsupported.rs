@@ -55,24 +55,43 @@ struct Flag {
 
 /// The flags of a component.
 fn flags(component: &str) -> impl Iterator<Item = Flag> {
-    let lines = TABLE.lines().skip_while(move |line| *line != component).skip(1);
-    lines.take_while(|line| !line.is_empty()).filter_map(|line| {
-        let (head, instead) = line.split_once(": ")?;
-        let (name, accepted) = head.split_once(" =").unwrap_or((head, ""));
-        let accepted = accepted.split('|').filter(|value| !value.is_empty()).collect();
-        Some(Flag { name, accepted, instead })
-    })
+    let lines = TABLE
+        .lines()
+        .skip_while(move |line| *line != component)
+        .skip(1);
+    lines
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| {
+            let (head, instead) = line.split_once(": ")?;
+            let (name, accepted) = head.split_once(" =").unwrap_or((head, ""));
+            let accepted = accepted
+                .split('|')
+                .filter(|value| !value.is_empty())
+                .collect();
+            Some(Flag {
+                name,
+                accepted,
+                instead,
+            })
+        })
 }
 
 impl Flag {
     fn check(&self, matches: &ArgMatches) -> Result<(), Error> {
-        let Flag { name, accepted, instead } = self;
+        let Flag {
+            name,
+            accepted,
+            instead,
+        } = self;
         for value in matches.get_many::<String>(name).into_iter().flatten() {
             if accepted.is_empty() {
                 let text = format!("--{name} is not supported: {instead}\n");
                 return Err(Error::raw(ErrorKind::UnknownArgument, text));
             }
-            if !accepted.iter().any(|one| matches!(*one, "*") || one == value) {
+            if !accepted
+                .iter()
+                .any(|one| matches!(*one, "*") || one == value)
+            {
                 let text = format!("--{name}={value} is not supported: {instead}\n");
                 return Err(Error::raw(ErrorKind::InvalidValue, text));
             }
@@ -95,7 +114,10 @@ impl<C: Component> FromArgMatches for Unsupported<C> {
 impl<C: Component> Args for Unsupported<C> {
     fn augment_args(command: Command) -> Command {
         let arg = |flag: Flag| {
-            let arg = Arg::new(flag.name).long(flag.name).hide(true).action(ArgAction::Append);
+            let arg = Arg::new(flag.name)
+                .long(flag.name)
+                .hide(true)
+                .action(ArgAction::Append);
             arg.num_args(0..=1).default_missing_value("true")
         };
         command.args(flags(C::NAME).map(arg))
@@ -112,9 +134,14 @@ mod tests {
 
     #[test]
     fn every_line_of_the_table_is_a_flag() {
-        let names = [KubeApiserver::NAME, KubeControllerManager::NAME, KubeScheduler::NAME];
+        let names = [
+            KubeApiserver::NAME,
+            KubeControllerManager::NAME,
+            KubeScheduler::NAME,
+        ];
         let n_flags: usize = names.iter().map(|name| flags(name).count()).sum();
-        let is_flag = |line: &&str| !line.is_empty() && !line.starts_with('#') && !names.contains(line);
+        let is_flag =
+            |line: &&str| !line.is_empty() && !line.starts_with('#') && !names.contains(line);
         assert_eq!(n_flags, TABLE.lines().filter(is_flag).count());
     }
 }

@@ -51,8 +51,13 @@ fn pod_range(text: &str) -> Result<String, RangeError> {
 
 /// How pods are placed; as usual if no file says otherwise.
 fn configuration(file: Option<&Path>) -> Result<Configuration, ComposeError> {
-    let Some(file) = file else { return Ok(Configuration::default()) };
-    scheduler::read(file).map_err(|why| ComposeError::Configuration { file: file.display().to_string(), why })
+    let Some(file) = file else {
+        return Ok(Configuration::default());
+    };
+    scheduler::read(file).map_err(|why| ComposeError::Configuration {
+        file: file.display().to_string(),
+        why,
+    })
 }
 
 /// What most clusters have, and as much around it as gives every node its block.
@@ -68,11 +73,24 @@ impl Up {
         // Until a container runtime can be found, there is one way only.
         let (Runtime::Auto | Runtime::Simulated) = self.node_runtime;
         let scheduler = Arc::new(configuration(self.scheduler_config.as_deref())?);
-        let nodes = Nodes { n: self.nodes as usize, capacity: self.node_capacity };
-        let ranges = self.cluster_cidr.unwrap_or_else(|| vec![usual_range(self.nodes)]);
-        let pod_ranges = ranges.into_iter().filter(|range| !range.is_empty()).collect();
+        let nodes = Nodes {
+            n: self.nodes as usize,
+            capacity: self.node_capacity,
+        };
+        let ranges = self
+            .cluster_cidr
+            .unwrap_or_else(|| vec![usual_range(self.nodes)]);
+        let pod_ranges = ranges
+            .into_iter()
+            .filter(|range| !range.is_empty())
+            .collect();
         let load_balancer_ranges = self.load_balancers.ranges();
-        let whole = Whole { nodes, pod_ranges, load_balancer_ranges, scheduler };
+        let whole = Whole {
+            nodes,
+            pod_ranges,
+            load_balancer_ranges,
+            scheduler,
+        };
         compose::serve(&self.server, Parts::Whole(whole))
     }
 }
@@ -83,7 +101,15 @@ mod tests {
 
     #[test]
     fn every_node_gets_a_block() {
-        let cases = [(0, 16), (1, 16), (256, 16), (257, 15), (1000, 14), (5000, 11), (1_000_000, 9)];
+        let cases = [
+            (0, 16),
+            (1, 16),
+            (256, 16),
+            (257, 15),
+            (1000, 14),
+            (5000, 11),
+            (1_000_000, 9),
+        ];
         for (n_nodes, prefix) in cases {
             let range = usual_range(n_nodes);
             assert_eq!(range, format!("10.244.0.0/{prefix}"));

@@ -18,19 +18,25 @@ pub struct DebugHandler {
 
 const INDEX: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n/debug/flags/<br>\n<br>\nflags:<br>\n\
     <table>\n<tr>v<br>\n</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n";
-const NO_PROFILES: &str =
-    "profiles of the Go runtime are not available: this process is not a Go program; profile it with perf";
+const NO_PROFILES: &str = "profiles of the Go runtime are not available: this process is not a Go program; profile it with perf";
 
 impl NonResourceHandler for DebugHandler {
     fn serve<'a>(&'a self, request: NonResourceRequest<'a>) -> Future<'a, Option<Response<Bytes>>> {
-        let response = if self.is_enabled { serve(request) } else { None };
+        let response = if self.is_enabled {
+            serve(request)
+        } else {
+            None
+        };
         Box::pin(async { response })
     }
 }
 
 fn serve(request: NonResourceRequest) -> Option<Response<Bytes>> {
     let is_below = |root: &str| {
-        request.path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        request
+            .path
+            .strip_prefix(root)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
     if request.path == "/debug/flags/v" {
         return Some(match *request.method {
@@ -54,9 +60,14 @@ fn serve(request: NonResourceRequest) -> Option<Response<Bytes>> {
 fn set_verbosity(body: &[u8]) -> Result<String, String> {
     let text = String::from_utf8_lossy(body);
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let why = if is_number { "value out of range" } else { "invalid syntax" };
+    let why = if is_number {
+        "value out of range"
+    } else {
+        "invalid syntax"
+    };
     let verbosity = text.parse::<u32>().ok().filter(|_| is_number);
-    let verbosity = verbosity.ok_or_else(|| format!("strconv.ParseUint: parsing {text:?}: {why}"))?;
+    let verbosity =
+        verbosity.ok_or_else(|| format!("strconv.ParseUint: parsing {text:?}: {why}"))?;
     // klog keeps a level as a signed number.
     if i32::try_from(verbosity).is_err() {
         let why = format!("strconv.ParseInt: parsing {text:?}: value out of range");
@@ -69,9 +80,13 @@ fn set_verbosity(body: &[u8]) -> Result<String, String> {
 fn plain(code: StatusCode, text: &str) -> Response<Bytes> {
     let mut response = Response::new(format!("{text}\n").into());
     *response.status_mut() = code;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     let nosniff = HeaderValue::from_static("nosniff");
-    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    response
+        .headers_mut()
+        .insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
     response
 }
 
@@ -85,7 +100,10 @@ mod tests {
             ("", "strconv.ParseUint: parsing \"\": invalid syntax"),
             ("4\n", "strconv.ParseUint: parsing \"4\\n\": invalid syntax"),
             ("-1", "strconv.ParseUint: parsing \"-1\": invalid syntax"),
-            ("99999999999", "strconv.ParseUint: parsing \"99999999999\": value out of range"),
+            (
+                "99999999999",
+                "strconv.ParseUint: parsing \"99999999999\": value out of range",
+            ),
             (
                 "4294967295",
                 "failed set klog.logging.verbosity 4294967295: strconv.ParseInt: parsing \"4294967295\": value out of range",

@@ -25,19 +25,27 @@ impl NonResourceHandler for Endpoints {
         let (text, media_type) = match request.path {
             "/metrics" => {
                 let mut text = self.status.metrics_text();
-                ProcessMetrics { has_start_time: true }.write_metrics(&mut text);
+                ProcessMetrics {
+                    has_start_time: true,
+                }
+                .write_metrics(&mut text);
                 (text, METRICS_TYPE)
             }
-            "/configz" => {
-                (json::to_string(&self.configuration), HeaderValue::from_static("application/json"))
-            }
+            "/configz" => (
+                json::to_string(&self.configuration),
+                HeaderValue::from_static("application/json"),
+            ),
             _ => return Box::pin(async { None }),
         };
         let mut response = Response::new(text.into());
-        response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, media_type);
         if request.path == "/configz" {
             let nosniff = HeaderValue::from_static("nosniff");
-            response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+            response
+                .headers_mut()
+                .insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
         }
         Box::pin(async { Some(response) })
     }

@@ -72,31 +72,58 @@ pub struct Tls {
 
 /// A registry that holds nothing: it has the clock and the random numbers of a server.
 pub fn empty_registry() -> Registry {
-    Registry::new(Store::in_memory(Default::default()), Arc::new(WallClock), Arc::new(SystemRandom))
+    Registry::new(
+        Store::in_memory(Default::default()),
+        Arc::new(WallClock),
+        Arc::new(SystemRandom),
+    )
 }
 
 /// Listens at an address.
 pub async fn bind(address: SocketAddr) -> Result<TcpListener, ComposeError> {
-    TcpListener::bind(address).await.map_err(|source| ComposeError::Listen { address, source })
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| ComposeError::Listen { address, source })
 }
 
 impl ComponentServer {
     /// Serves until the process ends.
-    pub fn spawn(self, registry: &Registry, listener: TcpListener, tls: Tls) -> Result<(), ComposeError> {
+    pub fn spawn(
+        self,
+        registry: &Registry,
+        listener: TcpListener,
+        tls: Tls,
+    ) -> Result<(), ComposeError> {
         let status = self.status.clone();
         let server = self.build(registry)?;
-        let Tls { authorities, protocol, certificates } = tls;
+        let Tls {
+            authorities,
+            protocol,
+            certificates,
+        } = tls;
         let config = pki::server_config(authorities.clone(), protocol, certificates.clone())?;
         tokio::spawn(certificates.follow());
         tokio::spawn(async move {
-            listen(server, listener, config, authorities.identify(), status.stopped(), GRACE).await;
+            listen(
+                server,
+                listener,
+                config,
+                authorities.identify(),
+                status.stopped(),
+                GRACE,
+            )
+            .await;
         });
         Ok(())
     }
 
     fn build(self, registry: &Registry) -> Result<Server, ComposeError> {
-        let endpoints = Endpoints { status: self.status, configuration: self.configuration };
-        let handlers: Vec<Arc<dyn NonResourceHandler>> = vec![Arc::new(self.debug), Arc::new(endpoints)];
+        let endpoints = Endpoints {
+            status: self.status,
+            configuration: self.configuration,
+        };
+        let handlers: Vec<Arc<dyn NonResourceHandler>> =
+            vec![Arc::new(self.debug), Arc::new(endpoints)];
         let server = Server::builder(registry.clone()).options(|options| {
             options.http.max_streams = self.max_streams;
             options.authentication.others = self.authenticator.into_iter().collect();
@@ -105,6 +132,8 @@ impl ComponentServer {
             options.non_resource_handlers = handlers;
             options.component = Some(self.health);
         });
-        server.build().map_err(|error| ComposeError::Bootstrap(error.to_string()))
+        server
+            .build()
+            .map_err(|error| ComposeError::Bootstrap(error.to_string()))
     }
 }

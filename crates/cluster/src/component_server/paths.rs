@@ -12,7 +12,10 @@ impl AlwaysAllowPaths {
     pub fn new(paths: &[String]) -> Result<AlwaysAllowPaths, String> {
         let trimmed = |path: &String| path.trim_start_matches('/').to_owned();
         let paths: Vec<String> = paths.iter().map(trimmed).collect();
-        match paths.iter().find(|path| path.find('*').is_some_and(|at| at + 1 != path.len())) {
+        match paths
+            .iter()
+            .find(|path| path.find('*').is_some_and(|at| at + 1 != path.len()))
+        {
             Some(path) => Err(format!("only trailing * allowed in {path:?}")),
             None => Ok(AlwaysAllowPaths(paths)),
         }
@@ -20,10 +23,12 @@ impl AlwaysAllowPaths {
 
     fn allows(&self, path: &str) -> bool {
         let path = path.trim_start_matches('/');
-        self.0.iter().any(|allowed| match allowed.strip_suffix('*') {
-            Some(prefix) => path.starts_with(prefix),
-            None => path == allowed,
-        })
+        self.0
+            .iter()
+            .any(|allowed| match allowed.strip_suffix('*') {
+                Some(prefix) => path.starts_with(prefix),
+                None => path == allowed,
+            })
     }
 }
 
@@ -45,9 +50,12 @@ mod tests {
     #[test]
     fn paths_are_allowed_as_they_are_or_by_how_they_begin() {
         let paths = AlwaysAllowPaths::new(&["/healthz".into(), "public/*".into()]).unwrap();
-        for (path, expected) in
-            [("/healthz", true), ("/healthz/ping", false), ("/public/a", true), ("/metrics", false)]
-        {
+        for (path, expected) in [
+            ("/healthz", true),
+            ("/healthz/ping", false),
+            ("/public/a", true),
+            ("/metrics", false),
+        ] {
             assert_eq!(paths.allows(path), expected, "{path}");
         }
         let refused = AlwaysAllowPaths::new(&["/a*b".into()]).unwrap_err();

@@ -22,22 +22,54 @@ impl Measured for ProcessMetrics {
     fn write_metrics(&self, out: &mut String) {
         let mut metric = |name: &str, kind: &str, help: &str, value: Option<f64>| {
             if let Some(value) = value {
-                let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
+                let _ = writeln!(
+                    out,
+                    "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}"
+                );
             }
         };
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let cpu = "Total user and system CPU time spent in seconds.";
         metric("process_cpu_seconds_total", "counter", cpu, cpu_seconds());
-        let limit = getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft as f64);
-        metric("process_max_fds", "gauge", "Maximum number of open file descriptors.", limit);
-        let open = fs::read_dir("/proc/self/fd").ok().map(|open| open.count() as f64);
-        metric("process_open_fds", "gauge", "Number of open file descriptors.", open);
+        let limit = getrlimit(Resource::RLIMIT_NOFILE)
+            .ok()
+            .map(|(soft, _)| soft as f64);
+        metric(
+            "process_max_fds",
+            "gauge",
+            "Maximum number of open file descriptors.",
+            limit,
+        );
+        let open = fs::read_dir("/proc/self/fd")
+            .ok()
+            .map(|open| open.count() as f64);
+        metric(
+            "process_open_fds",
+            "gauge",
+            "Number of open file descriptors.",
+            open,
+        );
         let resident = kibibytes(&status, "VmRSS:");
-        metric("process_resident_memory_bytes", "gauge", "Resident memory size in bytes.", resident);
+        metric(
+            "process_resident_memory_bytes",
+            "gauge",
+            "Resident memory size in bytes.",
+            resident,
+        );
         let start = "Start time of the process since unix epoch in seconds.";
-        metric("process_start_time_seconds", "gauge", start, start_time().filter(|_| self.has_start_time));
+        metric(
+            "process_start_time_seconds",
+            "gauge",
+            start,
+            start_time().filter(|_| self.has_start_time),
+        );
         let virtual_memory = kibibytes(&status, "VmSize:");
-        metric("process_virtual_memory_bytes", "gauge", "Virtual memory size in bytes.", virtual_memory);
+        metric(
+            "process_virtual_memory_bytes",
+            "gauge",
+            "Virtual memory size in bytes.",
+            virtual_memory,
+        );
     }
 }
 
@@ -62,12 +94,18 @@ fn start_time() -> Option<f64> {
 /// When the process started, counted from the boot. Fields are counted from behind the name of the command, which may
 /// contain anything.
 fn start_ticks(stat: &str) -> Option<f64> {
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    stat.rsplit_once(')')?
+        .1
+        .split_whitespace()
+        .nth(19)?
+        .parse()
+        .ok()
 }
 
 /// When the system booted, in seconds since 1970.
 fn boot_time(stat: &str) -> Option<f64> {
-    stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
+    stat.lines()
+        .find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
 }
 
 #[cfg(test)]
@@ -76,20 +114,37 @@ mod tests {
 
     #[test]
     fn fields_are_counted_behind_the_name() {
-        let stat = "7 (a ) b) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 1234 1000000 321 1844674";
+        let stat =
+            "7 (a ) b) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 1234 1000000 321 1844674";
         assert_eq!(start_ticks(stat), Some(1234.0));
-        assert_eq!(boot_time("cpu 1\nbtime 1700000000\n"), Some(1_700_000_000.0));
-        assert_eq!(kibibytes("VmSize:\t 7 kB\nVmRSS:\t   2 kB\n", "VmRSS:"), Some(2048.0));
+        assert_eq!(
+            boot_time("cpu 1\nbtime 1700000000\n"),
+            Some(1_700_000_000.0)
+        );
+        assert_eq!(
+            kibibytes("VmSize:\t 7 kB\nVmRSS:\t   2 kB\n", "VmRSS:"),
+            Some(2048.0)
+        );
     }
 
     #[test]
     #[cfg(target_os = "linux")]
     fn this_process_uses_memory_and_files() {
         let mut text = String::new();
-        ProcessMetrics { has_start_time: true }.write_metrics(&mut text);
-        for name in ["process_resident_memory_bytes ", "process_open_fds ", "process_start_time_seconds "] {
+        ProcessMetrics {
+            has_start_time: true,
+        }
+        .write_metrics(&mut text);
+        for name in [
+            "process_resident_memory_bytes ",
+            "process_open_fds ",
+            "process_start_time_seconds ",
+        ] {
             let line = text.lines().find_map(|line| line.strip_prefix(name));
-            assert!(line.is_some_and(|line| line.parse::<f64>().unwrap() > 0.0), "{name} in {text}");
+            assert!(
+                line.is_some_and(|line| line.parse::<f64>().unwrap() > 0.0),
+                "{name} in {text}"
+            );
         }
     }
 }

@@ -51,7 +51,11 @@ impl ComponentStatus {
 
     /// Shows more metrics, in Prometheus' text form.
     pub fn add_metrics(&self, text: impl Fn() -> String + Send + Sync + 'static) {
-        self.0.metrics.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(text));
+        self.0
+            .metrics
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Box::new(text));
     }
 
     /// The caches are filled.
@@ -77,8 +81,16 @@ impl ComponentStatus {
     /// All metrics, in Prometheus' text form.
     pub(super) fn metrics_text(&self) -> String {
         let election = self.0.election.get().map(Observer::metrics);
-        let metrics = self.0.metrics.lock().unwrap_or_else(PoisonError::into_inner);
-        metrics::join(election.into_iter().chain(metrics.iter().map(|text| text())))
+        let metrics = self
+            .0
+            .metrics
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        metrics::join(
+            election
+                .into_iter()
+                .chain(metrics.iter().map(|text| text())),
+        )
     }
 }
 
@@ -101,7 +113,10 @@ impl HealthCheck for LeaderElectionCheck {
         let is_healthy = election.is_none_or(|election| election.is_healthy(TOLERANCE));
         let result = match is_healthy {
             true => Ok(()),
-            false => Err(format!("failed election to renew leadership on lease {}", self.lease)),
+            false => Err(format!(
+                "failed election to renew leadership on lease {}",
+                self.lease
+            )),
         };
         Box::pin(async { result })
     }
@@ -118,7 +133,11 @@ impl HealthCheck for ShutdownCheck {
 
     fn check(&self) -> BoxFuture<'_, Result<(), String>> {
         let is_stopping = *self.0.0.stopping.borrow();
-        let result = if is_stopping { Err("process is shutting down".into()) } else { Ok(()) };
+        let result = if is_stopping {
+            Err("process is shutting down".into())
+        } else {
+            Ok(())
+        };
         Box::pin(async { result })
     }
 }
@@ -134,7 +153,11 @@ impl HealthCheck for SyncedCheck {
 
     fn check(&self) -> BoxFuture<'_, Result<(), String>> {
         let is_synced = *self.0.0.synced.borrow();
-        let result = if is_synced { Ok(()) } else { Err("handlers are not fully synchronized".into()) };
+        let result = if is_synced {
+            Ok(())
+        } else {
+            Err("handlers are not fully synchronized".into())
+        };
         Box::pin(async { result })
     }
 }

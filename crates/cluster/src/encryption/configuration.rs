@@ -61,7 +61,11 @@ impl Configuration {
         if let Some(problems) = validate(&document).in_one() {
             return Err(ConfigurationError(problems));
         }
-        let entries = document["resources"].list().iter().map(entry).collect::<Result<_, _>>()?;
+        let entries = document["resources"]
+            .list()
+            .iter()
+            .map(entry)
+            .collect::<Result<_, _>>()?;
         Ok(Configuration { entries })
     }
 }
@@ -69,46 +73,82 @@ impl Configuration {
 fn decode_strictly(text: &[u8]) -> Result<Value, ConfigurationError> {
     let refused = |why: String| ConfigurationError(why);
     let document = yaml::read(text).map_err(|error| refused(error.to_string()))?;
-    let (version, kind) = (document.value["apiVersion"].str(), document.value["kind"].str());
+    let (version, kind) = (
+        document.value["apiVersion"].str(),
+        document.value["kind"].str(),
+    );
     if (version, kind) != ("apiserver.config.k8s.io/v1", "EncryptionConfiguration") {
-        return Err(refused(format!("no kind \"{kind}\" is registered for version \"{version}\"")));
+        return Err(refused(format!(
+            "no kind \"{kind}\" is registered for version \"{version}\""
+        )));
     }
     let schemas = schema::parse([("encryption.types", TYPES)]).expect("our own data are in order");
     let ty = &schemas.types["apiserver.config.k8s.io/v1.EncryptionConfiguration"];
-    let decoded = decode::decode(ty, &document.to_json()).map_err(|error| refused(error.to_string()))?;
-    let complaints: Vec<String> = document.complaint.into_iter().chain(decoded.complaints).collect();
+    let decoded =
+        decode::decode(ty, &document.to_json()).map_err(|error| refused(error.to_string()))?;
+    let complaints: Vec<String> = document
+        .complaint
+        .into_iter()
+        .chain(decoded.complaints)
+        .collect();
     match complaints.is_empty() {
         true => Ok(decoded.value),
-        false => Err(refused(format!("strict decoding error: {}", complaints.join(", ")))),
+        false => Err(refused(format!(
+            "strict decoding error: {}",
+            complaints.join(", ")
+        ))),
     }
 }
 
 fn entry(value: &Value) -> Result<Entry, ConfigurationError> {
-    let resources = value["resources"].list().iter().map(|name| group_resource(name.str())).collect();
-    let providers = value["providers"].list().iter().map(provider).collect::<Result<_, _>>()?;
-    Ok(Entry { resources, providers })
+    let resources = value["resources"]
+        .list()
+        .iter()
+        .map(|name| group_resource(name.str()))
+        .collect();
+    let providers = value["providers"]
+        .list()
+        .iter()
+        .map(provider)
+        .collect::<Result<_, _>>()?;
+    Ok(Entry {
+        resources,
+        providers,
+    })
 }
 
 /// `pods` is in the group without a name, `pizzas.example.com` in another.
 pub(super) fn group_resource(name: &str) -> GroupResource {
     let (resource, group) = name.split_once('.').unwrap_or((name, ""));
-    GroupResource { group: group.into(), resource: resource.into() }
+    GroupResource {
+        group: group.into(),
+        resource: resource.into(),
+    }
 }
 
 fn provider(value: &Value) -> Result<Provider, ConfigurationError> {
     if !value["kms"].is_null() {
         return kms(&value["kms"]).map(Provider::Kms);
     }
-    let keyed = Method::ALL.into_iter().find(|(name, _)| !value[*name].is_null());
+    let keyed = Method::ALL
+        .into_iter()
+        .find(|(name, _)| !value[*name].is_null());
     Ok(match keyed {
-        Some((name, method)) => Provider::Keys(method, value[name]["keys"].list().iter().map(key).collect()),
+        Some((name, method)) => {
+            Provider::Keys(method, value[name]["keys"].list().iter().map(key).collect())
+        }
         None => Provider::Identity,
     })
 }
 
 fn key(value: &Value) -> Key {
-    let secret = BASE64_STANDARD.decode(value["secret"].str()).unwrap_or_default();
-    Key { name: value["name"].str().into(), secret }
+    let secret = BASE64_STANDARD
+        .decode(value["secret"].str())
+        .unwrap_or_default();
+    Key {
+        name: value["name"].str().into(),
+        secret,
+    }
 }
 
 fn kms(value: &Value) -> Result<KmsOptions, ConfigurationError> {
@@ -119,10 +159,14 @@ fn kms(value: &Value) -> Result<KmsOptions, ConfigurationError> {
         ));
     }
     let path = value["endpoint"].str().trim_start_matches("unix:");
-    let path = path.strip_prefix("//").map_or(path, |rest| &rest[rest.find('/').unwrap_or(rest.len())..]);
+    let path = path
+        .strip_prefix("//")
+        .map_or(path, |rest| &rest[rest.find('/').unwrap_or(rest.len())..]);
     Ok(KmsOptions {
         name: value["name"].str().into(),
-        socket: path.strip_prefix("/@").map_or_else(|| path.into(), |name| format!("@{name}")),
+        socket: path
+            .strip_prefix("/@")
+            .map_or_else(|| path.into(), |name| format!("@{name}")),
         timeout: kms_timeout(value).map_err(ConfigurationError)?,
     })
 }
@@ -137,7 +181,11 @@ pub(super) fn kms_version(value: &Value) -> &str {
 
 /// How long a plug-in may take; zero for what makes no sense.
 pub(super) fn kms_timeout(value: &Value) -> Result<Duration, String> {
-    let Some(text) = value["timeout"].as_str() else { return Ok(TIMEOUT) };
+    let Some(text) = value["timeout"].as_str() else {
+        return Ok(TIMEOUT);
+    };
     let nanos = time::duration_nanos(text).map_err(|error| error.to_string())?;
-    Ok(Duration::from_nanos(u64::try_from(nanos).unwrap_or_default()))
+    Ok(Duration::from_nanos(
+        u64::try_from(nanos).unwrap_or_default(),
+    ))
 }

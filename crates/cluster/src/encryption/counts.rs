@@ -80,20 +80,35 @@ pub(super) struct Transformations {
 impl Default for Transformations {
     fn default() -> Transformations {
         let took = [Timings::new(&BOUNDS), Timings::new(&BOUNDS)];
-        Transformations { took, spaces: RwLock::default(), failures: Mutex::default() }
+        Transformations {
+            took,
+            spaces: RwLock::default(),
+            failures: Mutex::default(),
+        }
     }
 }
 
 impl Transformations {
     /// Something of `space` was sealed or opened, or could not be.
-    pub(super) fn record<T>(&self, space: &str, way: Way, outcome: &Result<T, SealError>, took: Duration) {
+    pub(super) fn record<T>(
+        &self,
+        space: &str,
+        way: Way,
+        outcome: &Result<T, SealError>,
+        took: Duration,
+    ) {
         if let Err(error) = outcome {
             let key = (way, space.to_string(), code(&error.0).to_string());
             *lock(&self.failures).entry(key).or_default() += 1;
             return;
         }
         self.took[way as usize].observe(took);
-        if let Some(counts) = self.spaces.read().unwrap_or_else(PoisonError::into_inner).get(space) {
+        if let Some(counts) = self
+            .spaces
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(space)
+        {
             counts[way as usize].fetch_add(1, Relaxed);
             return;
         }
@@ -105,8 +120,14 @@ impl Transformations {
     fn operations(&self) -> Vec<(String, Way, String, u64)> {
         let mut all = Vec::new();
         for (space, counts) in &*self.spaces.read().unwrap_or_else(PoisonError::into_inner) {
-            let known = Way::ALL.iter().map(|way| (*way, counts[*way as usize].load(Relaxed)));
-            all.extend(known.filter(|(_, n)| *n > 0).map(|(way, n)| (space.clone(), way, "OK".into(), n)));
+            let known = Way::ALL
+                .iter()
+                .map(|way| (*way, counts[*way as usize].load(Relaxed)));
+            all.extend(
+                known
+                    .filter(|(_, n)| *n > 0)
+                    .map(|(way, n)| (space.clone(), way, "OK".into(), n)),
+            );
         }
         for ((way, space, code), n) in &*lock(&self.failures) {
             all.push((space.clone(), *way, code.clone(), *n));
@@ -118,19 +139,28 @@ impl Transformations {
 
 /// The code of a plug-in's refusal. Kubernetes: whatever else goes wrong has one in common.
 fn code(problem: &str) -> &str {
-    let said = problem.split_once("rpc error: code = ").map(|(_, rest)| rest);
-    said.and_then(|rest| rest.split(' ').next()).unwrap_or("unknown-non-grpc")
+    let said = problem
+        .split_once("rpc error: code = ")
+        .map(|(_, rest)| rest);
+    said.and_then(|rest| rest.split(' ').next())
+        .unwrap_or("unknown-non-grpc")
 }
 
 /// A space as Kubernetes calls its resource: `apps/deployments` is `deployments.apps`.
 fn resource(space: &str) -> String {
-    space.split_once('/').map_or_else(|| space.into(), |(group, resource)| format!("{resource}.{group}"))
+    space.split_once('/').map_or_else(
+        || space.into(),
+        |(group, resource)| format!("{resource}.{group}"),
+    )
 }
 
 impl Counts {
     /// Where it is counted what is sealed so that it begins with `prefix`.
     pub(super) fn of(&self, prefix: &str) -> Arc<Transformations> {
-        lock(&self.prefixes).entry(prefix.into()).or_default().clone()
+        lock(&self.prefixes)
+            .entry(prefix.into())
+            .or_default()
+            .clone()
     }
 
     /// Where it is counted what a plug-in does.
@@ -155,7 +185,12 @@ impl Counts {
         head(out, MISSES, "counter", "Seeds that a plug-in had to open.");
         let _ = writeln!(out, "{MISSES} {}", self.misses.load(Relaxed));
         const GENERATED: &str = "apiserver_storage_data_key_generation_duration_seconds";
-        head(out, GENERATED, "histogram", "How long it took to make seeds.");
+        head(
+            out,
+            GENERATED,
+            "histogram",
+            "How long it took to make seeds.",
+        );
         self.generated.write(out, GENERATED, "");
         PluginCounts::write(&lock(&self.plugins), out);
         self.reloads.write(out);
@@ -165,20 +200,35 @@ impl Counts {
         const TOTAL: &str = "apiserver_storage_transformation_operations_total";
         const TOOK: &str = "apiserver_storage_transformation_duration_seconds";
         let prefixes = lock(&self.prefixes);
-        head(out, TOTAL, "counter", "How often something was sealed or opened.");
+        head(
+            out,
+            TOTAL,
+            "counter",
+            "How often something was sealed or opened.",
+        );
         for (prefix, counts) in prefixes.iter() {
             for (space, way, code, n) in counts.operations() {
                 let (resource, way) = (resource(&space), way.word());
-                let labels =
-                    format!("resource=\"{resource}\",status=\"{code}\",transformation_type=\"{way}\"");
-                let _ = writeln!(out, "{TOTAL}{{{labels},transformer_prefix=\"{prefix}\"}} {n}");
+                let labels = format!(
+                    "resource=\"{resource}\",status=\"{code}\",transformation_type=\"{way}\""
+                );
+                let _ = writeln!(
+                    out,
+                    "{TOTAL}{{{labels},transformer_prefix=\"{prefix}\"}} {n}"
+                );
             }
         }
-        head(out, TOOK, "histogram", "How long it took to seal or open something.");
+        head(
+            out,
+            TOOK,
+            "histogram",
+            "How long it took to seal or open something.",
+        );
         for (prefix, counts) in prefixes.iter() {
             for (way, took) in Way::ALL.iter().zip(&counts.took) {
                 let way = way.word();
-                let labels = format!("transformation_type=\"{way}\",transformer_prefix=\"{prefix}\"");
+                let labels =
+                    format!("transformation_type=\"{way}\",transformer_prefix=\"{prefix}\"");
                 took.write(out, TOOK, &labels);
             }
         }

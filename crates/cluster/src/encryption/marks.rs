@@ -20,6 +20,8 @@ impl Marks {
         parts.iter().for_each(|part| context.update(part));
         let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let next = Mark(marks.len() as u32 + 1);
-        *marks.entry(context.finish().as_ref().to_vec()).or_insert(next)
+        *marks
+            .entry(context.finish().as_ref().to_vec())
+            .or_insert(next)
     }
 }

@@ -72,18 +72,33 @@ impl Encryption {
         random: Arc<dyn Random>,
     ) -> Result<Arc<Encryption>, ConfigurationError> {
         let (marks, changes, counts) = (Arc::default(), Arc::default(), Arc::default());
-        let world = World { random, clock, marks, changes, counts, runtime: Handle::current() };
+        let world = World {
+            random,
+            clock,
+            marks,
+            changes,
+            counts,
+            runtime: Handle::current(),
+        };
         let rules = world.rules(text)?;
         world.counts.reloads.gone_by(text);
         for plugin in &rules.plugins {
             kms::keep_asking(plugin).await;
         }
         let seen = RwLock::new(digest_of(text));
-        Ok(Arc::new(Encryption { rules: RwLock::new(Arc::new(rules)), file, seen, world }))
+        Ok(Arc::new(Encryption {
+            rules: RwLock::new(Arc::new(rules)),
+            file,
+            seen,
+            world,
+        }))
     }
 
     fn rules(&self) -> Arc<Rules> {
-        self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.rules
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Whether any plug-in is asked for keys.
@@ -101,8 +116,21 @@ impl World {
     fn rules(&self, text: &[u8]) -> Result<Rules, ConfigurationError> {
         let configuration = Configuration::parse(text)?;
         let plugin = |options: &KmsOptions| Arc::new(Kms::new(options, self.clone()));
-        let World { random, marks, counts, .. } = self;
-        Rules::new(&configuration, &Workshop { random, marks, counts, plugin: &plugin })
+        let World {
+            random,
+            marks,
+            counts,
+            ..
+        } = self;
+        Rules::new(
+            &configuration,
+            &Workshop {
+                random,
+                marks,
+                counts,
+                plugin: &plugin,
+            },
+        )
     }
 }
 

@@ -22,7 +22,10 @@ impl Encryption {
         loop {
             let outcome = self.reload().await;
             if !matches!(outcome, Ok(false)) {
-                self.world.counts.reloads.reloaded(outcome.is_ok(), self.world.clock.now().0);
+                self.world
+                    .counts
+                    .reloads
+                    .reloaded(outcome.is_ok(), self.world.clock.now().0);
             }
             match outcome {
                 Ok(false) => {}
@@ -61,8 +64,9 @@ async fn until_healthy(rules: &Rules) -> Result<(), ConfigurationError> {
     let patience = PATIENCE.max(2 * patience(rules));
     let until = Instant::now() + patience;
     loop {
-        let outcome =
-            timeout(patience, health(rules)).await.unwrap_or_else(|_| Err("it took too long".into()));
+        let outcome = timeout(patience, health(rules))
+            .await
+            .unwrap_or_else(|_| Err("it took too long".into()));
         match outcome {
             Ok(()) => return Ok(()),
             Err(problem) if Instant::now() >= until => {

@@ -68,7 +68,10 @@ impl Rules {
         configuration: &Configuration,
         workshop: &Workshop,
     ) -> Result<Rules, ConfigurationError> {
-        let mut rules = Rules { unknown: workshop.counts.of("unknown"), ..Rules::default() };
+        let mut rules = Rules {
+            unknown: workshop.counts.of("unknown"),
+            ..Rules::default()
+        };
         for entry in &configuration.entries {
             rules.add(entry, workshop)?;
         }
@@ -76,8 +79,11 @@ impl Rules {
     }
 
     fn add(&mut self, entry: &Entry, workshop: &Workshop) -> Result<(), ConfigurationError> {
-        let providers: Providers =
-            entry.providers.iter().map(|provider| Arc::new(self.provider(provider, workshop))).collect();
+        let providers: Providers = entry
+            .providers
+            .iter()
+            .map(|provider| Arc::new(self.provider(provider, workshop)))
+            .collect();
         for resource in &entry.resources {
             if let Some(earlier) = self.masking(resource) {
                 let (masked, earlier) = (shown(resource), shown(&earlier));
@@ -93,8 +99,15 @@ impl Rules {
         match provider {
             configuration::Provider::Identity => Provider::Identity,
             configuration::Provider::Keys(method, keys) => {
-                let keys = keys.iter().filter_map(|key| Key::new(*method, key, workshop)).collect();
-                Provider::Keys(Ring { method: *method, counts: workshop.counts.of(method.prefix()), keys })
+                let keys = keys
+                    .iter()
+                    .filter_map(|key| Key::new(*method, key, workshop))
+                    .collect();
+                Provider::Keys(Ring {
+                    method: *method,
+                    counts: workshop.counts.of(method.prefix()),
+                    keys,
+                })
             }
             configuration::Provider::Kms(options) => {
                 let plugin = (workshop.plugin)(options);
@@ -106,7 +119,10 @@ impl Rules {
 
     /// The earlier rule that leaves nothing to one for `resource`.
     fn masking(&self, resource: &GroupResource) -> Option<GroupResource> {
-        let whole = |group: &str| GroupResource { group: group.into(), resource: "*".into() };
+        let whole = |group: &str| GroupResource {
+            group: group.into(),
+            resource: "*".into(),
+        };
         match (self.groups.contains_key(resource.group.as_str()), &self.any) {
             (true, _) => Some(whole(&resource.group)),
             (false, Some(_)) => Some(whole("*")),
@@ -126,18 +142,31 @@ impl Rules {
     /// Who seals a space; nobody if nothing is said of it.
     fn of(&self, space: &str) -> &[Arc<Provider>] {
         let group = space.split_once('/').map_or("", |(group, _)| group);
-        let found = self.exact.get(space).or_else(|| self.groups.get(group)).or(self.any.as_ref());
+        let found = self
+            .exact
+            .get(space)
+            .or_else(|| self.groups.get(group))
+            .or(self.any.as_ref());
         found.map_or(&[], Vec::as_slice)
     }
 
     /// How content of `space` is written now.
     pub(super) fn mark(&self, space: &str) -> Mark {
-        self.of(space).first().map_or(Mark::PLAIN, |provider| provider.mark())
+        self.of(space)
+            .first()
+            .map_or(Mark::PLAIN, |provider| provider.mark())
     }
 
     /// Seals with the first provider.
-    pub(super) fn seal(&self, space: &str, path: &[u8], plain: &[u8]) -> Result<Option<Sealed>, SealError> {
-        let Some(provider) = self.of(space).first() else { return Ok(None) };
+    pub(super) fn seal(
+        &self,
+        space: &str,
+        path: &[u8],
+        plain: &[u8],
+    ) -> Result<Option<Sealed>, SealError> {
+        let Some(provider) = self.of(space).first() else {
+            return Ok(None);
+        };
         let started = Instant::now();
         let sealed = provider.seal(path, plain);
         if let Some(counts) = provider.counts() {
@@ -147,15 +176,27 @@ impl Rules {
     }
 
     /// Opens with the first provider that can.
-    pub(super) fn open(&self, space: &str, path: &[u8], sealed: &[u8]) -> Result<(Vec<u8>, Mark), SealError> {
+    pub(super) fn open(
+        &self,
+        space: &str,
+        path: &[u8],
+        sealed: &[u8],
+    ) -> Result<(Vec<u8>, Mark), SealError> {
         let providers = self.of(space);
-        if providers.iter().all(|provider| matches!(**provider, Provider::Identity)) {
-            return Err(SealError("identity transformer tried to read encrypted data".into()));
+        if providers
+            .iter()
+            .all(|provider| matches!(**provider, Provider::Identity))
+        {
+            return Err(SealError(
+                "identity transformer tried to read encrypted data".into(),
+            ));
         }
         let (mut problems, started) = (Vec::new(), Instant::now());
         // Kubernetes: a key that does not fit keeps no later one from being tried: two may have the same name.
         for provider in providers {
-            let Some(outcome) = provider.open(path, sealed) else { continue };
+            let Some(outcome) = provider.open(path, sealed) else {
+                continue;
+            };
             if let Some(counts) = provider.counts() {
                 counts.record(space, Way::From, &outcome, started.elapsed());
             }
@@ -168,21 +209,33 @@ impl Rules {
             return Err(SealError(problem));
         }
         let refused = Err(SealError(no_provider()));
-        self.unknown.record(space, Way::From, &refused, started.elapsed());
+        self.unknown
+            .record(space, Way::From, &refused, started.elapsed());
         refused
     }
 
     /// Refuses what is not sealed where nobody reads that.
     pub(super) fn admit_plain(&self, space: &str) -> Result<(), SealError> {
         let providers = self.of(space);
-        let reads =
-            providers.is_empty() || providers.iter().any(|provider| matches!(**provider, Provider::Identity));
-        if reads { Ok(()) } else { Err(SealError(no_provider())) }
+        let reads = providers.is_empty()
+            || providers
+                .iter()
+                .any(|provider| matches!(**provider, Provider::Identity));
+        if reads {
+            Ok(())
+        } else {
+            Err(SealError(no_provider()))
+        }
     }
 
     /// Whether content looks as if it were written now.
     pub(super) fn is_current(&self, space: &str, sealed: Option<&[u8]>) -> bool {
-        match (self.of(space).first().and_then(|provider| provider.prefix()), sealed) {
+        match (
+            self.of(space)
+                .first()
+                .and_then(|provider| provider.prefix()),
+            sealed,
+        ) {
             (None, None) => true,
             (Some(prefix), Some(sealed)) => sealed.starts_with(prefix.as_bytes()),
             _ => false,
@@ -242,9 +295,9 @@ impl Provider {
         match self {
             Provider::Identity => None,
             Provider::Keys(ring) => ring.open(path, sealed),
-            Provider::Kms(kms) => {
-                sealed.strip_prefix(kms.prefix().as_bytes()).map(|sealed| kms.open(path, sealed))
-            }
+            Provider::Kms(kms) => sealed
+                .strip_prefix(kms.prefix().as_bytes())
+                .map(|sealed| kms.open(path, sealed)),
         }
     }
 }
@@ -254,7 +307,9 @@ impl Ring {
         sealed.strip_prefix(self.method.prefix().as_bytes())?;
         let mut problems = Vec::new();
         for key in &self.keys {
-            let Some(sealed) = sealed.strip_prefix(key.prefix.as_bytes()) else { continue };
+            let Some(sealed) = sealed.strip_prefix(key.prefix.as_bytes()) else {
+                continue;
+            };
             match key.cipher.open(sealed, path) {
                 Ok(plain) => return Some(Ok((plain, key.mark))),
                 Err(problem) => problems.push(problem.0),
@@ -272,13 +327,20 @@ impl Key {
         let prefix = format!("{}{}:", method.prefix(), key.name);
         // Another secret under the same name is another key.
         let mark = workshop.marks.of(&[prefix.as_bytes(), &key.secret]);
-        Some(Key { prefix, mark, cipher })
+        Some(Key {
+            prefix,
+            mark,
+            cipher,
+        })
     }
 
     fn seal(&self, path: &[u8], plain: &[u8]) -> Result<Sealed, SealError> {
         let mut bytes = Vec::with_capacity(self.prefix.len() + plain.len() + 64);
         bytes.extend_from_slice(self.prefix.as_bytes());
         self.cipher.seal(plain, path, &mut bytes)?;
-        Ok(Sealed { bytes: bytes.into(), mark: self.mark })
+        Ok(Sealed {
+            bytes: bytes.into(),
+            mark: self.mark,
+        })
     }
 }

@@ -15,23 +15,31 @@ fn key(byte: u8, length: usize) -> String {
 
 /// A provider with one key, named after its byte.
 fn keyed(method: &str, byte: u8) -> String {
-    format!("{{{method}: {{keys: [{{name: key{byte}, secret: {}}}]}}}}", key(byte, 32))
+    format!(
+        "{{{method}: {{keys: [{{name: key{byte}, secret: {}}}]}}}}",
+        key(byte, 32)
+    )
 }
 
 /// A file of entries: resources and providers.
 fn file(entries: &[(&str, &str)]) -> String {
-    let entries = entries
-        .iter()
-        .map(|(resources, providers)| format!("- resources: [{resources}]\n  providers: [{providers}]\n"));
+    let entries = entries.iter().map(|(resources, providers)| {
+        format!("- resources: [{resources}]\n  providers: [{providers}]\n")
+    });
     let entries: String = entries.collect();
-    format!("apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n{entries}")
+    format!(
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n{entries}"
+    )
 }
 
 async fn start(text: &str) -> Result<Arc<Encryption>, ConfigurationError> {
     start_at(&PathBuf::from("a file"), text).await
 }
 
-async fn start_at(file: &std::path::Path, text: &str) -> Result<Arc<Encryption>, ConfigurationError> {
+async fn start_at(
+    file: &std::path::Path,
+    text: &str,
+) -> Result<Arc<Encryption>, ConfigurationError> {
     let (clock, random) = (Arc::new(WallClock), Arc::new(SystemRandom));
     Encryption::start(file.into(), text.as_bytes(), clock, random).await
 }
@@ -39,33 +47,45 @@ async fn start_at(file: &std::path::Path, text: &str) -> Result<Arc<Encryption>,
 /// How content of a space begins that is written now; empty if it is not sealed.
 fn written(encryption: &Encryption, space: &str) -> String {
     let sealed = encryption.seal(space, "default/a", b"plain").unwrap();
-    let text = sealed
-        .map(|sealed| String::from_utf8_lossy(&sealed.bytes[..24.min(sealed.bytes.len())]).into_owned());
+    let text = sealed.map(|sealed| {
+        String::from_utf8_lossy(&sealed.bytes[..24.min(sealed.bytes.len())]).into_owned()
+    });
     text.unwrap_or_default()
 }
 
 #[track_caller]
 fn check_refused(text: &str, expected: &str) {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
     let refused = runtime.block_on(start(text)).unwrap_err();
     assert_eq!(refused.to_string(), expected);
 }
 
 #[test]
 fn another_kind_is_refused() {
-    check_refused("kind: Nonsense\n", r#"no kind "Nonsense" is registered for version """#);
+    check_refused(
+        "kind: Nonsense\n",
+        r#"no kind "Nonsense" is registered for version """#,
+    );
 }
 
 #[test]
 fn fields_that_nobody_knows_are_refused() {
     let text = file(&[("secrets", "{aescbc: {keyz: []}}")]);
-    check_refused(&text, r#"strict decoding error: unknown field "resources[0].providers[0].aescbc.keyz""#);
+    check_refused(
+        &text,
+        r#"strict decoding error: unknown field "resources[0].providers[0].aescbc.keyz""#,
+    );
 }
 
 #[test]
 fn something_must_be_said() {
     let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\n";
-    check_refused(head, "resources: Required value: at least one resources is required");
+    check_refused(
+        head,
+        "resources: Required value: at least one resources is required",
+    );
     check_refused(
         &file(&[("", "")]),
         "[resources[0].resources: Required value: at least one resources[0].resources is required, \
@@ -76,9 +96,15 @@ fn something_must_be_said() {
 #[test]
 fn resources_are_told_what_is_wrong_with_them() {
     let check = |resources: &str, expected: &str| {
-        check_refused(&file(&[(resources, "{identity: {}}")]), &format!("resources[0].resources{expected}"));
+        check_refused(
+            &file(&[(resources, "{identity: {}}")]),
+            &format!("resources[0].resources{expected}"),
+        );
     };
-    check("Secrets", r#"[0]: Invalid value: "Secrets": resource name should not contain capital letters"#);
+    check(
+        "Secrets",
+        r#"[0]: Invalid value: "Secrets": resource name should not contain capital letters"#,
+    );
     check(
         "'*'",
         r#"[0]: Invalid value: "*": use '*.' to encrypt all the resources from core API group or *.* to encrypt all resources"#,
@@ -105,8 +131,14 @@ fn resources_are_told_what_is_wrong_with_them() {
     );
     let overlap = "using overlapping resources such as 'secrets' and '*.' in the same resource list is not allowed as \
                    they will be masked";
-    check("secrets, '*.'", &format!(r#": Invalid value: ["secrets","*."]: {overlap}"#));
-    check("'*.*', pods", &format!(r#": Invalid value: ["*.*","pods"]: {overlap}"#));
+    check(
+        "secrets, '*.'",
+        &format!(r#": Invalid value: ["secrets","*."]: {overlap}"#),
+    );
+    check(
+        "'*.*', pods",
+        &format!(r#": Invalid value: ["*.*","pods"]: {overlap}"#),
+    );
     check(
         "'*.apps', deployments.apps",
         &format!(r#": Invalid value: ["*.apps","deployments.apps"]: {overlap}"#),
@@ -129,13 +161,19 @@ fn what_an_earlier_entry_covers_is_refused() {
 #[test]
 fn providers_are_told_what_is_wrong_with_them() {
     let check = |provider: &str, expected: &str| {
-        check_refused(&file(&[("secrets", provider)]), &format!("resources[0].providers[0]{expected}"));
+        check_refused(
+            &file(&[("secrets", provider)]),
+            &format!("resources[0].providers[0]{expected}"),
+        );
     };
     check(
         "{}",
         r#": Invalid value: {"AESGCM":null,"AESCBC":null,"Secretbox":null,"Identity":null,"KMS":null}: provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity"#,
     );
-    check("{aescbc: {}}", ".aescbc.keys: Required value: at least one keys is required");
+    check(
+        "{aescbc: {}}",
+        ".aescbc.keys: Required value: at least one keys is required",
+    );
     check(
         "{aesgcm: {keys: [{name: a, secret: '!'}]}}",
         r#".aesgcm.keys[0].secret: Invalid value: "REDACTED": secrets must be base64 encoded"#,
@@ -145,7 +183,10 @@ fn providers_are_told_what_is_wrong_with_them() {
         r#".aesgcm.keys[0].secret: Invalid value: "REDACTED": secret is not of the expected length, got 3, expected one of [16 24 32]"#,
     );
     check(
-        &format!("{{secretbox: {{keys: [{{name: a, secret: {}}}]}}}}", key(1, 16)),
+        &format!(
+            "{{secretbox: {{keys: [{{name: a, secret: {}}}]}}}}",
+            key(1, 16)
+        ),
         r#".secretbox.keys[0].secret: Invalid value: "REDACTED": secret is not of the expected length, got 16, expected one of [32]"#,
     );
     check_refused(
@@ -212,10 +253,16 @@ fn a_name_of_a_plugin_is_used_once() {
 #[test]
 fn a_socket_is_where_the_endpoint_says() {
     let check = |endpoint: &str, expected: &str| {
-        let kms = format!("{{kms: {{apiVersion: v2, name: a, timeout: 5s, endpoint: '{endpoint}'}}}}");
+        let kms =
+            format!("{{kms: {{apiVersion: v2, name: a, timeout: 5s, endpoint: '{endpoint}'}}}}");
         let configuration = Configuration::parse(file(&[("secrets", &kms)]).as_bytes()).unwrap();
-        let configuration::Provider::Kms(options) = &configuration.entries[0].providers[0] else { panic!() };
-        assert_eq!((options.socket.as_str(), options.timeout), (expected, Duration::from_secs(5)));
+        let configuration::Provider::Kms(options) = &configuration.entries[0].providers[0] else {
+            panic!()
+        };
+        assert_eq!(
+            (options.socket.as_str(), options.timeout),
+            (expected, Duration::from_secs(5))
+        );
     };
     check("unix:///run/kms.sock", "/run/kms.sock");
     check("unix:/run/kms.sock", "/run/kms.sock");
@@ -248,11 +295,21 @@ async fn the_narrowest_entry_counts() {
 
 #[tokio::test]
 async fn the_first_provider_writes_and_all_read() {
-    let old = start(&file(&[("secrets", &keyed("aescbc", 1))])).await.unwrap();
-    let both =
-        file(&[("secrets", &format!("{}, {}, {{identity: {{}}}}", keyed("aesgcm", 2), keyed("aescbc", 1)))]);
+    let old = start(&file(&[("secrets", &keyed("aescbc", 1))]))
+        .await
+        .unwrap();
+    let both = file(&[(
+        "secrets",
+        &format!(
+            "{}, {}, {{identity: {{}}}}",
+            keyed("aesgcm", 2),
+            keyed("aescbc", 1)
+        ),
+    )]);
     let both = start(&both).await.unwrap();
-    let new = start(&file(&[("secrets", &keyed("aesgcm", 2))])).await.unwrap();
+    let new = start(&file(&[("secrets", &keyed("aesgcm", 2))]))
+        .await
+        .unwrap();
 
     let sealed = old.seal("secrets", "default/a", b"plain").unwrap().unwrap();
     let (plain, mark) = both.open("secrets", "default/a", &sealed.bytes).unwrap();
@@ -261,67 +318,122 @@ async fn the_first_provider_writes_and_all_read() {
     assert!(!both.is_current("secrets", Some(&sealed.bytes)) && !both.is_current("secrets", None));
     assert!(both.admit_plain("secrets").is_ok());
 
-    let sealed = both.seal("secrets", "default/a", b"plain").unwrap().unwrap();
+    let sealed = both
+        .seal("secrets", "default/a", b"plain")
+        .unwrap()
+        .unwrap();
     assert_eq!(sealed.mark, both.mark("secrets"));
     assert!(both.is_current("secrets", Some(&sealed.bytes)));
-    assert_eq!(new.open("secrets", "default/a", &sealed.bytes).unwrap().0, b"plain");
-    assert_eq!(new.admit_plain("secrets").unwrap_err().to_string(), "no matching prefix found");
+    assert_eq!(
+        new.open("secrets", "default/a", &sealed.bytes).unwrap().0,
+        b"plain"
+    );
+    assert_eq!(
+        new.admit_plain("secrets").unwrap_err().to_string(),
+        "no matching prefix found"
+    );
     assert!(new.admit_plain("pods").is_ok(), "nothing is said of pods");
 }
 
 #[tokio::test]
 async fn it_is_counted_what_is_sealed_and_opened() {
     let entry = format!("{}, {}", keyed("aesgcm", 2), keyed("aescbc", 1));
-    let encryption = start(&file(&[("secrets, deployments.apps", &entry)])).await.unwrap();
-    let sealed = encryption.seal("secrets", "default/a", b"plain").unwrap().unwrap();
-    encryption.seal("apps/deployments", "default/a", b"plain").unwrap();
-    encryption.open("secrets", "default/a", &sealed.bytes).unwrap();
-    encryption.open("secrets", "default/b", &sealed.bytes).unwrap_err();
-    encryption.open("secrets", "default/a", b"k8s:enc:secretbox:v1:key:x").unwrap_err();
+    let encryption = start(&file(&[("secrets, deployments.apps", &entry)]))
+        .await
+        .unwrap();
+    let sealed = encryption
+        .seal("secrets", "default/a", b"plain")
+        .unwrap()
+        .unwrap();
+    encryption
+        .seal("apps/deployments", "default/a", b"plain")
+        .unwrap();
+    encryption
+        .open("secrets", "default/a", &sealed.bytes)
+        .unwrap();
+    encryption
+        .open("secrets", "default/b", &sealed.bytes)
+        .unwrap_err();
+    encryption
+        .open("secrets", "default/a", b"k8s:enc:secretbox:v1:key:x")
+        .unwrap_err();
     let mut out = String::new();
     encryption.write_metrics(&mut out);
     for (resource, status, way, prefix) in [
         ("secrets", "OK", "to_storage", "k8s:enc:aesgcm:v1:"),
         ("deployments.apps", "OK", "to_storage", "k8s:enc:aesgcm:v1:"),
         ("secrets", "OK", "from_storage", "k8s:enc:aesgcm:v1:"),
-        ("secrets", "unknown-non-grpc", "from_storage", "k8s:enc:aesgcm:v1:"),
+        (
+            "secrets",
+            "unknown-non-grpc",
+            "from_storage",
+            "k8s:enc:aesgcm:v1:",
+        ),
         ("secrets", "unknown-non-grpc", "from_storage", "unknown"),
     ] {
-        let labels = format!("resource=\"{resource}\",status=\"{status}\",transformation_type=\"{way}\"");
+        let labels =
+            format!("resource=\"{resource}\",status=\"{status}\",transformation_type=\"{way}\"");
         let line = format!("_operations_total{{{labels},transformer_prefix=\"{prefix}\"}} 1\n");
         assert!(out.contains(&line), "{line} is not in\n{out}");
     }
-    let took =
-        "_seconds_count{transformation_type=\"to_storage\",transformer_prefix=\"k8s:enc:aesgcm:v1:\"} 2\n";
+    let took = "_seconds_count{transformation_type=\"to_storage\",transformer_prefix=\"k8s:enc:aesgcm:v1:\"} 2\n";
     assert!(out.contains(took), "{out}");
-    assert!(out.contains("apiserver_encryption_config_controller_last_config_info{"), "{out}");
+    assert!(
+        out.contains("apiserver_encryption_config_controller_last_config_info{"),
+        "{out}"
+    );
 }
 
 #[tokio::test]
 async fn what_cannot_be_opened_is_refused_with_the_reason() {
-    let one = start(&file(&[("secrets", &keyed("aesgcm", 1))])).await.unwrap();
-    let sealed = one.seal("secrets", "default/a", b"plain").unwrap().unwrap().bytes;
+    let one = start(&file(&[("secrets", &keyed("aesgcm", 1))]))
+        .await
+        .unwrap();
+    let sealed = one
+        .seal("secrets", "default/a", b"plain")
+        .unwrap()
+        .unwrap()
+        .bytes;
     let check = |encryption: &Encryption, key: &str, expected: &str| {
         let refused = encryption.open("secrets", key, &sealed).unwrap_err();
         assert_eq!(refused.to_string(), expected);
     };
     check(&one, "default/b", "cipher: message authentication failed");
-    let other = start(&file(&[("secrets", &keyed("aesgcm", 2))])).await.unwrap();
-    check(&other, "default/a", "no matching key was found for the provided AES transformer");
-    let other = start(&file(&[("secrets", &keyed("secretbox", 2))])).await.unwrap();
+    let other = start(&file(&[("secrets", &keyed("aesgcm", 2))]))
+        .await
+        .unwrap();
+    check(
+        &other,
+        "default/a",
+        "no matching key was found for the provided AES transformer",
+    );
+    let other = start(&file(&[("secrets", &keyed("secretbox", 2))]))
+        .await
+        .unwrap();
     check(&other, "default/a", "no matching prefix found");
     let wrong = keyed("aesgcm", 2).replace("key2", "key1");
     let other = start(&file(&[("secrets", &wrong)])).await.unwrap();
     check(&other, "default/a", "cipher: message authentication failed");
     let other = start(&file(&[("configmaps", &wrong)])).await.unwrap();
-    check(&other, "default/a", "identity transformer tried to read encrypted data");
+    check(
+        &other,
+        "default/a",
+        "identity transformer tried to read encrypted data",
+    );
 }
 
 #[tokio::test]
 async fn two_keys_of_one_name_are_told_apart() {
     let renamed = keyed("aesgcm", 2).replace("key2", "key1");
-    let old = start(&file(&[("secrets", &keyed("aesgcm", 1))])).await.unwrap();
-    let both = start(&file(&[("secrets", &format!("{renamed}, {}", keyed("aesgcm", 1)))])).await.unwrap();
+    let old = start(&file(&[("secrets", &keyed("aesgcm", 1))]))
+        .await
+        .unwrap();
+    let both = start(&file(&[(
+        "secrets",
+        &format!("{renamed}, {}", keyed("aesgcm", 1)),
+    )]))
+    .await
+    .unwrap();
     let sealed = old.seal("secrets", "default/a", b"plain").unwrap().unwrap();
     let (plain, mark) = both.open("secrets", "default/a", &sealed.bytes).unwrap();
     assert_eq!(plain, b"plain");
@@ -346,7 +458,10 @@ async fn a_file_that_changes_counts_if_it_makes_sense() {
 
     let generation = encryption.generation();
     let missing = dir.path().join("nobody");
-    let kms = format!("{{kms: {{apiVersion: v2, name: a, endpoint: 'unix://{}'}}}}", missing.display());
+    let kms = format!(
+        "{{kms: {{apiVersion: v2, name: a, endpoint: 'unix://{}'}}}}",
+        missing.display()
+    );
     for bad in ["nonsense".to_string(), file(&[("secrets", &kms)])] {
         std::fs::write(&path, bad).unwrap();
         tokio::time::sleep(Duration::from_secs(100)).await;
@@ -358,8 +473,12 @@ async fn a_file_that_changes_counts_if_it_makes_sense() {
     assert_eq!(encryption.mark("secrets"), mark, "it is the old key again");
     let mut out = String::new();
     encryption.write_metrics(&mut out);
-    let reloads = "encryption_config_controller_automatic_reloads_total{apiserver_id_hash=\"\",status=";
-    assert!(out.contains(&format!("{reloads}\"success\"}} 2\n")), "{out}");
+    let reloads =
+        "encryption_config_controller_automatic_reloads_total{apiserver_id_hash=\"\",status=";
+    assert!(
+        out.contains(&format!("{reloads}\"success\"}} 2\n")),
+        "{out}"
+    );
     assert!(out.contains(&format!("{reloads}\"failure\"}}")), "{out}");
     task.abort();
 }

@@ -20,7 +20,11 @@ pub(super) fn validate(document: &Value) -> Violations {
     let mut kms_names = HashSet::new();
     for (at, entry) in entries.iter().enumerate() {
         let path = root.index(at);
-        validate_resources(&entry["resources"], &path.child("resources"), &mut violations);
+        validate_resources(
+            &entry["resources"],
+            &path.child("resources"),
+            &mut violations,
+        );
         let path = path.child("providers");
         if entry["providers"].list().is_empty() {
             at_least_one(&path, &path.to_string(), &mut violations);
@@ -40,7 +44,11 @@ fn validate_resources(resources: &Value, path: &Path, violations: &mut Violation
     if resources.list().is_empty() {
         at_least_one(path, &path.to_string(), violations);
     }
-    let parsed: Vec<GroupResource> = resources.list().iter().map(|name| group_resource(name.str())).collect();
+    let parsed: Vec<GroupResource> = resources
+        .list()
+        .iter()
+        .map(|name| group_resource(name.str()))
+        .collect();
     if has_duplicates(&parsed) {
         let detail = "the same resource cannot be specified multiple times";
         violations.invalid(path, resources.clone(), detail);
@@ -58,7 +66,10 @@ fn validate_resources(resources: &Value, path: &Path, violations: &mut Violation
 }
 
 fn has_duplicates(resources: &[GroupResource]) -> bool {
-    resources.iter().enumerate().any(|(at, resource)| resources[..at].contains(resource))
+    resources
+        .iter()
+        .enumerate()
+        .any(|(at, resource)| resources[..at].contains(resource))
 }
 
 /// Kubernetes: of two that are the same, the first pair is a duplicate and every other one may be an overlap, too.
@@ -89,9 +100,9 @@ fn name_problem(name: &str) -> Option<&'static str> {
         return Some("resource name should not contain capital letters");
     }
     match (name, group.as_str(), resource.as_str()) {
-        ("*", ..) => {
-            Some("use '*.' to encrypt all the resources from core API group or *.* to encrypt all resources")
-        }
+        ("*", ..) => Some(
+            "use '*.' to encrypt all the resources from core API group or *.* to encrypt all resources",
+        ),
         ("apiserveripinfo" | "serviceipallocations" | "servicenodeportallocations", ..) => {
             Some("resources which do not have REST API/s cannot be encrypted")
         }
@@ -99,7 +110,9 @@ fn name_problem(name: &str) -> Option<&'static str> {
             "'*.events.k8s.io' objects are stored using the 'events' API group in etcd. Use 'events' instead in the \
              config file",
         ),
-        (_, "extensions", _) => Some("'extensions' group has been removed and cannot be used for encryption"),
+        (_, "extensions", _) => {
+            Some("'extensions' group has been removed and cannot be used for encryption")
+        }
         (_, "*", resource) if resource != "*" => {
             Some("encrypting the same resource across groups is not supported")
         }
@@ -133,8 +146,16 @@ fn validate_provider(
         kms_names.insert(provider["kms"]["name"].str().to_string());
         return;
     }
-    if let Some((name, method)) = Method::ALL.into_iter().find(|(name, _)| !provider[*name].is_null()) {
-        validate_keys(&provider[name]["keys"], &path.child(name).child("keys"), method, violations);
+    if let Some((name, method)) = Method::ALL
+        .into_iter()
+        .find(|(name, _)| !provider[*name].is_null())
+    {
+        validate_keys(
+            &provider[name]["keys"],
+            &path.child(name).child("keys"),
+            method,
+            violations,
+        );
     }
 }
 
@@ -150,7 +171,10 @@ fn validate_keys(keys: &Value, path: &Path, method: Method, violations: &mut Vio
 fn validate_key(key: &Value, path: &Path, method: Method, violations: &mut Violations) {
     for field in ["name", "secret"] {
         if key[field].str().is_empty() {
-            violations.required(path.child(field), &format!("{field} is a mandatory field for a key"));
+            violations.required(
+                path.child(field),
+                &format!("{field} is a mandatory field for a key"),
+            );
         }
     }
     let problem = match BASE64_STANDARD.decode(key["secret"].str()) {
@@ -183,7 +207,11 @@ fn validate_kms(kms: &Value, path: &Path, names: &HashSet<String>, violations: &
         Ok(timeout) if !timeout.is_zero() => {}
         Ok(_) => {
             let timeout = kms["timeout"].clone();
-            violations.invalid(path.child("timeout"), timeout, "timeout should be a positive value");
+            violations.invalid(
+                path.child("timeout"),
+                timeout,
+                "timeout should be a positive value",
+            );
         }
         Err(problem) => violations.invalid(path.child("timeout"), kms["timeout"].clone(), &problem),
     }
@@ -191,7 +219,8 @@ fn validate_kms(kms: &Value, path: &Path, names: &HashSet<String>, violations: &
     validate_cache_size(kms, version, &path.child("cachesize"), violations);
     if !["v1", "v2"].contains(&version) {
         // Kubernetes: it names the field where the version was meant.
-        let detail = "unsupported apiVersion apiVersion for KMS provider, only v1 and v2 are supported";
+        let detail =
+            "unsupported apiVersion apiVersion for KMS provider, only v1 and v2 are supported";
         violations.invalid(path.child("apiVersion"), version, detail);
     }
 }
@@ -203,7 +232,9 @@ fn validate_endpoint(endpoint: &str, path: &Path, violations: &mut Violations) {
     let problem = match endpoint.split_once(':') {
         Some(("unix", _)) => return,
         Some(("", _)) => {
-            format!("invalid endpoint for kms provider, error: parse {endpoint:?}: missing protocol scheme")
+            format!(
+                "invalid endpoint for kms provider, error: parse {endpoint:?}: missing protocol scheme"
+            )
         }
         Some((scheme, _)) if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
             format!("unsupported scheme {scheme:?} for KMS provider, only unix is supported")

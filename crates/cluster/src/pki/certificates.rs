@@ -75,13 +75,31 @@ impl Certificates {
         default: Option<Files>,
         named: Vec<Files>,
     ) -> Result<Certificates, Useless> {
-        let pair = (own.certificate.clone().into_bytes(), own.key.clone().into_bytes());
-        let useless = |why| Useless { file: LOOPBACK.into(), why };
+        let pair = (
+            own.certificate.clone().into_bytes(),
+            own.key.clone().into_bytes(),
+        );
+        let useless = |why| Useless {
+            file: LOOPBACK.into(),
+            why,
+        };
         let own = Arc::new(certified(&provider, &pair).map_err(useless)?);
-        let current = Current { texts: Vec::new(), default: own.clone(), by_name: HashMap::new() };
+        let current = Current {
+            texts: Vec::new(),
+            default: own.clone(),
+            by_name: HashMap::new(),
+        };
         let current = RwLock::new(Arc::new(current));
-        let certificates = Certificates { provider, own, default, named, current };
-        certificates.files().for_each(|files| warn_if_shared(&files.key));
+        let certificates = Certificates {
+            provider,
+            own,
+            default,
+            named,
+            current,
+        };
+        certificates
+            .files()
+            .for_each(|files| warn_if_shared(&files.key));
         certificates.reload()?;
         Ok(certificates)
     }
@@ -124,8 +142,13 @@ impl Certificates {
 
     fn read(&self, texts: Vec<Pair>) -> Result<Current, Useless> {
         let mut pairs = self.files().zip(&texts).map(|(files, pair)| {
-            let useless = |why| Useless { file: files.certificate.clone(), why };
-            certified(&self.provider, pair).map(Arc::new).map_err(useless)
+            let useless = |why| Useless {
+                file: files.certificate.clone(),
+                why,
+            };
+            certified(&self.provider, pair)
+                .map(Arc::new)
+                .map_err(useless)
         });
         let default = match &self.default {
             Some(_) => pairs.next().unwrap_or_else(|| Ok(self.own.clone()))?,
@@ -133,7 +156,11 @@ impl Certificates {
         };
         let named = pairs.collect::<Result<Vec<_>, _>>()?;
         let by_name = by_name(self.named.iter().zip(named));
-        Ok(Current { texts, default, by_name })
+        Ok(Current {
+            texts,
+            default,
+            by_name,
+        })
     }
 
     fn files(&self) -> impl Iterator<Item = &Files> {
@@ -141,17 +168,30 @@ impl Certificates {
     }
 
     fn current(&self) -> Arc<Current> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn find(&self, name: Option<&str>) -> Arc<CertifiedKey> {
         let current = self.current();
-        let Some(name) = name.map(str::to_ascii_lowercase) else { return current.default.clone() };
+        let Some(name) = name.map(str::to_ascii_lowercase) else {
+            return current.default.clone();
+        };
         if name == LOOPBACK {
             return self.own.clone();
         }
-        let any = || name.split_once('.').and_then(|(_, rest)| current.by_name.get(&format!("*.{rest}")));
-        current.by_name.get(&name).or_else(any).unwrap_or(&current.default).clone()
+        let any = || {
+            name.split_once('.')
+                .and_then(|(_, rest)| current.by_name.get(&format!("*.{rest}")))
+        };
+        current
+            .by_name
+            .get(&name)
+            .or_else(any)
+            .unwrap_or(&current.default)
+            .clone()
     }
 }
 
@@ -164,12 +204,18 @@ impl ResolvesServerCert for Certificates {
 /// Keys are not for logs.
 impl fmt::Debug for Certificates {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Certificates").field("files", &self.files().count()).finish_non_exhaustive()
+        formatter
+            .debug_struct("Certificates")
+            .field("files", &self.files().count())
+            .finish_non_exhaustive()
     }
 }
 
 fn texts(files: &Files) -> Result<Pair, Useless> {
-    let useless = |file: &Path, error: std::io::Error| Useless { file: file.into(), why: error.to_string() };
+    let useless = |file: &Path, error: std::io::Error| Useless {
+        file: file.into(),
+        why: error.to_string(),
+    };
     let read = |file: &Path| std::fs::read(file).map_err(|error| useless(file, error));
     check_owner(&files.key).map_err(|error| useless(&files.key, error))?;
     Ok((read(&files.certificate)?, read(&files.key)?))
@@ -188,9 +234,10 @@ fn certified(provider: &CryptoProvider, (certificate, key): &Pair) -> Result<Cer
     if chain.is_empty() {
         return Err("has no certificate in PEM".into());
     }
-    let key =
-        PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("its key is none in PEM: {error}"))?;
-    CertifiedKey::from_der(chain, key, provider).map_err(|error| format!("does not fit its key: {error}"))
+    let key = PrivateKeyDer::from_pem_slice(key)
+        .map_err(|error| format!("its key is none in PEM: {error}"))?;
+    CertifiedKey::from_der(chain, key, provider)
+        .map_err(|error| format!("does not fit its key: {error}"))
 }
 
 /// Kubernetes: what is said counts more than what a certificate says, and what is said first counts more than what is
@@ -200,9 +247,18 @@ fn by_name<'a>(
 ) -> HashMap<String, Arc<CertifiedKey>> {
     let (mut read, mut said) = (HashMap::new(), HashMap::new());
     for (files, certified) in pairs.rev() {
-        let own = if files.names.is_empty() { names(&certified) } else { Vec::new() };
+        let own = if files.names.is_empty() {
+            names(&certified)
+        } else {
+            Vec::new()
+        };
         read.extend(own.into_iter().map(|name| (name, certified.clone())));
-        said.extend(files.names.iter().map(|name| (name.to_ascii_lowercase(), certified.clone())));
+        said.extend(
+            files
+                .names
+                .iter()
+                .map(|name| (name.to_ascii_lowercase(), certified.clone())),
+        );
     }
     read.extend(said);
     read
@@ -210,16 +266,29 @@ fn by_name<'a>(
 
 /// The names that a certificate has.
 fn names(certified: &CertifiedKey) -> Vec<String> {
-    let Some(der) = certified.cert.first() else { return Vec::new() };
-    let Ok((_, certificate)) = X509Certificate::from_der(der) else { return Vec::new() };
-    let common = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
+    let Some(der) = certified.cert.first() else {
+        return Vec::new();
+    };
+    let Ok((_, certificate)) = X509Certificate::from_der(der) else {
+        return Vec::new();
+    };
+    let common = certificate
+        .subject()
+        .iter_common_name()
+        .filter_map(|name| name.as_str().ok());
     let alternative = certificate.subject_alternative_name().ok().flatten();
-    let general = alternative.iter().flat_map(|names| &names.value.general_names);
+    let general = alternative
+        .iter()
+        .flat_map(|names| &names.value.general_names);
     let domains = general.filter_map(|name| match name {
         GeneralName::DNSName(domain) => Some(*domain),
         _ => None,
     });
-    common.filter(|name| is_domain(name)).chain(domains).map(str::to_ascii_lowercase).collect()
+    common
+        .filter(|name| is_domain(name))
+        .chain(domains)
+        .map(str::to_ascii_lowercase)
+        .collect()
 }
 
 fn is_domain(name: &str) -> bool {
@@ -238,11 +307,18 @@ mod tests {
     fn write(directory: &Path, stem: &str, names: &[&str]) -> Files {
         let key = KeyPair::generate().unwrap();
         let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
-        let certificate = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
+        let certificate = CertificateParams::new(names)
+            .unwrap()
+            .self_signed(&key)
+            .unwrap();
         let file = |ending: &str| directory.join(format!("{stem}.{ending}"));
         write_private(&file("crt"), &certificate.pem()).unwrap();
         write_private(&file("key"), &key.serialize_pem()).unwrap();
-        Files { certificate: file("crt"), key: file("key"), names: Vec::new() }
+        Files {
+            certificate: file("crt"),
+            key: file("key"),
+            names: Vec::new(),
+        }
     }
 
     fn open(default: Option<Files>, named: Vec<Files>) -> Result<Arc<Certificates>, Useless> {
@@ -255,16 +331,24 @@ mod tests {
     }
 
     fn stored(files: &Files) -> Vec<u8> {
-        CertificateDer::from_pem_file(&files.certificate).unwrap().to_vec()
+        CertificateDer::from_pem_file(&files.certificate)
+            .unwrap()
+            .to_vec()
     }
 
     #[test]
     fn a_client_gets_the_certificate_of_the_name_it_asks_for() {
         let directory = tempfile::tempdir().unwrap();
         let write = |stem: &str, names: &[&str]| write(directory.path(), stem, names);
-        let (default, plain) = (write("default", &["x.example"]), write("plain", &["a.example"]));
+        let (default, plain) = (
+            write("default", &["x.example"]),
+            write("plain", &["a.example"]),
+        );
         let wild = write("wild", &["*.example"]);
-        let told = Files { names: vec!["B.example".into()], ..write("told", &["unused.example"]) };
+        let told = Files {
+            names: vec!["B.example".into()],
+            ..write("told", &["unused.example"])
+        };
         let named = vec![plain.clone(), wild.clone(), told.clone()];
         let certificates = open(Some(default.clone()), named).unwrap();
         for (name, expected) in [
@@ -279,7 +363,11 @@ mod tests {
             assert_eq!(shown(&certificates, name), stored(expected), "{name:?}");
         }
         let own = shown(&certificates, Some(LOOPBACK));
-        assert!([&default, &plain, &wild, &told].iter().all(|files| stored(files) != own));
+        assert!(
+            [&default, &plain, &wild, &told]
+                .iter()
+                .all(|files| stored(files) != own)
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -317,13 +405,28 @@ mod tests {
     #[test]
     fn a_pair_that_does_not_belong_together_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        let (one, other) = (write(directory.path(), "a", &["a"]), write(directory.path(), "b", &["b"]));
+        let (one, other) = (
+            write(directory.path(), "a", &["a"]),
+            write(directory.path(), "b", &["b"]),
+        );
         let problem = |files: Files| open(Some(files), Vec::new()).unwrap_err().to_string();
-        let why = problem(Files { key: other.key, ..one.clone() });
-        assert!(why.contains("a.crt") && why.contains("does not fit its key"), "{why}");
-        let why = problem(Files { certificate: one.key.clone(), ..one.clone() });
+        let why = problem(Files {
+            key: other.key,
+            ..one.clone()
+        });
+        assert!(
+            why.contains("a.crt") && why.contains("does not fit its key"),
+            "{why}"
+        );
+        let why = problem(Files {
+            certificate: one.key.clone(),
+            ..one.clone()
+        });
         assert!(why.contains("no certificate"), "{why}");
-        let why = problem(Files { key: directory.path().join("none"), ..one });
+        let why = problem(Files {
+            key: directory.path().join("none"),
+            ..one
+        });
         assert!(why.contains("none"), "{why}");
     }
 }

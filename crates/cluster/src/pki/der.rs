@@ -39,7 +39,8 @@ pub fn wrap(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
 /// The first element, and what follows it.
 pub fn split(der: &[u8]) -> Result<(&[u8], &[u8]), Error> {
     let (head, length) = measure(der)?;
-    der.split_at_checked(head + length).ok_or(Error::CouldNotParseCertificate)
+    der.split_at_checked(head + length)
+        .ok_or(Error::CouldNotParseCertificate)
 }
 
 /// What is inside the first element.
@@ -58,7 +59,12 @@ fn measure(der: &[u8]) -> Result<(usize, usize), Error> {
     let n_bytes = first & 0x7f;
     let bytes = der.get(2..2 + n_bytes).filter(|bytes| bytes.len() <= 4);
     let bytes = bytes.ok_or(Error::CouldNotParseCertificate)?;
-    Ok((2 + n_bytes, bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte))))
+    Ok((
+        2 + n_bytes,
+        bytes
+            .iter()
+            .fold(0, |length, byte| length << 8 | usize::from(*byte)),
+    ))
 }
 
 #[cfg(test)]
@@ -71,7 +77,10 @@ mod tests {
             let inner = vec![7; length];
             let element = wrap(SEQUENCE, &[&inner]);
             let with_rest = [element.as_slice(), &[1, 2]].concat();
-            assert_eq!(split(&with_rest).unwrap(), (element.as_slice(), [1, 2].as_slice()));
+            assert_eq!(
+                split(&with_rest).unwrap(),
+                (element.as_slice(), [1, 2].as_slice())
+            );
             assert_eq!(contents(&with_rest).unwrap(), inner);
         }
     }

@@ -25,7 +25,11 @@ pub fn pkcs8(key: &PrivateKeyDer) -> Result<Vec<u8>, String> {
         PrivateKeyDer::Pkcs1(key) => Ok(wrapped(RSA, &wrap(NULL, &[]), key.secret_pkcs1_der())),
         PrivateKeyDer::Sec1(key) => {
             let key = key.secret_sec1_der();
-            Ok(wrapped(ON_CURVE, curve(key).ok_or("the key does not say its curve")?, key))
+            Ok(wrapped(
+                ON_CURVE,
+                curve(key).ok_or("the key does not say its curve")?,
+                key,
+            ))
         }
         _ => Err("unknown form of key".into()),
     }
@@ -33,7 +37,10 @@ pub fn pkcs8(key: &PrivateKeyDer) -> Result<Vec<u8>, String> {
 
 fn wrapped(kind: &[u8], parameters: &[u8], key: &[u8]) -> Vec<u8> {
     let kind = wrap(SEQUENCE, &[&wrap(OBJECT_IDENTIFIER, &[kind]), parameters]);
-    wrap(SEQUENCE, &[&wrap(INTEGER, &[&[0]]), &kind, &wrap(OCTET_STRING, &[key])])
+    wrap(
+        SEQUENCE,
+        &[&wrap(INTEGER, &[&[0]]), &kind, &wrap(OCTET_STRING, &[key])],
+    )
 }
 
 /// The curve of an elliptic key: after its version and its number.
@@ -74,8 +81,12 @@ mod tests {
 
     #[test]
     fn what_stands_before_the_key_is_passed_over() {
-        let parameters = "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n";
-        assert_eq!(public(&format!("{parameters}{ELLIPTIC_OLD}")), public(ELLIPTIC_NEW));
+        let parameters =
+            "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n";
+        assert_eq!(
+            public(&format!("{parameters}{ELLIPTIC_OLD}")),
+            public(ELLIPTIC_NEW)
+        );
     }
 
     #[test]

@@ -16,8 +16,13 @@ pub struct LoopbackCertificate {
 impl LoopbackCertificate {
     /// One that is signed now.
     pub fn signed_now(registry: &Registry) -> LoopbackCertificate {
-        let expires = registry.now().saturating_add(CERTIFICATE_DAYS * 24 * 60 * 60);
-        LoopbackCertificate { registry: registry.clone(), expires }
+        let expires = registry
+            .now()
+            .saturating_add(CERTIFICATE_DAYS * 24 * 60 * 60);
+        LoopbackCertificate {
+            registry: registry.clone(),
+            expires,
+        }
     }
 }
 
@@ -34,7 +39,11 @@ impl HealthCheck for LoopbackCertificate {
 
     fn check(&self) -> Future<'_, Result<(), String>> {
         let is_expired = self.registry.now() > self.expires;
-        let outcome = if is_expired { Err("loopback serving certificate is expired".into()) } else { Ok(()) };
+        let outcome = if is_expired {
+            Err("loopback serving certificate is expired".into())
+        } else {
+            Ok(())
+        };
         Box::pin(std::future::ready(outcome))
     }
 

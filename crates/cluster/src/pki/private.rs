@@ -3,7 +3,9 @@
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{Uid, User};
@@ -15,13 +17,21 @@ const SHARED: u32 = 0o077;
 
 /// Writes a file that only its owner may read, whole or not at all.
 pub fn write_private(path: &Path, text: &str) -> Result<(), PkiError> {
-    replace(path, text).map_err(|source| PkiError::File { path: path.into(), source })
+    replace(path, text).map_err(|source| PkiError::File {
+        path: path.into(),
+        source,
+    })
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let directory = path
+        .parent()
+        .filter(|directory| !directory.as_os_str().is_empty());
     if let Some(directory) = directory {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)?;
     }
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".new");
@@ -31,7 +41,11 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&temporary)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&temporary, path)
@@ -57,13 +71,19 @@ fn named(uid: Uid) -> String {
 
 /// The text of a key file that an argument names.
 pub fn read_key(path: &Path) -> Result<String, PkiError> {
-    check_owner(path).map_err(|source| PkiError::File { path: path.into(), source })?;
+    check_owner(path).map_err(|source| PkiError::File {
+        path: path.into(),
+        source,
+    })?;
     super::read(path)
 }
 
 /// Takes from everybody but the owner what they may do with one of our own files or directories, and says so.
 pub fn make_private(path: &Path) -> Result<(), PkiError> {
-    let fail = |source| PkiError::File { path: path.into(), source };
+    let fail = |source| PkiError::File {
+        path: path.into(),
+        source,
+    };
     check_owner(path).map_err(fail)?;
     let mode = fs::metadata(path).map_err(fail)?.permissions().mode();
     if mode & SHARED == 0 {
@@ -102,12 +122,18 @@ mod tests {
     #[test]
     fn what_another_left_behind_is_not_written_to() {
         let directory = tempfile::tempdir().unwrap();
-        let (file, elsewhere) = (directory.path().join("key"), directory.path().join("elsewhere"));
+        let (file, elsewhere) = (
+            directory.path().join("key"),
+            directory.path().join("elsewhere"),
+        );
         fs::write(&elsewhere, "").unwrap();
         std::os::unix::fs::symlink(&elsewhere, directory.path().join("key.new")).unwrap();
         write_private(&file, "secret").unwrap();
         assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "");
-        assert_eq!((fs::read_to_string(&file).unwrap().as_str(), mode(&file)), ("secret", 0o600));
+        assert_eq!(
+            (fs::read_to_string(&file).unwrap().as_str(), mode(&file)),
+            ("secret", 0o600)
+        );
     }
 
     #[test]
@@ -126,7 +152,12 @@ mod tests {
             let expected = format!("{}: owned by uid 4321, not by root (uid 0)", path.display());
             assert_eq!(refused, expected);
         }
-        assert!(read_key(&file).unwrap_err().to_string().contains("owned by uid 4321"));
+        assert!(
+            read_key(&file)
+                .unwrap_err()
+                .to_string()
+                .contains("owned by uid 4321")
+        );
     }
 
     #[test]

@@ -10,20 +10,50 @@ use tokio_rustls::rustls::{CipherSuite, ProtocolVersion, SupportedProtocolVersio
 
 /// Ciphers that are spoken.
 const OFFERED: [(&str, CipherSuite); 11] = [
-    ("TLS_AES_128_GCM_SHA256", CipherSuite::TLS13_AES_128_GCM_SHA256),
-    ("TLS_AES_256_GCM_SHA384", CipherSuite::TLS13_AES_256_GCM_SHA384),
-    ("TLS_CHACHA20_POLY1305_SHA256", CipherSuite::TLS13_CHACHA20_POLY1305_SHA256),
-    ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256),
-    ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384),
-    ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305", CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256),
+    (
+        "TLS_AES_128_GCM_SHA256",
+        CipherSuite::TLS13_AES_128_GCM_SHA256,
+    ),
+    (
+        "TLS_AES_256_GCM_SHA384",
+        CipherSuite::TLS13_AES_256_GCM_SHA384,
+    ),
+    (
+        "TLS_CHACHA20_POLY1305_SHA256",
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+    ),
+    (
+        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+        CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    ),
+    (
+        "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+        CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+    ),
+    (
+        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
+        CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+    ),
     (
         "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
         CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
     ),
-    ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256),
-    ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384),
-    ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
-    ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
+    (
+        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+        CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+    ),
+    (
+        "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+        CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+    ),
+    (
+        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
+        CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+    ),
+    (
+        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+        CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+    ),
 ];
 
 /// Ciphers that upstream knows and we do not speak.
@@ -60,14 +90,21 @@ pub struct Protocol {
 impl Default for Protocol {
     fn default() -> Protocol {
         let alpn = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Protocol { versions: vec![&TLS13, &TLS12], provider: Arc::new(ring::default_provider()), alpn }
+        Protocol {
+            versions: vec![&TLS13, &TLS12],
+            provider: Arc::new(ring::default_provider()),
+            alpn,
+        }
     }
 }
 
 impl Protocol {
     /// Speaks HTTP/1.1 only.
     pub fn without_http2(self) -> Protocol {
-        Protocol { alpn: vec![b"http/1.1".to_vec()], ..self }
+        Protocol {
+            alpn: vec![b"http/1.1".to_vec()],
+            ..self
+        }
     }
 
     /// Speaks no version that is older than the one with this name; empty is the default.
@@ -80,7 +117,11 @@ impl Protocol {
                     "{version} is broken and not spoken; choose VersionTLS12 or VersionTLS13"
                 ));
             }
-            _ => return Err(format!("unknown tls version {version:?}; choose VersionTLS12 or VersionTLS13")),
+            _ => {
+                return Err(format!(
+                    "unknown tls version {version:?}; choose VersionTLS12 or VersionTLS13"
+                ));
+            }
         };
         Ok(Protocol { versions, ..self })
     }
@@ -90,12 +131,18 @@ impl Protocol {
         if names.is_empty() {
             return Ok(self);
         }
-        let chosen = names.iter().map(|name| cipher(name)).collect::<Result<Vec<_>, _>>()?;
+        let chosen = names
+            .iter()
+            .map(|name| cipher(name))
+            .collect::<Result<Vec<_>, _>>()?;
         let mut provider = (*self.provider).clone();
         provider.cipher_suites.retain(|suite| {
             suite.version().version == ProtocolVersion::TLSv1_3 || chosen.contains(&suite.suite())
         });
-        Ok(Protocol { provider: Arc::new(provider), ..self })
+        Ok(Protocol {
+            provider: Arc::new(provider),
+            ..self
+        })
     }
 }
 
@@ -108,7 +155,9 @@ fn cipher(name: &str) -> Result<CipherSuite, String> {
         true => format!(
             "cipher suite {name} is not spoken: RC4, 3DES, CBC and key exchange by RSA are weak; choose from {choice}"
         ),
-        false => format!("Cipher suite {name} not supported or doesn't exist; choose from {choice}"),
+        false => {
+            format!("Cipher suite {name} not supported or doesn't exist; choose from {choice}")
+        }
     })
 }
 
@@ -119,14 +168,22 @@ mod tests {
     fn in_ciphers(names: &[&str]) -> Result<Vec<CipherSuite>, String> {
         let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
         let protocol = Protocol::default().in_ciphers(&names)?;
-        Ok(protocol.provider.cipher_suites.iter().map(|suite| suite.suite()).collect())
+        Ok(protocol
+            .provider
+            .cipher_suites
+            .iter()
+            .map(|suite| suite.suite())
+            .collect())
     }
 
     #[test]
     fn every_offered_cipher_is_one_that_the_library_has_and_none_is_left_out() {
         let all = in_ciphers(&[]).unwrap();
         assert!(OFFERED.iter().all(|(_, suite)| all.contains(suite)));
-        assert!(all.iter().all(|suite| OFFERED.iter().any(|(_, offered)| offered == suite)));
+        assert!(
+            all.iter()
+                .all(|suite| OFFERED.iter().any(|(_, offered)| offered == suite))
+        );
     }
 
     #[test]
@@ -141,17 +198,38 @@ mod tests {
     fn weak_and_unknown_names_are_refused_with_what_there_is() {
         for name in REFUSED {
             let why = in_ciphers(&[name]).unwrap_err();
-            assert!(why.contains("is not spoken") && why.contains("TLS_AES_128_GCM_SHA256"), "{why}");
+            assert!(
+                why.contains("is not spoken") && why.contains("TLS_AES_128_GCM_SHA256"),
+                "{why}"
+            );
         }
-        assert!(in_ciphers(&["TLS_NONSENSE"]).unwrap_err().contains("not supported or doesn't exist"));
+        assert!(
+            in_ciphers(&["TLS_NONSENSE"])
+                .unwrap_err()
+                .contains("not supported or doesn't exist")
+        );
     }
 
     #[test]
     fn only_sound_versions_are_spoken() {
-        let versions =
-            |name: &str| Protocol::default().at_least(name).map(|protocol| protocol.versions.len());
-        assert_eq!((versions(""), versions("VersionTLS12"), versions("VersionTLS13")), (Ok(2), Ok(2), Ok(1)));
+        let versions = |name: &str| {
+            Protocol::default()
+                .at_least(name)
+                .map(|protocol| protocol.versions.len())
+        };
+        assert_eq!(
+            (
+                versions(""),
+                versions("VersionTLS12"),
+                versions("VersionTLS13")
+            ),
+            (Ok(2), Ok(2), Ok(1))
+        );
         assert!(versions("VersionTLS11").unwrap_err().contains("broken"));
-        assert!(versions("TLS13").unwrap_err().contains("unknown tls version \"TLS13\""));
+        assert!(
+            versions("TLS13")
+                .unwrap_err()
+                .contains("unknown tls version \"TLS13\"")
+        );
     }
 }

@@ -4,7 +4,8 @@ use mizzen_apiserver::seams::SystemRandom;
 use mizzen_controllers::{Order, Sign};
 use mizzen_object::seam::Random as _;
 use rcgen::{
-    CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, KeyUsagePurpose, SanType, SerialNumber,
+    CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, KeyUsagePurpose, SanType,
+    SerialNumber,
 };
 use time::OffsetDateTime;
 use x509_parser::certification_request::X509CertificationRequest;
@@ -26,21 +27,35 @@ impl Sign for Authority {
         let params = self.params(order, &request)?;
         let failed = |error: rcgen::Error| format!("failed to sign certificate: {error}");
         // The key is replaced by that of the request, as it is: whatever its kind, it need not be understood.
-        let certificate = params.signed_by(self.issuer.key(), &self.issuer).map_err(failed)?;
+        let certificate = params
+            .signed_by(self.issuer.key(), &self.issuer)
+            .map_err(failed)?;
         let info = &request.certification_request_info;
-        let named = subject::Owner { subject: info.subject.as_raw(), key: info.subject_pki.raw };
-        Ok(der_to_pem(&named.put_into(certificate.der(), self.issuer.key()).map_err(failed)?))
+        let named = subject::Owner {
+            subject: info.subject.as_raw(),
+            key: info.subject_pki.raw,
+        };
+        Ok(der_to_pem(
+            &named
+                .put_into(certificate.der(), self.issuer.key())
+                .map_err(failed)?,
+        ))
     }
 }
 
 impl Authority {
-    fn params(&self, order: &Order, request: &X509CertificationRequest) -> Result<CertificateParams, String> {
+    fn params(
+        &self,
+        order: &Order,
+        request: &X509CertificationRequest,
+    ) -> Result<CertificateParams, String> {
         let end = self.not_after()?;
         if order.not_before >= end {
             return Err(format!("the signer has expired: NotAfter={end}"));
         }
-        let moment =
-            |seconds| OffsetDateTime::from_unix_timestamp(seconds).map_err(|error| error.to_string());
+        let moment = |seconds| {
+            OffsetDateTime::from_unix_timestamp(seconds).map_err(|error| error.to_string())
+        };
         let mut params = CertificateParams::default();
         params.not_before = moment(order.not_before)?;
         params.not_after = moment(order.not_after.min(end))?;
@@ -50,7 +65,9 @@ impl Authority {
         params.subject_alt_names = alternative_names(request)?;
         for usage in &order.usages {
             match use_of(usage).ok_or_else(|| format!("unrecognized usage values: [{usage:?}]"))? {
-                Use::Key(purpose) if !params.key_usages.contains(&purpose) => params.key_usages.push(purpose),
+                Use::Key(purpose) if !params.key_usages.contains(&purpose) => {
+                    params.key_usages.push(purpose)
+                }
                 Use::Extended(purpose) if !params.extended_key_usages.contains(&purpose) => {
                     params.extended_key_usages.push(purpose);
                 }
@@ -86,7 +103,9 @@ fn serial() -> SerialNumber {
 fn alternative_names(request: &X509CertificationRequest) -> Result<Vec<SanType>, String> {
     let mut names = Vec::new();
     for extension in request.requested_extensions().into_iter().flatten() {
-        let ParsedExtension::SubjectAlternativeName(given) = extension else { continue };
+        let ParsedExtension::SubjectAlternativeName(given) = extension else {
+            continue;
+        };
         for name in &given.general_names {
             names.extend(alternative_name(name)?);
         }
@@ -96,14 +115,21 @@ fn alternative_names(request: &X509CertificationRequest) -> Result<Vec<SanType>,
 
 /// A name that may be in a certificate; others are left out.
 fn alternative_name(name: &GeneralName) -> Result<Option<SanType>, String> {
-    let text = |text: &str| text.try_into().map_err(|error: rcgen::Error| error.to_string());
+    let text = |text: &str| {
+        text.try_into()
+            .map_err(|error: rcgen::Error| error.to_string())
+    };
     Ok(match name {
         GeneralName::DNSName(name) => Some(SanType::DnsName(text(name)?)),
         GeneralName::RFC822Name(name) => Some(SanType::Rfc822Name(text(name)?)),
         GeneralName::URI(uri) => Some(SanType::URI(text(uri)?)),
         GeneralName::IPAddress(bytes) => match bytes.len() {
-            4 => <[u8; 4]>::try_from(*bytes).ok().map(|bytes| SanType::IpAddress(bytes.into())),
-            16 => <[u8; 16]>::try_from(*bytes).ok().map(|bytes| SanType::IpAddress(bytes.into())),
+            4 => <[u8; 4]>::try_from(*bytes)
+                .ok()
+                .map(|bytes| SanType::IpAddress(bytes.into())),
+            16 => <[u8; 16]>::try_from(*bytes)
+                .ok()
+                .map(|bytes| SanType::IpAddress(bytes.into())),
             _ => None,
         },
         _ => None,
@@ -166,48 +192,92 @@ mod tests {
 
     const NOW: i64 = 1_800_000_000;
 
-    fn request(algorithm: &'static rcgen::SignatureAlgorithm) -> (CertificateSigningRequest, KeyPair) {
+    fn request(
+        algorithm: &'static rcgen::SignatureAlgorithm,
+    ) -> (CertificateSigningRequest, KeyPair) {
         let key = KeyPair::generate_for(algorithm).unwrap();
         let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, "system:node:n1");
-        params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "system:node:n1");
+        params
+            .distinguished_name
+            .push(DnType::OrganizationName, "system:nodes");
         params.is_ca = IsCa::ExplicitNoCa;
-        params.subject_alt_names =
-            vec![SanType::DnsName("n1".try_into().unwrap()), SanType::IpAddress([10, 1, 2, 3].into())];
+        params.subject_alt_names = vec![
+            SanType::DnsName("n1".try_into().unwrap()),
+            SanType::IpAddress([10, 1, 2, 3].into()),
+        ];
         (params.serialize_request(&key).unwrap(), key)
     }
 
     fn order<'a>(request: &'a CertificateSigningRequest, usages: &[&'a str]) -> Order<'a> {
         let usages = usages.to_vec();
         let signer = "kubernetes.io/kubelet-serving";
-        Order { signer, request: request.der(), usages, not_before: NOW - 300, not_after: NOW + 3600 }
+        Order {
+            signer,
+            request: request.der(),
+            usages,
+            not_before: NOW - 300,
+            not_after: NOW + 3600,
+        }
     }
 
     #[test]
     fn a_certificate_has_the_name_and_key_of_its_request_and_is_ours() {
         let authority = Authority::in_memory().unwrap();
-        for algorithm in
-            [&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ECDSA_P384_SHA384, &rcgen::PKCS_ED25519]
-        {
+        for algorithm in [
+            &rcgen::PKCS_ECDSA_P256_SHA256,
+            &rcgen::PKCS_ECDSA_P384_SHA384,
+            &rcgen::PKCS_ED25519,
+        ] {
             let (request, key) = request(algorithm);
-            let order = order(&request, &["digital signature", "key encipherment", "server auth"]);
+            let order = order(
+                &request,
+                &["digital signature", "key encipherment", "server auth"],
+            );
             let der = pem_to_der(&Sign::sign(&authority, &order).unwrap());
             let (_, certificate) = X509Certificate::from_der(&der).unwrap();
             let (_, own) = X509Certificate::from_der(&authority.der).unwrap();
-            certificate.verify_signature(Some(own.public_key())).unwrap();
-            assert_eq!(certificate.public_key().raw, rcgen::PublicKeyData::subject_public_key_info(&key));
+            certificate
+                .verify_signature(Some(own.public_key()))
+                .unwrap();
+            assert_eq!(
+                certificate.public_key().raw,
+                rcgen::PublicKeyData::subject_public_key_info(&key)
+            );
             let subject = certificate.subject().to_string();
-            assert!(subject.contains("system:node:n1") && subject.contains("O=system:nodes"), "{subject}");
+            assert!(
+                subject.contains("system:node:n1") && subject.contains("O=system:nodes"),
+                "{subject}"
+            );
             let validity = certificate.validity();
             assert_eq!(validity.not_before.timestamp(), NOW - 300);
             assert_eq!(validity.not_after.timestamp(), NOW + 3600);
-            assert_eq!(certificate.subject_alternative_name().unwrap().unwrap().value.general_names.len(), 2);
+            assert_eq!(
+                certificate
+                    .subject_alternative_name()
+                    .unwrap()
+                    .unwrap()
+                    .value
+                    .general_names
+                    .len(),
+                2
+            );
             let extended = certificate.extended_key_usage().unwrap().unwrap().value;
             assert!(extended.server_auth && !extended.client_auth);
             let usage = certificate.key_usage().unwrap().unwrap().value;
-            assert!(usage.digital_signature() && usage.key_encipherment() && !usage.key_cert_sign());
-            assert!(!certificate.is_ca() && certificate.basic_constraints().unwrap().unwrap().critical);
-            assert!(!certificate.iter_extensions().any(|one| one.oid == OID_X509_EXT_SUBJECT_KEY_IDENTIFIER));
+            assert!(
+                usage.digital_signature() && usage.key_encipherment() && !usage.key_cert_sign()
+            );
+            assert!(
+                !certificate.is_ca() && certificate.basic_constraints().unwrap().unwrap().critical
+            );
+            assert!(
+                !certificate
+                    .iter_extensions()
+                    .any(|one| one.oid == OID_X509_EXT_SUBJECT_KEY_IDENTIFIER)
+            );
         }
     }
 
@@ -216,11 +286,30 @@ mod tests {
         let authority = Authority::in_memory().unwrap();
         let (request, _) = request(&rcgen::PKCS_ECDSA_P256_SHA256);
         let end = authority.not_after().unwrap();
-        let late = Order { not_after: end + 1, ..order(&request, &["client auth"]) };
+        let late = Order {
+            not_after: end + 1,
+            ..order(&request, &["client auth"])
+        };
         let der = pem_to_der(&Sign::sign(&authority, &late).unwrap());
-        assert_eq!(X509Certificate::from_der(&der).unwrap().1.validity().not_after.timestamp(), end);
-        let too_late = Order { not_before: end, not_after: end + 1, ..order(&request, &["client auth"]) };
-        assert!(Sign::sign(&authority, &too_late).unwrap_err().starts_with("the signer has expired"));
+        assert_eq!(
+            X509Certificate::from_der(&der)
+                .unwrap()
+                .1
+                .validity()
+                .not_after
+                .timestamp(),
+            end
+        );
+        let too_late = Order {
+            not_before: end,
+            not_after: end + 1,
+            ..order(&request, &["client auth"])
+        };
+        assert!(
+            Sign::sign(&authority, &too_late)
+                .unwrap_err()
+                .starts_with("the signer has expired")
+        );
     }
 
     #[test]
@@ -228,8 +317,13 @@ mod tests {
         let authority = Authority::in_memory().unwrap();
         let (request, _) = request(&rcgen::PKCS_ECDSA_P256_SHA256);
         let serial = || {
-            let der = pem_to_der(&Sign::sign(&authority, &order(&request, &["client auth"])).unwrap());
-            X509Certificate::from_der(&der).unwrap().1.raw_serial().to_vec()
+            let der =
+                pem_to_der(&Sign::sign(&authority, &order(&request, &["client auth"])).unwrap());
+            X509Certificate::from_der(&der)
+                .unwrap()
+                .1
+                .raw_serial()
+                .to_vec()
         };
         assert_ne!(serial(), serial());
     }
@@ -241,8 +335,15 @@ mod tests {
         let mut forged = request.der().to_vec();
         let at = forged.windows(2).position(|bytes| bytes == b"n1").unwrap();
         forged[at] = b'm';
-        let order = Order { request: &forged, ..order(&request, &["client auth"]) };
-        assert!(Sign::sign(&authority, &order).unwrap_err().starts_with("unable to verify"));
+        let order = Order {
+            request: &forged,
+            ..order(&request, &["client auth"])
+        };
+        assert!(
+            Sign::sign(&authority, &order)
+                .unwrap_err()
+                .starts_with("unable to verify")
+        );
     }
 
     #[test]

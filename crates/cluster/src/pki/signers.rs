@@ -15,13 +15,17 @@ impl Signers {
     /// Lets an authority sign for signers.
     pub fn add(&mut self, signers: &[&'static str], authority: Authority) {
         let authority = Arc::new(authority);
-        self.0.extend(signers.iter().map(|signer| (*signer, authority.clone())));
+        self.0
+            .extend(signers.iter().map(|signer| (*signer, authority.clone())));
     }
 }
 
 impl Sign for Signers {
     fn sign(&self, order: &Order) -> Result<String, String> {
-        self.0.get(order.signer).ok_or("nobody signs for this signer")?.sign(order)
+        self.0
+            .get(order.signer)
+            .ok_or("nobody signs for this signer")?
+            .sign(order)
     }
 
     fn signs_for(&self, signer: &str) -> bool {

@@ -6,7 +6,9 @@
 
 use rcgen::{Error, SigningKey};
 
-use super::der::{BIT_STRING, OBJECT_IDENTIFIER, SEQUENCE, SET, UTF8_STRING, contents, split, wrap};
+use super::der::{
+    BIT_STRING, OBJECT_IDENTIFIER, SEQUENCE, SET, UTF8_STRING, contents, split, wrap,
+};
 
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
@@ -37,7 +39,9 @@ impl Subject<'_> {
         let uid = (!self.uid.is_empty()).then_some((UID, self.uid));
         let groups = self.groups.iter().map(|group| (ORGANIZATION, *group));
         let attributes = user.into_iter().chain(uid).chain(groups);
-        let names: Vec<Vec<u8>> = attributes.map(|(kind, text)| attribute(kind, text)).collect();
+        let names: Vec<Vec<u8>> = attributes
+            .map(|(kind, text)| attribute(kind, text))
+            .collect();
         wrap(SEQUENCE, &[&names.concat()])
     }
 }
@@ -67,7 +71,10 @@ fn put_into(
     let (algorithm, _) = split(rest)?;
     let signed = replace(contents(signed)?, subject, public_key)?;
     let signature = [&[0], key.sign(&signed)?.as_slice()].concat();
-    Ok(wrap(SEQUENCE, &[&signed, algorithm, &wrap(BIT_STRING, &[&signature])]))
+    Ok(wrap(
+        SEQUENCE,
+        &[&signed, algorithm, &wrap(BIT_STRING, &[&signature])],
+    ))
 }
 
 /// What is signed, with another subject and, if one is given, another key.
@@ -79,7 +86,10 @@ fn replace(signed: &[u8], subject: &[u8], public_key: Option<&[u8]>) -> Result<V
     let (_, at_key) = split(at_subject)?;
     let (old_key, after) = split(at_key)?;
     let before = &signed[..signed.len() - at_subject.len()];
-    Ok(wrap(SEQUENCE, &[before, subject, public_key.unwrap_or(old_key), after]))
+    Ok(wrap(
+        SEQUENCE,
+        &[before, subject, public_key.unwrap_or(old_key), after],
+    ))
 }
 
 fn attribute(kind: &[u8], text: &str) -> Vec<u8> {

@@ -33,7 +33,14 @@ impl Known {
     /// Nothing is known of `root` yet.
     pub fn new(root_kind: usize, root: Key) -> Known {
         let (objects, strangers, warnings) = (HashMap::new(), Vec::new(), Warnings::default());
-        Known { root_kind, root, objects, strangers, warnings, was_there: false }
+        Known {
+            root_kind,
+            root,
+            objects,
+            strangers,
+            warnings,
+            was_there: false,
+        }
     }
 
     /// The steps that led to an object being as it is now, or gone.
@@ -48,7 +55,11 @@ impl Known {
         }
         let steps = match initial {
             true => vec![there(&KINDS[kind].kind, &object)],
-            false => self.change(kind, old.as_ref().map(|(_, old)| old), (!is_gone).then_some(&object)),
+            false => self.change(
+                kind,
+                old.as_ref().map(|(_, old)| old),
+                (!is_gone).then_some(&object),
+            ),
         };
         let uid = object.uid().to_string();
         self.was_there |= self.is_root(kind, &object);
@@ -62,25 +73,37 @@ impl Known {
 
     /// The step that an event tells, if it is one.
     pub fn hear(&mut self, event: &Object) -> Option<Step> {
-        let Known { warnings, objects, .. } = self;
+        let Known {
+            warnings, objects, ..
+        } = self;
         warnings.hear(event, |uid| objects.contains_key(uid))
     }
 
     /// What becomes of the traced object, if that is settled.
     pub fn outcome(&self) -> Option<Outcome> {
-        let Some((kind, root)) = self.objects.values().find(|(kind, one)| self.is_root(*kind, one)) else {
+        let Some((kind, root)) = self
+            .objects
+            .values()
+            .find(|(kind, one)| self.is_root(*kind, one))
+        else {
             return self.was_there.then(|| Outcome::Never("it is gone".into()));
         };
         let kind: &str = &KINDS[*kind].kind;
         let never = failure(kind, root).or_else(|| self.impossible());
-        never.map(Outcome::Never).or_else(|| self.is_ready(root).then_some(Outcome::Ready))
+        never
+            .map(Outcome::Never)
+            .or_else(|| self.is_ready(root).then_some(Outcome::Ready))
     }
 
     /// A pod that no node will ever run as it is.
     fn impossible(&self) -> Option<String> {
         let is_so = |one: &&Object| one["status"]["reason"].str() == "InvalidSimulation";
         let pod = self.objects.values().map(|(_, one)| one).find(is_so)?;
-        Some(format!("{}: {}", named("Pod", pod), pod["status"]["message"].str()))
+        Some(format!(
+            "{}: {}",
+            named("Pod", pod),
+            pod["status"]["message"].str()
+        ))
     }
 
     fn is_root(&self, kind: usize, object: &Object) -> bool {
@@ -108,11 +131,14 @@ impl Known {
     fn belongs(&self, kind: usize, object: &Object) -> bool {
         self.is_root(kind, object)
             || self.objects.contains_key(object.uid())
-            || object.controller().is_some_and(|owner| self.objects.contains_key(owner["uid"].str()))
+            || object
+                .controller()
+                .is_some_and(|owner| self.objects.contains_key(owner["uid"].str()))
     }
 
     fn remember_stranger(&mut self, kind: usize, object: Object, is_gone: bool) {
-        self.strangers.retain(|(_, known)| known.uid() != object.uid());
+        self.strangers
+            .retain(|(_, known)| known.uid() != object.uid());
         if !is_gone && object.controller().is_some() {
             self.strangers.push((kind, object));
         }
@@ -121,34 +147,61 @@ impl Known {
     /// What came before its owner did.
     fn adopt(&mut self, uid: &str) -> Vec<Step> {
         let strangers = std::mem::take(&mut self.strangers);
-        let (own, others) = strangers.into_iter().partition(|(_, object)| object.is_controlled_by(uid));
+        let (own, others) = strangers
+            .into_iter()
+            .partition(|(_, object)| object.is_controlled_by(uid));
         self.strangers = others;
         let own: Vec<(usize, Object)> = own;
-        own.into_iter().flat_map(|(kind, object)| self.see(kind, object, false, true)).collect()
+        own.into_iter()
+            .flat_map(|(kind, object)| self.see(kind, object, false, true))
+            .collect()
     }
 
     fn change(&self, kind: usize, old: Option<&Object>, new: Option<&Object>) -> Vec<Step> {
-        let Some(object) = new.or(old) else { return Vec::new() };
-        let owner_uid = object.controller().map(|owner| owner["uid"].str()).unwrap_or_default();
-        let owner = self.objects.get(owner_uid).map(|(kind, owner)| (&*KINDS[*kind].kind, owner));
+        let Some(object) = new.or(old) else {
+            return Vec::new();
+        };
+        let owner_uid = object
+            .controller()
+            .map(|owner| owner["uid"].str())
+            .unwrap_or_default();
+        let owner = self
+            .objects
+            .get(owner_uid)
+            .map(|(kind, owner)| (&*KINDS[*kind].kind, owner));
         let is_sibling = |one: &Object| one.is_controlled_by(owner_uid) && !one.is_going();
-        let siblings = self.objects.values().filter(|(_, one)| is_sibling(one) && one.uid() != object.uid());
+        let siblings = self
+            .objects
+            .values()
+            .filter(|(_, one)| is_sibling(one) && one.uid() != object.uid());
         let n_siblings = siblings.count();
-        Change { kind: &KINDS[kind].kind, old, new, owner, n_siblings }.steps()
+        Change {
+            kind: &KINDS[kind].kind,
+            old,
+            new,
+            owner,
+            n_siblings,
+        }
+        .steps()
     }
 }
 
 /// Why an object will not be ready or complete.
 fn failure(kind: &str, object: &Object) -> Option<String> {
     let status = &object["status"];
-    let (failed, progress) = (condition(object, "Failed"), condition(object, "Progressing"));
+    let (failed, progress) = (
+        condition(object, "Failed"),
+        condition(object, "Progressing"),
+    );
     let said = match kind {
         "Job" if failed["status"].str() == "True" => failed,
         "Pod" if status["phase"].str() == "Failed" => status,
         "Deployment" if progress["reason"].str() == "ProgressDeadlineExceeded" => progress,
         _ => return None,
     };
-    let why = [said["reason"].str(), said["message"].str()].into_iter().filter(|text| !text.is_empty());
+    let why = [said["reason"].str(), said["message"].str()]
+        .into_iter()
+        .filter(|text| !text.is_empty());
     let why: Vec<&str> = std::iter::once("failed").chain(why).collect();
     Some(format!("{} {}", named(kind, object), why.join(": ")))
 }
@@ -174,11 +227,13 @@ mod tests {
 
     const WEB: &str = "{metadata: {name: web, namespace: a, uid: d}, spec: {replicas: 1}}";
     const SET: &str = "{metadata: {name: s, namespace: a, uid: s, ownerReferences: [{uid: d, controller: true}]}, spec: {replicas: 1}}";
-    const ITS_POD: &str =
-        "{metadata: {name: p, namespace: a, uid: p, ownerReferences: [{uid: s, controller: true}]}}";
+    const ITS_POD: &str = "{metadata: {name: p, namespace: a, uid: p, ownerReferences: [{uid: s, controller: true}]}}";
 
     fn said(steps: Vec<Step>) -> Vec<String> {
-        steps.iter().map(|step| format!("{} {}", step.object, step.what)).collect()
+        steps
+            .iter()
+            .map(|step| format!("{} {}", step.object, step.what))
+            .collect()
     }
 
     #[test]
@@ -192,11 +247,24 @@ mod tests {
             said(known.see(REPLICA_SET, object(SET), false, false)),
             ["replicaset/s created, wants 1 pod"]
         );
-        assert_eq!(said(known.see(POD, object(ITS_POD), false, false)), ["pod/p created"]);
-        assert!(
-            known.see(POD, object("{metadata: {name: q, uid: q, namespace: a}}"), false, false).is_empty()
+        assert_eq!(
+            said(known.see(POD, object(ITS_POD), false, false)),
+            ["pod/p created"]
         );
-        assert_eq!(said(known.see(POD, object(ITS_POD), true, false)), ["pod/p gone"]);
+        assert!(
+            known
+                .see(
+                    POD,
+                    object("{metadata: {name: q, uid: q, namespace: a}}"),
+                    false,
+                    false
+                )
+                .is_empty()
+        );
+        assert_eq!(
+            said(known.see(POD, object(ITS_POD), true, false)),
+            ["pod/p gone"]
+        );
     }
 
     #[test]
@@ -205,7 +273,14 @@ mod tests {
         assert!(known.see(POD, object(ITS_POD), false, true).is_empty());
         assert!(known.see(REPLICA_SET, object(SET), false, true).is_empty());
         let all = said(known.see(DEPLOYMENT, object(WEB), false, true));
-        assert_eq!(all, ["deployment/web is there", "replicaset/s is there", "pod/p is there"]);
+        assert_eq!(
+            all,
+            [
+                "deployment/web is there",
+                "replicaset/s is there",
+                "pod/p is there"
+            ]
+        );
     }
 
     #[test]
@@ -218,10 +293,26 @@ mod tests {
             known.see(DEPLOYMENT, object(&text), false, false);
             assert_eq!(known.outcome().is_some(), ready, "{status}");
         };
-        check(&mut known, "observedGeneration: 1, readyReplicas: 2, updatedReplicas: 2", false);
-        check(&mut known, "observedGeneration: 2, readyReplicas: 1, updatedReplicas: 2", false);
-        check(&mut known, "observedGeneration: 2, readyReplicas: 2, updatedReplicas: 1", false);
-        check(&mut known, "observedGeneration: 2, readyReplicas: 2, updatedReplicas: 2", true);
+        check(
+            &mut known,
+            "observedGeneration: 1, readyReplicas: 2, updatedReplicas: 2",
+            false,
+        );
+        check(
+            &mut known,
+            "observedGeneration: 2, readyReplicas: 1, updatedReplicas: 2",
+            false,
+        );
+        check(
+            &mut known,
+            "observedGeneration: 2, readyReplicas: 2, updatedReplicas: 1",
+            false,
+        );
+        check(
+            &mut known,
+            "observedGeneration: 2, readyReplicas: 2, updatedReplicas: 2",
+            true,
+        );
     }
 
     #[test]
@@ -230,7 +321,9 @@ mod tests {
             let mut known = Known::new(kind, Key::new("a", "web"));
             known.see(
                 kind,
-                object(&format!("{{metadata: {{name: web, namespace: a, uid: d}}, {text}}}")),
+                object(&format!(
+                    "{{metadata: {{name: web, namespace: a, uid: d}}, {text}}}"
+                )),
                 false,
                 false,
             );
@@ -238,8 +331,16 @@ mod tests {
         };
         let never = |why: &str| Some(Outcome::Never(why.into()));
         let failed = "status: {conditions: [{type: Failed, status: 'True', reason: BackoffLimitExceeded, message: too often}]}";
-        check(JOB, failed, never("job/web failed: BackoffLimitExceeded: too often"));
-        check(JOB, "status: {conditions: [{type: Complete, status: 'True'}]}", Some(Outcome::Ready));
+        check(
+            JOB,
+            failed,
+            never("job/web failed: BackoffLimitExceeded: too often"),
+        );
+        check(
+            JOB,
+            "status: {conditions: [{type: Complete, status: 'True'}]}",
+            Some(Outcome::Ready),
+        );
         check(
             POD,
             "status: {phase: Failed, reason: InvalidSimulation, message: nope}",
@@ -248,7 +349,11 @@ mod tests {
         check(POD, "status: {phase: Succeeded}", Some(Outcome::Ready));
         check(POD, "status: {phase: Pending}", None);
         let late = "status: {conditions: [{type: Progressing, status: 'False', reason: ProgressDeadlineExceeded, message: late}]}";
-        check(DEPLOYMENT, late, never("deployment/web failed: ProgressDeadlineExceeded: late"));
+        check(
+            DEPLOYMENT,
+            late,
+            never("deployment/web failed: ProgressDeadlineExceeded: late"),
+        );
     }
 
     #[test]
@@ -271,7 +376,10 @@ mod tests {
         let told = said(known.see(DEPLOYMENT, object(WEB), false, false));
         assert_eq!(
             told,
-            ["deployment/web created, wants 1 pod", "deployment/web warning FailedCreate: nope"]
+            [
+                "deployment/web created, wants 1 pod",
+                "deployment/web warning FailedCreate: nope"
+            ]
         );
     }
 }

@@ -8,7 +8,10 @@ use super::step::{Change, condition, controller, named};
 const EVICTORS: [(&str, &str); 5] = [
     ("EvictionByEvictionAPI", "eviction"),
     ("DeletionByTaintManager", "taint-eviction-controller"),
-    ("DeletionByDeviceTaintManager", "device-taint-eviction-controller"),
+    (
+        "DeletionByDeviceTaintManager",
+        "device-taint-eviction-controller",
+    ),
     ("PreemptionByScheduler", "scheduler"),
     ("DeletionByPodGC", "pod-garbage-collector"),
 ];
@@ -26,7 +29,11 @@ impl Change<'_> {
     /// Its owner goes, or is gone.
     fn orphaned(&self, object: &Object) -> Option<(String, String)> {
         let owner = object.controller()?;
-        let name = format!("{}/{}", owner["kind"].str().to_lowercase(), owner["name"].str());
+        let name = format!(
+            "{}/{}",
+            owner["kind"].str().to_lowercase(),
+            owner["name"].str()
+        );
         let cause = match self.owner {
             Some((_, owner)) if owner.is_going() => format!("{name} is deleted"),
             Some(_) => return None,
@@ -38,9 +45,16 @@ impl Change<'_> {
     /// Its owner has more than it wants.
     fn surplus(&self) -> Option<(String, String)> {
         let (kind, owner) = self.owner?;
-        let wanted = owner["spec"]["replicas"].as_int().filter(|_| self.kind == "Pod")?;
+        let wanted = owner["spec"]["replicas"]
+            .as_int()
+            .filter(|_| self.kind == "Pod")?;
         let is_surplus = self.n_siblings as i64 >= wanted;
-        is_surplus.then(|| (controller(kind), format!("{} wants {wanted}", named(kind, owner))))
+        is_surplus.then(|| {
+            (
+                controller(kind),
+                format!("{} wants {wanted}", named(kind, owner)),
+            )
+        })
     }
 
     /// Its owner has something new instead, or no use for it any more.
@@ -50,9 +64,12 @@ impl Change<'_> {
         let revision = object["metadata"]["labels"]["controller-revision-hash"].str();
         let updated = owner["status"]["updateRevision"].str();
         let cause = match kind {
-            "StatefulSet" if !updated.is_empty() && revision != updated => format!("{name} is rolled out"),
+            "StatefulSet" if !updated.is_empty() && revision != updated => {
+                format!("{name} is rolled out")
+            }
             "Job" if owner["spec"]["suspend"].bool() => format!("{name} is suspended"),
-            "Job" => match ["FailureTarget", "Failed", "SuccessCriteriaMet"].map(|one| condition(owner, one))
+            "Job" => match ["FailureTarget", "Failed", "SuccessCriteriaMet"]
+                .map(|one| condition(owner, one))
             {
                 [failing, failed, _]
                     if failing["status"].str() == "True" || failed["status"].str() == "True" =>
@@ -80,7 +97,10 @@ fn disruption(object: &Object) -> Option<(String, String)> {
         return None;
     }
     let reason = said["reason"].str();
-    let evictor = EVICTORS.iter().find(|(known, _)| *known == reason).map(|(_, actor)| actor.to_string());
+    let evictor = EVICTORS
+        .iter()
+        .find(|(known, _)| *known == reason)
+        .map(|(_, actor)| actor.to_string());
     let by_kubelet = || format!("kubelet {}", object["spec"]["nodeName"].str());
     let actor = evictor.unwrap_or_else(|| match reason {
         "TerminationByKubelet" => by_kubelet(),
@@ -100,17 +120,28 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(kind: &str, text: &str, owner: Option<(&str, &str)>, n_siblings: usize, expected: (&str, &str)) {
+    fn check(
+        kind: &str,
+        text: &str,
+        owner: Option<(&str, &str)>,
+        n_siblings: usize,
+        expected: (&str, &str),
+    ) {
         let old = object(text);
         let owner = owner.map(|(kind, text)| (kind, object(text)));
         let owner = owner.as_ref().map(|(kind, owner)| (*kind, owner));
-        let change = Change { kind, old: Some(&old), new: None, owner, n_siblings };
+        let change = Change {
+            kind,
+            old: Some(&old),
+            new: None,
+            owner,
+            n_siblings,
+        };
         let (actor, cause) = change.deleter(&old);
         assert_eq!((actor.as_str(), cause.as_str()), expected, "{text}");
     }
 
-    const OWNED: &str =
-        "metadata: {name: p, ownerReferences: [{kind: ReplicaSet, name: web-1, uid: s, controller: true}]}";
+    const OWNED: &str = "metadata: {name: p, ownerReferences: [{kind: ReplicaSet, name: web-1, uid: s, controller: true}]}";
 
     #[test]
     fn whoever_makes_pods_leave_says_so_in_a_condition() {
@@ -121,13 +152,19 @@ mod tests {
             ("TerminationByKubelet", "kubelet n1"),
             ("Boredom", "somebody"),
         ] {
-            let conditions =
-                format!("[{{type: DisruptionTarget, status: 'True', reason: {reason}, message: why}}]");
-            let pod = format!("{{{OWNED}, spec: {{nodeName: n1}}, status: {{conditions: {conditions}}}}}");
+            let conditions = format!(
+                "[{{type: DisruptionTarget, status: 'True', reason: {reason}, message: why}}]"
+            );
+            let pod = format!(
+                "{{{OWNED}, spec: {{nodeName: n1}}, status: {{conditions: {conditions}}}}}"
+            );
             check(
                 "Pod",
                 &pod,
-                Some(("ReplicaSet", "{metadata: {name: web-1}, spec: {replicas: 3}}")),
+                Some((
+                    "ReplicaSet",
+                    "{metadata: {name: web-1}, spec: {replicas: 3}}",
+                )),
                 3,
                 (actor, "why"),
             );
@@ -137,7 +174,13 @@ mod tests {
     #[test]
     fn what_has_lost_its_owner_is_collected() {
         let pod = format!("{{{OWNED}}}");
-        check("Pod", &pod, None, 0, ("garbage-collector", "replicaset/web-1 is gone"));
+        check(
+            "Pod",
+            &pod,
+            None,
+            0,
+            ("garbage-collector", "replicaset/web-1 is gone"),
+        );
         let going = "{metadata: {name: web-1, deletionTimestamp: x}, spec: {replicas: 3}}";
         check(
             "Pod",
@@ -161,7 +204,8 @@ mod tests {
             ("replicaset-controller", "replicaset/web-1 wants 3"),
         );
         check("Pod", &pod, Some(("ReplicaSet", set)), 2, ("somebody", ""));
-        let stateful = "{metadata: {name: db}, spec: {replicas: 3}, status: {updateRevision: db-2}}";
+        let stateful =
+            "{metadata: {name: db}, spec: {replicas: 3}, status: {updateRevision: db-2}}";
         check(
             "Pod",
             &pod,
@@ -169,10 +213,23 @@ mod tests {
             2,
             ("statefulset-controller", "statefulset/db is rolled out"),
         );
-        let job = "{metadata: {name: j}, status: {conditions: [{type: FailureTarget, status: 'True'}]}}";
-        check("Pod", &pod, Some(("Job", job)), 0, ("job-controller", "job/j failed"));
+        let job =
+            "{metadata: {name: j}, status: {conditions: [{type: FailureTarget, status: 'True'}]}}";
+        check(
+            "Pod",
+            &pod,
+            Some(("Job", job)),
+            0,
+            ("job-controller", "job/j failed"),
+        );
         let suspended = "{metadata: {name: j}, spec: {suspend: true}}";
-        check("Pod", &pod, Some(("Job", suspended)), 0, ("job-controller", "job/j is suspended"));
+        check(
+            "Pod",
+            &pod,
+            Some(("Job", suspended)),
+            0,
+            ("job-controller", "job/j is suspended"),
+        );
         let deployment = ("Deployment", "{metadata: {name: web}, spec: {replicas: 3}}");
         let old_set = format!("{{{OWNED}, spec: {{replicas: 0}}}}");
         check(
@@ -180,7 +237,10 @@ mod tests {
             &old_set,
             Some(deployment),
             9,
-            ("deployment-controller", "deployment/web keeps only so many old sets"),
+            (
+                "deployment-controller",
+                "deployment/web keeps only so many old sets",
+            ),
         );
     }
 }

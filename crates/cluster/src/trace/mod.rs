@@ -95,11 +95,17 @@ pub enum TraceError {
 impl Trace {
     /// Traces until told to stop.
     pub fn run(self) -> Result<(), TraceError> {
-        tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(self.trace())
+        tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?
+            .block_on(self.trace())
     }
 
     async fn trace(self) -> Result<(), TraceError> {
-        let file = self.kubeconfig.clone().unwrap_or_else(connect::default_file);
+        let file = self
+            .kubeconfig
+            .clone()
+            .unwrap_or_else(connect::default_file);
         let client = connect(&file, "mizzen-trace").await?;
         let api = Api::new(client.clone());
         let kind = self.object.find(&api).await?;
@@ -111,7 +117,9 @@ impl Trace {
         };
         for followed in followed(kind) {
             let path = format!("{}?limit=1", followed.path(&self.namespace));
-            api.raw(Method::GET, &path, None).await.map_err(TraceError::Refused)?;
+            api.raw(Method::GET, &path, None)
+                .await
+                .map_err(TraceError::Refused)?;
         }
         let (informers, events) = follow(&client, &self.namespace, kind);
         let known = Known::new(kind, root);
@@ -141,7 +149,12 @@ fn followed(kind: usize) -> Vec<Resource> {
         _ => None,
     };
     let pods = Some(PODS).filter(|pods| KINDS[kind] != *pods);
-    [KINDS[kind].clone()].into_iter().chain(between).chain(pods).chain([EVENTS]).collect()
+    [KINDS[kind].clone()]
+        .into_iter()
+        .chain(between)
+        .chain(pods)
+        .chain([EVENTS])
+        .collect()
 }
 
 /// Something that happened to an object of one of the kinds, or something that was told.
@@ -153,7 +166,11 @@ struct Seen {
     initial: bool,
 }
 
-fn follow(client: &Client, namespace: &str, kind: usize) -> (Vec<Informer<Object>>, UnboundedReceiver<Seen>) {
+fn follow(
+    client: &Client,
+    namespace: &str,
+    kind: usize,
+) -> (Vec<Informer<Object>>, UnboundedReceiver<Seen>) {
     let (sender, events) = unbounded_channel();
     let one = |resource: &Resource| {
         let sender = sender.clone();
@@ -162,7 +179,12 @@ fn follow(client: &Client, namespace: &str, kind: usize) -> (Vec<Informer<Object
         informer.add_handler(move |event: Event<Object>| {
             let is_gone = matches!(event, Event::Deleted { .. });
             let initial = matches!(event, Event::Added { initial: true, .. });
-            let _ = sender.send(Seen { kind, object: event.object().clone(), is_gone, initial });
+            let _ = sender.send(Seen {
+                kind,
+                object: event.object().clone(),
+                is_gone,
+                initial,
+            });
         });
         informer.start();
         informer
@@ -184,10 +206,16 @@ async fn tell(
         }
         batch.sort_by_key(|seen| seen.object.version());
         for seen in batch {
-            let Ok(object) = seen.object.read() else { continue };
+            let Ok(object) = seen.object.read() else {
+                continue;
+            };
             let steps = match seen.kind {
                 Some(kind) => known.see(kind, object, seen.is_gone, seen.initial),
-                None => known.hear(&object).into_iter().filter(|_| !seen.is_gone).collect(),
+                None => known
+                    .hear(&object)
+                    .into_iter()
+                    .filter(|_| !seen.is_gone)
+                    .collect(),
             };
             for step in steps {
                 if writeln!(io::stdout(), "{}", line(began.elapsed(), &step)).is_err() {
@@ -206,9 +234,21 @@ async fn tell(
 }
 
 fn line(at: Duration, step: &Step) -> String {
-    let Step { actor, object, what, cause } = step;
-    let because = if cause.is_empty() { String::new() } else { format!("  because {cause}") };
-    format!("{:>8.3}s  {actor:<24} {object:<34} {what}{because}", at.as_secs_f64())
+    let Step {
+        actor,
+        object,
+        what,
+        cause,
+    } = step;
+    let because = if cause.is_empty() {
+        String::new()
+    } else {
+        format!("  because {cause}")
+    };
+    format!(
+        "{:>8.3}s  {actor:<24} {object:<34} {what}{because}",
+        at.as_secs_f64()
+    )
 }
 
 #[cfg(test)]

@@ -35,7 +35,11 @@ impl Change<'_> {
     pub fn steps(&self) -> Vec<Step> {
         match (self.old, self.new) {
             (None, Some(new)) => {
-                vec![self.step(self.creator(new), self.created(new), self.cause_of_creation())]
+                vec![self.step(
+                    self.creator(new),
+                    self.created(new),
+                    self.cause_of_creation(),
+                )]
             }
             (Some(old), None) => {
                 let (actor, cause) = self.remover(old);
@@ -48,7 +52,8 @@ impl Change<'_> {
 
     fn changed(&self, old: &Object, new: &Object) -> Vec<Step> {
         let mut steps = Vec::new();
-        let mut add = |actor: String, what: String, cause: String| steps.push(self.step(actor, what, cause));
+        let mut add =
+            |actor: String, what: String, cause: String| steps.push(self.step(actor, what, cause));
         if !old.is_going() && new.is_going() {
             let (actor, cause) = self.deleter(new);
             add(actor, "told to go".into(), cause);
@@ -64,7 +69,10 @@ impl Change<'_> {
     fn owner_steps(&self, old: &Object, new: &Object, add: &mut dyn FnMut(String, String, String)) {
         if old["spec"] != new["spec"] {
             let (actor, cause) = match self.owner {
-                Some((kind, owner)) => (controller(kind), format!("{} is rolled out", named(kind, owner))),
+                Some((kind, owner)) => (
+                    controller(kind),
+                    format!("{} is rolled out", named(kind, owner)),
+                ),
                 None => (writer(new), String::new()),
             };
             add(actor, spec_change(old, new), cause);
@@ -75,12 +83,22 @@ impl Change<'_> {
     }
 
     fn step(&self, actor: String, what: String, cause: String) -> Step {
-        let object = self.new.or(self.old).map(|object| named(self.kind, object)).unwrap_or_default();
-        Step { actor, object, what, cause }
+        let object = self
+            .new
+            .or(self.old)
+            .map(|object| named(self.kind, object))
+            .unwrap_or_default();
+        Step {
+            actor,
+            object,
+            what,
+            cause,
+        }
     }
 
     fn creator(&self, new: &Object) -> String {
-        self.owner.map_or_else(|| writer(new), |(kind, _)| controller(kind))
+        self.owner
+            .map_or_else(|| writer(new), |(kind, _)| controller(kind))
     }
 
     fn created(&self, new: &Object) -> String {
@@ -91,7 +109,9 @@ impl Change<'_> {
     }
 
     fn cause_of_creation(&self) -> String {
-        let Some((kind, owner)) = self.owner else { return String::new() };
+        let Some((kind, owner)) = self.owner else {
+            return String::new();
+        };
         let name = named(kind, owner);
         match (self.kind, owner["spec"]["replicas"].as_int()) {
             ("Pod", Some(wanted)) => format!("{name} wants {wanted} and has {}", self.n_siblings),
@@ -120,7 +140,12 @@ pub fn there(kind: &str, object: &Object) -> Step {
             _ => {}
         }
     }
-    Step { actor: "-".into(), object: named(kind, object), what, cause }
+    Step {
+        actor: "-".into(),
+        object: named(kind, object),
+        what,
+        cause,
+    }
 }
 
 /// Why a pod has no node.
@@ -135,7 +160,11 @@ fn refusal(pod: &Object) -> &str {
 fn pod_steps(old: &Object, new: &Object, add: &mut dyn FnMut(String, String, String)) {
     let node = new["spec"]["nodeName"].str();
     if old["spec"]["nodeName"].str().is_empty() && !node.is_empty() {
-        add("scheduler".into(), format!("bound to {node}"), "it had no node".into());
+        add(
+            "scheduler".into(),
+            format!("bound to {node}"),
+            "it had no node".into(),
+        );
     }
     if refusal(new) != refusal(old) && !refusal(new).is_empty() {
         add("scheduler".into(), "not placed".into(), refusal(new).into());
@@ -149,8 +178,10 @@ fn pod_steps(old: &Object, new: &Object, add: &mut dyn FnMut(String, String, Str
 /// A pod's state as one would say it.
 fn pod_state(pod: &Object) -> String {
     let status = &pod["status"];
-    let mut reasons =
-        status["containerStatuses"].list().iter().map(|one| one["state"]["waiting"]["reason"].str());
+    let mut reasons = status["containerStatuses"]
+        .list()
+        .iter()
+        .map(|one| one["state"]["waiting"]["reason"].str());
     let waiting = reasons.find(|reason| !reason.is_empty());
     let is_ready = condition(pod, "Ready")["status"].str() == "True";
     match (status["phase"].str(), waiting) {
@@ -158,7 +189,9 @@ fn pod_state(pod: &Object) -> String {
         ("Running", None) if is_ready => "running and ready".into(),
         ("Running", None) => "running, not ready".into(),
         ("Succeeded", _) => "succeeded".into(),
-        ("Failed", _) => format!("failed {}", status["reason"].str()).trim_end().into(),
+        ("Failed", _) => format!("failed {}", status["reason"].str())
+            .trim_end()
+            .into(),
         (_, Some(reason)) => format!("starting: {reason}"),
         _ => String::new(),
     }
@@ -167,14 +200,20 @@ fn pod_state(pod: &Object) -> String {
 /// One condition of an object; null if there is none.
 pub fn condition<'a>(object: &'a Object, name: &str) -> &'a Value {
     static NONE: Value = Value::Null;
-    object["status"]["conditions"].list().iter().find(|one| one["type"].str() == name).unwrap_or(&NONE)
+    object["status"]["conditions"]
+        .list()
+        .iter()
+        .find(|one| one["type"].str() == name)
+        .unwrap_or(&NONE)
 }
 
 fn spec_change(old: &Object, new: &Object) -> String {
     let replicas = |object: &Object| object["spec"]["replicas"].as_int();
     let template = old["spec"]["template"] != new["spec"]["template"];
     match (replicas(old), replicas(new)) {
-        (Some(before), Some(after)) if before != after => format!("scaled from {before} to {after}"),
+        (Some(before), Some(after)) if before != after => {
+            format!("scaled from {before} to {after}")
+        }
         _ if template => "got a new template".into(),
         _ => "changed".into(),
     }
@@ -190,9 +229,17 @@ fn status_change(kind: &str, old: &Value, new: &Value) -> Option<String> {
             count(status, "failed")
         ),
         "DaemonSet" => {
-            format!("{} ready of {}", count(status, "numberReady"), count(status, "desiredNumberScheduled"))
+            format!(
+                "{} ready of {}",
+                count(status, "numberReady"),
+                count(status, "desiredNumberScheduled")
+            )
         }
-        _ => format!("{} ready of {}", count(status, "readyReplicas"), count(status, "replicas")),
+        _ => format!(
+            "{} ready of {}",
+            count(status, "readyReplicas"),
+            count(status, "replicas")
+        ),
     };
     let (before, after) = (counts(old), counts(new));
     (before != after).then(|| format!("counts {after}"))
@@ -203,7 +250,11 @@ fn count(status: &Value, field: &str) -> i64 {
 }
 
 fn pods(n: i64) -> String {
-    if n == 1 { "1 pod".into() } else { format!("{n} pods") }
+    if n == 1 {
+        "1 pod".into()
+    } else {
+        format!("{n} pods")
+    }
 }
 
 /// An object as kubectl names it.
@@ -250,20 +301,42 @@ mod tests {
         let (old, new) = (read(old), read(new));
         let owner = owner.map(|(kind, text)| (kind, object(text)));
         let owner = owner.as_ref().map(|(kind, owner)| (*kind, owner));
-        let steps = Change { kind, old: old.as_ref(), new: new.as_ref(), owner, n_siblings }.steps();
+        let steps = Change {
+            kind,
+            old: old.as_ref(),
+            new: new.as_ref(),
+            owner,
+            n_siblings,
+        }
+        .steps();
         let said: Vec<String> = steps
             .iter()
-            .map(|step| format!("{}: {} {}; {}", step.actor, step.object, step.what, step.cause))
+            .map(|step| {
+                format!(
+                    "{}: {} {}; {}",
+                    step.actor, step.object, step.what, step.cause
+                )
+            })
             .collect();
         assert_eq!(said, expected);
     }
 
-    const SET: (&str, &str) = ("ReplicaSet", "{metadata: {name: web-1}, spec: {replicas: 3}}");
+    const SET: (&str, &str) = (
+        "ReplicaSet",
+        "{metadata: {name: web-1}, spec: {replicas: 3}}",
+    );
 
     #[test]
     fn who_made_the_first_object_is_told_by_its_fields() {
         let new = "{metadata: {name: web, managedFields: [{manager: kubectl-client-side-apply, time: a}]}, spec: {replicas: 3}}";
-        check("Deployment", "", new, None, 0, &["kubectl: deployment/web created, wants 3 pods; "]);
+        check(
+            "Deployment",
+            "",
+            new,
+            None,
+            0,
+            &["kubectl: deployment/web created, wants 3 pods; "],
+        );
     }
 
     #[test]
@@ -299,22 +372,53 @@ mod tests {
         let ready = pod(
             "spec: {nodeName: n1}, status: {phase: Running, conditions: [{type: Ready, status: 'True'}]}",
         );
-        check("Pod", &pod("spec: {}"), &bound, None, 0, &["scheduler: pod/p bound to n1; it had no node"]);
-        check("Pod", &bound, &starting, None, 0, &["kubelet n1: pod/p starting: ContainerCreating; "]);
-        check("Pod", &starting, &ready, None, 0, &["kubelet n1: pod/p running and ready; "]);
+        check(
+            "Pod",
+            &pod("spec: {}"),
+            &bound,
+            None,
+            0,
+            &["scheduler: pod/p bound to n1; it had no node"],
+        );
+        check(
+            "Pod",
+            &bound,
+            &starting,
+            None,
+            0,
+            &["kubelet n1: pod/p starting: ContainerCreating; "],
+        );
+        check(
+            "Pod",
+            &starting,
+            &ready,
+            None,
+            0,
+            &["kubelet n1: pod/p running and ready; "],
+        );
         check("Pod", &ready, "", None, 0, &["kubelet n1: pod/p gone; "]);
     }
 
     #[test]
     fn a_refusal_of_the_scheduler_is_told_once() {
         let waits = "{metadata: {name: p}, status: {conditions: [{type: PodScheduled, status: 'False', message: no room}]}}";
-        check("Pod", "{metadata: {name: p}}", waits, None, 0, &["scheduler: pod/p not placed; no room"]);
+        check(
+            "Pod",
+            "{metadata: {name: p}}",
+            waits,
+            None,
+            0,
+            &["scheduler: pod/p not placed; no room"],
+        );
         check("Pod", waits, waits, None, 0, &[]);
     }
 
     #[test]
     fn a_pod_is_told_to_go_and_one_without_a_node_is_gone_at_once() {
-        let (there, going) = ("{metadata: {name: p}}", "{metadata: {name: p, deletionTimestamp: x}}");
+        let (there, going) = (
+            "{metadata: {name: p}}",
+            "{metadata: {name: p, deletionTimestamp: x}}",
+        );
         let cause = "replicaset-controller: pod/p told to go; replicaset/web-1 wants 3";
         check("Pod", there, going, Some(SET), 3, &[cause]);
         check(
@@ -331,7 +435,11 @@ mod tests {
     fn what_was_there_before_says_how_it_is() {
         let check = |text: &str, what: &str, cause: &str| {
             let step = super::there("Pod", &object(text));
-            assert_eq!((step.what.as_str(), step.cause.as_str()), (what, cause), "{text}");
+            assert_eq!(
+                (step.what.as_str(), step.cause.as_str()),
+                (what, cause),
+                "{text}"
+            );
         };
         check(
             "{metadata: {name: p}, status: {phase: Pending, conditions: [{type: PodScheduled, status: 'False', message: no room}]}}",

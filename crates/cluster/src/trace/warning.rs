@@ -24,12 +24,24 @@ impl Warnings {
             return None;
         }
         let uid = about["uid"].str().to_string();
-        if !self.told.insert((uid.clone(), reason.into(), message.into())) {
+        if !self
+            .told
+            .insert((uid.clone(), reason.into(), message.into()))
+        {
             return None;
         }
-        let object = format!("{}/{}", about["kind"].str().to_lowercase(), about["name"].str());
+        let object = format!(
+            "{}/{}",
+            about["kind"].str().to_lowercase(),
+            about["name"].str()
+        );
         let what = format!("warning {reason}: {}", message.trim_end());
-        let step = Step { actor: teller(event), object, what, cause: String::new() };
+        let step = Step {
+            actor: teller(event),
+            object,
+            what,
+            cause: String::new(),
+        };
         if is_known(&uid) {
             return Some(step);
         }
@@ -45,7 +57,10 @@ impl Warnings {
 
 /// Who wrote an event: a loop, or a kubelet with its node.
 fn teller(event: &Object) -> String {
-    let (component, host) = (event["source"]["component"].str(), event["source"]["host"].str());
+    let (component, host) = (
+        event["source"]["component"].str(),
+        event["source"]["host"].str(),
+    );
     match (component, event["reportingComponent"].str()) {
         ("kubelet", _) => format!("kubelet {host}"),
         ("", "") => "somebody".into(),
@@ -73,17 +88,34 @@ mod tests {
         );
         let step = warnings.hear(&failed, |_| true).unwrap();
         assert_eq!(
-            (step.actor.as_str(), step.object.as_str(), step.what.as_str()),
-            ("replicaset-controller", "replicaset/s", "warning FailedCreate: nope")
+            (
+                step.actor.as_str(),
+                step.object.as_str(),
+                step.what.as_str()
+            ),
+            (
+                "replicaset-controller",
+                "replicaset/s",
+                "warning FailedCreate: nope"
+            )
         );
         assert_eq!(warnings.hear(&failed, |_| true), None);
         let other = event(
             "type: Warning, reason: FailedCreate, message: 'no, no', source: {component: kubelet, host: n1}",
         );
         assert_eq!(warnings.hear(&other, |_| true).unwrap().actor, "kubelet n1");
-        assert_eq!(warnings.hear(&event("type: Normal, reason: Pulled, message: fine"), |_| true), None);
         assert_eq!(
-            warnings.hear(&event("type: Warning, reason: FailedScheduling, message: nope"), |_| true),
+            warnings.hear(
+                &event("type: Normal, reason: Pulled, message: fine"),
+                |_| true
+            ),
+            None
+        );
+        assert_eq!(
+            warnings.hear(
+                &event("type: Warning, reason: FailedScheduling, message: nope"),
+                |_| true
+            ),
             None
         );
     }
@@ -91,7 +123,13 @@ mod tests {
     #[test]
     fn what_is_heard_before_its_object_is_seen_is_told_then() {
         let mut warnings = Warnings::default();
-        assert_eq!(warnings.hear(&event("type: Warning, reason: Failed, message: nope"), |_| false), None);
+        assert_eq!(
+            warnings.hear(
+                &event("type: Warning, reason: Failed, message: nope"),
+                |_| false
+            ),
+            None
+        );
         assert_eq!(warnings.about("s").len(), 1);
         assert!(warnings.about("s").is_empty());
     }

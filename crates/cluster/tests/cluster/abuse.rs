@@ -11,8 +11,8 @@ use tokio::time::timeout;
 
 use crate::client::{Client, dial, dial_narrow};
 use crate::frames::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, PING, PRIORITY, RESET, SETTINGS,
-    WINDOW_UPDATE, Wire, field, frame, head, literal,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, PING, PRIORITY, RESET,
+    SETTINGS, WINDOW_UPDATE, Wire, field, frame, head, literal,
 };
 use crate::process::{Home, PATIENCE, Process};
 
@@ -36,7 +36,12 @@ impl Target {
         let bystander = process.admin().await;
         bystander.get("/readyz").await.expect(200);
         let before = process.resident_bytes();
-        Target { process, bystander, before, _home: home }
+        Target {
+            process,
+            bystander,
+            before,
+            _home: home,
+        }
     }
 
     /// Somebody else is served in bounded time, on an old connection and on a new one, and the server has not grown by
@@ -44,12 +49,23 @@ impl Target {
     #[track_caller]
     fn check(&self, most: u64) -> impl Future<Output = ()> {
         let growth = self.process.resident_bytes().saturating_sub(self.before) / MB;
-        assert!(growth <= most, "{growth} MB more memory, expected at most {most}");
+        assert!(
+            growth <= most,
+            "{growth} MB more memory, expected at most {most}"
+        );
         async {
             let begin = Instant::now();
             let served = async {
-                self.bystander.get("/api/v1/namespaces/default").await.expect(200);
-                self.process.admin().await.get("/api/v1/namespaces/default").await.expect(200);
+                self.bystander
+                    .get("/api/v1/namespaces/default")
+                    .await
+                    .expect(200);
+                self.process
+                    .admin()
+                    .await
+                    .get("/api/v1/namespaces/default")
+                    .await
+                    .expect(200);
             };
             timeout(SOON, served).await.expect("others are served");
             println!("others were served in {:?}", begin.elapsed());
@@ -59,7 +75,11 @@ impl Target {
     async fn metric(&self, line: &str) -> i64 {
         let text = self.bystander.get("/metrics").await.expect(200).text();
         let found = text.lines().find_map(|text| text.strip_prefix(line));
-        found.unwrap_or_else(|| panic!("no {line}")).trim().parse().unwrap()
+        found
+            .unwrap_or_else(|| panic!("no {line}"))
+            .trim()
+            .parse()
+            .unwrap()
     }
 }
 
@@ -72,7 +92,12 @@ async fn requests_that_are_reset_at_once_end_the_connection() {
         let mut bytes = Vec::new();
         for number in 0..100 {
             let stream = 2 * (batch * 100 + number) + 1;
-            bytes.extend(frame(HEADERS, END_HEADERS | END_STREAM, stream, &head("GET", "/api/v1/pods")));
+            bytes.extend(frame(
+                HEADERS,
+                END_HEADERS | END_STREAM,
+                stream,
+                &head("GET", "/api/v1/pods"),
+            ));
             bytes.extend(frame(RESET, 0, stream, &8u32.to_be_bytes()));
         }
         if !wire.write(&bytes).await {
@@ -97,14 +122,19 @@ async fn requests_that_are_given_up_by_the_thousand_end_the_connection() {
         let mut sent = 0;
         // Few at a time, so that they have been looked at when they are reset.
         for batch in 0..1_000u32 {
-            let streams: Vec<u32> = (0..10).map(|number| 2 * (batch * 10 + number) + 1).collect();
+            let streams: Vec<u32> = (0..10)
+                .map(|number| 2 * (batch * 10 + number) + 1)
+                .collect();
             let begun: Vec<u8> = streams
                 .iter()
                 .flat_map(|at| frame(HEADERS, END_HEADERS, *at, &head("POST", CONFIG_MAPS)))
                 .collect();
-            let reset: Vec<u8> =
-                streams.iter().flat_map(|at| frame(RESET, 0, *at, &reason.to_be_bytes())).collect();
-            if !wire.write(&begun).await || !wire.answered_ping().await || !wire.write(&reset).await {
+            let reset: Vec<u8> = streams
+                .iter()
+                .flat_map(|at| frame(RESET, 0, *at, &reason.to_be_bytes()))
+                .collect();
+            if !wire.write(&begun).await || !wire.answered_ping().await || !wire.write(&reset).await
+            {
                 break;
             }
             sent += 10;
@@ -137,9 +167,16 @@ async fn a_head_without_an_end_ends_the_connection() {
     let target = Target::start().await;
     for payload in [&[][..], &[0x82; 16_000]] {
         let mut wire = Wire::open(&target.process, &[]).await;
-        assert!(wire.write(&frame(HEADERS, END_STREAM, 1, &head("GET", "/readyz"))).await);
+        assert!(
+            wire.write(&frame(HEADERS, END_STREAM, 1, &head("GET", "/readyz")))
+                .await
+        );
         let mut sent = 0;
-        while sent < 10_000 && wire.write(&frame(CONTINUATION, 0, 1, payload).repeat(10)).await {
+        while sent < 10_000
+            && wire
+                .write(&frame(CONTINUATION, 0, 1, payload).repeat(10))
+                .await
+        {
             sent += 10;
         }
         println!("{sent} continuations were sent");
@@ -160,7 +197,8 @@ async fn a_head_that_is_large_only_when_it_is_unpacked_is_refused() {
     block.extend(vec![0xbe; 10_000]);
     for _ in 0..20 {
         let mut wire = Wire::open(&target.process, &[]).await;
-        wire.write(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &block)).await;
+        wire.write(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &block))
+            .await;
         let mut is_refused = true;
         while let Some(frame) = wire.next().await {
             match frame.kind {
@@ -200,8 +238,10 @@ async fn questions_of_the_protocol_that_come_by_the_hundred_thousand_cost_little
 async fn a_client_that_asks_for_much_and_reads_nothing_costs_little() {
     let target = Target::start().await;
     for number in 0..8 {
-        let body =
-            format!(r#"{{"metadata":{{"name":"c{number}"}},"data":{{"a":"{}"}}}}"#, "x".repeat(1_000_000));
+        let body = format!(
+            r#"{{"metadata":{{"name":"c{number}"}},"data":{{"a":"{}"}}}}"#,
+            "x".repeat(1_000_000)
+        );
         target.bystander.post(CONFIG_MAPS, body).await.expect(201);
     }
     let before = target.process.resident_bytes();
@@ -209,12 +249,22 @@ async fn a_client_that_asks_for_much_and_reads_nothing_costs_little() {
     let (none, all) = ([0, 4, 0, 0, 0, 0], [0, 4, 0x7f, 0xff, 0xff, 0xff]);
     let mut wires = Vec::new();
     for settings in [none, all] {
-        for path in [CONFIG_MAPS.to_string(), format!("{CONFIG_MAPS}?watch=1&resourceVersion=0")] {
+        for path in [
+            CONFIG_MAPS.to_string(),
+            format!("{CONFIG_MAPS}?watch=1&resourceVersion=0"),
+        ] {
             let mut wire = Wire::open(&target.process, &settings).await;
-            wire.write(&frame(8, 0, 0, &0x7fff_0000u32.to_be_bytes())).await;
+            wire.write(&frame(8, 0, 0, &0x7fff_0000u32.to_be_bytes()))
+                .await;
             for number in 0..100u32 {
                 let block = head("GET", &path);
-                wire.write(&frame(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, &block)).await;
+                wire.write(&frame(
+                    HEADERS,
+                    END_HEADERS | END_STREAM,
+                    2 * number + 1,
+                    &block,
+                ))
+                .await;
             }
             wires.push(wire);
         }
@@ -233,7 +283,10 @@ async fn frames_that_carry_nothing_end_the_connection_of_an_unauthenticated_peer
     let stranger = target.process.credentials.anonymous();
     for (name, flood) in [
         ("PRIORITY", frame(PRIORITY, 0, 1, &[0, 0, 0, 0, 16])),
-        ("WINDOW_UPDATE", frame(WINDOW_UPDATE, 0, 0, &1u32.to_be_bytes())),
+        (
+            "WINDOW_UPDATE",
+            frame(WINDOW_UPDATE, 0, 0, &1u32.to_be_bytes()),
+        ),
         ("unknown", frame(0xbe, 0, 0, b"anything")),
     ] {
         let mut wire = Wire::open_as(&target.process, &stranger, &[]).await;
@@ -242,7 +295,9 @@ async fn frames_that_carry_nothing_end_the_connection_of_an_unauthenticated_peer
         }
         // Long before a client that does not answer pings is given up.
         let ended = async { while wire.next().await.is_some() {} };
-        timeout(SOON, ended).await.unwrap_or_else(|_| panic!("the server takes {name} frames without end"));
+        timeout(SOON, ended)
+            .await
+            .unwrap_or_else(|_| panic!("the server takes {name} frames without end"));
         target.check(50).await;
     }
 }
@@ -254,7 +309,13 @@ async fn a_client_that_acknowledges_every_frame_is_served_to_the_end() {
     fill(&target, 1_000, 4_000).await;
     let mut wire = Wire::open(&target.process, &[]).await;
     for stream in [1u32, 3, 5] {
-        wire.write(&frame(HEADERS, END_HEADERS | END_STREAM, stream, &head("GET", CONFIG_MAPS))).await;
+        wire.write(&frame(
+            HEADERS,
+            END_HEADERS | END_STREAM,
+            stream,
+            &head("GET", CONFIG_MAPS),
+        ))
+        .await;
         let mut received = 0;
         loop {
             let answer = wire.next().await.expect("the connection goes on");
@@ -265,8 +326,14 @@ async fn a_client_that_acknowledges_every_frame_is_served_to_the_end() {
             if answer.flags & END_STREAM != 0 {
                 break;
             }
-            let room = u32::try_from(answer.payload.len().max(1)).unwrap().to_be_bytes();
-            let update = [frame(WINDOW_UPDATE, 0, 0, &room), frame(WINDOW_UPDATE, 0, stream, &room)].concat();
+            let room = u32::try_from(answer.payload.len().max(1))
+                .unwrap()
+                .to_be_bytes();
+            let update = [
+                frame(WINDOW_UPDATE, 0, 0, &room),
+                frame(WINDOW_UPDATE, 0, stream, &room),
+            ]
+            .concat();
             assert!(wire.write(&update).await);
         }
         assert!(received > 4_000_000, "{received} bytes");
@@ -281,7 +348,8 @@ async fn fill(target: &Target, n: usize, size: usize) {
         writers.spawn(async move {
             for number in (writer..n).step_by(8) {
                 let text = "x".repeat(size);
-                let body = format!(r#"{{"metadata":{{"name":"c{number}"}},"data":{{"a":"{text}"}}}}"#);
+                let body =
+                    format!(r#"{{"metadata":{{"name":"c{number}"}},"data":{{"a":"{text}"}}}}"#);
                 client.post(CONFIG_MAPS, body).await.expect(201);
             }
         });
@@ -334,7 +402,12 @@ async fn responses_that_are_not_read_are_bounded_whoever_asks_on_however_many_co
     let of_masters = growth();
     println!("{of_masters} MB for 8,000 lists of exempt users");
     assert!(of_masters < 750, "{of_masters} MB");
-    assert!(target.metric(r#"mizzen_connections_closed_total{reason="unread"}"#).await > 0);
+    assert!(
+        target
+            .metric(r#"mizzen_connections_closed_total{reason="unread"}"#)
+            .await
+            > 0
+    );
 }
 
 /// Watchers over HTTP/1.1 that never read what they asked for.
@@ -351,7 +424,10 @@ async fn a_watcher_over_http1_that_does_not_read_costs_little() {
         let mut stream = dial_narrow(&target.process.address, credentials, &["http/1.1"]).await;
         stream.write_all(watch.as_bytes()).await.unwrap();
         let mut start = [0; 12];
-        timeout(PATIENCE, stream.read_exact(&mut start)).await.expect("an answer").unwrap();
+        timeout(PATIENCE, stream.read_exact(&mut start))
+            .await
+            .expect("an answer")
+            .unwrap();
         watchers.push(stream);
     }
     target.check(1_000).await;
@@ -365,16 +441,24 @@ async fn a_watcher_over_http1_that_does_not_read_costs_little() {
 async fn a_body_is_not_waited_for_when_it_would_be_refused() {
     let target = Target::start().await;
     let stranger = target.process.credentials.anonymous();
-    for (credentials, token, expected) in
-        [(&stranger, "", "HTTP/1.1 403"), (&stranger, "authorization: Bearer forged\r\n", "HTTP/1.1 401")]
-    {
+    for (credentials, token, expected) in [
+        (&stranger, "", "HTTP/1.1 403"),
+        (
+            &stranger,
+            "authorization: Bearer forged\r\n",
+            "HTTP/1.1 401",
+        ),
+    ] {
         let mut stream = dial(&target.process.address, credentials, &["http/1.1"]).await;
         let head = format!(
             "POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\n{token}content-length: 3000000\r\nconnection: close\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut answer = [0; 12];
-        timeout(PATIENCE, stream.read_exact(&mut answer)).await.expect("an answer").unwrap();
+        timeout(PATIENCE, stream.read_exact(&mut answer))
+            .await
+            .expect("an answer")
+            .unwrap();
         assert_eq!(String::from_utf8_lossy(&answer), expected);
     }
     // The same by the hundred, with as much of the bodies as the server lets us send.
@@ -399,15 +483,28 @@ async fn a_query_of_many_pairs_is_not_read() {
     for (pairs, remaining) in [(1_000, true), (12_000, false)] {
         let path = format!("/api/v1/namespaces?limit=1{}", "&a=b".repeat(pairs));
         let list = target.bystander.get(&path).await.expect(200).json();
-        assert_eq!(list["metadata"]["remainingItemCount"].is_number(), remaining, "{pairs}");
+        assert_eq!(
+            list["metadata"]["remainingItemCount"].is_number(),
+            remaining,
+            "{pairs}"
+        );
     }
     // A query of a megabyte is refused by the library, or read in no time.
-    let mut stream = dial(&target.process.address, &target.process.credentials, &["http/1.1"]).await;
-    let long =
-        format!("GET /readyz?{} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "a&".repeat(400_000));
+    let mut stream = dial(
+        &target.process.address,
+        &target.process.credentials,
+        &["http/1.1"],
+    )
+    .await;
+    let long = format!(
+        "GET /readyz?{} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+        "a&".repeat(400_000)
+    );
     stream.write_all(long.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    let _ = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("an answer");
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut answer))
+        .await
+        .expect("an answer");
     assert!(String::from_utf8_lossy(&answer).starts_with("HTTP/1.1 414"));
     target.check(50).await;
 }
@@ -416,11 +513,21 @@ async fn a_query_of_many_pairs_is_not_read() {
 #[tokio::test]
 async fn a_chunked_body_without_an_end_is_refused() {
     let target = Target::start().await;
-    let head = format!("POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");
+    let head =
+        format!("POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");
     let trailers = format!("0\r\n{}", "x: y\r\n".repeat(1_000));
-    let endless = [format!("1;{}", "a".repeat(65_536)), "1\r\n \r\n".repeat(10_000), trailers];
+    let endless = [
+        format!("1;{}", "a".repeat(65_536)),
+        "1\r\n \r\n".repeat(10_000),
+        trailers,
+    ];
     for piece in endless {
-        let mut stream = dial(&target.process.address, &target.process.credentials, &["http/1.1"]).await;
+        let mut stream = dial(
+            &target.process.address,
+            &target.process.credentials,
+            &["http/1.1"],
+        )
+        .await;
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut sent = 0;
         let pour = async {
@@ -441,10 +548,21 @@ async fn asking_for_what_is_not_there_leaves_nothing_behind() {
     let target = Target::start().await;
     let stranger = target.process.stranger().await;
     for number in 0..200 {
-        stranger.get(&format!("/apis/g{number}.example/v1/things")).await;
-        target.bystander.get(&format!("/api/v1/namespaces/default/pods/a/none{number}")).await;
-        target.bystander.get(&format!("/api/v1/none{number}%22")).await;
+        stranger
+            .get(&format!("/apis/g{number}.example/v1/things"))
+            .await;
+        target
+            .bystander
+            .get(&format!("/api/v1/namespaces/default/pods/a/none{number}"))
+            .await;
+        target
+            .bystander
+            .get(&format!("/api/v1/none{number}%22"))
+            .await;
     }
     let text = target.bystander.get("/metrics").await.expect(200).text();
-    assert!(!text.contains("g17.example") && !text.contains("none17"), "{text}");
+    assert!(
+        !text.contains("g17.example") && !text.contains("none17"),
+        "{text}"
+    );
 }

@@ -14,7 +14,16 @@ use crate::process::Home;
 const TABLE: &str = include_str!("access.table");
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 const NAMESPACE: &str = "access-matrix";
-const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+const VERBS: [&str; 8] = [
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+];
 
 /// How the table calls them, their name, and the cluster role that they have: in one namespace, but for the last.
 const PEOPLE: [(&str, &str, &str); 7] = [
@@ -32,7 +41,10 @@ async fn everybody_may_do_what_kubernetes_lets_them_do() {
     let process = Home::in_memory().start().await;
     let admin = process.admin().await;
     admin
-        .post("/api/v1/namespaces", json!({ "metadata": { "name": NAMESPACE } }).to_string())
+        .post(
+            "/api/v1/namespaces",
+            json!({ "metadata": { "name": NAMESPACE } }).to_string(),
+        )
         .await
         .expect(201);
     for (_, user, role) in PEOPLE.iter().filter(|person| !person.2.is_empty()) {
@@ -48,9 +60,18 @@ async fn everybody_may_do_what_kubernetes_lets_them_do() {
         }
     }
     let known: Vec<&str> = TABLE.lines().collect();
-    let wrong: Vec<_> = lines.iter().filter(|line| !known.contains(&line.as_str())).collect();
-    let missing: Vec<_> = known.iter().filter(|line| !lines.iter().any(|own| own == **line)).collect();
-    assert!(wrong.is_empty() && missing.is_empty(), "{wrong:#?}, {missing:#?}");
+    let wrong: Vec<_> = lines
+        .iter()
+        .filter(|line| !known.contains(&line.as_str()))
+        .collect();
+    let missing: Vec<_> = known
+        .iter()
+        .filter(|line| !lines.iter().any(|own| own == **line))
+        .collect();
+    assert!(
+        wrong.is_empty() && missing.is_empty(),
+        "{wrong:#?}, {missing:#?}"
+    );
 }
 
 async fn bind(admin: &Client, user: &str, role: &str) {
@@ -63,7 +84,13 @@ async fn bind(admin: &Client, user: &str, role: &str) {
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
         "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }]
     });
-    admin.post(&format!("/apis/rbac.authorization.k8s.io/v1/{path}"), body.to_string()).await.expect(201);
+    admin
+        .post(
+            &format!("/apis/rbac.authorization.k8s.io/v1/{path}"),
+            body.to_string(),
+        )
+        .await
+        .expect(201);
 }
 
 /// Every group with the path of its preferred version.
@@ -72,7 +99,10 @@ async fn groups(admin: &Client) -> Vec<(String, String)> {
     let mut groups = vec![(String::new(), "/api/v1".to_owned())];
     for group in found["groups"].as_array().unwrap() {
         let version = group["preferredVersion"]["groupVersion"].as_str().unwrap();
-        groups.push((group["name"].as_str().unwrap().to_owned(), format!("/apis/{version}")));
+        groups.push((
+            group["name"].as_str().unwrap().to_owned(),
+            format!("/apis/{version}"),
+        ));
     }
     groups
 }
@@ -83,11 +113,15 @@ async fn line(admin: &Client, group: &str, resource: &Value) -> String {
     if !group.is_empty() {
         line += &format!(".{group}");
     }
-    let questions =
-        PEOPLE.iter().flat_map(|(_, user, _)| VERBS.map(|verb| question(group, resource, user, verb)));
+    let questions = PEOPLE
+        .iter()
+        .flat_map(|(_, user, _)| VERBS.map(|verb| question(group, resource, user, verb)));
     let answers = all(admin, REVIEWS, questions.collect()).await;
     for ((label, _, _), answers) in PEOPLE.iter().zip(answers.chunks(VERBS.len())) {
-        let pairs = VERBS.iter().zip(answers).filter(|(_, answer)| answer["status"]["allowed"] == true);
+        let pairs = VERBS
+            .iter()
+            .zip(answers)
+            .filter(|(_, answer)| answer["status"]["allowed"] == true);
         let verbs: Vec<&str> = pairs.map(|(verb, _)| *verb).collect();
         match verbs.len() {
             0 => {}
@@ -101,7 +135,11 @@ async fn line(admin: &Client, group: &str, resource: &Value) -> String {
 fn question(group: &str, resource: &Value, user: &str, verb: &str) -> String {
     let name = resource["name"].as_str().unwrap();
     let (name, subresource) = name.split_once('/').unwrap_or((name, ""));
-    let namespace = if resource["namespaced"] == true { NAMESPACE } else { "" };
+    let namespace = if resource["namespaced"] == true {
+        NAMESPACE
+    } else {
+        ""
+    };
     let groups = match user {
         "system:anonymous" => vec!["system:unauthenticated"],
         "system:node:n1" => vec!["system:nodes", "system:authenticated"],
@@ -128,9 +166,18 @@ async fn a_server_says_how_its_clients_and_it_are_known() {
     let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
     let found = process.admin().await.get(path).await.expect(200).json();
     for field in ["client-ca-file", "requestheader-client-ca-file"] {
-        assert!(found["data"][field].as_str().unwrap().starts_with("-----BEGIN CERTIFICATE-----"), "{field}");
+        assert!(
+            found["data"][field]
+                .as_str()
+                .unwrap()
+                .starts_with("-----BEGIN CERTIFICATE-----"),
+            "{field}"
+        );
     }
-    assert_eq!(found["data"]["requestheader-username-headers"], r#"["X-Remote-User"]"#);
+    assert_eq!(
+        found["data"]["requestheader-username-headers"],
+        r#"["X-Remote-User"]"#
+    );
 }
 
 #[tokio::test]
@@ -144,8 +191,7 @@ async fn what_was_taken_from_a_role_is_given_back_at_the_next_start() {
     let admin = process.admin().await;
     let own = r#"{"rules":[{"verbs":["own"],"apiGroups":["own"],"resources":["own"]}]}"#;
     admin.call("PATCH", view, own).await.expect(200);
-    let alone =
-        r#"{"metadata":{"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"false"}},"rules":[]}"#;
+    let alone = r#"{"metadata":{"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"false"}},"rules":[]}"#;
     admin.call("PATCH", edit, alone).await.expect(200);
     process.stop().await;
     let process = home.start().await;
@@ -153,7 +199,10 @@ async fn what_was_taken_from_a_role_is_given_back_at_the_next_start() {
     let rules = admin.get(view).await.expect(200).json()["rules"].clone();
     assert_eq!(rules[0]["verbs"][0], "own");
     assert!(rules.as_array().unwrap().len() > 12, "{rules}");
-    assert_eq!(admin.get(edit).await.expect(200).json()["rules"], Value::Null);
+    assert_eq!(
+        admin.get(edit).await.expect(200).json()["rules"],
+        Value::Null
+    );
 }
 
 #[tokio::test]
@@ -165,12 +214,18 @@ async fn a_front_proxy_speaks_for_others_and_nobody_else_does() {
     let authority = Issuer::from_ca_cert_pem(&file("front-proxy-ca.crt"), key).unwrap();
     let headers: &[(&str, &str)] = &[("x-remote-user", "jane"), ("x-remote-group", "dev")];
     let who = |name: &str, headers| {
-        let credentials = Credentials { user: Some(signed(&authority, name)), ..process.credentials.clone() };
+        let credentials = Credentials {
+            user: Some(signed(&authority, name)),
+            ..process.credentials.clone()
+        };
         whoami(&process.address, credentials, headers)
     };
     let jane = who("front-proxy-client", headers).await;
     assert_eq!(jane.1["status"]["userInfo"]["username"], "jane");
-    assert_eq!(jane.1["status"]["userInfo"]["groups"], json!(["dev", "system:authenticated"]));
+    assert_eq!(
+        jane.1["status"]["userInfo"]["groups"],
+        json!(["dev", "system:authenticated"])
+    );
     assert_eq!(who("front-proxy-client", &[]).await.0, 401);
     assert_eq!(who("somebody", &[("x-remote-user", "jane")]).await.0, 401);
     let admin = whoami(&process.address, process.credentials.clone(), headers).await;
@@ -183,16 +238,23 @@ fn signed(authority: &Issuer<KeyPair>, name: &str) -> (Vec<u8>, Vec<u8>) {
     client.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     let key = KeyPair::generate().unwrap();
     let certificate = client.signed_by(&key, authority).unwrap();
-    (certificate.pem().into_bytes(), key.serialize_pem().into_bytes())
+    (
+        certificate.pem().into_bytes(),
+        key.serialize_pem().into_bytes(),
+    )
 }
 
 async fn whoami(address: &str, credentials: Credentials, headers: &[(&str, &str)]) -> (u16, Value) {
     let client = Client::connect(address, &credentials, &["h2"]).await;
-    let mut request = Request::post(client.uri("/apis/authentication.k8s.io/v1/selfsubjectreviews"));
+    let mut request =
+        Request::post(client.uri("/apis/authentication.k8s.io/v1/selfsubjectreviews"));
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let answer = client.fetch(request.body(Full::new("{}".into())).unwrap()).await.unwrap();
+    let answer = client
+        .fetch(request.body(Full::new("{}".into())).unwrap())
+        .await
+        .unwrap();
     (answer.status, answer.json())
 }
 
@@ -201,14 +263,30 @@ async fn a_signed_user_may_do_what_their_groups_may() {
     let home = Home::on_disk();
     let process = home.start().await;
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_mizzen"))
-        .args(["kubeconfig", "--user", "jane", "--group", "dev", "--group", "ops", "--data-dir"])
+        .args([
+            "kubeconfig",
+            "--user",
+            "jane",
+            "--group",
+            "dev",
+            "--group",
+            "ops",
+            "--data-dir",
+        ])
         .arg(home.data_dir())
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     // The server has been told to write the admin's kubeconfig elsewhere, and listens where it liked.
     let server = format!("server: https://{}\n", process.address);
-    assert!(String::from_utf8_lossy(&output.stdout).contains(&server), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains(&server),
+        "{output:?}"
+    );
     let file = home.path().join("jane.kubeconfig");
     std::fs::write(&file, output.stdout).unwrap();
     let jane = Client::connect(&process.address, &Credentials::read(&file), &["h2"]).await;
@@ -220,6 +298,11 @@ async fn a_signed_user_may_do_what_their_groups_may() {
         "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "ops" }]
     });
     let bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
-    process.admin().await.post(bindings, body.to_string()).await.expect(201);
+    process
+        .admin()
+        .await
+        .post(bindings, body.to_string())
+        .await
+        .expect(201);
     jane.get(secrets).await.expect(200);
 }

@@ -20,10 +20,22 @@ const NODE: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
 /// The forms in which a key may be kept, each with the same key as everybody reads it.
 const KEYS: [(&str, &str); 4] = [
-    (include_str!("../keys/rsa.pkcs1.pem"), include_str!("../keys/rsa.pkcs8.pem")),
-    (include_str!("../keys/rsa.pkcs8.pem"), include_str!("../keys/rsa.pkcs8.pem")),
-    (include_str!("../keys/p256.sec1.pem"), include_str!("../keys/p256.pkcs8.pem")),
-    (include_str!("../keys/p256.pkcs8.pem"), include_str!("../keys/p256.pkcs8.pem")),
+    (
+        include_str!("../keys/rsa.pkcs1.pem"),
+        include_str!("../keys/rsa.pkcs8.pem"),
+    ),
+    (
+        include_str!("../keys/rsa.pkcs8.pem"),
+        include_str!("../keys/rsa.pkcs8.pem"),
+    ),
+    (
+        include_str!("../keys/p256.sec1.pem"),
+        include_str!("../keys/p256.pkcs8.pem"),
+    ),
+    (
+        include_str!("../keys/p256.pkcs8.pem"),
+        include_str!("../keys/p256.pkcs8.pem"),
+    ),
 ];
 
 /// The files of an authority whose key is kept in the first of two forms.
@@ -31,8 +43,14 @@ fn authority(home: &Home, name: &str, (kept, read): (&str, &str)) -> [PathBuf; 2
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let certificate = params.self_signed(&KeyPair::from_pem(read).unwrap()).unwrap().pem();
-    [write(home, &format!("{name}.crt"), &certificate), write(home, &format!("{name}.key"), kept)]
+    let certificate = params
+        .self_signed(&KeyPair::from_pem(read).unwrap())
+        .unwrap()
+        .pem();
+    [
+        write(home, &format!("{name}.crt"), &certificate),
+        write(home, &format!("{name}.key"), kept),
+    ]
 }
 
 fn write(home: &Home, name: &str, text: &str) -> PathBuf {
@@ -44,7 +62,9 @@ fn write(home: &Home, name: &str, text: &str) -> PathBuf {
 /// The loops, told of files.
 fn command(home: &Home, files: &[(&str, &Path)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mizzen"));
-    command.args(["controllers", "--no-leader-elect", "--kubeconfig"]).arg(home.kubeconfig());
+    command
+        .args(["controllers", "--no-leader-elect", "--kubeconfig"])
+        .arg(home.kubeconfig());
     files.iter().for_each(|(flag, path)| {
         command.arg(flag).arg(path);
     });
@@ -57,7 +77,9 @@ fn run(home: &Home, files: &[(&str, &Path)]) -> Child {
 }
 
 async fn refused(home: &Home, files: &[(&str, &Path)]) -> String {
-    let output = timeout(PATIENCE, command(home, files).output()).await.expect("ends by itself");
+    let output = timeout(PATIENCE, command(home, files).output())
+        .await
+        .expect("ends by itself");
     let Output { status, stderr, .. } = output.unwrap();
     assert!(!status.success());
     String::from_utf8(stderr).unwrap()
@@ -66,15 +88,27 @@ async fn refused(home: &Home, files: &[(&str, &Path)]) -> String {
 /// Asks for a certificate for somebody, and approves it.
 async fn ask(client: &Client, name: &str, signer: &str) {
     let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, "system:node:n");
-    params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
-    let request = params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "system:node:n");
+    params
+        .distinguished_name
+        .push(DnType::OrganizationName, "system:nodes");
+    let request = params
+        .serialize_request(&KeyPair::generate().unwrap())
+        .unwrap()
+        .pem()
+        .unwrap();
     let spec = json!({
         "request": BASE64_STANDARD.encode(request), "signerName": signer,
         "usages": ["client auth", "digital signature"],
     });
     let request = json!({"metadata": {"name": name}, "spec": spec});
-    let mut request = client.post(REQUESTS, request.to_string()).await.expect(201).json();
+    let mut request = client
+        .post(REQUESTS, request.to_string())
+        .await
+        .expect(201)
+        .json();
     request["status"]["conditions"] =
         json!([{"type": "Approved", "status": "True", "reason": "Test", "message": "why not"}]);
     let path = format!("{REQUESTS}/{name}/approval");
@@ -85,7 +119,11 @@ async fn ask(client: &Client, name: &str, signer: &str) {
 
 /// The first state of an object in which a field has a text.
 async fn said(client: &Client, path: &str, name: &str, field: &str) -> String {
-    let mut events = client.watch(&format!("{path}?watch=true&fieldSelector=metadata.name={name}")).await;
+    let mut events = client
+        .watch(&format!(
+            "{path}?watch=true&fieldSelector=metadata.name={name}"
+        ))
+        .await;
     loop {
         let event = events.next().await.expect("the watch goes on");
         if let Some(text) = event["object"].pointer(field).and_then(Value::as_str) {
@@ -98,13 +136,17 @@ async fn said(client: &Client, path: &str, name: &str, field: &str) -> String {
 async fn issuer(client: &Client, name: &str, authority: &Path) -> String {
     let certificate = said(client, REQUESTS, name, "/status/certificate").await;
     let der = |pem: &[u8]| Pem::iter_from_buffer(pem).next().unwrap().unwrap().contents;
-    let (certificate, authority) =
-        (der(&BASE64_STANDARD.decode(certificate).unwrap()), der(&std::fs::read(authority).unwrap()));
+    let (certificate, authority) = (
+        der(&BASE64_STANDARD.decode(certificate).unwrap()),
+        der(&std::fs::read(authority).unwrap()),
+    );
     let (certificate, authority) = (
         X509Certificate::from_der(&certificate).unwrap().1,
         X509Certificate::from_der(&authority).unwrap().1,
     );
-    certificate.verify_signature(Some(authority.public_key())).unwrap();
+    certificate
+        .verify_signature(Some(authority.public_key()))
+        .unwrap();
     certificate.issuer().to_string()
 }
 
@@ -116,10 +158,16 @@ async fn requests_are_signed_with_keys_of_every_form() {
     for (at, key) in KEYS.into_iter().enumerate() {
         let (authority_name, request) = (format!("ca{at}"), format!("r{at}"));
         let [certificate, key] = authority(&home, &authority_name, key);
-        let files = [("--cluster-signing-cert-file", &*certificate), ("--cluster-signing-key-file", &*key)];
+        let files = [
+            ("--cluster-signing-cert-file", &*certificate),
+            ("--cluster-signing-key-file", &*key),
+        ];
         let _loops = run(&home, &files);
         ask(&client, &request, CLIENT).await;
-        assert_eq!(issuer(&client, &request, &certificate).await, format!("CN={authority_name}"));
+        assert_eq!(
+            issuer(&client, &request, &certificate).await,
+            format!("CN={authority_name}")
+        );
     }
     process.stop().await;
 }
@@ -141,7 +189,11 @@ async fn each_signer_may_have_an_authority_of_its_own() {
     ask(&client, "other", CLIENT).await;
     ask(&client, "node", NODE).await;
     assert_eq!(issuer(&client, "node", &certificate).await, "CN=nodes");
-    let other = client.get(&format!("{REQUESTS}/other")).await.expect(200).json();
+    let other = client
+        .get(&format!("{REQUESTS}/other"))
+        .await
+        .expect(200)
+        .json();
     assert_eq!(other["status"]["certificate"], Value::Null);
     process.stop().await;
 }
@@ -151,8 +203,17 @@ async fn the_servers_certificate_is_published_and_tokens_are_kept() {
     let home = Home::on_disk();
     let process = home.start().await;
     let client = process.admin().await;
-    let (root, key) = (home.data_dir().join("ca.crt"), home.data_dir().join("sa.key"));
-    let _loops = run(&home, &[("--root-ca-file", &root), ("--service-account-private-key-file", &key)]);
+    let (root, key) = (
+        home.data_dir().join("ca.crt"),
+        home.data_dir().join("sa.key"),
+    );
+    let _loops = run(
+        &home,
+        &[
+            ("--root-ca-file", &root),
+            ("--service-account-private-key-file", &key),
+        ],
+    );
     let maps = "/api/v1/namespaces/default/configmaps";
     let published = said(&client, maps, "kube-root-ca.crt", "/data/ca.crt").await;
     assert_eq!(published, std::fs::read_to_string(&root).unwrap());
@@ -168,9 +229,17 @@ async fn the_servers_certificate_is_published_and_tokens_are_kept() {
     let token = said(&client, secrets, "t", "/data/token").await;
     let token = String::from_utf8(BASE64_STANDARD.decode(token).unwrap()).unwrap();
     let review = json!({"spec": {"token": token}});
-    let review = client.post("/apis/authentication.k8s.io/v1/tokenreviews", review.to_string()).await;
+    let review = client
+        .post(
+            "/apis/authentication.k8s.io/v1/tokenreviews",
+            review.to_string(),
+        )
+        .await;
     let review = review.expect(201).json();
-    assert_eq!(review["status"]["user"]["username"], "system:serviceaccount:default:default", "{review}");
+    assert_eq!(
+        review["status"]["user"]["username"], "system:serviceaccount:default:default",
+        "{review}"
+    );
     process.stop().await;
 }
 
@@ -180,7 +249,11 @@ async fn files_that_make_no_sense_are_named() {
     let process = home.start().await;
     let [certificate, key] = authority(&home, "one", KEYS[0]);
     let [_, other_key] = authority(&home, "two", KEYS[2]);
-    let twice = write(&home, "twice.crt", &std::fs::read_to_string(&certificate).unwrap().repeat(2));
+    let twice = write(
+        &home,
+        "twice.crt",
+        &std::fs::read_to_string(&certificate).unwrap().repeat(2),
+    );
     let nonsense = write(&home, "nonsense", "nonsense");
     let (signing, signing_key) = ("--cluster-signing-cert-file", "--cluster-signing-key-file");
     for (files, expected) in [
@@ -188,7 +261,10 @@ async fn files_that_make_no_sense_are_named() {
             vec![(signing, &*certificate), (signing_key, &*other_key)],
             "one.crt: not a usable key or certificate: private key does not match public key",
         ),
-        (vec![(signing, &*certificate), (signing_key, &*nonsense)], "nonsense: not a usable key"),
+        (
+            vec![(signing, &*certificate), (signing_key, &*nonsense)],
+            "nonsense: not a usable key",
+        ),
         (
             vec![(signing, &*twice), (signing_key, &*key)],
             "twice.crt: not a usable key or certificate: expected 1 certificate, found 2",
@@ -207,7 +283,10 @@ async fn files_that_make_no_sense_are_named() {
             vec![("--root-ca-file", &*nonsense)],
             "nonsense: not a usable key or certificate: it has no certificate",
         ),
-        (vec![("--service-account-private-key-file", &*nonsense)], "nonsense: not a usable key"),
+        (
+            vec![("--service-account-private-key-file", &*nonsense)],
+            "nonsense: not a usable key",
+        ),
     ] {
         let said = refused(&home, &files).await;
         assert!(said.contains(expected), "{files:?}: {said}");

@@ -18,13 +18,21 @@ const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 /// The code that somebody with a token gets for something that they may not see.
 async fn code(process: &Process, token: &str) -> u16 {
     let stranger = process.stranger().await;
-    let request =
-        Request::get(stranger.uri("/api/v1/secrets")).header("authorization", format!("Bearer {token}"));
-    stranger.fetch(request.body(Full::default()).unwrap()).await.unwrap().status
+    let request = Request::get(stranger.uri("/api/v1/secrets"))
+        .header("authorization", format!("Bearer {token}"));
+    stranger
+        .fetch(request.body(Full::default()).unwrap())
+        .await
+        .unwrap()
+        .status
 }
 
 async fn token(admin: &Client) -> String {
-    let answer = admin.post(&format!("{ACCOUNTS}/robot/token"), "{}").await.expect(201).json();
+    let answer = admin
+        .post(&format!("{ACCOUNTS}/robot/token"), "{}")
+        .await
+        .expect(201)
+        .json();
     answer["status"]["token"].as_str().unwrap().to_owned()
 }
 
@@ -40,7 +48,10 @@ async fn a_key_can_be_changed_without_breaking_tokens() {
     keys(RSA, &[P384_PUBLIC]);
     let process = home.start().await;
     let admin = process.admin().await;
-    admin.post(ACCOUNTS, r#"{"metadata":{"name":"robot"}}"#).await.expect(201);
+    admin
+        .post(ACCOUNTS, r#"{"metadata":{"name":"robot"}}"#)
+        .await
+        .expect(201);
     let old = token(&admin).await;
     assert_eq!(code(&process, &old).await, 403);
     process.stop().await;
@@ -49,8 +60,15 @@ async fn a_key_can_be_changed_without_breaking_tokens() {
     let process = home.start().await;
     let admin = process.admin().await;
     let new = token(&admin).await;
-    assert_eq!((code(&process, &old).await, code(&process, &new).await), (403, 403));
-    let described = admin.get("/.well-known/openid-configuration").await.expect(200).json();
+    assert_eq!(
+        (code(&process, &old).await, code(&process, &new).await),
+        (403, 403)
+    );
+    let described = admin
+        .get("/.well-known/openid-configuration")
+        .await
+        .expect(200)
+        .json();
     let algorithms = &described["id_token_signing_alg_values_supported"];
     assert_eq!(algorithms.to_string(), r#"["ES256","ES384","RS256"]"#);
     let keys_shown = admin.get("/openid/v1/jwks").await.expect(200).json();
@@ -59,7 +77,10 @@ async fn a_key_can_be_changed_without_breaking_tokens() {
 
     keys(P256, &[P384_PUBLIC]);
     let process = home.start().await;
-    assert_eq!((code(&process, &old).await, code(&process, &new).await), (401, 403));
+    assert_eq!(
+        (code(&process, &old).await, code(&process, &new).await),
+        (401, 403)
+    );
     process.stop().await;
 }
 
@@ -71,13 +92,26 @@ async fn a_token_is_of_an_issuer_and_for_somebody() {
         .with("--api-audiences=one,two");
     let process = home.start().await;
     let admin = process.admin().await;
-    admin.post(ACCOUNTS, r#"{"metadata":{"name":"robot"}}"#).await.expect(201);
+    admin
+        .post(ACCOUNTS, r#"{"metadata":{"name":"robot"}}"#)
+        .await
+        .expect(201);
     assert_eq!(code(&process, &token(&admin).await).await, 403);
     let path = format!("{ACCOUNTS}/robot/token");
-    let other = admin.post(&path, r#"{"spec":{"audiences":["https://id.example.com"]}}"#).await.expect(201);
+    let other = admin
+        .post(
+            &path,
+            r#"{"spec":{"audiences":["https://id.example.com"]}}"#,
+        )
+        .await
+        .expect(201);
     let other = other.json()["status"]["token"].as_str().unwrap().to_owned();
     assert_eq!(code(&process, &other).await, 401);
-    let described = admin.get("/.well-known/openid-configuration").await.expect(200).json();
+    let described = admin
+        .get("/.well-known/openid-configuration")
+        .await
+        .expect(200)
+        .json();
     assert_eq!(described["issuer"], "https://id.example.com");
 }
 
@@ -93,7 +127,10 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
-        Authority { issuer: Issuer::new(params, key), pem }
+        Authority {
+            issuer: Issuer::new(params, key),
+            pem,
+        }
     }
 
     /// A client that shows a certificate of this authority.
@@ -102,8 +139,14 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        let user = Some((certificate.pem().into_bytes(), key.serialize_pem().into_bytes()));
-        let credentials = Credentials { user, ..process.credentials.clone() };
+        let user = Some((
+            certificate.pem().into_bytes(),
+            key.serialize_pem().into_bytes(),
+        ));
+        let credentials = Credentials {
+            user,
+            ..process.credentials.clone()
+        };
         Client::connect(&process.address, &credentials, &["http/1.1"]).await
     }
 
@@ -117,9 +160,14 @@ impl Authority {
 async fn ask(client: &Client, other: &str) -> u16 {
     let mut request = Request::get(client.uri("/api/v1/secrets"));
     if !other.is_empty() {
-        request = request.header("x-remote-user", other).header("x-remote-group", "system:masters");
+        request = request
+            .header("x-remote-user", other)
+            .header("x-remote-group", "system:masters");
     }
-    client.fetch(request.body(Full::default()).unwrap()).await.map_or(0, |answer| answer.status)
+    client
+        .fetch(request.body(Full::default()).unwrap())
+        .await
+        .map_or(0, |answer| answer.status)
 }
 
 /// Asks until the answer is the expected one.
@@ -132,7 +180,10 @@ async fn expect(expected: u16, mut ask: impl AsyncFnMut() -> u16) {
 async fn authorities_of_clients_come_and_go_while_connections_stay() {
     let home = Home::in_memory().with("--client-ca-file=clients.pem");
     let write = |authorities: &[&Authority]| {
-        let text: String = authorities.iter().map(|authority| authority.pem.as_str()).collect();
+        let text: String = authorities
+            .iter()
+            .map(|authority| authority.pem.as_str())
+            .collect();
         std::fs::write(home.path().join("clients.pem"), text).unwrap();
     };
     // A name is no proof: one is called as our own front proxies' authority is.
@@ -141,7 +192,10 @@ async fn authorities_of_clients_come_and_go_while_connections_stay() {
     let process = home.start().await;
     let admin = process.admin().await;
     let early = old.client(&process, "front-proxy-client").await;
-    assert_eq!((ask(&early, "").await, ask(&early, "root").await), (403, 403));
+    assert_eq!(
+        (ask(&early, "").await, ask(&early, "root").await),
+        (403, 403)
+    );
     assert_eq!(new.code(&process).await, 401);
 
     write(&[&old, &new]);
@@ -151,7 +205,10 @@ async fn authorities_of_clients_come_and_go_while_connections_stay() {
     std::fs::write(home.path().join("clients.pem"), "nonsense").unwrap();
     write(&[&new]);
     expect(401, async || ask(&early, "").await).await;
-    assert_eq!((old.code(&process).await, new.code(&process).await), (401, 403));
+    assert_eq!(
+        (old.code(&process).await, new.code(&process).await),
+        (401, 403)
+    );
     admin.get("/api/v1/secrets").await.expect(200);
 }
 
@@ -166,7 +223,10 @@ async fn front_proxies_of_other_authorities_speak_for_others() {
     let mesh = proxies.client(&process, "mesh").await;
     assert_eq!(ask(&mesh, "root").await, 200);
     assert_eq!(ask(&mesh, "").await, 401);
-    assert_eq!(ask(&proxies.client(&process, "jane").await, "root").await, 401);
+    assert_eq!(
+        ask(&proxies.client(&process, "jane").await, "root").await,
+        401
+    );
     std::fs::write(home.path().join("proxies.pem"), &others.pem).unwrap();
     expect(401, async || ask(&mesh, "root").await).await;
 }
@@ -188,16 +248,30 @@ async fn front_proxies_speak_in_the_headers_that_are_named() {
         .header("x-mesh-group", "dev")
         .header("x-remote-group", "system:masters")
         .header("x-mesh-extra-team", "blue");
-    let answer = mesh.fetch(request.body(Full::new("{}".into())).unwrap()).await.unwrap().expect(201).json();
+    let answer = mesh
+        .fetch(request.body(Full::new("{}".into())).unwrap())
+        .await
+        .unwrap()
+        .expect(201)
+        .json();
     let user = &answer["status"]["userInfo"];
-    assert_eq!((&user["username"], &user["extra"]), (&json!("jane"), &json!({ "team": ["blue"] })));
+    assert_eq!(
+        (&user["username"], &user["extra"]),
+        (&json!("jane"), &json!({ "team": ["blue"] }))
+    );
     assert_eq!(user["groups"], json!(["dev", "system:authenticated"]));
     let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
     let told = process.admin().await.get(path).await.expect(200).json()["data"].clone();
-    assert_eq!(told["requestheader-username-headers"], r#"["X-Mesh-User","X-Remote-User"]"#);
+    assert_eq!(
+        told["requestheader-username-headers"],
+        r#"["X-Mesh-User","X-Remote-User"]"#
+    );
     assert_eq!(told["requestheader-uid-headers"], r#"["X-Remote-Uid"]"#);
     assert_eq!(told["requestheader-group-headers"], r#"["X-Mesh-Group"]"#);
-    assert_eq!(told["requestheader-extra-headers-prefix"], r#"["X-Mesh-Extra-","X-Remote-Extra-"]"#);
+    assert_eq!(
+        told["requestheader-extra-headers-prefix"],
+        r#"["X-Mesh-Extra-","X-Remote-Extra-"]"#
+    );
 }
 
 #[tokio::test]
@@ -205,7 +279,11 @@ async fn strangers_are_let_in_where_the_configuration_says() {
     let home = Home::in_memory().with("--authentication-config=authentication.yaml");
     let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n";
     let write = |text: &str| {
-        std::fs::write(home.path().join("authentication.yaml"), format!("{head}{text}\n")).unwrap();
+        std::fs::write(
+            home.path().join("authentication.yaml"),
+            format!("{head}{text}\n"),
+        )
+        .unwrap();
     };
     write("anonymous: {enabled: true, conditions: [{path: /livez}]}");
     let process = home.start().await;
@@ -216,7 +294,9 @@ async fn strangers_are_let_in_where_the_configuration_says() {
     }
     process.admin().await.get("/readyz").await.expect(200);
 
-    let refused = home.fail_with(&["--anonymous-auth=true", "--port", "0"]).await;
+    let refused = home
+        .fail_with(&["--anonymous-auth=true", "--port", "0"])
+        .await;
     let problem = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(
         problem.contains("--anonymous-auth flag cannot be set when anonymous field is configured"),
@@ -243,7 +323,10 @@ async fn problem(admin: &Client, token: &str) -> String {
     let body = format!(r#"{{"spec":{{"token":"{token}"}}}}"#);
     let path = "/apis/authentication.k8s.io/v1/tokenreviews";
     let review = admin.post(path, body).await.expect(201).json();
-    review["status"]["error"].as_str().unwrap_or_default().to_owned()
+    review["status"]["error"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 #[tokio::test]
@@ -258,10 +341,21 @@ async fn issuers_come_and_go_as_the_file_says() {
     write("https://a.invalid");
     let process = home.start().await;
     let admin = process.admin().await;
-    let knows = async |issuer: &str| problem(&admin, &unsigned(issuer)).await.contains("oidc: verify token");
+    let knows = async |issuer: &str| {
+        problem(&admin, &unsigned(issuer))
+            .await
+            .contains("oidc: verify token")
+    };
     assert!(knows("https://a.invalid").await && !knows("https://b.invalid").await);
     write("https://b.invalid");
-    expect(200, async || if knows("https://b.invalid").await { 200 } else { 0 }).await;
+    expect(200, async || {
+        if knows("https://b.invalid").await {
+            200
+        } else {
+            0
+        }
+    })
+    .await;
     assert!(!knows("https://a.invalid").await);
 }
 
@@ -275,12 +369,18 @@ async fn an_issuer_can_be_named_by_arguments() {
         .with("--oidc-required-claim=hd=acme.com");
     let process = home.start().await;
     let expected = r#"[invalid bearer token, oidc: verify token: oidc: malformed jwt: unexpected signature algorithm "none"; expected ["RS256"]]"#;
-    assert_eq!(problem(&process.admin().await, &unsigned("https://a.invalid")).await, expected);
+    assert_eq!(
+        problem(&process.admin().await, &unsigned("https://a.invalid")).await,
+        expected
+    );
 }
 
 #[tokio::test]
 async fn strangers_can_be_kept_out() {
-    let process = Home::in_memory().with("--anonymous-auth=false").start().await;
+    let process = Home::in_memory()
+        .with("--anonymous-auth=false")
+        .start()
+        .await;
     let stranger = process.stranger().await;
     for path in ["/livez", "/api/v1/secrets"] {
         stranger.get(path).await.expect(401);
@@ -291,7 +391,10 @@ async fn strangers_can_be_kept_out() {
 #[tokio::test]
 async fn anonymous_requests_are_off_when_everything_is_allowed() {
     for argument in ["--anonymous-auth=true", "--anonymous-auth"] {
-        let home = Home::in_memory().with("--authorization-mode=AlwaysAllow").with(argument).logging();
+        let home = Home::in_memory()
+            .with("--authorization-mode=AlwaysAllow")
+            .with(argument)
+            .logging();
         let process = home.start().await;
         for path in ["/livez", "/api/v1/secrets"] {
             process.stranger().await.get(path).await.expect(401);
@@ -300,14 +403,24 @@ async fn anonymous_requests_are_off_when_everything_is_allowed() {
         let warning = "AnonymousAuth is not allowed with the AlwaysAllow authorizer.";
         assert!(home.log().contains(warning), "{argument}");
     }
-    let several = Home::in_memory().with("--authorization-mode=RBAC,AlwaysAllow").start().await;
+    let several = Home::in_memory()
+        .with("--authorization-mode=RBAC,AlwaysAllow")
+        .start()
+        .await;
     several.stranger().await.get("/livez").await.expect(401);
     // Kubernetes: what the file of authentication says stays.
-    let home =
-        Home::in_memory().with("--authorization-mode=AlwaysAllow").with("--authentication-config=a.yaml");
+    let home = Home::in_memory()
+        .with("--authorization-mode=AlwaysAllow")
+        .with("--authentication-config=a.yaml");
     let text = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\nanonymous: {enabled: true}\n";
     std::fs::write(home.path().join("a.yaml"), text).unwrap();
-    home.start().await.stranger().await.get("/livez").await.expect(200);
+    home.start()
+        .await
+        .stranger()
+        .await
+        .get("/livez")
+        .await
+        .expect(200);
 }
 
 #[tokio::test]
@@ -315,13 +428,20 @@ async fn a_whole_cluster_shows_strangers_only_that_it_lives() {
     let check = async |home: Home, expected: [u16; 3]| {
         let process = home.start().await;
         let stranger = process.stranger().await;
-        for (path, status) in ["/livez", "/version", "/api/v1/secrets"].into_iter().zip(expected) {
+        for (path, status) in ["/livez", "/version", "/api/v1/secrets"]
+            .into_iter()
+            .zip(expected)
+        {
             stranger.get(path).await.expect(status);
         }
     };
     check(Home::in_memory(), [200, 200, 403]).await;
     check(Home::in_memory().whole(), [200, 401, 401]).await;
-    check(Home::in_memory().whole().with("--anonymous-auth"), [200, 200, 403]).await;
+    check(
+        Home::in_memory().whole().with("--anonymous-auth"),
+        [200, 200, 403],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -329,17 +449,24 @@ async fn arguments_that_make_no_sense_are_refused() {
     let home = Home::in_memory();
     std::fs::write(home.path().join("empty.pem"), "nothing").unwrap();
     let check = async |arguments: &[&str], expected: &str| {
-        let refused = home.fail_with(&[arguments, &["--port", "0"]].concat()).await;
+        let refused = home
+            .fail_with(&[arguments, &["--port", "0"]].concat())
+            .await;
         let problem = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(!refused.status.success() && problem.contains(expected), "{arguments:?}: {problem}");
+        assert!(
+            !refused.status.success() && problem.contains(expected),
+            "{arguments:?}: {problem}"
+        );
     };
-    let together =
-        "oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags are set";
+    let together = "oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags are set";
     check(&["--oidc-client-id=a"], together).await;
     let issuer = ["--oidc-issuer-url=https://a", "--oidc-client-id=b"];
     let algorithm = [&issuer[..], &["--oidc-signing-algs=ES512"]].concat();
     check(&algorithm, "unsupported signing alg: \"ES512\"").await;
-    let own = ["--oidc-issuer-url=https://kubernetes.default.svc.cluster.local", "--oidc-client-id=b"];
+    let own = [
+        "--oidc-issuer-url=https://kubernetes.default.svc.cluster.local",
+        "--oidc-client-id=b",
+    ];
     check(&own, "URL must not overlap with disallowed issuers").await;
     check(
         &["--client-ca-file=empty.pem"],
@@ -348,6 +475,10 @@ async fn arguments_that_make_no_sense_are_refused() {
     .await;
     let no_key = "empty.pem: data does not contain any valid RSA or ECDSA public keys";
     check(&["--service-account-key-file=empty.pem"], no_key).await;
-    check(&["--authentication-token-webhook-config-file=lost"], "lost: No such file").await;
+    check(
+        &["--authentication-token-webhook-config-file=lost"],
+        "lost: No such file",
+    )
+    .await;
     check(&["--authentication-token-webhook-version=v2"], "v1beta1").await;
 }

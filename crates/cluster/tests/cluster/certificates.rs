@@ -18,7 +18,9 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, SignatureScheme, SupportedProtocolVersion};
+use tokio_rustls::rustls::{
+    ClientConfig, RootCertStore, SignatureScheme, SupportedProtocolVersion,
+};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::client::{Client, Credentials};
@@ -29,7 +31,9 @@ use crate::process::{Home, PATIENCE, Process};
 fn admin() -> CertificateParams {
     let mut admin = CertificateParams::default();
     admin.distinguished_name.push(DnType::CommonName, "admin");
-    admin.distinguished_name.push(DnType::OrganizationName, "system:masters");
+    admin
+        .distinguished_name
+        .push(DnType::OrganizationName, "system:masters");
     admin
 }
 
@@ -37,13 +41,18 @@ fn admin() -> CertificateParams {
 fn sign(params: &CertificateParams, issuer: &Issuer<KeyPair>) -> (Vec<u8>, Vec<u8>) {
     let key = KeyPair::generate().unwrap();
     let certificate = params.signed_by(&key, issuer).unwrap();
-    (certificate.pem().into_bytes(), key.serialize_pem().into_bytes())
+    (
+        certificate.pem().into_bytes(),
+        key.serialize_pem().into_bytes(),
+    )
 }
 
 /// An authority that calls itself like ours.
 fn other_authority() -> Issuer<'static, KeyPair> {
     let mut authority = CertificateParams::default();
-    authority.distinguished_name.push(DnType::CommonName, "mizzen");
+    authority
+        .distinguished_name
+        .push(DnType::CommonName, "mizzen");
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     Issuer::new(authority, KeyPair::generate().unwrap())
 }
@@ -51,10 +60,16 @@ fn other_authority() -> Issuer<'static, KeyPair> {
 #[tokio::test]
 async fn a_certificate_that_nobody_vouches_for_lets_nobody_in() {
     let home = Home::on_disk().with("--token-auth-file=tokens.csv");
-    std::fs::write(home.path().join("tokens.csv"), "secret,jane,7,system:masters\n").unwrap();
+    std::fs::write(
+        home.path().join("tokens.csv"),
+        "secret,jane,7,system:masters\n",
+    )
+    .unwrap();
     let process = home.start().await;
     let file = |name: &str| std::fs::read_to_string(home.data_dir().join(name)).unwrap();
-    let own = Issuer::from_ca_cert_pem(&file("ca.crt"), KeyPair::from_pem(&file("ca.key")).unwrap()).unwrap();
+    let own =
+        Issuer::from_ca_cert_pem(&file("ca.crt"), KeyPair::from_pem(&file("ca.key")).unwrap())
+            .unwrap();
     let (mut expired, mut server, mut anything) = (admin(), admin(), admin());
     expired.not_after = rcgen::date_time_ymd(2020, 1, 1);
     server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -63,21 +78,32 @@ async fn a_certificate_that_nobody_vouches_for_lets_nobody_in() {
         ("another authority", sign(&admin(), &other_authority()), 401),
         ("its time has passed", sign(&expired, &own), 401),
         ("it is for servers", sign(&server, &own), 401),
-        ("it has no name", sign(&CertificateParams::default(), &other_authority()), 401),
+        (
+            "it has no name",
+            sign(&CertificateParams::default(), &other_authority()),
+            401,
+        ),
         ("it is good", sign(&anything, &own), 200),
     ] {
-        let credentials = Credentials { user: Some(user), ..process.credentials.clone() };
+        let credentials = Credentials {
+            user: Some(user),
+            ..process.credentials.clone()
+        };
         for protocol in ["http/1.1", "h2"] {
             // Who is not known has no second question on a connection.
-            let connect = async || Client::connect(&process.address, &credentials, &[protocol]).await;
+            let connect =
+                async || Client::connect(&process.address, &credentials, &[protocol]).await;
             for path in ["/api/v1/secrets", "/healthz"] {
                 let answer = connect().await.get(path).await;
                 assert_eq!(answer.status, expected, "{why}: {path}: {}", answer.text());
             }
             let client = connect().await;
-            let request =
-                Request::get(client.uri("/api/v1/secrets")).header("authorization", "Bearer secret");
-            let answer = client.fetch(request.body(Full::default()).unwrap()).await.unwrap();
+            let request = Request::get(client.uri("/api/v1/secrets"))
+                .header("authorization", "Bearer secret");
+            let answer = client
+                .fetch(request.body(Full::default()).unwrap())
+                .await
+                .unwrap();
             assert_eq!(answer.status, 200, "{why}: {}", answer.text());
         }
     }
@@ -94,15 +120,25 @@ async fn a_certificate_counts_before_a_token() {
         let client = Client::connect(&process.address, credentials, &["h2"]).await;
         let request = Request::post(client.uri(REVIEWS)).header("content-type", "application/json");
         let request = request.header("authorization", format!("Bearer {token}"));
-        let body = Full::from(r#"{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1"}"#);
+        let body =
+            Full::from(r#"{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1"}"#);
         client.fetch(request.body(body).unwrap()).await.unwrap()
     };
-    let stranger = Credentials { user: None, ..process.credentials.clone() };
+    let stranger = Credentials {
+        user: None,
+        ..process.credentials.clone()
+    };
     for token in ["secret", "bad"] {
         let answer = review(&process.credentials, token).await.expect(201).json();
         let user = &answer["status"]["userInfo"];
-        assert_eq!((&user["username"], &user["uid"]), (&"admin".into(), &"admin".into()), "{answer}");
-        let id = user["extra"]["authentication.kubernetes.io/credential-id"][0].as_str().unwrap();
+        assert_eq!(
+            (&user["username"], &user["uid"]),
+            (&"admin".into(), &"admin".into()),
+            "{answer}"
+        );
+        let id = user["extra"]["authentication.kubernetes.io/credential-id"][0]
+            .as_str()
+            .unwrap();
         assert!(id.starts_with("X509SHA256="), "{answer}");
     }
     let answer = review(&stranger, "secret").await.expect(201).json();
@@ -130,7 +166,13 @@ async fn a_certificate_without_its_key_is_worth_nothing() {
     let (certificate, _) = process.credentials.user.clone().unwrap();
     let certificate = CertificateDer::from_pem_slice(&certificate).unwrap();
     for version in [&TLS12, &TLS13] {
-        let refused = show(&process, &certificate, &KeyPair::generate().unwrap(), version).await;
+        let refused = show(
+            &process,
+            &certificate,
+            &KeyPair::generate().unwrap(),
+            version,
+        )
+        .await;
         assert!(refused.contains("alert"), "{refused}");
     }
     check_alive(&process).await;
@@ -144,9 +186,14 @@ async fn show(
     version: &'static SupportedProtocolVersion,
 ) -> String {
     let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap();
-    let key = ring::default_provider().key_provider.load_private_key(key).unwrap();
+    let key = ring::default_provider()
+        .key_provider
+        .load_private_key(key)
+        .unwrap();
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(&process.credentials.authority).unwrap()).unwrap();
+    roots
+        .add(CertificateDer::from_pem_slice(&process.credentials.authority).unwrap())
+        .unwrap();
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(&[version])
         .unwrap()
@@ -158,8 +205,12 @@ async fn show(
     let talk = async {
         let tcp = TcpStream::connect(&process.address).await?;
         let name = ServerName::try_from("127.0.0.1").unwrap();
-        let mut stream = TlsConnector::from(Arc::new(config)).connect(name, tcp).await?;
-        stream.write_all(b"GET /api/v1/secrets HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await?;
+        let mut stream = TlsConnector::from(Arc::new(config))
+            .connect(name, tcp)
+            .await?;
+        stream
+            .write_all(b"GET /api/v1/secrets HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            .await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
         std::io::Result::Ok(answer)

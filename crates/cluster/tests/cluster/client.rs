@@ -37,38 +37,68 @@ impl Credentials {
     pub fn read(kubeconfig: &Path) -> Credentials {
         let text = std::fs::read_to_string(kubeconfig).unwrap();
         let data = |key: &str| {
-            let line = text.lines().find_map(|line| line.trim().strip_prefix(key)).unwrap();
-            BASE64_STANDARD.decode(line.trim_start_matches(':').trim()).unwrap()
+            let line = text
+                .lines()
+                .find_map(|line| line.trim().strip_prefix(key))
+                .unwrap();
+            BASE64_STANDARD
+                .decode(line.trim_start_matches(':').trim())
+                .unwrap()
         };
         let user = (data("client-certificate-data"), data("client-key-data"));
-        Credentials { authority: data("certificate-authority-data"), user: Some(user) }
+        Credentials {
+            authority: data("certificate-authority-data"),
+            user: Some(user),
+        }
     }
 
     /// The same without a certificate of one's own.
     pub fn anonymous(&self) -> Credentials {
-        Credentials { user: None, ..self.clone() }
+        Credentials {
+            user: None,
+            ..self.clone()
+        }
     }
 
     fn tls(&self, protocols: &[&str]) -> ClientConfig {
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(&self.authority).unwrap()).unwrap();
+        roots
+            .add(CertificateDer::from_pem_slice(&self.authority).unwrap())
+            .unwrap();
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let builder = builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
+        let builder = builder
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
         let mut config = match &self.user {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
                 let chain = vec![CertificateDer::from_pem_slice(certificate).unwrap()];
-                builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(key).unwrap()).unwrap()
+                builder
+                    .with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(key).unwrap())
+                    .unwrap()
             }
         };
-        config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        config.alpn_protocols = protocols
+            .iter()
+            .map(|protocol| protocol.as_bytes().to_vec())
+            .collect();
         config
     }
 }
 
 /// A connection after the TLS handshake, before any HTTP.
-pub async fn dial(address: &str, credentials: &Credentials, protocols: &[&str]) -> TlsStream<TcpStream> {
-    handshake(TcpStream::connect(address).await.unwrap(), credentials, protocols).await
+pub async fn dial(
+    address: &str,
+    credentials: &Credentials,
+    protocols: &[&str],
+) -> TlsStream<TcpStream> {
+    handshake(
+        TcpStream::connect(address).await.unwrap(),
+        credentials,
+        protocols,
+    )
+    .await
 }
 
 /// The same, with a small receive buffer, so that the kernel keeps few unread bytes.
@@ -83,7 +113,11 @@ pub async fn dial_narrow(
     handshake(tcp, credentials, protocols).await
 }
 
-async fn handshake(tcp: TcpStream, credentials: &Credentials, protocols: &[&str]) -> TlsStream<TcpStream> {
+async fn handshake(
+    tcp: TcpStream,
+    credentials: &Credentials,
+    protocols: &[&str],
+) -> TlsStream<TcpStream> {
     let connect = async {
         tcp.set_nodelay(true).unwrap();
         let connector = TlsConnector::from(Arc::new(credentials.tls(protocols)));
@@ -120,7 +154,8 @@ impl Answer {
 
     #[track_caller]
     pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {}", self.text()))
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error} in {}", self.text()))
     }
 
     /// Itself, if its status is the expected one.
@@ -148,7 +183,10 @@ impl Client {
                 Sender::Http1(Arc::new(Mutex::new(sender)))
             }
         };
-        Client { address: address.into(), sender }
+        Client {
+            address: address.into(),
+            sender,
+        }
     }
 
     pub async fn get(&self, path: &str) -> Answer {
@@ -161,10 +199,18 @@ impl Client {
 
     /// Sends JSON; a patch is a merge patch.
     pub async fn call(&self, method: &str, path: &str, body: impl Into<Bytes>) -> Answer {
-        let media_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-        let request =
-            Request::builder().method(method).uri(self.uri(path)).header("content-type", media_type);
-        self.fetch(request.body(Full::new(body.into())).unwrap()).await.unwrap()
+        let media_type = if method == "PATCH" {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(self.uri(path))
+            .header("content-type", media_type);
+        self.fetch(request.body(Full::new(body.into())).unwrap())
+            .await
+            .unwrap()
     }
 
     /// The path as this connection's protocol wants it.
@@ -180,16 +226,24 @@ impl Client {
         let answer = async {
             let response = self.send(request).await?;
             let status = response.status().as_u16();
-            Ok(Answer { status, body: response.into_body().collect().await?.to_bytes() })
+            Ok(Answer {
+                status,
+                body: response.into_body().collect().await?.to_bytes(),
+            })
         };
         timeout(PATIENCE, answer).await.expect("an answer in time")
     }
 
     /// The answer's head; its body is still to come.
-    pub async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, hyper::Error> {
+    pub async fn send(
+        &self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, hyper::Error> {
         match &self.sender {
             Sender::Http1(sender) => {
-                request.headers_mut().insert("host", self.address.parse().unwrap());
+                request
+                    .headers_mut()
+                    .insert("host", self.address.parse().unwrap());
                 let mut sender = sender.lock().await;
                 sender.ready().await?;
                 sender.send_request(request).await
@@ -205,9 +259,15 @@ impl Client {
     /// A stream of events.
     pub async fn watch(&self, path: &str) -> Events {
         let request = Request::get(self.uri(path)).body(Full::default()).unwrap();
-        let response = timeout(PATIENCE, self.send(request)).await.expect("a watch in time").unwrap();
+        let response = timeout(PATIENCE, self.send(request))
+            .await
+            .expect("a watch in time")
+            .unwrap();
         assert_eq!(response.status(), 200);
-        Events { body: response.into_body(), rest: Vec::new() }
+        Events {
+            body: response.into_body(),
+            rest: Vec::new(),
+        }
     }
 }
 
@@ -226,13 +286,19 @@ impl Events {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
                 return Some(serde_json::from_slice(&line).unwrap());
             }
-            let frame = timeout(PATIENCE, self.body.frame()).await.expect("an event in time");
+            let frame = timeout(PATIENCE, self.body.frame())
+                .await
+                .expect("an event in time");
             match frame {
-                Some(frame) => {
-                    self.rest.extend_from_slice(&frame.expect("a whole frame").into_data().unwrap())
-                }
+                Some(frame) => self
+                    .rest
+                    .extend_from_slice(&frame.expect("a whole frame").into_data().unwrap()),
                 None => {
-                    assert_eq!(String::from_utf8_lossy(&self.rest), "", "the stream ends between events");
+                    assert_eq!(
+                        String::from_utf8_lossy(&self.rest),
+                        "",
+                        "the stream ends between events"
+                    );
                     return None;
                 }
             }
@@ -243,6 +309,10 @@ impl Events {
     pub async fn next_name(&mut self) -> String {
         let event = self.next().await.expect("an event");
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        format!("{} {}", text(&event["type"]), text(&event["object"]["metadata"]["name"]))
+        format!(
+            "{} {}",
+            text(&event["type"]),
+            text(&event["object"]["metadata"]["name"])
+        )
     }
 }

@@ -13,7 +13,11 @@ use crate::process::{Home, Process, Speaking};
 
 /// A port that is free now.
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 /// A kubeconfig of another user.
@@ -24,7 +28,9 @@ async fn kubeconfig(home: &Home, user: &str) -> PathBuf {
         .output()
         .await
         .unwrap();
-    let file = home.path().join(format!("{}.kubeconfig", user.replace(':', "-")));
+    let file = home
+        .path()
+        .join(format!("{}.kubeconfig", user.replace(':', "-")));
     std::fs::write(&file, output.stdout).unwrap();
     file
 }
@@ -58,7 +64,10 @@ fn kubeadm_controller_manager(home: &Home, kubeconfig: &Path, port: u16) -> Vec<
         format!("--authentication-kubeconfig={kubeconfig}"),
         format!("--authorization-kubeconfig={kubeconfig}"),
         format!("--client-ca-file={}", file("ca.crt")),
-        format!("--requestheader-client-ca-file={}", file("front-proxy-ca.crt")),
+        format!(
+            "--requestheader-client-ca-file={}",
+            file("front-proxy-ca.crt")
+        ),
         format!("--root-ca-file={}", file("ca.crt")),
         format!("--service-account-private-key-file={}", file("sa.key")),
         format!("--cluster-signing-cert-file={}", file("ca.crt")),
@@ -79,13 +88,24 @@ fn kubeadm_controller_manager(home: &Home, kubeconfig: &Path, port: u16) -> Vec<
 async fn controllers_run_with_the_flags_of_kubeadm() {
     let home = Home::on_disk();
     let process = home.start().await;
-    let (user, port) = (kubeconfig(&home, "system:kube-controller-manager").await, free_port());
-    let _controllers = run(&home, &kubeadm_controller_manager(&home, &user, port), &user).await;
+    let (user, port) = (
+        kubeconfig(&home, "system:kube-controller-manager").await,
+        free_port(),
+    );
+    let _controllers = run(
+        &home,
+        &kubeadm_controller_manager(&home, &user, port),
+        &user,
+    )
+    .await;
     let certificate = home.path().join("certs/kube-controller-manager.crt");
     let stranger = connect(port, &certificate, None).await;
     assert_eq!(stranger.get("/healthz").await.expect(200).text(), "ok");
     let refused = stranger.get("/metrics").await.expect(403).json();
-    assert_eq!(refused["message"], "forbidden: User \"system:anonymous\" cannot get path \"/metrics\"");
+    assert_eq!(
+        refused["message"],
+        "forbidden: User \"system:anonymous\" cannot get path \"/metrics\""
+    );
     stranger.get("/livez").await.expect(404);
 
     let admin = connect(port, &certificate, Some(&process)).await;
@@ -96,10 +116,16 @@ async fn controllers_run_with_the_flags_of_kubeadm() {
     );
     let metrics = admin.get("/metrics").await.expect(200).text();
     let leads = "leader_election_master_status{name=\"kube-controller-manager\"} 1\n";
-    assert!(metrics.contains(leads) && metrics.contains("process_open_fds "), "{metrics}");
+    assert!(
+        metrics.contains(leads) && metrics.contains("process_open_fds "),
+        "{metrics}"
+    );
     let configuration = admin.get("/configz").await.expect(200).json();
     let generic = &configuration["kubecontrollermanager.config.k8s.io"]["Generic"];
-    assert_eq!(generic["LeaderElection"]["resourceName"], "kube-controller-manager");
+    assert_eq!(
+        generic["LeaderElection"]["resourceName"],
+        "kube-controller-manager"
+    );
     admin.get("/api/v1/pods").await.expect(404);
     admin.get("/debug/pprof/heap").await.expect(501);
 
@@ -107,8 +133,16 @@ async fn controllers_run_with_the_flags_of_kubeadm() {
     let server = process.admin().await;
     let set = json!({"metadata": {"name": "web"}, "spec": {"replicas": 1, "selector": {"matchLabels": {"a": "b"}},
         "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
-    let mut pods = server.watch("/api/v1/namespaces/default/pods?watch=true").await;
-    server.post("/apis/apps/v1/namespaces/default/replicasets", set.to_string()).await.expect(201);
+    let mut pods = server
+        .watch("/api/v1/namespaces/default/pods?watch=true")
+        .await;
+    server
+        .post(
+            "/apis/apps/v1/namespaces/default/replicasets",
+            set.to_string(),
+        )
+        .await
+        .expect(201);
     assert!(pods.next_name().await.starts_with("ADDED web-"));
     let account = "/api/v1/namespaces/kube-system/serviceaccounts/replicaset-controller";
     server.get(account).await.expect(200);
@@ -120,7 +154,10 @@ async fn the_scheduler_authenticates_tokens_and_authorizes_users_by_asking_the_s
     let home = Home::on_disk();
     let process = home.start().await;
     let server = process.admin().await;
-    let (user, port) = (kubeconfig(&home, "system:kube-scheduler").await, free_port());
+    let (user, port) = (
+        kubeconfig(&home, "system:kube-scheduler").await,
+        free_port(),
+    );
     let arguments = [
         "scheduler".into(),
         "--bind-address=127.0.0.1".into(),
@@ -133,39 +170,76 @@ async fn the_scheduler_authenticates_tokens_and_authorizes_users_by_asking_the_s
     ];
     let admins = home.kubeconfig();
     let _scheduler = run(&home, &arguments, &admins).await;
-    server.get("/apis/coordination.k8s.io/v1/namespaces/default/leases/other").await.expect(200);
+    server
+        .get("/apis/coordination.k8s.io/v1/namespaces/default/leases/other")
+        .await
+        .expect(200);
     let stranger = connect(port, &home.path().join("certs/kube-scheduler.crt"), None).await;
     stranger.get("/livez").await.expect(200);
     assert_eq!(stranger.get("/readyz").await.expect(200).text(), "ok");
     stranger.get("/readyz/sched-handler-sync").await.expect(403);
 
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
-    server.post(accounts, json!({"metadata": {"name": "scraper"}}).to_string()).await.expect(201);
-    let token = server.post(&format!("{accounts}/scraper/token"), "{}").await.expect(201).json();
+    server
+        .post(
+            accounts,
+            json!({"metadata": {"name": "scraper"}}).to_string(),
+        )
+        .await
+        .expect(201);
+    let token = server
+        .post(&format!("{accounts}/scraper/token"), "{}")
+        .await
+        .expect(201)
+        .json();
     let bearer = format!("Bearer {}", token["status"]["token"].as_str().unwrap());
     let scrape = || {
-        let request =
-            Request::get("/metrics").header("authorization", &bearer).body(Full::default()).unwrap();
+        let request = Request::get("/metrics")
+            .header("authorization", &bearer)
+            .body(Full::default())
+            .unwrap();
         stranger.fetch(request)
     };
     let refused = scrape().await.unwrap().expect(403).json();
     let user = "system:serviceaccount:default:scraper";
-    assert_eq!(refused["message"], format!("forbidden: User \"{user}\" cannot get path \"/metrics\""));
-    let refused = Request::get("/metrics").header("authorization", "Bearer x").body(Full::default()).unwrap();
+    assert_eq!(
+        refused["message"],
+        format!("forbidden: User \"{user}\" cannot get path \"/metrics\"")
+    );
+    let refused = Request::get("/metrics")
+        .header("authorization", "Bearer x")
+        .body(Full::default())
+        .unwrap();
     stranger.fetch(refused).await.unwrap().expect(401);
 
     // Decisions are cached by the user, so another one is allowed.
-    server.post(accounts, json!({"metadata": {"name": "reader"}}).to_string()).await.expect(201);
+    server
+        .post(
+            accounts,
+            json!({"metadata": {"name": "reader"}}).to_string(),
+        )
+        .await
+        .expect(201);
     let binding = json!({"metadata": {"name": "reader"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:monitoring"},
         "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "default"}]});
     let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
     server.post(bindings, binding.to_string()).await.expect(201);
-    let token = server.post(&format!("{accounts}/reader/token"), "{}").await.expect(201).json();
+    let token = server
+        .post(&format!("{accounts}/reader/token"), "{}")
+        .await
+        .expect(201)
+        .json();
     let bearer = format!("Bearer {}", token["status"]["token"].as_str().unwrap());
-    let request = Request::get("/metrics").header("authorization", &bearer).body(Full::default()).unwrap();
+    let request = Request::get("/metrics")
+        .header("authorization", &bearer)
+        .body(Full::default())
+        .unwrap();
     let metrics = stranger.fetch(request).await.unwrap().expect(200).text();
-    assert!(metrics.contains("leader_election_master_status{name=\"other\"} 1\n"), "{metrics}");
+    assert!(
+        metrics.contains("leader_election_master_status{name=\"other\"} 1\n"),
+        "{metrics}"
+    );
     process.stop().await;
 }
 
@@ -174,12 +248,35 @@ async fn the_verbosity_of_the_log_is_set_while_the_server_runs() {
     let home = Home::in_memory().logging();
     let process = home.start().await;
     let admin = process.admin().await;
-    let answer = admin.call("PUT", "/debug/flags/v", "2").await.expect(200).text();
+    let answer = admin
+        .call("PUT", "/debug/flags/v", "2")
+        .await
+        .expect(200)
+        .text();
     assert_eq!(answer, "successfully set klog.logging.verbosity to 2\n");
-    let answer = admin.call("PUT", "/debug/flags/v", "x").await.expect(400).text();
+    let answer = admin
+        .call("PUT", "/debug/flags/v", "x")
+        .await
+        .expect(400)
+        .text();
     assert_eq!(answer, "strconv.ParseUint: parsing \"x\": invalid syntax\n");
-    assert_eq!(admin.get("/debug/flags/v").await.expect(406).text(), "unsupported http method\n");
-    assert!(admin.get("/debug/flags").await.expect(200).text().contains("<tr>v<br>"));
-    process.stranger().await.call("PUT", "/debug/flags/v", "9").await.expect(403);
+    assert_eq!(
+        admin.get("/debug/flags/v").await.expect(406).text(),
+        "unsupported http method\n"
+    );
+    assert!(
+        admin
+            .get("/debug/flags")
+            .await
+            .expect(200)
+            .text()
+            .contains("<tr>v<br>")
+    );
+    process
+        .stranger()
+        .await
+        .call("PUT", "/debug/flags/v", "9")
+        .await
+        .expect(403);
     process.stop().await;
 }

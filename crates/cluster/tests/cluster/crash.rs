@@ -40,7 +40,11 @@ pub async fn check_kills(home: Home) {
         known.merge(write_until_killed(process, &mut random, round, &known).await);
     }
     known.check(&home.start().await, N_ROUNDS).await;
-    assert!(known.objects.len() > N_WRITERS, "writers got somewhere: {} objects", known.objects.len());
+    assert!(
+        known.objects.len() > N_WRITERS,
+        "writers got somewhere: {} objects",
+        known.objects.len()
+    );
 }
 
 /// What the server said is stored.
@@ -64,21 +68,44 @@ enum State {
 impl Known {
     /// Compares with what a server has.
     async fn check(&mut self, process: &Process, round: usize) {
-        let list = process.admin().await.get(CONFIG_MAPS).await.expect(200).json();
-        let found: BTreeMap<&str, &Value> =
-            list["items"].as_array().unwrap().iter().map(|item| (name(item), item)).collect();
+        let list = process
+            .admin()
+            .await
+            .get(CONFIG_MAPS)
+            .await
+            .expect(200)
+            .json();
+        let found: BTreeMap<&str, &Value> = list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| (name(item), item))
+            .collect();
         for (name, states) in &mut self.objects {
             let actual = found.get(name.as_str()).map_or(State::Absent, |item| {
-                State::Present(Some(version(item)), item["data"]["text"].as_str().unwrap().to_owned())
+                State::Present(
+                    Some(version(item)),
+                    item["data"]["text"].as_str().unwrap().to_owned(),
+                )
             });
             let fits = states.iter().any(|state| state.allows(&actual));
-            assert!(fits, "round {round}, {name}: expected one of {states:?}, found {actual:?}");
+            assert!(
+                fits,
+                "round {round}, {name}: expected one of {states:?}, found {actual:?}"
+            );
             *states = vec![actual];
         }
         for name in found.keys() {
-            assert!(self.objects.contains_key(*name), "round {round}: nobody wrote {name}");
+            assert!(
+                self.objects.contains_key(*name),
+                "round {round}: nobody wrote {name}"
+            );
         }
-        assert!(version(&list) >= self.version, "round {round}: versions went back to {}", version(&list));
+        assert!(
+            version(&list) >= self.version,
+            "round {round}: versions went back to {}",
+            version(&list)
+        );
         self.version = version(&list);
     }
 
@@ -121,7 +148,11 @@ async fn write_until_killed(
         writers.spawn(writer.run());
     }
     let n_writes = 30 + random.below(250);
-    acknowledged.acquire_many(u32::try_from(n_writes).unwrap()).await.unwrap().forget();
+    acknowledged
+        .acquire_many(u32::try_from(n_writes).unwrap())
+        .await
+        .unwrap()
+        .forget();
     process.kill().await;
     writers.join_all().await
 }
@@ -129,9 +160,18 @@ async fn write_until_killed(
 impl Known {
     /// What is known of one writer's objects.
     fn of(&self, prefix: &str) -> Known {
-        let objects = self.objects.iter().filter(|object| object.0.starts_with(prefix));
-        let objects = objects.map(|(name, states)| (name.clone(), states.clone())).collect();
-        Known { objects, version: self.version, n_writes: 0 }
+        let objects = self
+            .objects
+            .iter()
+            .filter(|object| object.0.starts_with(prefix));
+        let objects = objects
+            .map(|(name, states)| (name.clone(), states.clone()))
+            .collect();
+        Known {
+            objects,
+            version: self.version,
+            n_writes: 0,
+        }
     }
 }
 
@@ -156,12 +196,17 @@ impl Writer {
     /// One write; none if there was no answer.
     async fn write(&mut self) -> Option<()> {
         let name = format!("{}-{}", self.prefix, self.random.below(N_NAMES));
-        let states = self.known.objects.entry(name.clone()).or_insert_with(|| vec![State::Absent]);
+        let states = self
+            .known
+            .objects
+            .entry(name.clone())
+            .or_insert_with(|| vec![State::Absent]);
         let exists = matches!(states[0], State::Present(..));
         // A write of which nobody knows whether it happened leaves both possibilities.
         if exists && self.random.below(5) == 0 {
             states.push(State::Absent);
-            self.send("DELETE", &format!("/{name}"), String::new(), &name).await?;
+            self.send("DELETE", &format!("/{name}"), String::new(), &name)
+                .await?;
             self.known.objects.insert(name, vec![State::Absent]);
             return Some(());
         }
@@ -173,17 +218,31 @@ impl Writer {
             false => self.send("POST", "", body, &name).await?,
         };
         let version = version(&stored);
-        assert!(version > self.known.version, "{name}: {version} after {}", self.known.version);
+        assert!(
+            version > self.known.version,
+            "{name}: {version} after {}",
+            self.known.version
+        );
         self.known.version = version;
-        self.known.objects.insert(name, vec![State::Present(Some(version), text)]);
+        self.known
+            .objects
+            .insert(name, vec![State::Present(Some(version), text)]);
         Some(())
     }
 
     async fn send(&mut self, method: &str, path: &str, body: String, name: &str) -> Option<Value> {
         let uri = self.client.uri(&format!("{CONFIG_MAPS}{path}"));
-        let request = Request::builder().method(method).uri(uri).body(Full::new(Bytes::from(body))).unwrap();
+        let request = Request::builder()
+            .method(method)
+            .uri(uri)
+            .body(Full::new(Bytes::from(body)))
+            .unwrap();
         let answer = self.client.fetch(request).await.ok()?;
-        assert!((200..300).contains(&answer.status), "{method} {name}: {}", answer.text());
+        assert!(
+            (200..300).contains(&answer.status),
+            "{method} {name}: {}",
+            answer.text()
+        );
         self.known.n_writes += 1;
         Some(answer.json())
     }
@@ -194,12 +253,18 @@ fn name(object: &Value) -> &str {
 }
 
 fn version(object: &Value) -> u64 {
-    object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+    object["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap()
 }
 
 /// The seed of this run; `MIZZEN_SEED` repeats one.
 fn seed() -> u64 {
-    let given = std::env::var("MIZZEN_SEED").ok().map(|seed| seed.parse().expect("MIZZEN_SEED is a number"));
+    let given = std::env::var("MIZZEN_SEED")
+        .ok()
+        .map(|seed| seed.parse().expect("MIZZEN_SEED is a number"));
     given.unwrap_or_else(|| getrandom::u64().unwrap())
 }
 
@@ -231,7 +296,10 @@ impl Random {
 async fn a_second_server_in_the_same_directory_is_refused() {
     let home = Home::on_disk();
     let process = home.start().await;
-    check_refused(home.fail_to_start(0).await, &["data/lock", "in use by another process"]);
+    check_refused(
+        home.fail_to_start(0).await,
+        &["data/lock", "in use by another process"],
+    );
     process.admin().await.get("/readyz").await.expect(200);
     process.stop().await;
 }
@@ -240,7 +308,10 @@ async fn a_second_server_in_the_same_directory_is_refused() {
 async fn a_port_that_is_taken_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    check_refused(Home::in_memory().fail_to_start(port).await, &[&port.to_string(), "in use"]);
+    check_refused(
+        Home::in_memory().fail_to_start(port).await,
+        &[&port.to_string(), "in use"],
+    );
 }
 
 #[tokio::test]
@@ -275,7 +346,10 @@ async fn check_damage(damage: impl FnOnce(&mut Vec<u8>)) {
     let process = home.start().await;
     let client = process.admin().await;
     for number in 0..20 {
-        let body = format!(r#"{{"metadata":{{"name":"n{number}"}},"data":{{"a":"{}"}}}}"#, "x".repeat(500));
+        let body = format!(
+            r#"{{"metadata":{{"name":"n{number}"}},"data":{{"a":"{}"}}}}"#,
+            "x".repeat(500)
+        );
         client.post(CONFIG_MAPS, body).await.expect(201);
     }
     process.stop().await;
@@ -284,7 +358,10 @@ async fn check_damage(damage: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = fs::read(&log).unwrap();
     damage(&mut bytes);
     fs::write(&log, &bytes).unwrap();
-    check_refused(home.fail_to_start(0).await, &[log.to_str().unwrap(), "damaged"]);
+    check_refused(
+        home.fail_to_start(0).await,
+        &[log.to_str().unwrap(), "damaged"],
+    );
     assert_eq!(fs::read(&log).unwrap(), bytes);
 }
 
@@ -292,9 +369,11 @@ async fn check_damage(damage: impl FnOnce(&mut Vec<u8>)) {
 async fn a_key_that_is_missing_beside_data_is_not_made_anew() {
     let home = Home::on_disk();
     home.start().await.stop().await;
-    for (name, remedy) in
-        [("sa.key", "--service-account-signing-key-file"), ("ca.crt", "backup"), ("ca.key", "backup")]
-    {
+    for (name, remedy) in [
+        ("sa.key", "--service-account-signing-key-file"),
+        ("ca.crt", "backup"),
+        ("ca.key", "backup"),
+    ] {
         let file = home.data_dir().join(name);
         let kept = fs::read(&file).unwrap();
         fs::remove_file(&file).unwrap();
@@ -307,8 +386,13 @@ async fn a_key_that_is_missing_beside_data_is_not_made_anew() {
 }
 
 fn log_file(home: &Home) -> PathBuf {
-    let files = fs::read_dir(home.data_dir()).unwrap().map(|entry| entry.unwrap().path());
-    files.filter(|path| path.extension().is_some_and(|extension| extension == "log")).max().expect("a log")
+    let files = fs::read_dir(home.data_dir())
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
+        .max()
+        .expect("a log")
 }
 
 /// Not started, with one line that says why.
@@ -320,5 +404,9 @@ fn check_refused(output: Output, words: &[&str]) {
         assert!(text.contains(word), "no {word:?} in {text:?}");
     }
     assert!(!text.contains("panicked"), "{text}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "", "it said that it is ready");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "",
+        "it said that it is ready"
+    );
 }

@@ -17,7 +17,10 @@ const EACH: u64 = 75_000;
 const SLACK: u64 = 32 * 1024 * 1024;
 
 fn many() -> usize {
-    std::env::var("MIZZEN_DEFINITIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(MANY)
+    std::env::var("MIZZEN_DEFINITIONS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(MANY)
 }
 
 /// A definition with a schema of about [`LARGE`] bytes.
@@ -31,8 +34,7 @@ fn definition(at: usize) -> Value {
         });
         fields.insert(format!("field{}", fields.len()), field);
     }
-    let schema =
-        json!({ "type": "object", "properties": { "spec": { "type": "object", "properties": fields } } });
+    let schema = json!({ "type": "object", "properties": { "spec": { "type": "object", "properties": fields } } });
     let group = format!("g{}.example.com", at % 50);
     json!({
         "metadata": { "name": format!("k{at}s.{group}") },
@@ -52,7 +54,10 @@ async fn many_large_definitions_are_cheap_and_survive_a_restart() {
     let mut waited = Vec::new();
     for at in 0..many() {
         let definition = definition(at);
-        client.post(DEFINITIONS, definition.to_string()).await.expect(201);
+        client
+            .post(DEFINITIONS, definition.to_string())
+            .await
+            .expect(201);
         let started = Instant::now();
         let path = format!("/apis/g{}.example.com/v1/k{at}s", at % 50);
         client.get(&path).await.expect(200);
@@ -65,9 +70,17 @@ async fn many_large_definitions_are_cheap_and_survive_a_restart() {
     let process = home.start().await;
     let ready = started.elapsed();
     let last = many() - 1;
-    let path = format!("/apis/g{}.example.com/v1/namespaces/default/k{last}s", last % 50);
+    let path = format!(
+        "/apis/g{}.example.com/v1/namespaces/default/k{last}s",
+        last % 50
+    );
     let object = json!({ "apiVersion": format!("g{}.example.com/v1", last % 50), "kind": format!("K{last}"), "metadata": { "name": "one" } });
-    process.admin().await.post(&path, object.to_string()).await.expect(201);
+    process
+        .admin()
+        .await
+        .post(&path, object.to_string())
+        .await
+        .expect(201);
     let again = process.resident_bytes();
     waited.sort();
     println!(
@@ -78,7 +91,10 @@ async fn many_large_definitions_are_cheap_and_survive_a_restart() {
         full.saturating_sub(empty) / 1024 / many() as u64,
         again.saturating_sub(empty) / 1024 / many() as u64,
     );
-    assert!(again < empty + SLACK + EACH * many() as u64, "{again} bytes, {empty} when empty");
+    assert!(
+        again < empty + SLACK + EACH * many() as u64,
+        "{again} bytes, {empty} when empty"
+    );
     assert!(waited[0] < Duration::from_secs(5), "{waited:?}");
     process.stop().await;
 }

@@ -17,7 +17,9 @@ const HUSH: &str = "hush-hush-hush-hush";
 
 /// A home whose servers go by `encryption.yaml`.
 fn home(providers: &str) -> Home {
-    let home = Home::on_disk().with("--encryption-provider-config").with("encryption.yaml");
+    let home = Home::on_disk()
+        .with("--encryption-provider-config")
+        .with("encryption.yaml");
     say(&home, providers);
     home
 }
@@ -48,14 +50,23 @@ fn can_read(home: &Home, text: &str) -> bool {
     let encoded = encoded.trim_end_matches('=');
     // Of the last character, base64 has bits that depend on what follows.
     files(&home.data_dir()).iter().any(|bytes| {
-        contains(bytes, text.as_bytes()) || contains(bytes, &encoded.as_bytes()[..encoded.len() - 1])
+        contains(bytes, text.as_bytes())
+            || contains(bytes, &encoded.as_bytes()[..encoded.len() - 1])
     })
 }
 
 fn files(dir: &Path) -> Vec<Vec<u8>> {
-    let paths = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let paths = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     paths
-        .flat_map(|path| if path.is_dir() { files(&path) } else { vec![fs::read(path).unwrap_or_default()] })
+        .flat_map(|path| {
+            if path.is_dir() {
+                files(&path)
+            } else {
+                vec![fs::read(path).unwrap_or_default()]
+            }
+        })
         .collect()
 }
 
@@ -68,7 +79,13 @@ async fn define_pizzas(client: &Client) {
         "pizzas.example.com"},"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"pizzas","kind":"Pizza"},
         "versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object",
         "x-kubernetes-preserve-unknown-fields":true}}}]}}"#;
-    client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await.expect(201);
+    client
+        .post(
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            definition,
+        )
+        .await
+        .expect(201);
 }
 
 async fn write_all(client: &Client) {
@@ -87,9 +104,16 @@ async fn write_all(client: &Client) {
 async fn check_all(client: &Client) {
     let secret = client.get(&format!("{SECRETS}/s")).await.expect(200).json();
     assert_eq!(secret["data"]["word"], BASE64_STANDARD.encode(HUSH));
-    let selected = client.get(&format!("{SECRETS}?labelSelector=l%3D{HUSH}")).await.expect(200).json();
+    let selected = client
+        .get(&format!("{SECRETS}?labelSelector=l%3D{HUSH}"))
+        .await
+        .expect(200)
+        .json();
     assert_eq!(selected["items"].as_array().unwrap().len(), 1);
-    assert_eq!(client.get(&format!("{PIZZAS}/p")).await.expect(200).json()["sauce"], HUSH);
+    assert_eq!(
+        client.get(&format!("{PIZZAS}/p")).await.expect(200).json()["sauce"],
+        HUSH
+    );
 }
 
 /// Writes all that is to be sealed again, as it is; returns how many objects were given a new version.
@@ -100,9 +124,14 @@ async fn rewrite(client: &Client) -> usize {
         for item in list["items"].as_array().unwrap() {
             let name = item["metadata"]["name"].as_str().unwrap();
             let body = serde_json::to_vec(item).unwrap();
-            let after = client.call("PUT", &format!("{path}/{name}"), body).await.expect(200).json();
-            n_written +=
-                usize::from(after["metadata"]["resourceVersion"] != item["metadata"]["resourceVersion"]);
+            let after = client
+                .call("PUT", &format!("{path}/{name}"), body)
+                .await
+                .expect(200)
+                .json();
+            n_written += usize::from(
+                after["metadata"]["resourceVersion"] != item["metadata"]["resourceVersion"],
+            );
         }
     }
     n_written
@@ -111,8 +140,13 @@ async fn rewrite(client: &Client) -> usize {
 /// Writes so much that the log is folded.
 async fn fold(home: &Home, client: &Client) {
     let has_base = || {
-        let mut names = fs::read_dir(home.data_dir()).unwrap().map(|entry| entry.unwrap().path());
-        names.any(|path| path.extension().is_some_and(|extension| extension == "base"))
+        let mut names = fs::read_dir(home.data_dir())
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        names.any(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "base")
+        })
     };
     for n in 0.. {
         if has_base() {
@@ -142,17 +176,29 @@ async fn a_key_is_replaced_and_nothing_is_ever_readable() {
     let (process, client) = start(&home).await;
     define_pizzas(&client).await;
     write_all(&client).await;
-    assert_eq!(rewrite(&client).await, 0, "what is current is not written again");
+    assert_eq!(
+        rewrite(&client).await,
+        0,
+        "what is current is not written again"
+    );
     assert!(!can_read(&home, HUSH), "before the log is folded");
     fold(&home, &client).await;
     assert!(!can_read(&home, HUSH), "after it");
     process.stop().await;
-    assert!(files(&home.data_dir()).iter().any(|bytes| contains(bytes, b"k8s:enc:aescbc:v1:key1:")));
+    assert!(
+        files(&home.data_dir())
+            .iter()
+            .any(|bytes| contains(bytes, b"k8s:enc:aescbc:v1:key1:"))
+    );
 
     say(&home, &format!("{}, {}", aes(2), aes(1)));
     let (process, client) = start(&home).await;
     check_all(&client).await;
-    assert_eq!(rewrite(&client).await, 6, "four fillers, a secret and a pizza");
+    assert_eq!(
+        rewrite(&client).await,
+        6,
+        "four fillers, a secret and a pizza"
+    );
     assert_eq!(rewrite(&client).await, 0);
     process.kill().await;
 
@@ -186,9 +232,15 @@ async fn without_its_key_the_server_does_not_start_and_says_of_what() {
     check(home.fail_to_start(0).await, why);
     let same_name = aes(2).replace("key2", "key1");
     say(&home, &same_name);
-    check(home.fail_to_start(0).await, "pizzas default/p cannot be opened");
+    check(
+        home.fail_to_start(0).await,
+        "pizzas default/p cannot be opened",
+    );
     say(&home, IDENTITY);
-    check(home.fail_to_start(0).await, "identity transformer tried to read encrypted data");
+    check(
+        home.fail_to_start(0).await,
+        "identity transformer tried to read encrypted data",
+    );
     say(&home, &aes(1));
     let (process, client) = start(&home).await;
     check_all(&client).await;
@@ -207,7 +259,10 @@ async fn what_was_readable_is_sealed_and_can_be_unsealed_again() {
     say(&home, &aes(1));
     let refused = home.fail_to_start(0).await;
     let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(said.contains("cannot be opened: no matching prefix found"), "{said}");
+    assert!(
+        said.contains("cannot be opened: no matching prefix found"),
+        "{said}"
+    );
 
     say(&home, &format!("{}, {IDENTITY}", aes(1)));
     let (process, client) = start(&home).await;
@@ -218,7 +273,10 @@ async fn what_was_readable_is_sealed_and_can_be_unsealed_again() {
             break;
         }
         let body = format!(r#"{{"metadata":{{"annotations":{{"n":"{n}"}}}}}}"#);
-        client.call("PATCH", "/api/v1/namespaces/default", body).await.expect(200);
+        client
+            .call("PATCH", "/api/v1/namespaces/default", body)
+            .await
+            .expect(200);
     }
     process.stop().await;
 
@@ -239,14 +297,16 @@ async fn a_file_that_makes_no_sense_is_named_with_the_field() {
     let home = home("{aescbc: {keys: [{name: a, secret: AAAA}]}}");
     let refused = home.fail_to_start(0).await;
     let said = String::from_utf8_lossy(&refused.stderr);
-    let field =
-        "encryption.yaml: resources[0].providers[0].aescbc.keys[0].secret: Invalid value: \"REDACTED\"";
+    let field = "encryption.yaml: resources[0].providers[0].aescbc.keys[0].secret: Invalid value: \"REDACTED\"";
     assert!(said.contains(field), "{said}");
 }
 
 fn kms(home: &Home) -> String {
     let socket = home.path().join("kms.sock");
-    format!("{{kms: {{apiVersion: v2, name: vault, timeout: 1s, endpoint: 'unix://{}'}}}}", socket.display())
+    format!(
+        "{{kms: {{apiVersion: v2, name: vault, timeout: 1s, endpoint: 'unix://{}'}}}}",
+        socket.display()
+    )
 }
 
 #[tokio::test]
@@ -261,12 +321,20 @@ async fn a_plugin_keeps_the_keys() {
     write_all(&client).await;
     assert!(!can_read(&home, HUSH));
     process.stop().await;
-    assert!(files(&home.data_dir()).iter().any(|bytes| contains(bytes, b"k8s:enc:kms:v2:vault:")));
+    assert!(
+        files(&home.data_dir())
+            .iter()
+            .any(|bytes| contains(bytes, b"k8s:enc:kms:v2:vault:"))
+    );
 
     plugin.set(|state| state.key_id = "key-2".into());
     let (process, client) = start(&home).await;
     check_all(&client).await;
-    assert_eq!(plugin.n_calls()[2], 1, "one seed was opened, whatever it had sealed");
+    assert_eq!(
+        plugin.n_calls()[2],
+        1,
+        "one seed was opened, whatever it had sealed"
+    );
     assert_eq!(rewrite(&client).await, 2, "the plug-in has another key");
     assert_eq!(rewrite(&client).await, 0);
     process.stop().await;
@@ -286,12 +354,31 @@ async fn without_a_plugin_nothing_is_written_that_it_must_seal() {
     say(&home, &kms(&home));
     let (process, client) = start(&home).await;
     let unwell = client.get("/readyz/kms-providers").await.expect(500);
-    assert!(unwell.text().contains("kms-provider-0: failed to perform status section"), "{}", unwell.text());
+    assert!(
+        unwell
+            .text()
+            .contains("kms-provider-0: failed to perform status section"),
+        "{}",
+        unwell.text()
+    );
     client.get("/readyz").await.expect(500);
     client.get("/livez").await.expect(200);
-    let refused = client.post(SECRETS, r#"{"metadata":{"name":"s"}}"#).await.expect(500).json();
-    assert_eq!(refused["message"], "Internal error occurred: got unexpected nil transformer");
-    client.post("/api/v1/namespaces/default/configmaps", r#"{"metadata":{"name":"c"}}"#).await.expect(201);
+    let refused = client
+        .post(SECRETS, r#"{"metadata":{"name":"s"}}"#)
+        .await
+        .expect(500)
+        .json();
+    assert_eq!(
+        refused["message"],
+        "Internal error occurred: got unexpected nil transformer"
+    );
+    client
+        .post(
+            "/api/v1/namespaces/default/configmaps",
+            r#"{"metadata":{"name":"c"}}"#,
+        )
+        .await
+        .expect(201);
     let _plugin = Plugin::start(&home.path().join("kms.sock"));
     while client.get("/readyz").await.status != 200 {
         tokio::task::yield_now().await;

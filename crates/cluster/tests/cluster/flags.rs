@@ -19,7 +19,10 @@ async fn refusal(arguments: &[&str]) -> String {
 /// What a component writes that refuses its arguments.
 async fn component_refusal(arguments: &[&str]) -> String {
     let output = command(arguments, Path::new("no.kubeconfig")).output();
-    let failed: Output = timeout(PATIENCE, output).await.expect("it ends by itself").unwrap();
+    let failed: Output = timeout(PATIENCE, output)
+        .await
+        .expect("it ends by itself")
+        .unwrap();
     assert!(!failed.status.success(), "{arguments:?}");
     String::from_utf8_lossy(&failed.stderr).into_owned()
 }
@@ -31,16 +34,24 @@ async fn the_secure_port_is_the_port() {
     let text = refusal(&["--secure-port", &port.to_string()]).await;
     assert!(text.contains(&format!("port {port} is in use")), "{text}");
     let text = refusal(&["--secure-port", "1", "--port", "2"]).await;
-    assert!(text.contains("'--secure-port <N>' cannot be used with '--port <N>'"), "{text}");
+    assert!(
+        text.contains("'--secure-port <N>' cannot be used with '--port <N>'"),
+        "{text}"
+    );
     let text = refusal(&["--secure-port=0"]).await;
-    assert!(text.contains("must be between 1 and 65535, inclusive; --port 0 picks a free port"), "{text}");
+    assert!(
+        text.contains("must be between 1 and 65535, inclusive; --port 0 picks a free port"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
 async fn the_pair_in_the_certificate_directory_is_written_and_used() {
     let home = Home::on_disk().with("--cert-dir=certs");
-    let (certificate, key) =
-        (home.path().join("certs/apiserver.crt"), home.path().join("certs/apiserver.key"));
+    let (certificate, key) = (
+        home.path().join("certs/apiserver.crt"),
+        home.path().join("certs/apiserver.key"),
+    );
     home.start().await.stop().await;
     let written = std::fs::read_to_string(&certificate).unwrap();
     assert!(written.contains("BEGIN CERTIFICATE"), "{written}");
@@ -54,7 +65,10 @@ async fn the_pair_in_the_certificate_directory_is_written_and_used() {
     assert!(text.contains("certs/apiserver.crt"), "{text}");
     std::fs::remove_file(&key).unwrap();
     let text = String::from_utf8(home.fail_to_start(0).await.stderr).unwrap();
-    assert!(text.contains("certs/apiserver.key: certificate and key must be supplied as a pair"), "{text}");
+    assert!(
+        text.contains("certs/apiserver.key: certificate and key must be supplied as a pair"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -65,7 +79,9 @@ async fn client_certificates_in_files_must_fit_their_keys() {
         ("--kubelet-client-certificate", "--kubelet-client-key"),
         ("--proxy-client-cert-file", "--proxy-client-key-file"),
     ] {
-        let failed = home.fail_with(&["--port=0", certificate, "a.pem", key, "a.pem"]).await;
+        let failed = home
+            .fail_with(&["--port=0", certificate, "a.pem", key, "a.pem"])
+            .await;
         let text = String::from_utf8_lossy(&failed.stderr);
         assert!(text.contains("a.pem: has no certificate in PEM"), "{text}");
     }
@@ -94,10 +110,19 @@ async fn flags_that_installers_pass_are_accepted() {
 
 #[tokio::test]
 async fn neither_logs_nor_profiles_are_served() {
-    let process =
-        Home::in_memory().with("--enable-logs-handler=false").with("--profiling=false").start().await;
+    let process = Home::in_memory()
+        .with("--enable-logs-handler=false")
+        .with("--profiling=false")
+        .start()
+        .await;
     let admin = process.admin().await;
-    for path in ["/logs", "/logs/", "/debug/pprof", "/debug/pprof/", "/debug/pprof/heap"] {
+    for path in [
+        "/logs",
+        "/logs/",
+        "/debug/pprof",
+        "/debug/pprof/",
+        "/debug/pprof/heap",
+    ] {
         admin.get(path).await.expect(404);
     }
     process.stop().await;
@@ -110,31 +135,58 @@ async fn flags_of_the_api_server_are_refused_by_name() {
             "--etcd-servers=http://127.0.0.1:2379",
             "--etcd-servers is not supported: etcd is not used; store objects in a directory with --data-dir",
         ),
-        ("--profiling=true", "there are no Go profiles; profile the process with perf"),
-        ("--contention-profiling", "--contention-profiling=true is not supported: there are no Go profiles"),
+        (
+            "--profiling=true",
+            "there are no Go profiles; profile the process with perf",
+        ),
+        (
+            "--contention-profiling",
+            "--contention-profiling=true is not supported: there are no Go profiles",
+        ),
         (
             "--kubernetes-service-node-port=80",
             "kubernetes service node port range 30000-32767 doesn't contain 80",
         ),
-        ("--service-node-port-range=20-10", "end port cannot be less than start port"),
+        (
+            "--service-node-port-range=20-10",
+            "end port cannot be less than start port",
+        ),
         ("--feature-gates=Foo=true", "unrecognized feature gate: Foo"),
-        ("--feature-gates=SidecarContainers=false", "feature is locked to true"),
+        (
+            "--feature-gates=SidecarContainers=false",
+            "feature is locked to true",
+        ),
         (
             "--runtime-config=batch/v9=true",
             "--runtime-config: group version batch/v9 that has not been registered",
         ),
-        ("--runtime-config=api/all=true", "asks for versions that are not available"),
+        (
+            "--runtime-config=api/all=true",
+            "asks for versions that are not available",
+        ),
         ("--event-ttl=-1s", "negative"),
-        ("--kubelet-client-key=nothing", "--kubelet-client-certificate"),
+        (
+            "--kubelet-client-key=nothing",
+            "--kubelet-client-certificate",
+        ),
         ("--v=many", "invalid value 'many' for '--v <LEVEL>'"),
-        ("--never-heard-of", "unexpected argument '--never-heard-of' found"),
+        (
+            "--never-heard-of",
+            "unexpected argument '--never-heard-of' found",
+        ),
     ] {
         let text = refusal(&["--port", "0", argument]).await;
         assert!(text.contains(expected), "{argument}: {text}");
     }
-    let failed = Home::in_memory().whole().fail_with(&["--port=0", "--runtime-config=apps/v1=false"]).await;
+    let failed = Home::in_memory()
+        .whole()
+        .fail_with(&["--port=0", "--runtime-config=apps/v1=false"])
+        .await;
     let text = String::from_utf8_lossy(&failed.stderr);
-    assert!(text.contains("the controllers of `mizzen up` use apps/v1/"), "{text}");
+    assert!(
+        text.contains("the controllers of `mizzen up` use apps/v1/"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -150,13 +202,41 @@ async fn flags_of_controllers_and_scheduler_are_refused_by_name() {
             "--leader-elect-renew-deadline=20s",
             "--leader-elect-lease-duration: the lease must last a second, and longer than the leader tries to renew it",
         ),
-        ("controllers", "--controllers=-deployment", "--controllers: no controller is enabled"),
-        ("controllers", "--controllers=nonsense", "there is no such loop"),
-        ("controllers", "--feature-gates=Foo=true", "unrecognized feature gate: Foo"),
-        ("controllers", "--node-eviction-rate=1", "the rate is 0.1 nodes per second"),
-        ("controllers", "--version", "--version is not supported: print it with mizzen --version"),
-        ("controllers", "--concurrent-gc-syncs=5", "the number of workers is fixed"),
-        ("controllers", "--concurrent-job-syncs=0", "invalid value '0' for '--concurrent-job-syncs <N>'"),
+        (
+            "controllers",
+            "--controllers=-deployment",
+            "--controllers: no controller is enabled",
+        ),
+        (
+            "controllers",
+            "--controllers=nonsense",
+            "there is no such loop",
+        ),
+        (
+            "controllers",
+            "--feature-gates=Foo=true",
+            "unrecognized feature gate: Foo",
+        ),
+        (
+            "controllers",
+            "--node-eviction-rate=1",
+            "the rate is 0.1 nodes per second",
+        ),
+        (
+            "controllers",
+            "--version",
+            "--version is not supported: print it with mizzen --version",
+        ),
+        (
+            "controllers",
+            "--concurrent-gc-syncs=5",
+            "the number of workers is fixed",
+        ),
+        (
+            "controllers",
+            "--concurrent-job-syncs=0",
+            "invalid value '0' for '--concurrent-job-syncs <N>'",
+        ),
         (
             "scheduler",
             "--leader-elect-resource-lock=configmaps",
@@ -184,12 +264,26 @@ async fn flags_of_controllers_and_scheduler_that_installers_pass_are_accepted() 
         "--cluster-signing-cert-file=",
         "--cluster-signing-key-file=",
     ];
-    let scheduler = ["--leader-elect-lease-duration=15s", "--leader-elect-resource-lock=leases"];
-    for (component, arguments) in [("controllers", &controllers[..]), ("scheduler", &scheduler[..])] {
-        let mut all = vec![component, "--leader-elect=false", "--v=2", "--profiling=false"];
+    let scheduler = [
+        "--leader-elect-lease-duration=15s",
+        "--leader-elect-resource-lock=leases",
+    ];
+    for (component, arguments) in [
+        ("controllers", &controllers[..]),
+        ("scheduler", &scheduler[..]),
+    ] {
+        let mut all = vec![
+            component,
+            "--leader-elect=false",
+            "--v=2",
+            "--profiling=false",
+        ];
         all.extend(arguments);
         let text = component_refusal(&all).await;
-        assert!(text.contains("no.kubeconfig"), "only the kubeconfig is missing: {text}");
+        assert!(
+            text.contains("no.kubeconfig"),
+            "only the kubeconfig is missing: {text}"
+        );
     }
 }
 
@@ -202,10 +296,20 @@ fn pod(context: &str) -> String {
 #[tokio::test]
 async fn privileged_containers_are_rejected_where_a_flag_says_so() {
     let pods = "/api/v1/namespaces/default/pods?dryRun=All";
-    let process = Home::in_memory().with("--allow-privileged=false").start().await;
+    let process = Home::in_memory()
+        .with("--allow-privileged=false")
+        .start()
+        .await;
     let admin = process.admin().await;
-    admin.post(pods, pod(r#"{"privileged":false}"#)).await.expect(201);
-    let refused = admin.post(pods, pod(r#"{"privileged":true}"#)).await.expect(422).json();
+    admin
+        .post(pods, pod(r#"{"privileged":false}"#))
+        .await
+        .expect(201);
+    let refused = admin
+        .post(pods, pod(r#"{"privileged":true}"#))
+        .await
+        .expect(422)
+        .json();
     let message = "Pod \"p\" is invalid: spec.containers[0].securityContext.privileged: Forbidden: disallowed by cluster policy";
     assert_eq!(refused["message"], message);
     let host = r#"{"windowsOptions":{"hostProcess":true}}"#;
@@ -216,7 +320,12 @@ async fn privileged_containers_are_rejected_where_a_flag_says_so() {
     process.stop().await;
 
     let process = Home::in_memory().start().await;
-    process.admin().await.post(pods, pod(r#"{"privileged":true}"#)).await.expect(201);
+    process
+        .admin()
+        .await
+        .post(pods, pod(r#"{"privileged":true}"#))
+        .await
+        .expect(201);
     process.stop().await;
 }
 
@@ -228,13 +337,28 @@ async fn pods_tolerate_lost_nodes_for_as_long_as_flags_say() {
         .start()
         .await;
     let admin = process.admin().await;
-    let made = admin.post("/api/v1/namespaces/default/pods", pod("{}")).await.expect(201).json();
+    let made = admin
+        .post("/api/v1/namespaces/default/pods", pod("{}"))
+        .await
+        .expect(201)
+        .json();
     let tolerations = made["spec"]["tolerations"].as_array().unwrap();
     let seconds: Vec<_> = tolerations
         .iter()
-        .map(|one| (one["key"].as_str().unwrap(), one["tolerationSeconds"].as_i64().unwrap()))
+        .map(|one| {
+            (
+                one["key"].as_str().unwrap(),
+                one["tolerationSeconds"].as_i64().unwrap(),
+            )
+        })
         .collect();
-    assert_eq!(seconds, [("node.kubernetes.io/not-ready", 7), ("node.kubernetes.io/unreachable", 8)]);
+    assert_eq!(
+        seconds,
+        [
+            ("node.kubernetes.io/not-ready", 7),
+            ("node.kubernetes.io/unreachable", 8)
+        ]
+    );
     process.stop().await;
 }
 
@@ -248,7 +372,11 @@ async fn node_ports_and_the_kubernetes_service_are_as_flags_say() {
         .await;
     let admin = process.admin().await;
     let services = "/api/v1/namespaces/default/services";
-    let own = admin.get(&format!("{services}/kubernetes")).await.expect(200).json();
+    let own = admin
+        .get(&format!("{services}/kubernetes"))
+        .await
+        .expect(200)
+        .json();
     assert_eq!(
         (&own["spec"]["type"], &own["spec"]["ports"][0]["nodePort"]),
         (&"NodePort".into(), &20007.into())
@@ -257,39 +385,74 @@ async fn node_ports_and_the_kubernetes_service_are_as_flags_say() {
     let made = admin.post(services, service).await.expect(201).json();
     let port = made["spec"]["ports"][0]["nodePort"].as_u64().unwrap();
     assert!((20000..=20009).contains(&port) && port != 20007, "{port}");
-    let wrong =
-        r#"{"metadata":{"name":"t"},"spec":{"type":"NodePort","ports":[{"port":80,"nodePort":30000}]}}"#;
+    let wrong = r#"{"metadata":{"name":"t"},"spec":{"type":"NodePort","ports":[{"port":80,"nodePort":30000}]}}"#;
     let refused = admin.post(services, wrong).await.expect(422).json();
     let message = refused["message"].as_str().unwrap();
-    assert!(message.ends_with("The range of valid ports is 20000-20009"), "{message}");
+    assert!(
+        message.ends_with("The range of valid ports is 20000-20009"),
+        "{message}"
+    );
     let versions = admin.get("/api").await.expect(200).json();
-    let address = versions["serverAddressByClientCIDRs"][0]["serverAddress"].as_str().unwrap();
+    let address = versions["serverAddressByClientCIDRs"][0]["serverAddress"]
+        .as_str()
+        .unwrap();
     assert!(address.starts_with("api.example.com:"), "{address}");
     process.stop().await;
 }
 
 #[tokio::test]
 async fn http2_and_the_endpoints_of_the_server_are_left_out_where_flags_say_so() {
-    let home = Home::in_memory().with("--disable-http2-serving").with("--endpoint-reconciler-type=none");
+    let home = Home::in_memory()
+        .with("--disable-http2-serving")
+        .with("--endpoint-reconciler-type=none");
     let process = home.start().await;
     let stream = dial(&process.address, &process.credentials, &["h2", "http/1.1"]).await;
-    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(b"http/1.1".as_slice()));
+    assert_eq!(
+        stream.get_ref().1.alpn_protocol(),
+        Some(b"http/1.1".as_slice())
+    );
     let admin = Client::connect(&process.address, &process.credentials, &["http/1.1"]).await;
-    admin.get("/api/v1/namespaces/default/services/kubernetes").await.expect(200);
-    admin.get("/api/v1/namespaces/default/endpoints/kubernetes").await.expect(404);
+    admin
+        .get("/api/v1/namespaces/default/services/kubernetes")
+        .await
+        .expect(200);
+    admin
+        .get("/api/v1/namespaces/default/endpoints/kubernetes")
+        .await
+        .expect(404);
     process.stop().await;
 }
 
 #[tokio::test]
 async fn logs_of_the_host_are_served_where_a_flag_says_so() {
-    let process = Home::in_memory().with("--enable-logs-handler").start().await;
+    let process = Home::in_memory()
+        .with("--enable-logs-handler")
+        .start()
+        .await;
     let admin = process.admin().await;
-    assert!(admin.get("/logs/").await.expect(200).text().starts_with("<!doctype html>"));
+    assert!(
+        admin
+            .get("/logs/")
+            .await
+            .expect(200)
+            .text()
+            .starts_with("<!doctype html>")
+    );
     admin.get("/logs/no-such-file").await.expect(404);
-    admin.get("/logs/%2e%2e/%2e%2e/etc/passwd").await.expect(400);
+    admin
+        .get("/logs/%2e%2e/%2e%2e/etc/passwd")
+        .await
+        .expect(400);
     admin.call("DELETE", "/logs/", "").await.expect(405);
     process.stranger().await.get("/logs/").await.expect(403);
-    assert!(admin.get("/").await.expect(200).text().contains("\"/logs\""));
+    assert!(
+        admin
+            .get("/")
+            .await
+            .expect(200)
+            .text()
+            .contains("\"/logs\"")
+    );
     process.stop().await;
 }
 
@@ -308,6 +471,9 @@ async fn serving_certificates_of_kubelets_are_verified_where_a_flag_says_so() {
     while events.next().await.expect("an event")["object"]["status"]["phase"] != "Running" {}
     let refused = admin.get(&format!("{pods}/p/log")).await.expect(500).json();
     let message = refused["message"].as_str().unwrap();
-    assert!(message.contains("x509: certificate signed by unknown authority"), "{message}");
+    assert!(
+        message.contains("x509: certificate signed by unknown authority"),
+        "{message}"
+    );
     process.stop().await;
 }

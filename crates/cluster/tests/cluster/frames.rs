@@ -109,7 +109,9 @@ impl Wire {
 
     /// The next frame; none when the server has hung up.
     pub async fn next(&mut self) -> Option<Frame> {
-        let read = timeout(PATIENCE, self.read()).await.expect("something in time");
+        let read = timeout(PATIENCE, self.read())
+            .await
+            .expect("something in time");
         read.ok()
     }
 
@@ -119,7 +121,11 @@ impl Wire {
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         let mut payload = vec![0; length];
         self.0.read_exact(&mut payload).await?;
-        Ok(Frame { kind: head[3], flags: head[4], payload })
+        Ok(Frame {
+            kind: head[3],
+            flags: head[4],
+            payload,
+        })
     }
 
     /// Reads until the server has said why it goes, or has gone. None is without a word.

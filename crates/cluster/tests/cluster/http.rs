@@ -9,7 +9,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::client::{Client, dial};
-use crate::frames::{DATA, END_HEADERS, END_STREAM, GO_AWAY, HEADERS, RESET, Wire, frame, head, literal};
+use crate::frames::{
+    DATA, END_HEADERS, END_STREAM, GO_AWAY, HEADERS, RESET, Wire, frame, head, literal,
+};
 use crate::process::{Home, PATIENCE, Process};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -17,7 +19,12 @@ const MIB: usize = 1024 * 1024;
 
 /// The server still does what it is for.
 pub async fn check_alive(process: &Process) {
-    process.admin().await.get("/api/v1/namespaces/default").await.expect(200);
+    process
+        .admin()
+        .await
+        .get("/api/v1/namespaces/default")
+        .await
+        .expect(200);
 }
 
 /// Sends bytes as they are over HTTP/1.1; what comes back until the server hangs up.
@@ -40,7 +47,13 @@ async fn both_versions_of_http_get_the_same_answer() {
     for protocol in ["http/1.1", "h2"] {
         let client = Client::connect(&process.address, &process.credentials, &[protocol]).await;
         client.get("/version").await.expect(200);
-        answers.push(client.get("/api/v1/namespaces/default").await.expect(200).json());
+        answers.push(
+            client
+                .get("/api/v1/namespaces/default")
+                .await
+                .expect(200)
+                .json(),
+        );
     }
     assert_eq!(answers[0], answers[1]);
     // A client that does not say which version it speaks, speaks the old one.
@@ -51,18 +64,42 @@ async fn both_versions_of_http_get_the_same_answer() {
 #[tokio::test]
 async fn the_head_of_an_answer_comes_alone() {
     let process = Home::in_memory().start().await;
-    let answer = raw(&process, b"HEAD /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
-    assert!(answer.contains("content-length: 2\r\n") && answer.ends_with("\r\n\r\n"), "{answer}");
+    let answer = raw(
+        &process,
+        b"HEAD /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+    )
+    .await;
+    assert!(
+        answer.contains("content-length: 2\r\n") && answer.ends_with("\r\n\r\n"),
+        "{answer}"
+    );
     let mut wire = Wire::open(&process, &[]).await;
-    for (stream, path) in [(1, "/version"), (3, "/readyz"), (5, "/api/v1/namespaces"), (7, "/none")] {
-        assert!(wire.write(&frame(HEADERS, END_HEADERS | END_STREAM, stream, &head("HEAD", path))).await);
+    for (stream, path) in [
+        (1, "/version"),
+        (3, "/readyz"),
+        (5, "/api/v1/namespaces"),
+        (7, "/none"),
+    ] {
+        assert!(
+            wire.write(&frame(
+                HEADERS,
+                END_HEADERS | END_STREAM,
+                stream,
+                &head("HEAD", path)
+            ))
+            .await
+        );
         let answer = loop {
             let frame = wire.next().await.expect("an answer");
             if [HEADERS, DATA, RESET].contains(&frame.kind) {
                 break frame;
             }
         };
-        assert_eq!((answer.kind, answer.flags & END_STREAM), (HEADERS, END_STREAM), "{path}");
+        assert_eq!(
+            (answer.kind, answer.flags & END_STREAM),
+            (HEADERS, END_STREAM),
+            "{path}"
+        );
     }
 }
 
@@ -73,14 +110,24 @@ async fn strangers_have_no_second_question_on_a_connection() {
     let stranger = process.credentials.anonymous();
     let token = [head("GET", "/version"), literal(0x0f, "")[..1].to_vec()].concat();
     let token = [&token[..], &[0x08], &literal(0, "Bearer forged")[1..]].concat();
-    for question in [head("GET", "/version"), head("GET", "/api/v1/secrets"), token] {
+    for question in [
+        head("GET", "/version"),
+        head("GET", "/api/v1/secrets"),
+        token,
+    ] {
         let mut wire = Wire::open_as(&process, &stranger, &[]).await;
-        assert!(wire.write(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &question)).await);
+        assert!(
+            wire.write(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &question))
+                .await
+        );
         let mut kinds = Vec::new();
         while let Some(frame) = wire.next().await {
             kinds.push(frame.kind);
         }
-        assert!(kinds.contains(&HEADERS) && kinds.contains(&GO_AWAY), "{kinds:?}");
+        assert!(
+            kinds.contains(&HEADERS) && kinds.contains(&GO_AWAY),
+            "{kinds:?}"
+        );
     }
     let admin = process.admin().await;
     for _ in 0..3 {
@@ -105,7 +152,10 @@ async fn a_host_is_named_once() {
             "" => ("200 OK", String::new()),
             problem => ("400 Bad Request", format!("400 Bad Request: {problem}")),
         };
-        assert!(answer.starts_with(&format!("HTTP/{version} {status}")), "{hosts:?}: {answer}");
+        assert!(
+            answer.starts_with(&format!("HTTP/{version} {status}")),
+            "{hosts:?}: {answer}"
+        );
         assert!(answer.ends_with(&body), "{hosts:?}: {answer}");
     }
 }
@@ -114,7 +164,12 @@ async fn a_host_is_named_once() {
 async fn who_shows_no_certificate_sees_nothing() {
     let process = Home::in_memory().start().await;
     let secret = r#"{"metadata":{"name":"hidden"},"stringData":{"password":"swordfish"}}"#;
-    process.admin().await.post("/api/v1/namespaces/default/secrets", secret).await.expect(201);
+    process
+        .admin()
+        .await
+        .post("/api/v1/namespaces/default/secrets", secret)
+        .await
+        .expect(201);
     let stranger = process.stranger().await;
     for path in [
         "/api/v1/secrets",
@@ -131,12 +186,18 @@ async fn who_shows_no_certificate_sees_nothing() {
         "/",
     ] {
         let answer = stranger.get(path).await;
-        assert!(matches!(answer.status, 401 | 403), "{path}: {}", answer.text());
+        assert!(
+            matches!(answer.status, 401 | 403),
+            "{path}: {}",
+            answer.text()
+        );
         assert!(!answer.text().contains("swordfish"), "{path}");
         assert_eq!(answer.json()["kind"], "Status", "{path}");
     }
     for method in ["POST", "PUT", "PATCH", "DELETE"] {
-        let answer = stranger.call(method, "/api/v1/namespaces/default/secrets/hidden", secret).await;
+        let answer = stranger
+            .call(method, "/api/v1/namespaces/default/secrets/hidden", secret)
+            .await;
         assert_eq!(answer.status, 403, "{method}: {}", answer.text());
     }
     stranger.get("/readyz").await.expect(200);
@@ -147,9 +208,12 @@ async fn a_token_that_nobody_gave_out_is_refused() {
     let process = Home::in_memory().start().await;
     let stranger = process.stranger().await;
     for token in ["forged", "é", "\u{fffd}"] {
-        let request =
-            Request::get(stranger.uri("/healthz")).header("authorization", format!("Bearer {token}"));
-        let answer = stranger.fetch(request.body(Full::default()).unwrap()).await.unwrap();
+        let request = Request::get(stranger.uri("/healthz"))
+            .header("authorization", format!("Bearer {token}"));
+        let answer = stranger
+            .fetch(request.body(Full::default()).unwrap())
+            .await
+            .unwrap();
         assert_eq!(answer.status, 401, "{token}: {}", answer.text());
     }
 }
@@ -158,32 +222,51 @@ async fn a_token_that_nobody_gave_out_is_refused() {
 async fn a_body_that_is_too_large_is_refused() {
     let process = Home::in_memory().start().await;
     let client = process.admin().await;
-    let body = format!(r#"{{"metadata":{{"name":"big"}},"data":{{"a":"{}"}}}}"#, "x".repeat(3 * MIB));
+    let body = format!(
+        r#"{{"metadata":{{"name":"big"}},"data":{{"a":"{}"}}}}"#,
+        "x".repeat(3 * MIB)
+    );
     let answer = client.post(CONFIG_MAPS, body).await.expect(413).json();
     assert_eq!(answer["reason"], "RequestEntityTooLarge");
     client.get("/readyz").await.expect(200);
 
-    let announced = format!("POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", 4 * MIB);
+    let announced = format!(
+        "POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
+        4 * MIB
+    );
     let answer = raw(&process, announced.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
 
     let mut chunked =
-        format!("POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n").into_bytes();
+        format!("POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
+            .into_bytes();
     for _ in 0..4 {
         chunked.extend_from_slice(format!("{MIB:x}\r\n{}\r\n", " ".repeat(MIB)).as_bytes());
     }
     // The server may hang up before everything is sent, so there may be no answer to see.
     let answer = raw(&process, &chunked).await;
-    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413"), "{answer}");
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 413"),
+        "{answer}"
+    );
     check_alive(&process).await;
 }
 
 #[tokio::test]
 async fn a_body_that_makes_no_sense_is_refused() {
     let process = Home::in_memory().start().await;
-    let (json, yaml, proto) = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf");
-    let deep = |open: &str, close: &str| [open.repeat(100_000), close.repeat(100_000)].concat().into_bytes();
-    let in_data = |text: Vec<u8>| [br#"{"metadata":{"name":"a"},"data":"#, &text[..], b"}"].concat();
+    let (json, yaml, proto) = (
+        "application/json",
+        "application/yaml",
+        "application/vnd.kubernetes.protobuf",
+    );
+    let deep = |open: &str, close: &str| {
+        [open.repeat(100_000), close.repeat(100_000)]
+            .concat()
+            .into_bytes()
+    };
+    let in_data =
+        |text: Vec<u8>| [br#"{"metadata":{"name":"a"},"data":"#, &text[..], b"}"].concat();
     let cases: Vec<(&str, Vec<u8>)> = vec![
         (json, b"".to_vec()),
         (json, b"{".to_vec()),
@@ -194,7 +277,10 @@ async fn a_body_that_makes_no_sense_is_refused() {
         (json, b"{\"metadata\":{\"name\":\"a\"}}trailing".to_vec()),
         (json, b"{\"metadata\":{\"name\":\"\\ud800\"}}".to_vec()),
         (json, b"{\"metadata\":{\"name\":\"a\\u0000b\"}}".to_vec()),
-        (json, br#"{"metadata":{"name":"a","generation":1e400}}"#.to_vec()),
+        (
+            json,
+            br#"{"metadata":{"name":"a","generation":1e400}}"#.to_vec(),
+        ),
         (json, br#"{"metadata":{"name":"a"},"data":[1]}"#.to_vec()),
         (json, deep("[", "]")),
         (json, deep("{\"a\":", "}")),
@@ -220,7 +306,10 @@ async fn a_body_that_makes_no_sense_is_refused() {
     for (media_type, body) in cases {
         let start = String::from_utf8_lossy(&body[..body.len().min(40)]).into_owned();
         let request = Request::post(client.uri(CONFIG_MAPS)).header("content-type", media_type);
-        let answer = client.fetch(request.body(Full::new(body.into())).unwrap()).await.unwrap();
+        let answer = client
+            .fetch(request.body(Full::new(body.into())).unwrap())
+            .await
+            .unwrap();
         assert!(
             (400..500).contains(&answer.status),
             "{media_type} {start:?}: {} {}",
@@ -247,29 +336,51 @@ fn billion_laughs() -> Vec<u8> {
 async fn a_patch_that_makes_no_sense_is_refused() {
     let process = Home::in_memory().start().await;
     let client = process.admin().await;
-    let made =
-        client.post(CONFIG_MAPS, r#"{"metadata":{"name":"a"},"data":{"a":"b"}}"#).await.expect(201).json();
-    let (merge, strategic) = ("application/merge-patch+json", "application/strategic-merge-patch+json");
-    let (patch, apply) = ("application/json-patch+json", "application/apply-patch+yaml");
+    let made = client
+        .post(CONFIG_MAPS, r#"{"metadata":{"name":"a"},"data":{"a":"b"}}"#)
+        .await
+        .expect(201)
+        .json();
+    let (merge, strategic) = (
+        "application/merge-patch+json",
+        "application/strategic-merge-patch+json",
+    );
+    let (patch, apply) = (
+        "application/json-patch+json",
+        "application/apply-patch+yaml",
+    );
     let cases: Vec<(&str, Vec<u8>)> = vec![
         (merge, b"".to_vec()),
         (merge, b"[]".to_vec()),
         (merge, b"{".to_vec()),
-        (merge, [b"{\"data\":".repeat(50_000), b"}".repeat(50_000)].concat()),
+        (
+            merge,
+            [b"{\"data\":".repeat(50_000), b"}".repeat(50_000)].concat(),
+        ),
         (merge, br#"{"data":5}"#.to_vec()),
         (strategic, b"[]".to_vec()),
         (strategic, br#"{"$patch":"nonsense"}"#.to_vec()),
         (strategic, br#"{"data":{"$patch":7}}"#.to_vec()),
-        (strategic, [b"{\"data\":".repeat(50_000), b"}".repeat(50_000)].concat()),
+        (
+            strategic,
+            [b"{\"data\":".repeat(50_000), b"}".repeat(50_000)].concat(),
+        ),
         (patch, b"{}".to_vec()),
         (patch, br#"[{"op":"nonsense","path":"/data"}]"#.to_vec()),
         (patch, br#"[{"op":"remove","path":"/none/none"}]"#.to_vec()),
-        (patch, br#"[{"op":"copy","from":"/data","path":"/data/c"}]"#.to_vec()),
+        (
+            patch,
+            br#"[{"op":"copy","from":"/data","path":"/data/c"}]"#.to_vec(),
+        ),
         (patch, copy_bomb()),
         (
             patch,
-            [&b"["[..], &b"{\"op\":\"test\",\"path\":\"/kind\",\"value\":1},".repeat(20_000), b"{}]"]
-                .concat(),
+            [
+                &b"["[..],
+                &b"{\"op\":\"test\",\"path\":\"/kind\",\"value\":1},".repeat(20_000),
+                b"{}]",
+            ]
+            .concat(),
         ),
         (apply, b"a: b: c".to_vec()),
         (apply, billion_laughs()),
@@ -279,7 +390,10 @@ async fn a_patch_that_makes_no_sense_is_refused() {
         let start = String::from_utf8_lossy(&body[..body.len().min(40)]).into_owned();
         let uri = client.uri(&format!("{CONFIG_MAPS}/a?fieldManager=test"));
         let request = Request::patch(uri).header("content-type", media_type);
-        let answer = client.fetch(request.body(Full::new(body.into())).unwrap()).await.unwrap();
+        let answer = client
+            .fetch(request.body(Full::new(body.into())).unwrap())
+            .await
+            .unwrap();
         // Kubernetes: structural errors in strategic patches and applied objects are 500.
         assert!(
             (400..=500).contains(&answer.status),
@@ -289,7 +403,14 @@ async fn a_patch_that_makes_no_sense_is_refused() {
         );
         assert_eq!(answer.json()["kind"], "Status", "{media_type} {start:?}");
     }
-    assert_eq!(client.get(&format!("{CONFIG_MAPS}/a")).await.expect(200).json(), made);
+    assert_eq!(
+        client
+            .get(&format!("{CONFIG_MAPS}/a"))
+            .await
+            .expect(200)
+            .json(),
+        made
+    );
 }
 
 /// A JSON Patch that doubles an annotation's place until memory would be full.
@@ -304,14 +425,26 @@ fn copy_bomb() -> Vec<u8> {
 #[tokio::test]
 async fn a_head_that_is_too_large_is_refused() {
     let process = Home::in_memory().start().await;
-    let long =
-        format!("GET /readyz HTTP/1.1\r\nhost: x\r\nx: {}\r\nconnection: close\r\n\r\n", "y".repeat(2 * MIB));
+    let long = format!(
+        "GET /readyz HTTP/1.1\r\nhost: x\r\nx: {}\r\nconnection: close\r\n\r\n",
+        "y".repeat(2 * MIB)
+    );
     let answer = raw(&process, long.as_bytes()).await;
-    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 431"),
+        "{answer}"
+    );
 
     let many = "x: y\r\n".repeat(10_000);
-    let answer = raw(&process, format!("GET /readyz HTTP/1.1\r\nhost: x\r\n{many}\r\n").as_bytes()).await;
-    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+    let answer = raw(
+        &process,
+        format!("GET /readyz HTTP/1.1\r\nhost: x\r\n{many}\r\n").as_bytes(),
+    )
+    .await;
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 431"),
+        "{answer}"
+    );
 
     let client = process.admin().await;
     let request = Request::get(client.uri("/readyz")).header("x", "y".repeat(2 * MIB));
@@ -358,9 +491,15 @@ async fn odd_paths_lead_nowhere() {
     ] {
         let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
         let answer = raw(&process, head.as_bytes()).await;
-        let status: u16 = answer.get(9..12).and_then(|digits| digits.parse().ok()).unwrap_or_default();
+        let status: u16 = answer
+            .get(9..12)
+            .and_then(|digits| digits.parse().ok())
+            .unwrap_or_default();
         if status != expected {
-            wrong.push(format!("{}: {status} instead of {expected}", &path[..path.len().min(60)]));
+            wrong.push(format!(
+                "{}: {status} instead of {expected}",
+                &path[..path.len().min(60)]
+            ));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -376,7 +515,10 @@ async fn names_that_are_paths_are_not_stored() {
         client.post(CONFIG_MAPS, body).await.expect(422);
     }
     client
-        .post("/api/v1/namespaces/..%2fdefault/configmaps", r#"{"metadata":{"name":"a"}}"#)
+        .post(
+            "/api/v1/namespaces/..%2fdefault/configmaps",
+            r#"{"metadata":{"name":"a"}}"#,
+        )
         .await
         .expect(404);
 }
@@ -394,7 +536,9 @@ async fn what_is_not_tls_is_hung_up_on() {
         let _ = stream.write_all(bytes).await;
         stream.shutdown().await.ok();
         let mut answer = Vec::new();
-        let _ = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("the server hangs up");
+        let _ = timeout(PATIENCE, stream.read_to_end(&mut answer))
+            .await
+            .expect("the server hangs up");
         assert!(!answer.starts_with(b"HTTP/1.1 200"));
     }
     check_alive(&process).await;
@@ -425,7 +569,10 @@ async fn a_pipelined_smuggling_attempt_is_refused() {
         "POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n{{}}   GET / HTTP/1.1\r\n\r\n"
     );
     let answer = raw(&process, head.as_bytes()).await;
-    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 400"),
+        "{answer}"
+    );
     for (first, second) in [
         ("content-length: 4", "transfer-encoding: chunked"),
         ("Transfer-Encoding:chunked", "CONTENT-LENGTH:4"),
@@ -434,7 +581,10 @@ async fn a_pipelined_smuggling_attempt_is_refused() {
             "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\nGET /healthz HTTP/1.1\r\nhost: x\r\n{first}\r\n{second}\r\n\r\n0\r\n\r\nGET /readyz HTTP/1.1\r\nhost: x\r\n\r\n"
         );
         let answer = raw(&process, head.as_bytes()).await;
-        assert!(answer.contains("400 Bad Request: both Content-Length and Transfer-Encoding"), "{answer}");
+        assert!(
+            answer.contains("400 Bad Request: both Content-Length and Transfer-Encoding"),
+            "{answer}"
+        );
         assert_eq!(answer.matches("HTTP/1.1 400").count(), 1, "{answer}");
         assert!(answer.matches("HTTP/1.1 200").count() <= 1, "{answer}");
     }
@@ -449,13 +599,24 @@ async fn a_watcher_that_never_reads_slows_nobody_and_costs_little() {
     let process = Home::in_memory().start().await;
     let client = process.admin().await;
     for number in 0..N_WRITERS {
-        client.post(CONFIG_MAPS, config_map(number, 0)).await.expect(201);
+        client
+            .post(CONFIG_MAPS, config_map(number, 0))
+            .await
+            .expect(201);
     }
     let watch = format!("GET {CONFIG_MAPS}?watch=1&resourceVersion=0 HTTP/1.1\r\nhost: x\r\n\r\n");
     let mut stuck = dial(&process.address, &process.credentials, &["http/1.1"]).await;
     stuck.write_all(watch.as_bytes()).await.unwrap();
-    let _stuck_too = process.admin().await.watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion=0")).await;
-    let mut reader = process.admin().await.watch(&format!("{CONFIG_MAPS}?watch=1")).await;
+    let _stuck_too = process
+        .admin()
+        .await
+        .watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion=0"))
+        .await;
+    let mut reader = process
+        .admin()
+        .await
+        .watch(&format!("{CONFIG_MAPS}?watch=1"))
+        .await;
 
     let before = process.resident_bytes();
     let mut writers = JoinSet::new();
@@ -464,7 +625,10 @@ async fn a_watcher_that_never_reads_slows_nobody_and_costs_little() {
         writers.spawn(async move {
             for round in 1..=N_UPDATES / N_WRITERS {
                 let path = format!("{CONFIG_MAPS}/c{number}");
-                client.call("PUT", &path, config_map(number, round)).await.expect(200);
+                client
+                    .call("PUT", &path, config_map(number, round))
+                    .await
+                    .expect(200);
             }
         });
     }
@@ -477,8 +641,15 @@ async fn a_watcher_that_never_reads_slows_nobody_and_costs_little() {
     }
     writers.join_all().await;
     let growth = process.resident_bytes().saturating_sub(before);
-    println!("{} MB more memory after {N_UPDATES} updates", growth / 1_000_000);
-    assert!(growth < 150_000_000, "{} MB more memory", growth / 1_000_000);
+    println!(
+        "{} MB more memory after {N_UPDATES} updates",
+        growth / 1_000_000
+    );
+    assert!(
+        growth < 150_000_000,
+        "{} MB more memory",
+        growth / 1_000_000
+    );
     check_alive(&process).await;
 }
 

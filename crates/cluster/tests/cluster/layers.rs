@@ -25,7 +25,10 @@ fn crates_use_only_what_the_design_allows() {
             continue;
         };
         let used = dependencies(&name);
-        let surplus: Vec<_> = used.iter().filter(|used| !allowed.contains(&used.as_str())).collect();
+        let surplus: Vec<_> = used
+            .iter()
+            .filter(|used| !allowed.contains(&used.as_str()))
+            .collect();
         assert!(surplus.is_empty(), "{name} may not use {surplus:?}");
     }
 }
@@ -49,17 +52,27 @@ fn directory() -> &'static Path {
 }
 
 fn crates() -> BTreeSet<String> {
-    let entries = fs::read_dir(directory()).unwrap().map(|entry| entry.unwrap());
+    let entries = fs::read_dir(directory())
+        .unwrap()
+        .map(|entry| entry.unwrap());
     let entries = entries.filter(|entry| entry.path().join("Cargo.toml").exists());
-    entries.map(|entry| entry.file_name().into_string().unwrap()).collect()
+    entries
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect()
 }
 
 /// The crates of ours that a crate needs. Its tests may need more: clients are tested against the real server.
 fn dependencies(name: &str) -> BTreeSet<String> {
     let text = fs::read_to_string(directory().join(name).join("Cargo.toml")).unwrap();
-    let sections = text.split("\n[").filter(|section| !section.starts_with("dev-dependencies]"));
-    let names = sections.flat_map(str::lines).filter_map(|line| line.strip_prefix("mizzen-"));
-    names.map(|rest| rest.split(['.', ' ', '=']).next().unwrap().to_owned()).collect()
+    let sections = text
+        .split("\n[")
+        .filter(|section| !section.starts_with("dev-dependencies]"));
+    let names = sections
+        .flat_map(str::lines)
+        .filter_map(|line| line.strip_prefix("mizzen-"));
+    names
+        .map(|rest| rest.split(['.', ' ', '=']).next().unwrap().to_owned())
+        .collect()
 }
 
 fn sources(directory: &Path) -> Vec<std::path::PathBuf> {
@@ -68,7 +81,9 @@ fn sources(directory: &Path) -> Vec<std::path::PathBuf> {
         let path = entry.unwrap().path();
         match path.is_dir() {
             true => files.extend(sources(&path)),
-            false if path.extension().is_some_and(|extension| extension == "rs") => files.push(path),
+            false if path.extension().is_some_and(|extension| extension == "rs") => {
+                files.push(path)
+            }
             false => {}
         }
     }

@@ -11,8 +11,17 @@ use crate::process::{Home, Process};
 /// Nodes of a server, in a process of their own.
 fn nodes(home: &Home, arguments: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mizzen"));
-    command.arg("node").arg("--kubeconfig").arg(home.kubeconfig()).args(arguments);
-    command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap()
+    command
+        .arg("node")
+        .arg("--kubeconfig")
+        .arg(home.kubeconfig())
+        .args(arguments);
+    command
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap()
 }
 
 /// Waits until an object is as wanted.
@@ -33,14 +42,20 @@ async fn until(
 async fn node(server: &Process, name: &str) -> serde_json::Value {
     let client = server.admin().await;
     let path = format!("/api/v1/nodes?watch=true&fieldSelector=metadata.name={name}");
-    until(&client, &path, |node| node["status"]["conditions"].is_array()).await
+    until(&client, &path, |node| {
+        node["status"]["conditions"].is_array()
+    })
+    .await
 }
 
 #[tokio::test]
 async fn a_pod_runs_on_a_node_of_another_process_and_its_log_can_be_read() {
     let home = Home::in_memory();
     let server = home.start().await;
-    let mut agent = nodes(&home, &["--nodes", "2", "--name", "edge", "--capacity", "cpu=4"]);
+    let mut agent = nodes(
+        &home,
+        &["--nodes", "2", "--name", "edge", "--capacity", "cpu=4"],
+    );
     let registered = node(&server, "edge-1").await;
     assert_eq!(registered["status"]["allocatable"]["cpu"], "4");
     if cfg!(target_os = "linux") {
@@ -51,10 +66,16 @@ async fn a_pod_runs_on_a_node_of_another_process_and_its_log_can_be_read() {
         "metadata": { "name": "web", "annotations": { "mizzen.dev/logs": "hello\nworld" } },
         "spec": { "nodeName": "edge-1", "containers": [{ "name": "web", "image": "web" }] },
     });
-    client.post("/api/v1/namespaces/default/pods", pod.to_string()).await.expect(201);
+    client
+        .post("/api/v1/namespaces/default/pods", pod.to_string())
+        .await
+        .expect(201);
     let path = "/api/v1/namespaces/default/pods?watch=true&fieldSelector=metadata.name=web";
     until(&client, path, |pod| pod["status"]["phase"] == "Running").await;
-    let log = client.get("/api/v1/namespaces/default/pods/web/log?tailLines=1").await.expect(200);
+    let log = client
+        .get("/api/v1/namespaces/default/pods/web/log?tailLines=1")
+        .await
+        .expect(200);
     assert_eq!(log.text(), "world\n");
     agent.kill().await.unwrap();
     server.stop().await;

@@ -49,7 +49,11 @@ impl Plugin {
         let _ = std::fs::remove_file(socket);
         let listener = UnixListener::bind(socket).unwrap();
         let task = tokio::spawn(accept(listener, state.clone()));
-        Plugin { socket: socket.into(), state, task }
+        Plugin {
+            socket: socket.into(),
+            state,
+            task,
+        }
     }
 
     /// Changes how it answers.
@@ -110,7 +114,10 @@ async fn answer(
     trailers.insert("grpc-status", code.parse().unwrap());
     trailers.insert("grpc-message", text.parse().unwrap());
     let body = Full::new(framed.freeze()).with_trailers(std::future::ready(Some(Ok(trailers))));
-    Ok(Response::builder().header("content-type", "application/grpc").body(body).unwrap())
+    Ok(Response::builder()
+        .header("content-type", "application/grpc")
+        .body(body)
+        .unwrap())
 }
 
 impl State {

@@ -53,12 +53,18 @@ impl Home {
 
     /// For servers with the loops beside them.
     pub fn whole(self) -> Home {
-        Home { command: "up", ..self }
+        Home {
+            command: "up",
+            ..self
+        }
     }
 
     /// For servers without them.
     pub fn alone(self) -> Home {
-        Home { command: "apiserver", ..self }
+        Home {
+            command: "apiserver",
+            ..self
+        }
     }
 
     /// The same with one more argument.
@@ -92,7 +98,10 @@ impl Home {
     /// The command that starts a server on a free port, which later arguments may change.
     fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mizzen"));
-        command.arg(self.command).arg("--kubeconfig").arg(self.kubeconfig());
+        command
+            .arg(self.command)
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig());
         match self.data {
             true => command.arg("--data-dir").arg(self.data_dir()),
             false => command.arg("--in-memory"),
@@ -101,20 +110,43 @@ impl Home {
             let file = std::fs::File::create(self.path().join("stderr")).unwrap();
             command.env("MIZZEN_LOG", "trace").stderr(file);
         }
-        command.args(&self.arguments).current_dir(self.path()).stdin(Stdio::null()).kill_on_drop(true);
+        command
+            .args(&self.arguments)
+            .current_dir(self.path())
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
         command
     }
 
     /// A server that is ready.
     pub async fn start(&self) -> Process {
-        let mut child = self.command().args(["--port", "0"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = self
+            .command()
+            .args(["--port", "0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = timeout(PATIENCE, stdout.next_line()).await.expect("ready in time").unwrap();
+        let line = timeout(PATIENCE, stdout.next_line())
+            .await
+            .expect("ready in time")
+            .unwrap();
         let line = line.expect("the server says that it is ready before it ends");
-        let address = line.split("https://").nth(1).and_then(|rest| rest.split(' ').next());
-        let address = address.unwrap_or_else(|| panic!("no address in {line:?}")).to_owned();
+        let address = line
+            .split("https://")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next());
+        let address = address
+            .unwrap_or_else(|| panic!("no address in {line:?}"))
+            .to_owned();
         let credentials = Credentials::read(&self.kubeconfig());
-        Process { child, address, line, credentials, _stdout: stdout }
+        Process {
+            child,
+            address,
+            line,
+            credentials,
+            _stdout: stdout,
+        }
     }
 
     /// What a server says that does not start.
@@ -125,7 +157,10 @@ impl Home {
     /// What a server says that cannot start with these arguments.
     pub async fn fail_with(&self, arguments: &[&str]) -> Output {
         let child = self.command().args(arguments).output();
-        timeout(PATIENCE, child).await.expect("ends by itself").unwrap()
+        timeout(PATIENCE, child)
+            .await
+            .expect("ends by itself")
+            .unwrap()
     }
 }
 
@@ -159,7 +194,10 @@ impl Process {
 
     /// How it ended.
     pub async fn ended(&mut self) -> ExitStatus {
-        timeout(PATIENCE, self.child.wait()).await.expect("ends in time").unwrap()
+        timeout(PATIENCE, self.child.wait())
+            .await
+            .expect("ends in time")
+            .unwrap()
     }
 
     /// Stops it as its users do.
@@ -178,7 +216,10 @@ impl Process {
     /// The memory that it occupies now, in bytes.
     pub fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
 
@@ -200,14 +241,22 @@ pub struct Speaking {
 impl Speaking {
     /// Runs it against the server of a kubeconfig.
     pub fn start(arguments: &[&str], kubeconfig: &Path) -> Speaking {
-        let mut child = command(arguments, kubeconfig).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command(arguments, kubeconfig)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let said = BufReader::new(child.stderr.take().unwrap()).lines();
-        Speaking { _child: child, said }
+        Speaking {
+            _child: child,
+            said,
+        }
     }
 
     /// The next line.
     pub async fn line(&mut self) -> String {
-        let line = timeout(PATIENCE, self.said.next_line()).await.expect("it says something");
+        let line = timeout(PATIENCE, self.said.next_line())
+            .await
+            .expect("it says something");
         line.unwrap().expect("it goes on")
     }
 }
@@ -215,6 +264,11 @@ impl Speaking {
 /// A command against the server of a kubeconfig.
 pub fn command(arguments: &[&str], kubeconfig: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mizzen"));
-    command.args(arguments).arg("--kubeconfig").arg(kubeconfig).stdin(Stdio::null()).kill_on_drop(true);
+    command
+        .args(arguments)
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
     command
 }

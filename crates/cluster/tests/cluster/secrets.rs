@@ -24,38 +24,68 @@ const DATA: &str = "swordfish-data-pL20wq";
 const BOOTSTRAP: &str = "swordfish0boot17";
 
 /// Sends a request with a token and perhaps as somebody else.
-async fn call(client: &Client, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+async fn call(
+    client: &Client,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Answer {
     let mut request = Request::builder().method(method).uri(client.uri(path));
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
     let request = request.header("content-type", "application/json");
-    client.fetch(request.body(Full::new(Bytes::from(body.to_string()))).unwrap()).await.unwrap()
+    client
+        .fetch(
+            request
+                .body(Full::new(Bytes::from(body.to_string())))
+                .unwrap(),
+        )
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
 async fn nothing_secret_is_said_anywhere() {
-    let home = Home::in_memory().whole().with("--nodes=1").with("--enable-bootstrap-token-auth").logging();
+    let home = Home::in_memory()
+        .whole()
+        .with("--nodes=1")
+        .with("--enable-bootstrap-token-auth")
+        .logging();
     let tokens = home.path().join("tokens.csv");
     fs::write(&tokens, format!("{STATIC},jane,7,\"system:masters\"\n")).unwrap();
     let home = home.with(format!("--token-auth-file={}", tokens.display()).leak());
     let process = home.start().await;
     let admin = process.admin().await;
     let stranger = process.stranger().await;
-    let old = Client::connect(&process.address, &process.credentials.anonymous(), &["http/1.1"]).await;
+    let old = Client::connect(
+        &process.address,
+        &process.credentials.anonymous(),
+        &["http/1.1"],
+    )
+    .await;
 
     let encode = |text: &str| BASE64_STANDARD.encode(text);
-    let secret =
-        |name: &str| format!(r#"{{"metadata":{{"name":"{name}"}},"stringData":{{"password":"{DATA}"}}}}"#);
+    let secret = |name: &str| {
+        format!(r#"{{"metadata":{{"name":"{name}"}},"stringData":{{"password":"{DATA}"}}}}"#)
+    };
     admin.post(SECRETS, secret("hidden")).await.expect(201);
     let bootstrap = format!(
         r#"{{"metadata":{{"name":"bootstrap-token-abcdef"}},"type":"bootstrap.kubernetes.io/token",
             "stringData":{{"token-id":"abcdef","token-secret":"{BOOTSTRAP}","usage-bootstrap-authentication":"true"}}}}"#
     );
-    admin.post("/api/v1/namespaces/kube-system/secrets", bootstrap).await.expect(201);
+    admin
+        .post("/api/v1/namespaces/kube-system/secrets", bootstrap)
+        .await
+        .expect(201);
     let account = "/api/v1/namespaces/default/serviceaccounts/default";
     while admin.get(account).await.status != 200 {}
-    let made = admin.post(&format!("{account}/token"), r#"{"spec":{}}"#).await.expect(201).json();
+    let made = admin
+        .post(&format!("{account}/token"), r#"{"spec":{}}"#)
+        .await
+        .expect(201)
+        .json();
     let issued = made["status"]["token"].as_str().unwrap().to_string();
 
     // What is said to those who do it wrong.
@@ -66,29 +96,66 @@ async fn nothing_secret_is_said_anywhere() {
     let wrong_boot = bearer(&format!("abcdef.{}", BOOTSTRAP.replace('0', "1")));
     for client in [&stranger, &old] {
         let namespaces = "/api/v1/namespaces";
-        call(client, "GET", namespaces, &[("authorization", &good)], "").await.expect(200);
-        for token in
-            [&forged, &wrong_boot, &format!("{issued_bearer}x"), &format!("Basic {}", encode(FORGED))]
-        {
+        call(client, "GET", namespaces, &[("authorization", &good)], "")
+            .await
+            .expect(200);
+        for token in [
+            &forged,
+            &wrong_boot,
+            &format!("{issued_bearer}x"),
+            &format!("Basic {}", encode(FORGED)),
+        ] {
             said.push(call(client, "GET", SECRETS, &[("authorization", token)], "").await);
         }
         for token in [&issued_bearer, &boot] {
-            said.push(call(client, "GET", SECRETS, &[("authorization", token)], "").await.expect(403));
+            said.push(
+                call(client, "GET", SECRETS, &[("authorization", token)], "")
+                    .await
+                    .expect(403),
+            );
         }
-        let impersonating = [("authorization", good.as_str()), ("impersonate-user", "joe")];
-        said.push(call(client, "GET", SECRETS, &impersonating, "").await.expect(403));
+        let impersonating = [
+            ("authorization", good.as_str()),
+            ("impersonate-user", "joe"),
+        ];
+        said.push(
+            call(client, "GET", SECRETS, &impersonating, "")
+                .await
+                .expect(403),
+        );
         let known = [("authorization", good.as_str())];
-        said.push(call(client, "POST", SECRETS, &known, &secret("hidden")).await.expect(409));
+        said.push(
+            call(client, "POST", SECRETS, &known, &secret("hidden"))
+                .await
+                .expect(409),
+        );
         let broken = secret("BAD NAME");
-        said.push(call(client, "POST", SECRETS, &known, &broken).await.expect(422));
+        said.push(
+            call(client, "POST", SECRETS, &known, &broken)
+                .await
+                .expect(422),
+        );
         let typed = format!(r#"{{"metadata":{{"name":"a"}},"data":{{"password":["{DATA}"]}}}}"#);
         said.push(call(client, "POST", SECRETS, &known, &typed).await);
-        said.push(call(client, "POST", SECRETS, &known, &format!(r#"{{"stringData":{{"a":"{DATA}"#)).await);
+        said.push(
+            call(
+                client,
+                "POST",
+                SECRETS,
+                &known,
+                &format!(r#"{{"stringData":{{"a":"{DATA}"#),
+            )
+            .await,
+        );
     }
     let review = format!(
         r#"{{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{{"token":"{FORGED}"}}}}"#
     );
-    let reviewed = admin.post("/apis/authentication.k8s.io/v1/tokenreviews", review).await.expect(201).json();
+    let reviewed = admin
+        .post("/apis/authentication.k8s.io/v1/tokenreviews", review)
+        .await
+        .expect(201)
+        .json();
     assert_eq!(reviewed["status"]["user"], serde_json::json!({}));
     let errors: String = said.iter().map(Answer::text).collect();
 
@@ -114,14 +181,25 @@ async fn nothing_secret_is_said_anywhere() {
     assert!(log.lines().count() > 3, "all is written down: {log}");
 
     let data = encode(DATA);
-    let hidden =
-        [STATIC, FORGED, DATA, &data, BOOTSTRAP, &issued, signature(&issued), key.lines().nth(1).unwrap()];
+    let hidden = [
+        STATIC,
+        FORGED,
+        DATA,
+        &data,
+        BOOTSTRAP,
+        &issued,
+        signature(&issued),
+        key.lines().nth(1).unwrap(),
+    ];
     for (place, text) in [("the log", &log), ("an error", &errors), ("a page", &pages)] {
         for secret in hidden {
             assert!(!text.contains(secret), "{secret} is in {place}");
         }
     }
-    assert!(!log.contains("Bearer "), "an Authorization header is in the log");
+    assert!(
+        !log.contains("Bearer "),
+        "an Authorization header is in the log"
+    );
 }
 
 /// The part of a token that makes it one.
@@ -142,7 +220,14 @@ const SECRET_FIELDS: [&str; 9] = [
     "client_secret",
 ];
 /// Types that can hold it.
-const TEXTS: [&str; 6] = ["String", "Str", "Vec<u8>", "Bytes", "HeaderValue", "&'a str"];
+const TEXTS: [&str; 6] = [
+    "String",
+    "Str",
+    "Vec<u8>",
+    "Bytes",
+    "HeaderValue",
+    "&'a str",
+];
 /// Crates that know nothing of credentials: there, these are keys of maps and parts of schemas.
 const HARMLESS: [&str; 4] = ["object", "kinds", "store", "scheduler"];
 /// What is called so and is none: where a list goes on.
@@ -156,13 +241,20 @@ fn no_type_that_holds_a_secret_shows_it() {
     for entry in fs::read_dir(root).unwrap().flatten() {
         let name = entry.file_name().into_string().unwrap();
         if !HARMLESS.contains(&name.as_str()) {
-            sources(&entry.path().join("src"), &mut |file, text| shown(file, text, &mut found));
+            sources(&entry.path().join("src"), &mut |file, text| {
+                shown(file, text, &mut found)
+            });
         }
     }
     found.retain(|(file, field)| {
-        !NO_SECRETS.iter().any(|(ending, harmless)| file.ends_with(ending) && field.contains(harmless))
+        !NO_SECRETS
+            .iter()
+            .any(|(ending, harmless)| file.ends_with(ending) && field.contains(harmless))
     });
-    assert!(found.is_empty(), "these types derive Debug and hold secrets: {found:#?}");
+    assert!(
+        found.is_empty(),
+        "these types derive Debug and hold secrets: {found:#?}"
+    );
 }
 
 fn sources(directory: &Path, visit: &mut impl FnMut(&Path, &str)) {
@@ -191,10 +283,21 @@ fn shown(file: &Path, text: &str, found: &mut Vec<(String, String)>) {
             depth = None;
         } else if depth.is_some() {
             let words = ["pub(crate) ", "pub(super) ", "pub "];
-            let field = words.iter().fold(code, |code, word| code.trim_start_matches(word));
-            let Some((name, kind)) = field.split_once(": ") else { continue };
-            let kind = kind.trim_end_matches(',').trim_start_matches("Option<").trim_end_matches('>');
-            let kind = if kind.starts_with("Vec<u8") { "Vec<u8>" } else { kind };
+            let field = words
+                .iter()
+                .fold(code, |code, word| code.trim_start_matches(word));
+            let Some((name, kind)) = field.split_once(": ") else {
+                continue;
+            };
+            let kind = kind
+                .trim_end_matches(',')
+                .trim_start_matches("Option<")
+                .trim_end_matches('>');
+            let kind = if kind.starts_with("Vec<u8") {
+                "Vec<u8>"
+            } else {
+                kind
+            };
             if SECRET_FIELDS.contains(&name) && TEXTS.contains(&kind) {
                 found.push((file.display().to_string(), field.to_string()));
             }
@@ -207,7 +310,10 @@ fn a_type_that_shows_a_secret_would_be_found() {
     let mut found = Vec::new();
     let text = "#[derive(Clone, Debug)]\npub struct A {\n    pub token: Option<String>,\n}\n#[derive(Clone)]\nstruct B {\n    key: Vec<u8>,\n}\n";
     shown(Path::new("a.rs"), text, &mut found);
-    assert_eq!(found, [("a.rs".to_string(), "token: Option<String>,".to_string())]);
+    assert_eq!(
+        found,
+        [("a.rs".to_string(), "token: Option<String>,".to_string())]
+    );
 }
 
 #[tokio::test]
@@ -215,9 +321,19 @@ async fn files_that_others_could_read_are_put_right() {
     use std::os::unix::fs::PermissionsExt as _;
     let home = Home::on_disk();
     home.start().await.stop().await;
-    let names = ["ca.key", "front-proxy-ca.key", "sa.key", "00000001.log", "tip", "lock"];
+    let names = [
+        "ca.key",
+        "front-proxy-ca.key",
+        "sa.key",
+        "00000001.log",
+        "tip",
+        "lock",
+    ];
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    let files: Vec<PathBuf> = names.iter().map(|name| home.data_dir().join(name)).collect();
+    let files: Vec<PathBuf> = names
+        .iter()
+        .map(|name| home.data_dir().join(name))
+        .collect();
     for file in &files {
         assert_eq!(mode(file), 0o600, "{}", file.display());
         fs::set_permissions(file, fs::Permissions::from_mode(0o644)).unwrap();
@@ -236,11 +352,21 @@ async fn a_secret_is_seen_by_those_who_may_and_nobody_else() {
     let admin = process.admin().await;
     let body = format!(r#"{{"metadata":{{"name":"hidden"}},"stringData":{{"a":"{DATA}"}}}}"#);
     admin.post(SECRETS, body).await.expect(201);
-    let found: Value = admin.get(&format!("{SECRETS}/hidden")).await.expect(200).json();
+    let found: Value = admin
+        .get(&format!("{SECRETS}/hidden"))
+        .await
+        .expect(200)
+        .json();
     assert_eq!(found["data"]["a"], BASE64_STANDARD.encode(DATA));
     for verb in ["get", "list", "watch"] {
-        let path = if verb == "get" { format!("{SECRETS}/hidden") } else { format!("{SECRETS}?{verb}=1") };
-        call(&admin, "GET", &path, &[("impersonate-user", "joe")], "").await.expect(403);
+        let path = if verb == "get" {
+            format!("{SECRETS}/hidden")
+        } else {
+            format!("{SECRETS}?{verb}=1")
+        };
+        call(&admin, "GET", &path, &[("impersonate-user", "joe")], "")
+            .await
+            .expect(403);
     }
 }
 
@@ -254,12 +380,20 @@ async fn a_data_directory_or_key_of_another_user_is_refused() {
     let home = Home::on_disk();
     home.start().await.stop().await;
     let data = home.data_dir();
-    for path in [data.clone(), data.join("ca.key"), data.join("sa.key"), data.join("front-proxy-ca.key")] {
+    for path in [
+        data.clone(),
+        data.join("ca.key"),
+        data.join("sa.key"),
+        data.join("front-proxy-ca.key"),
+    ] {
         give(&path, 4321);
         let output = home.fail_to_start(0).await;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let expected = format!("{}: owned by uid 4321, not by root (uid 0)", path.display());
-        assert!(!output.status.success() && said.contains(&expected), "{said}");
+        assert!(
+            !output.status.success() && said.contains(&expected),
+            "{said}"
+        );
         give(&path, 0);
     }
     let key = home.path().join("named.key");
@@ -271,9 +405,14 @@ async fn a_data_directory_or_key_of_another_user_is_refused() {
         &["--tls-private-key-file", name, "--tls-cert-file", name],
         &["--encryption-provider-config", name],
     ] {
-        let output = home.fail_with(&[&["--port", "0"], arguments].concat()).await;
+        let output = home
+            .fail_with(&[&["--port", "0"], arguments].concat())
+            .await;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains("named.key: owned by uid 4321, not by root (uid 0)"), "{said}");
+        assert!(
+            said.contains("named.key: owned by uid 4321, not by root (uid 0)"),
+            "{said}"
+        );
     }
     home.start().await.stop().await;
 }

@@ -18,22 +18,38 @@ async fn a_server_is_ready_soon_and_says_where() {
     let process = home.start().await;
     assert!(started.elapsed() < SOON, "took {:?}", started.elapsed());
     assert!(
-        process.line.contains(home.kubeconfig().file_name().unwrap().to_str().unwrap()),
+        process
+            .line
+            .contains(home.kubeconfig().file_name().unwrap().to_str().unwrap()),
         "{}",
         process.line
     );
     process.admin().await.get("/readyz").await.expect(200);
-    let namespaces = process.admin().await.get("/api/v1/namespaces").await.expect(200).json();
-    let names: Vec<_> =
-        namespaces["items"].as_array().unwrap().iter().map(|item| &item["metadata"]["name"]).collect();
-    assert_eq!(names, ["default", "kube-node-lease", "kube-public", "kube-system"]);
+    let namespaces = process
+        .admin()
+        .await
+        .get("/api/v1/namespaces")
+        .await
+        .expect(200)
+        .json();
+    let names: Vec<_> = namespaces["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| &item["metadata"]["name"])
+        .collect();
+    assert_eq!(
+        names,
+        ["default", "kube-node-lease", "kube-public", "kube-system"]
+    );
 }
 
 #[tokio::test]
 async fn only_its_owner_may_read_what_a_server_writes() {
     let home = Home::on_disk();
     let process = home.start().await;
-    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let mode =
+        |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&home.kubeconfig()), 0o600);
     assert_eq!(mode(&home.data_dir()), 0o700);
     process.stop().await;
@@ -44,14 +60,24 @@ async fn a_restart_keeps_data_and_credentials() {
     let home = Home::on_disk();
     let first = home.start().await;
     let body = r#"{"metadata":{"name":"kept"},"data":{"a":"b"}}"#;
-    let made = first.admin().await.post(CONFIG_MAPS, body).await.expect(201).json();
+    let made = first
+        .admin()
+        .await
+        .post(CONFIG_MAPS, body)
+        .await
+        .expect(201)
+        .json();
     let credentials = first.credentials.clone();
     first.stop().await;
 
     let second = home.start().await;
     assert_eq!(second.credentials.authority, credentials.authority);
     let client = Client::connect(&second.address, &credentials, &["h2"]).await;
-    let found = client.get(&format!("{CONFIG_MAPS}/kept")).await.expect(200).json();
+    let found = client
+        .get(&format!("{CONFIG_MAPS}/kept"))
+        .await
+        .expect(200)
+        .json();
     assert_eq!(found, made);
     second.stop().await;
 }
@@ -61,8 +87,18 @@ async fn servers_in_one_place_do_not_share_memory() {
     let (first, second) = (Home::in_memory(), Home::in_memory());
     let (first, second) = tokio::join!(first.start(), second.start());
     let body = r#"{"metadata":{"name":"mine"}}"#;
-    first.admin().await.post(CONFIG_MAPS, body).await.expect(201);
-    second.admin().await.get(&format!("{CONFIG_MAPS}/mine")).await.expect(404);
+    first
+        .admin()
+        .await
+        .post(CONFIG_MAPS, body)
+        .await
+        .expect(201);
+    second
+        .admin()
+        .await
+        .get(&format!("{CONFIG_MAPS}/mine"))
+        .await
+        .expect(404);
     let stranger = second.stranger().await;
     stranger.get(CONFIG_MAPS).await.expect(403);
 }
@@ -72,21 +108,37 @@ async fn a_server_has_a_range_of_addresses_and_the_first_is_its_own() {
     let process = Home::in_memory().start().await;
     let client = process.admin().await;
     let group = "/apis/networking.k8s.io/v1";
-    let range = client.get(&format!("{group}/servicecidrs/kubernetes")).await.expect(200).json();
+    let range = client
+        .get(&format!("{group}/servicecidrs/kubernetes"))
+        .await
+        .expect(200)
+        .json();
     assert_eq!(range["spec"]["cidrs"][0], "10.0.0.0/24");
     assert_eq!(range["status"]["conditions"][0]["status"], "True");
-    let address = client.get(&format!("{group}/ipaddresses/10.0.0.1")).await.expect(200).json();
+    let address = client
+        .get(&format!("{group}/ipaddresses/10.0.0.1"))
+        .await
+        .expect(200)
+        .json();
     assert_eq!(address["spec"]["parentRef"]["name"], "kubernetes");
 }
 
 #[tokio::test]
 async fn a_plugin_that_nobody_knows_is_an_error() {
     let failed = Home::in_memory()
-        .fail_with(&["--port", "0", "--enable-admission-plugins", "Priority,Nonsense"])
+        .fail_with(&[
+            "--port",
+            "0",
+            "--enable-admission-plugins",
+            "Priority,Nonsense",
+        ])
         .await;
     assert_eq!(failed.status.code(), Some(1));
     let said = String::from_utf8_lossy(&failed.stderr);
-    assert!(said.contains("there is no admission plug-in \"Nonsense\""), "{said}");
+    assert!(
+        said.contains("there is no admission plug-in \"Nonsense\""),
+        "{said}"
+    );
 }
 
 #[tokio::test]
@@ -95,7 +147,9 @@ async fn what_plugins_are_told_must_make_sense() {
     let file = home.path().join("admission.yaml");
     std::fs::write(&file, "kind: Nonsense\n").unwrap();
     let file = file.to_str().unwrap();
-    let failed = home.fail_with(&["--port", "0", "--admission-control-config-file", file]).await;
+    let failed = home
+        .fail_with(&["--port", "0", "--admission-control-config-file", file])
+        .await;
     let said = String::from_utf8_lossy(&failed.stderr);
     assert!(
         said.contains("expected the kind AdmissionConfiguration of apiserver.config.k8s.io/v1"),
@@ -110,12 +164,16 @@ async fn who_decides_must_make_sense() {
     let text = "{apiVersion: apiserver.config.k8s.io/v1, kind: AuthorizationConfiguration, authorizers: [{type: Oracle, name: o}]}";
     std::fs::write(&file, text).unwrap();
     let file = file.to_str().unwrap();
-    let failed = home.fail_with(&["--port", "0", "--authorization-config", file]).await;
+    let failed = home
+        .fail_with(&["--port", "0", "--authorization-config", file])
+        .await;
     assert_eq!(failed.status.code(), Some(1));
     let said = String::from_utf8_lossy(&failed.stderr);
     let expected = format!("{file}: authorizers[0].type: Unsupported value: \"Oracle\"");
     assert!(said.contains(&expected), "{said}");
-    let failed = home.fail_with(&["--port", "0", "--authorization-mode", "ABAC"]).await;
+    let failed = home
+        .fail_with(&["--port", "0", "--authorization-mode", "ABAC"])
+        .await;
     let said = String::from_utf8_lossy(&failed.stderr);
     assert!(said.contains("the mode ABAC is not supported"), "{said}");
 }
@@ -128,7 +186,10 @@ async fn plugins_that_are_off_can_be_enabled_and_configured() {
     const EVENTS: &str = "/api/v1/namespaces/default/events";
     let limits = "{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: User, qps: 1, burst: 1}]}";
     let configuration = "{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: [{name: EventRateLimit, path: limits.yaml}]}";
-    for home in [Home::in_memory(), Home::in_memory().whole().with("--nodes=0")] {
+    for home in [
+        Home::in_memory(),
+        Home::in_memory().whole().with("--nodes=0"),
+    ] {
         let home = home
             .with("--enable-admission-plugins=DenyServiceExternalIPs,EventRateLimit")
             .with("--admission-control-config-file=admission.yaml");
@@ -139,12 +200,16 @@ async fn plugins_that_are_off_can_be_enabled_and_configured() {
         let process = home.start().await;
         let client = process.admin().await;
         let refused = client.post(SERVICES, SERVICE).await.expect(403).text();
-        assert!(refused.contains("Use of external IPs is denied by admission control"), "{refused}");
+        assert!(
+            refused.contains("Use of external IPs is denied by admission control"),
+            "{refused}"
+        );
         // One per second is accepted; some come faster, however slow the machine is.
         let mut refused = None;
         for number in 0..100 {
             let metadata = format!(r#"{{"name":"e{number}"}}"#);
-            let event = format!(r#"{{"metadata":{metadata},"involvedObject":{{"namespace":"default"}}}}"#);
+            let event =
+                format!(r#"{{"metadata":{metadata},"involvedObject":{{"namespace":"default"}}}}"#);
             let answer = client.post(EVENTS, event).await;
             assert!(number > 0 || answer.status == 201, "{}", answer.text());
             if answer.status != 201 {
@@ -153,7 +218,10 @@ async fn plugins_that_are_off_can_be_enabled_and_configured() {
             }
         }
         let refused = refused.expect("one is refused");
-        assert!(refused.contains("limit reached on type User for key admin"), "{refused}");
+        assert!(
+            refused.contains("limit reached on type User for key admin"),
+            "{refused}"
+        );
     }
 }
 
@@ -164,16 +232,33 @@ async fn a_plugin_that_could_not_work_stops_the_server_from_starting() {
             &["--enable-admission-plugins=EventRateLimit"][..],
             "limits: Invalid value: null: must not be empty",
         ),
-        (&["--enable-admission-plugins=ImagePolicyWebhook"], "\"ImagePolicyWebhook\": no config specified"),
-        (&["--enable-admission-plugins=JobValidation"], "\"JobValidation\" would do nothing"),
-        (&["--enable-admission-plugins=Nonsense"], "there is no admission plug-in \"Nonsense\""),
         (
-            &["--enable-admission-plugins=Priority", "--disable-admission-plugins=Priority"],
+            &["--enable-admission-plugins=ImagePolicyWebhook"],
+            "\"ImagePolicyWebhook\": no config specified",
+        ),
+        (
+            &["--enable-admission-plugins=JobValidation"],
+            "\"JobValidation\" would do nothing",
+        ),
+        (
+            &["--enable-admission-plugins=Nonsense"],
+            "there is no admission plug-in \"Nonsense\"",
+        ),
+        (
+            &[
+                "--enable-admission-plugins=Priority",
+                "--disable-admission-plugins=Priority",
+            ],
             "[Priority] in enable-admission-plugins and disable-admission-plugins overlapped",
         ),
     ] {
-        let output = Home::in_memory().fail_with(&[&["--port", "0"], arguments].concat()).await;
+        let output = Home::in_memory()
+            .fail_with(&[&["--port", "0"], arguments].concat())
+            .await;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains(expected), "{said}");
+        assert!(
+            !output.status.success() && said.contains(expected),
+            "{said}"
+        );
     }
 }

@@ -19,7 +19,12 @@ async fn a_watch_ends_between_two_events() {
         let mut process = Home::in_memory().start().await;
         let watcher = Client::connect(&process.address, &process.credentials, &[protocol]).await;
         let mut events = watcher.watch(&format!("{CONFIG_MAPS}?watch=1")).await;
-        process.admin().await.post(CONFIG_MAPS, r#"{"metadata":{"name":"seen"}}"#).await.expect(201);
+        process
+            .admin()
+            .await
+            .post(CONFIG_MAPS, r#"{"metadata":{"name":"seen"}}"#)
+            .await
+            .expect(201);
         assert_eq!(events.next_name().await, "ADDED seen");
         process.terminate();
         assert_eq!(events.next().await, None);
@@ -44,10 +49,14 @@ async fn half_open_clients_do_not_keep_it() {
     let mut process = Home::in_memory().start().await;
     let _silent = TcpStream::connect(&process.address).await.unwrap();
     let mut half = dial(&process.address, &process.credentials, &["http/1.1"]).await;
-    half.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\n").await.unwrap();
+    half.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\n")
+        .await
+        .unwrap();
     process.admin().await.get("/readyz").await.expect(200);
     process.terminate();
-    let ended = timeout(SOON, process.ended()).await.expect("does not wait for them");
+    let ended = timeout(SOON, process.ended())
+        .await
+        .expect("does not wait for them");
     assert_eq!(ended.code(), Some(0));
 }
 
@@ -57,9 +66,15 @@ async fn a_request_under_way_is_answered() {
     let mut process = home.start().await;
     let mut stream = dial(&process.address, &process.credentials, &["http/1.1"]).await;
     let body = r#"{"metadata":{"name":"late"}}"#;
-    let head = format!("POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     let (first, rest) = body.split_at(10);
-    stream.write_all(format!("{head}{first}").as_bytes()).await.unwrap();
+    stream
+        .write_all(format!("{head}{first}").as_bytes())
+        .await
+        .unwrap();
     // The server has read the head once it answers somebody who came later.
     process.admin().await.get("/readyz").await.expect(200);
 
@@ -68,13 +83,21 @@ async fn a_request_under_way_is_answered() {
     stream.write_all(rest.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     let read = stream.read_to_end(&mut answer);
-    timeout(PATIENCE, read).await.expect("answered in time").unwrap();
+    timeout(PATIENCE, read)
+        .await
+        .expect("answered in time")
+        .unwrap();
     let answer = String::from_utf8_lossy(&answer);
     assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
     assert_eq!(process.ended().await.code(), Some(0));
 
     let process = home.start().await;
-    process.admin().await.get(&format!("{CONFIG_MAPS}/late")).await.expect(200);
+    process
+        .admin()
+        .await
+        .get(&format!("{CONFIG_MAPS}/late"))
+        .await
+        .expect(200);
 }
 
 /// Waits until the server has closed its door.

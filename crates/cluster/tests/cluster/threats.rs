@@ -6,15 +6,27 @@ use std::path::Path;
 /// The cells of each row of the tables of threats.
 fn rows(text: &str) -> Vec<Vec<String>> {
     let tables = text.split("| threat |").skip(1);
-    let lines = tables.flat_map(|table| table.lines().skip(2).take_while(|line| line.starts_with('|')));
+    let lines = tables.flat_map(|table| {
+        table
+            .lines()
+            .skip(2)
+            .take_while(|line| line.starts_with('|'))
+    });
     lines
-        .map(|line| line.trim_matches('|').split(" | ").map(|cell| cell.trim().to_string()).collect())
+        .map(|line| {
+            line.trim_matches('|')
+                .split(" | ")
+                .map(|cell| cell.trim().to_string())
+                .collect()
+        })
         .collect()
 }
 
 /// The tests that a cell names: `file::name`, in quotes of code.
 fn tests(cell: &str) -> Vec<(&str, &str)> {
-    cell.split('`').filter_map(|part| part.split_once(".rs::")).collect()
+    cell.split('`')
+        .filter_map(|part| part.split_once(".rs::"))
+        .collect()
 }
 
 #[test]
@@ -25,8 +37,13 @@ fn every_defence_has_a_test_that_exists() {
     assert!(rows.len() > 40, "{} rows", rows.len());
     let mut wrong = Vec::new();
     for row in &rows {
-        let [threat, _, place, named] = &row[..] else { panic!("four cells: {row:?}") };
-        for file in place.split('`').filter(|part| part.ends_with(".rs") || part.ends_with('/')) {
+        let [threat, _, place, named] = &row[..] else {
+            panic!("four cells: {row:?}")
+        };
+        for file in place
+            .split('`')
+            .filter(|part| part.ends_with(".rs") || part.ends_with('/'))
+        {
             if !root.join(file).exists() {
                 wrong.push(format!("{threat}: {file} does not exist"));
             }

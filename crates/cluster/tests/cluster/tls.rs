@@ -33,9 +33,13 @@ struct Speaker<'a> {
 impl Speaker<'_> {
     async fn dial(&self, process: &Process) -> std::io::Result<TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(self.authority).unwrap()).unwrap();
+        roots
+            .add(CertificateDer::from_pem_slice(self.authority).unwrap())
+            .unwrap();
         let mut provider = ring::default_provider();
-        provider.cipher_suites.retain(|suite| self.cipher.is_none_or(|cipher| cipher == suite.suite()));
+        provider
+            .cipher_suites
+            .retain(|suite| self.cipher.is_none_or(|cipher| cipher == suite.suite()));
         let config = ClientConfig::builder_with_provider(Arc::new(provider))
             .with_protocol_versions(&[self.version])
             .unwrap()
@@ -43,26 +47,36 @@ impl Speaker<'_> {
             .with_no_client_auth();
         let tcp = TcpStream::connect(&process.address).await?;
         let connector = TlsConnector::from(Arc::new(config));
-        connector.connect(ServerName::try_from(self.name).unwrap(), tcp).await
+        connector
+            .connect(ServerName::try_from(self.name).unwrap(), tcp)
+            .await
     }
 
     /// Whether it is served.
     async fn is_served(&self, process: &Process) -> bool {
         let talk = async {
             let mut stream = self.dial(process).await?;
-            stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await?;
+            stream
+                .write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+                .await?;
             let mut answer = Vec::new();
             let _ = stream.read_to_end(&mut answer).await;
             std::io::Result::Ok(answer.starts_with(b"HTTP/1.1 200"))
         };
-        timeout(PATIENCE, talk).await.expect("an answer or a refusal").unwrap_or_default()
+        timeout(PATIENCE, talk)
+            .await
+            .expect("an answer or a refusal")
+            .unwrap_or_default()
     }
 }
 
 /// Writes a certificate that signs itself; its PEM.
 fn write(directory: &Path, stem: &str, name: &str) -> (PathBuf, PathBuf, Vec<u8>) {
     let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(vec![name.to_string()]).unwrap().self_signed(&key).unwrap();
+    let certificate = CertificateParams::new(vec![name.to_string()])
+        .unwrap()
+        .self_signed(&key)
+        .unwrap();
     let file = |ending: &str| directory.join(format!("{stem}.{ending}"));
     std::fs::write(file("crt"), certificate.pem()).unwrap();
     std::fs::write(file("key"), key.serialize_pem()).unwrap();
@@ -71,13 +85,23 @@ fn write(directory: &Path, stem: &str, name: &str) -> (PathBuf, PathBuf, Vec<u8>
 
 #[tokio::test]
 async fn an_old_version_is_spoken_unless_it_is_forbidden() {
-    for (argument, spoken) in
-        [("--tls-min-version=VersionTLS12", true), ("--tls-min-version=VersionTLS13", false)]
-    {
+    for (argument, spoken) in [
+        ("--tls-min-version=VersionTLS12", true),
+        ("--tls-min-version=VersionTLS13", false),
+    ] {
         let process = Home::in_memory().with(argument).start().await;
         let authority = process.credentials.authority.clone();
-        let speaker = |version| Speaker { authority: &authority, version, cipher: None, name: "localhost" };
-        assert_eq!(speaker(&TLS12).is_served(&process).await, spoken, "{argument}");
+        let speaker = |version| Speaker {
+            authority: &authority,
+            version,
+            cipher: None,
+            name: "localhost",
+        };
+        assert_eq!(
+            speaker(&TLS12).is_served(&process).await,
+            spoken,
+            "{argument}"
+        );
         assert!(speaker(&TLS13).is_served(&process).await, "{argument}");
     }
 }
@@ -88,11 +112,24 @@ async fn only_chosen_ciphers_are_spoken() {
     let process = Home::in_memory().with(chosen).start().await;
     let authority = process.credentials.authority.clone();
     for (version, cipher, spoken) in [
-        (&TLS12, CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, true),
-        (&TLS12, CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, false),
+        (
+            &TLS12,
+            CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+            true,
+        ),
+        (
+            &TLS12,
+            CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+            false,
+        ),
         (&TLS13, CipherSuite::TLS13_CHACHA20_POLY1305_SHA256, true),
     ] {
-        let speaker = Speaker { authority: &authority, version, cipher: Some(cipher), name: "localhost" };
+        let speaker = Speaker {
+            authority: &authority,
+            version,
+            cipher: Some(cipher),
+            name: "localhost",
+        };
         assert_eq!(speaker.is_served(&process).await, spoken, "{cipher:?}");
     }
 }
@@ -105,20 +142,46 @@ async fn arguments_that_make_no_sense_stop_the_server() {
     let (crt, other) = (crt.to_str().unwrap(), other.to_str().unwrap());
     let pair = format!("{crt},{other}");
     for (arguments, expected) in [
-        (&["--tls-min-version", "VersionTLS11"][..], "VersionTLS11 is broken"),
-        (&["--tls-cipher-suites", "TLS_RSA_WITH_RC4_128_SHA"], "is not spoken"),
-        (&["--tls-cipher-suites", "NONE"], "Cipher suite NONE not supported or doesn't exist"),
+        (
+            &["--tls-min-version", "VersionTLS11"][..],
+            "VersionTLS11 is broken",
+        ),
+        (
+            &["--tls-cipher-suites", "TLS_RSA_WITH_RC4_128_SHA"],
+            "is not spoken",
+        ),
+        (
+            &["--tls-cipher-suites", "NONE"],
+            "Cipher suite NONE not supported or doesn't exist",
+        ),
         (&["--tls-cert-file", crt], "--tls-private-key-file"),
-        (&["--tls-cert-file", crt, "--tls-private-key-file", other], "does not fit its key"),
+        (
+            &["--tls-cert-file", crt, "--tls-private-key-file", other],
+            "does not fit its key",
+        ),
         (&["--tls-sni-cert-key", &pair], "does not fit its key"),
-        (&["--goaway-chance", "0.5"], "can not be less than 0 or greater than 0.02"),
-        (&["--cors-allowed-origins", "example.com"], "does not pin to start/end"),
-        (&["--strict-transport-security-directives", "max-age"], "allowed values"),
+        (
+            &["--goaway-chance", "0.5"],
+            "can not be less than 0 or greater than 0.02",
+        ),
+        (
+            &["--cors-allowed-origins", "example.com"],
+            "does not pin to start/end",
+        ),
+        (
+            &["--strict-transport-security-directives", "max-age"],
+            "allowed values",
+        ),
         (&["--request-timeout", "soon"], "invalid duration"),
     ] {
-        let failed = home.fail_with(&[&["--port", "0"], arguments].concat()).await;
+        let failed = home
+            .fail_with(&[&["--port", "0"], arguments].concat())
+            .await;
         let said = String::from_utf8_lossy(&failed.stderr);
-        assert!(!failed.status.success() && said.contains(expected), "{arguments:?}: {said}");
+        assert!(
+            !failed.status.success() && said.contains(expected),
+            "{arguments:?}: {said}"
+        );
     }
 }
 
@@ -127,13 +190,19 @@ async fn a_client_sees_the_certificate_of_the_name_it_asks_for() {
     let home = Home::in_memory();
     let (crt, key, default) = write(home.path(), "default", "default.example");
     let (other_crt, other_key, other) = write(home.path(), "other", "other.example");
-    let pair = format!("--tls-sni-cert-key={},{}", other_crt.display(), other_key.display());
+    let pair = format!(
+        "--tls-sni-cert-key={},{}",
+        other_crt.display(),
+        other_key.display()
+    );
     let arguments = [
         format!("--tls-cert-file={}", crt.display()),
         format!("--tls-private-key-file={}", key.display()),
         pair,
     ];
-    let home = arguments.into_iter().fold(home, |home, argument| home.with(argument.leak()));
+    let home = arguments
+        .into_iter()
+        .fold(home, |home, argument| home.with(argument.leak()));
     let process = home.start().await;
     let own = process.credentials.authority.clone();
     for (authority, name, expected) in [
@@ -144,11 +213,19 @@ async fn a_client_sees_the_certificate_of_the_name_it_asks_for() {
         (&own, "apiserver-loopback-client", true),
         (&own, "localhost", false),
     ] {
-        let speaker = Speaker { authority, version: &TLS13, cipher: None, name };
+        let speaker = Speaker {
+            authority,
+            version: &TLS13,
+            cipher: None,
+            name,
+        };
         assert_eq!(speaker.is_served(&process).await, expected, "{name}");
     }
     let kubeconfig = std::fs::read_to_string(home.kubeconfig()).unwrap();
-    assert!(kubeconfig.contains("tls-server-name: apiserver-loopback-client"), "{kubeconfig}");
+    assert!(
+        kubeconfig.contains("tls-server-name: apiserver-loopback-client"),
+        "{kubeconfig}"
+    );
 }
 
 /// Hears which authorities a server names when it asks for a certificate, and has none.
@@ -172,7 +249,9 @@ async fn a_client_hears_which_authorities_it_may_show() {
     let authority = &process.credentials.authority;
     for version in [&TLS12, &TLS13] {
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(authority).unwrap()).unwrap();
+        roots
+            .add(CertificateDer::from_pem_slice(authority).unwrap())
+            .unwrap();
         let own = roots.subjects()[0].as_ref().to_vec();
         let listener = Arc::new(Listener::default());
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -182,9 +261,21 @@ async fn a_client_hears_which_authorities_it_may_show() {
             .with_client_cert_resolver(listener.clone());
         let tcp = TcpStream::connect(&process.address).await.unwrap();
         let name = ServerName::try_from("localhost").unwrap();
-        TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap();
-        let heard = listener.0.lock().unwrap().clone().expect("the server asks for a certificate");
-        assert_eq!(heard.len(), 2, "the authorities of clients and of front proxies");
+        TlsConnector::from(Arc::new(config))
+            .connect(name, tcp)
+            .await
+            .unwrap();
+        let heard = listener
+            .0
+            .lock()
+            .unwrap()
+            .clone()
+            .expect("the server asks for a certificate");
+        assert_eq!(
+            heard.len(),
+            2,
+            "the authorities of clients and of front proxies"
+        );
         assert!(heard.contains(&own));
     }
 }

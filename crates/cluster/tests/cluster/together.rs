@@ -8,7 +8,11 @@ use crate::process::{Home, Speaking};
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
 async fn lease(client: &Client, name: &str) -> Value {
-    client.get(&format!("{LEASES}/{name}")).await.expect(200).json()
+    client
+        .get(&format!("{LEASES}/{name}"))
+        .await
+        .expect(200)
+        .json()
 }
 
 fn holder(lease: &Value) -> &str {
@@ -27,7 +31,10 @@ async fn whoever_comes_beside_a_whole_cluster_waits_and_says_for_whom() {
     ] {
         let line = Speaking::start(&[command], &home.kubeconfig()).line().await;
         let lease = lease(&client, name).await;
-        let expected = format!("waiting for the lease kube-system/{name}, which {} holds", holder(&lease));
+        let expected = format!(
+            "waiting for the lease kube-system/{name}, which {} holds",
+            holder(&lease)
+        );
         assert!(line.contains(&expected), "{line}, not {expected}");
     }
     process.stop().await;
@@ -37,7 +44,8 @@ async fn whoever_comes_beside_a_whole_cluster_waits_and_says_for_whom() {
 async fn who_leads_is_told_as_events() {
     let process = Home::in_memory().whole().start().await;
     let client = process.admin().await;
-    let path = "/api/v1/namespaces/kube-system/events?watch=true&fieldSelector=reason=LeaderElection";
+    let path =
+        "/api/v1/namespaces/kube-system/events?watch=true&fieldSelector=reason=LeaderElection";
     let mut events = client.watch(path).await;
     let mut told = std::collections::BTreeSet::new();
     while told.len() < 3 {
@@ -45,9 +53,17 @@ async fn who_leads_is_told_as_events() {
         let event = &event["object"];
         let (about, message) = (&event["involvedObject"], event["message"].as_str().unwrap());
         assert!(message.ends_with(" became leader"), "{message}");
-        told.insert(format!("{} {}", about["kind"].as_str().unwrap(), about["name"].as_str().unwrap()));
+        told.insert(format!(
+            "{} {}",
+            about["kind"].as_str().unwrap(),
+            about["name"].as_str().unwrap()
+        ));
     }
-    let expected = ["Lease kube-controller-manager", "Lease kube-scheduler", "Lease node-nodes.mizzen.dev"];
+    let expected = [
+        "Lease kube-controller-manager",
+        "Lease kube-scheduler",
+        "Lease node-nodes.mizzen.dev",
+    ];
     assert_eq!(told.into_iter().collect::<Vec<_>>(), expected);
     process.stop().await;
 }
@@ -66,7 +82,10 @@ async fn a_cluster_that_was_killed_works_at_once_when_it_is_back() {
     for (name, before) in names.into_iter().zip(before) {
         let now = lease(&process.admin().await, name).await;
         let renewed = |lease: &Value| lease["spec"]["renewTime"].as_str().unwrap().to_owned();
-        assert!(renewed(&now) > renewed(&before), "{name} still waits: {now}");
+        assert!(
+            renewed(&now) > renewed(&before),
+            "{name} still waits: {now}"
+        );
     }
     process.stop().await;
 }
@@ -82,15 +101,25 @@ async fn a_cluster_serves_while_somebody_else_works() {
     let mut held = lease(&client, "kube-controller-manager").await;
     assert_eq!(holder(&held), "", "who stops gives the lease back");
     held["spec"]["holderIdentity"] = json!("somebody");
-    client.call("PUT", &format!("{LEASES}/kube-controller-manager"), held.to_string()).await.expect(200);
+    client
+        .call(
+            "PUT",
+            &format!("{LEASES}/kube-controller-manager"),
+            held.to_string(),
+        )
+        .await
+        .expect(200);
     process.stop().await;
     let home = home.whole().logging();
     let process = home.start().await;
-    let expected =
-        "the loops: waiting for the lease kube-system/kube-controller-manager, which somebody holds";
+    let expected = "the loops: waiting for the lease kube-system/kube-controller-manager, which somebody holds";
     assert!(home.log().contains(expected), "{}", home.log());
     let scheduler = lease(&process.admin().await, "kube-scheduler").await;
-    assert_ne!(holder(&scheduler), "", "the scheduler has a lease of its own");
+    assert_ne!(
+        holder(&scheduler),
+        "",
+        "the scheduler has a lease of its own"
+    );
     process.stop().await;
 }
 
@@ -100,22 +129,36 @@ async fn how_pods_are_placed_is_said_in_a_file() {
     let file = home.path().join("scheduler.yaml");
     let argument = file.to_str().unwrap();
     std::fs::write(&file, "kind: Nonsense\n").unwrap();
-    let failed = home.fail_with(&["--port", "0", "--scheduler-config", argument]).await;
+    let failed = home
+        .fail_with(&["--port", "0", "--scheduler-config", argument])
+        .await;
     let said = String::from_utf8_lossy(&failed.stderr);
     assert_eq!(failed.status.code(), Some(1));
     assert!(said.contains(&format!("mizzen up: {argument}: ")), "{said}");
     let text = "{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, profiles: [{schedulerName: mine}]}";
     std::fs::write(&file, text).unwrap();
-    let home = home.with("--scheduler-config").with(Box::leak(argument.to_owned().into_boxed_str()));
+    let home = home
+        .with("--scheduler-config")
+        .with(Box::leak(argument.to_owned().into_boxed_str()));
     let process = home.start().await;
     let client = process.admin().await;
     let pod = json!({
         "metadata": {"name": "web"},
         "spec": {"schedulerName": "mine", "containers": [{"name": "web", "image": "web"}]},
     });
-    client.post("/api/v1/namespaces/default/serviceaccounts", r#"{"metadata":{"name":"default"}}"#).await;
-    client.post("/api/v1/namespaces/default/pods", pod.to_string()).await.expect(201);
-    let mut events = client.watch("/api/v1/namespaces/default/pods?watch=true").await;
+    client
+        .post(
+            "/api/v1/namespaces/default/serviceaccounts",
+            r#"{"metadata":{"name":"default"}}"#,
+        )
+        .await;
+    client
+        .post("/api/v1/namespaces/default/pods", pod.to_string())
+        .await
+        .expect(201);
+    let mut events = client
+        .watch("/api/v1/namespaces/default/pods?watch=true")
+        .await;
     while events.next().await.expect("the watch goes on")["object"]["spec"]["nodeName"].is_null() {}
     process.stop().await;
 }

@@ -15,14 +15,29 @@ const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 
 fn trace(kubeconfig: &Path, arguments: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mizzen"));
-    command.arg("trace").args(arguments).arg("--kubeconfig").arg(kubeconfig);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap()
+    command
+        .arg("trace")
+        .args(arguments)
+        .arg("--kubeconfig")
+        .arg(kubeconfig);
+    command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap()
 }
 
 async fn end(trace: Child) -> (Output, String) {
-    let output = timeout(PATIENCE, trace.wait_with_output()).await.expect("it ends by itself").unwrap();
-    let said =
-        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let output = timeout(PATIENCE, trace.wait_with_output())
+        .await
+        .expect("it ends by itself")
+        .unwrap();
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     (output, said)
 }
 
@@ -37,7 +52,10 @@ async fn deploy(client: &Client, annotation: &str, spec: serde_json::Value) {
         "metadata": {"name": "web"},
         "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template(annotation, spec)},
     });
-    client.post(DEPLOYMENTS, deployment.to_string()).await.expect(201);
+    client
+        .post(DEPLOYMENTS, deployment.to_string())
+        .await
+        .expect(201);
 }
 
 #[tokio::test]
@@ -67,10 +85,20 @@ async fn what_goes_wrong_is_told_and_ends_the_wait() {
             && said.contains("it will not be ready: job/bad failed: BackoffLimitExceeded"),
         "{said}"
     );
-    deploy(&client, "ready never", json!({"serviceAccountName": "nope"})).await;
+    deploy(
+        &client,
+        "ready never",
+        json!({"serviceAccountName": "nope"}),
+    )
+    .await;
     let path = format!("{DEPLOYMENTS}/web");
-    let waiting = trace(&home.kubeconfig(), &["deployments.apps/web", "--until-ready"]);
-    let mut events = client.watch("/api/v1/namespaces/default/events?watch=true").await;
+    let waiting = trace(
+        &home.kubeconfig(),
+        &["deployments.apps/web", "--until-ready"],
+    );
+    let mut events = client
+        .watch("/api/v1/namespaces/default/events?watch=true")
+        .await;
     let refused = async {
         while let Some(event) = events.next().await {
             if event["object"]["reason"] == "FailedCreate" {
@@ -78,14 +106,28 @@ async fn what_goes_wrong_is_told_and_ends_the_wait() {
             }
         }
     };
-    timeout(PATIENCE, refused).await.expect("its pod is refused");
+    timeout(PATIENCE, refused)
+        .await
+        .expect("its pod is refused");
     let account = json!({"serviceAccountName": "default", "serviceAccount": "default"});
     let body = json!({"spec": {"template": {"spec": account}}});
-    client.call("PATCH", &path, body.to_string()).await.expect(200);
+    client
+        .call("PATCH", &path, body.to_string())
+        .await
+        .expect(200);
     let (output, said) = end(waiting).await;
-    assert!(said.contains("warning FailedCreate: Error creating: pods \"web-"), "{said}");
-    assert!(said.contains("error looking up service account default/nope"), "{said}");
-    assert!(!output.status.success() && said.contains("\"never\" is not a duration"), "{said}");
+    assert!(
+        said.contains("warning FailedCreate: Error creating: pods \"web-"),
+        "{said}"
+    );
+    assert!(
+        said.contains("error looking up service account default/nope"),
+        "{said}"
+    );
+    assert!(
+        !output.status.success() && said.contains("\"never\" is not a duration"),
+        "{said}"
+    );
     process.stop().await;
 }
 
@@ -97,10 +139,16 @@ async fn what_cannot_be_followed_is_said_at_once() {
         ("deployment/", "expected KIND/NAME"),
         ("deployment/web/x", "expected KIND/NAME"),
         ("Deployment/WEB_", "nothing can be called \"WEB_\""),
-        ("secret/a", "\"secret\" cannot be traced; what can: cronjob, deployment"),
+        (
+            "secret/a",
+            "\"secret\" cannot be traced; what can: cronjob, deployment",
+        ),
     ] {
         let (output, said) = end(trace(&home.kubeconfig(), &[object])).await;
-        assert!(!output.status.success() && said.contains(problem), "{object}: {said}");
+        assert!(
+            !output.status.success() && said.contains(problem),
+            "{object}: {said}"
+        );
     }
     let jane = Command::new(env!("CARGO_BIN_EXE_mizzen"))
         .args([

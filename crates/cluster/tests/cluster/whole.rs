@@ -25,7 +25,10 @@ async fn a_deployment_comes_to_life_and_its_steps_are_told() {
         .spawn()
         .unwrap();
     let mut said = BufReader::new(trace.stderr.take().unwrap()).lines();
-    let waiting = timeout(PATIENCE, said.next_line()).await.expect("it says that it waits").unwrap();
+    let waiting = timeout(PATIENCE, said.next_line())
+        .await
+        .expect("it says that it waits")
+        .unwrap();
     assert!(waiting.is_some_and(|line| line.contains("not there yet")));
     let labels = json!({"app": "web"});
     let containers = json!([{"name": "web", "image": "web:1"}]);
@@ -37,14 +40,30 @@ async fn a_deployment_comes_to_life_and_its_steps_are_told() {
             "template": {"metadata": metadata, "spec": {"containers": containers}},
         },
     });
-    client.post(DEPLOYMENTS, deployment.to_string()).await.expect(201);
-    let output = timeout(PATIENCE, trace.wait_with_output()).await.expect("it becomes ready").unwrap();
+    client
+        .post(DEPLOYMENTS, deployment.to_string())
+        .await
+        .expect(201);
+    let output = timeout(PATIENCE, trace.wait_with_output())
+        .await
+        .expect("it becomes ready")
+        .unwrap();
     let told = String::from_utf8(output.stdout).unwrap();
-    let actors: Vec<&str> = told.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
+    let actors: Vec<&str> = told
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(1))
+        .collect();
     let first = |actor: &str| {
-        actors.iter().position(|one| *one == actor).unwrap_or_else(|| panic!("no {actor} in\n{told}"))
+        actors
+            .iter()
+            .position(|one| *one == actor)
+            .unwrap_or_else(|| panic!("no {actor} in\n{told}"))
     };
-    let pods = client.get("/api/v1/namespaces/default/pods").await.expect(200).json();
+    let pods = client
+        .get("/api/v1/namespaces/default/pods")
+        .await
+        .expect(200)
+        .json();
     let names: Vec<&str> = pods["items"]
         .as_array()
         .unwrap()
@@ -53,14 +72,19 @@ async fn a_deployment_comes_to_life_and_its_steps_are_told() {
         .collect();
     assert_eq!(names.len(), 2);
     assert!(
-        told.contains("deployment/web") && told.lines().last().unwrap().contains("counts 2 ready of 2"),
+        told.contains("deployment/web")
+            && told.lines().last().unwrap().contains("counts 2 ready of 2"),
         "{told}"
     );
     assert!(
-        first("replicaset-controller") < first("scheduler") && first("scheduler") < first("kubelet"),
+        first("replicaset-controller") < first("scheduler")
+            && first("scheduler") < first("kubelet"),
         "{told}"
     );
-    let logs = client.get(&format!("/api/v1/namespaces/default/pods/{}/log", names[0])).await.expect(200);
+    let logs = client
+        .get(&format!("/api/v1/namespaces/default/pods/{}/log", names[0]))
+        .await
+        .expect(200);
     assert_eq!(logs.text(), "hello\nworld\n");
     process.stop().await;
 }
@@ -68,11 +92,18 @@ async fn a_deployment_comes_to_life_and_its_steps_are_told() {
 #[tokio::test]
 async fn loops_alone_need_a_kubeconfig_that_leads_somewhere() {
     for part in ["controllers", "scheduler", "node"] {
-        let output =
-            Command::new(env!("CARGO_BIN_EXE_mizzen")).args([part, "--kubeconfig", "/nonexistent"]).output();
-        let output = timeout(PATIENCE, output).await.expect("ends by itself").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_mizzen"))
+            .args([part, "--kubeconfig", "/nonexistent"])
+            .output();
+        let output = timeout(PATIENCE, output)
+            .await
+            .expect("ends by itself")
+            .unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success() && said.contains("/nonexistent"), "{part}: {said}");
+        assert!(
+            !output.status.success() && said.contains("/nonexistent"),
+            "{part}: {said}"
+        );
     }
 }
 
@@ -99,7 +130,10 @@ async fn loops_that_run_alone_do_what_they_do_beside_the_server() {
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "web:1"}]}},
         },
     });
-    client.post(DEPLOYMENTS, deployment.to_string()).await.expect(201);
+    client
+        .post(DEPLOYMENTS, deployment.to_string())
+        .await
+        .expect(201);
     let mut events = client.watch(&format!("{DEPLOYMENTS}?watch=true")).await;
     let ready = async {
         while let Some(event) = events.next().await {
@@ -113,7 +147,12 @@ async fn loops_that_run_alone_do_what_they_do_beside_the_server() {
     let lease = client
         .get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager")
         .await;
-    assert!(!lease.expect(200).json()["spec"]["holderIdentity"].as_str().unwrap().is_empty());
+    assert!(
+        !lease.expect(200).json()["spec"]["holderIdentity"]
+            .as_str()
+            .unwrap()
+            .is_empty()
+    );
     process.stop().await;
 }
 
@@ -125,16 +164,28 @@ async fn devices_are_allocated_and_given_back_under_the_roles_of_upstream() {
     let process = Home::in_memory().whole().start().await;
     let client = process.admin().await;
     let mut nodes = client.watch("/api/v1/nodes?watch=true").await;
-    let node = timeout(PATIENCE, nodes.next()).await.expect("a node comes").unwrap();
-    let node = node["object"]["metadata"]["name"].as_str().unwrap().to_owned();
+    let node = timeout(PATIENCE, nodes.next())
+        .await
+        .expect("a node comes")
+        .unwrap();
+    let node = node["object"]["metadata"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let class = json!({"metadata": {"name": "gpu"}, "spec": {}});
-    client.post("/apis/resource.k8s.io/v1/deviceclasses", class.to_string()).await.expect(201);
+    client
+        .post("/apis/resource.k8s.io/v1/deviceclasses", class.to_string())
+        .await
+        .expect(201);
     let pool = json!({"name": node, "generation": 1, "resourceSliceCount": 1});
     let slice = json!({
         "metadata": {"name": "s"},
         "spec": {"driver": "gpu.example.com", "pool": pool, "nodeName": node, "devices": [{"name": "d"}]},
     });
-    client.post("/apis/resource.k8s.io/v1/resourceslices", slice.to_string()).await.expect(201);
+    client
+        .post("/apis/resource.k8s.io/v1/resourceslices", slice.to_string())
+        .await
+        .expect(201);
     let request = json!({"name": "r", "exactly": {"deviceClassName": "gpu"}});
     let claim = json!({"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}});
     client.post(CLAIMS, claim.to_string()).await.expect(201);
@@ -151,19 +202,34 @@ async fn devices_are_allocated_and_given_back_under_the_roles_of_upstream() {
         let seen = async {
             loop {
                 let claim = claims.next().await.expect("the watch goes on")["object"].clone();
-                let (allocation, users) = (&claim["status"]["allocation"], &claim["status"]["reservedFor"]);
+                let (allocation, users) = (
+                    &claim["status"]["allocation"],
+                    &claim["status"]["reservedFor"],
+                );
                 if (!allocation.is_null(), !users.is_null()) == (is_allocated, is_reserved) {
                     return;
                 }
             }
         };
-        timeout(PATIENCE, seen).await.expect("the claim comes to be so");
+        timeout(PATIENCE, seen)
+            .await
+            .expect("the claim comes to be so");
     };
     until(true, true).await;
     // Kubernetes: the scheduler leaves an allocation to others if its pod is deleted before it is bound.
-    let mut pods = client.watch(&format!("{PODS}?watch=true&fieldSelector=status.phase=Running")).await;
-    timeout(PATIENCE, pods.next()).await.expect("the pod runs").unwrap();
-    client.call("DELETE", &format!("{PODS}/p?gracePeriodSeconds=0"), "").await.expect(200);
+    let mut pods = client
+        .watch(&format!(
+            "{PODS}?watch=true&fieldSelector=status.phase=Running"
+        ))
+        .await;
+    timeout(PATIENCE, pods.next())
+        .await
+        .expect("the pod runs")
+        .unwrap();
+    client
+        .call("DELETE", &format!("{PODS}/p?gracePeriodSeconds=0"), "")
+        .await
+        .expect(200);
     until(false, false).await;
     process.stop().await;
 }

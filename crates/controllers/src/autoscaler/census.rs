@@ -28,7 +28,12 @@ pub(crate) struct Census<'a> {
 }
 
 /// Sorts pods by what their measurements are worth.
-pub(crate) fn census<'a>(pods: &[&'a Value], samples: &Samples, is_cpu: bool, now: i64) -> Census<'a> {
+pub(crate) fn census<'a>(
+    pods: &[&'a Value],
+    samples: &Samples,
+    is_cpu: bool,
+    now: i64,
+) -> Census<'a> {
     let mut census = Census::default();
     for pod in pods {
         let (name, phase) = (pod["metadata"]["name"].str(), pod["status"]["phase"].str());
@@ -53,7 +58,9 @@ pub(crate) fn census<'a>(pods: &[&'a Value], samples: &Samples, is_cpu: bool, no
 fn is_starting(pod: &Value, since: i64, now: i64) -> bool {
     let ready = condition(pod, "Ready");
     let started = time::to_unix(pod["status"]["startTime"].str());
-    let (Some(started), false) = (started, ready.is_null()) else { return true };
+    let (Some(started), false) = (started, ready.is_null()) else {
+        return true;
+    };
     let turned = time::to_unix(ready["lastTransitionTime"].str()).unwrap_or_default();
     let is_down = ready["status"].str() == "False";
     match started + CPU_INITIALISATION > now {
@@ -82,7 +89,10 @@ pub(crate) fn request(pod: &Value, container: &str, resource: &str) -> Result<i6
     let whole = &spec["resources"]["requests"];
     if container.is_empty() && whole.entries().any(|(resource, _)| supported(resource)) {
         // What the pod does not say as a whole, its containers may.
-        let said = whole[resource].as_str().filter(|_| supported(resource)).map(of);
+        let said = whole[resource]
+            .as_str()
+            .filter(|_| supported(resource))
+            .map(of);
         let sum = || of_containers(pod, "", resource).ok().filter(|sum| *sum > 0);
         let missing = || format!("missing pod-level request for {resource} in Pod {name}");
         return said.or_else(sum).ok_or_else(missing);
@@ -95,15 +105,23 @@ fn of_containers(pod: &Value, container: &str, resource: &str) -> Result<i64, St
     let stays = |container: &&Value| container["restartPolicy"].str() == "Always";
     let containers = spec["containers"].list().iter();
     let containers = containers.chain(spec["initContainers"].list().iter().filter(stays));
-    let meant: Vec<&Value> =
-        containers.filter(|one| container.is_empty() || one["name"].str() == container).collect();
+    let meant: Vec<&Value> = containers
+        .filter(|one| container.is_empty() || one["name"].str() == container)
+        .collect();
     if meant.is_empty() && !container.is_empty() {
         return Err(format!("container {container} not found in Pod {name}"));
     }
     let request = |one: &&Value| {
-        let missing =
-            || format!("missing request for {resource} in container {} of Pod {name}", one["name"].str());
-        one["resources"]["requests"][resource].as_str().map(of).ok_or_else(missing)
+        let missing = || {
+            format!(
+                "missing request for {resource} in container {} of Pod {name}",
+                one["name"].str()
+            )
+        };
+        one["resources"]["requests"][resource]
+            .as_str()
+            .map(of)
+            .ok_or_else(missing)
     };
     meant.iter().map(request).sum()
 }
@@ -136,9 +154,21 @@ mod tests {
 
     #[track_caller]
     fn check(pod: &Value, is_cpu: bool, expect: &str) {
-        let samples = Samples::from([("p".to_string(), Sample { value: 1, at: NOW, window: 30 })]);
+        let samples = Samples::from([(
+            "p".to_string(),
+            Sample {
+                value: 1,
+                at: NOW,
+                window: 30,
+            },
+        )]);
         let census = census(&[pod], &samples, is_cpu, NOW);
-        let said = match (census.n_ready, census.unready.len(), census.missing.len(), census.ignored.len()) {
+        let said = match (
+            census.n_ready,
+            census.unready.len(),
+            census.missing.len(),
+            census.ignored.len(),
+        ) {
             (1, 0, 0, 0) => "ready",
             (0, 1, 0, 0) => "unready",
             (0, 0, 0, 1) => "ignored",
@@ -162,13 +192,19 @@ mod tests {
     #[test]
     fn a_pod_that_nobody_measured_is_missing() {
         let pod = pod("Running", "True", 1000, 900);
-        assert_eq!(census(&[&pod], &Samples::new(), true, NOW).missing, BTreeSet::from(["p"]));
+        assert_eq!(
+            census(&[&pod], &Samples::new(), true, NOW).missing,
+            BTreeSet::from(["p"])
+        );
     }
 
     #[track_caller]
     fn check_request(spec: Value, container: &str, expect: Result<i64, &str>) {
         let pod = value!({"metadata": {"name": "p"}, "spec": (spec)});
-        assert_eq!(request(&pod, container, "cpu"), expect.map_err(String::from));
+        assert_eq!(
+            request(&pod, container, "cpu"),
+            expect.map_err(String::from)
+        );
     }
 
     #[test]
@@ -182,12 +218,22 @@ mod tests {
         });
         check_request(spec.clone(), "", Ok(1110));
         check_request(spec.clone(), "b", Ok(1000));
-        check_request(spec.clone(), "none", Err("container none not found in Pod p"));
+        check_request(
+            spec.clone(),
+            "none",
+            Err("container none not found in Pod p"),
+        );
         let mut whole = spec;
-        whole.entry("resources").set("requests", value!({"cpu": "3"}));
+        whole
+            .entry("resources")
+            .set("requests", value!({"cpu": "3"}));
         check_request(whole.clone(), "", Ok(3000));
         check_request(whole, "a", Ok(100));
         let none = value!({"containers": [{"name": "a"}]});
-        check_request(none, "", Err("missing request for cpu in container a of Pod p"));
+        check_request(
+            none,
+            "",
+            Err("missing request for cpu in container a of Pod p"),
+        );
     }
 }

@@ -34,7 +34,11 @@ impl History {
 
     /// Notes that the target was scaled.
     pub fn scaled(&mut self, before: i64, after: i64, now: Moment) {
-        let changes = if after > before { &mut self.grown } else { &mut self.shrunk };
+        let changes = if after > before {
+            &mut self.grown
+        } else {
+            &mut self.shrunk
+        };
         forget_old(changes, now);
         changes.push((now, (after - before).abs()));
     }
@@ -42,14 +46,21 @@ impl History {
     /// What was recommended within the last `seconds`.
     pub fn recommended(&self, seconds: i64, now: Moment) -> impl Iterator<Item = i64> {
         let since = now - seconds * 1000;
-        self.recommendations.iter().filter(move |(at, _)| *at > since).map(|(_, replicas)| *replicas)
+        self.recommendations
+            .iter()
+            .filter(move |(at, _)| *at > since)
+            .map(|(_, replicas)| *replicas)
     }
 
     /// How many replicas there were `seconds` ago, now being `current`.
     pub fn replicas_before(&self, current: i64, seconds: i64, now: Moment) -> i64 {
         let since = now - seconds * 1000;
         let sum = |changes: &[(Moment, i64)]| -> i64 {
-            changes.iter().filter(|(at, _)| *at > since).map(|(_, n)| n).sum()
+            changes
+                .iter()
+                .filter(|(at, _)| *at > since)
+                .map(|(_, n)| n)
+                .sum()
         };
         current - sum(&self.grown) + sum(&self.shrunk)
     }

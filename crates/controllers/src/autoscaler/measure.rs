@@ -69,7 +69,11 @@ impl Scene<'_> {
             "External" => self.external(&spec["external"]).await,
             other => {
                 let error = format!("unknown metric source type {other:?}");
-                Err(Refusal { reason: "InvalidMetricSourceType", said: error.clone(), error })
+                Err(Refusal {
+                    reason: "InvalidMetricSourceType",
+                    said: error.clone(),
+                    error,
+                })
             }
         }
     }
@@ -83,10 +87,15 @@ impl Scene<'_> {
         };
         let (reason, what) = match container {
             "" => ("FailedGetResourceMetric", format!("{name} resource metric")),
-            _ => ("FailedGetContainerResourceMetric", format!("{container} container metric")),
+            _ => (
+                "FailedGetContainerResourceMetric",
+                format!("{container} container metric"),
+            ),
         };
-        let (replicas, title, current) =
-            self.measure_resource(name, container, &spec["target"]).await.map_err(|error| Refusal {
+        let (replicas, title, current) = self
+            .measure_resource(name, container, &spec["target"])
+            .await
+            .map_err(|error| Refusal {
                 reason,
                 said: format!("failed to get {what} value: {error}"),
                 error,
@@ -97,7 +106,11 @@ impl Scene<'_> {
         }
         let mut status = value!({"type": (kind)});
         status.set(field, own);
-        Ok(Proposal { replicas, name: title, status })
+        Ok(Proposal {
+            replicas,
+            name: title,
+            status,
+        })
     }
 
     async fn measure_resource(
@@ -106,35 +119,69 @@ impl Scene<'_> {
         container: &str,
         target: &Value,
     ) -> Result<(i64, String, Value), String> {
-        let (goal, word) = match (milli(&target["averageValue"]), target["averageUtilization"].as_int()) {
+        let (goal, word) = match (
+            milli(&target["averageValue"]),
+            target["averageUtilization"].as_int(),
+        ) {
             (Some(usage), _) => (Target::Usage(usage), "usage"),
             (None, Some(percent)) => (Target::Utilization { percent, container }, "utilization"),
             (None, None) => {
-                let rule =
-                    "neither an average utilization target nor an average value (usage) target was set";
+                let rule = "neither an average utilization target nor an average value (usage) target was set";
                 return Err(format!("invalid resource metric source: {rule}"));
             }
         };
         let failed = |error: String| format!("failed to get {name} {word}: {error}");
-        let asked = self.metrics.resource(self.namespace, name, container, self.selector).await;
-        let samples =
-            asked.map_err(|error| failed(format!("unable to get metrics for resource {name}: {error}")))?;
+        let asked = self
+            .metrics
+            .resource(self.namespace, name, container, self.selector)
+            .await;
+        let samples = asked.map_err(|error| {
+            failed(format!(
+                "unable to get metrics for resource {name}: {error}"
+            ))
+        })?;
         let answer = self.replicas_for(samples, name, goal).map_err(failed)?;
-        let format = if name == "memory" { Format::Binary } else { Format::Decimal };
-        let mut current = value!({"averageValue": (Quantity::from_milli(answer.usage, format).to_string())});
+        let format = if name == "memory" {
+            Format::Binary
+        } else {
+            Format::Decimal
+        };
+        let mut current =
+            value!({"averageValue": (Quantity::from_milli(answer.usage, format).to_string())});
         let Some(utilization) = answer.utilization else {
             return Ok((answer.replicas, format!("{name} resource"), current));
         };
         current.set("averageUtilization", utilization);
-        let of = if container.is_empty() { "resource" } else { "container resource" };
-        Ok((answer.replicas, format!("{name} {of} utilization (percentage of request)"), current))
+        let of = if container.is_empty() {
+            "resource"
+        } else {
+            "container resource"
+        };
+        Ok((
+            answer.replicas,
+            format!("{name} {of} utilization (percentage of request)"),
+            current,
+        ))
     }
 
     /// What measurements of the pods ask for.
-    fn replicas_for(&self, samples: Samples, resource: &str, target: Target) -> Result<Answer, String> {
+    fn replicas_for(
+        &self,
+        samples: Samples,
+        resource: &str,
+        target: Target,
+    ) -> Result<Answer, String> {
         let pods: Vec<&Value> = self.pods.iter().map(|pod| &pod.0).collect();
         let (current, tolerances, now) = (self.replicas, self.tolerances, self.now);
-        Measured { pods: &pods, samples, resource, current, tolerances, now }.replicas(target)
+        Measured {
+            pods: &pods,
+            samples,
+            resource,
+            current,
+            tolerances,
+            now,
+        }
+        .replicas(target)
     }
 
     /// Another metric that pods have.
@@ -147,51 +194,84 @@ impl Scene<'_> {
         };
         let asked = self
             .metrics
-            .pods(self.namespace, name, self.selector, &selector_text(&spec["metric"]["selector"]))
+            .pods(
+                self.namespace,
+                name,
+                self.selector,
+                &selector_text(&spec["metric"]["selector"]),
+            )
             .await;
-        let samples = asked.map_err(|error| refuse(format!("unable to get metric {name}: {error}")))?;
+        let samples =
+            asked.map_err(|error| refuse(format!("unable to get metric {name}: {error}")))?;
         let goal = Target::Usage(milli(&spec["target"]["averageValue"]).unwrap_or_default());
         let answer = self.replicas_for(samples, "", goal).map_err(refuse)?;
         let current = value!({"averageValue": (amount(answer.usage))});
-        let status = value!({"type": "Pods", "pods": {"metric": (metric(spec)), "current": (current)}});
-        Ok(Proposal { replicas: answer.replicas, name: format!("pods metric {name}"), status })
+        let status =
+            value!({"type": "Pods", "pods": {"metric": (metric(spec)), "current": (current)}});
+        Ok(Proposal {
+            replicas: answer.replicas,
+            name: format!("pods metric {name}"),
+            status,
+        })
     }
 
     /// A metric of one object.
     async fn object(&self, spec: &Value) -> Result<Proposal, Refusal> {
-        let (name, described, target) =
-            (spec["metric"]["name"].str(), &spec["describedObject"], &spec["target"]);
+        let (name, described, target) = (
+            spec["metric"]["name"].str(),
+            &spec["describedObject"],
+            &spec["target"],
+        );
         let refuse = |inner: &str, error: String| Refusal {
             reason: "FailedGetObjectMetric",
             said: format!("failed to get object metric value: {inner}{error}"),
             error,
         };
-        let average = milli(&target["averageValue"]).filter(|_| target["type"].str() == "AverageValue");
+        let average =
+            milli(&target["averageValue"]).filter(|_| target["type"].str() == "AverageValue");
         let whole = milli(&target["value"]).filter(|_| target["type"].str() == "Value");
-        let inner =
-            if average.is_some() { format!("failed to get {name} object metric: ") } else { String::new() };
+        let inner = if average.is_some() {
+            format!("failed to get {name} object metric: ")
+        } else {
+            String::new()
+        };
         if average.or(whole).is_none() {
-            let error =
-                "invalid object metric source: neither a value target nor an average value target was set";
+            let error = "invalid object metric source: neither a value target nor an average value target was set";
             return Err(refuse("", error.into()));
         }
         let selector = selector_text(&spec["metric"]["selector"]);
-        let asked = self.metrics.object(self.namespace, name, described, &selector).await;
+        let asked = self
+            .metrics
+            .object(self.namespace, name, described, &selector)
+            .await;
         let usage = asked.map_err(|error| {
             // Kubernetes: the words are in this order (replica_calculator.go).
-            let (kind, namespace, object) =
-                (described["kind"].str(), self.namespace, described["name"].str());
-            refuse(&inner, format!("unable to get metric {name}: {kind} on {namespace} {object}/{error}"))
+            let (kind, namespace, object) = (
+                described["kind"].str(),
+                self.namespace,
+                described["name"].str(),
+            );
+            refuse(
+                &inner,
+                format!("unable to get metric {name}: {kind} on {namespace} {object}/{error}"),
+            )
         })?;
-        let (replicas, current) =
-            self.single(usage, average, whole).map_err(|error| refuse(&inner, error))?;
+        let (replicas, current) = self
+            .single(usage, average, whole)
+            .map_err(|error| refuse(&inner, error))?;
         let title = match average {
-            Some(_) => format!("external metric {name}({})", go_text(&spec["metric"]["selector"])),
+            Some(_) => format!(
+                "external metric {name}({})",
+                go_text(&spec["metric"]["selector"])
+            ),
             None => format!("{} metric {name}", described["kind"].str()),
         };
-        let object =
-            value!({"metric": (metric(spec)), "current": (current), "describedObject": (described.clone())});
-        Ok(Proposal { replicas, name: title, status: value!({"type": "Object", "object": (object)}) })
+        let object = value!({"metric": (metric(spec)), "current": (current), "describedObject": (described.clone())});
+        Ok(Proposal {
+            replicas,
+            name: title,
+            status: value!({"type": "Object", "object": (object)}),
+        })
     }
 
     /// A metric that belongs to no object.
@@ -210,24 +290,40 @@ impl Scene<'_> {
             error,
         };
         if average.or(whole).is_none() {
-            let error =
-                "invalid external metric source: neither a value target nor an average value target was set";
+            let error = "invalid external metric source: neither a value target nor an average value target was set";
             return Err(refuse(error.into()));
         }
-        let asked =
-            self.metrics.external(self.namespace, name, &selector_text(&spec["metric"]["selector"])).await;
+        let asked = self
+            .metrics
+            .external(
+                self.namespace,
+                name,
+                &selector_text(&spec["metric"]["selector"]),
+            )
+            .await;
         let values = asked.map_err(|error| {
-            refuse(format!("unable to get external metric {}/{name}/{shown}: {error}", self.namespace))
+            refuse(format!(
+                "unable to get external metric {}/{name}/{shown}: {error}",
+                self.namespace
+            ))
         })?;
         let usage = values.into_iter().fold(0i64, i64::saturating_add);
         let (replicas, current) = self.single(usage, average, whole).map_err(refuse)?;
-        let status =
-            value!({"type": "External", "external": {"metric": (metric(spec)), "current": (current)}});
-        Ok(Proposal { replicas, name: format!("external metric {name}({shown})"), status })
+        let status = value!({"type": "External", "external": {"metric": (metric(spec)), "current": (current)}});
+        Ok(Proposal {
+            replicas,
+            name: format!("external metric {name}({shown})"),
+            status,
+        })
     }
 
     /// What one value asks for, and what it is now: for each replica, or as a whole.
-    fn single(&self, usage: i64, average: Option<i64>, whole: Option<i64>) -> Result<(i64, Value), String> {
+    fn single(
+        &self,
+        usage: i64,
+        average: Option<i64>,
+        whole: Option<i64>,
+    ) -> Result<(i64, Value), String> {
         if let Some(target) = average {
             let (replicas, average) = by_average(self.actual, usage, target, self.tolerances);
             return Ok((replicas, value!({"averageValue": (amount(average))})));

@@ -34,7 +34,9 @@ impl Metrics {
     ) -> Result<Samples, String> {
         let query = query(&[("labelSelector", selector)]);
         let path = format!("/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods{query}");
-        let asked = self.items(&path, "pods.metrics.k8s.io", "", "resource metrics").await;
+        let asked = self
+            .items(&path, "pods.metrics.k8s.io", "", "resource metrics")
+            .await;
         Ok(sample::of_resource(&asked?, resource, container))
     }
 
@@ -46,10 +48,15 @@ impl Metrics {
         selector: &str,
         metric_selector: &str,
     ) -> Result<Samples, String> {
-        let query = query(&[("labelSelector", selector), ("metricLabelSelector", metric_selector)]);
+        let query = query(&[
+            ("labelSelector", selector),
+            ("metricLabelSelector", metric_selector),
+        ]);
         let root = self.custom_root().await?;
         let path = format!("{root}/namespaces/{namespace}/pods/*/{metric}{query}");
-        let asked = self.items(&path, &format!("pods.{CUSTOM}"), "*", "custom metrics").await;
+        let asked = self
+            .items(&path, &format!("pods.{CUSTOM}"), "*", "custom metrics")
+            .await;
         Ok(sample::of_pods(&asked?))
     }
 
@@ -62,16 +69,33 @@ impl Metrics {
         metric_selector: &str,
     ) -> Result<i64, String> {
         let query = query(&[("metricLabelSelector", metric_selector)]);
-        let (group, kind) = (group(described["apiVersion"].str()), described["kind"].str());
+        let (group, kind) = (
+            group(described["apiVersion"].str()),
+            described["kind"].str(),
+        );
         let root = self.custom_root().await?;
         let (resource, name) = match (group, kind) {
             ("", "Namespace") => ("metrics".to_string(), metric),
-            _ => (self.resource_name(group, kind).await?, described["name"].str()),
+            _ => (
+                self.resource_name(group, kind).await?,
+                described["name"].str(),
+            ),
         };
         // Kubernetes: of a namespace only one's own can be asked for (podautoscaler/metrics/client.go).
-        let rest = if resource == "metrics" { String::new() } else { format!("/{metric}") };
+        let rest = if resource == "metrics" {
+            String::new()
+        } else {
+            format!("/{metric}")
+        };
         let path = format!("{root}/namespaces/{namespace}/{resource}/{name}{rest}{query}");
-        let items = self.list(&path, &format!("{resource}.{CUSTOM}"), name, "custom metrics").await?;
+        let items = self
+            .list(
+                &path,
+                &format!("{resource}.{CUSTOM}"),
+                name,
+                "custom metrics",
+            )
+            .await?;
         match sample::values(&items).as_slice() {
             [value] => Ok(*value),
             values => Err(unable(
@@ -92,14 +116,21 @@ impl Metrics {
         metric_selector: &str,
     ) -> Result<Vec<i64>, String> {
         let query = query(&[("labelSelector", metric_selector)]);
-        let path = format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{namespace}/{metric}{query}");
+        let path =
+            format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{namespace}/{metric}{query}");
         let resource = format!("{metric}.external.metrics.k8s.io");
-        Ok(sample::values(&self.items(&path, &resource, "", "external metrics").await?))
+        Ok(sample::values(
+            &self.items(&path, &resource, "", "external metrics").await?,
+        ))
     }
 
     /// Where the custom metrics API is, in the version that its server prefers.
     async fn custom_root(&self) -> Result<String, String> {
-        let group = match self.api.raw(Method::GET, &format!("/apis/{CUSTOM}"), None).await {
+        let group = match self
+            .api
+            .raw(Method::GET, &format!("/apis/{CUSTOM}"), None)
+            .await
+        {
             Ok(group) => group,
             Err(error) if is_not_found(&error) => {
                 return Err(unable(
@@ -110,24 +141,42 @@ impl Metrics {
             Err(error) => return Err(unable("custom metrics", &go_message(&error, "", ""))),
         };
         let known = |version: &Value| matches!(version["version"].str(), "v1beta1" | "v1beta2");
-        let mut versions = std::iter::once(&group["preferredVersion"]).chain(group["versions"].list());
+        let mut versions =
+            std::iter::once(&group["preferredVersion"]).chain(group["versions"].list());
         let version = versions.find(|version| known(version));
-        let version =
-            version.ok_or_else(|| unable("custom metrics", "no known available metric versions found"))?;
+        let version = version
+            .ok_or_else(|| unable("custom metrics", "no known available metric versions found"))?;
         Ok(format!("/apis/{CUSTOM}/{}", version["version"].str()))
     }
 
     async fn resource_name(&self, group: &str, kind: &str) -> Result<String, String> {
         let found = mapping(&self.mapper, group, kind).await.map_err(|error| {
-            let kind = if group.is_empty() { kind.to_string() } else { format!("{kind}.{group}") };
-            unable("custom metrics", &format!("unable to map kind {kind} to resource: {error}"))
+            let kind = if group.is_empty() {
+                kind.to_string()
+            } else {
+                format!("{kind}.{group}")
+            };
+            unable(
+                "custom metrics",
+                &format!("unable to map kind {kind} to resource: {error}"),
+            )
         })?;
         let plural = &found.resource.plural;
-        Ok(if group.is_empty() { plural.clone() } else { format!("{plural}.{group}") })
+        Ok(if group.is_empty() {
+            plural.clone()
+        } else {
+            format!("{plural}.{group}")
+        })
     }
 
     /// The items of a list, of which there must be some.
-    async fn items(&self, path: &str, resource: &str, name: &str, api: &str) -> Result<Vec<Value>, String> {
+    async fn items(
+        &self,
+        path: &str,
+        resource: &str,
+        name: &str,
+        api: &str,
+    ) -> Result<Vec<Value>, String> {
         let items = self.list(path, resource, name, api).await?;
         match items.is_empty() {
             true => Err(format!("no metrics returned from {api} API")),
@@ -135,7 +184,13 @@ impl Metrics {
         }
     }
 
-    async fn list(&self, path: &str, resource: &str, name: &str, api: &str) -> Result<Vec<Value>, String> {
+    async fn list(
+        &self,
+        path: &str,
+        resource: &str,
+        name: &str,
+        api: &str,
+    ) -> Result<Vec<Value>, String> {
         match self.api.raw(Method::GET, path, None).await {
             Ok(list) => Ok(list["items"].list().to_vec()),
             Err(error) => Err(unable(api, &go_message(&error, resource, name))),

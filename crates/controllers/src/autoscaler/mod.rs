@@ -63,14 +63,25 @@ struct Known {
 pub fn start(context: &Context) -> Work {
     let context = context.named("horizontal-pod-autoscaler");
     let queue = context.queue("horizontalpodautoscaler");
-    let (autoscalers, pods) = (context.follow(&HORIZONTAL_POD_AUTOSCALERS), context.follow(&PODS));
+    let (autoscalers, pods) = (
+        context.follow(&HORIZONTAL_POD_AUTOSCALERS),
+        context.follow(&PODS),
+    );
     index_labels(&pods);
     let (todo, period) = (queue.clone(), context.options.autoscaler_sync_period);
-    autoscalers.add_handler(move |event: Event<Object>| todo.add_after(event.key().clone(), period));
+    autoscalers
+        .add_handler(move |event: Event<Object>| todo.add_after(event.key().clone(), period));
     let mapper = Mapper::new(context.api.client().clone());
     let metrics = Metrics::new(context.api.clone(), mapper.clone());
     let known = Mutex::default();
-    let autoscalers = Autoscalers { context, autoscalers, pods, mapper, metrics, known };
+    let autoscalers = Autoscalers {
+        context,
+        autoscalers,
+        pods,
+        mapper,
+        metrics,
+        known,
+    };
     Work::new(queue, WORKERS, Arc::new(autoscalers))
 }
 

@@ -8,7 +8,9 @@ use crate::common::failure::message;
 ///
 /// Kubernetes: NewGenericServerResponse of apimachinery's errors.go.
 pub(crate) fn go_message(error: &Error, resource: &str, name: &str) -> String {
-    let Error::Api(status) = error else { return error.to_string() };
+    let Error::Api(status) = error else {
+        return error.to_string();
+    };
     // The client says so where the answer was no status.
     if status.reason != "Failed to parse error data" {
         return message(error);
@@ -36,7 +38,9 @@ fn words(code: u16, said: &str) -> String {
             "the server was unable to return a response in the time allotted, but may still be processing the request"
         }
         500.. => {
-            return format!("an error on the server ({said:?}) has prevented the request from succeeding");
+            return format!(
+                "an error on the server ({said:?}) has prevented the request from succeeding"
+            );
         }
         _ => {
             return format!(

@@ -27,7 +27,10 @@ impl Tolerances {
             Value::String(text) => Quantity::of(text).as_f64(),
             number => number.as_f64().unwrap_or(TOLERANCE),
         };
-        Tolerances { up: said("scaleUp"), down: said("scaleDown") }
+        Tolerances {
+            up: said("scaleUp"),
+            down: said("scaleDown"),
+        }
     }
 
     fn covers(self, ratio: f64) -> bool {
@@ -94,13 +97,22 @@ impl Measured<'_> {
         let requests = self.requests(target)?;
         let first = nearness(&self.samples, target, &requests)?;
         let replicas = self.decide(target, &requests, &census, first.ratio)?;
-        Ok(Answer { replicas, usage: first.usage, utilization: first.utilization })
+        Ok(Answer {
+            replicas,
+            usage: first.usage,
+            utilization: first.utilization,
+        })
     }
 
     fn requests(&self, target: Target) -> Result<BTreeMap<String, i64>, String> {
-        let Target::Utilization { container, .. } = target else { return Ok(BTreeMap::new()) };
+        let Target::Utilization { container, .. } = target else {
+            return Ok(BTreeMap::new());
+        };
         let of = |pod: &&Value| {
-            Ok((pod["metadata"]["name"].str().into(), request(pod, container, self.resource)?))
+            Ok((
+                pod["metadata"]["name"].str().into(),
+                request(pod, container, self.resource)?,
+            ))
         };
         self.pods.iter().map(of).collect()
     }
@@ -126,13 +138,20 @@ impl Measured<'_> {
             return Ok(self.current);
         }
         let replicas = ceil(new * self.samples.len() as f64);
-        let against = (new < 1.0 && replicas > self.current) || (new > 1.0 && replicas < self.current);
+        let against =
+            (new < 1.0 && replicas > self.current) || (new > 1.0 && replicas < self.current);
         Ok(if against { self.current } else { replicas })
     }
 
     /// Assumes the best of pods of which nothing is known: that they need no change in the direction in which the others
     /// lead.
-    fn assume(&mut self, target: Target, requests: &BTreeMap<String, i64>, census: &Census, ratio: f64) {
+    fn assume(
+        &mut self,
+        target: Target,
+        requests: &BTreeMap<String, i64>,
+        census: &Census,
+        ratio: f64,
+    ) {
         let full = |name: &str| match target {
             Target::Usage(usage) => usage,
             Target::Utilization { percent, .. } => {
@@ -140,7 +159,13 @@ impl Measured<'_> {
             }
         };
         let mut assumed = |name: &str, value: i64| {
-            self.samples.insert(name.into(), Sample { value, ..Sample::default() });
+            self.samples.insert(
+                name.into(),
+                Sample {
+                    value,
+                    ..Sample::default()
+                },
+            );
         };
         for name in &census.missing {
             if ratio < 1.0 {
@@ -155,12 +180,20 @@ impl Measured<'_> {
     }
 }
 
-fn nearness(samples: &Samples, target: Target, requests: &BTreeMap<String, i64>) -> Result<Nearness, String> {
+fn nearness(
+    samples: &Samples,
+    target: Target,
+    requests: &BTreeMap<String, i64>,
+) -> Result<Nearness, String> {
     match target {
         Target::Usage(target) => {
             let total: i64 = samples.values().map(|sample| sample.value).sum();
             let usage = total / samples.len() as i64;
-            Ok(Nearness { ratio: usage as f64 / target as f64, usage, utilization: None })
+            Ok(Nearness {
+                ratio: usage as f64 / target as f64,
+                usage,
+                utilization: None,
+            })
         }
         Target::Utilization { percent, .. } => {
             let known: Vec<(i64, i64)> = samples
@@ -174,7 +207,11 @@ fn nearness(samples: &Samples, target: Target, requests: &BTreeMap<String, i64>)
             }
             let utilization = used * 100 / asked;
             let ratio = utilization as f64 / percent as f64;
-            Ok(Nearness { ratio, usage: used / known.len() as i64, utilization: Some(utilization) })
+            Ok(Nearness {
+                ratio,
+                usage: used / known.len() as i64,
+                utilization: Some(utilization),
+            })
         }
     }
 }
@@ -192,15 +229,29 @@ pub(crate) fn by_value(
     if tolerances.covers(ratio) {
         return Ok(current);
     }
-    let working = n_working().map_err(|error| format!("unable to calculate ready pods: {error}"))?;
+    let working =
+        n_working().map_err(|error| format!("unable to calculate ready pods: {error}"))?;
     Ok(ceil(ratio * working as f64))
 }
 
 /// How many replicas would bring the average of one value to its target, and what the average is now.
-pub(crate) fn by_average(current: i64, usage: i64, target: i64, tolerances: Tolerances) -> (i64, i64) {
+pub(crate) fn by_average(
+    current: i64,
+    usage: i64,
+    target: i64,
+    tolerances: Tolerances,
+) -> (i64, i64) {
     let ratio = usage as f64 / (target as f64 * current as f64);
-    let replicas = if tolerances.covers(ratio) { current } else { ceil(usage as f64 / target as f64) };
-    let average = if usage == i64::MAX { usage } else { (usage as f64 / current as f64).ceil() as i64 };
+    let replicas = if tolerances.covers(ratio) {
+        current
+    } else {
+        ceil(usage as f64 / target as f64)
+    };
+    let average = if usage == i64::MAX {
+        usage
+    } else {
+        (usage as f64 / current as f64).ceil() as i64
+    };
     (replicas, average)
 }
 
@@ -236,17 +287,40 @@ mod tests {
         let mut all = Vec::new();
         for (at, letter) in pods.chars().enumerate() {
             let name = format!("p{at}");
-            all.push(pod(&name, if letter == 'p' { "Pending" } else { "Running" }));
+            all.push(pod(
+                &name,
+                if letter == 'p' { "Pending" } else { "Running" },
+            ));
             if let Some(digit) = letter.to_digit(10) {
-                samples.insert(name, Sample { value: i64::from(digit) * 100, at: NOW, window: 30 });
+                samples.insert(
+                    name,
+                    Sample {
+                        value: i64::from(digit) * 100,
+                        at: NOW,
+                        window: 30,
+                    },
+                );
             }
         }
         let pods: Vec<&Value> = all.iter().collect();
         let tolerances = Tolerances::of(&Value::Null);
         let current = pods.len() as i64;
-        let measured = Measured { pods: &pods, samples, resource: "cpu", current, tolerances, now: NOW };
-        let answer = measured.replicas(Target::Utilization { percent, container: "" });
-        assert_eq!(answer.map(|answer| answer.replicas), expect.map_err(String::from));
+        let measured = Measured {
+            pods: &pods,
+            samples,
+            resource: "cpu",
+            current,
+            tolerances,
+            now: NOW,
+        };
+        let answer = measured.replicas(Target::Utilization {
+            percent,
+            container: "",
+        });
+        assert_eq!(
+            answer.map(|answer| answer.replicas),
+            expect.map_err(String::from)
+        );
     }
 
     #[test]
@@ -273,21 +347,33 @@ mod tests {
     #[test]
     fn without_pods_or_measurements_nothing_is_known() {
         check("", 50, Err(NO_PODS));
-        check("pp", 50, Err("did not receive metrics for targeted pods (pods might be unready)"));
-        check("--", 50, Err("did not receive metrics for targeted pods (pods might be unready)"));
+        check(
+            "pp",
+            50,
+            Err("did not receive metrics for targeted pods (pods might be unready)"),
+        );
+        check(
+            "--",
+            50,
+            Err("did not receive metrics for targeted pods (pods might be unready)"),
+        );
     }
 
     #[test]
     fn a_value_is_shared_by_those_who_work() {
         let tolerances = Tolerances::of(&Value::Null);
-        let check =
-            |current, ratio, expect| assert_eq!(by_value(current, ratio, tolerances, || Ok(2)), Ok(expect));
+        let check = |current, ratio, expect| {
+            assert_eq!(by_value(current, ratio, tolerances, || Ok(2)), Ok(expect))
+        };
         check(3, 1.05, 3);
         check(3, 2.0, 4);
         check(0, 2.5, 3);
         check(3, 1e12, i64::from(i32::MAX));
         let none = by_value(3, 2.0, tolerances, || Err(NO_PODS.into()));
-        assert_eq!(none, Err(format!("unable to calculate ready pods: {NO_PODS}")));
+        assert_eq!(
+            none,
+            Err(format!("unable to calculate ready pods: {NO_PODS}"))
+        );
     }
 
     #[test]
@@ -295,7 +381,10 @@ mod tests {
         let tolerances = Tolerances::of(&Value::Null);
         assert_eq!(by_average(2, 10_000, 2_000, tolerances), (5, 5_000));
         assert_eq!(by_average(5, 10_100, 2_000, tolerances), (5, 2_020));
-        assert_eq!(by_average(2, i64::MAX, 1, tolerances), (i64::from(i32::MAX), i64::MAX));
+        assert_eq!(
+            by_average(2, i64::MAX, 1, tolerances),
+            (i64::from(i32::MAX), i64::MAX)
+        );
     }
 
     #[test]

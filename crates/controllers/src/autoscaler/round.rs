@@ -44,9 +44,22 @@ struct Best {
 impl<'a> Round<'a> {
     pub fn new(all: &'a Autoscalers, autoscaler: &'a Object) -> Round<'a> {
         let spec = &autoscaler["spec"];
-        let (min, max) = (spec["minReplicas"].as_int().unwrap_or(1), spec["maxReplicas"].int());
+        let (min, max) = (
+            spec["minReplicas"].as_int().unwrap_or(1),
+            spec["maxReplicas"].int(),
+        );
         let draft = Draft::new(autoscaler["status"].clone(), all.context.now_text());
-        Round { all, autoscaler, key: autoscaler.key(), draft, bounds: Bounds { min, max, current: 0 } }
+        Round {
+            all,
+            autoscaler,
+            key: autoscaler.key(),
+            draft,
+            bounds: Bounds {
+                min,
+                max,
+                current: 0,
+            },
+        }
     }
 
     /// Does everything.
@@ -61,17 +74,23 @@ impl<'a> Round<'a> {
         let current = target.replicas();
         self.bounds.current = current;
         let now = self.all.context.monotonic_now().as_millisecond();
-        self.all.remember(&self.key, |known| known.history.begin(current, now));
+        self.all
+            .remember(&self.key, |known| known.history.begin(current, now));
         let decision = match self.decide(&target).await {
             Ok(decision) => decision,
             Err((error, metrics)) => {
                 self.draft.replicas(current, None, metrics);
-                self.tell(Note::warning("FailedComputeMetricsReplicas", "Computing", error.as_str()));
+                self.tell(Note::warning(
+                    "FailedComputeMetricsReplicas",
+                    "Computing",
+                    error.as_str(),
+                ));
                 return Err(error);
             }
         };
         if decision.replicas == current {
-            self.draft.replicas(current, Some(current), decision.metrics);
+            self.draft
+                .replicas(current, Some(current), decision.metrics);
             return Ok(());
         }
         self.rescale(&mut target, decision).await
@@ -82,13 +101,16 @@ impl<'a> Round<'a> {
         match &found {
             Ok(_) => {
                 let text = "the HPA controller was able to get the target's current scale";
-                self.draft.condition("AbleToScale", true, "SucceededGetScale", text);
+                self.draft
+                    .condition("AbleToScale", true, "SucceededGetScale", text);
             }
             Err(error) => {
                 self.tell(Note::warning("FailedGetScale", "Scaling", error.as_str()));
-                let text =
-                    format!("the HPA controller was unable to get the target's current scale: {error}");
-                self.draft.condition("AbleToScale", false, "FailedGetScale", text);
+                let text = format!(
+                    "the HPA controller was unable to get the target's current scale: {error}"
+                );
+                self.draft
+                    .condition("AbleToScale", false, "FailedGetScale", text);
             }
         }
         found
@@ -98,17 +120,28 @@ impl<'a> Round<'a> {
     /// no metrics.
     async fn decide(&mut self, target: &Target) -> Result<Decision, (String, Option<Vec<Value>>)> {
         let Bounds { min, max, current } = self.bounds;
-        let out = |replicas, reason: &str| Decision { replicas, reason: reason.into(), metrics: None };
+        let out = |replicas, reason: &str| Decision {
+            replicas,
+            reason: reason.into(),
+            metrics: None,
+        };
         if current == 0 {
             let text = "scaling is disabled since the replica count of the target is zero";
-            self.draft.condition("ScalingActive", false, "ScalingDisabled", text);
+            self.draft
+                .condition("ScalingActive", false, "ScalingDisabled", text);
             return Ok(out(0, ""));
         }
         if current > max {
-            return Ok(out(max, "Current number of replicas above Spec.MaxReplicas"));
+            return Ok(out(
+                max,
+                "Current number of replicas above Spec.MaxReplicas",
+            ));
         }
         if current < min {
-            return Ok(out(min, "Current number of replicas below Spec.MinReplicas"));
+            return Ok(out(
+                min,
+                "Current number of replicas below Spec.MinReplicas",
+            ));
         }
         let best = self.measure(target).await?;
         let reason = match best.replicas {
@@ -116,17 +149,28 @@ impl<'a> Round<'a> {
             wanted if wanted < current => "All metrics below target".into(),
             _ => String::new(),
         };
-        Ok(Decision { replicas: self.limit(best.replicas), reason, metrics: Some(best.metrics) })
+        Ok(Decision {
+            replicas: self.limit(best.replicas),
+            reason,
+            metrics: Some(best.metrics),
+        })
     }
 
     /// Holds what metrics ask for against what may be done.
     fn limit(&mut self, wanted: i64) -> i64 {
         let now = self.all.context.monotonic_now().as_millisecond();
         let (behaviour, bounds) = (&self.autoscaler["spec"]["behavior"], self.bounds);
-        let verdict =
-            self.all.remember(&self.key, |known| limit(behaviour, bounds, wanted, &mut known.history, now));
-        self.draft.condition("AbleToScale", true, verdict.able.0, verdict.able.1);
-        self.draft.condition("ScalingLimited", verdict.is_limited, verdict.limited.0, verdict.limited.1);
+        let verdict = self.all.remember(&self.key, |known| {
+            limit(behaviour, bounds, wanted, &mut known.history, now)
+        });
+        self.draft
+            .condition("AbleToScale", true, verdict.able.0, verdict.able.1);
+        self.draft.condition(
+            "ScalingLimited",
+            verdict.is_limited,
+            verdict.limited.0,
+            verdict.limited.1,
+        );
         verdict.replicas
     }
 
@@ -147,20 +191,31 @@ impl<'a> Round<'a> {
         for spec in self.autoscaler["spec"]["metrics"].list() {
             let outcome = scene.propose(spec).await;
             if let Err(refusal) = &outcome {
-                self.tell(Note::warning(refusal.reason, "Measuring", refusal.error.as_str()));
+                self.tell(Note::warning(
+                    refusal.reason,
+                    "Measuring",
+                    refusal.error.as_str(),
+                ));
             }
             outcomes.push(outcome);
         }
         match choose(outcomes, target.replicas()) {
             Ok(best) => {
-                let text =
-                    format!("the HPA was able to successfully calculate a replica count from {}", best.name);
-                self.draft.condition("ScalingActive", true, "ValidMetricFound", text);
+                let text = format!(
+                    "the HPA was able to successfully calculate a replica count from {}",
+                    best.name
+                );
+                self.draft
+                    .condition("ScalingActive", true, "ValidMetricFound", text);
                 Ok(best)
             }
             Err((refusal, error, metrics)) => {
-                let text = format!("the HPA was unable to compute the replica count: {}", refusal.error);
-                self.draft.condition("ScalingActive", false, refusal.reason, text);
+                let text = format!(
+                    "the HPA was unable to compute the replica count: {}",
+                    refusal.error
+                );
+                self.draft
+                    .condition("ScalingActive", false, refusal.reason, text);
                 Err((error, Some(metrics)))
             }
         }
@@ -179,18 +234,27 @@ impl<'a> Round<'a> {
             ));
         }
         let selector = LabelSelector::parse(text).map_err(|error| {
-            let error =
-                format!("couldn't convert selector into a corresponding internal selector object: {error}");
+            let error = format!(
+                "couldn't convert selector into a corresponding internal selector object: {error}"
+            );
             self.refuse_selector("InvalidSelector", &error, "InvalidSelector", &error)
         })?;
-        self.all.remember(&self.key, |known| known.selector = Some(selector.clone()));
+        self.all
+            .remember(&self.key, |known| known.selector = Some(selector.clone()));
         let pods = selected(&self.all.pods, self.autoscaler.namespace(), &selector)
             .map_err(|error| error.to_string())?;
         let rivals = self.selecting(&pods);
         if rivals.len() > 1 {
-            let error =
-                format!("pods by selector {text} are controlled by multiple HPAs: [{}]", rivals.join(" "));
-            return Err(self.refuse_selector("AmbiguousSelector", &error, "AmbiguousSelector", &error));
+            let error = format!(
+                "pods by selector {text} are controlled by multiple HPAs: [{}]",
+                rivals.join(" ")
+            );
+            return Err(self.refuse_selector(
+                "AmbiguousSelector",
+                &error,
+                "AmbiguousSelector",
+                &error,
+            ));
         }
         Ok(pods)
     }
@@ -198,9 +262,13 @@ impl<'a> Round<'a> {
     /// The autoscalers that scale any of these pods.
     fn selecting(&self, pods: &[Arc<Object>]) -> Vec<String> {
         let known = self.all.known();
-        let here = known.iter().filter(|(key, _)| key.namespace() == self.key.namespace());
-        let selects =
-            |selector: &LabelSelector| pods.iter().any(|pod| selector.matches(|label| pod.label(label)));
+        let here = known
+            .iter()
+            .filter(|(key, _)| key.namespace() == self.key.namespace());
+        let selects = |selector: &LabelSelector| {
+            pods.iter()
+                .any(|pod| selector.matches(|label| pod.label(label)))
+        };
         let mut found: Vec<String> = here
             .filter(|(_, known)| known.selector.as_ref().is_some_and(selects))
             .map(|(key, _)| key.to_string())
@@ -216,29 +284,39 @@ impl<'a> Round<'a> {
     }
 
     async fn rescale(&mut self, target: &mut Target, decision: Decision) -> Result<(), String> {
-        let Decision { replicas, reason, metrics } = decision;
+        let Decision {
+            replicas,
+            reason,
+            metrics,
+        } = decision;
         let current = self.bounds.current;
         if let Err(error) = target.scale(&self.all.context.api, replicas).await {
             let text = format!("New size: {replicas}; reason: {reason}; error: {error}");
             self.tell(Note::warning("FailedRescale", "Scaling", text));
             let text = format!("the HPA controller was unable to update the target scale: {error}");
-            self.draft.condition("AbleToScale", false, "FailedUpdateScale", text);
+            self.draft
+                .condition("AbleToScale", false, "FailedUpdateScale", text);
             self.draft.replicas(current, None, metrics);
             return Err(error);
         }
         let text = format!("the HPA controller was able to update the target scale to {replicas}");
-        self.draft.condition("AbleToScale", true, "SucceededRescale", text);
+        self.draft
+            .condition("AbleToScale", true, "SucceededRescale", text);
         let text = format!("New size: {replicas}; reason: {reason}");
         self.tell(Note::normal("SuccessfulRescale", "Scaling", text));
         let now = self.all.context.monotonic_now().as_millisecond();
-        self.all.remember(&self.key, |known| known.history.scaled(current, replicas, now));
+        self.all.remember(&self.key, |known| {
+            known.history.scaled(current, replicas, now)
+        });
         self.draft.replicas(current, Some(replicas), metrics);
         self.draft.scaled();
         Ok(())
     }
 
     fn tell(&self, note: Note) {
-        self.all.context.record(&HORIZONTAL_POD_AUTOSCALERS, self.autoscaler, note);
+        self.all
+            .context
+            .record(&HORIZONTAL_POD_AUTOSCALERS, self.autoscaler, note);
     }
 
     /// Writes the status, if it is another.
@@ -248,9 +326,18 @@ impl<'a> Round<'a> {
         }
         let mut autoscaler = self.autoscaler.clone();
         autoscaler.set("status", self.draft.status.clone());
-        let written = self.all.context.api.update_status(&HORIZONTAL_POD_AUTOSCALERS, &autoscaler).await;
+        let written = self
+            .all
+            .context
+            .api
+            .update_status(&HORIZONTAL_POD_AUTOSCALERS, &autoscaler)
+            .await;
         written.map(drop).map_err(|error| {
-            self.tell(Note::warning("FailedUpdateStatus", "Updating", message(&error)));
+            self.tell(Note::warning(
+                "FailedUpdateStatus",
+                "Updating",
+                message(&error),
+            ));
             error.into()
         })
     }
@@ -262,8 +349,15 @@ fn choose(
     current: i64,
 ) -> Result<Best, (Refusal, String, Vec<Value>)> {
     let n = outcomes.len();
-    let (mut best, mut first, mut n_refused) =
-        (Best { replicas: 0, name: String::new(), metrics: Vec::new() }, None, 0);
+    let (mut best, mut first, mut n_refused) = (
+        Best {
+            replicas: 0,
+            name: String::new(),
+            metrics: Vec::new(),
+        },
+        None,
+        0,
+    );
     for outcome in outcomes {
         match outcome {
             Ok(proposal) => {
@@ -283,7 +377,8 @@ fn choose(
     match first {
         Some(refusal) if n_refused >= n || best.replicas < current => {
             let said = &refusal.said;
-            let error = format!("invalid metrics ({n_refused} invalid out of {n}), first error is: {said}");
+            let error =
+                format!("invalid metrics ({n_refused} invalid out of {n}), first error is: {said}");
             Err((refusal, error, best.metrics))
         }
         _ => Ok(best),
@@ -295,16 +390,26 @@ mod tests {
     use super::*;
 
     fn proposal(replicas: i64) -> Result<Proposal, Refusal> {
-        Ok(Proposal { replicas, name: format!("m{replicas}"), status: value!({"type": "Pods"}) })
+        Ok(Proposal {
+            replicas,
+            name: format!("m{replicas}"),
+            status: value!({"type": "Pods"}),
+        })
     }
 
     fn refusal() -> Result<Proposal, Refusal> {
-        Err(Refusal { reason: "FailedGetPodsMetric", error: "no".into(), said: "said no".into() })
+        Err(Refusal {
+            reason: "FailedGetPodsMetric",
+            error: "no".into(),
+            said: "said no".into(),
+        })
     }
 
     #[track_caller]
     fn check(outcomes: Vec<Result<Proposal, Refusal>>, current: i64, expect: Result<&str, &str>) {
-        let chosen = choose(outcomes, current).map(|best| best.name).map_err(|(_, error, _)| error);
+        let chosen = choose(outcomes, current)
+            .map(|best| best.name)
+            .map_err(|(_, error, _)| error);
         assert_eq!(chosen, expect.map(String::from).map_err(String::from));
     }
 
@@ -318,6 +423,10 @@ mod tests {
     fn a_target_does_not_shrink_while_a_metric_is_missing() {
         let one = "invalid metrics (1 invalid out of 2), first error is: said no";
         check(vec![proposal(3), refusal()], 4, Err(one));
-        check(vec![refusal()], 4, Err("invalid metrics (1 invalid out of 1), first error is: said no"));
+        check(
+            vec![refusal()],
+            4,
+            Err("invalid metrics (1 invalid out of 1), first error is: said no"),
+        );
     }
 }

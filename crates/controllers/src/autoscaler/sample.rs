@@ -27,12 +27,20 @@ const WINDOW: i64 = 60;
 pub(crate) fn of_resource(items: &[Value], resource: &str, container: &str) -> Samples {
     let sample = |pod: &Value| {
         let containers = pod["containers"].list().iter();
-        let meant: Vec<&Value> =
-            containers.filter(|one| container.is_empty() || one["name"].str() == container).collect();
+        let meant: Vec<&Value> = containers
+            .filter(|one| container.is_empty() || one["name"].str() == container)
+            .collect();
         let used: Option<i64> = meant.iter().map(|one| milli(&one["usage"][resource])).sum();
         let value = used.filter(|_| !meant.is_empty())?;
         let window = time::duration_nanos(pod["window"].str()).unwrap_or_default() / 1_000_000_000;
-        Some((pod["metadata"]["name"].str().into(), Sample { value, at: moment(pod), window }))
+        Some((
+            pod["metadata"]["name"].str().into(),
+            Sample {
+                value,
+                at: moment(pod),
+                window,
+            },
+        ))
     };
     items.iter().filter_map(sample).collect()
 }
@@ -41,16 +49,29 @@ pub(crate) fn of_resource(items: &[Value], resource: &str, container: &str) -> S
 pub(crate) fn of_pods(items: &[Value]) -> Samples {
     let sample = |item: &Value| {
         // Version v1beta1 calls it `window`.
-        let window = item["windowSeconds"].as_int().or(item["window"].as_int()).unwrap_or(WINDOW);
+        let window = item["windowSeconds"]
+            .as_int()
+            .or(item["window"].as_int())
+            .unwrap_or(WINDOW);
         let name = item["describedObject"]["name"].str().to_string();
-        (name, Sample { value: milli(&item["value"]).unwrap_or_default(), at: moment(item), window })
+        (
+            name,
+            Sample {
+                value: milli(&item["value"]).unwrap_or_default(),
+                at: moment(item),
+                window,
+            },
+        )
     };
     items.iter().map(sample).collect()
 }
 
 /// All values of a metric.
 pub(crate) fn values(items: &[Value]) -> Vec<i64> {
-    items.iter().map(|item| milli(&item["value"]).unwrap_or_default()).collect()
+    items
+        .iter()
+        .map(|item| milli(&item["value"]).unwrap_or_default())
+        .collect()
 }
 
 fn moment(item: &Value) -> i64 {
@@ -83,15 +104,27 @@ mod tests {
     #[track_caller]
     fn check(container: &str, expect: &[(&str, i64)]) {
         let items = [
-            pod("a", value!([{"name": "x", "usage": {"cpu": "100m"}}, {"name": "y", "usage": {"cpu": "1"}}])),
-            pod("b", value!([{"name": "x", "usage": {"cpu": "5m"}}, {"name": "y", "usage": {}}])),
+            pod(
+                "a",
+                value!([{"name": "x", "usage": {"cpu": "100m"}}, {"name": "y", "usage": {"cpu": "1"}}]),
+            ),
+            pod(
+                "b",
+                value!([{"name": "x", "usage": {"cpu": "5m"}}, {"name": "y", "usage": {}}]),
+            ),
             pod("c", value!([])),
         ];
         let samples = of_resource(&items, "cpu", container);
-        let values: Vec<(&str, i64)> =
-            samples.iter().map(|(name, sample)| (name.as_str(), sample.value)).collect();
+        let values: Vec<(&str, i64)> = samples
+            .iter()
+            .map(|(name, sample)| (name.as_str(), sample.value))
+            .collect();
         assert_eq!(values, expect);
-        assert!(samples.values().all(|sample| sample.window == 30 && sample.at == 1_704_067_200));
+        assert!(
+            samples
+                .values()
+                .all(|sample| sample.window == 30 && sample.at == 1_704_067_200)
+        );
     }
 
     #[test]
@@ -110,13 +143,23 @@ mod tests {
             }
             item
         };
-        let samples = of_pods(&[item("a", "windowSeconds"), item("b", "window"), item("c", "")]);
-        let seen: Vec<_> = samples.values().map(|sample| (sample.value, sample.window)).collect();
+        let samples = of_pods(&[
+            item("a", "windowSeconds"),
+            item("b", "window"),
+            item("c", ""),
+        ]);
+        let seen: Vec<_> = samples
+            .values()
+            .map(|sample| (sample.value, sample.window))
+            .collect();
         assert_eq!(seen, [(1500, 15), (1500, 15), (1500, 60)]);
     }
 
     #[test]
     fn numbers_count_as_quantities() {
-        assert_eq!(values(&[value!({"value": 3}), value!({"value": "20k"})]), [3000, 20_000_000]);
+        assert_eq!(
+            values(&[value!({"value": 3}), value!({"value": "20k"})]),
+            [3000, 20_000_000]
+        );
     }
 }

@@ -20,7 +20,9 @@ impl Draft {
     pub fn condition(&mut self, kind: &str, is: bool, reason: &str, message: impl Into<String>) {
         let is = if is { "True" } else { "False" };
         let conditions = self.status.entry("conditions").make_list();
-        let at = conditions.iter().position(|condition| condition["type"].str() == kind);
+        let at = conditions
+            .iter()
+            .position(|condition| condition["type"].str() == kind);
         let at = at.unwrap_or_else(|| {
             conditions.push(value!({"type": (kind)}));
             conditions.len() - 1
@@ -80,8 +82,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_anew_stays() {
-        let old =
-            value!({"desiredReplicas": 7, "lastScaleTime": "t0", "currentMetrics": [{"type": "Resource"}]});
+        let old = value!({"desiredReplicas": 7, "lastScaleTime": "t0", "currentMetrics": [{"type": "Resource"}]});
         let mut draft = Draft::new(old, "t1".into());
         draft.replicas(3, None, None);
         assert_eq!(

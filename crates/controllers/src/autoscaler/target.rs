@@ -29,13 +29,26 @@ impl Target {
     /// The target that an autoscaler names; or why there is none.
     pub async fn find(api: &Api, mapper: &Mapper, autoscaler: &Object) -> Result<Target, String> {
         let named = &autoscaler["spec"]["scaleTargetRef"];
-        let (group, _) = group_version(named["apiVersion"].str()).map_err(|error| error.to_string())?;
+        let (group, _) =
+            group_version(named["apiVersion"].str()).map_err(|error| error.to_string())?;
         let mapping = mapping(mapper, group, named["kind"].str()).await?;
         let plural = &mapping.resource.plural;
-        let resource = if group.is_empty() { plural.clone() } else { format!("{plural}.{group}") };
-        let path = format!("{}/{}/scale", mapping.path(Some(autoscaler.namespace())), named["name"].str());
+        let resource = if group.is_empty() {
+            plural.clone()
+        } else {
+            format!("{plural}.{group}")
+        };
+        let path = format!(
+            "{}/{}/scale",
+            mapping.path(Some(autoscaler.namespace())),
+            named["name"].str()
+        );
         match api.raw(Method::GET, &path, None).await {
-            Ok(scale) => Ok(Target { scale, path, resource }),
+            Ok(scale) => Ok(Target {
+                scale,
+                path,
+                resource,
+            }),
             Err(error) => Err(go_message(&error, &resource, named["name"].str())),
         }
     }
@@ -78,34 +91,47 @@ pub(crate) async fn mapping(mapper: &Mapper, group: &str, kind: &str) -> Result<
         MapError::Client(error) => go_message(&error, "", ""),
         error => error.to_string(),
     };
-    let is_it = |mapping: &&Mapping| mapping.resource.group == group && mapping.resource.kind == kind;
+    let is_it =
+        |mapping: &&Mapping| mapping.resource.group == group && mapping.resource.kind == kind;
     if let Some(found) = mapper.all().await.map_err(said)?.iter().find(is_it) {
         return Ok(found.clone());
     }
     let all = mapper.refresh().await.map_err(said)?;
-    all.iter().find(is_it).cloned().ok_or_else(|| format!("no matches for kind {kind:?} in group {group:?}"))
+    all.iter()
+        .find(is_it)
+        .cloned()
+        .ok_or_else(|| format!("no matches for kind {kind:?} in group {group:?}"))
 }
 
 /// A selector of a metric in its text form.
 pub(crate) fn selector_text(selector: &Value) -> String {
-    let exact =
-        selector["matchLabels"].entries().map(|(label, value)| (label, format!("{label}={}", value.str())));
-    let expressions = selector["matchExpressions"].list().iter().map(|expression| {
-        let key = expression["key"].str();
-        let mut values: Vec<&str> = expression["values"].list().iter().map(Value::str).collect();
-        values.sort();
-        let values = values.join(",");
-        let text = match expression["operator"].str() {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "Exists" => key.to_string(),
-            _ => format!("!{key}"),
-        };
-        (key, text)
-    });
+    let exact = selector["matchLabels"]
+        .entries()
+        .map(|(label, value)| (label, format!("{label}={}", value.str())));
+    let expressions = selector["matchExpressions"]
+        .list()
+        .iter()
+        .map(|expression| {
+            let key = expression["key"].str();
+            let mut values: Vec<&str> =
+                expression["values"].list().iter().map(Value::str).collect();
+            values.sort();
+            let values = values.join(",");
+            let text = match expression["operator"].str() {
+                "In" => format!("{key} in ({values})"),
+                "NotIn" => format!("{key} notin ({values})"),
+                "Exists" => key.to_string(),
+                _ => format!("!{key}"),
+            };
+            (key, text)
+        });
     let mut parts: Vec<(&str, String)> = exact.chain(expressions).collect();
     parts.sort();
-    parts.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(",")
+    parts
+        .into_iter()
+        .map(|(_, text)| text)
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 #[cfg(test)]

@@ -47,7 +47,15 @@ pub fn start_signer(context: &Context) -> Work {
             todo.add(cluster_info());
         }
     });
-    Work::new(queue, 1, Arc::new(Signer { context, secrets, config_maps }))
+    Work::new(
+        queue,
+        1,
+        Arc::new(Signer {
+            context,
+            secrets,
+            config_maps,
+        }),
+    )
 }
 
 /// Sets up the loop that deletes tokens whose time is over.
@@ -66,12 +74,17 @@ pub fn start_cleaner(context: &Context) -> Work {
 
 fn is_of_token(event: &Event<Object>) -> bool {
     event.key().namespace() == token::NAMESPACE
-        && event.object().object().is_ok_and(|secret| is_token(&secret))
+        && event
+            .object()
+            .object()
+            .is_ok_and(|secret| is_token(&secret))
 }
 
 impl Reconcile for Signer {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let Some(description) = self.config_maps.lister().by_key(key)? else { return Ok(After::Done) };
+        let Some(description) = self.config_maps.lister().by_key(key)? else {
+            return Ok(After::Done);
+        };
         let now = self.context.now().as_second();
         let secrets = self.secrets.lister().namespaced(token::NAMESPACE).list()?;
         let tokens: Vec<_> = secrets
@@ -79,7 +92,9 @@ impl Reconcile for Signer {
             .filter(|secret| is_token(secret))
             .filter_map(|secret| signer(secret, now))
             .collect();
-        let Some(signed) = sign::signed(&description, &tokens) else { return Ok(After::Done) };
+        let Some(signed) = sign::signed(&description, &tokens) else {
+            return Ok(After::Done);
+        };
         match self.context.api.update(&CONFIG_MAPS, &Object(signed)).await {
             Err(error) if !is_not_found(&error) => Err(error.into()),
             _ => Ok(After::Done),
@@ -90,13 +105,18 @@ impl Reconcile for Signer {
 impl Reconcile for Cleaner {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
         let secret = self.secrets.lister().by_key(key)?;
-        let Some(secret) = secret.filter(|secret| is_token(secret)) else { return Ok(After::Done) };
+        let Some(secret) = secret.filter(|secret| is_token(secret)) else {
+            return Ok(After::Done);
+        };
         match life(&secret, self.context.now().as_second()) {
             Life::Endless => return Ok(After::Done),
             Life::Left(left) => return Ok(After::Again(left)),
             Life::Over => {}
         }
-        let same = DeleteOptions { uid: Some(secret.uid()), ..DeleteOptions::default() };
+        let same = DeleteOptions {
+            uid: Some(secret.uid()),
+            ..DeleteOptions::default()
+        };
         match self.context.api.delete(&SECRETS, key, &same).await {
             Err(error) if !is_not_found(&error) && !is_conflict(&error) => Err(error.into()),
             _ => Ok(After::Done),

@@ -27,7 +27,10 @@ fn signature(content: &str, id: &str, key: &str) -> String {
     let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
     let head = encode(format!(r#"{{"alg":"HS256","kid":{}}}"#, json::quote(id)).as_bytes());
     let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
-    let tag = hmac::sign(&key, format!("{head}.{}", encode(content.as_bytes())).as_bytes());
+    let tag = hmac::sign(
+        &key,
+        format!("{head}.{}", encode(content.as_bytes())).as_bytes(),
+    );
     format!("{head}..{}", encode(tag.as_ref()))
 }
 
@@ -53,9 +56,13 @@ mod tests {
     #[test]
     fn signatures_follow_tokens_and_nothing_else_is_touched() {
         let tokens = [("abcdef".to_string(), "s3".to_string())];
-        let plain = value!({"data": {"kubeconfig": "k", "other": "o", "jws-kubeconfig-goneby": "x"}});
+        let plain =
+            value!({"data": {"kubeconfig": "k", "other": "o", "jws-kubeconfig-goneby": "x"}});
         let signed_once = signed(&plain, &tokens).expect("a signature is missing");
-        let names: Vec<&str> = signed_once["data"].entries().map(|(name, _)| name).collect();
+        let names: Vec<&str> = signed_once["data"]
+            .entries()
+            .map(|(name, _)| name)
+            .collect();
         assert_eq!(names, ["kubeconfig", "other", "jws-kubeconfig-abcdef"]);
         assert_eq!(signed(&signed_once, &tokens), None);
         assert_eq!(signed(&value!({"data": {"other": "o"}}), &tokens), None);

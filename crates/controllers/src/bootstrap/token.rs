@@ -44,7 +44,10 @@ pub(crate) fn life(secret: &Value, now: i64) -> Life {
 /// The id and the secret of a token that signs.
 pub(crate) fn signer(secret: &Value, now: i64) -> Option<(String, String)> {
     let id = secret["metadata"]["name"].str().strip_prefix(PREFIX)?;
-    let is_id = id.len() == 6 && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let is_id = id.len() == 6
+        && id
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     let key = data(secret, "token-secret");
     let signs = is_id
         && data(secret, "token-id") == id
@@ -55,7 +58,9 @@ pub(crate) fn signer(secret: &Value, now: i64) -> Option<(String, String)> {
 }
 
 fn data(secret: &Value, name: &str) -> String {
-    let bytes = STANDARD.decode(secret["data"][name].str()).unwrap_or_default();
+    let bytes = STANDARD
+        .decode(secret["data"][name].str())
+        .unwrap_or_default();
     String::from_utf8(bytes).unwrap_or_default()
 }
 
@@ -68,8 +73,10 @@ mod tests {
     const NOW: i64 = 1_704_067_200;
 
     fn secret(name: &str, data: &[(&str, &str)]) -> Value {
-        let data: Vec<(&str, Value)> =
-            data.iter().map(|(name, text)| (*name, Value::from(STANDARD.encode(text)))).collect();
+        let data: Vec<(&str, Value)> = data
+            .iter()
+            .map(|(name, text)| (*name, Value::from(STANDARD.encode(text))))
+            .collect();
         let data = Value::Map(data.into_iter().collect());
         value!({"type": (TYPE), "metadata": {"name": (name), "namespace": (NAMESPACE)}, "data": (data)})
     }
@@ -90,8 +97,11 @@ mod tests {
 
     #[track_caller]
     fn check_signer(name: &str, change: (&str, &str), signs: bool) {
-        let mut data =
-            vec![("token-id", "abcdef"), ("token-secret", "s3"), ("usage-bootstrap-signing", "true")];
+        let mut data = vec![
+            ("token-id", "abcdef"),
+            ("token-secret", "s3"),
+            ("usage-bootstrap-signing", "true"),
+        ];
         data.retain(|(name, _)| *name != change.0);
         data.push(change);
         let expect = signs.then(|| ("abcdef".to_string(), "s3".to_string()));
@@ -104,7 +114,15 @@ mod tests {
         check_signer("bootstrap-token-abcdeg", ("description", ""), false);
         check_signer("abcdef", ("description", ""), false);
         check_signer("bootstrap-token-abcdef", ("token-secret", ""), false);
-        check_signer("bootstrap-token-abcdef", ("usage-bootstrap-signing", "false"), false);
-        check_signer("bootstrap-token-abcdef", ("expiration", "2023-01-01T00:00:00Z"), false);
+        check_signer(
+            "bootstrap-token-abcdef",
+            ("usage-bootstrap-signing", "false"),
+            false,
+        );
+        check_signer(
+            "bootstrap-token-abcdef",
+            ("expiration", "2023-01-01T00:00:00Z"),
+            false,
+        );
     }
 }

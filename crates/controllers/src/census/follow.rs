@@ -16,8 +16,10 @@ use super::{Inner, Served};
 /// What is never followed: there is much of it, nobody owns it, and it goes by itself.
 const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
 /// Kinds of which new ones may mean that there are new kinds.
-const MAKES_KINDS: [(&str, &str); 2] =
-    [("apiextensions.k8s.io", "customresourcedefinitions"), ("apiregistration.k8s.io", "apiservices")];
+const MAKES_KINDS: [(&str, &str); 2] = [
+    ("apiextensions.k8s.io", "customresourcedefinitions"),
+    ("apiregistration.k8s.io", "apiservices"),
+];
 /// Parts of metadata in which nobody who listens is interested.
 const UNINTERESTING: [&str; 3] = ["managedFields", "annotations", "labels"];
 
@@ -45,9 +47,16 @@ impl Following {
         let is_lost = |resource: &Resource| {
             !wanted.contains(resource) && !served.failures.contains_key(&resource.api_version())
         };
-        let lost: Vec<Resource> = self.kinds.keys().filter(|resource| is_lost(resource)).cloned().collect();
+        let lost: Vec<Resource> = self
+            .kinds
+            .keys()
+            .filter(|resource| is_lost(resource))
+            .cloned()
+            .collect();
         lost.iter().for_each(|resource| self.end(census, resource));
-        wanted.into_iter().for_each(|resource| self.begin(census, resource));
+        wanted
+            .into_iter()
+            .for_each(|resource| self.begin(census, resource));
     }
 
     fn begin(&mut self, census: &Arc<Inner>, resource: &Resource) {
@@ -58,17 +67,26 @@ impl Following {
         source.forget_managed_fields = true;
         source.metadata_only = true;
         let is_known = Arc::new(AtomicBool::new(false));
-        let teller = Teller { census: census.clone(), of: resource.clone(), is_known: is_known.clone() };
+        let teller = Teller {
+            census: census.clone(),
+            of: resource.clone(),
+            is_known: is_known.clone(),
+        };
         let reflector = Reflector::new(source, teller);
         let task = self.tasks.spawn(async move {
             reflector.run().await;
         });
-        census.progress.send_modify(|progress| progress.n_followed += 1);
-        self.kinds.insert(resource.clone(), Followed { task, is_known });
+        census
+            .progress
+            .send_modify(|progress| progress.n_followed += 1);
+        self.kinds
+            .insert(resource.clone(), Followed { task, is_known });
     }
 
     fn end(&mut self, census: &Arc<Inner>, resource: &Resource) {
-        let Some(followed) = self.kinds.remove(resource) else { return };
+        let Some(followed) = self.kinds.remove(resource) else {
+            return;
+        };
         followed.task.abort();
         census.progress.send_modify(|progress| {
             progress.n_followed -= 1;
@@ -106,18 +124,27 @@ impl Teller {
 
 impl Sink<Object> for Teller {
     fn replace(&mut self, entries: Vec<Entry<Object>>, _version: Version) {
-        self.census.tell(|listener| listener.replaced(&self.of, Listed(&entries)));
+        self.census
+            .tell(|listener| listener.replaced(&self.of, Listed(&entries)));
         if !self.is_known.swap(true, Ordering::AcqRel) {
-            self.census.progress.send_modify(|progress| progress.n_known += 1);
+            self.census
+                .progress
+                .send_modify(|progress| progress.n_known += 1);
         }
         self.wake();
     }
 
     fn change(&mut self, delta: Delta<Object>) {
-        let Some(object) = read(delta.entry()) else { return };
+        let Some(object) = read(delta.entry()) else {
+            return;
+        };
         match delta.is_gone() {
-            true => self.census.tell(|listener| listener.gone(&self.of, &object)),
-            false => self.census.tell(|listener| listener.changed(&self.of, &object)),
+            true => self
+                .census
+                .tell(|listener| listener.gone(&self.of, &object)),
+            false => self
+                .census
+                .tell(|listener| listener.changed(&self.of, &object)),
         }
         self.wake();
     }
@@ -127,5 +154,6 @@ impl Sink<Object> for Teller {
 
 fn read(entry: &Entry<Object>) -> Option<Value> {
     let read = json::outline(entry.text(), &UNINTERESTING);
-    read.inspect_err(|error| tracing::debug!(key = %entry.key(), %error, "cannot be read")).ok()
+    read.inspect_err(|error| tracing::debug!(key = %entry.key(), %error, "cannot be read"))
+        .ok()
 }

@@ -58,15 +58,21 @@ impl<L: Listener> Listener for Weak<L> {
     }
 
     fn changed(&self, of: &Resource, object: &Value) {
-        self.upgrade().iter().for_each(|listener| listener.changed(of, object));
+        self.upgrade()
+            .iter()
+            .for_each(|listener| listener.changed(of, object));
     }
 
     fn gone(&self, of: &Resource, object: &Value) {
-        self.upgrade().iter().for_each(|listener| listener.gone(of, object));
+        self.upgrade()
+            .iter()
+            .for_each(|listener| listener.gone(of, object));
     }
 
     fn forgotten(&self, of: &Resource) {
-        self.upgrade().iter().for_each(|listener| listener.forgotten(of));
+        self.upgrade()
+            .iter()
+            .for_each(|listener| listener.forgotten(of));
     }
 
     fn served(&self) {
@@ -112,7 +118,11 @@ impl Census {
 
     /// Lets somebody hear what happens from when the census runs.
     pub fn listen(&self, listener: Arc<dyn Listener>) {
-        self.0.listeners.write().unwrap_or_else(PoisonError::into_inner).push(listener);
+        self.0
+            .listeners
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(listener);
     }
 
     /// The kinds that the server has, as far as is known.
@@ -131,7 +141,8 @@ impl Census {
     /// Waits until everything is known, except kinds that cannot be listed.
     pub async fn wait_for_sync(&self) {
         let mut progress = self.0.progress.subscribe();
-        let known = |progress: &Progress| progress.is_asked && progress.n_known >= progress.n_followed;
+        let known =
+            |progress: &Progress| progress.is_asked && progress.n_known >= progress.n_followed;
         // Who cannot wait longer goes on with what is known.
         let _ = timeout(PATIENCE, progress.wait_for(known)).await;
     }
@@ -170,14 +181,18 @@ impl Inner {
             *known = Arc::new(served);
             is_new
         });
-        self.progress.send_modify(|progress| progress.is_asked = true);
+        self.progress
+            .send_modify(|progress| progress.is_asked = true);
         if is_new {
             self.tell(|listener| listener.served());
         }
     }
 
     fn tell(&self, say: impl Fn(&dyn Listener)) {
-        let listeners = self.listeners.read().unwrap_or_else(PoisonError::into_inner);
+        let listeners = self
+            .listeners
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
         listeners.iter().for_each(|listener| say(&**listener));
     }
 }

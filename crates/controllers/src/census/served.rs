@@ -9,7 +9,8 @@ use mizzen_object::{Str, Value};
 use mizzen_sdk::{Object, Resource};
 
 /// Everything in two answers: kinds with their verbs, best version first.
-const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+const ACCEPT: &str =
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
 
 /// The kinds that a server has.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -34,7 +35,9 @@ pub struct ServedKind {
 impl ServedKind {
     /// Whether all of this can be done.
     pub fn can(&self, verbs: &[&str]) -> bool {
-        verbs.iter().all(|verb| self.verbs.iter().any(|known| known == verb))
+        verbs
+            .iter()
+            .all(|verb| self.verbs.iter().any(|known| known == verb))
     }
 }
 
@@ -60,7 +63,11 @@ impl Served {
     fn add_version(&mut self, group: &str, version: &Value, known: &mut BTreeSet<String>) {
         let name = version["version"].str();
         if version["freshness"].str() == "Stale" {
-            let version = if group.is_empty() { name.to_string() } else { format!("{group}/{name}") };
+            let version = if group.is_empty() {
+                name.to_string()
+            } else {
+                format!("{group}/{name}")
+            };
             let why = format!("stale GroupVersion discovery: {version}");
             self.failures.insert(version, why);
         }
@@ -73,14 +80,24 @@ impl Served {
                 kind: Cow::Owned(kind["responseKind"]["kind"].str().into()),
                 namespaced: kind["scope"].str() == "Namespaced",
             };
-            let verbs = kind["verbs"].list().iter().map(|verb| verb.str().into()).collect();
-            self.kinds.push(ServedKind { resource, verbs, is_preferred: known.insert(plural) });
+            let verbs = kind["verbs"]
+                .list()
+                .iter()
+                .map(|verb| verb.str().into())
+                .collect();
+            self.kinds.push(ServedKind {
+                resource,
+                verbs,
+                is_preferred: known.insert(plural),
+            });
         }
     }
 
     /// Each kind once, by its best version, with which all of this can be done.
     pub fn preferred<'a>(&'a self, verbs: &'a [&'a str]) -> impl Iterator<Item = &'a ServedKind> {
-        self.kinds.iter().filter(move |kind| kind.is_preferred && kind.can(verbs))
+        self.kinds
+            .iter()
+            .filter(move |kind| kind.is_preferred && kind.can(verbs))
     }
 
     /// Where objects are found that references call so.
@@ -94,15 +111,24 @@ impl Served {
 
     /// What could not be found out, in one line; none if everything could.
     pub fn failure(&self) -> Option<String> {
-        let list: Vec<String> =
-            self.failures.iter().map(|(version, why)| format!("{version}: {why}")).collect();
-        let all = format!("unable to retrieve the complete list of server APIs: {}", list.join(", "));
+        let list: Vec<String> = self
+            .failures
+            .iter()
+            .map(|(version, why)| format!("{version}: {why}"))
+            .collect();
+        let all = format!(
+            "unable to retrieve the complete list of server APIs: {}",
+            list.join(", ")
+        );
         (!list.is_empty()).then_some(all)
     }
 }
 
 async fn ask(client: &Client, root: &str) -> Result<Object, Error> {
-    let request = Request::get(root).header("accept", ACCEPT).body(Vec::new()).map_err(Error::HttpError)?;
+    let request = Request::get(root)
+        .header("accept", ACCEPT)
+        .body(Vec::new())
+        .map_err(Error::HttpError)?;
     client.request(request).await
 }
 
@@ -132,7 +158,8 @@ mod tests {
 
     #[test]
     fn each_kind_is_looked_at_by_its_best_version() {
-        let show = |kind: &ServedKind| format!("{}/{}", kind.resource.version, kind.resource.plural);
+        let show =
+            |kind: &ServedKind| format!("{}/{}", kind.resource.version, kind.resource.plural);
         check(served().preferred(&[]).map(show), &["v2/shirts", "v1/hats"]);
         check(served().preferred(&["list"]).map(show), &["v2/shirts"]);
     }
@@ -140,7 +167,10 @@ mod tests {
     #[test]
     fn references_find_every_version() {
         assert_eq!(
-            served().find("apps/v1", "Shirt").map(|found| found.path("a")).as_deref(),
+            served()
+                .find("apps/v1", "Shirt")
+                .map(|found| found.path("a"))
+                .as_deref(),
             Some("/apis/apps/v1/namespaces/a/shirts")
         );
         assert_eq!(served().find("apps/v3", "Shirt"), None);

@@ -18,8 +18,14 @@ struct Approvals {
 
 /// Something that may be asked for: what one must be allowed to create for it, and what is said then.
 const KINDS: [(&str, &str); 2] = [
-    ("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."),
-    ("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview."),
+    (
+        "selfnodeclient",
+        "Auto approving self kubelet client certificate after SubjectAccessReview.",
+    ),
+    (
+        "nodeclient",
+        "Auto approving kubelet client certificate after SubjectAccessReview.",
+    ),
 ];
 
 /// Sets up the loop.
@@ -34,11 +40,16 @@ pub fn start(context: &Context) -> Work {
 
 impl Reconcile for Approvals {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let Some(object) = self.requests.lister().by_key(key)?.filter(|object| is_open(object)) else {
+        let Some(object) = self
+            .requests
+            .lister()
+            .by_key(key)?
+            .filter(|object| is_open(object))
+        else {
             return Ok(After::Done);
         };
-        let request =
-            Request::of(&object).map_err(|why| Error::Other(format!("unable to parse csr {key}: {why}")))?;
+        let request = Request::of(&object)
+            .map_err(|why| Error::Other(format!("unable to parse csr {key}: {why}")))?;
         let asked = asked(&object, &request);
         for (permission, message) in asked {
             if self.is_allowed(&object, permission).await? {
@@ -49,9 +60,9 @@ impl Reconcile for Approvals {
         match asked {
             [] => Ok(After::Done),
             // Whoever grants the permission later need not touch the request.
-            _ => {
-                Err(Error::Other(format!("recognized csr {key} but subject access review was not approved")))
-            }
+            _ => Err(Error::Other(format!(
+                "recognized csr {key} but subject access review was not approved"
+            ))),
         }
     }
 }
@@ -62,9 +73,12 @@ fn is_open(object: &Value) -> bool {
 
 /// What is asked for: a node's own certificate if the node asks itself, any node's if another asks.
 fn asked(object: &Value, request: &Request) -> &'static [(&'static str, &'static str)] {
-    let is_node =
-        object["spec"]["signerName"].str() == NODE_CLIENT && request.objection(NODE_CLIENT).is_none();
-    match (is_node, object["spec"]["username"].str() == request.common_name) {
+    let is_node = object["spec"]["signerName"].str() == NODE_CLIENT
+        && request.objection(NODE_CLIENT).is_none();
+    match (
+        is_node,
+        object["spec"]["username"].str() == request.common_name,
+    ) {
         (false, _) => &[],
         (true, true) => &KINDS,
         (true, false) => &KINDS[1..],
@@ -73,16 +87,26 @@ fn asked(object: &Value, request: &Request) -> &'static [(&'static str, &'static
 
 impl Approvals {
     async fn is_allowed(&self, object: &Object, permission: &str) -> Result<bool, Error> {
-        let review = self.context.api.create(&SUBJECT_ACCESS_REVIEWS, &review(object, permission)).await?;
+        let review = self
+            .context
+            .api
+            .create(&SUBJECT_ACCESS_REVIEWS, &review(object, permission))
+            .await?;
         Ok(review["status"]["allowed"].bool())
     }
 
     async fn approve(&self, object: &Object, message: &str) -> Result<(), Error> {
         let mut approved = object.clone();
-        let condition =
-            value!({"type": "Approved", "status": "True", "reason": "AutoApproved", "message": message});
-        approved.entry("status").entry("conditions").make_list().push(condition);
-        self.context.api.update_at(&CERTIFICATE_SIGNING_REQUESTS, "approval", &approved).await?;
+        let condition = value!({"type": "Approved", "status": "True", "reason": "AutoApproved", "message": message});
+        approved
+            .entry("status")
+            .entry("conditions")
+            .make_list()
+            .push(condition);
+        self.context
+            .api
+            .update_at(&CERTIFICATE_SIGNING_REQUESTS, "approval", &approved)
+            .await?;
         Ok(())
     }
 }

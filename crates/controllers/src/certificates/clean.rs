@@ -36,9 +36,14 @@ async fn run(context: Context, requests: Informer<Object>) {
         looks.tick().await;
         for request in requests.lister().list().unwrap_or_default() {
             if is_over(&request, context.now().as_second()) {
-                let options = DeleteOptions { uid: Some(request.uid()), ..DeleteOptions::default() };
-                let outcome =
-                    context.api.delete(&CERTIFICATE_SIGNING_REQUESTS, &request.key(), &options).await;
+                let options = DeleteOptions {
+                    uid: Some(request.uid()),
+                    ..DeleteOptions::default()
+                };
+                let outcome = context
+                    .api
+                    .delete(&CERTIFICATE_SIGNING_REQUESTS, &request.key(), &options)
+                    .await;
                 outcome
                     .err()
                     .into_iter()
@@ -66,9 +71,15 @@ fn is_over(request: &Object, now: i64) -> bool {
 }
 
 fn has_expired(request: &Value, now: i64) -> bool {
-    let pem = STANDARD.decode(request["status"]["certificate"].str()).unwrap_or_default();
-    let Some(Ok(block)) = Pem::iter_from_buffer(&pem).next() else { return false };
-    block.parse_x509().is_ok_and(|certificate| certificate.validity().not_after.timestamp() < now)
+    let pem = STANDARD
+        .decode(request["status"]["certificate"].str())
+        .unwrap_or_default();
+    let Some(Ok(block)) = Pem::iter_from_buffer(&pem).next() else {
+        return false;
+    };
+    block
+        .parse_x509()
+        .is_ok_and(|certificate| certificate.validity().not_after.timestamp() < now)
 }
 
 #[cfg(test)]

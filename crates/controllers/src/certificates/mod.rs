@@ -13,7 +13,10 @@ pub use sign::{Order, Sign, start as start_signing};
 use mizzen_object::Value;
 
 fn has_condition(request: &Value, kind: &str) -> bool {
-    request["status"]["conditions"].list().iter().any(|condition| condition["type"].str() == kind)
+    request["status"]["conditions"]
+        .list()
+        .iter()
+        .any(|condition| condition["type"].str() == kind)
 }
 
 fn is_issued(request: &Value) -> bool {

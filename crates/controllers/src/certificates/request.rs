@@ -39,12 +39,20 @@ pub(super) struct Request {
 impl Request {
     /// What the object of a request asks for.
     pub fn of(object: &Value) -> Result<Request, String> {
-        let pem = STANDARD.decode(object["spec"]["request"].str()).map_err(|error| error.to_string())?;
+        let pem = STANDARD
+            .decode(object["spec"]["request"].str())
+            .map_err(|error| error.to_string())?;
         let block = Pem::iter_from_buffer(&pem).next().and_then(Result::ok);
         let block = block.filter(|block| block.label == "CERTIFICATE REQUEST");
-        let der = block.ok_or("PEM block type must be CERTIFICATE REQUEST")?.contents;
+        let der = block
+            .ok_or("PEM block type must be CERTIFICATE REQUEST")?
+            .contents;
         let mut request = read(&der)?;
-        request.usages = object["spec"]["usages"].list().iter().map(|usage| usage.str().into()).collect();
+        request.usages = object["spec"]["usages"]
+            .list()
+            .iter()
+            .map(|usage| usage.str().into())
+            .collect();
         request.der = der;
         Ok(request)
     }
@@ -61,7 +69,11 @@ impl Request {
 
     fn client_objection(&self) -> Option<String> {
         let optional = ["client auth", "digital signature", "key encipherment"];
-        if let Some(usage) = self.usages.iter().find(|usage| !optional.contains(&usage.as_str())) {
+        if let Some(usage) = self
+            .usages
+            .iter()
+            .find(|usage| !optional.contains(&usage.as_str()))
+        {
             return Some(format!("invalid usage for client certificate: {usage}"));
         }
         let has = self.usages.contains("client auth");
@@ -70,12 +82,18 @@ impl Request {
 
     fn node_client_objection(&self) -> Option<String> {
         self.first_objection(&[
-            (self.groups != [NODES], "subject organization is not system:nodes"),
+            (
+                self.groups != [NODES],
+                "subject organization is not system:nodes",
+            ),
             (self.names > 0, "DNS subjectAltNames are not allowed"),
             (self.mails > 0, "Email subjectAltNames are not allowed"),
             (self.addresses > 0, "IP subjectAltNames are not allowed"),
             (self.uris > 0, "URI subjectAltNames are not allowed"),
-            (!self.names_node(), "subject common name does not begin with system:node:"),
+            (
+                !self.names_node(),
+                "subject common name does not begin with system:node:",
+            ),
             (
                 !self.is_for("client auth"),
                 "usages did not match [client auth digital signature key encipherment]",
@@ -85,20 +103,31 @@ impl Request {
 
     fn node_server_objection(&self) -> Option<String> {
         self.first_objection(&[
-            (self.groups != [NODES], "subject organization is not system:nodes"),
-            (self.names == 0 && self.addresses == 0, "DNS or IP subjectAltName is required"),
+            (
+                self.groups != [NODES],
+                "subject organization is not system:nodes",
+            ),
+            (
+                self.names == 0 && self.addresses == 0,
+                "DNS or IP subjectAltName is required",
+            ),
             (self.mails > 0, "Email subjectAltNames are not allowed"),
             (self.uris > 0, "URI subjectAltNames are not allowed"),
             (
                 !self.is_for("server auth"),
                 "usages did not match [digital signature key encipherment server auth]",
             ),
-            (!self.names_node(), "subject common name does not begin with system:node:"),
+            (
+                !self.names_node(),
+                "subject common name does not begin with system:node:",
+            ),
         ])
     }
 
     fn first_objection(&self, all: &[(bool, &str)]) -> Option<String> {
-        all.iter().find(|(applies, _)| *applies).map(|(_, why)| why.to_string())
+        all.iter()
+            .find(|(applies, _)| *applies)
+            .map(|(_, why)| why.to_string())
     }
 
     fn names_node(&self) -> bool {
@@ -114,18 +143,25 @@ impl Request {
 }
 
 fn read(der: &[u8]) -> Result<Request, String> {
-    let (_, request) = X509CertificationRequest::from_der(der).map_err(|error| error.to_string())?;
+    let (_, request) =
+        X509CertificationRequest::from_der(der).map_err(|error| error.to_string())?;
     let subject = &request.certification_request_info.subject;
     let text = |attribute: &x509_parser::x509::AttributeTypeAndValue| {
         attribute.as_str().unwrap_or_default().to_string()
     };
     let mut read = Request {
-        common_name: subject.iter_common_name().last().map(text).unwrap_or_default(),
+        common_name: subject
+            .iter_common_name()
+            .last()
+            .map(text)
+            .unwrap_or_default(),
         groups: subject.iter_organization().map(text).collect(),
         ..Request::default()
     };
     for extension in request.requested_extensions().into_iter().flatten() {
-        let ParsedExtension::SubjectAlternativeName(names) = extension else { continue };
+        let ParsedExtension::SubjectAlternativeName(names) = extension else {
+            continue;
+        };
         for name in &names.general_names {
             match name {
                 GeneralName::DNSName(_) => read.names += 1,
@@ -164,7 +200,11 @@ mod tests {
         let node = || request("system:node:n", &[NODES], &CLIENT_USAGES);
         check(node(), NODE_CLIENT, None);
         check(
-            request("system:node:n", &[NODES], &["key encipherment", "digital signature", "client auth"]),
+            request(
+                "system:node:n",
+                &[NODES],
+                &["key encipherment", "digital signature", "client auth"],
+            ),
             NODE_CLIENT,
             None,
         );
@@ -184,18 +224,54 @@ mod tests {
             Some("subject common name does not begin with system:node:"),
         );
         let why = "usages did not match [client auth digital signature key encipherment]";
-        check(request("system:node:n", &[NODES], &["client auth"]), NODE_CLIENT, Some(why));
-        check(Request { names: 1, ..node() }, NODE_CLIENT, Some("DNS subjectAltNames are not allowed"));
-        check(Request { addresses: 1, ..node() }, NODE_CLIENT, Some("IP subjectAltNames are not allowed"));
+        check(
+            request("system:node:n", &[NODES], &["client auth"]),
+            NODE_CLIENT,
+            Some(why),
+        );
+        check(
+            Request { names: 1, ..node() },
+            NODE_CLIENT,
+            Some("DNS subjectAltNames are not allowed"),
+        );
+        check(
+            Request {
+                addresses: 1,
+                ..node()
+            },
+            NODE_CLIENT,
+            Some("IP subjectAltNames are not allowed"),
+        );
     }
 
     #[test]
     fn a_node_as_a_server_says_where_it_is() {
-        let node = || request("system:node:n", &[NODES], &["digital signature", "server auth"]);
-        check(node(), NODE_SERVER, Some("DNS or IP subjectAltName is required"));
-        check(Request { addresses: 1, ..node() }, NODE_SERVER, None);
+        let node = || {
+            request(
+                "system:node:n",
+                &[NODES],
+                &["digital signature", "server auth"],
+            )
+        };
         check(
-            Request { addresses: 1, mails: 1, ..node() },
+            node(),
+            NODE_SERVER,
+            Some("DNS or IP subjectAltName is required"),
+        );
+        check(
+            Request {
+                addresses: 1,
+                ..node()
+            },
+            NODE_SERVER,
+            None,
+        );
+        check(
+            Request {
+                addresses: 1,
+                mails: 1,
+                ..node()
+            },
             NODE_SERVER,
             Some("Email subjectAltNames are not allowed"),
         );
@@ -210,13 +286,18 @@ mod tests {
             Some("invalid usage for client certificate: server auth"),
         );
         let why = "missing required usage for client certificate: client auth";
-        check(request("jane", &[], &["digital signature"]), CLIENT, Some(why));
+        check(
+            request("jane", &[], &["digital signature"]),
+            CLIENT,
+            Some(why),
+        );
         check(request("jane", &[], &["server auth"]), ANYTHING, None);
     }
 
     #[test]
     fn what_is_no_request_is_refused() {
-        let object = |text: &[u8]| mizzen_object::value!({"spec": {"request": (STANDARD.encode(text))}});
+        let object =
+            |text: &[u8]| mizzen_object::value!({"spec": {"request": (STANDARD.encode(text))}});
         let wrong = "PEM block type must be CERTIFICATE REQUEST";
         assert_eq!(Request::of(&object(b"nonsense")).unwrap_err(), wrong);
         let other = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";

@@ -54,13 +54,23 @@ struct Signatures {
 
 /// Sets up the loop. Without an authority it does nothing.
 pub fn start(context: &Context) -> Work {
-    let Some(authority) = context.options.authority.clone() else { return Work::default() };
+    let Some(authority) = context.options.authority.clone() else {
+        return Work::default();
+    };
     let context = context.named("certificate-controller");
     let queue = context.queue("certificate_signing");
     let requests = context.follow(&CERTIFICATE_SIGNING_REQUESTS);
     let todo = queue.clone();
     requests.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
-    Work::new(queue, 5, Arc::new(Signatures { context, requests, authority }))
+    Work::new(
+        queue,
+        5,
+        Arc::new(Signatures {
+            context,
+            requests,
+            authority,
+        }),
+    )
 }
 
 impl Reconcile for Signatures {
@@ -68,14 +78,19 @@ impl Reconcile for Signatures {
         let ours = |object: &Arc<Object>| {
             is_due(object) && self.authority.signs_for(object["spec"]["signerName"].str())
         };
-        let Some(object) = self.requests.lister().by_key(key)?.filter(ours) else { return Ok(After::Done) };
-        let request =
-            Request::of(&object).map_err(|why| Error::Other(format!("unable to parse csr {key}: {why}")))?;
+        let Some(object) = self.requests.lister().by_key(key)?.filter(ours) else {
+            return Ok(After::Done);
+        };
+        let request = Request::of(&object)
+            .map_err(|why| Error::Other(format!("unable to parse csr {key}: {why}")))?;
         let after = match request.objection(object["spec"]["signerName"].str()) {
             Some(why) => refused(&object, &why, &self.context.now_text()),
             None => self.sign(&object, &request)?,
         };
-        self.context.api.update_status(&CERTIFICATE_SIGNING_REQUESTS, &after).await?;
+        self.context
+            .api
+            .update_status(&CERTIFICATE_SIGNING_REQUESTS, &after)
+            .await?;
         Ok(After::Done)
     }
 }
@@ -91,7 +106,11 @@ impl Signatures {
         let order = Order {
             signer: object["spec"]["signerName"].str(),
             request: &request.der,
-            usages: object["spec"]["usages"].list().iter().map(Value::str).collect(),
+            usages: object["spec"]["usages"]
+                .list()
+                .iter()
+                .map(Value::str)
+                .collect(),
             not_before,
             not_after,
         };
@@ -99,14 +118,17 @@ impl Signatures {
         let certificate =
             certificate.map_err(|why| Error::Other(format!("error auto signing csr: {why}")))?;
         let mut signed = object.clone();
-        signed.entry("status").set("certificate", STANDARD.encode(certificate));
+        signed
+            .entry("status")
+            .set("certificate", STANDARD.encode(certificate));
         Ok(signed)
     }
 }
 
 /// Whether a request is approved, not done with, and ours.
 fn is_due(object: &Value) -> bool {
-    let is_ours = [CLIENT, NODE_CLIENT, NODE_SERVER, ANYTHING].contains(&object["spec"]["signerName"].str());
+    let is_ours =
+        [CLIENT, NODE_CLIENT, NODE_SERVER, ANYTHING].contains(&object["spec"]["signerName"].str());
     let is_approved = has_condition(object, "Approved") && !has_condition(object, "Denied");
     is_ours && is_approved && !has_failed(object) && !is_issued(object)
 }
@@ -127,7 +149,11 @@ fn refused(object: &Object, why: &str, now: &str) -> Object {
         "message": why,
         "lastUpdateTime": now,
     });
-    refused.entry("status").entry("conditions").make_list().push(condition);
+    refused
+        .entry("status")
+        .entry("conditions")
+        .make_list()
+        .push(condition);
     refused
 }
 
@@ -135,7 +161,11 @@ fn refused(object: &Object, why: &str, now: &str) -> Object {
 /// pkg/controller/certificates/signer/signer.go, `duration`.
 fn lifetime(wanted: Option<i64>, now: i64, longest: i64) -> (i64, i64) {
     let seconds = wanted.map_or(longest, |wanted| wanted.max(SHORTEST).min(longest));
-    let end = if seconds < SHORT { now + seconds } else { now + seconds - BACK };
+    let end = if seconds < SHORT {
+        now + seconds
+    } else {
+        now + seconds - BACK
+    };
     (now - BACK, end)
 }
 
@@ -149,16 +179,27 @@ mod tests {
         let minute = 60;
         assert_eq!(lifetime(None, 0, 5 * minute), (-BACK, 5 * minute));
         assert_eq!(lifetime(None, 0, LONGEST), (-BACK, LONGEST - BACK));
-        assert_eq!(lifetime(Some(i64::MAX), 0, LONGEST), (-BACK, LONGEST - BACK));
+        assert_eq!(
+            lifetime(Some(i64::MAX), 0, LONGEST),
+            (-BACK, LONGEST - BACK)
+        );
         assert_eq!(lifetime(Some(1), 0, LONGEST), (-BACK, 10 * minute));
-        assert_eq!(lifetime(Some(60 * minute), 0, LONGEST), (-BACK, 60 * minute));
-        assert_eq!(lifetime(Some(8 * 60 * minute), 0, LONGEST), (-BACK, 8 * 60 * minute - BACK));
+        assert_eq!(
+            lifetime(Some(60 * minute), 0, LONGEST),
+            (-BACK, 60 * minute)
+        );
+        assert_eq!(
+            lifetime(Some(8 * 60 * minute), 0, LONGEST),
+            (-BACK, 8 * 60 * minute - BACK)
+        );
     }
 
     #[track_caller]
     fn check(signer: &str, conditions: &[&str], wanted: bool) {
-        let conditions: Vec<Value> =
-            conditions.iter().map(|kind| value!({"type": (*kind), "status": "True"})).collect();
+        let conditions: Vec<Value> = conditions
+            .iter()
+            .map(|kind| value!({"type": (*kind), "status": "True"}))
+            .collect();
         let object = value!({"spec": {"signerName": signer}, "status": {"conditions": conditions}});
         assert_eq!(is_due(&object), wanted, "{signer} {object:?}");
     }

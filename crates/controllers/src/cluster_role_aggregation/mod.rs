@@ -30,8 +30,14 @@ pub fn start(context: &Context) -> Work {
     roles.add_index(
         AGGREGATED,
         Arc::new(|role: &Entry<Object>| {
-            let is_aggregated = role.object().is_ok_and(|role| !role["aggregationRule"].is_null());
-            if is_aggregated { vec![String::new()] } else { Vec::new() }
+            let is_aggregated = role
+                .object()
+                .is_ok_and(|role| !role["aggregationRule"].is_null());
+            if is_aggregated {
+                vec![String::new()]
+            } else {
+                Vec::new()
+            }
         }),
     );
     let (todo, known) = (queue.clone(), roles.clone());
@@ -46,14 +52,19 @@ pub fn start(context: &Context) -> Work {
 
 impl Reconcile for Roles {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let Some(role) = self.roles.lister().by_key(key)? else { return Ok(After::Done) };
+        let Some(role) = self.roles.lister().by_key(key)? else {
+            return Ok(After::Done);
+        };
         if role["aggregationRule"].is_null() {
             return Ok(After::Done);
         }
         let rules = rules(&role, &self.roles.lister().list()?);
         if rules != role["rules"].list() {
             let how = Patch::Apply { manager: NAME };
-            self.context.api.patch(&CLUSTER_ROLES, key, "", how, &wanted(key.name(), rules)).await?;
+            self.context
+                .api
+                .patch(&CLUSTER_ROLES, key, "", how, &wanted(key.name(), rules))
+                .await?;
         }
         Ok(After::Done)
     }
@@ -72,13 +83,21 @@ fn wanted(name: &str, rules: Vec<Value>) -> Value {
 
 /// The rules of all roles of which a role is made, each once, in the order of selectors and names.
 fn rules(role: &Object, roles: &[Arc<Object>]) -> Vec<Value> {
-    let mut roles: Vec<&Object> =
-        roles.iter().map(|other| &**other).filter(|other| other.name() != role.name()).collect();
+    let mut roles: Vec<&Object> = roles
+        .iter()
+        .map(|other| &**other)
+        .filter(|other| other.name() != role.name())
+        .collect();
     roles.sort_by_key(|role| role.name());
     let mut rules: Vec<Value> = Vec::new();
     for selector in role["aggregationRule"]["clusterRoleSelectors"].list() {
-        let Some(selector) = LabelSelector::of(selector) else { continue };
-        for part in roles.iter().filter(|part| selector.matches(|label| part.label(label))) {
+        let Some(selector) = LabelSelector::of(selector) else {
+            continue;
+        };
+        for part in roles
+            .iter()
+            .filter(|part| selector.matches(|label| part.label(label)))
+        {
             for rule in part["rules"].list() {
                 if !rules.contains(rule) {
                     rules.push(rule.clone());
@@ -113,8 +132,14 @@ mod tests {
     #[test]
     fn rules_come_once_in_the_order_of_selectors_and_names() {
         check(r#"[{"matchLabels":{"x":"1"}}]"#, &["list", "get"]);
-        check(r#"[{"matchLabels":{"x":"2"}},{"matchLabels":{"x":"1"}}]"#, &["watch", "list", "get"]);
-        check(r#"[{"matchExpressions":[{"key":"x","operator":"Exists"}]}]"#, &["list", "get", "watch"]);
+        check(
+            r#"[{"matchLabels":{"x":"2"}},{"matchLabels":{"x":"1"}}]"#,
+            &["watch", "list", "get"],
+        );
+        check(
+            r#"[{"matchExpressions":[{"key":"x","operator":"Exists"}]}]"#,
+            &["list", "get", "watch"],
+        );
         check(r#"[{"matchLabels":{"x":"3"}}]"#, &[]);
     }
 

@@ -34,7 +34,11 @@ mod tests {
         let n_calls = RefCell::new(0);
         let (n_done, outcome) = slow_start(n, || async {
             *n_calls.borrow_mut() += 1;
-            if *n_calls.borrow() > n_good { Err(()) } else { Ok(()) }
+            if *n_calls.borrow() > n_good {
+                Err(())
+            } else {
+                Ok(())
+            }
         })
         .await;
         assert_eq!((n_done, *n_calls.borrow()), (expect_done, expect_calls));

@@ -168,7 +168,10 @@ impl Claim<'_> {
         let owner = value!({"$patch": "delete", "uid": (self.owner.uid())});
         let mut metadata = value!({"uid": (object.uid()), "ownerReferences": [owner]});
         if !self.finalizers.is_empty() {
-            metadata.set("$deleteFromPrimitiveList/finalizers", texts(self.finalizers));
+            metadata.set(
+                "$deleteFromPrimitiveList/finalizers",
+                texts(self.finalizers),
+            );
         }
         match self.patch(object, metadata).await {
             Err(error) if !is_not_found(&error) && !is_invalid(&error) => Err(error.into()),
@@ -178,7 +181,10 @@ impl Claim<'_> {
 
     async fn patch(&self, object: &impl Claimable, metadata: Value) -> Result<Object, kube::Error> {
         let change = value!({"metadata": metadata});
-        self.context.api.patch(self.kind, &object.key(), "", Patch::Strategic, &change).await
+        self.context
+            .api
+            .patch(self.kind, &object.key(), "", Patch::Strategic, &change)
+            .await
     }
 }
 
@@ -221,7 +227,10 @@ mod tests {
             value!({"metadata": {"name": "p", "namespace": "a", "uid": "p", "deletionTimestamp": deletion}}),
         );
         if let Some(uid) = controller {
-            object.entry("metadata").set("ownerReferences", value!([{"uid": uid, "controller": true}]));
+            object.entry("metadata").set(
+                "ownerReferences",
+                value!([{"uid": uid, "controller": true}]),
+            );
         }
         object
     }
@@ -229,27 +238,51 @@ mod tests {
     #[test]
     fn what_is_mine_and_matches_stays_mine_even_if_i_go() {
         for going in [false, true] {
-            assert_eq!(decide(&owner(going), &object(Some("me"), going), true), Verdict::Mine);
+            assert_eq!(
+                decide(&owner(going), &object(Some("me"), going), true),
+                Verdict::Mine
+            );
         }
     }
 
     #[test]
     fn what_no_longer_matches_is_let_go_unless_i_go() {
-        assert_eq!(decide(&owner(false), &object(Some("me"), false), false), Verdict::Release);
-        assert_eq!(decide(&owner(true), &object(Some("me"), false), false), Verdict::NotMine);
+        assert_eq!(
+            decide(&owner(false), &object(Some("me"), false), false),
+            Verdict::Release
+        );
+        assert_eq!(
+            decide(&owner(true), &object(Some("me"), false), false),
+            Verdict::NotMine
+        );
     }
 
     #[test]
     fn what_is_anothers_is_left_alone() {
-        assert_eq!(decide(&owner(false), &object(Some("you"), false), true), Verdict::NotMine);
+        assert_eq!(
+            decide(&owner(false), &object(Some("you"), false), true),
+            Verdict::NotMine
+        );
     }
 
     #[test]
     fn orphans_that_match_are_adopted_unless_somebody_goes() {
-        assert_eq!(decide(&owner(false), &object(None, false), true), Verdict::Adopt);
-        assert_eq!(decide(&owner(false), &object(None, false), false), Verdict::NotMine);
-        assert_eq!(decide(&owner(true), &object(None, false), true), Verdict::NotMine);
-        assert_eq!(decide(&owner(false), &object(None, true), true), Verdict::NotMine);
+        assert_eq!(
+            decide(&owner(false), &object(None, false), true),
+            Verdict::Adopt
+        );
+        assert_eq!(
+            decide(&owner(false), &object(None, false), false),
+            Verdict::NotMine
+        );
+        assert_eq!(
+            decide(&owner(true), &object(None, false), true),
+            Verdict::NotMine
+        );
+        assert_eq!(
+            decide(&owner(false), &object(None, true), true),
+            Verdict::NotMine
+        );
     }
 
     #[test]

@@ -15,13 +15,16 @@ pub struct Written(Mutex<HashMap<Key, Version>>);
 impl Written {
     /// Notes a write.
     pub fn note(&self, object: &Object) {
-        self.lock().insert(object.key(), Version::parse(object.version()));
+        self.lock()
+            .insert(object.key(), Version::parse(object.version()));
     }
 
     /// Whether the cache knows an object as it was written last.
     pub fn is_seen(&self, entry: &Entry<Object>) -> bool {
         let mut all = self.lock();
-        let is_seen = all.get(entry.key()).is_none_or(|written| entry.version() >= *written);
+        let is_seen = all
+            .get(entry.key())
+            .is_none_or(|written| entry.version() >= *written);
         if is_seen {
             all.remove(entry.key());
         }
@@ -44,8 +47,9 @@ mod tests {
 
     #[test]
     fn an_object_is_seen_when_the_cache_is_at_what_was_written() {
-        let text =
-            |version: &str| format!(r#"{{"metadata":{{"name":"web","resourceVersion":"{version}"}}}}"#);
+        let text = |version: &str| {
+            format!(r#"{{"metadata":{{"name":"web","resourceVersion":"{version}"}}}}"#)
+        };
         let entry = |version: &str| Entry::new(text(version).into_bytes()).expect("JSON");
         let written = Written::default();
         assert!(written.is_seen(&entry("3")));

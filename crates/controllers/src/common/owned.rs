@@ -34,7 +34,10 @@ pub fn of(informer: &Informer<Object>, uid: &str) -> Vec<Entry<Object>> {
 
 /// What nobody controls.
 pub fn orphans(informer: &Informer<Object>, namespace: &str) -> Vec<Entry<Object>> {
-    informer.store().by_index(INDEX, &orphanage(namespace)).unwrap_or_default()
+    informer
+        .store()
+        .by_index(INDEX, &orphanage(namespace))
+        .unwrap_or_default()
 }
 
 /// What an object controls, or could adopt.
@@ -72,6 +75,9 @@ mod tests {
             found.map(|entry| entry.key().to_string()).collect()
         };
         assert_eq!(names("x"), ["a/mine"]);
-        assert_eq!((names("a/"), names("b/")), (vec!["a/seen".into()], vec!["b/free".into()]));
+        assert_eq!(
+            (names("a/"), names("b/")),
+            (vec!["a/seen".into()], vec!["b/free".into()])
+        );
     }
 }

@@ -13,7 +13,9 @@ pub enum Round {
 
 /// A number, or a percentage of `total`. None for what is neither.
 pub fn scaled(value: &Value, total: i64, round: Round) -> Option<i64> {
-    let Some(text) = value.as_str() else { return value.as_int() };
+    let Some(text) = value.as_str() else {
+        return value.as_int();
+    };
     let percent: i64 = text.strip_suffix('%')?.parse().ok()?;
     let hundredths = percent.checked_mul(total)?;
     Some(match round {

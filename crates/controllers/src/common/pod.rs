@@ -31,7 +31,10 @@ pub fn is_ready(pod: &Value) -> bool {
 
 /// The condition of a type.
 pub fn condition<'a>(pod: &'a Value, type_: &str) -> Option<&'a Value> {
-    pod["status"]["conditions"].list().iter().find(|condition| condition["type"].str() == type_)
+    pod["status"]["conditions"]
+        .list()
+        .iter()
+        .find(|condition| condition["type"].str() == type_)
 }
 
 /// Since when a pod can serve, in seconds since 1970; none if it cannot, or nobody noted the time.
@@ -42,7 +45,8 @@ pub fn ready_since(pod: &Value) -> Option<i64> {
 
 /// Whether a pod has served long enough to be relied on.
 pub fn is_available(pod: &Value, min_ready_seconds: i64, now: Timestamp) -> bool {
-    is_ready(pod) && (min_ready_seconds == 0 || has_been_ready(ready_since(pod), min_ready_seconds, now))
+    is_ready(pod)
+        && (min_ready_seconds == 0 || has_been_ready(ready_since(pod), min_ready_seconds, now))
 }
 
 /// Whether a pod that is ready since then has been ready for long enough.
@@ -51,12 +55,18 @@ pub fn has_been_ready(since: Option<i64>, min_ready_seconds: i64, now: Timestamp
 }
 
 /// How long until a pod that is ready since then is available; none if it is, or never will be.
-pub fn until_available(since: Option<i64>, min_ready_seconds: i64, now: Timestamp) -> Option<Duration> {
+pub fn until_available(
+    since: Option<i64>,
+    min_ready_seconds: i64,
+    now: Timestamp,
+) -> Option<Duration> {
     if min_ready_seconds <= 0 {
         return None;
     }
     let due = Timestamp::from_second(since?.saturating_add(min_ready_seconds)).ok()?;
-    Duration::try_from(due.duration_since(now)).ok().filter(|wait| !wait.is_zero())
+    Duration::try_from(due.duration_since(now))
+        .ok()
+        .filter(|wait| !wait.is_zero())
 }
 
 #[cfg(test)]
@@ -82,7 +92,11 @@ mod tests {
         ];
         for (phase, going, active, terminating) in cases {
             let pod = pod(phase, going);
-            assert_eq!((is_active(&pod), is_terminating(&pod)), (active, terminating), "{phase} {going}");
+            assert_eq!(
+                (is_active(&pod), is_terminating(&pod)),
+                (active, terminating),
+                "{phase} {going}"
+            );
         }
     }
 
@@ -106,7 +120,10 @@ mod tests {
 
     #[test]
     fn waiting_ends_exactly_when_a_pod_becomes_available() {
-        assert_eq!(until_available(Some(100), 10, at(105, 500_000_000)), Some(Duration::from_millis(4500)));
+        assert_eq!(
+            until_available(Some(100), 10, at(105, 500_000_000)),
+            Some(Duration::from_millis(4500))
+        );
         assert_eq!(until_available(Some(100), 10, at(110, 0)), None);
         assert_eq!(until_available(None, 10, at(110, 0)), None);
         assert_eq!(until_available(Some(100), 0, at(90, 0)), None);

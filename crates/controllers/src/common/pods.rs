@@ -25,12 +25,18 @@ impl Owner<'_> {
     pub async fn create(&self, pod: &Value) -> Result<Object, kube::Error> {
         let outcome = self.context.api.create(&PODS, pod).await;
         match &outcome {
-            Ok(pod) => {
-                self.tell(Note::normal("SuccessfulCreate", "", format!("Created pod: {}", pod.name())))
-            }
+            Ok(pod) => self.tell(Note::normal(
+                "SuccessfulCreate",
+                "",
+                format!("Created pod: {}", pod.name()),
+            )),
             Err(error) if is_namespace_going(error) => {}
             Err(error) => {
-                self.tell(Note::warning("FailedCreate", "", format!("Error creating: {}", message(error))));
+                self.tell(Note::warning(
+                    "FailedCreate",
+                    "",
+                    format!("Error creating: {}", message(error)),
+                ));
             }
         }
         outcome
@@ -38,15 +44,28 @@ impl Owner<'_> {
 
     /// Deletes a pod; whether it was there. A failure is told.
     pub async fn delete(&self, pod: &Key) -> Result<bool, Error> {
-        match self.context.api.delete(&PODS, pod, &DeleteOptions::default()).await {
+        match self
+            .context
+            .api
+            .delete(&PODS, pod, &DeleteOptions::default())
+            .await
+        {
             Ok(_) => {
-                self.tell(Note::normal("SuccessfulDelete", "", format!("Deleted pod: {}", pod.name())));
+                self.tell(Note::normal(
+                    "SuccessfulDelete",
+                    "",
+                    format!("Deleted pod: {}", pod.name()),
+                ));
                 Ok(true)
             }
             Err(error) if is_not_found(&error) => Ok(false),
             Err(error) => {
                 let reason = message(&error);
-                self.tell(Note::warning("FailedDelete", "", format!("Error deleting: {reason}")));
+                self.tell(Note::warning(
+                    "FailedDelete",
+                    "",
+                    format!("Error deleting: {reason}"),
+                ));
                 Err(Error::Other(format!("unable to delete pods: {reason}")))
             }
         }

@@ -56,7 +56,12 @@ impl Standing {
 
     /// Who of two goes first. `neighbours` says how many related pods are on the node of each; ages that are alike
     /// in their order of magnitude count as equal, so that chance decides who goes.
-    pub fn compare_among(&self, other: &Standing, neighbours: (usize, usize), now: Timestamp) -> Ordering {
+    pub fn compare_among(
+        &self,
+        other: &Standing,
+        neighbours: (usize, usize),
+        now: Timestamp,
+    ) -> Ordering {
         let by_age = |one, another| match magnitude(one, now).cmp(&magnitude(another, now)) {
             _ if one == another => Ordering::Equal,
             _ if one.is_none() || another.is_none() => by_time(one, another),
@@ -112,21 +117,34 @@ fn phase(pod: &Value) -> u8 {
 
 /// Kubernetes: a plus sign or leading zeros make a cost invalid, and an invalid cost is zero.
 fn cost(text: &str) -> i64 {
-    let is_valid = text == "0" || text.starts_with(['-', '1', '2', '3', '4', '5', '6', '7', '8', '9']);
-    text.parse::<i32>().ok().filter(|_| is_valid).unwrap_or_default().into()
+    let is_valid =
+        text == "0" || text.starts_with(['-', '1', '2', '3', '4', '5', '6', '7', '8', '9']);
+    text.parse::<i32>()
+        .ok()
+        .filter(|_| is_valid)
+        .unwrap_or_default()
+        .into()
 }
 
 fn restarts(pod: &Value) -> (i64, i64) {
     let most = |statuses: &str, counts: &dyn Fn(&str) -> bool| {
         let statuses = pod["status"][statuses].list().iter();
         let counted = statuses.filter(|status| counts(status["name"].str()));
-        counted.map(|status| status["restartCount"].int()).max().unwrap_or_default()
+        counted
+            .map(|status| status["restartCount"].int())
+            .max()
+            .unwrap_or_default()
     };
     let runs_beside = |name: &str| {
         let containers = pod["spec"]["initContainers"].list();
-        containers.iter().any(|it| it["name"].str() == name && it["restartPolicy"].str() == "Always")
+        containers
+            .iter()
+            .any(|it| it["name"].str() == name && it["restartPolicy"].str() == "Always")
     };
-    (most("containerStatuses", &|_| true), most("initContainerStatuses", &runs_beside))
+    (
+        most("containerStatuses", &|_| true),
+        most("initContainerStatuses", &runs_beside),
+    )
 }
 
 /// The younger first; one without a time is younger than all.
@@ -138,7 +156,11 @@ fn by_time(one: Option<i64>, another: Option<i64>) -> Ordering {
 /// The order of magnitude of an age: the power of two of its nanoseconds; -1 for what is not past.
 fn magnitude(time: Option<i64>, now: Timestamp) -> i64 {
     let age = now.as_nanosecond() - i128::from(time.unwrap_or_default()) * 1_000_000_000;
-    if age > 0 { (age as f64).log2() as i64 } else { -1 }
+    if age > 0 {
+        (age as f64).log2() as i64
+    } else {
+        -1
+    }
 }
 
 #[cfg(test)]
@@ -169,63 +191,165 @@ mod tests {
     fn check_with(first: Standing, second: Standing, neighbours: (usize, usize)) {
         let now = Timestamp::from_second(NOW).expect("a time");
         let turned = (neighbours.1, neighbours.0);
-        assert_eq!(first.compare_among(&second, neighbours, now), Ordering::Less);
+        assert_eq!(
+            first.compare_among(&second, neighbours, now),
+            Ordering::Less
+        );
         assert_eq!(second.compare_among(&first, turned, now), Ordering::Greater);
     }
 
     #[test]
     fn pods_without_a_node_go_first_whatever_they_cost() {
-        check(Standing { is_assigned: false, cost: 100, ..standing("b") }, standing("a"));
+        check(
+            Standing {
+                is_assigned: false,
+                cost: 100,
+                ..standing("b")
+            },
+            standing("a"),
+        );
     }
 
     #[test]
     fn pending_pods_go_before_unknown_ones_and_those_before_running_ones() {
-        check(Standing { phase: 0, ..standing("b") }, Standing { phase: 1, ..standing("a") });
-        check(Standing { phase: 1, ..standing("b") }, standing("a"));
+        check(
+            Standing {
+                phase: 0,
+                ..standing("b")
+            },
+            Standing {
+                phase: 1,
+                ..standing("a")
+            },
+        );
+        check(
+            Standing {
+                phase: 1,
+                ..standing("b")
+            },
+            standing("a"),
+        );
     }
 
     #[test]
     fn pods_that_cannot_serve_go_before_those_that_can() {
-        check(Standing { is_ready: false, ready_since: None, cost: 5, ..standing("b") }, standing("a"));
+        check(
+            Standing {
+                is_ready: false,
+                ready_since: None,
+                cost: 5,
+                ..standing("b")
+            },
+            standing("a"),
+        );
     }
 
     #[test]
     fn cheap_pods_go_before_dear_ones_even_if_they_are_alone_on_their_node() {
-        check_with(Standing { cost: -1, ..standing("b") }, standing("a"), (1, 5));
+        check_with(
+            Standing {
+                cost: -1,
+                ..standing("b")
+            },
+            standing("a"),
+            (1, 5),
+        );
     }
 
     #[test]
     fn pods_on_crowded_nodes_go_first() {
-        check_with(Standing { ready_since: Some(1), ..standing("b") }, standing("a"), (3, 2));
+        check_with(
+            Standing {
+                ready_since: Some(1),
+                ..standing("b")
+            },
+            standing("a"),
+            (3, 2),
+        );
     }
 
     #[test]
     fn pods_that_serve_for_less_time_go_first() {
-        check(Standing { ready_since: Some(NOW - 10), ..standing("b") }, standing("a"));
-        check(Standing { ready_since: None, ..standing("b") }, standing("a"));
+        check(
+            Standing {
+                ready_since: Some(NOW - 10),
+                ..standing("b")
+            },
+            standing("a"),
+        );
+        check(
+            Standing {
+                ready_since: None,
+                ..standing("b")
+            },
+            standing("a"),
+        );
     }
 
     #[test]
     fn ages_of_one_magnitude_are_decided_by_chance() {
-        check(Standing { ready_since: Some(NOW - 101), ..standing("a") }, standing("b"));
-        check(Standing { ready_since: Some(NOW - 99), ..standing("a") }, standing("b"));
+        check(
+            Standing {
+                ready_since: Some(NOW - 101),
+                ..standing("a")
+            },
+            standing("b"),
+        );
+        check(
+            Standing {
+                ready_since: Some(NOW - 99),
+                ..standing("a")
+            },
+            standing("b"),
+        );
     }
 
     #[test]
     fn pods_that_restart_more_go_first() {
-        check(Standing { restarts: (3, 0), ..standing("b") }, standing("a"));
-        check(Standing { restarts: (3, 2), ..standing("b") }, Standing { restarts: (3, 1), ..standing("a") });
+        check(
+            Standing {
+                restarts: (3, 0),
+                ..standing("b")
+            },
+            standing("a"),
+        );
+        check(
+            Standing {
+                restarts: (3, 2),
+                ..standing("b")
+            },
+            Standing {
+                restarts: (3, 1),
+                ..standing("a")
+            },
+        );
     }
 
     #[test]
     fn younger_pods_go_first() {
-        check(Standing { created: Some(NOW - 5), ..standing("b") }, standing("a"));
-        check(Standing { created: None, ..standing("b") }, standing("a"));
+        check(
+            Standing {
+                created: Some(NOW - 5),
+                ..standing("b")
+            },
+            standing("a"),
+        );
+        check(
+            Standing {
+                created: None,
+                ..standing("b")
+            },
+            standing("a"),
+        );
     }
 
     #[test]
     fn the_simple_comparison_ignores_costs_and_compares_times_exactly() {
-        let dear = Standing { cost: 7, ready_since: Some(NOW - 99), ..standing("b") };
+        let dear = Standing {
+            cost: 7,
+            ready_since: Some(NOW - 99),
+            ..standing("b")
+        };
         assert_eq!(dear.compare(&standing("a")), Ordering::Less);
         assert_eq!(standing("b").compare(&standing("a")), Ordering::Equal);
     }
@@ -244,8 +368,16 @@ mod tests {
 
     #[test]
     fn costs_are_whole_numbers_without_ornament() {
-        let cases =
-            [("", 0), ("5", 5), ("-5", -5), ("+5", 0), ("05", 0), ("0", 0), ("x", 0), ("99999999999", 0)];
+        let cases = [
+            ("", 0),
+            ("5", 5),
+            ("-5", -5),
+            ("+5", 0),
+            ("05", 0),
+            ("0", 0),
+            ("x", 0),
+            ("99999999999", 0),
+        ];
         for (text, expect) in cases {
             assert_eq!(cost(text), expect, "{text}");
         }

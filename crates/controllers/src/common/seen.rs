@@ -8,7 +8,9 @@ use mizzen_sdk::informer::Informer;
 
 /// Waits until the cache has an object as it was written.
 pub async fn written(informer: &Informer<Object>, object: &Object) {
-    informer.wait_for(&object.key(), Version::parse(object.version())).await;
+    informer
+        .wait_for(&object.key(), Version::parse(object.version()))
+        .await;
 }
 
 /// Waits until the cache knows that an object goes, or that it is gone.

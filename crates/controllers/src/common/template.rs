@@ -6,7 +6,8 @@ use mizzen_sdk::resource::Resource;
 
 /// The pod that `owner` makes from a template. It has no name of its own yet, only the beginning of one.
 pub fn pod(template: &Value, owner: &Object, kind: &Resource) -> Object {
-    let mut metadata = value!({"generateName": (prefix(owner.name())), "namespace": (owner.namespace())});
+    let mut metadata =
+        value!({"generateName": (prefix(owner.name())), "namespace": (owner.namespace())});
     for field in ["labels", "annotations", "finalizers"] {
         if !template["metadata"][field].is_empty() {
             metadata.set(field, template["metadata"][field].clone());
@@ -32,7 +33,11 @@ pub fn controller_reference(owner: &Object, kind: &Resource) -> Value {
 /// A dash makes names prettier, if there is room for it.
 fn prefix(name: &str) -> String {
     const LONGEST: usize = 253;
-    if name.len() > LONGEST { name.into() } else { format!("{name}-") }
+    if name.len() > LONGEST {
+        name.into()
+    } else {
+        format!("{name}-")
+    }
 }
 
 #[cfg(test)]
@@ -50,7 +55,10 @@ mod tests {
         });
         let owner = Object(value!({"metadata": {"name": "web", "namespace": "shop", "uid": "u"}}));
         let expect = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"web-","namespace":"shop","labels":{"app":"a"},"annotations":{"k":"v"},"finalizers":["f"],"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"u","controller":true,"blockOwnerDeletion":true}]},"spec":{"containers":[]}}"#;
-        assert_eq!(json::to_string(&pod(&template, &owner, &REPLICA_SETS)), expect);
+        assert_eq!(
+            json::to_string(&pod(&template, &owner, &REPLICA_SETS)),
+            expect
+        );
     }
 
     #[test]

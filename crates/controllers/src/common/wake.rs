@@ -7,10 +7,17 @@ use mizzen_sdk::queue::Queue;
 use mizzen_sdk::{Key, Object, Resource};
 
 /// Lets the owners of a kind hear of changes of `dependents`.
-pub fn owners(dependents: &Informer<Object>, owners: &Informer<Object>, kind: &Resource, queue: &Queue<Key>) {
+pub fn owners(
+    dependents: &Informer<Object>,
+    owners: &Informer<Object>,
+    kind: &Resource,
+    queue: &Queue<Key>,
+) {
     let (owners, kind, queue) = (owners.lister(), kind.clone(), queue.clone());
     dependents.add_handler(move |event: Event<Object>| {
-        concerned(&event, &owners, &kind).into_iter().for_each(|key| queue.add(key));
+        concerned(&event, &owners, &kind)
+            .into_iter()
+            .for_each(|key| queue.add(key));
     });
 }
 
@@ -36,18 +43,29 @@ fn of(object: &Entry<Object>, owners: &Lister<Object>, kind: &Resource) -> Vec<K
 /// The owner of this kind that controls an object.
 fn controller(entry: &Entry<Object>, kind: &Resource) -> Option<Key> {
     let object = entry.object().ok()?;
-    let owner = object.controller().filter(|owner| owner["kind"].str() == kind.kind)?;
+    let owner = object
+        .controller()
+        .filter(|owner| owner["kind"].str() == kind.kind)?;
     Some(Key::new(object.namespace(), owner["name"].str()))
 }
 
 /// Those in the namespace of an orphan that select it.
 fn possible(orphan: &Object, owners: &Lister<Object>) -> Vec<Key> {
-    let owners = owners.namespaced(orphan.namespace()).list().unwrap_or_default();
+    let owners = owners
+        .namespaced(orphan.namespace())
+        .list()
+        .unwrap_or_default();
     let selects = |owner: &Object| {
         let selector = LabelSelector::of(&owner["spec"]["selector"]);
-        selector.is_some_and(|selector| !selector.is_empty() && selector.matches(|label| orphan.label(label)))
+        selector.is_some_and(|selector| {
+            !selector.is_empty() && selector.matches(|label| orphan.label(label))
+        })
     };
-    owners.iter().filter(|owner| selects(owner)).map(|owner| owner.key()).collect()
+    owners
+        .iter()
+        .filter(|owner| selects(owner))
+        .map(|owner| owner.key())
+        .collect()
 }
 
 #[cfg(test)]
@@ -65,7 +83,9 @@ mod tests {
     fn pod(owner: &str) -> Entry<Object> {
         let owners = match owner.split_once('/') {
             None => String::new(),
-            Some((kind, name)) => format!(r#"{{"kind": "{kind}", "name": "{name}", "controller": true}}"#),
+            Some((kind, name)) => {
+                format!(r#"{{"kind": "{kind}", "name": "{name}", "controller": true}}"#)
+            }
         };
         entry(&format!(
             r#"{{"metadata": {{"name": "p", "namespace": "a", "labels": {{"app": "web"}}, "ownerReferences": [{owners}]}}}}"#
@@ -75,11 +95,13 @@ mod tests {
     #[track_caller]
     fn check(event: Event<Object>, expect: &[&str]) {
         let store = Store::new();
-        for (namespace, name, app) in [("a", "web", "web"), ("a", "db", "db"), ("b", "web", "web")] {
+        for (namespace, name, app) in [("a", "web", "web"), ("a", "db", "db"), ("b", "web", "web")]
+        {
             let selector = format!(r#"{{"matchLabels": {{"app": "{app}"}}}}"#);
             let metadata = format!(r#"{{"namespace": "{namespace}", "name": "{name}"}}"#);
-            store
-                .insert(entry(&format!(r#"{{"metadata": {metadata}, "spec": {{"selector": {selector}}}}}"#)));
+            store.insert(entry(&format!(
+                r#"{{"metadata": {metadata}, "spec": {{"selector": {selector}}}}}"#
+            )));
         }
         let keys = concerned(&event, &Lister::new(store), &STATEFUL_SETS);
         assert_eq!(keys.iter().map(Key::to_string).collect::<Vec<_>>(), expect);
@@ -87,20 +109,62 @@ mod tests {
 
     #[test]
     fn the_one_that_controls_it_is_concerned() {
-        check(Event::Added { object: pod("StatefulSet/x"), initial: false }, &["a/x"]);
-        check(Event::Added { object: pod("DaemonSet/x"), initial: false }, &[]);
-        check(Event::Deleted { last: pod("StatefulSet/x"), unseen: false }, &["a/x"]);
+        check(
+            Event::Added {
+                object: pod("StatefulSet/x"),
+                initial: false,
+            },
+            &["a/x"],
+        );
+        check(
+            Event::Added {
+                object: pod("DaemonSet/x"),
+                initial: false,
+            },
+            &[],
+        );
+        check(
+            Event::Deleted {
+                last: pod("StatefulSet/x"),
+                unseen: false,
+            },
+            &["a/x"],
+        );
     }
 
     #[test]
     fn an_orphan_concerns_those_that_select_it_unless_it_is_gone() {
-        check(Event::Added { object: pod(""), initial: false }, &["a/web"]);
-        check(Event::Deleted { last: pod(""), unseen: false }, &[]);
+        check(
+            Event::Added {
+                object: pod(""),
+                initial: false,
+            },
+            &["a/web"],
+        );
+        check(
+            Event::Deleted {
+                last: pod(""),
+                unseen: false,
+            },
+            &[],
+        );
     }
 
     #[test]
     fn one_that_lost_it_is_concerned_too() {
-        check(Event::Updated { old: pod("StatefulSet/x"), new: pod("StatefulSet/y") }, &["a/y", "a/x"]);
-        check(Event::Updated { old: pod("StatefulSet/x"), new: pod("") }, &["a/web", "a/x"]);
+        check(
+            Event::Updated {
+                old: pod("StatefulSet/x"),
+                new: pod("StatefulSet/y"),
+            },
+            &["a/y", "a/x"],
+        );
+        check(
+            Event::Updated {
+                old: pod("StatefulSet/x"),
+                new: pod(""),
+            },
+            &["a/web", "a/x"],
+        );
     }
 }

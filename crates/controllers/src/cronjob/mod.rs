@@ -46,16 +46,29 @@ pub fn start(context: &Context) -> Work {
     cron_jobs.add_handler(move |event: Event<Object>| wake(&todo, &clock, &event));
     let todo = queue.clone();
     jobs.add_handler(move |event: Event<Object>| wake_owners(&todo, &event));
-    Work::new(queue, N_WORKERS, Arc::new(CronJobs { context, cron_jobs, jobs }))
+    Work::new(
+        queue,
+        N_WORKERS,
+        Arc::new(CronJobs {
+            context,
+            cron_jobs,
+            jobs,
+        }),
+    )
 }
 
 /// Kubernetes: a new schedule counts from its next time on; a time that it would have had before now is not made up for
 /// (cronjob_controllerv2.go, updateCronJob).
 fn wake(todo: &Queue<Key>, context: &Context, event: &Event<Object>) {
     let key = event.key().clone();
-    let Event::Updated { old, new } = event else { return todo.add(key) };
-    let (Ok(old), Ok(new)) = (old.object(), new.object()) else { return };
-    let when = |cron_job: &Object| ["schedule", "timeZone"].map(|field| cron_job["spec"][field].clone());
+    let Event::Updated { old, new } = event else {
+        return todo.add(key);
+    };
+    let (Ok(old), Ok(new)) = (old.object(), new.object()) else {
+        return;
+    };
+    let when =
+        |cron_job: &Object| ["schedule", "timeZone"].map(|field| cron_job["spec"][field].clone());
     if when(&old) == when(&new) {
         return todo.add(key);
     }
@@ -68,7 +81,11 @@ fn wake(todo: &Queue<Key>, context: &Context, event: &Event<Object>) {
         Err(_) => {
             let text = new["spec"]["schedule"].str();
             let message = format!("unparseable schedule for cronjob: {text}");
-            context.record(&CRON_JOBS, &new, Note::warning("UnParseableCronJobSchedule", "", message));
+            context.record(
+                &CRON_JOBS,
+                &new,
+                Note::warning("UnParseableCronJobSchedule", "", message),
+            );
         }
     }
 }
@@ -78,7 +95,11 @@ fn wake_owners(todo: &Queue<Key>, event: &Event<Object>) {
         Event::Updated { old, .. } => Some(old),
         _ => None,
     };
-    for job in before.into_iter().chain([event.object()]).filter_map(|entry| entry.object().ok()) {
+    for job in before
+        .into_iter()
+        .chain([event.object()])
+        .filter_map(|entry| entry.object().ok())
+    {
         let is_cron_job = |owner: &&Value| owner["kind"].str() == "CronJob";
         if let Some(owner) = job.controller().filter(is_cron_job) {
             todo.add(Key::new(job.namespace(), owner["name"].str()));
@@ -88,13 +109,18 @@ fn wake_owners(todo: &Queue<Key>, event: &Event<Object>) {
 
 impl Reconcile for CronJobs {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let Some(known) = self.cron_jobs.lister().by_key(key)? else { return Ok(After::Done) };
+        let Some(known) = self.cron_jobs.lister().by_key(key)? else {
+            return Ok(After::Done);
+        };
         let jobs = owned::read(owned::of(&self.jobs, known.uid()))?;
         let mut cron_job = Object::clone(&known);
         self.clean_up(&mut cron_job, &jobs).await;
         let outcome = self.act(&mut cron_job, &jobs).await;
         if cron_job["status"] != known["status"] {
-            self.context.api.update_status(&CRON_JOBS, &cron_job).await?;
+            self.context
+                .api
+                .update_status(&CRON_JOBS, &cron_job)
+                .await?;
         }
         outcome
     }
@@ -116,8 +142,13 @@ impl CronJobs {
         self.drop_missing(cron_job, jobs).await?;
         let now = self.context.now();
         let decision = decide(cron_job, now);
-        decision.notes.into_iter().for_each(|note| self.tell(cron_job, note));
-        let Some(schedule) = decision.schedule else { return Ok(After::Done) };
+        decision
+            .notes
+            .into_iter()
+            .for_each(|note| self.tell(cron_job, note));
+        let Some(schedule) = decision.schedule else {
+            return Ok(After::Done);
+        };
         match decision.plan {
             Plan::Rest => return Ok(After::Done),
             Plan::Wait => {}
@@ -153,7 +184,10 @@ impl CronJobs {
             *cron_job = fresh;
             return Ok(());
         }
-        let message = format!("Saw a job that the controller did not create or forgot: {}", job.name());
+        let message = format!(
+            "Saw a job that the controller did not create or forgot: {}",
+            job.name()
+        );
         self.tell(cron_job, Note::warning("UnexpectedJob", "", message));
         Ok(())
     }
@@ -186,7 +220,11 @@ impl CronJobs {
             }
             // It may have been made before a crash.
             Err(error) if is_already_exists(&error) => {
-                let job = self.context.api.get(&JOBS, &key_of(&draft["metadata"])).await?;
+                let job = self
+                    .context
+                    .api
+                    .get(&JOBS, &key_of(&draft["metadata"]))
+                    .await?;
                 if !job.is_controlled_by(cron_job.uid()) || is_active(cron_job, job.uid()) {
                     return Ok(());
                 }
@@ -226,14 +264,24 @@ impl CronJobs {
 
     /// Deletes a job with its pods; whether that went well.
     async fn delete(&self, cron_job: &mut Object, job: &Object) -> bool {
-        let options = DeleteOptions { propagation: Some("Background"), ..DeleteOptions::default() };
+        let options = DeleteOptions {
+            propagation: Some("Background"),
+            ..DeleteOptions::default()
+        };
         if let Err(error) = self.context.api.delete(&JOBS, &job.key(), &options).await {
             let message = format!("Deleted job: {}", message(&error));
             self.tell(cron_job, Note::warning("FailedDelete", "", message));
             return false;
         }
         remove_active(cron_job, job.uid());
-        self.tell(cron_job, Note::normal("SuccessfulDelete", "", format!("Deleted job {}", job.name())));
+        self.tell(
+            cron_job,
+            Note::normal(
+                "SuccessfulDelete",
+                "",
+                format!("Deleted job {}", job.name()),
+            ),
+        );
         true
     }
 
@@ -251,12 +299,18 @@ fn key_of(reference: &Value) -> Key {
 }
 
 fn is_active(cron_job: &Object, uid: &str) -> bool {
-    cron_job["status"]["active"].list().iter().any(|job| job["uid"].str() == uid)
+    cron_job["status"]["active"]
+        .list()
+        .iter()
+        .any(|job| job["uid"].str() == uid)
 }
 
 fn remove_active(cron_job: &mut Object, uid: &str) {
     let status = cron_job.entry("status");
-    let active = status["active"].list().iter().filter(|job| job["uid"].str() != uid);
+    let active = status["active"]
+        .list()
+        .iter()
+        .filter(|job| job["uid"].str() != uid);
     let active: Vec<Value> = active.cloned().collect();
     match active.is_empty() {
         true => drop(status.remove("active")),

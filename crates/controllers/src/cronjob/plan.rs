@@ -43,7 +43,11 @@ pub fn decide(cron_job: &Object, now: Timestamp) -> Decision {
         None => (Plan::Rest, None),
         Some(schedule) => (plan(cron_job, &schedule, now, &mut notes), Some(schedule)),
     };
-    Decision { plan, notes, schedule }
+    Decision {
+        plan,
+        notes,
+        schedule,
+    }
 }
 
 fn read_schedule(cron_job: &Object, notes: &mut Vec<Note>) -> Option<Schedule> {
@@ -53,7 +57,10 @@ fn read_schedule(cron_job: &Object, notes: &mut Vec<Note>) -> Option<Schedule> {
     }
     let zone = spec["timeZone"].as_str();
     if let Some(Err(problem)) = zone.map(check_zone) {
-        let message = format!("invalid timeZone: {}: {problem}", quote(zone.unwrap_or_default()));
+        let message = format!(
+            "invalid timeZone: {}: {problem}",
+            quote(zone.unwrap_or_default())
+        );
         notes.push(Note::warning("UnknownTimeZone", "", message));
         return None;
     }
@@ -93,30 +100,37 @@ fn plan(cron_job: &Object, schedule: &Schedule, now: Timestamp, notes: &mut Vec<
         Ok(None) => return Plan::Wait,
         Ok(Some(due)) => due,
         Err(problem) => {
-            let message = format!("invalid schedule: {} : {problem}", cron_job["spec"]["schedule"].str());
+            let message = format!(
+                "invalid schedule: {} : {problem}",
+                cron_job["spec"]["schedule"].str()
+            );
             notes.push(Note::warning("InvalidSchedule", "", message));
             return Plan::Rest;
         }
     };
     if due.missed_many {
-        let message =
-            "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
+        let message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
         notes.push(Note::warning("TooManyMissedTimes", "", message));
     }
     if is_too_late(cron_job, due.time, now) {
-        let message = format!("Missed scheduled time to start a job: {}", in_words(due.time));
+        let message = format!(
+            "Missed scheduled time to start a job: {}",
+            in_words(due.time)
+        );
         notes.push(Note::warning("MissSchedule", "", message));
         return Plan::Wait;
     }
     let active = cron_job["status"]["active"].list();
     let name = job_name(cron_job, due.time);
-    let is_started =
-        active.iter().any(|it| it["name"].str() == name && it["namespace"].str() == cron_job.namespace());
+    let is_started = active
+        .iter()
+        .any(|it| it["name"].str() == name && it["namespace"].str() == cron_job.namespace());
     if is_started || to_unix(cron_job["status"]["lastScheduleTime"].str()) == Some(due.time) {
         return Plan::Wait;
     }
     if cron_job["spec"]["concurrencyPolicy"].str() == "Forbid" && !active.is_empty() {
-        let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
+        let message =
+            "Not starting job because prior execution is running and concurrency policy is Forbid";
         notes.push(Note::normal("JobAlreadyActive", "", message));
         return Plan::Wait;
     }
@@ -131,7 +145,8 @@ fn job_name(cron_job: &Object, time: i64) -> String {
 /// The job for a time.
 pub fn draft(cron_job: &Object, time: i64) -> Value {
     let template = &cron_job["spec"]["jobTemplate"];
-    let mut metadata = value!({"name": (job_name(cron_job, time)), "namespace": (cron_job.namespace())});
+    let mut metadata =
+        value!({"name": (job_name(cron_job, time)), "namespace": (cron_job.namespace())});
     if !template["metadata"]["labels"].is_empty() {
         metadata.set("labels", template["metadata"]["labels"].clone());
     }
@@ -139,10 +154,14 @@ pub fn draft(cron_job: &Object, time: i64) -> Value {
         metadata.set("annotations", template["metadata"]["annotations"].clone());
     }
     let zone = cron_job["spec"]["timeZone"].str();
-    metadata
-        .entry("annotations")
-        .set("batch.kubernetes.io/cronjob-scheduled-timestamp", on_the_wall(time, zone));
-    metadata.set("ownerReferences", vec![controller_reference(cron_job, &CRON_JOBS)]);
+    metadata.entry("annotations").set(
+        "batch.kubernetes.io/cronjob-scheduled-timestamp",
+        on_the_wall(time, zone),
+    );
+    metadata.set(
+        "ownerReferences",
+        vec![controller_reference(cron_job, &CRON_JOBS)],
+    );
     let spec = template["spec"].clone();
     value!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
 }
@@ -150,34 +169,58 @@ pub fn draft(cron_job: &Object, time: i64) -> Value {
 /// A moment as the clock of a zone shows it: `2024-01-01T01:00:00+01:00`.
 fn on_the_wall(time: i64, zone: &str) -> String {
     let offset = zone::offset(zone, time).unwrap_or_default();
-    let local = Moment { seconds: time + offset, nanos: 0 }.to_string();
+    let local = Moment {
+        seconds: time + offset,
+        nanos: 0,
+    }
+    .to_string();
     let (sign, minutes) = (if offset < 0 { '-' } else { '+' }, offset.abs() / 60);
     match offset {
         0 => local,
-        _ => format!("{}{sign}{:02}:{:02}", local.trim_end_matches('Z'), minutes / 60, minutes % 60),
+        _ => format!(
+            "{}{sign}{:02}:{:02}",
+            local.trim_end_matches('Z'),
+            minutes / 60,
+            minutes % 60
+        ),
     }
 }
 
 /// A moment as mails say it: `Mon, 01 Jan 2024 00:00:00 +0000`.
 fn in_words(time: i64) -> String {
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
     const WEEKDAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
     let (days, second) = (time.div_euclid(86_400), time.rem_euclid(86_400));
     let (year, month, day) = date_of(days);
-    let (weekday, month) = (WEEKDAYS[(days + 4).rem_euclid(7) as usize], MONTHS[month as usize - 1]);
+    let (weekday, month) = (
+        WEEKDAYS[(days + 4).rem_euclid(7) as usize],
+        MONTHS[month as usize - 1],
+    );
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} +0000")
 }
 
 /// The jobs that have ended and are more than are to be kept, the oldest first.
 pub fn forgotten(cron_job: &Object, jobs: &[Arc<Object>]) -> Vec<Arc<Object>> {
-    let ends = [("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")];
+    let ends = [
+        ("Complete", "successfulJobsHistoryLimit"),
+        ("Failed", "failedJobsHistoryLimit"),
+    ];
     let too_many = |(end, limit): (&str, &str)| {
         let limit = cron_job["spec"][limit].as_int()?.max(0) as usize;
-        let mut ended: Vec<_> =
-            jobs.iter().filter(|job| facts::finished(job) == Some(end)).cloned().collect();
-        ended.sort_by_key(|job| (to_unix(job["status"]["startTime"].str()).unwrap_or(i64::MAX), job.key()));
+        let mut ended: Vec<_> = jobs
+            .iter()
+            .filter(|job| facts::finished(job) == Some(end))
+            .cloned()
+            .collect();
+        ended.sort_by_key(|job| {
+            (
+                to_unix(job["status"]["startTime"].str()).unwrap_or(i64::MAX),
+                job.key(),
+            )
+        });
         ended.truncate(ended.len().saturating_sub(limit));
         Some(ended)
     };

@@ -27,13 +27,25 @@ fn check(spec: Value, status: Value, expect: Plan, reasons: &[&str]) {
     let now = Timestamp::from_second(FIVE + 600).unwrap();
     let decision = decide(&cron_job(spec, status), now);
     assert_eq!(decision.plan, expect);
-    assert_eq!(decision.notes.iter().map(|note| note.reason.as_str()).collect::<Vec<_>>(), reasons);
+    assert_eq!(
+        decision
+            .notes
+            .iter()
+            .map(|note| note.reason.as_str())
+            .collect::<Vec<_>>(),
+        reasons
+    );
 }
 
 #[test]
 fn a_job_is_started_once() {
     check(value!({}), value!({}), Plan::Start(FIVE), &[]);
-    check(value!({}), value!({"lastScheduleTime": "2024-01-01T05:00:00Z"}), Plan::Wait, &[]);
+    check(
+        value!({}),
+        value!({"lastScheduleTime": "2024-01-01T05:00:00Z"}),
+        Plan::Wait,
+        &[],
+    );
     let active = value!([{"namespace": "ns", "name": "c-28401420"}]);
     check(value!({}), value!({"active": active}), Plan::Wait, &[]);
     check(value!({"suspend": true}), value!({}), Plan::Rest, &[]);
@@ -42,29 +54,79 @@ fn a_job_is_started_once() {
 #[test]
 fn jobs_that_run_can_forbid_the_next() {
     let active = || value!({"active": [{"namespace": "ns", "name": "other"}]});
-    check(value!({"concurrencyPolicy": "Forbid"}), active(), Plan::Wait, &["JobAlreadyActive"]);
-    check(value!({"concurrencyPolicy": "Forbid"}), value!({}), Plan::Start(FIVE), &[]);
-    check(value!({"concurrencyPolicy": "Replace"}), active(), Plan::Start(FIVE), &[]);
+    check(
+        value!({"concurrencyPolicy": "Forbid"}),
+        active(),
+        Plan::Wait,
+        &["JobAlreadyActive"],
+    );
+    check(
+        value!({"concurrencyPolicy": "Forbid"}),
+        value!({}),
+        Plan::Start(FIVE),
+        &[],
+    );
+    check(
+        value!({"concurrencyPolicy": "Replace"}),
+        active(),
+        Plan::Start(FIVE),
+        &[],
+    );
 }
 
 #[test]
 fn a_schedule_that_makes_no_sense_is_told() {
-    check(value!({"schedule": "x"}), value!({}), Plan::Rest, &["UnparseableSchedule"]);
-    check(value!({"schedule": "0 0 31 2 *"}), value!({}), Plan::Rest, &["InvalidSchedule"]);
-    check(value!({"timeZone": "Mars/Crater"}), value!({}), Plan::Rest, &["UnknownTimeZone"]);
-    check(value!({"schedule": "TZ=UTC 0 * * * *"}), value!({}), Plan::Start(FIVE), &["UnsupportedSchedule"]);
+    check(
+        value!({"schedule": "x"}),
+        value!({}),
+        Plan::Rest,
+        &["UnparseableSchedule"],
+    );
+    check(
+        value!({"schedule": "0 0 31 2 *"}),
+        value!({}),
+        Plan::Rest,
+        &["InvalidSchedule"],
+    );
+    check(
+        value!({"timeZone": "Mars/Crater"}),
+        value!({}),
+        Plan::Rest,
+        &["UnknownTimeZone"],
+    );
+    check(
+        value!({"schedule": "TZ=UTC 0 * * * *"}),
+        value!({}),
+        Plan::Start(FIVE),
+        &["UnsupportedSchedule"],
+    );
 }
 
 #[test]
 fn too_many_missed_times_are_told_but_one_job_starts() {
     let long_ago = value!({"lastScheduleTime": "2023-01-01T05:00:00Z"});
-    check(value!({}), long_ago, Plan::Start(FIVE), &["TooManyMissedTimes"]);
+    check(
+        value!({}),
+        long_ago,
+        Plan::Start(FIVE),
+        &["TooManyMissedTimes"],
+    );
 }
 
 #[test]
 fn the_time_zone_decides_when_it_is_due() {
-    check(value!({"schedule": "0 6 * * *", "timeZone": "Europe/Berlin"}), value!({}), Plan::Start(FIVE), &[]);
-    check(value!({"schedule": "0 6 * * *", "timeZone": "Etc/UTC"}), value!({}), Plan::Wait, &[]);
+    check(
+        value!({"schedule": "0 6 * * *", "timeZone": "Europe/Berlin"}),
+        value!({}),
+        Plan::Start(FIVE),
+        &[],
+    );
+    check(
+        value!({"schedule": "0 6 * * *", "timeZone": "Etc/UTC"}),
+        value!({}),
+        Plan::Wait,
+        &[],
+    );
 }
 
 #[test]
@@ -72,7 +134,10 @@ fn the_words_of_events_are_kubernetes() {
     let now = Timestamp::from_second(FIVE + 600).unwrap();
     let messages = |spec: Value| {
         let notes = decide(&cron_job(spec, value!({})), now).notes;
-        notes.into_iter().map(|note| note.message).collect::<Vec<_>>()
+        notes
+            .into_iter()
+            .map(|note| note.message)
+            .collect::<Vec<_>>()
     };
     assert_eq!(
         messages(value!({"timeZone": "Mars"})),
@@ -84,18 +149,32 @@ fn the_words_of_events_are_kubernetes() {
 
 #[test]
 fn a_job_says_for_which_time_it_is() {
-    let template =
-        value!({"metadata": {"labels": {"l": "1"}, "annotations": {"a": "2"}}, "spec": {"suspend": true}});
+    let template = value!({"metadata": {"labels": {"l": "1"}, "annotations": {"a": "2"}}, "spec": {"suspend": true}});
     let spec = |zone: Value| value!({"jobTemplate": (template.clone()), "timeZone": zone});
     let made = |zone: Value| Object(draft(&cron_job(spec(zone), value!({})), FIVE));
-    let time =
-        |job: &Object| job.annotation("batch.kubernetes.io/cronjob-scheduled-timestamp").map(String::from);
+    let time = |job: &Object| {
+        job.annotation("batch.kubernetes.io/cronjob-scheduled-timestamp")
+            .map(String::from)
+    };
     let job = made(Value::Null);
-    assert_eq!((job.name(), job.namespace(), job.label("l")), ("c-28401420", "ns", Some("1")));
-    assert!(job.is_controlled_by("u") && job["spec"]["suspend"].bool() && job.annotation("a") == Some("2"));
+    assert_eq!(
+        (job.name(), job.namespace(), job.label("l")),
+        ("c-28401420", "ns", Some("1"))
+    );
+    assert!(
+        job.is_controlled_by("u")
+            && job["spec"]["suspend"].bool()
+            && job.annotation("a") == Some("2")
+    );
     assert_eq!(time(&job).as_deref(), Some("2024-01-01T05:00:00Z"));
-    assert_eq!(time(&made(value!("Europe/Berlin"))).as_deref(), Some("2024-01-01T06:00:00+01:00"));
-    assert_eq!(time(&made(value!("America/New_York"))).as_deref(), Some("2024-01-01T00:00:00-05:00"));
+    assert_eq!(
+        time(&made(value!("Europe/Berlin"))).as_deref(),
+        Some("2024-01-01T06:00:00+01:00")
+    );
+    assert_eq!(
+        time(&made(value!("America/New_York"))).as_deref(),
+        Some("2024-01-01T00:00:00-05:00")
+    );
 }
 
 #[test]
@@ -103,7 +182,9 @@ fn the_oldest_that_have_ended_are_forgotten() {
     let job = |name: &str, end: &str, start: Value| {
         let ended = value!([{"type": end, "status": "True"}]);
         let status = value!({"startTime": start, "conditions": ended});
-        Arc::new(Object(value!({"metadata": {"name": name}, "status": status})))
+        Arc::new(Object(
+            value!({"metadata": {"name": name}, "status": status}),
+        ))
     };
     let jobs = [
         job("young", "Complete", value!("2024-01-03T00:00:00Z")),
@@ -114,9 +195,18 @@ fn the_oldest_that_have_ended_are_forgotten() {
     ];
     let check = |spec: Value, expect: &[&str]| {
         let gone = forgotten(&cron_job(spec, value!({})), &jobs);
-        assert_eq!(gone.iter().map(|job| job.name()).collect::<Vec<_>>(), expect);
+        assert_eq!(
+            gone.iter().map(|job| job.name()).collect::<Vec<_>>(),
+            expect
+        );
     };
-    check(value!({"successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 1}), &["old", "young"]);
-    check(value!({"successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 0}), &["bad"]);
+    check(
+        value!({"successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 1}),
+        &["old", "young"],
+    );
+    check(
+        value!({"successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 0}),
+        &["bad"],
+    );
     check(value!({}), &[]);
 }

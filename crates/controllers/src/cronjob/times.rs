@@ -37,25 +37,43 @@ struct Past {
 pub fn due(cron_job: &Object, schedule: &Schedule, now: Timestamp) -> Result<Option<Due>, String> {
     let deadline = cron_job["spec"]["startingDeadlineSeconds"].as_int();
     let earliest = deadline.map(|seconds| now.as_second().saturating_sub(seconds));
-    let past = past(last_time(cron_job).max(earliest.unwrap_or(i64::MIN)), schedule, now.as_second())?;
-    Ok(past.latest.map(|time| Due { time, missed_many: past.n_missed > MANY }))
+    let past = past(
+        last_time(cron_job).max(earliest.unwrap_or(i64::MIN)),
+        schedule,
+        now.as_second(),
+    )?;
+    Ok(past.latest.map(|time| Due {
+        time,
+        missed_many: past.n_missed > MANY,
+    }))
 }
 
 /// How long until the next time; none if it never comes.
 pub fn until_next(cron_job: &Object, schedule: &Schedule, now: Timestamp) -> Option<Duration> {
     let base = match past(last_time(cron_job), schedule, now.as_second()) {
-        Ok(Past { latest: Some(latest), .. }) => latest,
-        Ok(Past { from, n_missed: 0, .. }) => from,
+        Ok(Past {
+            latest: Some(latest),
+            ..
+        }) => latest,
+        Ok(Past {
+            from, n_missed: 0, ..
+        }) => from,
         _ => now.as_second(),
     };
     let wait = i128::from(schedule.next(base)?) * 1_000_000_000 - now.as_nanosecond();
-    Some(Duration::from_nanos((wait + SLACK.as_nanos() as i128).max(0).try_into().unwrap_or(u64::MAX)))
+    Some(Duration::from_nanos(
+        (wait + SLACK.as_nanos() as i128)
+            .max(0)
+            .try_into()
+            .unwrap_or(u64::MAX),
+    ))
 }
 
 /// Whether it is too late to start what was due at `time`.
 pub fn is_too_late(cron_job: &Object, time: i64, now: Timestamp) -> bool {
     let deadline = cron_job["spec"]["startingDeadlineSeconds"].as_int();
-    let is_past = |seconds| i128::from(time.saturating_add(seconds)) * 1_000_000_000 < now.as_nanosecond();
+    let is_past =
+        |seconds| i128::from(time.saturating_add(seconds)) * 1_000_000_000 < now.as_nanosecond();
     deadline.is_some_and(is_past)
 }
 
@@ -69,17 +87,30 @@ fn past(from: i64, schedule: &Schedule, now: i64) -> Result<Past, String> {
     let never = || String::from("time difference between two schedules is less than 1 second");
     let first = schedule.next(from).ok_or_else(never)?;
     if now < first {
-        return Ok(Past { from, latest: None, n_missed: 0 });
+        return Ok(Past {
+            from,
+            latest: None,
+            n_missed: 0,
+        });
     }
     let second = schedule.next(first).ok_or_else(never)?;
     if now < second {
-        return Ok(Past { from, latest: Some(first), n_missed: 0 });
+        return Ok(Past {
+            from,
+            latest: Some(first),
+            n_missed: 0,
+        });
     }
     let span = second - first;
     let n_missed = (now - first) / span + 1;
-    let times =
-        std::iter::successors(schedule.next(first + (n_missed - 2) * span), |time| schedule.next(*time));
-    Ok(Past { from, latest: times.take_while(|time| *time <= now).last(), n_missed })
+    let times = std::iter::successors(schedule.next(first + (n_missed - 2) * span), |time| {
+        schedule.next(*time)
+    });
+    Ok(Past {
+        from,
+        latest: times.take_while(|time| *time <= now).last(),
+        n_missed,
+    })
 }
 
 #[cfg(test)]
@@ -106,25 +137,63 @@ mod tests {
         let schedule = Schedule::parse(schedule).unwrap();
         let due = due(cron_job, &schedule, at(now)).unwrap();
         let due = due.map(|due| (from_unix(due.time), due.missed_many));
-        assert_eq!(due.as_ref().map(|(time, many)| (time.as_str(), *many)), expect);
+        assert_eq!(
+            due.as_ref().map(|(time, many)| (time.as_str(), *many)),
+            expect
+        );
     }
 
     #[test]
     fn the_latest_time_since_the_last_job_is_due() {
         let made = |last: Value| cron_job("2024-01-01T00:00:30Z", last, Value::Null);
-        check("0 * * * *", &made(Value::Null), "2024-01-01T00:59:59Z", None);
-        check("0 * * * *", &made(Value::Null), "2024-01-01T01:00:00Z", Some(("2024-01-01T01:00:00Z", false)));
-        check("0 * * * *", &made(Value::Null), "2024-01-01T05:30:00Z", Some(("2024-01-01T05:00:00Z", false)));
-        check("0 * * * *", &made(value!("2024-01-01T05:00:00Z")), "2024-01-01T05:30:00Z", None);
-        check("0 * * * *", &made(Value::Null), "2024-01-06T00:30:00Z", Some(("2024-01-06T00:00:00Z", true)));
-        check("@every 7m", &made(Value::Null), "2024-01-01T01:00:00Z", Some(("2024-01-01T00:56:30Z", false)));
+        check(
+            "0 * * * *",
+            &made(Value::Null),
+            "2024-01-01T00:59:59Z",
+            None,
+        );
+        check(
+            "0 * * * *",
+            &made(Value::Null),
+            "2024-01-01T01:00:00Z",
+            Some(("2024-01-01T01:00:00Z", false)),
+        );
+        check(
+            "0 * * * *",
+            &made(Value::Null),
+            "2024-01-01T05:30:00Z",
+            Some(("2024-01-01T05:00:00Z", false)),
+        );
+        check(
+            "0 * * * *",
+            &made(value!("2024-01-01T05:00:00Z")),
+            "2024-01-01T05:30:00Z",
+            None,
+        );
+        check(
+            "0 * * * *",
+            &made(Value::Null),
+            "2024-01-06T00:30:00Z",
+            Some(("2024-01-06T00:00:00Z", true)),
+        );
+        check(
+            "@every 7m",
+            &made(Value::Null),
+            "2024-01-01T01:00:00Z",
+            Some(("2024-01-01T00:56:30Z", false)),
+        );
     }
 
     #[test]
     fn times_that_are_not_regular_may_be_missed_for_good() {
         let made = cron_job("2024-01-01T00:00:30Z", Value::Null, Value::Null);
         let weekdays = "30 6-16/4 * * 1-5";
-        check(weekdays, &made, "2024-01-02T07:00:00Z", Some(("2024-01-02T06:30:00Z", false)));
+        check(
+            weekdays,
+            &made,
+            "2024-01-02T07:00:00Z",
+            Some(("2024-01-02T06:30:00Z", false)),
+        );
         check(weekdays, &made, "2024-01-07T12:00:00Z", None);
     }
 
@@ -132,7 +201,12 @@ mod tests {
     fn what_is_older_than_the_deadline_does_not_count() {
         let late = cron_job("2024-01-01T00:00:30Z", Value::Null, value!(60));
         check("0 * * * *", &late, "2024-01-06T00:30:00Z", None);
-        check("0 * * * *", &late, "2024-01-06T00:00:10Z", Some(("2024-01-06T00:00:00Z", false)));
+        check(
+            "0 * * * *",
+            &late,
+            "2024-01-06T00:00:10Z",
+            Some(("2024-01-06T00:00:00Z", false)),
+        );
         let time = at("2024-01-06T00:00:00Z").as_second();
         assert!(!is_too_late(&late, time, at("2024-01-06T00:01:00Z")));
         assert!(is_too_late(&late, time, at("2024-01-06T00:01:00.5Z")));

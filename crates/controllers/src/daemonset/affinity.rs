@@ -23,11 +23,18 @@ fn matches_term(term: &Value, node: &Object) -> bool {
 /// What cannot be understood matches nothing.
 fn labels_match(expressions: &[Value], node: &Object) -> bool {
     let requirements: Option<Vec<Requirement>> = expressions.iter().map(requirement).collect();
-    requirements.is_some_and(|requirements| LabelSelector { requirements }.matches(|key| node.label(key)))
+    requirements
+        .is_some_and(|requirements| LabelSelector { requirements }.matches(|key| node.label(key)))
 }
 
 fn requirement(expression: &Value) -> Option<Requirement> {
-    let values = || expression["values"].list().iter().map(|value| value.str().into()).collect();
+    let values = || {
+        expression["values"]
+            .list()
+            .iter()
+            .map(|value| value.str().into())
+            .collect()
+    };
     let number = || expression["values"][0].str().parse().ok();
     let operator = match expression["operator"].str() {
         "In" => Operator::In(values()),
@@ -38,12 +45,19 @@ fn requirement(expression: &Value) -> Option<Requirement> {
         "Lt" => Operator::Less(number()?),
         _ => return None,
     };
-    Some(Requirement { key: expression["key"].str().into(), operator })
+    Some(Requirement {
+        key: expression["key"].str().into(),
+        operator,
+    })
 }
 
 /// A node's name is the only field that can be asked for, and one value the only number of them.
 fn field_matches(expression: &Value, node: &Object) -> bool {
-    let field = if expression["key"].str() == "metadata.name" { node.name() } else { "" };
+    let field = if expression["key"].str() == "metadata.name" {
+        node.name()
+    } else {
+        ""
+    };
     match (expression["operator"].str(), expression["values"].list()) {
         ("In", [value]) => value.str() == field,
         ("NotIn", [value]) => value.str() != field,
@@ -60,7 +74,8 @@ mod tests {
     /// Whether node `n1` with labels zone=a and cores=8 is asked for.
     #[track_caller]
     fn check(spec: Value, expect: bool) {
-        let node = Object(value!({"metadata": {"name": "n1", "labels": {"zone": "a", "cores": "8"}}}));
+        let node =
+            Object(value!({"metadata": {"name": "n1", "labels": {"zone": "a", "cores": "8"}}}));
         assert_eq!(matches(&spec, &node), expect, "{spec:?}");
     }
 
@@ -90,12 +105,21 @@ mod tests {
     #[test]
     fn every_label_of_a_selector_counts() {
         check(value!({"nodeSelector": {"zone": "a"}}), true);
-        check(value!({"nodeSelector": {"zone": "a", "disk": "ssd"}}), false);
+        check(
+            value!({"nodeSelector": {"zone": "a", "disk": "ssd"}}),
+            false,
+        );
     }
 
     #[test]
     fn one_term_is_enough() {
-        check(terms(vec![label("zone", "In", &["b"]), label("zone", "In", &["a", "c"])]), true);
+        check(
+            terms(vec![
+                label("zone", "In", &["b"]),
+                label("zone", "In", &["a", "c"]),
+            ]),
+            true,
+        );
         check(terms(vec![label("zone", "NotIn", &["a"])]), false);
     }
 
@@ -123,7 +147,10 @@ mod tests {
     fn a_node_can_be_asked_for_by_name() {
         check(terms(vec![field("metadata.name", "In", &["n1"])]), true);
         check(terms(vec![field("metadata.name", "NotIn", &["n1"])]), false);
-        check(terms(vec![field("metadata.name", "In", &["n1", "n2"])]), false);
+        check(
+            terms(vec![field("metadata.name", "In", &["n1", "n2"])]),
+            false,
+        );
     }
 
     #[test]

@@ -34,7 +34,10 @@ impl Backoff {
     pub fn wait(&self, key: &str, now: Timestamp) -> Option<Duration> {
         let all = self.lock();
         let failure = all.get(key).filter(|failure| !failure.is_past(now))?;
-        failure.wait.checked_sub(failure.since(now)).filter(|wait| !wait.is_zero())
+        failure
+            .wait
+            .checked_sub(failure.since(now))
+            .filter(|wait| !wait.is_zero())
     }
 
     /// Notes a failure: the next has to wait, longer than the one before.
@@ -66,7 +69,9 @@ mod tests {
     #[track_caller]
     fn check(failures: &[i64], now: i64, expect: Option<u64>) {
         let backoff = Backoff::default();
-        failures.iter().for_each(|second| backoff.note("n", at(*second)));
+        failures
+            .iter()
+            .for_each(|second| backoff.note("n", at(*second)));
         assert_eq!(backoff.wait("n", at(now)), expect.map(Duration::from_secs));
     }
 

@@ -15,19 +15,25 @@ use mizzen_sdk::{Key, Object};
 pub fn handle(revisions: &Informer<Object>, sets: &Informer<Object>, queue: &Queue<Key>) {
     let (sets, queue) = (sets.lister(), queue.clone());
     revisions.add_handler(move |event: Event<Object>| {
-        concerned(&event, &sets).into_iter().for_each(|key| queue.add(key));
+        concerned(&event, &sets)
+            .into_iter()
+            .for_each(|key| queue.add(key));
     });
 }
 
 fn concerned(event: &Event<Object>, sets: &Lister<Object>) -> Vec<Key> {
     match event {
-        Event::Added { object, .. } => read(object).map_or_else(Vec::new, |revision| added(&revision, sets)),
+        Event::Added { object, .. } => {
+            read(object).map_or_else(Vec::new, |revision| added(&revision, sets))
+        }
         Event::Updated { old, new } if old.version() == new.version() => Vec::new(),
         Event::Updated { old, new } => {
             let both = read(old).zip(read(new));
             both.map_or_else(Vec::new, |(old, new)| updated(&old, &new, sets))
         }
-        Event::Deleted { last, .. } => read(last).map_or_else(Vec::new, |revision| deleted(&revision, sets)),
+        Event::Deleted { last, .. } => {
+            read(last).map_or_else(Vec::new, |revision| deleted(&revision, sets))
+        }
     }
 }
 
@@ -49,7 +55,10 @@ fn updated(old: &Object, new: &Object, sets: &Lister<Object>) -> Vec<Key> {
     let is_moved = old.controller() != new.controller();
     let mut keys = Vec::new();
     if is_moved {
-        keys.extend(old.controller().and_then(|reference| resolve(old, reference, sets)));
+        keys.extend(
+            old.controller()
+                .and_then(|reference| resolve(old, reference, sets)),
+        );
     }
     match new.controller() {
         Some(reference) => keys.extend(resolve(new, reference, sets)),
@@ -62,7 +71,11 @@ fn updated(old: &Object, new: &Object, sets: &Lister<Object>) -> Vec<Key> {
 }
 
 fn deleted(revision: &Object, sets: &Lister<Object>) -> Vec<Key> {
-    revision.controller().and_then(|reference| resolve(revision, reference, sets)).into_iter().collect()
+    revision
+        .controller()
+        .and_then(|reference| resolve(revision, reference, sets))
+        .into_iter()
+        .collect()
 }
 
 /// The DaemonSet that a reference names, if there is one of that uid.
@@ -77,13 +90,20 @@ fn resolve(revision: &Object, reference: &Value, sets: &Lister<Object>) -> Optio
 
 /// The DaemonSets that could adopt an orphan.
 fn selecting(revision: &Object, sets: &Lister<Object>) -> Vec<Key> {
-    let sets = sets.namespaced(revision.namespace()).list().unwrap_or_default();
+    let sets = sets
+        .namespaced(revision.namespace())
+        .list()
+        .unwrap_or_default();
     let selects = |set: &Object| {
         let selector = LabelSelector::of(&set["spec"]["selector"]);
-        selector
-            .is_some_and(|selector| !selector.is_empty() && selector.matches(|label| revision.label(label)))
+        selector.is_some_and(|selector| {
+            !selector.is_empty() && selector.matches(|label| revision.label(label))
+        })
     };
-    sets.iter().filter(|set| selects(set)).map(|set| set.key()).collect()
+    sets.iter()
+        .filter(|set| selects(set))
+        .map(|set| set.key())
+        .collect()
 }
 
 #[cfg(test)]
@@ -119,7 +139,10 @@ mod tests {
             )));
         }
         let keys = concerned(&event, &Lister::new(store));
-        assert_eq!(keys.iter().map(Key::to_string).collect::<Vec<_>>(), expected);
+        assert_eq!(
+            keys.iter().map(Key::to_string).collect::<Vec<_>>(),
+            expected
+        );
     }
 
     const WEB: &str = "DaemonSet/web/a-web";
@@ -141,10 +164,22 @@ mod tests {
     #[test]
     fn a_change_wakes_who_has_it_and_who_had_it() {
         let updated = |old: Entry<Object>, new: Entry<Object>| Event::Updated { old, new };
-        check(updated(revision(1, "web", WEB, ""), revision(2, "web", WEB, "")), &["a/web"]);
-        check(updated(revision(1, "web", WEB, ""), revision(1, "web", WEB, "")), &[]);
-        check(updated(revision(1, "web", WEB, ""), revision(2, "web", DB, "")), &["a/web", "a/db"]);
-        check(updated(revision(1, "db", WEB, ""), revision(2, "db", "", "")), &["a/web", "a/db"]);
+        check(
+            updated(revision(1, "web", WEB, ""), revision(2, "web", WEB, "")),
+            &["a/web"],
+        );
+        check(
+            updated(revision(1, "web", WEB, ""), revision(1, "web", WEB, "")),
+            &[],
+        );
+        check(
+            updated(revision(1, "web", WEB, ""), revision(2, "web", DB, "")),
+            &["a/web", "a/db"],
+        );
+        check(
+            updated(revision(1, "db", WEB, ""), revision(2, "db", "", "")),
+            &["a/web", "a/db"],
+        );
     }
 
     #[test]
@@ -159,7 +194,10 @@ mod tests {
 
     #[test]
     fn a_reference_must_name_the_set_that_is_there() {
-        let deleted = |owner: &str| Event::Deleted { last: revision(1, "web", owner, ""), unseen: false };
+        let deleted = |owner: &str| Event::Deleted {
+            last: revision(1, "web", owner, ""),
+            unseen: false,
+        };
         check(deleted(WEB), &["a/web"]);
         check(deleted("DaemonSet/web/another"), &[]);
         check(deleted("StatefulSet/web/a-web"), &[]);

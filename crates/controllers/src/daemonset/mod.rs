@@ -59,9 +59,15 @@ struct DaemonSets {
 
 /// Sets up the loop.
 pub fn start(context: &Context) -> Work {
-    let context = context.named("daemon-set-controller").recording_as("daemonset-controller");
+    let context = context
+        .named("daemon-set-controller")
+        .recording_as("daemonset-controller");
     let queue = context.queue("daemonset");
-    let (sets, pods, nodes) = (context.follow(&DAEMON_SETS), context.follow(&PODS), context.follow(&NODES));
+    let (sets, pods, nodes) = (
+        context.follow(&DAEMON_SETS),
+        context.follow(&PODS),
+        context.follow(&NODES),
+    );
     let history = History::new(&context);
     owned::index(&pods);
     pod_index::add_node(&pods);
@@ -70,12 +76,22 @@ pub fn start(context: &Context) -> Work {
     wake::owners(&pods, &sets, &DAEMON_SETS, &queue);
     history_events::handle(&history.revisions, &sets, &queue);
     let (written, failures) = (Written::default(), Backoff::default());
-    let daemon_sets = Arc::new(DaemonSets { context, sets, pods, nodes, history, written, failures });
+    let daemon_sets = Arc::new(DaemonSets {
+        context,
+        sets,
+        pods,
+        nodes,
+        history,
+        written,
+        failures,
+    });
     daemon_sets.listen_to_nodes(&queue);
     Work::new(queue, N_WORKERS, daemon_sets.clone()).and(async move {
         loop {
             sleep(FORGET).await;
-            daemon_sets.failures.forget_past(daemon_sets.context.monotonic_now());
+            daemon_sets
+                .failures
+                .forget_past(daemon_sets.context.monotonic_now());
         }
     })
 }
@@ -92,8 +108,13 @@ impl Reconcile for DaemonSets {
         let set = entry.object()?;
         let selector = LabelSelector::of(&set["spec"]["selector"]).unwrap_or_default();
         if selector.is_empty() {
-            let message = "This daemon set is selecting all pods. A non-empty selector is required.";
-            self.context.record(&DAEMON_SETS, &set, Note::warning("SelectingAll", "", message));
+            let message =
+                "This daemon set is selecting all pods. A non-empty selector is required.";
+            self.context.record(
+                &DAEMON_SETS,
+                &set,
+                Note::warning("SelectingAll", "", message),
+            );
             return Ok(After::Done);
         }
         if set.is_going() {
@@ -110,7 +131,11 @@ impl Reconcile for DaemonSets {
 
 impl DaemonSets {
     /// The pods of the set. Those that match its selector are adopted, those that do not are let go.
-    async fn claim_pods(&self, set: &Object, selector: &LabelSelector) -> Result<Vec<Arc<Object>>, Error> {
+    async fn claim_pods(
+        &self,
+        set: &Object,
+        selector: &LabelSelector,
+    ) -> Result<Vec<Arc<Object>>, Error> {
         let found = owned::read(owned::candidates(&self.pods, set))?;
         let claim = Claim {
             context: &self.context,
@@ -119,7 +144,9 @@ impl DaemonSets {
             kind: &PODS,
             finalizers: &[],
         };
-        claim.claim(found, |pod| selector.matches(|label| pod.label(label))).await
+        claim
+            .claim(found, |pod| selector.matches(|label| pod.label(label)))
+            .await
     }
 
     /// The pods that the set controls, as the cache has them now.
@@ -141,9 +168,17 @@ impl DaemonSets {
         revisions: &Revisions,
     ) -> Result<Option<Duration>, Error> {
         let (nodes, pods) = (self.nodes()?, pod::by_node(pods));
-        let view = View { set, hash: &revisions.hash, nodes: &nodes, pods: &pods, now: self.context.now() };
+        let view = View {
+            set,
+            hash: &revisions.hash,
+            nodes: &nodes,
+            pods: &pods,
+            now: self.context.now(),
+        };
         let now = self.context.monotonic_now();
-        let plan = plan::plan(&view, |node| self.failures.wait(&failure_key(set, node), now));
+        let plan = plan::plan(&view, |node| {
+            self.failures.wait(&failure_key(set, node), now)
+        });
         self.tell_of_ended(set, &plan, now);
         self.change(&view, &plan.create, &plan.delete).await?;
         if plan.create.is_empty()
@@ -162,26 +197,52 @@ impl DaemonSets {
             let key = pod.key();
             let note = if pod.at("status.phase").str() == "Failed" {
                 self.failures.note(&failure_key(set, node), now);
-                let message = format!("Found failed daemon pod {key} on node {node}, will try to kill it");
+                let message =
+                    format!("Found failed daemon pod {key} on node {node}, will try to kill it");
                 Note::warning("FailedDaemonPod", "", message)
             } else {
-                let message =
-                    format!("Found succeeded daemon pod {key} on node {node}, will try to delete it");
+                let message = format!(
+                    "Found succeeded daemon pod {key} on node {node}, will try to delete it"
+                );
                 Note::normal("SucceededDaemonPod", "", message)
             };
             self.context.record(&DAEMON_SETS, set, note);
         }
     }
 
-    async fn change(&self, view: &View<'_>, create: &[String], delete: &[Arc<Object>]) -> Result<(), Error> {
-        let owner = Owner { context: &self.context, object: view.set, kind: &DAEMON_SETS };
-        let mut nodes = create.iter().take(BURST).map(|node| pod::new(view.set, node, view.hash));
+    async fn change(
+        &self,
+        view: &View<'_>,
+        create: &[String],
+        delete: &[Arc<Object>],
+    ) -> Result<(), Error> {
+        let owner = Owner {
+            context: &self.context,
+            object: view.set,
+            kind: &DAEMON_SETS,
+        };
+        let mut nodes = create
+            .iter()
+            .take(BURST)
+            .map(|node| pod::new(view.set, node, view.hash));
         let made = slow_start(create.len().min(BURST), || {
             let pod = nodes.next();
-            async { if let Some(pod) = pod { self.create(&owner, pod).await } else { Ok(()) } }
+            async {
+                if let Some(pod) = pod {
+                    self.create(&owner, pod).await
+                } else {
+                    Ok(())
+                }
+            }
         });
         let made = made.await.1;
-        let gone = join_all(delete.iter().take(BURST).map(|pod| self.delete(&owner, pod))).await;
+        let gone = join_all(
+            delete
+                .iter()
+                .take(BURST)
+                .map(|pod| self.delete(&owner, pod)),
+        )
+        .await;
         gone.into_iter().fold(made, Result::and)
     }
 
@@ -204,11 +265,18 @@ impl DaemonSets {
 
     async fn tell(&self, set: &Object, hash: &str) -> Result<Counts, Error> {
         let (nodes, pods) = (self.nodes()?, pod::by_node(&self.pods_of(set)?));
-        let counts = status::count(&View { set, hash, nodes: &nodes, pods: &pods, now: self.context.now() });
+        let counts = status::count(&View {
+            set,
+            hash,
+            nodes: &nodes,
+            pods: &pods,
+            now: self.context.now(),
+        });
         if let Some(status) = status::status(set, counts) {
             let mut set = set.clone();
             set.set("status", status);
-            self.written.note(&self.context.api.update_status(&DAEMON_SETS, &set).await?);
+            self.written
+                .note(&self.context.api.update_status(&DAEMON_SETS, &set).await?);
         }
         Ok(counts)
     }
@@ -217,7 +285,9 @@ impl DaemonSets {
     fn listen_to_nodes(self: &Arc<Self>, queue: &Queue<Key>) {
         let (daemon_sets, todo) = (Arc::downgrade(self), queue.clone());
         self.nodes.add_handler(move |event: Event<Object>| {
-            let Some(daemon_sets) = daemon_sets.upgrade() else { return };
+            let Some(daemon_sets) = daemon_sets.upgrade() else {
+                return;
+            };
             let keys = match &event {
                 Event::Updated { old, new } if is_same_to_daemons(old, new) => Vec::new(),
                 // Kubernetes: a set hears of it when the pods there are collected.
@@ -229,24 +299,39 @@ impl DaemonSets {
     }
 
     fn concerned(&self, node: &Entry<Object>) -> Vec<Key> {
-        let (Ok(node), Ok(sets)) = (node.object(), self.sets.lister().list()) else { return Vec::new() };
+        let (Ok(node), Ok(sets)) = (node.object(), self.sets.lister().list()) else {
+            return Vec::new();
+        };
         let pods = pod_index::on_node(&self.pods, node.name()).unwrap_or_default();
-        let owners: HashSet<&str> =
-            pods.iter().filter_map(|pod| Some(pod.controller()?["uid"].str())).collect();
-        let is_concerned = |set: &&Arc<Object>| plan::is_concerned(set, &node, owners.contains(set.uid()));
-        sets.iter().filter(is_concerned).map(|set| set.key()).collect()
+        let owners: HashSet<&str> = pods
+            .iter()
+            .filter_map(|pod| Some(pod.controller()?["uid"].str()))
+            .collect();
+        let is_concerned =
+            |set: &&Arc<Object>| plan::is_concerned(set, &node, owners.contains(set.uid()));
+        sets.iter()
+            .filter(is_concerned)
+            .map(|set| set.key())
+            .collect()
     }
 }
 
 /// Whether nothing changed by which a node is chosen. A node says every few seconds that it is alive.
 fn is_same_to_daemons(old: &Entry<Object>, new: &Entry<Object>) -> bool {
-    let (Ok(old), Ok(new)) = (old.object(), new.object()) else { return false };
-    old["metadata"]["labels"] == new["metadata"]["labels"] && old["spec"]["taints"] == new["spec"]["taints"]
+    let (Ok(old), Ok(new)) = (old.object(), new.object()) else {
+        return false;
+    };
+    old["metadata"]["labels"] == new["metadata"]["labels"]
+        && old["spec"]["taints"] == new["spec"]["taints"]
 }
 
 /// A new generation of the set is a new chance.
 fn failure_key(set: &Object, node: &str) -> String {
-    format!("{}/{}/{node}", set.uid(), set.at("status.observedGeneration").int())
+    format!(
+        "{}/{}/{node}",
+        set.uid(),
+        set.at("status.observedGeneration").int()
+    )
 }
 
 /// Pods become available by time alone, and failed ones wait.
@@ -254,5 +339,9 @@ fn next_look(set: &Object, counts: Counts, again: Option<Duration>) -> After {
     let min_ready = pod::min_ready(set);
     let available = (min_ready > 0 && counts.ready != counts.available)
         .then(|| Duration::from_secs(min_ready.unsigned_abs()));
-    available.into_iter().chain(again).min().map_or(After::Done, After::Again)
+    available
+        .into_iter()
+        .chain(again)
+        .min()
+        .map_or(After::Done, After::Again)
 }

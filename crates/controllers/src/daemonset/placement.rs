@@ -25,21 +25,34 @@ impl<'a> Placement<'a> {
     /// What this set asks of nodes.
     pub fn of(set: &'a Object) -> Placement<'a> {
         let spec = set.at("spec.template.spec");
-        Placement { spec, tolerations: tolerations(spec) }
+        Placement {
+            spec,
+            tolerations: tolerations(spec),
+        }
     }
 
     /// Whether the set's pods are to run on a node. A taint that keeps new pods away lets those stay that are there.
     pub fn judge(&self, node: &Object) -> Verdict {
         let name = self.spec["nodeName"].str();
-        let is_asked_for = (name.is_empty() || name == node.name()) && affinity::matches(self.spec, node);
+        let is_asked_for =
+            (name.is_empty() || name == node.name()) && affinity::matches(self.spec, node);
         let may_stay = is_asked_for && self.tolerates(node, &["NoExecute"]);
-        Verdict { should_run: may_stay && self.tolerates(node, &["NoSchedule"]), may_stay }
+        Verdict {
+            should_run: may_stay && self.tolerates(node, &["NoSchedule"]),
+            may_stay,
+        }
     }
 
     fn tolerates(&self, node: &Object, effects: &[&str]) -> bool {
-        let mut taints =
-            node["spec"]["taints"].list().iter().filter(|taint| effects.contains(&taint["effect"].str()));
-        taints.all(|taint| self.tolerations.iter().any(|toleration| tolerates(toleration, taint)))
+        let mut taints = node["spec"]["taints"]
+            .list()
+            .iter()
+            .filter(|taint| effects.contains(&taint["effect"].str()));
+        taints.all(|taint| {
+            self.tolerations
+                .iter()
+                .any(|toleration| tolerates(toleration, taint))
+        })
     }
 }
 
@@ -94,12 +107,20 @@ mod tests {
             value!({"key": key, "effect": effect})
         };
         let taints: Vec<Value> = taints.split_whitespace().map(taint).collect();
-        Object(value!({"metadata": {"name": "n1", "labels": {"zone": "a"}}, "spec": {"taints": taints}}))
+        Object(
+            value!({"metadata": {"name": "n1", "labels": {"zone": "a"}}, "spec": {"taints": taints}}),
+        )
     }
 
     #[track_caller]
     fn check(spec: Value, taints: &str, should_run: bool, may_stay: bool) {
-        assert_eq!(Placement::of(&set(spec)).judge(&node(taints)), Verdict { should_run, may_stay });
+        assert_eq!(
+            Placement::of(&set(spec)).judge(&node(taints)),
+            Verdict {
+                should_run,
+                may_stay
+            }
+        );
     }
 
     fn plain() -> Value {
@@ -123,25 +144,60 @@ mod tests {
 
     #[test]
     fn what_the_template_tolerates_does_not_count() {
-        check(value!({"tolerations": [{"operator": "Exists"}]}), "k:NoSchedule l:NoExecute", true, true);
+        check(
+            value!({"tolerations": [{"operator": "Exists"}]}),
+            "k:NoSchedule l:NoExecute",
+            true,
+            true,
+        );
     }
 
     #[test]
     fn troubles_of_a_node_do_not_count() {
-        check(plain(), "node.kubernetes.io/unschedulable:NoSchedule", true, true);
-        check(plain(), "node.kubernetes.io/not-ready:NoExecute", true, true);
-        check(plain(), "node.kubernetes.io/disk-pressure:NoSchedule", true, true);
+        check(
+            plain(),
+            "node.kubernetes.io/unschedulable:NoSchedule",
+            true,
+            true,
+        );
+        check(
+            plain(),
+            "node.kubernetes.io/not-ready:NoExecute",
+            true,
+            true,
+        );
+        check(
+            plain(),
+            "node.kubernetes.io/disk-pressure:NoSchedule",
+            true,
+            true,
+        );
     }
 
     #[test]
     fn a_node_that_is_not_ready_yet_gets_no_daemon() {
-        check(plain(), "node.kubernetes.io/not-ready:NoSchedule", false, true);
+        check(
+            plain(),
+            "node.kubernetes.io/not-ready:NoSchedule",
+            false,
+            true,
+        );
     }
 
     #[test]
     fn a_node_without_network_gets_daemons_of_the_hosts_network_only() {
-        check(plain(), "node.kubernetes.io/network-unavailable:NoSchedule", false, true);
-        check(value!({"hostNetwork": true}), "node.kubernetes.io/network-unavailable:NoSchedule", true, true);
+        check(
+            plain(),
+            "node.kubernetes.io/network-unavailable:NoSchedule",
+            false,
+            true,
+        );
+        check(
+            value!({"hostNetwork": true}),
+            "node.kubernetes.io/network-unavailable:NoSchedule",
+            true,
+            true,
+        );
     }
 
     #[test]
@@ -158,7 +214,10 @@ mod tests {
             keys(value!({"tolerations": [{"key": "own", "operator": "Exists"}]})),
             format!("own {all}")
         );
-        assert_eq!(keys(value!({"hostNetwork": true})), format!("{all} network-unavailable"));
+        assert_eq!(
+            keys(value!({"hostNetwork": true})),
+            format!("{all} network-unavailable")
+        );
     }
 
     #[test]

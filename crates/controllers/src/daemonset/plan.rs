@@ -48,8 +48,12 @@ pub fn plan(view: &View, patience: impl Fn(&str) -> Option<Duration>) -> Plan {
         match view.pods.get(node.name()) {
             None if verdict.should_run => plan.create.push(node.name().into()),
             None => {}
-            Some(pods) if verdict.may_stay => plan.keep(view, node.name(), verdict, pods, &patience),
-            Some(pods) => plan.delete.extend(pods.iter().filter(|pod| !pod.is_going()).cloned()),
+            Some(pods) if verdict.may_stay => {
+                plan.keep(view, node.name(), verdict, pods, &patience)
+            }
+            Some(pods) => plan
+                .delete
+                .extend(pods.iter().filter(|pod| !pod.is_going()).cloned()),
         }
     }
     plan.delete.extend(without_node(view));
@@ -60,9 +64,14 @@ pub fn plan(view: &View, patience: impl Fn(&str) -> Option<Duration>) -> Plan {
 /// wait for ever.
 fn without_node(view: &View) -> Vec<Arc<Object>> {
     let there: HashSet<&str> = view.nodes.iter().map(|node| node.name()).collect();
-    let lost = view.pods.iter().filter(|(node, _)| !there.contains(node.as_str()));
+    let lost = view
+        .pods
+        .iter()
+        .filter(|(node, _)| !there.contains(node.as_str()));
     let pods = lost.flat_map(|(_, pods)| pods);
-    pods.filter(|pod| pod["spec"]["nodeName"].str().is_empty()).cloned().collect()
+    pods.filter(|pod| pod["spec"]["nodeName"].str().is_empty())
+        .cloned()
+        .collect()
 }
 
 impl Plan {
@@ -76,7 +85,8 @@ impl Plan {
         patience: impl Fn(&str) -> Option<Duration>,
     ) {
         let staying = pods.iter().filter(|pod| !pod.is_going());
-        let (ended, mut running): (Vec<_>, Vec<_>) = staying.cloned().partition(|pod| any::is_terminal(pod));
+        let (ended, mut running): (Vec<_>, Vec<_>) =
+            staying.cloned().partition(|pod| any::is_terminal(pod));
         for pod in ended {
             self.clear(node, pod, &patience);
         }
@@ -109,7 +119,9 @@ fn surplus_of_surge(view: &View, running: Vec<Arc<Object>>) -> Vec<Arc<Object>> 
     if running.len() <= 1 {
         return Vec::new();
     }
-    let (new, old): (Vec<_>, Vec<_>) = running.into_iter().partition(|pod| pod::has_hash(pod, view.hash));
+    let (new, old): (Vec<_>, Vec<_>) = running
+        .into_iter()
+        .partition(|pod| pod::has_hash(pod, view.hash));
     let (mut new, mut old) = (new.into_iter(), old.into_iter());
     let (newest, oldest) = (new.next(), old.next());
     let mut surplus: Vec<Arc<Object>> = new.chain(old).collect();
@@ -125,9 +137,16 @@ fn surplus_of_surge(view: &View, running: Vec<Arc<Object>>) -> Vec<Arc<Object>> 
 /// Whether a change of a node concerns the set, given whether a pod of the set is bound to the node.
 /// Kubernetes: a pod that may stay where no new one would go is not looked at (daemon_controller.go, syncNodeUpdate).
 pub fn is_concerned(set: &Object, node: &Object, has_pod: bool) -> bool {
-    let Verdict { should_run, may_stay } = Placement::of(set).judge(node);
+    let Verdict {
+        should_run,
+        may_stay,
+    } = Placement::of(set).judge(node);
     let is_miscounted = set.at("status.numberMisscheduled").int() > 0;
-    if has_pod { !may_stay || is_miscounted } else { should_run }
+    if has_pod {
+        !may_stay || is_miscounted
+    } else {
+        should_run
+    }
 }
 
 #[cfg(test)]
@@ -171,26 +190,36 @@ pub(super) mod tests {
         let mut nodes = ByNode::new();
         for text in text.split_whitespace() {
             let (name, rest) = text.split_once('@').expect("a name and a node");
-            let (node, words) = rest.split_once(':').unwrap_or((rest, "Running,ready,bound"));
-            nodes.entry(node.into()).or_default().push(Arc::new(pod(name, node, words)));
+            let (node, words) = rest
+                .split_once(':')
+                .unwrap_or((rest, "Running,ready,bound"));
+            nodes
+                .entry(node.into())
+                .or_default()
+                .push(Arc::new(pod(name, node, words)));
         }
         nodes
     }
 
     fn pod(name: &str, node: &str, words: &str) -> Object {
-        let mut pod =
-            Object(value!({"metadata": {"name": name, "labels": {"controller-revision-hash": "new"}}}));
+        let mut pod = Object(
+            value!({"metadata": {"name": name, "labels": {"controller-revision-hash": "new"}}}),
+        );
         for word in words.split(',') {
             let (word, number) = word.split_once('-').unwrap_or((word, "1"));
             let moment = time::from_unix(number.parse().expect("a number"));
             match word {
                 "ready" => {
-                    let ready = value!({"type": "Ready", "status": "True", "lastTransitionTime": moment});
+                    let ready =
+                        value!({"type": "Ready", "status": "True", "lastTransitionTime": moment});
                     pod.entry("status").set("conditions", vec![ready]);
                 }
                 "going" => pod.entry("metadata").set("deletionTimestamp", moment),
                 "since" => pod.entry("metadata").set("creationTimestamp", moment),
-                "old" => pod.entry("metadata").entry("labels").set("controller-revision-hash", "old"),
+                "old" => pod
+                    .entry("metadata")
+                    .entry("labels")
+                    .set("controller-revision-hash", "old"),
                 "bound" => pod.entry("spec").set("nodeName", node),
                 phase => pod.entry("status").set("phase", phase),
             }
@@ -207,7 +236,13 @@ pub(super) mod tests {
     #[track_caller]
     fn check_in(set: &Object, nodes: &str, pods: &str, expect: &str) {
         let (nodes, pods) = (self::nodes(nodes), self::pods(pods));
-        let view = View { set, hash: "new", nodes: &nodes, pods: &pods, now: now() };
+        let view = View {
+            set,
+            hash: "new",
+            nodes: &nodes,
+            pods: &pods,
+            now: now(),
+        };
         let plan = plan(&view, |_| None);
         assert_eq!(words(&plan.create, &plan.delete), expect);
     }
@@ -239,7 +274,11 @@ pub(super) mod tests {
 
     #[test]
     fn the_oldest_of_several_stays() {
-        check("n1", "a@n1:Running,bound,since-9 b@n1:Running,bound,since-5 c@n1:Pending,since-1", "-a -c");
+        check(
+            "n1",
+            "a@n1:Running,bound,since-9 b@n1:Running,bound,since-5 c@n1:Pending,since-1",
+            "-a -c",
+        );
     }
 
     #[test]
@@ -264,27 +303,53 @@ pub(super) mod tests {
     fn an_old_pod_stays_beside_a_new_one_until_that_is_available() {
         let old = "a@n1:Running,ready,bound,old,since-1";
         check_surge("n1", &format!("{old} b@n1:Running,bound,since-2"), "");
-        check_surge("n1", &format!("{old} b@n1:Running,ready-995,bound,since-2"), "");
-        check_surge("n1", &format!("{old} b@n1:Running,ready-990,bound,since-2"), "-a");
+        check_surge(
+            "n1",
+            &format!("{old} b@n1:Running,ready-995,bound,since-2"),
+            "",
+        );
+        check_surge(
+            "n1",
+            &format!("{old} b@n1:Running,ready-990,bound,since-2"),
+            "-a",
+        );
     }
 
     #[test]
     fn an_old_pod_that_is_not_ready_makes_room() {
-        check_surge("n1", "a@n1:Running,bound,old,since-1 b@n1:Running,bound,since-2", "-a");
+        check_surge(
+            "n1",
+            "a@n1:Running,bound,old,since-1 b@n1:Running,bound,since-2",
+            "-a",
+        );
     }
 
     #[test]
     fn more_than_one_old_and_one_new_pod_are_too_many() {
         let old = "Running,ready,bound,old";
-        check_surge("n1", &format!("a@n1:{old},since-1 b@n1:{old},since-2"), "-b");
-        check_surge("n1", "a@n1:Running,bound,since-1 b@n1:Running,bound,since-2", "-b");
+        check_surge(
+            "n1",
+            &format!("a@n1:{old},since-1 b@n1:{old},since-2"),
+            "-b",
+        );
+        check_surge(
+            "n1",
+            "a@n1:Running,bound,since-1 b@n1:Running,bound,since-2",
+            "-b",
+        );
     }
 
     #[test]
     fn a_failed_pod_waits_if_the_last_one_failed_just_before() {
         let (set, nodes) = (set(Value::object()), nodes("n1 n2 n3"));
         let pods = pods("a@n1:Failed b@n2:Failed c@n3:Succeeded");
-        let view = View { set: &set, hash: "new", nodes: &nodes, pods: &pods, now: now() };
+        let view = View {
+            set: &set,
+            hash: "new",
+            nodes: &nodes,
+            pods: &pods,
+            now: now(),
+        };
         let waits = |node: &str| (node != "n2").then_some(Duration::from_secs(4));
         let plan = plan(&view, waits);
         assert_eq!(
@@ -296,8 +361,13 @@ pub(super) mod tests {
 
     #[test]
     fn a_node_concerns_a_set_if_a_pod_should_come_or_go() {
-        let concerned = |node: &str, has_pod| is_concerned(&set(Value::object()), &nodes(node)[0], has_pod);
-        assert!(concerned("n1", false) && !concerned("n1:no", false) && !concerned("n1:tainted", false));
-        assert!(!concerned("n1", true) && concerned("n1:no", true) && !concerned("n1:tainted", true));
+        let concerned =
+            |node: &str, has_pod| is_concerned(&set(Value::object()), &nodes(node)[0], has_pod);
+        assert!(
+            concerned("n1", false) && !concerned("n1:no", false) && !concerned("n1:tainted", false)
+        );
+        assert!(
+            !concerned("n1", true) && concerned("n1:no", true) && !concerned("n1:tainted", true)
+        );
     }
 }

@@ -61,7 +61,10 @@ pub fn has_hash(pod: &Object, hash: &str) -> bool {
 /// Sorts pods by their nodes. A pod that ended and is going counts no more.
 pub fn by_node(pods: &[Arc<Object>]) -> ByNode {
     let mut nodes = ByNode::new();
-    for pod in pods.iter().filter(|pod| !(pod::is_terminal(pod) && pod.is_going())) {
+    for pod in pods
+        .iter()
+        .filter(|pod| !(pod::is_terminal(pod) && pod.is_going()))
+    {
         if let Some(node) = node(pod) {
             nodes.entry(node.into()).or_default().push(pod.clone());
         }
@@ -75,10 +78,14 @@ fn node(pod: &Object) -> Option<&str> {
     if !bound.is_empty() {
         return Some(bound);
     }
-    let required = pod.at("spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution");
-    let mut fields = required["nodeSelectorTerms"].list().iter().flat_map(|term| term["matchFields"].list());
-    let by_name =
-        fields.find(|field| field["key"].str() == "metadata.name" && field["operator"].str() == "In")?;
+    let required =
+        pod.at("spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution");
+    let mut fields = required["nodeSelectorTerms"]
+        .list()
+        .iter()
+        .flat_map(|term| term["matchFields"].list());
+    let by_name = fields
+        .find(|field| field["key"].str() == "metadata.name" && field["operator"].str() == "In")?;
     match by_name["values"].list() {
         [name] => name.as_str(),
         _ => None,
@@ -87,7 +94,11 @@ fn node(pod: &Object) -> Option<&str> {
 
 /// What orders the pods of a node: who has it first, then the oldest.
 pub fn seniority(pod: &Object) -> (bool, i64, String) {
-    (pod["spec"]["nodeName"].str().is_empty(), pod.created(), pod.name().into())
+    (
+        pod["spec"]["nodeName"].str().is_empty(),
+        pod.created(),
+        pod.name().into(),
+    )
 }
 
 /// How long a pod has to be ready to be available.
@@ -126,7 +137,8 @@ mod tests {
     fn a_new_pod_is_for_one_node_only() {
         let pod = new(&set(), "n1", "h");
         assert_eq!(node(&pod), Some("n1"));
-        let labels = value!({"app": "a", "pod-template-generation": "3", "controller-revision-hash": "h"});
+        let labels =
+            value!({"app": "a", "pod-template-generation": "3", "controller-revision-hash": "h"});
         assert_eq!(pod["metadata"]["labels"], labels);
         assert_eq!(pod.at("metadata.generateName").str(), "d-");
         assert_eq!(pod["spec"]["tolerations"].list().len(), 6);
@@ -144,13 +156,19 @@ mod tests {
             },
             "podAffinity": {},
         });
-        set.entry("spec").entry("template").entry("spec").set("affinity", affinity);
+        set.entry("spec")
+            .entry("template")
+            .entry("spec")
+            .set("affinity", affinity);
         let pod = new(&set, "n1", "h");
         assert_eq!(
             pod.at("spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"),
             &preferred
         );
-        assert_eq!((node(&pod), pod.at("spec.affinity.podAffinity").is_null()), (Some("n1"), false));
+        assert_eq!(
+            (node(&pod), pod.at("spec.affinity.podAffinity").is_null()),
+            (Some("n1"), false)
+        );
     }
 
     #[test]
@@ -158,8 +176,14 @@ mod tests {
         let pod = |labels: Value| Object(value!({"metadata": {"labels": labels}}));
         let updated = |labels: Value, hash: &str| is_updated(&set(), &pod(labels), hash);
         assert!(updated(value!({"controller-revision-hash": "h"}), "h"));
-        assert!(updated(value!({"controller-revision-hash": "g", "pod-template-generation": "3"}), "h"));
-        assert!(!updated(value!({"controller-revision-hash": "g", "pod-template-generation": "2"}), "h"));
+        assert!(updated(
+            value!({"controller-revision-hash": "g", "pod-template-generation": "3"}),
+            "h"
+        ));
+        assert!(!updated(
+            value!({"controller-revision-hash": "g", "pod-template-generation": "2"}),
+            "h"
+        ));
         assert!(!updated(value!({"controller-revision-hash": ""}), ""));
     }
 
@@ -189,7 +213,11 @@ mod tests {
     fn shares_are_rounded_up() {
         let scaled = |kind: &str, amount: Value| {
             let strategy = value!({"type": kind, "rollingUpdate": {"maxSurge": amount}});
-            super::scaled(&Object(value!({"spec": {"updateStrategy": strategy}})), "maxSurge", 3)
+            super::scaled(
+                &Object(value!({"spec": {"updateStrategy": strategy}})),
+                "maxSurge",
+                3,
+            )
         };
         assert_eq!(scaled("RollingUpdate", value!(2i64)), 2);
         assert_eq!(scaled("RollingUpdate", value!("34%")), 2);

@@ -35,8 +35,9 @@ impl DaemonSets {
             known.push(self.with_hash(revision).await?);
         }
         let patch = revision::patch(set);
-        let (mut equal, old): (Vec<_>, Vec<_>) =
-            known.into_iter().partition(|known| revision::restores(known, &patch));
+        let (mut equal, old): (Vec<_>, Vec<_>) = known
+            .into_iter()
+            .partition(|known| revision::restores(known, &patch));
         let number = revision::next_number(&old);
         let current = match equal.pop() {
             Some(latest) => {
@@ -48,7 +49,10 @@ impl DaemonSets {
             }
             None => Arc::new(self.snapshot(set, &patch, number).await?),
         };
-        Ok(Revisions { hash: current.label(HASH_LABEL).unwrap_or_default().into(), old })
+        Ok(Revisions {
+            hash: current.label(HASH_LABEL).unwrap_or_default().into(),
+            old,
+        })
     }
 
     /// A revision that says no hash is told apart by its name.
@@ -58,34 +62,69 @@ impl DaemonSets {
         }
         let mut named = (*revision).clone();
         let name = named.name().to_string();
-        named.entry("metadata").entry("labels").set(HASH_LABEL, name);
-        Ok(Arc::new(self.context.api.update(&CONTROLLER_REVISIONS, &named).await?))
+        named
+            .entry("metadata")
+            .entry("labels")
+            .set(HASH_LABEL, name);
+        Ok(Arc::new(
+            self.context
+                .api
+                .update(&CONTROLLER_REVISIONS, &named)
+                .await?,
+        ))
     }
 
     /// Makes pods of equal revisions pods of the latest, and forgets those revisions.
-    async fn join(&self, set: &Object, latest: &Object, equal: &[Arc<Object>]) -> Result<(), Error> {
+    async fn join(
+        &self,
+        set: &Object,
+        latest: &Object,
+        equal: &[Arc<Object>],
+    ) -> Result<(), Error> {
         if equal.is_empty() {
             return Ok(());
         }
         let hash = latest.label(HASH_LABEL);
-        for pod in self.pods_of(set)?.iter().filter(|pod| pod.label(HASH_LABEL) != hash) {
+        for pod in self
+            .pods_of(set)?
+            .iter()
+            .filter(|pod| pod.label(HASH_LABEL) != hash)
+        {
             let mut change = Value::object();
-            change.entry("metadata").entry("labels").set(HASH_LABEL, hash);
-            self.context.api.patch(&PODS, &pod.key(), "", Patch::Merge, &change).await?;
+            change
+                .entry("metadata")
+                .entry("labels")
+                .set(HASH_LABEL, hash);
+            self.context
+                .api
+                .patch(&PODS, &pod.key(), "", Patch::Merge, &change)
+                .await?;
         }
         self.history.forget(equal).await
     }
 
     async fn snapshot(&self, set: &Object, patch: &Value, number: i64) -> Result<Object, Error> {
-        let hash = hash::of_template(set.at("spec.template"), set.at("status.collisionCount").as_int());
+        let hash = hash::of_template(
+            set.at("spec.template"),
+            set.at("status.collisionCount").as_int(),
+        );
         let name = format!("{}-{hash}", set.name());
-        let draft =
-            revision::draft(set, controller_reference(set, &DAEMON_SETS), &name, (HASH_LABEL, &hash), number);
+        let draft = revision::draft(
+            set,
+            controller_reference(set, &DAEMON_SETS),
+            &name,
+            (HASH_LABEL, &hash),
+            number,
+        );
         match self.context.api.create(&CONTROLLER_REVISIONS, &draft).await {
             Err(error) if is_already_exists(&error) => {}
             outcome => return Ok(outcome?),
         }
-        let known = self.context.api.get(&CONTROLLER_REVISIONS, &Key::new(set.namespace(), name)).await?;
+        let known = self
+            .context
+            .api
+            .get(&CONTROLLER_REVISIONS, &Key::new(set.namespace(), name))
+            .await?;
         match revision::restores(&known, patch) {
             true => Ok(known),
             false => Err(self.note_collision(set).await?),
@@ -95,20 +134,31 @@ impl DaemonSets {
     /// Another template has the same hash. Once the set's status says how many there were, the hash is another.
     async fn note_collision(&self, set: &Object) -> Result<Error, Error> {
         let mut fresh = self.context.api.get(&DAEMON_SETS, &set.key()).await?;
-        let (known, actual) =
-            (set.at("status.collisionCount").clone(), fresh.at("status.collisionCount").clone());
+        let (known, actual) = (
+            set.at("status.collisionCount").clone(),
+            fresh.at("status.collisionCount").clone(),
+        );
         if known == actual {
             fresh.entry("status").set("collisionCount", known.int() + 1);
-            self.written.note(&self.context.api.update_status(&DAEMON_SETS, &fresh).await?);
+            self.written
+                .note(&self.context.api.update_status(&DAEMON_SETS, &fresh).await?);
         }
-        Ok(Error::Other(format!("the hash of DaemonSet {} is another revision's", set.key())))
+        Ok(Error::Other(format!(
+            "the hash of DaemonSet {} is another revision's",
+            set.key()
+        )))
     }
 
     /// Forgets revisions beyond the set's limit. Those that pods are of stay.
     pub(super) async fn forget(&self, set: &Object, old: &[Arc<Object>]) -> Result<(), Error> {
         let pods = self.pods_of(set)?;
-        let live: HashSet<&str> = pods.iter().filter_map(|pod| pod.label(HASH_LABEL)).collect();
+        let live: HashSet<&str> = pods
+            .iter()
+            .filter_map(|pod| pod.label(HASH_LABEL))
+            .collect();
         let limit = set["spec"]["revisionHistoryLimit"].as_int().unwrap_or(10);
-        self.history.forget(&limit::beyond(old, HASH_LABEL, &live, limit)).await
+        self.history
+            .forget(&limit::beyond(old, HASH_LABEL, &live, limit))
+            .await
     }
 }

@@ -33,7 +33,10 @@ pub fn rollout(view: &View) -> Rollout {
     }
     if surge == 0 {
         let delete = in_place(view, &wanted, unavailable);
-        return Rollout { create: Vec::new(), delete };
+        return Rollout {
+            create: Vec::new(),
+            delete,
+        };
     }
     Surge::default().plan(view, &wanted, surge, n_wanted)
 }
@@ -41,7 +44,10 @@ pub fn rollout(view: &View) -> Rollout {
 /// Every node, and whether it is to have a pod.
 fn wanted<'a>(view: &View<'a>) -> HashMap<&'a str, bool> {
     let placement = Placement::of(view.set);
-    view.nodes.iter().map(|node| (node.name(), placement.judge(node).should_run)).collect()
+    view.nodes
+        .iter()
+        .map(|node| (node.name(), placement.judge(node).should_run))
+        .collect()
 }
 
 /// The pods of one node: a new and an old one.
@@ -51,7 +57,8 @@ type Pair<'a> = (Option<&'a Arc<Object>>, Option<&'a Arc<Object>>);
 /// the node has sorted them out.
 fn pair<'a>(view: &View, pods: &'a [Arc<Object>]) -> Option<Pair<'a>> {
     let staying = pods.iter().filter(|pod| !pod.is_going());
-    let (new, old): (Vec<_>, Vec<_>) = staying.partition(|pod| pod::is_updated(view.set, pod, view.hash));
+    let (new, old): (Vec<_>, Vec<_>) =
+        staying.partition(|pod| pod::is_updated(view.set, pod, view.hash));
     (new.len() <= 1 && old.len() <= 1).then(|| (new.first().copied(), old.first().copied()))
 }
 
@@ -81,7 +88,10 @@ fn in_place(view: &View, wanted: &HashMap<&str, bool>, max_unavailable: i64) -> 
 
 /// How many nodes are to have a pod and have none.
 fn n_missing(pods: &ByNode, wanted: &HashMap<&str, bool>) -> i64 {
-    wanted.iter().filter(|(node, should_run)| **should_run && !pods.contains_key(**node)).count() as i64
+    wanted
+        .iter()
+        .filter(|(node, should_run)| **should_run && !pods.contains_key(**node))
+        .count() as i64
 }
 
 /// What a surge is made of.
@@ -97,7 +107,13 @@ struct Surge {
 }
 
 impl Surge {
-    fn plan(mut self, view: &View, wanted: &HashMap<&str, bool>, max_surge: i64, n_wanted: i64) -> Rollout {
+    fn plan(
+        mut self,
+        view: &View,
+        wanted: &HashMap<&str, bool>,
+        max_surge: i64,
+        n_wanted: i64,
+    ) -> Rollout {
         for (node, pods) in view.pods {
             match pair(view, pods) {
                 Some(pair) => self.look_at(view, node, pair, wanted.get(node.as_str()).copied()),
@@ -106,9 +122,13 @@ impl Surge {
         }
         // Where the set moves from node to node, a pod only goes when another is available in its stead.
         let n_leaving = usize::try_from(self.n_available - n_wanted).unwrap_or_default();
-        self.rollout.delete.extend(self.leaving.into_iter().take(n_leaving));
+        self.rollout
+            .delete
+            .extend(self.leaving.into_iter().take(n_leaving));
         let n_more = usize::try_from(max_surge - self.n_surging).unwrap_or_default();
-        self.rollout.create.extend(self.candidates.into_iter().take(n_more));
+        self.rollout
+            .create
+            .extend(self.candidates.into_iter().take(n_more));
         self.rollout
     }
 
@@ -140,8 +160,18 @@ mod tests {
 
     #[track_caller]
     fn check(rolling: Value, nodes: &str, pods: &str, expect: &str) {
-        let (set, nodes, pods) = (set(rolling), self::nodes(nodes), self::pods(&pods.replace("OLD", OLD)));
-        let view = View { set: &set, hash: "new", nodes: &nodes, pods: &pods, now: now() };
+        let (set, nodes, pods) = (
+            set(rolling),
+            self::nodes(nodes),
+            self::pods(&pods.replace("OLD", OLD)),
+        );
+        let view = View {
+            set: &set,
+            hash: "new",
+            nodes: &nodes,
+            pods: &pods,
+            now: now(),
+        };
         let rollout = rollout(&view);
         assert_eq!(words(&rollout.create, &rollout.delete), expect);
     }
@@ -156,27 +186,57 @@ mod tests {
 
     #[test]
     fn as_many_old_pods_go_as_may_be_unavailable() {
-        check(unavailable(1), "n1 n2 n3", "a@n1:OLD b@n2:OLD c@n3:OLD", "-a");
-        check(unavailable(2), "n1 n2 n3", "a@n1:OLD b@n2:OLD c@n3:OLD", "-a -b");
+        check(
+            unavailable(1),
+            "n1 n2 n3",
+            "a@n1:OLD b@n2:OLD c@n3:OLD",
+            "-a",
+        );
+        check(
+            unavailable(2),
+            "n1 n2 n3",
+            "a@n1:OLD b@n2:OLD c@n3:OLD",
+            "-a -b",
+        );
     }
 
     #[test]
     fn pods_that_are_new_and_not_available_count() {
         check(unavailable(1), "n1 n2", "a@n1:Running,bound b@n2:OLD", "");
-        check(unavailable(1), "n1 n2", "a@n1:Running,bound,ready-995 b@n2:OLD", "");
-        check(unavailable(1), "n1 n2", "a@n1:Running,bound,ready-990 b@n2:OLD", "-b");
+        check(
+            unavailable(1),
+            "n1 n2",
+            "a@n1:Running,bound,ready-995 b@n2:OLD",
+            "",
+        );
+        check(
+            unavailable(1),
+            "n1 n2",
+            "a@n1:Running,bound,ready-990 b@n2:OLD",
+            "-b",
+        );
     }
 
     #[test]
     fn nodes_without_a_pod_and_with_one_that_goes_count() {
         check(unavailable(1), "n1 n2", "b@n2:OLD", "");
-        check(unavailable(1), "n1 n2", "a@n1:Running,ready,going b@n2:OLD", "");
+        check(
+            unavailable(1),
+            "n1 n2",
+            "a@n1:Running,ready,going b@n2:OLD",
+            "",
+        );
         check(unavailable(1), "n1:no n2", "b@n2:OLD", "-b");
     }
 
     #[test]
     fn old_pods_that_are_not_available_go_whatever_the_limit() {
-        check(unavailable(1), "n1 n2 n3", "a@n1:Running,old b@n2:Running,old c@n3:OLD", "-a -b");
+        check(
+            unavailable(1),
+            "n1 n2 n3",
+            "a@n1:Running,old b@n2:Running,old c@n3:OLD",
+            "-a -b",
+        );
     }
 
     #[test]
@@ -191,7 +251,12 @@ mod tests {
 
     #[test]
     fn a_percentage_is_of_the_nodes_that_are_asked_for() {
-        check(value!({"maxUnavailable": "50%"}), "n1 n2 n3 n4:no", "a@n1:OLD b@n2:OLD c@n3:OLD", "-a -b");
+        check(
+            value!({"maxUnavailable": "50%"}),
+            "n1 n2 n3 n4:no",
+            "a@n1:OLD b@n2:OLD c@n3:OLD",
+            "-a -b",
+        );
     }
 
     #[test]
@@ -203,19 +268,39 @@ mod tests {
 
     #[test]
     fn an_old_pod_goes_once_the_new_one_is_available() {
-        check(surge(1), "n1 n2", "a@n1:OLD x@n1:Running,ready-990 b@n2:OLD", "+n2 -a");
+        check(
+            surge(1),
+            "n1 n2",
+            "a@n1:OLD x@n1:Running,ready-990 b@n2:OLD",
+            "+n2 -a",
+        );
     }
 
     #[test]
     fn an_old_pod_that_is_not_available_gets_a_new_one_whatever_the_limit() {
-        check(surge(1), "n1 n2 n3", "a@n1:Running,old b@n2:Running,old c@n3:OLD", "+n1 +n2 +n3");
+        check(
+            surge(1),
+            "n1 n2 n3",
+            "a@n1:Running,old b@n2:Running,old c@n3:OLD",
+            "+n1 +n2 +n3",
+        );
     }
 
     #[test]
     fn a_pod_leaves_a_node_for_another_only_when_that_one_is_available() {
         check(surge(1), "n1:tainted n2", "a@n1:OLD x@n2:Running", "");
-        check(surge(1), "n1:tainted n2", "a@n1:OLD x@n2:Running,ready-990", "-a");
-        check(surge(1), "n1:tainted n2", "a@n1:Running,old x@n2:Running", "-a");
+        check(
+            surge(1),
+            "n1:tainted n2",
+            "a@n1:OLD x@n2:Running,ready-990",
+            "-a",
+        );
+        check(
+            surge(1),
+            "n1:tainted n2",
+            "a@n1:Running,old x@n2:Running",
+            "-a",
+        );
     }
 
     #[test]

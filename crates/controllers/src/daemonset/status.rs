@@ -43,7 +43,12 @@ pub fn count(view: &View) -> Counts {
 /// What orders pods by their age. Of two that were made in the same second, that of an older revision was first.
 fn age(view: &View, pod: &Object) -> (bool, i64, bool, String) {
     let (is_unbound, made, name) = pod::seniority(pod);
-    (is_unbound, made, pod::is_updated(view.set, pod, view.hash), name)
+    (
+        is_unbound,
+        made,
+        pod::is_updated(view.set, pod, view.hash),
+        name,
+    )
 }
 
 impl Counts {
@@ -69,12 +74,15 @@ pub fn status(set: &Object, counts: Counts) -> Option<Value> {
         "numberAvailable": (counts.available),
         "numberUnavailable": (counts.desired - counts.available),
     });
-    let is_same = told.entries().all(|(field, number)| number.int() == old[field].int());
+    let is_same = told
+        .entries()
+        .all(|(field, number)| number.int() == old[field].int());
     if is_same && old["observedGeneration"].int() >= generation {
         return None;
     }
     let mut status = old.clone();
-    told.entries().for_each(|(field, number)| status.set(field, number.clone()));
+    told.entries()
+        .for_each(|(field, number)| status.set(field, number.clone()));
     status.set("observedGeneration", generation);
     Some(status)
 }
@@ -87,36 +95,90 @@ mod tests {
     #[track_caller]
     fn check(nodes: &str, pods: &str, expect: Counts) {
         let (set, nodes, pods) = (set(Value::object()), self::nodes(nodes), self::pods(pods));
-        assert_eq!(count(&View { set: &set, hash: "new", nodes: &nodes, pods: &pods, now: now() }), expect);
+        assert_eq!(
+            count(&View {
+                set: &set,
+                hash: "new",
+                nodes: &nodes,
+                pods: &pods,
+                now: now()
+            }),
+            expect
+        );
     }
 
     #[test]
     fn nodes_are_counted_and_not_pods() {
-        let expect = Counts { desired: 2, current: 1, updated: 1, ..Counts::default() };
-        check("n1 n2 n3:no", "a@n1:Running,since-1 b@n1:Running,ready,since-2", expect);
+        let expect = Counts {
+            desired: 2,
+            current: 1,
+            updated: 1,
+            ..Counts::default()
+        };
+        check(
+            "n1 n2 n3:no",
+            "a@n1:Running,since-1 b@n1:Running,ready,since-2",
+            expect,
+        );
     }
 
     #[test]
     fn a_pod_is_available_after_it_was_ready_for_a_while() {
-        let ready = Counts { desired: 1, current: 1, updated: 1, ready: 1, ..Counts::default() };
+        let ready = Counts {
+            desired: 1,
+            current: 1,
+            updated: 1,
+            ready: 1,
+            ..Counts::default()
+        };
         check("n1", "a@n1:Running,ready-995", ready);
-        check("n1", "a@n1:Running,ready-990", Counts { available: 1, ..ready });
+        check(
+            "n1",
+            "a@n1:Running,ready-990",
+            Counts {
+                available: 1,
+                ..ready
+            },
+        );
     }
 
     #[test]
     fn an_old_pod_is_not_updated() {
-        check("n1", "a@n1:Running,old", Counts { desired: 1, current: 1, ..Counts::default() });
+        check(
+            "n1",
+            "a@n1:Running,old",
+            Counts {
+                desired: 1,
+                current: 1,
+                ..Counts::default()
+            },
+        );
     }
 
     #[test]
     fn an_old_pod_counts_while_a_new_one_of_the_same_second_is_beside_it() {
-        let expect = Counts { desired: 1, current: 1, ..Counts::default() };
-        check("n1", "a@n1:Running,since-1 b@n1:Running,old,since-1", expect);
+        let expect = Counts {
+            desired: 1,
+            current: 1,
+            ..Counts::default()
+        };
+        check(
+            "n1",
+            "a@n1:Running,since-1 b@n1:Running,old,since-1",
+            expect,
+        );
     }
 
     #[test]
     fn a_pod_where_none_should_be_is_misplaced() {
-        check("n1:no n2:tainted", "a@n1 b@n2", Counts { misplaced: 2, ..Counts::default() });
+        check(
+            "n1:no n2:tainted",
+            "a@n1 b@n2",
+            Counts {
+                misplaced: 2,
+                ..Counts::default()
+            },
+        );
     }
 
     fn with_status(status: Value) -> Object {
@@ -125,16 +187,34 @@ mod tests {
 
     #[test]
     fn a_status_that_says_the_same_is_not_written() {
-        let counts = Counts { desired: 1, ..Counts::default() };
+        let counts = Counts {
+            desired: 1,
+            ..Counts::default()
+        };
         let written = status(&with_status(value!({"collisionCount": 1i64})), counts).expect("news");
-        assert_eq!((written["numberUnavailable"].int(), written["collisionCount"].int()), (1, 1));
+        assert_eq!(
+            (
+                written["numberUnavailable"].int(),
+                written["collisionCount"].int()
+            ),
+            (1, 1)
+        );
         assert_eq!(status(&with_status(written), counts), None);
     }
 
     #[test]
     fn a_generation_is_observed_once() {
         let old = with_status(value!({"observedGeneration": 1i64}));
-        assert_eq!(status(&old, Counts::default()).expect("news")["observedGeneration"].int(), 2);
-        assert_eq!(status(&with_status(value!({"observedGeneration": 2i64})), Counts::default()), None);
+        assert_eq!(
+            status(&old, Counts::default()).expect("news")["observedGeneration"].int(),
+            2
+        );
+        assert_eq!(
+            status(
+                &with_status(value!({"observedGeneration": 2i64})),
+                Counts::default()
+            ),
+            None
+        );
     }
 }

@@ -23,14 +23,18 @@ pub fn new(type_: &str, status: &str, reason: &str, message: &str, now: &str) ->
 
 /// The condition of a type.
 pub fn find<'a>(status: &'a Value, type_: &str) -> Option<&'a Value> {
-    status["conditions"].list().iter().find(|condition| condition["type"].str() == type_)
+    status["conditions"]
+        .list()
+        .iter()
+        .find(|condition| condition["type"].str() == type_)
 }
 
 /// Sets a condition, at the end. One that has the same status and reason stays as it is; with the same status it keeps
 /// the time of its last transition.
 pub fn set(status: &mut Value, mut condition: Value) {
     let type_ = condition["type"].str().to_string();
-    if let Some(known) = find(status, &type_).filter(|known| known["status"] == condition["status"]) {
+    if let Some(known) = find(status, &type_).filter(|known| known["status"] == condition["status"])
+    {
         if known["reason"] == condition["reason"] {
             return;
         }
@@ -42,7 +46,9 @@ pub fn set(status: &mut Value, mut condition: Value) {
 
 /// Removes a condition.
 pub fn remove(status: &mut Value, type_: &str) {
-    let Some(Value::List(conditions)) = status.get_mut("conditions") else { return };
+    let Some(Value::List(conditions)) = status.get_mut("conditions") else {
+        return;
+    };
     conditions.retain(|condition| condition["type"].str() != type_);
     if conditions.is_empty() {
         status.remove("conditions");
@@ -59,13 +65,22 @@ mod tests {
         set(&mut status, new("A", "True", "One", "first", "t1"));
         set(&mut status, new("B", "True", "One", "", "t1"));
         set(&mut status, new("A", "True", "One", "same", "t2"));
-        assert_eq!(find(&status, "A").map(|it| it["message"].str()), Some("first"));
+        assert_eq!(
+            find(&status, "A").map(|it| it["message"].str()),
+            Some("first")
+        );
         set(&mut status, new("A", "True", "Two", "other", "t3"));
         let a = find(&status, "A").expect("it is there");
-        assert_eq!((a["lastUpdateTime"].str(), a["lastTransitionTime"].str()), ("t3", "t1"));
+        assert_eq!(
+            (a["lastUpdateTime"].str(), a["lastTransitionTime"].str()),
+            ("t3", "t1")
+        );
         assert_eq!(status["conditions"][1]["type"].str(), "A");
         set(&mut status, new("A", "False", "Two", "", "t4"));
-        assert_eq!(find(&status, "A").map(|it| it["lastTransitionTime"].str()), Some("t4"));
+        assert_eq!(
+            find(&status, "A").map(|it| it["lastTransitionTime"].str()),
+            Some("t4")
+        );
     }
 
     #[test]

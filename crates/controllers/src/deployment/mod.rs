@@ -48,9 +48,24 @@ pub fn start(context: &Context) -> Work {
     let pods = context.follow(&PODS);
     owned::index(&sets);
     owned::index(&pods);
-    Wake { deployments: deployments.clone(), sets: sets.clone(), queue: queue.clone() }.listen(&pods);
+    Wake {
+        deployments: deployments.clone(),
+        sets: sets.clone(),
+        queue: queue.clone(),
+    }
+    .listen(&pods);
     let written = Written::default();
-    Work::new(queue, WORKERS, Arc::new(Deployments { context, deployments, sets, pods, written }))
+    Work::new(
+        queue,
+        WORKERS,
+        Arc::new(Deployments {
+            context,
+            deployments,
+            sets,
+            pods,
+            written,
+        }),
+    )
 }
 
 impl Reconcile for Deployments {
@@ -73,17 +88,37 @@ impl Deployments {
             return Ok(After::Done);
         }
         let deployment = entry.read()?;
-        let Some(selector) = wake::selector(&deployment) else { return self.refuse(deployment).await };
+        let Some(selector) = wake::selector(&deployment) else {
+            return self.refuse(deployment).await;
+        };
         let sets = self.claim(&deployment, &selector).await?;
         let sets = Sets::of(&deployment, sets);
-        Rollout { all: self, deployment, sets }.step().await
+        Rollout {
+            all: self,
+            deployment,
+            sets,
+        }
+        .step()
+        .await
     }
 
-    async fn claim(&self, deployment: &Object, selector: &LabelSelector) -> Result<Vec<Set>, Error> {
+    async fn claim(
+        &self,
+        deployment: &Object,
+        selector: &LabelSelector,
+    ) -> Result<Vec<Set>, Error> {
         let candidates = owned::read(owned::candidates(&self.sets, deployment))?;
         let (owner_kind, kind) = (&DEPLOYMENTS, &REPLICA_SETS);
-        let claim = Claim { context: &self.context, owner: deployment, owner_kind, kind, finalizers: &[] };
-        claim.claim(candidates, |set| selector.matches(|name| set.label(name))).await
+        let claim = Claim {
+            context: &self.context,
+            owner: deployment,
+            owner_kind,
+            kind,
+            finalizers: &[],
+        };
+        claim
+            .claim(candidates, |set| selector.matches(|name| set.label(name)))
+            .await
     }
 
     /// A deployment that selects everything would take everybody's pods.
@@ -92,8 +127,13 @@ impl Deployments {
         self.tell(&deployment, Note::warning("SelectingAll", "", message));
         let generation = deployment["metadata"]["generation"].int();
         if deployment["status"]["observedGeneration"].int() < generation {
-            deployment.entry("status").set("observedGeneration", generation);
-            self.context.api.update_status(&DEPLOYMENTS, &deployment).await?;
+            deployment
+                .entry("status")
+                .set("observedGeneration", generation);
+            self.context
+                .api
+                .update_status(&DEPLOYMENTS, &deployment)
+                .await?;
         }
         Ok(After::Done)
     }
@@ -104,7 +144,11 @@ impl Deployments {
 
     /// Writes a deployment's status and annotations; what comes back is what is to be changed next.
     async fn write(&self, deployment: &Object) -> Result<Object, Error> {
-        let written = self.context.api.update_status(&DEPLOYMENTS, deployment).await?;
+        let written = self
+            .context
+            .api
+            .update_status(&DEPLOYMENTS, deployment)
+            .await?;
         self.written.note(&written);
         Ok(written)
     }

@@ -23,9 +23,14 @@ impl Rollout<'_> {
     /// Lets the new set know the deployment's annotations, and the deployment the set's revision. Nothing happens if there
     /// is no new set yet.
     pub async fn follow_new_set(&mut self) -> Result<(), Error> {
-        let Some(new) = self.sets.new.clone() else { return Ok(()) };
+        let Some(new) = self.sets.new.clone() else {
+            return Ok(());
+        };
         let revision = revision::highest(&self.sets.old) + 1;
-        if self.update_set(&new, &told(&new, &self.deployment, revision)).await? {
+        if self
+            .update_set(&new, &told(&new, &self.deployment, revision))
+            .await?
+        {
             return Ok(());
         }
         let mut changed = self.deployment.clone();
@@ -49,7 +54,9 @@ impl Rollout<'_> {
         let draft = draft(&self.deployment, self.sets.n_replicas(), revision);
         let (new, is_made) = match self.all.context.api.create(&REPLICA_SETS, &draft).await {
             Ok(made) => (made, true),
-            Err(error) if is_already_exists(&error) => (self.settle_collision(&draft, error).await?, false),
+            Err(error) if is_already_exists(&error) => {
+                (self.settle_collision(&draft, error).await?, false)
+            }
             Err(error) => return Err(self.fail(&draft, error).await),
         };
         let new = Arc::new(new);
@@ -73,15 +80,26 @@ impl Rollout<'_> {
 
     /// There is a set by that name. Either it is the deployment's own, which the cache has not seen yet; or another
     /// template has the same hash, and the next try takes another one.
-    async fn settle_collision(&mut self, draft: &Object, error: kube::Error) -> Result<Object, Error> {
-        let found = self.all.context.api.get(&REPLICA_SETS, &draft.key()).await?;
+    async fn settle_collision(
+        &mut self,
+        draft: &Object,
+        error: kube::Error,
+    ) -> Result<Object, Error> {
+        let found = self
+            .all
+            .context
+            .api
+            .get(&REPLICA_SETS, &draft.key())
+            .await?;
         let template = &self.deployment["spec"]["template"];
         let is_mine = found.is_controlled_by(self.deployment.uid());
         if is_mine && is_same_template(template, &found["spec"]["template"]) {
             return Ok(found);
         }
         let n_collisions = self.deployment["status"]["collisionCount"].int();
-        self.deployment.entry("status").set("collisionCount", n_collisions + 1);
+        self.deployment
+            .entry("status")
+            .set("collisionCount", n_collisions + 1);
         self.all.write(&self.deployment).await?;
         Err(error.into())
     }
@@ -92,7 +110,11 @@ impl Rollout<'_> {
             return error.into();
         }
         let reason = "ReplicaSetCreateError";
-        let message = format!("Failed to create new replica set \"{}\": {}", draft.name(), message(&error));
+        let message = format!(
+            "Failed to create new replica set \"{}\": {}",
+            draft.name(),
+            message(&error)
+        );
         if deadline(&self.deployment).is_some() {
             let now = self.all.context.now_text();
             let condition = condition::new(PROGRESSING, "False", reason, &message, &now);
@@ -100,14 +122,20 @@ impl Rollout<'_> {
             // There is worse to be reported than that this cannot be written.
             let _ = self.all.write(&self.deployment).await;
         }
-        self.all.tell(&self.deployment, Note::warning(reason, "", message));
+        self.all
+            .tell(&self.deployment, Note::warning(reason, "", message));
         error.into()
     }
 
     fn note_progress(&self, deployment: &mut Object, reason: &str, message: &str) {
         if deadline(deployment).is_some() {
-            let condition =
-                condition::new(PROGRESSING, "True", reason, message, &self.all.context.now_text());
+            let condition = condition::new(
+                PROGRESSING,
+                "True",
+                reason,
+                message,
+                &self.all.context.now_text(),
+            );
             condition::set(deployment.entry("status"), condition);
         }
     }
@@ -156,7 +184,9 @@ fn draft(deployment: &Object, n_all: i64, revision: i64) -> Object {
 
 fn labelled(value: &Value, path: &str, hash: &str) -> Value {
     let mut value = value.clone();
-    path.split('.').fold(&mut value, |value, key| value.entry(key)).set(HASH, hash);
+    path.split('.')
+        .fold(&mut value, |value, key| value.entry(key))
+        .set(HASH, hash);
     value
 }
 
@@ -201,7 +231,8 @@ mod tests {
     fn a_selector_without_labels_gets_one() {
         let mut web = web();
         let expression = value!({"key": "app", "operator": "Exists"});
-        web.entry("spec").set("selector", value!({"matchExpressions": [expression]}));
+        web.entry("spec")
+            .set("selector", value!({"matchExpressions": [expression]}));
         let set = draft(&web, 0, 1);
         assert_eq!(set["spec"]["selector"]["matchLabels"].entries().count(), 1);
         assert_eq!(set["spec"]["selector"]["matchExpressions"].list().len(), 1);

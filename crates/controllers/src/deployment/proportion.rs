@@ -21,7 +21,10 @@ pub enum Scale {
 /// Whether a deployment was scaled since its sets were last told its size.
 pub fn is_scaled(deployment: &Object, sets: &Sets) -> bool {
     let told = |set: &Set| number(set, DESIRED);
-    sets.active().iter().filter_map(told).any(|desired| desired != replicas(deployment))
+    sets.active()
+        .iter()
+        .filter_map(told)
+        .any(|desired| desired != replicas(deployment))
 }
 
 /// The sizes of all sets.
@@ -30,7 +33,11 @@ pub fn scale(deployment: &Object, sets: &Sets) -> Scale {
     if let Some(set) = only_or_latest(sets) {
         return Scale::Sizes(vec![Resize { set, to: n_wanted }]);
     }
-    if sets.new.as_ref().is_some_and(|new| is_saturated(deployment, new)) {
+    if sets
+        .new
+        .as_ref()
+        .is_some_and(|new| is_saturated(deployment, new))
+    {
         let old = sets.active_old().into_iter();
         return Scale::Sizes(old.map(|set| Resize { set, to: 0 }).collect());
     }
@@ -52,13 +59,19 @@ fn only_or_latest(sets: &Sets) -> Option<Set> {
 /// Whether the new set has all pods, all are available, and it knows that these are all.
 fn is_saturated(deployment: &Object, new: &Set) -> bool {
     let n_wanted = replicas(deployment);
-    number(new, DESIRED) == Some(n_wanted) && replicas(new) == n_wanted && available(new) == n_wanted
+    number(new, DESIRED) == Some(n_wanted)
+        && replicas(new) == n_wanted
+        && available(new) == n_wanted
 }
 
 /// Each set's share, from the largest on. What rounding leaves over goes to the largest.
 fn shares(deployment: &Object, mut active: Vec<Set>) -> Vec<Resize> {
     let n_wanted = replicas(deployment);
-    let n_allowed = if n_wanted > 0 { n_wanted + max_surge(deployment) } else { 0 };
+    let n_allowed = if n_wanted > 0 {
+        n_wanted + max_surge(deployment)
+    } else {
+        0
+    };
     let n_more = n_allowed - active.iter().map(|set| replicas(set)).sum::<i64>();
     let age = |set: &Set| (set.created(), set.name().to_string());
     match n_more > 0 {
@@ -70,7 +83,10 @@ fn shares(deployment: &Object, mut active: Vec<Set>) -> Vec<Resize> {
     for set in active {
         let share = share(deployment, &set, n_more, n_shared);
         n_shared += share;
-        sizes.push(Resize { to: replicas(&set) + share, set });
+        sizes.push(Resize {
+            to: replicas(&set) + share,
+            set,
+        });
     }
     if let Some(largest) = sizes.first_mut() {
         largest.to = (largest.to + n_more - n_shared).max(0);
@@ -127,9 +143,16 @@ mod tests {
 
     #[track_caller]
     fn check(n_wanted: i64, surge: &str, old: &[Set], new: Option<Set>, expect: &[(&str, i64)]) {
-        let sets = Sets { new, old: old.to_vec() };
-        let (Scale::Sizes(steps) | Scale::Shares(steps)) = scale(&deployment(n_wanted, surge, "0"), &sets);
-        let mut steps: Vec<(&str, i64)> = steps.iter().map(|step| (step.set.name(), step.to)).collect();
+        let sets = Sets {
+            new,
+            old: old.to_vec(),
+        };
+        let (Scale::Sizes(steps) | Scale::Shares(steps)) =
+            scale(&deployment(n_wanted, surge, "0"), &sets);
+        let mut steps: Vec<(&str, i64)> = steps
+            .iter()
+            .map(|step| (step.set.name(), step.to))
+            .collect();
         steps.sort_unstable();
         assert_eq!(steps, expect);
     }
@@ -137,18 +160,42 @@ mod tests {
     #[test]
     fn the_only_set_with_pods_gets_the_whole_size() {
         check(5, "0", &[], Some(told("new", 1, 3, 3, 3)), &[("new", 5)]);
-        check(5, "0", &[told("old", 1, 3, 3, 3)], Some(told("new", 2, 0, 3, 3)), &[("old", 5)]);
+        check(
+            5,
+            "0",
+            &[told("old", 1, 3, 3, 3)],
+            Some(told("new", 2, 0, 3, 3)),
+            &[("old", 5)],
+        );
     }
 
     #[test]
     fn if_no_set_has_pods_the_newest_gets_them() {
-        check(5, "0", &[told("a", 1, 0, 3, 3), told("b", 2, 0, 3, 3)], None, &[("b", 5)]);
-        check(5, "0", &[told("a", 1, 0, 3, 3)], Some(told("new", 2, 0, 3, 3)), &[("new", 5)]);
+        check(
+            5,
+            "0",
+            &[told("a", 1, 0, 3, 3), told("b", 2, 0, 3, 3)],
+            None,
+            &[("b", 5)],
+        );
+        check(
+            5,
+            "0",
+            &[told("a", 1, 0, 3, 3)],
+            Some(told("new", 2, 0, 3, 3)),
+            &[("new", 5)],
+        );
     }
 
     #[test]
     fn old_sets_go_once_the_new_one_is_saturated() {
-        check(5, "0", &[told("old", 1, 2, 5, 5)], Some(told("new", 2, 5, 5, 5)), &[("old", 0)]);
+        check(
+            5,
+            "0",
+            &[told("old", 1, 2, 5, 5)],
+            Some(told("new", 2, 5, 5, 5)),
+            &[("old", 0)],
+        );
     }
 
     #[test]
@@ -186,14 +233,25 @@ mod tests {
     fn a_set_that_was_not_told_is_scaled_by_what_the_deployment_has() {
         let mut deployment = deployment(20, "0", "0");
         deployment.set("status", value!({"replicas": 10}));
-        let sets = Sets { new: Some(set("new", 2, 5, 5)), old: vec![set("old", 1, 5, 5)] };
-        let Scale::Shares(steps) = scale(&deployment, &sets) else { panic!("there are two sets") };
-        assert_eq!(steps.iter().map(|step| step.to).collect::<Vec<_>>(), [10, 10]);
+        let sets = Sets {
+            new: Some(set("new", 2, 5, 5)),
+            old: vec![set("old", 1, 5, 5)],
+        };
+        let Scale::Shares(steps) = scale(&deployment, &sets) else {
+            panic!("there are two sets")
+        };
+        assert_eq!(
+            steps.iter().map(|step| step.to).collect::<Vec<_>>(),
+            [10, 10]
+        );
     }
 
     #[test]
     fn a_deployment_is_scaled_if_a_set_was_told_another_size() {
-        let sets = |desired| Sets { new: Some(told("new", 1, 3, desired, 4)), old: vec![] };
+        let sets = |desired| Sets {
+            new: Some(told("new", 1, 3, desired, 4)),
+            old: vec![],
+        };
         assert!(is_scaled(&deployment(5, "1", "0"), &sets(3)));
         assert!(!is_scaled(&deployment(3, "1", "0"), &sets(3)));
     }

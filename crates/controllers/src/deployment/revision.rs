@@ -35,24 +35,40 @@ pub fn of(set: &Object) -> Option<i64> {
 
 /// The highest revision.
 pub fn highest(sets: &[Set]) -> i64 {
-    sets.iter().filter_map(|set| of(set)).max().unwrap_or_default().max(0)
+    sets.iter()
+        .filter_map(|set| of(set))
+        .max()
+        .unwrap_or_default()
+        .max(0)
 }
 
 /// The revision before the highest.
 pub fn last(sets: &[&Set]) -> i64 {
     let mut revisions: Vec<i64> = sets.iter().filter_map(|set| of(set)).collect();
     revisions.sort_unstable();
-    revisions.iter().rev().nth(1).copied().unwrap_or_default().max(0)
+    revisions
+        .iter()
+        .rev()
+        .nth(1)
+        .copied()
+        .unwrap_or_default()
+        .max(0)
 }
 
 /// A number of pods that an annotation notes.
 pub fn number(set: &Object, name: &str) -> Option<i64> {
-    set.annotation(name)?.parse::<i32>().ok().filter(|number| *number >= 0).map(i64::from)
+    set.annotation(name)?
+        .parse::<i32>()
+        .ok()
+        .filter(|number| *number >= 0)
+        .map(i64::from)
 }
 
 /// Lets a set know the deployment's annotations, and its revision if that is higher than the one it has.
 pub fn tell(set: &mut Object, deployment: &Object, revision: i64) {
-    for (name, value) in deployment["metadata"]["annotations"].entries().filter(|(name, _)| !is_private(name))
+    for (name, value) in deployment["metadata"]["annotations"]
+        .entries()
+        .filter(|(name, _)| !is_private(name))
     {
         annotations(set).set(name, value.clone());
     }
@@ -70,7 +86,9 @@ pub fn tell(set: &mut Object, deployment: &Object, revision: i64) {
     annotations(set).set(REVISION, revision.to_string());
     if let Some(old) = old {
         let history = history(set.annotation(HISTORY).unwrap_or_default(), &old);
-        history.into_iter().for_each(|history| annotations(set).set(HISTORY, history));
+        history
+            .into_iter()
+            .for_each(|history| annotations(set).set(HISTORY, history));
     }
 }
 
@@ -118,7 +136,10 @@ mod tests {
     fn check(of_set: &str, of_deployment: &str, revision: i64, expect: &str) {
         let mut set = annotated(of_set);
         tell(&mut set, &annotated(of_deployment), revision);
-        assert_eq!(set["metadata"]["annotations"], annotated(expect)["metadata"]["annotations"]);
+        assert_eq!(
+            set["metadata"]["annotations"],
+            annotated(expect)["metadata"]["annotations"]
+        );
     }
 
     #[test]
@@ -182,6 +203,9 @@ mod tests {
     fn a_set_is_told_the_size_with_and_without_surge() {
         let mut set = annotated("{}");
         tell_size(&mut set, &deployment(4, r#""25%""#, "0"));
-        assert_eq!((number(&set, DESIRED), number(&set, MAX)), (Some(4), Some(5)));
+        assert_eq!(
+            (number(&set, DESIRED), number(&set, MAX)),
+            (Some(4), Some(5))
+        );
     }
 }

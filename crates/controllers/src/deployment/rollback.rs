@@ -20,14 +20,23 @@ impl Rollout<'_> {
         self.follow_new_set().await?;
         self.new_set().await?;
         let sets: Vec<&Set> = self.sets.all().collect();
-        let revision = if revision == 0 { revision::last(&sets) } else { revision };
-        let set = sets.into_iter().find(|set| revision != 0 && revision::of(set) == Some(revision)).cloned();
+        let revision = if revision == 0 {
+            revision::last(&sets)
+        } else {
+            revision
+        };
+        let set = sets
+            .into_iter()
+            .find(|set| revision != 0 && revision::of(set) == Some(revision))
+            .cloned();
         let mut changed = self.deployment.clone();
         annotations(&mut changed).remove(ROLLBACK);
         let note = match set {
             None if revision == 0 => not_found("Unable to find last revision."),
             None => not_found("Unable to find the revision to rollback to."),
-            Some(set) if is_same_template(&changed["spec"]["template"], &set["spec"]["template"]) => {
+            Some(set)
+                if is_same_template(&changed["spec"]["template"], &set["spec"]["template"]) =>
+            {
                 unchanged(self.deployment.name())
             }
             Some(set) => {
@@ -47,8 +56,9 @@ fn not_found(message: &str) -> Note {
 }
 
 fn unchanged(name: &str) -> Note {
-    let message =
-        format!("The rollback revision contains the same template as current deployment \"{name}\"");
+    let message = format!(
+        "The rollback revision contains the same template as current deployment \"{name}\""
+    );
     Note::warning("DeploymentRollbackTemplateUnchanged", "", message)
 }
 
@@ -64,8 +74,13 @@ fn take_over(deployment: &mut Object, set: &Object) {
         labels.remove(HASH);
     }
     deployment.entry("spec").set("template", template);
-    annotations(deployment).make_map().retain(|name, _| is_private(name));
-    for (name, value) in set["metadata"]["annotations"].entries().filter(|(name, _)| !is_private(name)) {
+    annotations(deployment)
+        .make_map()
+        .retain(|name, _| is_private(name));
+    for (name, value) in set["metadata"]["annotations"]
+        .entries()
+        .filter(|(name, _)| !is_private(name))
+    {
         annotations(deployment).set(name, value.clone());
     }
 }

@@ -25,7 +25,9 @@ pub fn new_size(deployment: &Object, n_all: i64, n_new: i64) -> i64 {
 
 /// Which old sets shrink: pods that serve nobody go first, and then those whom the rest can spare.
 pub fn shrink_old(deployment: &Object, sets: &Sets) -> Vec<Resize> {
-    let Some(new) = &sets.new else { return Vec::new() };
+    let Some(new) = &sets.new else {
+        return Vec::new();
+    };
     let old = sets.active_old();
     let min_available = replicas(deployment) - max_unavailable(deployment);
     let new_unavailable = replicas(new) - available(new);
@@ -37,7 +39,12 @@ pub fn shrink_old(deployment: &Object, sets: &Sets) -> Vec<Resize> {
     let (mut steps, is_known) = drop_unavailable(&old, &mut sizes, n_spare);
     if is_known {
         let n_available: i64 = old.iter().chain([new]).map(|set| available(set)).sum();
-        steps.extend(drop_up_to(&old, &mut sizes, n_available - min_available, |_, size| size));
+        steps.extend(drop_up_to(
+            &old,
+            &mut sizes,
+            n_available - min_available,
+            |_, size| size,
+        ));
     }
     steps
 }
@@ -45,22 +52,37 @@ pub fn shrink_old(deployment: &Object, sets: &Sets) -> Vec<Resize> {
 /// Also whether all sets up to where enough was dropped have told their numbers since their size changed. One that
 /// claims more available pods than it shall have would count for pods that go.
 fn drop_unavailable(old: &[Set], sizes: &mut [i64], n_spare: i64) -> (Vec<Resize>, bool) {
-    let n_known = old.iter().take_while(|set| replicas(set) >= available(set)).count();
+    let n_known = old
+        .iter()
+        .take_while(|set| replicas(set) >= available(set))
+        .count();
     let unavailable = |set: &Set, size| size - available(set);
     let steps = drop_up_to(&old[..n_known], sizes, n_spare, unavailable);
-    let n_dropped: i64 = old[..n_known].iter().zip(sizes).map(|(set, size)| replicas(set) - *size).sum();
+    let n_dropped: i64 = old[..n_known]
+        .iter()
+        .zip(sizes)
+        .map(|(set, size)| replicas(set) - *size)
+        .sum();
     (steps, n_known == old.len() || n_dropped >= n_spare)
 }
 
 /// Takes `n` pods away, from the oldest set on, of each as many as `most` says.
-fn drop_up_to(old: &[Set], sizes: &mut [i64], mut n: i64, most: impl Fn(&Set, i64) -> i64) -> Vec<Resize> {
+fn drop_up_to(
+    old: &[Set],
+    sizes: &mut [i64],
+    mut n: i64,
+    most: impl Fn(&Set, i64) -> i64,
+) -> Vec<Resize> {
     let mut steps = Vec::new();
     for (set, size) in old.iter().zip(sizes) {
         let n_less = most(set, *size).min(n);
         if n_less > 0 {
             n -= n_less;
             *size -= n_less;
-            steps.push(Resize { set: set.clone(), to: *size });
+            steps.push(Resize {
+                set: set.clone(),
+                to: *size,
+            });
         }
     }
     steps
@@ -73,7 +95,10 @@ mod tests {
 
     #[track_caller]
     fn check_new(n_wanted: i64, surge: &str, n_all: i64, n_new: i64, expect: i64) {
-        assert_eq!(new_size(&deployment(n_wanted, surge, "1"), n_all, n_new), expect);
+        assert_eq!(
+            new_size(&deployment(n_wanted, surge, "1"), n_all, n_new),
+            expect
+        );
     }
 
     #[test]
@@ -94,30 +119,61 @@ mod tests {
 
     #[track_caller]
     fn check(unavailable: &str, old: &[Set], new: Set, expect: &[(&str, i64)]) {
-        let sets = Sets { new: Some(new), old: old.to_vec() };
+        let sets = Sets {
+            new: Some(new),
+            old: old.to_vec(),
+        };
         let steps = shrink_old(&deployment(10, "1", unavailable), &sets);
-        let steps: Vec<(&str, i64)> = steps.iter().map(|step| (step.set.name(), step.to)).collect();
+        let steps: Vec<(&str, i64)> = steps
+            .iter()
+            .map(|step| (step.set.name(), step.to))
+            .collect();
         assert_eq!(steps, expect);
     }
 
     #[test]
     fn old_sets_shrink_as_new_pods_become_available() {
         check("2", &[set("old", 1, 8, 8)], set("new", 2, 5, 0), &[]);
-        check("2", &[set("old", 1, 8, 8)], set("new", 2, 5, 5), &[("old", 3)]);
-        check("0", &[set("old", 1, 10, 10)], set("new", 2, 3, 3), &[("old", 7)]);
+        check(
+            "2",
+            &[set("old", 1, 8, 8)],
+            set("new", 2, 5, 5),
+            &[("old", 3)],
+        );
+        check(
+            "0",
+            &[set("old", 1, 10, 10)],
+            set("new", 2, 3, 3),
+            &[("old", 7)],
+        );
         check("0", &[set("old", 1, 10, 10)], set("new", 2, 0, 0), &[]);
     }
 
     #[test]
     fn pods_that_serve_nobody_go_first_and_are_told_apart() {
-        check("2", &[set("old", 1, 10, 8)], set("new", 2, 0, 0), &[("old", 8)]);
-        check("4", &[set("old", 1, 10, 9)], set("new", 2, 0, 0), &[("old", 9), ("old", 6)]);
+        check(
+            "2",
+            &[set("old", 1, 10, 8)],
+            set("new", 2, 0, 0),
+            &[("old", 8)],
+        );
+        check(
+            "4",
+            &[set("old", 1, 10, 9)],
+            set("new", 2, 0, 0),
+            &[("old", 9), ("old", 6)],
+        );
     }
 
     #[test]
     fn nothing_shrinks_because_of_a_set_whose_numbers_are_of_before() {
         check("7", &[set("old", 1, 5, 8)], set("new", 2, 3, 0), &[]);
-        check("7", &[set("a", 1, 4, 2), set("b", 2, 5, 8)], set("new", 3, 3, 0), &[("a", 2)]);
+        check(
+            "7",
+            &[set("a", 1, 4, 2), set("b", 2, 5, 8)],
+            set("new", 3, 3, 0),
+            &[("a", 2)],
+        );
         check(
             "0",
             &[set("a", 1, 3, 2), set("b", 2, 5, 8)],
@@ -128,7 +184,12 @@ mod tests {
 
     #[test]
     fn the_oldest_set_shrinks_first() {
-        check("0", &[set("a", 1, 4, 4), set("b", 2, 4, 4)], set("new", 3, 8, 8), &[("a", 0), ("b", 2)]);
+        check(
+            "0",
+            &[set("a", 1, 4, 4), set("b", 2, 4, 4)],
+            set("new", 3, 8, 8),
+            &[("a", 0), ("b", 2)],
+        );
     }
 
     #[test]

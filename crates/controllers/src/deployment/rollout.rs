@@ -113,14 +113,22 @@ impl Rollout<'_> {
         if old.iter().any(|set| set["status"]["replicas"].int() > 0) {
             return Ok(true);
         }
-        let pods = old.iter().flat_map(|set| owned::of(&self.all.pods, set.uid())).collect();
+        let pods = old
+            .iter()
+            .flat_map(|set| owned::of(&self.all.pods, set.uid()))
+            .collect();
         Ok(owned::read(pods)?.iter().any(|pod| !pod::is_terminal(pod)))
     }
 
     /// Gives a set another size, and tells it the deployment's; whether its size changed. Without `with_notes` a set that
     /// has the size already is left alone.
     pub async fn resize(&mut self, step: Resize, with_notes: bool) -> Result<bool, Error> {
-        let current = self.sets.all().find(|set| set.uid() == step.set.uid()).cloned().unwrap_or(step.set);
+        let current = self
+            .sets
+            .all()
+            .find(|set| set.uid() == step.set.uid())
+            .cloned()
+            .unwrap_or(step.set);
         let from = replicas(&current);
         if from == step.to && !with_notes {
             return Ok(false);
@@ -149,7 +157,10 @@ impl Rollout<'_> {
     pub fn tell_scaled(&self, set: &str, from: i64, to: i64) {
         let way = if from < to { "up" } else { "down" };
         let message = format!("Scaled {way} replica set {set} from {from} to {to}");
-        self.all.tell(&self.deployment, Note::normal("ScalingReplicaSet", "", message));
+        self.all.tell(
+            &self.deployment,
+            Note::normal("ScalingReplicaSet", "", message),
+        );
     }
 
     async fn clean_up_when_complete(&self) -> Result<(), Error> {
@@ -162,8 +173,12 @@ impl Rollout<'_> {
     /// Deletes old sets beyond those that are to be kept.
     async fn clean_up(&self) -> Result<(), Error> {
         for set in surplus(&self.deployment, &self.sets.old) {
-            let deleted =
-                self.all.context.api.delete(&REPLICA_SETS, &set.key(), &DeleteOptions::default()).await;
+            let deleted = self
+                .all
+                .context
+                .api
+                .delete(&REPLICA_SETS, &set.key(), &DeleteOptions::default())
+                .await;
             match deleted {
                 Err(error) if !is_not_found(&error) => return Err(error.into()),
                 _ => {}
@@ -200,12 +215,16 @@ impl Rollout<'_> {
 
 /// The old sets that nobody needs: empty ones, of the lowest revisions.
 fn surplus<'a>(deployment: &Object, old: &'a [Set]) -> Vec<&'a Set> {
-    let Some(limit) = deployment["spec"]["revisionHistoryLimit"].as_int() else { return Vec::new() };
+    let Some(limit) = deployment["spec"]["revisionHistoryLimit"].as_int() else {
+        return Vec::new();
+    };
     if limit == i64::from(i32::MAX) {
         return Vec::new();
     }
     let mut kept: Vec<&Set> = old.iter().filter(|set| !set.is_going()).collect();
-    let n_surplus = kept.len().saturating_sub(usize::try_from(limit).unwrap_or_default());
+    let n_surplus = kept
+        .len()
+        .saturating_sub(usize::try_from(limit).unwrap_or_default());
     // They are in the order of their age, which counts where revisions are equal.
     kept.sort_by_key(|set| revision::of(set).unwrap_or_default());
     kept.truncate(n_surplus);
@@ -234,13 +253,20 @@ mod tests {
     fn check(limit: i64, old: &[Set], expect: &[&str]) {
         let mut deployment = deployment(1, "1", "1");
         deployment.entry("spec").set("revisionHistoryLimit", limit);
-        let names: Vec<&str> = surplus(&deployment, old).into_iter().map(|set| set.name()).collect();
+        let names: Vec<&str> = surplus(&deployment, old)
+            .into_iter()
+            .map(|set| set.name())
+            .collect();
         assert_eq!(names, expect);
     }
 
     #[test]
     fn old_sets_beyond_the_limit_go_lowest_revisions_first() {
-        let old = [with_revision("a", 0, "3"), with_revision("b", 0, "1"), with_revision("c", 0, "2")];
+        let old = [
+            with_revision("a", 0, "3"),
+            with_revision("b", 0, "1"),
+            with_revision("c", 0, "2"),
+        ];
         check(1, &old, &["b", "c"]);
         check(0, &old, &["b", "c", "a"]);
         check(3, &old, &[]);
@@ -251,7 +277,11 @@ mod tests {
     fn a_set_with_pods_stays_and_counts() {
         check(
             1,
-            &[with_revision("a", 0, "3"), with_revision("b", 2, "1"), with_revision("c", 0, "2")],
+            &[
+                with_revision("a", 0, "3"),
+                with_revision("b", 2, "1"),
+                with_revision("c", 0, "2"),
+            ],
             &["c"],
         );
     }

@@ -28,7 +28,9 @@ impl Sets {
     pub fn of(deployment: &Object, mut all: Vec<Set>) -> Sets {
         all.sort_by(by_age);
         let template = &deployment["spec"]["template"];
-        let new = all.iter().position(|set| is_same_template(&set["spec"]["template"], template));
+        let new = all
+            .iter()
+            .position(|set| is_same_template(&set["spec"]["template"], template));
         let new = new.map(|place| all.remove(place));
         Sets { new, old: all }
     }
@@ -40,12 +42,19 @@ impl Sets {
 
     /// Those that ought to have pods, the new one last.
     pub fn active(&self) -> Vec<Set> {
-        self.all().filter(|set| replicas(set) > 0).cloned().collect()
+        self.all()
+            .filter(|set| replicas(set) > 0)
+            .cloned()
+            .collect()
     }
 
     /// The old ones that ought to have pods.
     pub fn active_old(&self) -> Vec<Set> {
-        self.old.iter().filter(|set| replicas(set) > 0).cloned().collect()
+        self.old
+            .iter()
+            .filter(|set| replicas(set) > 0)
+            .cloned()
+            .collect()
     }
 
     /// Puts a set that was written in the place of what it was.
@@ -106,21 +115,35 @@ pub fn is_rolling(deployment: &Object) -> bool {
 
 /// By how many pods a deployment may exceed its size.
 pub fn max_surge(deployment: &Object) -> i64 {
-    if is_rolling(deployment) { fenceposts(deployment).0 } else { 0 }
+    if is_rolling(deployment) {
+        fenceposts(deployment).0
+    } else {
+        0
+    }
 }
 
 /// How many pods a deployment may lack.
 pub fn max_unavailable(deployment: &Object) -> i64 {
     let n_wanted = replicas(deployment);
-    if is_rolling(deployment) { fenceposts(deployment).1.min(n_wanted) } else { 0 }
+    if is_rolling(deployment) {
+        fenceposts(deployment).1.min(n_wanted)
+    } else {
+        0
+    }
 }
 
 /// Surge and unavailable pods. If rounding leaves no room for either, one pod may be unavailable: a rollout must be able
 /// to begin.
 fn fenceposts(deployment: &Object) -> (i64, i64) {
-    let (limits, n_wanted) = (&deployment["spec"]["strategy"]["rollingUpdate"], replicas(deployment));
+    let (limits, n_wanted) = (
+        &deployment["spec"]["strategy"]["rollingUpdate"],
+        replicas(deployment),
+    );
     let limit = |field: &str, round| scaled(&limits[field], n_wanted, round).unwrap_or_default();
-    match (limit("maxSurge", Round::Up), limit("maxUnavailable", Round::Down)) {
+    match (
+        limit("maxSurge", Round::Up),
+        limit("maxUnavailable", Round::Down),
+    ) {
         (0, 0) => (0, 1),
         limits => limits,
     }
@@ -153,7 +176,10 @@ pub(super) mod tests {
 
     fn check(n_wanted: i64, surge: &str, unavailable: &str, expect: (i64, i64)) {
         let deployment = deployment(n_wanted, surge, unavailable);
-        assert_eq!((max_surge(&deployment), max_unavailable(&deployment)), expect);
+        assert_eq!(
+            (max_surge(&deployment), max_unavailable(&deployment)),
+            expect
+        );
     }
 
     #[test]
@@ -179,7 +205,9 @@ pub(super) mod tests {
     #[test]
     fn nothing_surges_when_pods_are_recreated() {
         let mut recreate = deployment(4, "1", "1");
-        recreate.entry("spec").set("strategy", value!({"type": "Recreate"}));
+        recreate
+            .entry("spec")
+            .set("strategy", value!({"type": "Recreate"}));
         assert_eq!((max_surge(&recreate), max_unavailable(&recreate)), (0, 0));
     }
 
@@ -191,9 +219,18 @@ pub(super) mod tests {
     #[test]
     fn templates_are_the_same_whatever_their_hash() {
         let plain = template(r#"{"app": "a"}"#, "one");
-        assert!(is_same_template(&template(r#"{"app": "a", "pod-template-hash": "x"}"#, "one"), &plain));
-        assert!(!is_same_template(&template(r#"{"app": "a"}"#, "two"), &plain));
-        assert!(!is_same_template(&template(r#"{"app": "b"}"#, "one"), &plain));
+        assert!(is_same_template(
+            &template(r#"{"app": "a", "pod-template-hash": "x"}"#, "one"),
+            &plain
+        ));
+        assert!(!is_same_template(
+            &template(r#"{"app": "a"}"#, "two"),
+            &plain
+        ));
+        assert!(!is_same_template(
+            &template(r#"{"app": "b"}"#, "one"),
+            &plain
+        ));
     }
 
     #[test]
@@ -204,10 +241,21 @@ pub(super) mod tests {
             Arc::new(set)
         };
         let mut deployment = deployment(1, "1", "1");
-        deployment.entry("spec").set("template", template("{}", "two"));
-        let sets =
-            Sets::of(&deployment, vec![with("c", 30, "two"), with("b", 20, "two"), with("a", 10, "one")]);
-        assert_eq!(sets.new.map(|set| set.name().to_string()).as_deref(), Some("b"));
+        deployment
+            .entry("spec")
+            .set("template", template("{}", "two"));
+        let sets = Sets::of(
+            &deployment,
+            vec![
+                with("c", 30, "two"),
+                with("b", 20, "two"),
+                with("a", 10, "one"),
+            ],
+        );
+        assert_eq!(
+            sets.new.map(|set| set.name().to_string()).as_deref(),
+            Some("b")
+        );
         let old: Vec<&str> = sets.old.iter().map(|set| set.name()).collect();
         assert_eq!(old, ["a", "c"]);
     }

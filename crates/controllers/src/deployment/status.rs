@@ -18,9 +18,17 @@ pub fn counted(deployment: &Object, sets: &Sets, now: Timestamp) -> Value {
             status.set(field, number);
         }
     };
-    put("observedGeneration", deployment["metadata"]["generation"].int());
+    put(
+        "observedGeneration",
+        deployment["metadata"]["generation"].int(),
+    );
     put("replicas", sets.sum("replicas"));
-    put("updatedReplicas", sets.new.as_ref().map_or(0, |set| set["status"]["replicas"].int()));
+    put(
+        "updatedReplicas",
+        sets.new
+            .as_ref()
+            .map_or(0, |set| set["status"]["replicas"].int()),
+    );
     put("readyReplicas", sets.sum("readyReplicas"));
     put("availableReplicas", n_available);
     put("unavailableReplicas", sets.n_replicas() - n_available);
@@ -49,8 +57,16 @@ fn n_terminating(sets: &Sets) -> Option<i64> {
 
 fn availability(is_available: bool, now: &str) -> Value {
     let (status, reason, message) = match is_available {
-        true => ("True", "MinimumReplicasAvailable", "Deployment has minimum availability."),
-        false => ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability."),
+        true => (
+            "True",
+            "MinimumReplicasAvailable",
+            "Deployment has minimum availability.",
+        ),
+        false => (
+            "False",
+            "MinimumReplicasUnavailable",
+            "Deployment does not have minimum availability.",
+        ),
     };
     condition::new(AVAILABLE, status, reason, message, now)
 }
@@ -73,7 +89,10 @@ pub fn of_rollout(deployment: &Object, sets: &Sets, now: Timestamp) -> Value {
 /// How long a rollout may stand still; none if forever.
 pub fn deadline(deployment: &Object) -> Option<Duration> {
     let seconds = deployment["spec"]["progressDeadlineSeconds"].as_int()?;
-    u64::try_from(seconds).ok().filter(|_| seconds != i64::from(i32::MAX)).map(Duration::from_secs)
+    u64::try_from(seconds)
+        .ok()
+        .filter(|_| seconds != i64::from(i32::MAX))
+        .map(Duration::from_secs)
 }
 
 /// Whether the last rollout ended well and no other began: then there is no progress to be judged.
@@ -89,14 +108,34 @@ fn note_progress(deployment: &Object, sets: &Sets, status: &mut Value, now: Time
         None => format!("Deployment \"{}\"", deployment.name()),
     };
     let note = |value: &str, reason: &str, what: &str| {
-        condition::new(PROGRESSING, value, reason, &format!("{who} {what}"), &text(now))
+        condition::new(
+            PROGRESSING,
+            value,
+            reason,
+            &format!("{who} {what}"),
+            &text(now),
+        )
     };
     if is_complete(deployment, status) {
-        condition::set(status, note("True", "NewReplicaSetAvailable", "has successfully progressed."));
+        condition::set(
+            status,
+            note(
+                "True",
+                "NewReplicaSetAvailable",
+                "has successfully progressed.",
+            ),
+        );
     } else if is_progressing(&deployment["status"], status) {
         renew(status, note("True", "ReplicaSetUpdated", "is progressing."));
     } else if has_timed_out(deployment, status, now) {
-        condition::set(status, note("False", "ProgressDeadlineExceeded", "has timed out progressing."));
+        condition::set(
+            status,
+            note(
+                "False",
+                "ProgressDeadlineExceeded",
+                "has timed out progressing.",
+            ),
+        );
     }
 }
 
@@ -121,7 +160,8 @@ fn is_progressing(before: &Value, after: &Value) -> bool {
 
 /// Progress moves the time even if the condition is there with the same reason: from it the deadline is counted.
 fn renew(status: &mut Value, mut condition: Value) {
-    if let Some(known) = condition::find(status, PROGRESSING).filter(|known| known["status"].str() == "True")
+    if let Some(known) =
+        condition::find(status, PROGRESSING).filter(|known| known["status"].str() == "True")
     {
         condition.set("lastTransitionTime", known["lastTransitionTime"].clone());
     }
@@ -130,7 +170,9 @@ fn renew(status: &mut Value, mut condition: Value) {
 }
 
 fn has_timed_out(deployment: &Object, status: &Value, now: Timestamp) -> bool {
-    let Some(progressing) = condition::find(status, PROGRESSING) else { return false };
+    let Some(progressing) = condition::find(status, PROGRESSING) else {
+        return false;
+    };
     match progressing["reason"].str() {
         "NewReplicaSetAvailable" => false,
         "ProgressDeadlineExceeded" => true,
@@ -140,13 +182,17 @@ fn has_timed_out(deployment: &Object, status: &Value, now: Timestamp) -> bool {
 
 fn due(deployment: &Object, progressing: &Value) -> Option<Timestamp> {
     let updated = time::to_unix(progressing["lastUpdateTime"].str()).unwrap_or_default();
-    Timestamp::from_second(updated.checked_add(deadline(deployment)?.as_secs().try_into().ok()?)?).ok()
+    Timestamp::from_second(updated.checked_add(deadline(deployment)?.as_secs().try_into().ok()?)?)
+        .ok()
 }
 
 /// The failure of the new set, or of any other.
 fn replica_failure(sets: &Sets) -> Option<Value> {
-    let failures =
-        sets.new.iter().chain(&sets.old).filter_map(|set| condition::find(&set["status"], REPLICA_FAILURE));
+    let failures = sets
+        .new
+        .iter()
+        .chain(&sets.old)
+        .filter_map(|set| condition::find(&set["status"], REPLICA_FAILURE));
     let mut failure = failures.into_iter().next()?.clone();
     failure.set("lastUpdateTime", failure["lastTransitionTime"].clone());
     Some(failure)
@@ -155,7 +201,8 @@ fn replica_failure(sets: &Sets) -> Option<Value> {
 /// How long until a rollout that stands still has to be looked at again: a second after its deadline.
 pub fn until_deadline(deployment: &Object, status: &Value, now: Timestamp) -> Option<Duration> {
     let progressing = condition::find(&deployment["status"], PROGRESSING)?;
-    if is_complete(deployment, status) || progressing["reason"].str() == "ProgressDeadlineExceeded" {
+    if is_complete(deployment, status) || progressing["reason"].str() == "ProgressDeadlineExceeded"
+    {
         return None;
     }
     let left = due(deployment, progressing)?.duration_since(now);
@@ -168,11 +215,19 @@ pub fn pause(deployment: &Object, now: Timestamp) -> Option<Value> {
     let reason = condition::find(&deployment["status"], PROGRESSING).map(|it| it["reason"].str());
     let (reason, message) = match (deployment["spec"]["paused"].bool(), reason) {
         (_, Some("ProgressDeadlineExceeded")) => return None,
-        (true, reason) if reason != Some("DeploymentPaused") => ("DeploymentPaused", "Deployment is paused"),
+        (true, reason) if reason != Some("DeploymentPaused") => {
+            ("DeploymentPaused", "Deployment is paused")
+        }
         (false, Some("DeploymentPaused")) => ("DeploymentResumed", "Deployment is resumed"),
         _ => return None,
     };
-    Some(condition::new(PROGRESSING, "Unknown", reason, message, &text(now)))
+    Some(condition::new(
+        PROGRESSING,
+        "Unknown",
+        reason,
+        message,
+        &text(now),
+    ))
 }
 
 fn text(now: Timestamp) -> String {
@@ -208,12 +263,19 @@ mod tests {
     fn check(before: Value, sets: Sets, now: i64, expect: (&str, &str, &str)) {
         let status = of_rollout(&rollout(before), &sets, at(now));
         let condition = condition::find(&status, PROGRESSING).expect("there is a deadline");
-        let found = (condition["status"].str(), condition["reason"].str(), condition["message"].str());
+        let found = (
+            condition["status"].str(),
+            condition["reason"].str(),
+            condition["message"].str(),
+        );
         assert_eq!(found, expect);
     }
 
     fn sets(old: i64, new: i64, available: i64) -> Sets {
-        Sets { new: Some(set("new", 2, new, available)), old: vec![set("old", 1, old, old)] }
+        Sets {
+            new: Some(set("new", 2, new, available)),
+            old: vec![set("old", 1, old, old)],
+        }
     }
 
     #[test]
@@ -221,7 +283,10 @@ mod tests {
         let mut new = Object::clone(&set("new", 2, 2, 1));
         new.entry("status").set("terminatingReplicas", 1);
         new.entry("status").set("readyReplicas", 2);
-        let sets = Sets { new: Some(Arc::new(new)), old: vec![set("old", 1, 3, 3)] };
+        let sets = Sets {
+            new: Some(Arc::new(new)),
+            old: vec![set("old", 1, 3, 3)],
+        };
         let mut status = counted(&rollout(value!({"collisionCount": 1})), &sets, at(0));
         let conditions = status.remove("conditions").expect("availability");
         assert_eq!(conditions[0]["reason"].str(), "MinimumReplicasAvailable");
@@ -233,29 +298,48 @@ mod tests {
     #[test]
     fn too_few_pods_make_a_deployment_unavailable() {
         let status = counted(&rollout(Value::Null), &sets(0, 4, 2), at(0));
-        assert_eq!(status["conditions"][0]["reason"].str(), "MinimumReplicasUnavailable");
+        assert_eq!(
+            status["conditions"][0]["reason"].str(),
+            "MinimumReplicasUnavailable"
+        );
     }
 
     #[test]
     fn nobody_knows_how_many_go_while_a_set_does_not_say() {
         let mut old = Object::clone(&set("old", 1, 1, 1));
         old.entry("status").set("observedGeneration", 1);
-        let unsaid = Sets { new: None, old: vec![Arc::new(old)] };
-        assert_eq!((n_terminating(&unsaid), n_terminating(&sets(1, 1, 1))), (None, Some(0)));
+        let unsaid = Sets {
+            new: None,
+            old: vec![Arc::new(old)],
+        };
+        assert_eq!(
+            (n_terminating(&unsaid), n_terminating(&sets(1, 1, 1))),
+            (None, Some(0))
+        );
     }
 
     #[test]
     fn a_rollout_that_is_complete_says_so() {
         let before = value!({"conditions": [(progressing("True", "ReplicaSetUpdated", 0))]});
         let message = "ReplicaSet \"new\" has successfully progressed.";
-        check(before, sets(0, 4, 4), 5, ("True", "NewReplicaSetAvailable", message));
+        check(
+            before,
+            sets(0, 4, 4),
+            5,
+            ("True", "NewReplicaSetAvailable", message),
+        );
     }
 
     #[test]
     fn any_pod_that_comes_up_is_progress() {
         let before = value!({"replicas": 4, "updatedReplicas": 1, "conditions": [(progressing("True", "ReplicaSetUpdated", 0))]});
         let message = "ReplicaSet \"new\" is progressing.";
-        check(before, sets(3, 2, 0), 100, ("True", "ReplicaSetUpdated", message));
+        check(
+            before,
+            sets(3, 2, 0),
+            100,
+            ("True", "ReplicaSetUpdated", message),
+        );
     }
 
     #[test]
@@ -263,7 +347,10 @@ mod tests {
         let before = value!({"conditions": [(progressing("True", "ReplicaSetUpdated", 0))]});
         let status = of_rollout(&rollout(before), &sets(3, 2, 0), at(7));
         let condition = condition::find(&status, PROGRESSING).expect("there is a deadline");
-        let times = (condition["lastUpdateTime"].str(), condition["lastTransitionTime"].str());
+        let times = (
+            condition["lastUpdateTime"].str(),
+            condition["lastTransitionTime"].str(),
+        );
         assert_eq!(times, ("1970-01-01T00:00:07Z", "1970-01-01T00:00:00Z"));
     }
 
@@ -273,17 +360,37 @@ mod tests {
 
     #[test]
     fn a_rollout_that_stands_still_times_out() {
-        check(stuck("ReplicaSetUpdated"), sets(3, 2, 0), 110, ("True", "ReplicaSetUpdated", ""));
+        check(
+            stuck("ReplicaSetUpdated"),
+            sets(3, 2, 0),
+            110,
+            ("True", "ReplicaSetUpdated", ""),
+        );
         let message = "ReplicaSet \"new\" has timed out progressing.";
-        check(stuck("ReplicaSetUpdated"), sets(3, 2, 0), 111, ("False", "ProgressDeadlineExceeded", message));
-        check(stuck("NewReplicaSetAvailable"), sets(3, 2, 0), 111, ("True", "NewReplicaSetAvailable", ""));
+        check(
+            stuck("ReplicaSetUpdated"),
+            sets(3, 2, 0),
+            111,
+            ("False", "ProgressDeadlineExceeded", message),
+        );
+        check(
+            stuck("NewReplicaSetAvailable"),
+            sets(3, 2, 0),
+            111,
+            ("True", "NewReplicaSetAvailable", ""),
+        );
     }
 
     #[test]
     fn without_a_deadline_nobody_talks_of_progress() {
         let mut forever = rollout(stuck("ReplicaSetUpdated"));
-        forever.entry("spec").set("progressDeadlineSeconds", i64::from(i32::MAX));
-        assert_eq!(condition::find(&of_rollout(&forever, &sets(3, 2, 0), at(999)), PROGRESSING), None);
+        forever
+            .entry("spec")
+            .set("progressDeadlineSeconds", i64::from(i32::MAX));
+        assert_eq!(
+            condition::find(&of_rollout(&forever, &sets(3, 2, 0), at(999)), PROGRESSING),
+            None
+        );
     }
 
     #[test]
@@ -302,10 +409,16 @@ mod tests {
         let mut new = Object::clone(&set("new", 2, 2, 0));
         let failure = value!({"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "lastTransitionTime": "t"});
         new.entry("status").set("conditions", vec![failure]);
-        let sets = Sets { new: Some(Arc::new(new)), old: vec![] };
+        let sets = Sets {
+            new: Some(Arc::new(new)),
+            old: vec![],
+        };
         let status = of_rollout(&rollout(Value::Null), &sets, at(0));
         let failure = condition::find(&status, REPLICA_FAILURE).expect("it is passed on");
-        assert_eq!((failure["reason"].str(), failure["lastUpdateTime"].str()), ("FailedCreate", "t"));
+        assert_eq!(
+            (failure["reason"].str(), failure["lastUpdateTime"].str()),
+            ("FailedCreate", "t")
+        );
     }
 
     #[test]
@@ -314,7 +427,11 @@ mod tests {
             let mut deployment = rollout(stuck(reason));
             deployment.entry("spec").set("paused", paused);
             let condition = pause(&deployment, at(0));
-            assert_eq!(condition.as_ref().map(|it| it["reason"].str()), expect, "{paused} {reason}");
+            assert_eq!(
+                condition.as_ref().map(|it| it["reason"].str()),
+                expect,
+                "{paused} {reason}"
+            );
         };
         check(true, "ReplicaSetUpdated", Some("DeploymentPaused"));
         check(true, "DeploymentPaused", None);

@@ -25,9 +25,11 @@ impl Wake {
     pub fn listen(&self, pods: &Informer<Object>) {
         select::index_selectors(&self.deployments, selector);
         let queue = self.queue.clone();
-        self.deployments.add_handler(move |event: Event<Object>| queue.add(event.key().clone()));
+        self.deployments
+            .add_handler(move |event: Event<Object>| queue.add(event.key().clone()));
         let wake = self.clone();
-        self.sets.add_handler(move |event: Event<Object>| log(wake.on_set(&event)));
+        self.sets
+            .add_handler(move |event: Event<Object>| log(wake.on_set(&event)));
         let wake = self.clone();
         pods.add_handler(move |event: Event<Object>| {
             if let Event::Deleted { last, .. } = event {
@@ -40,22 +42,28 @@ impl Wake {
         match event {
             Event::Added { object, .. } => self.on_set_changed(None, &*object.object()?),
             Event::Updated { old, new } if old.version() == new.version() => {}
-            Event::Updated { old, new } => self.on_set_changed(Some(old.object()?), &*new.object()?),
+            Event::Updated { old, new } => {
+                self.on_set_changed(Some(old.object()?), &*new.object()?)
+            }
             Event::Deleted { last, .. } => self.wake_owner(&*last.object()?),
         }
         Ok(())
     }
 
     fn on_set_changed(&self, old: Option<Arc<Object>>, new: &Object) {
-        let is_other =
-            |field: &str| old.as_ref().is_none_or(|old| old["metadata"][field] != new["metadata"][field]);
+        let is_other = |field: &str| {
+            old.as_ref()
+                .is_none_or(|old| old["metadata"][field] != new["metadata"][field])
+        };
         match &old {
             Some(old) if old.controller() != new.controller() => self.wake_owner(old),
             _ => {}
         }
         match new.controller() {
             Some(_) => self.wake_owner(new),
-            None if !new.is_going() && (is_other("labels") || is_other("ownerReferences")) => self.offer(new),
+            None if !new.is_going() && (is_other("labels") || is_other("ownerReferences")) => {
+                self.offer(new)
+            }
             None => {}
         }
     }
@@ -63,13 +71,17 @@ impl Wake {
     /// A rollout that recreates pods waits until the last of the old ones is gone.
     fn on_pod_gone(&self, pod: &Entry<Object>) -> Result<(), DecodeError> {
         let pod = pod.object()?;
-        let Some(owner) = pod.controller().filter(|owner| owner["kind"].str() == REPLICA_SETS.kind) else {
+        let Some(owner) = pod
+            .controller()
+            .filter(|owner| owner["kind"].str() == REPLICA_SETS.kind)
+        else {
             return Ok(());
         };
         let set = resolve(&self.sets, pod.namespace(), owner);
         let set = set.map(|set| set.object()).transpose()?;
         let owner = set.as_ref().and_then(|set| set.controller());
-        let Some(deployment) = owner.and_then(|owner| self.deployment(pod.namespace(), owner)) else {
+        let Some(deployment) = owner.and_then(|owner| self.deployment(pod.namespace(), owner))
+        else {
             return Ok(());
         };
         if deployment.object()?["spec"]["strategy"]["type"].str() == "Recreate" {
@@ -79,20 +91,29 @@ impl Wake {
     }
 
     fn wake_owner(&self, set: &Object) {
-        let owner = set.controller().and_then(|owner| self.deployment(set.namespace(), owner));
-        owner.into_iter().for_each(|deployment| self.queue.add(deployment.key().clone()));
+        let owner = set
+            .controller()
+            .and_then(|owner| self.deployment(set.namespace(), owner));
+        owner
+            .into_iter()
+            .for_each(|deployment| self.queue.add(deployment.key().clone()));
     }
 
     fn deployment(&self, namespace: &str, owner: &Value) -> Option<Entry<Object>> {
         let is_deployment = owner["kind"].str() == DEPLOYMENTS.kind;
-        is_deployment.then(|| resolve(&self.deployments, namespace, owner)).flatten()
+        is_deployment
+            .then(|| resolve(&self.deployments, namespace, owner))
+            .flatten()
     }
 
     /// Wakes every deployment that could adopt an orphan.
     fn offer(&self, orphan: &Object) {
         let labels = &orphan["metadata"]["labels"];
-        let deployments = select::selecting(&self.deployments, orphan.namespace(), labels, selector);
-        deployments.into_iter().for_each(|deployment| self.queue.add(deployment.key()));
+        let deployments =
+            select::selecting(&self.deployments, orphan.namespace(), labels, selector);
+        deployments
+            .into_iter()
+            .for_each(|deployment| self.queue.add(deployment.key()));
     }
 }
 
@@ -104,7 +125,10 @@ pub fn selector(deployment: &Value) -> Option<LabelSelector> {
 /// The object that an owner reference names, unless another has its name by now.
 fn resolve(informer: &Informer<Object>, namespace: &str, owner: &Value) -> Option<Entry<Object>> {
     let key = Key::new(namespace, owner["name"].str());
-    informer.store().get(&key).filter(|entry| entry.uid() == owner["uid"].str())
+    informer
+        .store()
+        .get(&key)
+        .filter(|entry| entry.uid() == owner["uid"].str())
 }
 
 fn log(outcome: Result<(), DecodeError>) {

@@ -45,7 +45,12 @@ pub fn start(context: &Context) -> Work {
     claims.add_index(POOL, by_pool(pools_of_claim));
     slices.add_index(
         POOL,
-        by_pool(|slice| vec![pool_of(&slice["spec"]["driver"], &slice["spec"]["pool"]["name"])]),
+        by_pool(|slice| {
+            vec![pool_of(
+                &slice["spec"]["driver"],
+                &slice["spec"]["pool"]["name"],
+            )]
+        }),
     );
     let todo = queue.clone();
     pods.add_handler(move |event: Event<Object>| {
@@ -54,18 +59,31 @@ pub fn start(context: &Context) -> Work {
         }
     });
     let todo = queue.clone();
-    claims.add_handler(move |event: Event<Object>| each_state(&event).for_each(|claim| wake(claim, &todo)));
+    claims.add_handler(move |event: Event<Object>| {
+        each_state(&event).for_each(|claim| wake(claim, &todo))
+    });
     let (todo, all) = (queue.clone(), claims.clone());
     slices.add_handler(move |event: Event<Object>| slice_changed(&event, &all, &todo));
     Work::new(
         queue,
         WORKERS,
-        Arc::new(Evictions { context, pods, claims, slices, planned: Mutex::default() }),
+        Arc::new(Evictions {
+            context,
+            pods,
+            claims,
+            slices,
+            planned: Mutex::default(),
+        }),
     )
 }
 
 fn by_pool(pools: fn(&Object) -> Vec<String>) -> IndexFunction<Object> {
-    Arc::new(move |entry| entry.object().map(|object| pools(&object)).unwrap_or_default())
+    Arc::new(move |entry| {
+        entry
+            .object()
+            .map(|object| pools(&object))
+            .unwrap_or_default()
+    })
 }
 
 fn pool_of(driver: &Value, pool: &Value) -> String {
@@ -73,8 +91,12 @@ fn pool_of(driver: &Value, pool: &Value) -> String {
 }
 
 fn pools_of_claim(claim: &Object) -> Vec<String> {
-    let results = claim["status"]["allocation"]["devices"]["results"].list().iter();
-    results.map(|result| pool_of(&result["driver"], &result["pool"])).collect()
+    let results = claim["status"]["allocation"]["devices"]["results"]
+        .list()
+        .iter();
+    results
+        .map(|result| pool_of(&result["driver"], &result["pool"]))
+        .collect()
 }
 
 /// What an object is, and what it was.
@@ -101,9 +123,16 @@ fn slice_changed(event: &Event<Object>, claims: &Informer<Object>, todo: &Queue<
     if !each_state(event).any(|slice| says(slice.text(), b"\"NoExecute\"")) {
         return;
     }
-    let Ok(slice) = event.object().object() else { return };
+    let Ok(slice) = event.object().object() else {
+        return;
+    };
     let pool = pool_of(&slice["spec"]["driver"], &slice["spec"]["pool"]["name"]);
-    claims.store().by_index(POOL, &pool).into_iter().flatten().for_each(|claim| wake(&claim, todo));
+    claims
+        .store()
+        .by_index(POOL, &pool)
+        .into_iter()
+        .flatten()
+        .for_each(|claim| wake(&claim, todo));
 }
 
 impl Reconcile for Evictions {
@@ -144,10 +173,18 @@ impl Evictions {
                 Claim::Made(name) => (name, true),
                 _ => continue,
             };
-            let claim = self.claims.lister().by_key(&Key::new(pod.namespace(), name))?;
-            let Some(claim) = claim.filter(|claim| is_for(claim, pod, is_made)) else { continue };
+            let claim = self
+                .claims
+                .lister()
+                .by_key(&Key::new(pod.namespace(), name))?;
+            let Some(claim) = claim.filter(|claim| is_for(claim, pod, is_made)) else {
+                continue;
+            };
             let slices = |driver: &str, pool: &str| {
-                let slices = self.slices.lister().by_index(POOL, &format!("{driver}/{pool}"));
+                let slices = self
+                    .slices
+                    .lister()
+                    .by_index(POOL, &format!("{driver}/{pool}"));
                 slices.and_then(Result::ok).unwrap_or_default()
             };
             first = first.into_iter().chain(leaves_at(&claim, slices)).min();
@@ -180,13 +217,26 @@ impl Evictions {
             });
             let status = added(pod, condition);
             let change = value!({"metadata": {"uid": (pod.uid())}, "status": status});
-            api.patch(&PODS, &key, "status", Patch::Strategic, &change).await?;
+            api.patch(&PODS, &key, "status", Patch::Strategic, &change)
+                .await?;
         }
-        api.delete(&PODS, &key, &DeleteOptions { uid: Some(pod.uid()), ..DeleteOptions::default() }).await?;
+        api.delete(
+            &PODS,
+            &key,
+            &DeleteOptions {
+                uid: Some(pod.uid()),
+                ..DeleteOptions::default()
+            },
+        )
+        .await?;
         Ok(())
     }
 
     fn tell(&self, pod: &Object, message: &str) {
-        self.context.record(&PODS, pod, Note::normal("DeviceTaintManagerEviction", "", message.to_string()));
+        self.context.record(
+            &PODS,
+            pod,
+            Note::normal("DeviceTaintManagerEviction", "", message.to_string()),
+        );
     }
 }

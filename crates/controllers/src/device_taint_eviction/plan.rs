@@ -9,8 +9,13 @@ use crate::taint::tolerates;
 
 /// The time, in seconds since 1970, at which whoever uses a claim must go; none if they may stay. `slices_of` knows the
 /// slices of a driver's pool.
-pub(super) fn leaves_at(claim: &Object, slices_of: impl Fn(&str, &str) -> Vec<Arc<Object>>) -> Option<i64> {
-    let results = claim["status"]["allocation"]["devices"]["results"].list().iter();
+pub(super) fn leaves_at(
+    claim: &Object,
+    slices_of: impl Fn(&str, &str) -> Vec<Arc<Object>>,
+) -> Option<i64> {
+    let results = claim["status"]["allocation"]["devices"]["results"]
+        .list()
+        .iter();
     results
         .filter_map(|result| {
             let slices = slices_of(result["driver"].str(), result["pool"].str());
@@ -25,21 +30,30 @@ fn device<'a>(slices: &'a [Arc<Object>], name: &str) -> Option<&'a Value> {
     let generation = |slice: &Object| slice["spec"]["pool"]["generation"].int();
     let latest = slices.iter().map(|slice| generation(slice)).max()?;
     let current = slices.iter().filter(|slice| generation(slice) == latest);
-    current.flat_map(|slice| slice["spec"]["devices"].list()).find(|device| device["name"].str() == name)
+    current
+        .flat_map(|slice| slice["spec"]["devices"].list())
+        .find(|device| device["name"].str() == name)
 }
 
 /// When each taint that drives pods away does so, if ever.
 fn ends(taints: &[Value], tolerations: &[Value]) -> impl Iterator<Item = i64> {
-    let evicting = taints.iter().filter(|taint| taint["effect"].str() == "NoExecute");
+    let evicting = taints
+        .iter()
+        .filter(|taint| taint["effect"].str() == "NoExecute");
     evicting.filter_map(|taint| {
         let used = || {
-            let used = tolerations.iter().filter(|one| one["effect"].str() == "NoExecute");
+            let used = tolerations
+                .iter()
+                .filter(|one| one["effect"].str() == "NoExecute");
             used.filter(|one| tolerates(one, taint))
         };
         if used().any(|one| one["tolerationSeconds"].is_null()) {
             return None;
         }
-        let seconds = used().map(|one| one["tolerationSeconds"].int().max(0)).min().unwrap_or_default();
+        let seconds = used()
+            .map(|one| one["tolerationSeconds"].int().max(0))
+            .min()
+            .unwrap_or_default();
         let since = time::to_unix(taint["timeAdded"].str()).unwrap_or_default();
         Some(since.saturating_add(seconds))
     })
@@ -48,7 +62,9 @@ fn ends(taints: &[Value], tolerations: &[Value]) -> impl Iterator<Item = i64> {
 /// Whether a claim is kept for a pod, and, if it was made for one, for this one.
 pub(super) fn is_for(claim: &Object, pod: &Object, is_made: bool) -> bool {
     let consumers = claim["status"]["reservedFor"].list();
-    let is_reserved = consumers.iter().any(|consumer| consumer["uid"].str() == pod.uid());
+    let is_reserved = consumers
+        .iter()
+        .any(|consumer| consumer["uid"].str() == pod.uid());
     is_reserved && (!is_made || claim.is_controlled_by(pod.uid()))
 }
 
@@ -72,8 +88,10 @@ mod tests {
     fn check(slices: &[Arc<Object>], tolerations: &[(&str, Option<i64>)], expected: Option<i64>) {
         let toleration = |(key, seconds): &(&str, Option<i64>)| value!({"key": (*key), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": (*seconds)});
         let tolerations: Vec<Value> = tolerations.iter().map(toleration).collect();
-        let result = value!({"driver": "a.io", "pool": "p", "device": "d", "tolerations": tolerations});
-        let claim = Object(value!({"status": {"allocation": {"devices": {"results": [(result)]}}}}));
+        let result =
+            value!({"driver": "a.io", "pool": "p", "device": "d", "tolerations": tolerations});
+        let claim =
+            Object(value!({"status": {"allocation": {"devices": {"results": [(result)]}}}}));
         assert_eq!(leaves_at(&claim, |_, _| slices.to_vec()), expected);
     }
 
@@ -87,7 +105,11 @@ mod tests {
 
     #[test]
     fn who_tolerates_it_stays_for_a_while_or_for_ever() {
-        check(&[slice(1, &["a"])], &[("a", Some(30)), ("a", Some(20))], Some(120));
+        check(
+            &[slice(1, &["a"])],
+            &[("a", Some(30)), ("a", Some(20))],
+            Some(120),
+        );
         check(&[slice(1, &["a"])], &[("a", Some(30)), ("a", None)], None);
         check(&[slice(1, &["a", "b"])], &[("a", Some(30))], Some(100));
         check(&[slice(1, &["a"])], &[("a", Some(-5))], Some(100));

@@ -44,29 +44,51 @@ struct StalePods {
 
 /// Sets up the loop.
 pub fn start(context: &Context) -> Work {
-    let context = context.named("disruption-controller").recording_as(COMPONENT);
-    let (queue, stale) = (context.queue("disruption"), context.queue("stale_pod_disruption"));
-    let (budgets, pods) = (context.follow(&POD_DISRUPTION_BUDGETS), context.follow(&PODS));
+    let context = context
+        .named("disruption-controller")
+        .recording_as(COMPONENT);
+    let (queue, stale) = (
+        context.queue("disruption"),
+        context.queue("stale_pod_disruption"),
+    );
+    let (budgets, pods) = (
+        context.follow(&POD_DISRUPTION_BUDGETS),
+        context.follow(&PODS),
+    );
     index_labels(&pods);
     index_selectors(&budgets, selector);
     let todo = queue.clone();
     budgets.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
-    let (mut guarded, todo, clock) =
-        (pod_changed(&context, &budgets, &queue), stale.clone(), context.clone());
+    let (mut guarded, todo, clock) = (
+        pod_changed(&context, &budgets, &queue),
+        stale.clone(),
+        context.clone(),
+    );
     pods.add_handler(move |event: Event<Object>| {
-        let Ok(pod) = event.object().object() else { return };
+        let Ok(pod) = event.object().object() else {
+            return;
+        };
         guarded(&event, &pod);
         if let Some(left) = stale::remaining(&pod, clock.now().as_second()) {
             todo.add_after(pod.key(), left);
         }
     });
     let scales = Scales::new(&context);
-    let stale_pods = StalePods { context: context.clone(), pods: pods.clone() };
-    Work::new(queue, 1, Arc::new(Budgets { context, budgets, pods, scales })).with(Work::new(
-        stale,
+    let stale_pods = StalePods {
+        context: context.clone(),
+        pods: pods.clone(),
+    };
+    Work::new(
+        queue,
         1,
-        Arc::new(stale_pods),
-    ))
+        Arc::new(Budgets {
+            context,
+            budgets,
+            pods,
+            scales,
+        }),
+    )
+    .with(Work::new(stale, 1, Arc::new(stale_pods)))
 }
 
 /// Which pods a budget guards.
@@ -82,29 +104,49 @@ fn pod_changed(
 ) -> impl FnMut(&Event<Object>, &Object) + Send + 'static {
     let (context, budgets, queue) = (context.clone(), budgets.clone(), queue.clone());
     move |event, pod| {
-        let guards = selecting(&budgets, pod.namespace(), &pod["metadata"]["labels"], selector);
+        let guards = selecting(
+            &budgets,
+            pod.namespace(),
+            &pod["metadata"]["labels"],
+            selector,
+        );
         if let [first, _, ..] = guards.as_slice() {
             let (namespace, name) = (pod.namespace(), pod.name());
             let text = format!(
                 "Pod {namespace:?}/{name:?} matches multiple PodDisruptionBudgets.  Chose {:?} arbitrarily.",
                 first.name()
             );
-            context.record(&PODS, pod, Note::warning("MultiplePodDisruptionBudgets", "Guarding", text));
+            context.record(
+                &PODS,
+                pod,
+                Note::warning("MultiplePodDisruptionBudgets", "Guarding", text),
+            );
         }
         let before = match event {
             Event::Updated { old, .. } => old.object().ok(),
             _ => None,
         };
         let before = before.filter(|old| old["metadata"]["labels"] != pod["metadata"]["labels"]);
-        let left =
-            before.map(|old| selecting(&budgets, old.namespace(), &old["metadata"]["labels"], selector));
-        guards.iter().chain(left.iter().flatten()).for_each(|budget| queue.add(budget.key()));
+        let left = before.map(|old| {
+            selecting(
+                &budgets,
+                old.namespace(),
+                &old["metadata"]["labels"],
+                selector,
+            )
+        });
+        guards
+            .iter()
+            .chain(left.iter().flatten())
+            .for_each(|budget| queue.add(budget.key()));
     }
 }
 
 impl Reconcile for Budgets {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let Some(budget) = self.budgets.lister().by_key(key)? else { return Ok(After::Done) };
+        let Some(budget) = self.budgets.lister().by_key(key)? else {
+            return Ok(After::Done);
+        };
         match self.count(&budget).await {
             Err(error) if !error.is_conflict() => {
                 let status = plan::failed(&budget, &said(&error), &self.context.now_text());
@@ -131,11 +173,20 @@ impl Budgets {
             None => Vec::new(),
         };
         if pods.is_empty() {
-            self.tell(budget, Note::normal("NoPods", "Counting", "No matching pods found"));
+            self.tell(
+                budget,
+                Note::normal("NoPods", "Counting", "No matching pods found"),
+            );
         }
         let need = self.need(budget, &pods).await.inspect_err(|error| {
-            let text = format!("Failed to calculate the number of expected pods: {}", said(error));
-            self.tell(budget, Note::warning("CalculateExpectedPodCountFailed", "Counting", text));
+            let text = format!(
+                "Failed to calculate the number of expected pods: {}",
+                said(error)
+            );
+            self.tell(
+                budget,
+                Note::warning("CalculateExpectedPodCountFailed", "Counting", text),
+            );
         })?;
         let pods: Vec<&Value> = pods.iter().map(|pod| &pod.0).collect();
         let now = self.context.now().as_second();
@@ -145,7 +196,8 @@ impl Budgets {
             let of = format!("{0}/{0}", budget.namespace());
             let text = format!("Pod was expected by PDB {of} to be deleted but it wasn't");
             let late = Object((*late).clone());
-            self.context.record(&PODS, &late, Note::warning("NotDeleted", "Evicting", text));
+            self.context
+                .record(&PODS, &late, Note::warning("NotDeleted", "Evicting", text));
         }
         let healthy = plan::healthy(&pods, &disrupted, now);
         let status = plan::status(budget, need, healthy, &disrupted, &time::from_unix(now));
@@ -189,14 +241,19 @@ impl Budgets {
         let Some(status) = status else { return Ok(()) };
         let mut budget = budget.clone();
         budget.set("status", status);
-        self.context.api.update_status(&POD_DISRUPTION_BUDGETS, &budget).await?;
+        self.context
+            .api
+            .update_status(&POD_DISRUPTION_BUDGETS, &budget)
+            .await?;
         Ok(())
     }
 }
 
 impl Reconcile for StalePods {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let Some(pod) = self.pods.lister().by_key(key)? else { return Ok(After::Done) };
+        let Some(pod) = self.pods.lister().by_key(key)? else {
+            return Ok(After::Done);
+        };
         match stale::remaining(&pod, self.context.now().as_second()) {
             None => return Ok(After::Done),
             Some(Duration::ZERO) => {}

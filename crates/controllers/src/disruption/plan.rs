@@ -41,7 +41,12 @@ pub(crate) fn basis(budget: &Value) -> Basis {
 pub(crate) fn need(budget: &Value, expected: i64) -> Result<Need, String> {
     let spec = &budget["spec"];
     let healthy = match (&spec["maxUnavailable"], &spec["minAvailable"]) {
-        (Value::Null, Value::Null) => return Ok(Need { expected: 0, healthy: 0 }),
+        (Value::Null, Value::Null) => {
+            return Ok(Need {
+                expected: 0,
+                healthy: 0,
+            });
+        }
         (Value::Null, least) => portion(least, expected)?,
         (most, _) => (expected - portion(most, expected)?).max(0),
     };
@@ -50,9 +55,13 @@ pub(crate) fn need(budget: &Value, expected: i64) -> Result<Need, String> {
 
 /// A number, or a share of `total`, rounded up.
 fn portion(part: &Value, total: i64) -> Result<i64, String> {
-    let Some(text) = part.as_str() else { return Ok(part.int()) };
+    let Some(text) = part.as_str() else {
+        return Ok(part.int());
+    };
     let Some(percent) = text.strip_suffix('%') else {
-        return Err("invalid value for IntOrString: invalid type: string is not a percentage".into());
+        return Err(
+            "invalid value for IntOrString: invalid type: string is not a percentage".into(),
+        );
     };
     let percent: i64 = percent.parse().map_err(|_| {
         format!("invalid value for IntOrString: invalid value {text:?}: strconv.Atoi: parsing {percent:?}: invalid syntax")
@@ -77,7 +86,9 @@ pub(crate) fn disrupted<'a>(budget: &'a Value, pods: &[&'a Value], now: i64) -> 
     let mut disrupted = Disrupted::default();
     for pod in pods.iter().filter(|pod| !is_going(pod)) {
         let name = pod["metadata"]["name"].str();
-        let Some(since) = known[name].as_str() else { continue };
+        let Some(since) = known[name].as_str() else {
+            continue;
+        };
         let deadline = time::to_unix(since).unwrap_or_default() + DEADLINE;
         if deadline < now {
             disrupted.late.push(pod);
@@ -99,7 +110,9 @@ pub(crate) fn healthy(pods: &[&Value], disrupted: &Disrupted, now: i64) -> i64 {
         let since = disrupted.waiting.get(pod["metadata"]["name"].str());
         since.is_some_and(|since| time::to_unix(since).unwrap_or_default() + DEADLINE > now)
     };
-    pods.iter().filter(|pod| !is_going(pod) && !is_leaving(pod) && is_ready(pod)).count() as i64
+    pods.iter()
+        .filter(|pod| !is_going(pod) && !is_leaving(pod) && is_ready(pod))
+        .count() as i64
 }
 
 /// The status that a budget should have, or none if it has it.
@@ -112,8 +125,16 @@ pub(crate) fn status(
 ) -> Option<Value> {
     let generation = budget["metadata"]["generation"].int();
     // A budget of no pods allows nothing: the first ones may come before we look again.
-    let allowed = if need.expected > 0 { (healthy - need.healthy).max(0) } else { 0 };
-    let (is, reason) = if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+    let allowed = if need.expected > 0 {
+        (healthy - need.healthy).max(0)
+    } else {
+        0
+    };
+    let (is, reason) = if allowed > 0 {
+        ("True", "SufficientPods")
+    } else {
+        ("False", "InsufficientPods")
+    };
     let old = &budget["status"];
     let mut status = value!({
         "currentHealthy": (healthy),
@@ -122,11 +143,17 @@ pub(crate) fn status(
         "disruptionsAllowed": (allowed),
         "observedGeneration": (generation)
     });
-    let waiting = disrupted.waiting.iter().map(|(name, since)| (*name, Value::from(*since)));
+    let waiting = disrupted
+        .waiting
+        .iter()
+        .map(|(name, since)| (*name, Value::from(*since)));
     let waiting = Value::Map(waiting.collect());
     let known = condition(budget, "DisruptionAllowed");
-    let is_same = status.entries().all(|(name, value)| old[name].int() == value.int())
-        && (old["disruptedPods"] == waiting || old["disruptedPods"].is_empty() && waiting.is_empty())
+    let is_same = status
+        .entries()
+        .all(|(name, value)| old[name].int() == value.int())
+        && (old["disruptedPods"] == waiting
+            || old["disruptedPods"].is_empty() && waiting.is_empty())
         && (known["status"].str(), known["reason"].str()) == (is, reason);
     if is_same {
         return None;
@@ -134,7 +161,10 @@ pub(crate) fn status(
     if !waiting.is_empty() {
         status.set("disruptedPods", waiting);
     }
-    status.set("conditions", conditions(budget, is, reason, "", generation, now));
+    status.set(
+        "conditions",
+        conditions(budget, is, reason, "", generation, now),
+    );
     Some(status)
 }
 
@@ -143,14 +173,28 @@ pub(crate) fn failed(budget: &Value, error: &str, now: &str) -> Option<Value> {
     let mut status = budget["status"].clone();
     let generation = status["observedGeneration"].int();
     status.set("disruptionsAllowed", 0);
-    status.set("conditions", conditions(budget, "False", "SyncFailed", error, generation, now));
+    status.set(
+        "conditions",
+        conditions(budget, "False", "SyncFailed", error, generation, now),
+    );
     (status != budget["status"]).then_some(status)
 }
 
-fn conditions(budget: &Value, is: &str, reason: &str, text: &str, generation: i64, now: &str) -> Value {
+fn conditions(
+    budget: &Value,
+    is: &str,
+    reason: &str,
+    text: &str,
+    generation: i64,
+    now: &str,
+) -> Value {
     let mut conditions = budget["status"]["conditions"].clone();
     let old = condition(budget, "DisruptionAllowed");
-    let since = if old["status"].str() == is { old["lastTransitionTime"].clone() } else { now.into() };
+    let since = if old["status"].str() == is {
+        old["lastTransitionTime"].clone()
+    } else {
+        now.into()
+    };
     let mut new = value!({
         "type": "DisruptionAllowed",
         "status": (is),
@@ -163,7 +207,10 @@ fn conditions(budget: &Value, is: &str, reason: &str, text: &str, generation: i6
         new.remove("observedGeneration");
     }
     let list = conditions.make_list();
-    match list.iter_mut().find(|condition| condition["type"].str() == "DisruptionAllowed") {
+    match list
+        .iter_mut()
+        .find(|condition| condition["type"].str() == "DisruptionAllowed")
+    {
         Some(old) => *old = new,
         None => list.push(new),
     }
@@ -193,7 +240,8 @@ mod tests {
 
     #[test]
     fn only_a_number_that_must_be_there_needs_nobody_to_be_asked() {
-        let check = |spec: Value, expect: Basis| assert_eq!(basis(&value!({"spec": (spec)})), expect);
+        let check =
+            |spec: Value, expect: Basis| assert_eq!(basis(&value!({"spec": (spec)})), expect);
         check(value!({"minAvailable": 2}), Basis::Pods);
         check(value!({"minAvailable": "2%"}), Basis::Scale);
         check(value!({"maxUnavailable": 1}), Basis::Scale);
@@ -209,7 +257,12 @@ mod tests {
     #[test]
     fn a_pod_that_was_let_go_does_not_count_until_it_is_late() {
         let (fresh, late) = (time::from_unix(NOW - 60), time::from_unix(NOW - 121));
-        let pods = [pod("a", "True"), pod("b", "True"), pod("c", "True"), pod("d", "False")];
+        let pods = [
+            pod("a", "True"),
+            pod("b", "True"),
+            pod("c", "True"),
+            pod("d", "False"),
+        ];
         let pods: Vec<&Value> = pods.iter().collect();
         let budget = value!({"status": {"disruptedPods": {"a": (fresh.as_str()), "b": (late), "gone": (fresh.as_str())}}});
         let disrupted = disrupted(&budget, &pods, NOW);
@@ -222,10 +275,20 @@ mod tests {
     #[track_caller]
     fn check_status(need: (i64, i64), healthy: i64, expect: (i64, &str)) -> Value {
         let budget = value!({"metadata": {"generation": 1}});
-        let need = Need { expected: need.0, healthy: need.1 };
-        let status = status(&budget, need, healthy, &Disrupted::default(), "t").expect("there is none yet");
+        let need = Need {
+            expected: need.0,
+            healthy: need.1,
+        };
+        let status =
+            status(&budget, need, healthy, &Disrupted::default(), "t").expect("there is none yet");
         let condition = &status["conditions"][0];
-        assert_eq!((status["disruptionsAllowed"].int(), condition["reason"].str()), expect);
+        assert_eq!(
+            (
+                status["disruptionsAllowed"].int(),
+                condition["reason"].str()
+            ),
+            expect
+        );
         status
     }
 
@@ -241,12 +304,19 @@ mod tests {
     fn a_status_that_is_right_is_not_written() {
         let right = check_status((3, 2), 3, (1, "SufficientPods"));
         let mut budget = value!({"metadata": {"generation": 1}, "status": (right.clone())});
-        let need = Need { expected: 3, healthy: 2 };
+        let need = Need {
+            expected: 3,
+            healthy: 2,
+        };
         assert_eq!(status(&budget, need, 3, &Disrupted::default(), "u"), None);
         budget.entry("metadata").set("generation", 2);
-        let newer =
-            status(&budget, need, 3, &Disrupted::default(), "u").expect("it is of an older generation");
-        assert_eq!(newer["conditions"][0]["lastTransitionTime"].str(), "t", "nothing turned");
+        let newer = status(&budget, need, 3, &Disrupted::default(), "u")
+            .expect("it is of an older generation");
+        assert_eq!(
+            newer["conditions"][0]["lastTransitionTime"].str(),
+            "t",
+            "nothing turned"
+        );
         assert_eq!(newer["conditions"][0]["observedGeneration"].int(), 2);
     }
 
@@ -257,6 +327,9 @@ mod tests {
         let status = failed(&budget, "no idea", "u").expect("it was fine before");
         let condition = &status["conditions"][0];
         assert_eq!(status["disruptionsAllowed"].int(), 0);
-        assert_eq!((condition["reason"].str(), condition["message"].str()), ("SyncFailed", "no idea"));
+        assert_eq!(
+            (condition["reason"].str(), condition["message"].str()),
+            ("SyncFailed", "no idea")
+        );
     }
 }

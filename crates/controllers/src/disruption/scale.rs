@@ -68,7 +68,10 @@ impl Scales {
             let (uid, scale) = found.ok_or_else(missing)?;
             scales.insert(uid, scale);
         }
-        Ok(Wanted { n_pods: scales.values().sum(), has_unmanaged })
+        Ok(Wanted {
+            n_pods: scales.values().sum(),
+            has_unmanaged,
+        })
     }
 
     /// Who of the usual kinds it is, and how many he wants. Of a replica set that a deployment controls, the deployment
@@ -96,30 +99,52 @@ impl Scales {
     async fn asked(&self, owner: &Value, namespace: &str) -> Result<Option<(String, i64)>, Error> {
         let (group, version) = group_version(owner["apiVersion"].str())?;
         let gvk = GroupVersionKind::gvk(group, version, owner["kind"].str());
-        let mapping = self.mapper.by_kind(&gvk).await.map_err(|error| match error {
-            MapError::Unknown(_) => {
-                let (kind, version) = (owner["kind"].str(), owner["apiVersion"].str());
-                Error::Other(format!("no matches for kind {kind:?} in version {version:?}"))
-            }
-            MapError::Client(error) => error.into(),
-        })?;
-        let path = format!("{}/{}/scale", mapping.path(Some(namespace)), owner["name"].str());
+        let mapping = self
+            .mapper
+            .by_kind(&gvk)
+            .await
+            .map_err(|error| match error {
+                MapError::Unknown(_) => {
+                    let (kind, version) = (owner["kind"].str(), owner["apiVersion"].str());
+                    Error::Other(format!(
+                        "no matches for kind {kind:?} in version {version:?}"
+                    ))
+                }
+                MapError::Client(error) => error.into(),
+            })?;
+        let path = format!(
+            "{}/{}/scale",
+            mapping.path(Some(namespace)),
+            owner["name"].str()
+        );
         match self.api.raw(Method::GET, &path, None).await {
             Ok(scale) if scale.uid() != owner["uid"].str() => Ok(None),
             Ok(scale) => Ok(Some((scale.uid().into(), scale["spec"]["replicas"].int()))),
             Err(error) if !is_not_found(&error) => Err(Error::Other(message(&error))),
             Err(_) if mapping.subresources.iter().any(|name| name == "scale") => Ok(None),
             Err(_) => {
-                let group = if group.is_empty() { String::new() } else { format!(".{group}") };
+                let group = if group.is_empty() {
+                    String::new()
+                } else {
+                    format!(".{group}")
+                };
                 let plural = &mapping.resource.plural;
-                Err(Error::Other(format!("{plural}{group} does not implement the scale subresource")))
+                Err(Error::Other(format!(
+                    "{plural}{group} does not implement the scale subresource"
+                )))
             }
         }
     }
 }
 
-fn find(of: &Informer<Object>, owner: &Value, namespace: &str) -> Result<Option<Arc<Object>>, Error> {
-    let found = of.lister().by_key(&Key::new(namespace, owner["name"].str()))?;
+fn find(
+    of: &Informer<Object>,
+    owner: &Value,
+    namespace: &str,
+) -> Result<Option<Arc<Object>>, Error> {
+    let found = of
+        .lister()
+        .by_key(&Key::new(namespace, owner["name"].str()))?;
     Ok(found.filter(|found| found.uid() == owner["uid"].str()))
 }
 
@@ -127,7 +152,9 @@ fn find(of: &Informer<Object>, owner: &Value, namespace: &str) -> Result<Option<
 pub(crate) fn group_version(text: &str) -> Result<(&str, &str), Error> {
     let (group, version) = text.split_once('/').unwrap_or(("", text));
     match version.contains('/') {
-        true => Err(Error::Other(format!("unexpected GroupVersion string: {text}"))),
+        true => Err(Error::Other(format!(
+            "unexpected GroupVersion string: {text}"
+        ))),
         false => Ok((group, version)),
     }
 }
@@ -138,7 +165,10 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expect: Result<(&str, &str), &str>) {
-        assert_eq!(group_version(text).map_err(|error| error.to_string()), expect.map_err(String::from));
+        assert_eq!(
+            group_version(text).map_err(|error| error.to_string()),
+            expect.map_err(String::from)
+        );
     }
 
     #[test]

@@ -62,17 +62,32 @@ mod tests {
 
     #[track_caller]
     fn check(change: fn(&mut Value), expect: Option<u64>) {
-        assert_eq!(remaining(&pod(change), NOW).map(|left| left.as_secs()), expect);
+        assert_eq!(
+            remaining(&pod(change), NOW).map(|left| left.as_secs()),
+            expect
+        );
     }
 
     #[test]
     fn a_pod_may_say_so_for_two_minutes() {
         check(|_| (), Some(90));
-        check(|pod| pod.entry("metadata").set("deletionTimestamp", "2024-01-01T00:00:00Z"), None);
-        check(|pod| pod.entry("status").set("phase", "Failed"), None);
-        check(|pod| pod.entry("status").entry("conditions").list_mut()[0].set("status", "False"), None);
         check(
-            |pod| pod.entry("status").entry("conditions").list_mut()[0].set("reason", "TerminationByKubelet"),
+            |pod| {
+                pod.entry("metadata")
+                    .set("deletionTimestamp", "2024-01-01T00:00:00Z")
+            },
+            None,
+        );
+        check(|pod| pod.entry("status").set("phase", "Failed"), None);
+        check(
+            |pod| pod.entry("status").entry("conditions").list_mut()[0].set("status", "False"),
+            None,
+        );
+        check(
+            |pod| {
+                pod.entry("status").entry("conditions").list_mut()[0]
+                    .set("reason", "TerminationByKubelet")
+            },
             None,
         );
         let old = |pod: &mut Value| {

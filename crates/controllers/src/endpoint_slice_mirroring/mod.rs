@@ -40,7 +40,16 @@ pub fn start(context: &Context) -> Work {
         followed.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
     }
     let publisher = Publisher::new(&context, CONTROLLER, &queue, Duration::ZERO);
-    Work::new(queue, WORKERS, Arc::new(Mirror { context, services, endpoints, publisher }))
+    Work::new(
+        queue,
+        WORKERS,
+        Arc::new(Mirror {
+            context,
+            services,
+            endpoints,
+            publisher,
+        }),
+    )
 }
 
 impl Reconcile for Mirror {
@@ -67,8 +76,10 @@ impl Mirror {
         let slices: Vec<&Value> = slices.iter().map(|slice| &slice.0).collect();
         let plan = plan(endpoints, &slices);
         if plan.n_invalid > 0 {
-            let text =
-                format!("Skipped {} invalid IP addresses when mirroring to EndpointSlices", plan.n_invalid);
+            let text = format!(
+                "Skipped {} invalid IP addresses when mirroring to EndpointSlices",
+                plan.n_invalid
+            );
             self.warn(endpoints, "InvalidIPAddress", text);
         }
         if plan.n_skipped > plan.n_invalid {
@@ -78,11 +89,17 @@ impl Mirror {
             let text = format!("{most} {} addresses were skipped", plan.n_skipped);
             self.warn(endpoints, "TooManyAddressesToMirror", text);
         }
-        self.publisher.publish(("Endpoints", endpoints), plan.changes).await
+        self.publisher
+            .publish(("Endpoints", endpoints), plan.changes)
+            .await
     }
 
     fn warn(&self, endpoints: &Object, reason: &str, text: String) {
-        self.context.record(&ENDPOINTS, endpoints, Note::warning(reason, "Mirroring", text));
+        self.context.record(
+            &ENDPOINTS,
+            endpoints,
+            Note::warning(reason, "Mirroring", text),
+        );
     }
 
     async fn clear(&self, key: &Key, slices: &[Arc<Object>]) -> Result<(), Error> {
@@ -90,7 +107,9 @@ impl Mirror {
         for slice in slices {
             errors.extend(self.publisher.delete(slice).await.err());
         }
-        let Some(first) = errors.first() else { return Ok(()) };
+        let Some(first) = errors.first() else {
+            return Ok(());
+        };
         let (n, of) = (errors.len(), slices.len());
         let text = format!(
             "error(s) deleting {n}/{of} EndpointSlices for {key} Endpoints, including: {}",

@@ -14,7 +14,10 @@ pub(crate) const CONTROLLER: &str = "endpointslicemirroring-controller.k8s.io";
 /// How many addresses of a subset are mirrored: then each subset is one slice.
 pub(crate) const MAX_ADDRESSES: usize = 1000;
 /// Annotations that are not mirrored.
-const UNMIRRORED: [&str; 2] = [trigger::ANNOTATION, "kubectl.kubernetes.io/last-applied-configuration"];
+const UNMIRRORED: [&str; 2] = [
+    trigger::ANNOTATION,
+    "kubectl.kubernetes.io/last-applied-configuration",
+];
 
 /// What is to be done.
 #[derive(Debug, Default)]
@@ -41,7 +44,9 @@ type GroupKey = (Family, String);
 pub(crate) fn is_mirrored(endpoints: &Value) -> bool {
     let metadata = &endpoints["metadata"];
     metadata["labels"]["endpointslice.kubernetes.io/skip-mirror"].str() != "true"
-        && metadata["annotations"].get("control-plane.alpha.kubernetes.io/leader").is_none()
+        && metadata["annotations"]
+            .get("control-plane.alpha.kubernetes.io/leader")
+            .is_none()
 }
 
 /// What is to be done.
@@ -50,7 +55,10 @@ pub(crate) fn plan<'a>(endpoints: &Value, slices: &[&'a Value]) -> Plan<'a> {
     let mut old: BTreeMap<GroupKey, Vec<&'a Value>> = BTreeMap::new();
     for slice in slices {
         match Family::named(slice["addressType"].str()) {
-            Some(family) => old.entry((family, port_key(slice["ports"].list()))).or_default().push(slice),
+            Some(family) => old
+                .entry((family, port_key(slice["ports"].list())))
+                .or_default()
+                .push(slice),
             None => plan.changes.delete.push(slice),
         }
     }
@@ -67,8 +75,14 @@ fn groups(endpoints: &Value, plan: &mut Plan) -> BTreeMap<GroupKey, Group> {
     let mut groups: BTreeMap<GroupKey, Group> = BTreeMap::new();
     for subset in Subsets::of(&endpoints["subsets"]).to_list() {
         let ports: Vec<Value> = subset["ports"].list().iter().map(slice_port).collect();
-        let ready = subset["addresses"].list().iter().map(|address| (address, true));
-        let unready = subset["notReadyAddresses"].list().iter().map(|address| (address, false));
+        let ready = subset["addresses"]
+            .list()
+            .iter()
+            .map(|address| (address, true));
+        let unready = subset["notReadyAddresses"]
+            .list()
+            .iter()
+            .map(|address| (address, false));
         let all: Vec<_> = ready.chain(unready).collect();
         let mut n_added = 0;
         for (address, ready) in &all {
@@ -107,18 +121,38 @@ fn endpoint(address: &Value, ready: bool) -> Option<(Family, Value)> {
 }
 
 /// One slice per group; of several the first stays.
-fn mirror<'a>(endpoints: &Value, family: Family, group: Group, slices: Vec<&'a Value>) -> Changes<'a> {
+fn mirror<'a>(
+    endpoints: &Value,
+    family: Family,
+    group: Group,
+    slices: Vec<&'a Value>,
+) -> Changes<'a> {
     let mut slices = slices.into_iter();
     let first = slices.next();
-    let mut changes = Changes { delete: slices.collect(), ..Changes::default() };
-    let mut wanted = slice::empty(("Endpoints", endpoints), family.name(), &group.ports, labels(endpoints));
-    wanted.entry("metadata").set("annotations", annotations(endpoints));
-    wanted.set("endpoints", group.endpoints.into_values().collect::<Vec<Value>>());
+    let mut changes = Changes {
+        delete: slices.collect(),
+        ..Changes::default()
+    };
+    let mut wanted = slice::empty(
+        ("Endpoints", endpoints),
+        family.name(),
+        &group.ports,
+        labels(endpoints),
+    );
+    wanted
+        .entry("metadata")
+        .set("annotations", annotations(endpoints));
+    wanted.set(
+        "endpoints",
+        group.endpoints.into_values().collect::<Vec<Value>>(),
+    );
     match first {
         None => changes.create.push(wanted),
         Some(old) if is_right(old, &wanted) => changes.unchanged.push(old),
         Some(old) => {
-            wanted.entry("metadata").set("name", old["metadata"]["name"].clone());
+            wanted
+                .entry("metadata")
+                .set("name", old["metadata"]["name"].clone());
             changes.update.push(wanted);
         }
     }
@@ -134,19 +168,30 @@ fn labels(endpoints: &Value) -> Value {
 
 fn annotations(endpoints: &Value) -> Value {
     let mut annotations = endpoints["metadata"]["annotations"].clone();
-    annotations.make_map().retain(|name, _| !UNMIRRORED.contains(&name));
+    annotations
+        .make_map()
+        .retain(|name, _| !UNMIRRORED.contains(&name));
     annotations
 }
 
 /// Whether a slice says what it should, whatever the order.
 fn is_right(old: &Value, wanted: &Value) -> bool {
     let (before, after) = (old["endpoints"].list(), wanted["endpoints"].list());
-    let known: BTreeMap<String, &Value> =
-        before.iter().map(|endpoint| (slice::identity(endpoint), endpoint)).collect();
+    let known: BTreeMap<String, &Value> = before
+        .iter()
+        .map(|endpoint| (slice::identity(endpoint), endpoint))
+        .collect();
     let is_known = |endpoint: &Value| {
-        known.get(&slice::identity(endpoint)).is_some_and(|old| slice::is_same(old, endpoint))
+        known
+            .get(&slice::identity(endpoint))
+            .is_some_and(|old| slice::is_same(old, endpoint))
     };
-    let map = |slice: &Value, name: &str| slice["metadata"][name].as_map().cloned().unwrap_or_default();
+    let map = |slice: &Value, name: &str| {
+        slice["metadata"][name]
+            .as_map()
+            .cloned()
+            .unwrap_or_default()
+    };
     before.len() == after.len()
         && after.iter().all(is_known)
         && map(old, "labels") == map(wanted, "labels")
@@ -188,7 +233,9 @@ mod tests {
             "ports": [{"port": 80, "protocol": "TCP"}]
         }]));
         let slices = named(plan(&endpoints, &[]).changes.create);
-        let [slice] = slices.as_slice() else { panic!("{slices:?}") };
+        let [slice] = slices.as_slice() else {
+            panic!("{slices:?}")
+        };
         assert_eq!(
             slice["endpoints"],
             value!([
@@ -196,36 +243,69 @@ mod tests {
                 {"addresses": ["192.0.2.3"], "conditions": {"ready": false}}
             ])
         );
-        assert_eq!(slice["ports"], value!([{"name": "", "port": 80, "protocol": "TCP"}]));
+        assert_eq!(
+            slice["ports"],
+            value!([{"name": "", "port": 80, "protocol": "TCP"}])
+        );
         assert_eq!(slice["metadata"]["annotations"], value!({"note": "n"}));
-        assert_eq!(slice["metadata"]["ownerReferences"][0]["kind"].str(), "Endpoints");
-        assert!(plan(&endpoints, &[slice]).changes.is_empty(), "written once is enough");
+        assert_eq!(
+            slice["metadata"]["ownerReferences"][0]["kind"].str(),
+            "Endpoints"
+        );
+        assert!(
+            plan(&endpoints, &[slice]).changes.is_empty(),
+            "written once is enough"
+        );
     }
 
     /// Addresses before and after; slices made, changed and deleted.
     #[track_caller]
     fn check(before: &[&str], after: &[&str], expect: (usize, usize, usize)) {
-        let slices = named(plan(&endpoints(value!([(subset(before))])), &[]).changes.create);
-        let changes = plan(&endpoints(value!([(subset(after))])), &slices.iter().collect::<Vec<_>>()).changes;
-        assert_eq!((changes.create.len(), changes.update.len(), changes.delete.len()), expect);
+        let slices = named(
+            plan(&endpoints(value!([(subset(before))])), &[])
+                .changes
+                .create,
+        );
+        let changes = plan(
+            &endpoints(value!([(subset(after))])),
+            &slices.iter().collect::<Vec<_>>(),
+        )
+        .changes;
+        assert_eq!(
+            (
+                changes.create.len(),
+                changes.update.len(),
+                changes.delete.len()
+            ),
+            expect
+        );
     }
 
     #[test]
     fn there_is_a_slice_for_each_family() {
         check(&["192.0.2.1"], &["192.0.2.1", "fd00::1"], (1, 0, 0));
-        check(&["192.0.2.1", "fd00::1"], &["192.0.2.2", "fd00::1"], (0, 1, 0));
+        check(
+            &["192.0.2.1", "fd00::1"],
+            &["192.0.2.2", "fd00::1"],
+            (0, 1, 0),
+        );
         check(&["192.0.2.1", "fd00::1"], &["fd00::1"], (0, 0, 1));
         check(&["192.0.2.1"], &[], (0, 0, 1));
     }
 
     #[test]
     fn what_is_no_address_or_too_much_is_left_out() {
-        let many: Vec<String> = (0..1003).map(|n| format!("10.0.{}.{}", n / 200, n % 200)).collect();
+        let many: Vec<String> = (0..1003)
+            .map(|n| format!("10.0.{}.{}", n / 200, n % 200))
+            .collect();
         let mut addresses: Vec<&str> = many.iter().map(String::as_str).collect();
         addresses.insert(0, "!nonsense");
         let endpoints = endpoints(value!([(subset(&addresses))]));
         let plan = plan(&endpoints, &[]);
-        assert_eq!(plan.changes.create[0]["endpoints"].list().len(), MAX_ADDRESSES);
+        assert_eq!(
+            plan.changes.create[0]["endpoints"].list().len(),
+            MAX_ADDRESSES
+        );
         assert_eq!((plan.n_invalid, plan.n_skipped), (1, 4));
     }
 
@@ -234,10 +314,16 @@ mod tests {
         let wanted = endpoints(value!([]));
         assert!(is_mirrored(&wanted));
         let mut skipped = wanted.clone();
-        skipped.entry("metadata").entry("labels").set("endpointslice.kubernetes.io/skip-mirror", "true");
+        skipped
+            .entry("metadata")
+            .entry("labels")
+            .set("endpointslice.kubernetes.io/skip-mirror", "true");
         assert!(!is_mirrored(&skipped));
         let mut leader = wanted;
-        leader.entry("metadata").entry("annotations").set("control-plane.alpha.kubernetes.io/leader", "{}");
+        leader
+            .entry("metadata")
+            .entry("annotations")
+            .set("control-plane.alpha.kubernetes.io/leader", "{}");
         assert!(!is_mirrored(&leader));
     }
 }

@@ -45,9 +45,12 @@ pub(super) fn for_zone(zone: &str) -> Value {
 
 /// Gives every endpoint the hint for where it is itself.
 pub(crate) fn keep_close(changes: &mut Changes, same_node: bool) {
-    let is_right =
-        |endpoint: &Value| !is_ready(endpoint) || endpoint["hints"] == own_place(endpoint, same_node);
-    wake(changes, |slice| slice["endpoints"].list().iter().all(is_right));
+    let is_right = |endpoint: &Value| {
+        !is_ready(endpoint) || endpoint["hints"] == own_place(endpoint, same_node)
+    };
+    wake(changes, |slice| {
+        slice["endpoints"].list().iter().all(is_right)
+    });
     for endpoint in endpoints(changes).filter(|endpoint| is_ready(endpoint)) {
         match own_place(endpoint, same_node) {
             Value::Null => drop(endpoint.remove("hints")),
@@ -69,12 +72,20 @@ fn own_place(endpoint: &Value, same_node: bool) -> Value {
 
 /// Takes all hints away.
 pub(crate) fn remove(changes: &mut Changes) {
-    wake(changes, |slice| slice["endpoints"].list().iter().all(|endpoint| endpoint["hints"].is_null()));
+    wake(changes, |slice| {
+        slice["endpoints"]
+            .list()
+            .iter()
+            .all(|endpoint| endpoint["hints"].is_null())
+    });
     endpoints(changes).for_each(|endpoint| drop(endpoint.remove("hints")));
 }
 
 /// Shares endpoints out among zones; how many each gets. If that cannot be done, there are no hints, and it says why.
-pub(crate) fn share(changes: &mut Changes, ratios: Option<&Ratios>) -> Result<Ratios<usize>, String> {
+pub(crate) fn share(
+    changes: &mut Changes,
+    ratios: Option<&Ratios>,
+) -> Result<Ratios<usize>, String> {
     let shared = super::zones::share(changes, ratios);
     if shared.is_err() {
         remove(changes);
@@ -85,8 +96,9 @@ pub(crate) fn share(changes: &mut Changes, ratios: Option<&Ratios>) -> Result<Ra
 /// Has slices written that would stay as they are, unless they are right.
 pub(super) fn wake(changes: &mut Changes, is_right: impl FnMut(&Value) -> bool) {
     let mut is_right = is_right;
-    let (right, wrong): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut changes.unchanged).into_iter().partition(|slice| is_right(slice));
+    let (right, wrong): (Vec<_>, Vec<_>) = std::mem::take(&mut changes.unchanged)
+        .into_iter()
+        .partition(|slice| is_right(slice));
     changes.unchanged = right;
     changes.update.extend(wrong.into_iter().cloned());
 }
@@ -94,7 +106,12 @@ pub(super) fn wake(changes: &mut Changes, is_right: impl FnMut(&Value) -> bool) 
 /// The endpoints of all slices that are written.
 pub(super) fn endpoints<'c>(changes: &'c mut Changes) -> impl Iterator<Item = &'c mut Value> {
     let slices = changes.create.iter_mut().chain(&mut changes.update);
-    slices.flat_map(|slice| slice.get_mut("endpoints").map(Value::list_mut).unwrap_or_default())
+    slices.flat_map(|slice| {
+        slice
+            .get_mut("endpoints")
+            .map(Value::list_mut)
+            .unwrap_or_default()
+    })
 }
 
 #[cfg(test)]
@@ -104,7 +121,10 @@ mod tests {
     #[track_caller]
     fn check_wish(annotations: Value, distribution: &str, expect: Wish) {
         let spec = value!({"trafficDistribution": (distribution)});
-        assert_eq!(Wish::of(&value!({"metadata": {"annotations": (annotations)}, "spec": (spec)})), expect);
+        assert_eq!(
+            Wish::of(&value!({"metadata": {"annotations": (annotations)}, "spec": (spec)})),
+            expect
+        );
     }
 
     #[test]
@@ -112,7 +132,11 @@ mod tests {
         check_wish(value!({}), "", Wish::Nothing);
         check_wish(value!({}), "PreferClose", Wish::SameZone);
         check_wish(value!({}), "PreferSameNode", Wish::SameNode);
-        check_wish(value!({"service.kubernetes.io/topology-mode": "Auto"}), "PreferClose", Wish::Shared);
+        check_wish(
+            value!({"service.kubernetes.io/topology-mode": "Auto"}),
+            "PreferClose",
+            Wish::Shared,
+        );
         let both = value!({
             "service.kubernetes.io/topology-mode": "Auto", "service.kubernetes.io/topology-aware-hints": "Disabled"
         });
@@ -127,9 +151,15 @@ mod tests {
     #[track_caller]
     fn check(before: Value, act: fn(&mut Changes), expect: Option<Value>) {
         let slice = slice(before);
-        let mut changes = Changes { unchanged: vec![&slice], ..Changes::default() };
+        let mut changes = Changes {
+            unchanged: vec![&slice],
+            ..Changes::default()
+        };
         act(&mut changes);
-        let hints = changes.update.first().map(|slice| slice["endpoints"][0]["hints"].clone());
+        let hints = changes
+            .update
+            .first()
+            .map(|slice| slice["endpoints"][0]["hints"].clone());
         assert_eq!(hints, expect);
         assert_eq!(changes.unchanged.len(), usize::from(expect.is_none()));
     }
@@ -138,10 +168,22 @@ mod tests {
     fn only_slices_with_wrong_hints_are_written() {
         let zone = value!({"forZones": [{"name": "z"}]});
         let node = value!({"forZones": [{"name": "z"}], "forNodes": [{"name": "n"}]});
-        check(Value::Null, |changes| keep_close(changes, false), Some(zone.clone()));
+        check(
+            Value::Null,
+            |changes| keep_close(changes, false),
+            Some(zone.clone()),
+        );
         check(zone.clone(), |changes| keep_close(changes, false), None);
-        check(zone.clone(), |changes| keep_close(changes, true), Some(node.clone()));
-        check(node, |changes| keep_close(changes, false), Some(zone.clone()));
+        check(
+            zone.clone(),
+            |changes| keep_close(changes, true),
+            Some(node.clone()),
+        );
+        check(
+            node,
+            |changes| keep_close(changes, false),
+            Some(zone.clone()),
+        );
         check(zone, remove, Some(Value::Null));
         check(Value::Null, remove, None);
     }

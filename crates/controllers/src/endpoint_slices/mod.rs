@@ -56,9 +56,15 @@ struct Slices {
 
 /// Sets up the loop.
 pub fn start(context: &Context) -> Work {
-    let context = context.named("endpointslice-controller").recording_as("endpoint-slice-controller");
+    let context = context
+        .named("endpointslice-controller")
+        .recording_as("endpoint-slice-controller");
     let queue = patient_queue("endpoint_slice", MAX_BACKOFF);
-    let (services, pods, nodes) = (context.follow(&SERVICES), context.follow(&PODS), context.follow(&NODES));
+    let (services, pods, nodes) = (
+        context.follow(&SERVICES),
+        context.follow(&PODS),
+        context.follow(&NODES),
+    );
     index_labels(&pods);
     index_selectors(&services, selector);
     let todo = queue.clone();
@@ -68,13 +74,26 @@ pub fn start(context: &Context) -> Work {
     nodes.add_handler(node_changed(moved.clone()));
     let publisher = Publisher::new(&context, pack::CONTROLLER, &queue, BATCH);
     let (triggers, sharing) = (Triggers::default(), Sharing::default());
-    let slices = Arc::new(Slices { context, services, pods, nodes, publisher, triggers, sharing });
+    let slices = Arc::new(Slices {
+        context,
+        services,
+        pods,
+        nodes,
+        publisher,
+        triggers,
+        sharing,
+    });
     Work::new(queue.clone(), WORKERS, slices.clone()).and(follow_nodes(slices, queue, moved))
 }
 
 /// Wakes who shares endpoints out among zones when nodes come, go, or change in what counts for that.
 fn node_changed(moved: Arc<Notify>) -> impl FnMut(Event<Object>) + Send + 'static {
-    let place = |node: &Object| (node.label(zones::ZONE).map(String::from), zones::is_node_ready(node));
+    let place = |node: &Object| {
+        (
+            node.label(zones::ZONE).map(String::from),
+            zones::is_node_ready(node),
+        )
+    };
     move |event| {
         let is_same = match &event {
             Event::Updated { old, new } => match (old.object(), new.object()) {
@@ -133,15 +152,21 @@ impl Slices {
         for family in &families {
             let own = |slice: &&Arc<Object>| slice["addressType"].str() == family.name();
             let own: Vec<&Value> = slices.iter().filter(own).map(|slice| &slice.0).collect();
-            errors.extend(self.publish_family(key, service, &pods, &own, *family, moment.as_deref()).await);
+            errors.extend(
+                self.publish_family(key, service, &pods, &own, *family, moment.as_deref())
+                    .await,
+            );
         }
         let is_foreign = |slice: &&Arc<Object>| {
-            Family::named(slice["addressType"].str()).is_none_or(|family| !families.contains(&family))
+            Family::named(slice["addressType"].str())
+                .is_none_or(|family| !families.contains(&family))
         };
         for slice in slices.iter().filter(is_foreign) {
             if let Err(error) = self.publisher.delete(slice).await {
                 let (name, error) = (slice.name(), message(&error));
-                errors.push(format!("error deleting {name} EndpointSlice for Service {key}: {error}"));
+                errors.push(format!(
+                    "error deleting {name} EndpointSlice for Service {key}: {error}"
+                ));
             }
         }
         join(errors)
@@ -160,7 +185,10 @@ impl Slices {
         let ratios = self.sharing.ratios(|| self.look_at_nodes());
         let mut plan = {
             let nodes = |name: &str| self.node_labels(name);
-            let around = Surroundings { nodes: &nodes, ratios: ratios.as_ref() };
+            let around = Surroundings {
+                nodes: &nodes,
+                ratios: ratios.as_ref(),
+            };
             plan(service, pods, slices, &around, family)
         };
         let (changes, mut errors) = (&mut plan.changes, plan.complaints);
@@ -170,7 +198,11 @@ impl Slices {
             .chain(&mut changes.update)
             .for_each(|slice| trigger::annotate(slice, moment));
         let note = self.sharing.note(key, family, plan.shares);
-        if let Err(error) = self.publisher.publish(("Service", service), plan.changes).await {
+        if let Err(error) = self
+            .publisher
+            .publish(("Service", service), plan.changes)
+            .await
+        {
             errors.push(error.to_string());
         }
         if let Some(note) = note {

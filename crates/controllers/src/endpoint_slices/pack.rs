@@ -27,7 +27,8 @@ pub(crate) fn pack<'a>(
     }
     fill_changed(group, &mut changes);
     while !group.endpoints.is_empty() {
-        let mut slice = best_fit(group, &mut changes).unwrap_or_else(|| fresh(service, family, &group.ports));
+        let mut slice =
+            best_fit(group, &mut changes).unwrap_or_else(|| fresh(service, family, &group.ports));
         fill(group, &mut slice);
         match slice["metadata"]["name"].str() {
             "" => changes.create.push(slice),
@@ -67,7 +68,9 @@ fn keep<'a>(service: &Value, group: &mut Group, slice: &'a Value, changes: &mut 
 
 /// Fills slices that change anyway, the fullest first.
 fn fill_changed(group: &mut Group, changes: &mut Changes) {
-    changes.update.sort_by_key(|slice| std::cmp::Reverse(slice["endpoints"].list().len()));
+    changes
+        .update
+        .sort_by_key(|slice| std::cmp::Reverse(slice["endpoints"].list().len()));
     for slice in &mut changes.update {
         fill(group, slice);
     }
@@ -76,7 +79,9 @@ fn fill_changed(group: &mut Group, changes: &mut Changes) {
 fn fill(group: &mut Group, slice: &mut Value) {
     let endpoints = slice.entry("endpoints").make_list();
     while endpoints.len() < MAX_ENDPOINTS {
-        let Some((_, endpoint)) = group.endpoints.pop_first() else { return };
+        let Some((_, endpoint)) = group.endpoints.pop_first() else {
+            return;
+        };
         endpoints.push(endpoint);
     }
 }
@@ -85,7 +90,11 @@ fn fill(group: &mut Group, slice: &mut Value) {
 fn best_fit(group: &Group, changes: &mut Changes) -> Option<Value> {
     let left = group.endpoints.len();
     let with = |slice: &Value| left + slice["endpoints"].list().len();
-    let fitting = changes.unchanged.iter().enumerate().filter(|(_, slice)| with(slice) <= MAX_ENDPOINTS);
+    let fitting = changes
+        .unchanged
+        .iter()
+        .enumerate()
+        .filter(|(_, slice)| with(slice) <= MAX_ENDPOINTS);
     let fitting = fitting.filter(|_| left < MAX_ENDPOINTS);
     let (at, _) = fitting.max_by_key(|(at, slice)| (with(slice), std::cmp::Reverse(*at)))?;
     Some(changes.unchanged.remove(at).clone())
@@ -99,7 +108,9 @@ pub(crate) fn fresh(service: &Value, family: &str, ports: &[Value]) -> Value {
 const RESERVED: [&str; 3] = [SERVICE_NAME, MANAGED_BY, HEADLESS];
 
 fn labels(service: &Value) -> Value {
-    let own = service["metadata"]["labels"].entries().filter(|(name, _)| !RESERVED.contains(name));
+    let own = service["metadata"]["labels"]
+        .entries()
+        .filter(|(name, _)| !RESERVED.contains(name));
     let mut labels = value!({});
     own.for_each(|(name, text)| labels.set(name, text.clone()));
     if member::is_headless(service) {
@@ -114,7 +125,9 @@ fn labels(service: &Value) -> Value {
 fn are_labels_same(one: &Value, other: &Value) -> bool {
     let free = |labels: &Value| {
         let mut labels = labels.clone();
-        labels.make_map().retain(|name, _| !RESERVED.contains(&name));
+        labels
+            .make_map()
+            .retain(|name, _| !RESERVED.contains(&name));
         labels
     };
     free(one) == free(other)
@@ -135,7 +148,13 @@ mod tests {
     fn slice(name: &str, endpoints: &[String]) -> Value {
         let mut slice = fresh(&service(), "IPv4", &[]);
         slice.entry("metadata").set("name", name);
-        slice.set("endpoints", endpoints.iter().map(|name| endpoint(name)).collect::<Vec<Value>>());
+        slice.set(
+            "endpoints",
+            endpoints
+                .iter()
+                .map(|name| endpoint(name))
+                .collect::<Vec<Value>>(),
+        );
         slice
     }
 
@@ -146,12 +165,22 @@ mod tests {
     /// Slices by name and size before, endpoints wanted; what is written, by name and size after.
     #[track_caller]
     fn check(before: &[(&str, Vec<String>)], wanted: &[Vec<String>], expect: &str) {
-        let slices: Vec<Value> = before.iter().map(|(name, endpoints)| slice(name, endpoints)).collect();
+        let slices: Vec<Value> = before
+            .iter()
+            .map(|(name, endpoints)| slice(name, endpoints))
+            .collect();
         let mut group = Group::default();
         for name in wanted.iter().flatten() {
-            group.endpoints.insert(slice::identity(&endpoint(name)), endpoint(name));
+            group
+                .endpoints
+                .insert(slice::identity(&endpoint(name)), endpoint(name));
         }
-        let changes = pack(&service(), "IPv4", &mut group, &slices.iter().collect::<Vec<_>>());
+        let changes = pack(
+            &service(),
+            "IPv4",
+            &mut group,
+            &slices.iter().collect::<Vec<_>>(),
+        );
         let say = |word: &str, slice: &Value| {
             let name = slice["metadata"]["name"].str();
             format!("{word} {name}{}", slice["endpoints"].list().len())
@@ -170,39 +199,72 @@ mod tests {
 
     #[test]
     fn what_is_as_it_should_be_is_not_written() {
-        check(&[("x", names('a', 30)), ("y", names('b', 20))], &[names('a', 30), names('b', 20)], "");
+        check(
+            &[("x", names('a', 30)), ("y", names('b', 20))],
+            &[names('a', 30), names('b', 20)],
+            "",
+        );
     }
 
     #[test]
     fn a_slice_that_changes_anyway_is_filled_first() {
         let wanted = [names('a', 29), names('b', 90), names('c', 71)];
-        check(&[("x", names('a', 30)), ("y", names('b', 90))], &wanted, "update x100");
+        check(
+            &[("x", names('a', 30)), ("y", names('b', 90))],
+            &wanted,
+            "update x100",
+        );
     }
 
     #[test]
     fn the_slice_that_is_filled_best_takes_what_is_left() {
-        let before = [("x", names('a', 30)), ("y", names('b', 80)), ("z", names('d', 95))];
-        check(&before, &[names('a', 30), names('b', 80), names('c', 20), names('d', 95)], "update y100");
+        let before = [
+            ("x", names('a', 30)),
+            ("y", names('b', 80)),
+            ("z", names('d', 95)),
+        ];
+        check(
+            &before,
+            &[
+                names('a', 30),
+                names('b', 80),
+                names('c', 20),
+                names('d', 95),
+            ],
+            "update y100",
+        );
     }
 
     #[test]
     fn what_fits_into_no_slice_gets_a_new_one() {
         let before = [("x", names('a', 90)), ("y", names('b', 90))];
-        check(&before, &[names('a', 90), names('b', 90), names('c', 15)], "create 15");
+        check(
+            &before,
+            &[names('a', 90), names('b', 90), names('c', 15)],
+            "create 15",
+        );
     }
 
     #[test]
     fn an_empty_slice_goes() {
-        check(&[("x", names('a', 3)), ("y", names('b', 1))], &[names('a', 3)], "delete y1");
+        check(
+            &[("x", names('a', 3)), ("y", names('b', 1))],
+            &[names('a', 3)],
+            "delete y1",
+        );
     }
 
     #[test]
     fn a_changed_endpoint_is_written_in_place() {
         let mut old = slice("x", &names('a', 2));
-        old.entry("endpoints").list_mut()[0].entry("conditions").set("ready", false);
+        old.entry("endpoints").list_mut()[0]
+            .entry("conditions")
+            .set("ready", false);
         let mut group = Group::default();
         for name in names('a', 2) {
-            group.endpoints.insert(slice::identity(&endpoint(&name)), endpoint(&name));
+            group
+                .endpoints
+                .insert(slice::identity(&endpoint(&name)), endpoint(&name));
         }
         let changes = pack(&service(), "IPv4", &mut group, &[&old]);
         assert_eq!(changes.update, [slice("x", &names('a', 2))]);
@@ -211,12 +273,15 @@ mod tests {
     #[test]
     fn labels_follow_those_of_the_service() {
         let mut service = service();
-        service
-            .entry("metadata")
-            .set("labels", value!({"team": "x", "endpointslice.kubernetes.io/managed-by": "me"}));
+        service.entry("metadata").set(
+            "labels",
+            value!({"team": "x", "endpointslice.kubernetes.io/managed-by": "me"}),
+        );
         let old = slice("x", &names('a', 1));
         let mut group = Group::default();
-        group.endpoints.insert(slice::identity(&endpoint("a000")), endpoint("a000"));
+        group
+            .endpoints
+            .insert(slice::identity(&endpoint("a000")), endpoint("a000"));
         let changes = pack(&service, "IPv4", &mut group, &[&old]);
         let labels = value!({"team": "x", "kubernetes.io/service-name": "s",
             "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"});

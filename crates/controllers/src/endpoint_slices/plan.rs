@@ -43,7 +43,10 @@ pub(crate) fn plan<'a>(
     let mut old: BTreeMap<String, Vec<&'a Value>> = BTreeMap::new();
     for slice in slices {
         match is_owned(slice, service) {
-            true => old.entry(port_key(slice["ports"].list())).or_default().push(slice),
+            true => old
+                .entry(port_key(slice["ports"].list()))
+                .or_default()
+                .push(slice),
             false => changes.delete.push(slice),
         }
     }
@@ -55,16 +58,25 @@ pub(crate) fn plan<'a>(
     hold_the_place(service, family, slices.len(), &mut changes);
     let shares = add_hints(service, &mut changes, around.ratios);
     changes.recycle(|slice| is_owned(slice, service));
-    Plan { changes, complaints: wanted.complaints, shares }
+    Plan {
+        changes,
+        complaints: wanted.complaints,
+        shares,
+    }
 }
 
 /// Whether a slice belongs to this very service, not to an older one of its name.
 fn is_owned(slice: &Value, service: &Value) -> bool {
     let uid = &service["metadata"]["uid"];
     let is_it = |owner: &Value| {
-        owner["uid"] == *uid && owner["kind"].str() == "Service" && owner["apiVersion"].str() == "v1"
+        owner["uid"] == *uid
+            && owner["kind"].str() == "Service"
+            && owner["apiVersion"].str() == "v1"
     };
-    slice["metadata"]["ownerReferences"].list().iter().any(is_it)
+    slice["metadata"]["ownerReferences"]
+        .list()
+        .iter()
+        .any(is_it)
 }
 
 /// A service without any endpoint has an empty slice, so that one can tell it from one that nobody looked at.
@@ -124,8 +136,17 @@ mod tests {
     }
 
     fn run<'a>(service: &Value, pods: &[Value], slices: &[&'a Value]) -> Plan<'a> {
-        let around = Surroundings { nodes: &|name| (name == "n").then(|| value!({})), ratios: None };
-        plan(service, &pods.iter().collect::<Vec<_>>(), slices, &around, Family::V4)
+        let around = Surroundings {
+            nodes: &|name| (name == "n").then(|| value!({})),
+            ratios: None,
+        };
+        plan(
+            service,
+            &pods.iter().collect::<Vec<_>>(),
+            slices,
+            &around,
+            Family::V4,
+        )
     }
 
     /// Slices as the server would have named them.
@@ -134,14 +155,26 @@ mod tests {
             slice.entry("metadata").set("name", format!("s-{at}"));
             slice
         };
-        plan.changes.create.into_iter().enumerate().map(name).collect()
+        plan.changes
+            .create
+            .into_iter()
+            .enumerate()
+            .map(name)
+            .collect()
     }
 
     /// What is done, as words: created, updated, deleted.
     #[track_caller]
     fn check(service: &Value, pods: &[Value], slices: &[&Value], expect: (usize, usize, usize)) {
         let changes = run(service, pods, slices).changes;
-        assert_eq!((changes.create.len(), changes.update.len(), changes.delete.len()), expect);
+        assert_eq!(
+            (
+                changes.create.len(),
+                changes.update.len(),
+                changes.delete.len()
+            ),
+            expect
+        );
     }
 
     #[test]
@@ -159,8 +192,18 @@ mod tests {
         let pods = [pod("p", 8080), pod("q", 8081)];
         let slices = named(run(&service, &pods, &[]));
         assert_eq!(slices.len(), 2);
-        check(&service, &pods, &slices.iter().collect::<Vec<_>>(), (0, 0, 0));
-        check(&service, &pods[..1], &slices.iter().collect::<Vec<_>>(), (0, 0, 1));
+        check(
+            &service,
+            &pods,
+            &slices.iter().collect::<Vec<_>>(),
+            (0, 0, 0),
+        );
+        check(
+            &service,
+            &pods[..1],
+            &slices.iter().collect::<Vec<_>>(),
+            (0, 0, 1),
+        );
     }
 
     #[test]
@@ -168,9 +211,15 @@ mod tests {
         let service = service(value!({}));
         let slices = named(run(&service, &[pod("p", 8080)], &[]));
         let plan = run(&service, &[], &[&slices[0]]);
-        assert_eq!((plan.changes.create.len(), plan.changes.delete.len()), (0, 0));
+        assert_eq!(
+            (plan.changes.create.len(), plan.changes.delete.len()),
+            (0, 0)
+        );
         let place = &plan.changes.update[0];
-        assert_eq!((&place["ports"], place["metadata"]["name"].str()), (&value!([]), "s-0"));
+        assert_eq!(
+            (&place["ports"], place["metadata"]["name"].str()),
+            (&value!([]), "s-0")
+        );
     }
 
     #[test]
@@ -178,7 +227,12 @@ mod tests {
         let mut older = service(value!({}));
         older.entry("metadata").set("uid", "s0");
         let slices = named(run(&older, &[pod("p", 8080)], &[]));
-        check(&service(value!({})), &[pod("p", 8080)], &[&slices[0]], (1, 0, 1));
+        check(
+            &service(value!({})),
+            &[pod("p", 8080)],
+            &[&slices[0]],
+            (1, 0, 1),
+        );
     }
 
     #[test]
@@ -193,7 +247,15 @@ mod tests {
     #[test]
     fn a_service_may_want_its_endpoints_shared_out() {
         let wish = service(value!({"service.kubernetes.io/topology-mode": "Auto"}));
-        assert!(run(&wish, &[pod("p", 8080)], &[]).shares.is_some_and(|shares| shares.is_err()));
-        assert!(run(&service(value!({})), &[pod("p", 8080)], &[]).shares.is_none());
+        assert!(
+            run(&wish, &[pod("p", 8080)], &[])
+                .shares
+                .is_some_and(|shares| shares.is_err())
+        );
+        assert!(
+            run(&service(value!({})), &[pod("p", 8080)], &[])
+                .shares
+                .is_none()
+        );
     }
 }

@@ -32,8 +32,11 @@ impl Sharing {
     /// Takes note of other nodes; the services of which a zone has too few endpoints now.
     pub fn set_ratios(&self, ratios: Option<Ratios>) -> Vec<Key> {
         let mut state = self.lock();
-        let is_wrong =
-            |shares: &BTreeMap<_, _>| shares.values().any(|shares| is_overloaded(shares, ratios.as_ref()));
+        let is_wrong = |shares: &BTreeMap<_, _>| {
+            shares
+                .values()
+                .any(|shares| is_overloaded(shares, ratios.as_ref()))
+        };
         let wrong = state.shares.iter().filter(|(_, shares)| is_wrong(shares));
         let wrong = wrong.map(|(key, _)| key.clone()).collect();
         state.ratios = Some(ratios);
@@ -55,8 +58,15 @@ impl Sharing {
         };
         match shares {
             Some(Ok(shares)) => {
-                state.shares.entry(key.clone()).or_default().insert(family, shares);
-                let text = format!("Topology Aware Hints has been enabled, addressType: {}", family.name());
+                state
+                    .shares
+                    .entry(key.clone())
+                    .or_default()
+                    .insert(family, shares);
+                let text = format!(
+                    "Topology Aware Hints has been enabled, addressType: {}",
+                    family.name()
+                );
                 let note = Note::normal("TopologyAwareHintsEnabled", "Hinting", text);
                 state.told.insert(key.clone()).then_some(note)
             }
@@ -99,22 +109,42 @@ mod tests {
     use super::*;
 
     fn shares<T: Copy>(pairs: &[(&str, T)]) -> Ratios<T> {
-        pairs.iter().map(|(zone, share)| (zone.to_string(), *share)).collect()
+        pairs
+            .iter()
+            .map(|(zone, share)| (zone.to_string(), *share))
+            .collect()
     }
 
     #[test]
     fn a_service_is_told_once_and_looked_at_again_when_nodes_change() {
         let (sharing, key) = (Sharing::default(), Key::new("a", "s"));
-        let note = |shares| sharing.note(&key, Family::V4, shares).map(|note| note.message);
+        let note = |shares| {
+            sharing
+                .note(&key, Family::V4, shares)
+                .map(|note| note.message)
+        };
         assert_eq!(note(None), None);
         let even = shares(&[("a", 1), ("b", 1)]);
         let enabled = "Topology Aware Hints has been enabled, addressType: IPv4";
         assert_eq!(note(Some(Ok(even.clone()))).as_deref(), Some(enabled));
         assert_eq!(note(Some(Ok(even))), None);
-        assert!(sharing.set_ratios(Some(shares(&[("a", 0.5), ("b", 0.5)]))).is_empty());
-        assert_eq!(sharing.set_ratios(None).as_slice(), std::slice::from_ref(&key));
+        assert!(
+            sharing
+                .set_ratios(Some(shares(&[("a", 0.5), ("b", 0.5)])))
+                .is_empty()
+        );
+        assert_eq!(
+            sharing.set_ratios(None).as_slice(),
+            std::slice::from_ref(&key)
+        );
         let disabled = "Topology Aware Hints has been disabled, addressType: IPv4";
-        assert_eq!(sharing.note(&key, Family::V4, None).map(|note| note.message).as_deref(), Some(disabled));
+        assert_eq!(
+            sharing
+                .note(&key, Family::V4, None)
+                .map(|note| note.message)
+                .as_deref(),
+            Some(disabled)
+        );
         assert!(sharing.set_ratios(None).is_empty());
     }
 }

@@ -78,7 +78,11 @@ fn endpoint(service: &Value, pod: &Value, labels: &Value, family: Family) -> Val
     let zone = labels["topology.kubernetes.io/zone"].str();
     let parts = [("nodeName", pod["spec"]["nodeName"].str()), ("zone", zone)];
     let hostname = member::hostname(pod, service).map(|hostname| ("hostname", hostname));
-    for (name, text) in parts.into_iter().chain(hostname).filter(|(_, text)| !text.is_empty()) {
+    for (name, text) in parts
+        .into_iter()
+        .chain(hostname)
+        .filter(|(_, text)| !text.is_empty())
+    {
         endpoint.set(name, text);
     }
     endpoint
@@ -96,14 +100,21 @@ fn ports(service: &Value, pod: &Value) -> Vec<Value> {
         }
         Some(found)
     };
-    service["spec"]["ports"].list().iter().filter_map(port).collect()
+    service["spec"]["ports"]
+        .list()
+        .iter()
+        .filter_map(port)
+        .collect()
 }
 
 /// The families of which a service has addresses.
 pub(crate) fn families(service: &Value) -> Vec<Family> {
     let spec = &service["spec"];
-    let said: Vec<Family> =
-        spec["ipFamilies"].list().iter().filter_map(|name| Family::named(name.str())).collect();
+    let said: Vec<Family> = spec["ipFamilies"]
+        .list()
+        .iter()
+        .filter_map(|name| Family::named(name.str()))
+        .collect();
     if !said.is_empty() {
         return said;
     }
@@ -119,7 +130,8 @@ mod tests {
 
     fn service(more: Value) -> Value {
         let mut spec = value!({"ports": [{"port": 80, "targetPort": "web", "protocol": "TCP"}]});
-        more.entries().for_each(|(name, value)| spec.set(name, value.clone()));
+        more.entries()
+            .for_each(|(name, value)| spec.set(name, value.clone()));
         value!({"metadata": {"namespace": "a", "name": "s"}, "spec": (spec)})
     }
 
@@ -139,14 +151,21 @@ mod tests {
 
     #[track_caller]
     fn check(service: &Value, pod: &Value, family: Family, expect: Result<Value, &str>) {
-        let nodes = |name: &str| (name == "n").then(|| value!({"topology.kubernetes.io/zone": "z"}));
+        let nodes =
+            |name: &str| (name == "n").then(|| value!({"topology.kubernetes.io/zone": "z"}));
         let wanted = wanted(service, &[pod], &nodes, family);
         let group = wanted.groups.values().next().expect("there is one");
         let endpoint = group.endpoints.values().next().cloned();
-        assert_eq!(group.ports, [value!({"name": "", "port": 8080, "protocol": "TCP"})]);
+        assert_eq!(
+            group.ports,
+            [value!({"name": "", "port": 8080, "protocol": "TCP"})]
+        );
         match expect {
             Ok(expect) => assert_eq!((endpoint, wanted.complaints), (Some(expect), vec![])),
-            Err(complaint) => assert_eq!((endpoint, wanted.complaints), (None, vec![complaint.to_string()])),
+            Err(complaint) => assert_eq!(
+                (endpoint, wanted.complaints),
+                (None, vec![complaint.to_string()])
+            ),
         }
     }
 
@@ -160,16 +179,32 @@ mod tests {
     #[test]
     fn a_pod_becomes_an_endpoint_of_each_family() {
         let conditions = value!({"ready": true, "serving": true, "terminating": false});
-        check(&service(value!({})), &pod("n"), Family::V4, Ok(endpoint("10.1.0.1", conditions.clone())));
-        check(&service(value!({})), &pod("n"), Family::V6, Ok(endpoint("fd00::1", conditions)));
+        check(
+            &service(value!({})),
+            &pod("n"),
+            Family::V4,
+            Ok(endpoint("10.1.0.1", conditions.clone())),
+        );
+        check(
+            &service(value!({})),
+            &pod("n"),
+            Family::V6,
+            Ok(endpoint("fd00::1", conditions)),
+        );
     }
 
     #[test]
     fn a_pod_that_goes_serves_but_is_not_ready() {
         let mut pod = pod("n");
-        pod.entry("metadata").set("deletionTimestamp", "2024-01-01T00:00:00Z");
+        pod.entry("metadata")
+            .set("deletionTimestamp", "2024-01-01T00:00:00Z");
         let conditions = value!({"ready": false, "serving": true, "terminating": true});
-        check(&service(value!({})), &pod, Family::V4, Ok(endpoint("10.1.0.1", conditions)));
+        check(
+            &service(value!({})),
+            &pod,
+            Family::V4,
+            Ok(endpoint("10.1.0.1", conditions)),
+        );
         let all = service(value!({"publishNotReadyAddresses": true}));
         let conditions = value!({"ready": true, "serving": true, "terminating": true});
         check(&all, &pod, Family::V4, Ok(endpoint("10.1.0.1", conditions)));
@@ -178,13 +213,23 @@ mod tests {
     #[test]
     fn a_pod_whose_node_is_not_there_waits() {
         let complaint = "skipping Pod p for Service a/s: Node gone Not Found";
-        check(&service(value!({})), &pod("gone"), Family::V4, Err(complaint));
+        check(
+            &service(value!({})),
+            &pod("gone"),
+            Family::V4,
+            Err(complaint),
+        );
     }
 
     #[test]
     fn a_service_says_which_families_it_has() {
-        let check = |spec: Value, expect: &[Family]| assert_eq!(families(&value!({"spec": (spec)})), expect);
-        check(value!({"ipFamilies": ["IPv6", "IPv4"]}), &[Family::V6, Family::V4]);
+        let check = |spec: Value, expect: &[Family]| {
+            assert_eq!(families(&value!({"spec": (spec)})), expect)
+        };
+        check(
+            value!({"ipFamilies": ["IPv6", "IPv4"]}),
+            &[Family::V6, Family::V4],
+        );
         check(value!({"clusterIP": "fd00::5"}), &[Family::V6]);
         check(value!({"clusterIP": "None"}), &[Family::V4, Family::V6]);
     }

@@ -13,7 +13,10 @@ use crate::services::slice::Changes;
 /// How much more traffic than its share an endpoint may get.
 const OVERLOAD: f64 = 0.2;
 /// Nodes with these labels do not count.
-const EXCLUDED: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
+const EXCLUDED: [&str; 2] = [
+    "node-role.kubernetes.io/control-plane",
+    "node-role.kubernetes.io/master",
+];
 /// The label with the zone of a node.
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 
@@ -53,11 +56,29 @@ struct Allocation {
 }
 
 /// Gives every endpoint that is ready a hint for one zone; how many endpoints each zone has.
-pub(super) fn share(changes: &mut Changes, ratios: Option<&Ratios>) -> Result<Ratios<usize>, String> {
-    let ready =
-        |slice: &Value| slice["endpoints"].list().iter().filter(|endpoint| is_ready(endpoint)).count();
-    let written: usize = changes.create.iter().chain(&changes.update).map(ready).sum();
-    let total = written + changes.unchanged.iter().map(|slice| ready(slice)).sum::<usize>();
+pub(super) fn share(
+    changes: &mut Changes,
+    ratios: Option<&Ratios>,
+) -> Result<Ratios<usize>, String> {
+    let ready = |slice: &Value| {
+        slice["endpoints"]
+            .list()
+            .iter()
+            .filter(|endpoint| is_ready(endpoint))
+            .count()
+    };
+    let written: usize = changes
+        .create
+        .iter()
+        .chain(&changes.update)
+        .map(ready)
+        .sum();
+    let total = written
+        + changes
+            .unchanged
+            .iter()
+            .map(|slice| ready(slice))
+            .sum::<usize>();
     let allocations = allocate(total, ratios)?;
 
     let mut shares = Ratios::new();
@@ -73,7 +94,8 @@ pub(super) fn share(changes: &mut Changes, ratios: Option<&Ratios>) -> Result<Ra
 
 /// How many endpoints each zone should have of `total`.
 fn allocate(total: usize, ratios: Option<&Ratios>) -> Result<Ratios<Allocation>, String> {
-    let unknown = "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes";
+    let unknown =
+        "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes";
     let ratios = ratios.ok_or(unknown)?;
     let numbers = format!("({total} endpoints, {} zones)", ratios.len());
     if ratios.len() > total {
@@ -88,24 +110,41 @@ fn allocate(total: usize, ratios: Option<&Ratios>) -> Result<Ratios<Allocation>,
         desired: (ratio * total as f64).max(minimum(ratio) as f64),
         maximum: minimum(ratio) + spare,
     };
-    Ok(ratios.iter().map(|(zone, ratio)| (zone.clone(), allocation(*ratio))).collect())
+    Ok(ratios
+        .iter()
+        .map(|(zone, ratio)| (zone.clone(), allocation(*ratio)))
+        .collect())
 }
 
 /// Counts the hints of a slice; false if it cannot stay as it is.
 fn keep(slice: &Value, allocations: &Ratios<Allocation>, shares: &mut Ratios<usize>) -> bool {
     let mut own = Ratios::<usize>::new();
-    for endpoint in slice["endpoints"].list().iter().filter(|endpoint| is_ready(endpoint)) {
+    for endpoint in slice["endpoints"]
+        .list()
+        .iter()
+        .filter(|endpoint| is_ready(endpoint))
+    {
         let zones = endpoint["hints"]["forZones"].list();
-        if zones.is_empty() || zones.iter().any(|zone| !allocations.contains_key(zone["name"].str())) {
+        if zones.is_empty()
+            || zones
+                .iter()
+                .any(|zone| !allocations.contains_key(zone["name"].str()))
+        {
             return false;
         }
-        zones.iter().for_each(|zone| *own.entry(zone["name"].str().into()).or_default() += 1);
+        zones
+            .iter()
+            .for_each(|zone| *own.entry(zone["name"].str().into()).or_default() += 1);
     }
     let taken = |zone: &String| shares.get(zone).copied().unwrap_or_default();
-    if own.iter().any(|(zone, n)| taken(zone) + n > allocations[zone].maximum) {
+    if own
+        .iter()
+        .any(|(zone, n)| taken(zone) + n > allocations[zone].maximum)
+    {
         return false;
     }
-    own.into_iter().for_each(|(zone, n)| *shares.entry(zone).or_default() += n);
+    own.into_iter()
+        .for_each(|(zone, n)| *shares.entry(zone).or_default() += n);
     true
 }
 
@@ -123,7 +162,10 @@ fn stay(changes: &mut Changes, shares: &mut Ratios<usize>) -> Result<(), String>
 }
 
 /// How many endpoints zones should give, and others get.
-fn exchange(allocations: &Ratios<Allocation>, shares: &Ratios<usize>) -> (Ratios<usize>, Ratios<usize>) {
+fn exchange(
+    allocations: &Ratios<Allocation>,
+    shares: &Ratios<usize>,
+) -> (Ratios<usize>, Ratios<usize>) {
     let (mut surplus, mut lack) = (Ratios::new(), Ratios::new());
     for (zone, allocation) in allocations {
         let has = shares.get(zone).copied().unwrap_or_default() as f64;
@@ -155,8 +197,12 @@ fn move_over(
     shares: &mut Ratios<usize>,
 ) {
     for endpoint in endpoints(changes).filter(|endpoint| is_ready(endpoint)) {
-        let Some((to, wanted)) = receiving.iter_mut().find(|(_, n)| **n > 0) else { return };
-        let Some(spare) = giving.get_mut(endpoint["zone"].str()).filter(|n| **n > 0) else { continue };
+        let Some((to, wanted)) = receiving.iter_mut().find(|(_, n)| **n > 0) else {
+            return;
+        };
+        let Some(spare) = giving.get_mut(endpoint["zone"].str()).filter(|n| **n > 0) else {
+            continue;
+        };
         (*spare, *wanted) = (*spare - 1, *wanted - 1);
         *shares.entry(endpoint["zone"].str().into()).or_default() -= 1;
         *shares.entry(to.clone()).or_default() += 1;
@@ -166,10 +212,14 @@ fn move_over(
 
 /// Whether a zone has too few endpoints for its share of the nodes.
 pub(crate) fn is_overloaded(shares: &Ratios<usize>, ratios: Option<&Ratios>) -> bool {
-    let Some(ratios) = ratios.filter(|_| !shares.is_empty()) else { return !shares.is_empty() };
+    let Some(ratios) = ratios.filter(|_| !shares.is_empty()) else {
+        return !shares.is_empty();
+    };
     let total: usize = shares.values().sum();
     let minimum = |ratio: f64| (total as f64 * ratio / (1.0 + OVERLOAD)).ceil() as usize;
-    ratios.iter().any(|(zone, ratio)| shares.get(zone).is_none_or(|n| *n < minimum(*ratio)))
+    ratios
+        .iter()
+        .any(|(zone, ratio)| shares.get(zone).is_none_or(|n| *n < minimum(*ratio)))
 }
 
 #[cfg(test)]
@@ -186,7 +236,10 @@ mod tests {
     }
 
     fn shares<T: Copy>(pairs: &[(&str, T)]) -> Ratios<T> {
-        pairs.iter().map(|(zone, share)| (zone.to_string(), *share)).collect()
+        pairs
+            .iter()
+            .map(|(zone, share)| (zone.to_string(), *share))
+            .collect()
     }
 
     #[track_caller]
@@ -196,25 +249,47 @@ mod tests {
 
     #[test]
     fn a_zone_has_its_share_of_the_cpus_of_ready_nodes() {
-        let nodes = [node("a", "3", "True"), node("b", "1", "True"), node("b", "9", "False")];
+        let nodes = [
+            node("a", "3", "True"),
+            node("b", "1", "True"),
+            node("b", "9", "False"),
+        ];
         check_ratios(&nodes, Some(shares(&[("a", 0.75), ("b", 0.25)])));
         check_ratios(&[node("a", "3", "True")], None);
-        check_ratios(&[node("a", "3", "True"), node("b", "1", "True"), node("", "1", "True")], None);
+        check_ratios(
+            &[
+                node("a", "3", "True"),
+                node("b", "1", "True"),
+                node("", "1", "True"),
+            ],
+            None,
+        );
     }
 
     fn slice(zones: &str) -> Value {
-        let endpoint = |zone: char| value!({"conditions": {"ready": true}, "zone": (zone.to_string())});
+        let endpoint =
+            |zone: char| value!({"conditions": {"ready": true}, "zone": (zone.to_string())});
         value!({"endpoints": (zones.chars().map(endpoint).collect::<Vec<Value>>())})
     }
 
     /// The zones where endpoints are, the zones to which their hints lead.
     #[track_caller]
     fn check(zones: &str, ratios: Option<Ratios>, expect: Result<&str, &str>) {
-        let mut changes = Changes { create: vec![slice(zones)], ..Changes::default() };
+        let mut changes = Changes {
+            create: vec![slice(zones)],
+            ..Changes::default()
+        };
         let outcome = share(&mut changes, ratios.as_ref());
         let hint = |endpoint: &Value| endpoint["hints"]["forZones"][0]["name"].str().to_string();
-        let hints: String = changes.create[0]["endpoints"].list().iter().map(hint).collect();
-        assert_eq!(outcome.map(|_| hints), expect.map(String::from).map_err(String::from));
+        let hints: String = changes.create[0]["endpoints"]
+            .list()
+            .iter()
+            .map(hint)
+            .collect();
+        assert_eq!(
+            outcome.map(|_| hints),
+            expect.map(String::from).map_err(String::from)
+        );
     }
 
     #[test]
@@ -223,21 +298,30 @@ mod tests {
         check("aabb", halves.clone(), Ok("aabb"));
         check("aaaabb", halves.clone(), Ok("baaabb"));
         check("aaaa", halves.clone(), Ok("bbaa"));
-        check("a", halves.clone(), Err("Insufficient number of endpoints (1 endpoints, 2 zones)"));
+        check(
+            "a",
+            halves.clone(),
+            Err("Insufficient number of endpoints (1 endpoints, 2 zones)"),
+        );
         let three = "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold (3 endpoints, 2 zones)";
         check("aab", halves, Err(three));
-        let unknown =
-            "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes";
+        let unknown = "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes";
         check("aabb", None, Err(unknown));
     }
 
     #[test]
     fn slices_that_are_right_stay() {
         let halves = shares(&[("a", 0.5), ("b", 0.5)]);
-        let mut changes = Changes { create: vec![slice("aabb")], ..Changes::default() };
+        let mut changes = Changes {
+            create: vec![slice("aabb")],
+            ..Changes::default()
+        };
         share(&mut changes, Some(&halves)).expect("there is enough");
         let written = changes.create.remove(0);
-        let mut again = Changes { unchanged: vec![&written], ..Changes::default() };
+        let mut again = Changes {
+            unchanged: vec![&written],
+            ..Changes::default()
+        };
         let counts = share(&mut again, Some(&halves)).expect("there is enough");
         assert!(again.is_empty());
         assert_eq!(counts, shares(&[("a", 2), ("b", 2)]));
@@ -246,9 +330,18 @@ mod tests {
     #[test]
     fn a_service_is_overloaded_when_a_zone_grows_too_large_for_it() {
         let counts = shares(&[("a", 2), ("b", 2)]);
-        assert!(!is_overloaded(&counts, Some(&shares(&[("a", 0.5), ("b", 0.5)]))));
-        assert!(is_overloaded(&counts, Some(&shares(&[("a", 0.8), ("b", 0.2)]))));
-        assert!(is_overloaded(&counts, Some(&shares(&[("a", 0.4), ("b", 0.4), ("c", 0.2)]))));
+        assert!(!is_overloaded(
+            &counts,
+            Some(&shares(&[("a", 0.5), ("b", 0.5)]))
+        ));
+        assert!(is_overloaded(
+            &counts,
+            Some(&shares(&[("a", 0.8), ("b", 0.2)]))
+        ));
+        assert!(is_overloaded(
+            &counts,
+            Some(&shares(&[("a", 0.4), ("b", 0.4), ("c", 0.2)]))
+        ));
         assert!(is_overloaded(&counts, None));
         assert!(!is_overloaded(&shares(&[]), None));
     }

@@ -51,17 +51,32 @@ pub fn start(context: &Context) -> Work {
     let todo = queue.clone();
     endpoints.add_handler(move |event: Event<Object>| match event {
         // What was left behind by a service that went while nobody looked goes, too.
-        Event::Added { object, initial: true } => todo.add(object.key().clone()),
+        Event::Added {
+            object,
+            initial: true,
+        } => todo.add(object.key().clone()),
         Event::Deleted { last, .. } => todo.add(last.key().clone()),
         _ => {}
     });
     let triggers = Triggers::default();
-    Work::new(queue, WORKERS, Arc::new(Endpoints { context, services, pods, endpoints, triggers }))
+    Work::new(
+        queue,
+        WORKERS,
+        Arc::new(Endpoints {
+            context,
+            services,
+            pods,
+            endpoints,
+            triggers,
+        }),
+    )
 }
 
 impl Reconcile for Endpoints {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let Some(service) = self.services.lister().by_key(key)? else { return self.clear(key).await };
+        let Some(service) = self.services.lister().by_key(key)? else {
+            return self.clear(key).await;
+        };
         let Some(selector) = selector(&service).filter(|_| selects_pods(&service)) else {
             return Ok(After::Done);
         };
@@ -81,11 +96,18 @@ impl Endpoints {
     /// Deletes what belongs to a service that is gone.
     async fn clear(&self, key: &Key) -> Result<After, Error> {
         self.triggers.forget(key);
-        let Some(endpoints) = self.endpoints.lister().by_key(key)? else { return Ok(After::Done) };
+        let Some(endpoints) = self.endpoints.lister().by_key(key)? else {
+            return Ok(After::Done);
+        };
         if endpoints.annotation(LEADER).is_some() {
             return Ok(After::Done);
         }
-        match self.context.api.delete(&ENDPOINTS, key, &DeleteOptions::default()).await {
+        match self
+            .context
+            .api
+            .delete(&ENDPOINTS, key, &DeleteOptions::default())
+            .await
+        {
             Err(error) if !is_not_found(&error) => Err(error.into()),
             _ => Ok(After::Done),
         }
@@ -111,7 +133,8 @@ impl Endpoints {
     async fn see(&self, written: &Object) -> Result<After, Error> {
         let version = Version::parse(written.version());
         let seen = timeout(PATIENCE, self.endpoints.wait_for(&written.key(), version)).await;
-        seen.map(|()| After::Done).map_err(|_| Error::Other("endpoints informer cache is out of date".into()))
+        seen.map(|()| After::Done)
+            .map_err(|_| Error::Other("endpoints informer cache is out of date".into()))
     }
 
     fn complain(&self, service: &Object, wanted: &Object, is_new: bool, error: &str) {

@@ -54,8 +54,13 @@ fn subsets(service: &Value, pods: &[&Value]) -> Subsets {
     let spec = &service["spec"];
     let publish_all = spec["publishNotReadyAddresses"].bool();
     let mut subsets = Subsets::default();
-    for pod in pods.iter().filter(|pod| member::is_published(pod, publish_all)) {
-        let Some(address) = address(service, pod) else { continue };
+    for pod in pods
+        .iter()
+        .filter(|pod| member::is_published(pod, publish_all))
+    {
+        let Some(address) = address(service, pod) else {
+            continue;
+        };
         let ready = publish_all || is_ready(pod);
         if spec["ports"].list().is_empty() && spec["clusterIP"].str() == "None" {
             subsets.add(&address, &Value::Null, ready);
@@ -71,7 +76,9 @@ fn subsets(service: &Value, pods: &[&Value]) -> Subsets {
 
 fn address(service: &Value, pod: &Value) -> Option<Value> {
     let metadata = &pod["metadata"];
-    let ip = member::addresses(pod, family(service, pod)).into_iter().next()?;
+    let ip = member::addresses(pod, family(service, pod))
+        .into_iter()
+        .next()?;
     // Kubernetes: a pod without a node has an empty `nodeName` here, not none (endpoints_controller.go).
     let mut address = value!({
         "ip": (ip),
@@ -95,7 +102,8 @@ fn family(service: &Value, pod: &Value) -> Family {
     let said = spec["ipFamilies"][0].as_str().and_then(Family::named);
     let own = Some(spec["clusterIP"].str()).filter(|ip| !matches!(*ip, "" | "None"));
     let shown = own.unwrap_or(pod["status"]["podIP"].str());
-    said.or_else(|| member::address(shown).map(Family::of)).unwrap_or(Family::V4)
+    said.or_else(|| member::address(shown).map(Family::of))
+        .unwrap_or(Family::V4)
 }
 
 fn endpoint_port(port: &Value, number: i64) -> Value {
@@ -120,10 +128,15 @@ fn labels(service: &Value) -> Value {
 /// Whether `Endpoints` say what they should.
 fn is_right(current: &Value, service: &Value, subsets: &[Value]) -> bool {
     let now = Subsets::of(&current["subsets"]).to_list();
-    let is_over = current["metadata"]["annotations"].get(OVER_CAPACITY).is_some();
+    let is_over = current["metadata"]["annotations"]
+        .get(OVER_CAPACITY)
+        .is_some();
     !is_over
         && without_versions(&now) == without_versions(subsets)
-        && are_labels_right(&current["metadata"]["labels"], &service["metadata"]["labels"])
+        && are_labels_right(
+            &current["metadata"]["labels"],
+            &service["metadata"]["labels"],
+        )
 }
 
 /// Kubernetes: whether the service is headless is not looked at here; it cannot change anyway.
@@ -140,7 +153,11 @@ fn without_versions(subsets: &[Value]) -> Vec<Value> {
     let mut subsets = subsets.to_vec();
     for subset in &mut subsets {
         for list in ["addresses", "notReadyAddresses"] {
-            for address in subset.get_mut(list).map(Value::list_mut).unwrap_or_default() {
+            for address in subset
+                .get_mut(list)
+                .map(Value::list_mut)
+                .unwrap_or_default()
+            {
                 address.entry("targetRef").remove("resourceVersion");
             }
         }
@@ -150,9 +167,13 @@ fn without_versions(subsets: &[Value]) -> Vec<Value> {
 
 /// Leaves addresses out that are too many, first those that are not ready, from each subset its share.
 fn truncate(mut subsets: Vec<Value>) -> (Vec<Value>, bool) {
-    let count = |subsets: &[Value], list: &str| subsets.iter().map(|subset| subset[list].list().len()).sum();
-    let (ready, unready): (usize, usize) =
-        (count(&subsets, "addresses"), count(&subsets, "notReadyAddresses"));
+    let count = |subsets: &[Value], list: &str| {
+        subsets.iter().map(|subset| subset[list].list().len()).sum()
+    };
+    let (ready, unready): (usize, usize) = (
+        count(&subsets, "addresses"),
+        count(&subsets, "notReadyAddresses"),
+    );
     if ready + unready <= CAPACITY {
         return (subsets, false);
     }
@@ -206,7 +227,11 @@ mod tests {
         let pods: Vec<&Value> = pods.iter().collect();
         let endpoints = plan(&service, &pods, None, None).expect("there are none yet");
         assert_eq!(endpoints["subsets"], subsets);
-        assert_eq!(plan(&service, &pods, Some(&endpoints), None), None, "written once is enough");
+        assert_eq!(
+            plan(&service, &pods, Some(&endpoints), None),
+            None,
+            "written once is enough"
+        );
         endpoints
     }
 
@@ -221,7 +246,8 @@ mod tests {
                 "ports": [{"port": 8080, "protocol": "TCP"}]
             }]),
         );
-        let labels = value!({"team": "x", "endpoints.kubernetes.io/managed-by": "endpoint-controller"});
+        let labels =
+            value!({"team": "x", "endpoints.kubernetes.io/managed-by": "endpoint-controller"});
         assert_eq!(endpoints["metadata"]["labels"], labels);
     }
 
@@ -261,20 +287,32 @@ mod tests {
         for (path, value) in [("metadata.labels", value!({})), ("subsets", value!([]))] {
             let mut wrong = right.clone();
             *wrong.at_mut(path).expect("it is there") = value;
-            assert_eq!(plan(&service, &[&pod], Some(&wrong), None), Some(right.clone()));
+            assert_eq!(
+                plan(&service, &[&pod], Some(&wrong), None),
+                Some(right.clone())
+            );
         }
     }
 
     #[test]
     fn no_more_than_a_thousand_addresses_are_published() {
         let pods: Vec<Value> = (0..1100)
-            .map(|n| pod(&format!("p{n}"), &format!("10.1.{}.{}", n / 200, n % 200 + 1), n < 400))
+            .map(|n| {
+                pod(
+                    &format!("p{n}"),
+                    &format!("10.1.{}.{}", n / 200, n % 200 + 1),
+                    n < 400,
+                )
+            })
             .collect();
         let pods: Vec<&Value> = pods.iter().collect();
         let endpoints = plan(&service(web()), &pods, None, None).expect("there are none yet");
         let subset = &endpoints["subsets"][0];
         assert_eq!(subset["addresses"].list().len(), 400);
         assert_eq!(subset["notReadyAddresses"].list().len(), 600);
-        assert_eq!(endpoints["metadata"]["annotations"][OVER_CAPACITY].str(), "truncated");
+        assert_eq!(
+            endpoints["metadata"]["annotations"][OVER_CAPACITY].str(),
+            "truncated"
+        );
     }
 }

@@ -19,9 +19,14 @@ struct Ephemeral {
 
 /// Sets up the loop.
 pub fn start(context: &Context) -> Work {
-    let context = context.named("ephemeral-volume-controller").recording_as("ephemeral_volume");
+    let context = context
+        .named("ephemeral-volume-controller")
+        .recording_as("ephemeral_volume");
     let queue = context.queue("ephemeral_volume");
-    let (pods, claims) = (context.follow(&PODS), context.follow(&PERSISTENT_VOLUME_CLAIMS));
+    let (pods, claims) = (
+        context.follow(&PODS),
+        context.follow(&PERSISTENT_VOLUME_CLAIMS),
+    );
     pod_index::add_claim(&pods);
     let todo = queue.clone();
     pods.add_handler(move |event: Event<Object>| {
@@ -38,18 +43,36 @@ pub fn start(context: &Context) -> Work {
             users.iter().for_each(|pod| todo.add(pod.key()));
         }
     });
-    Work::new(queue, 5, Arc::new(Ephemeral { context, pods, claims }))
+    Work::new(
+        queue,
+        5,
+        Arc::new(Ephemeral {
+            context,
+            pods,
+            claims,
+        }),
+    )
 }
 
 impl Reconcile for Ephemeral {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let Some(pod) = self.pods.lister().by_key(key)?.filter(|pod| !pod.is_going()) else {
+        let Some(pod) = self
+            .pods
+            .lister()
+            .by_key(key)?
+            .filter(|pod| !pod.is_going())
+        else {
             return Ok(After::Done);
         };
-        for volume in pod["spec"]["volumes"].list().iter().filter(|volume| !volume["ephemeral"].is_null()) {
+        for volume in pod["spec"]["volumes"]
+            .list()
+            .iter()
+            .filter(|volume| !volume["ephemeral"].is_null())
+        {
             if let Err(why) = self.provide(&pod, volume).await {
                 let message = format!("ephemeral volume {}: {why}", volume["name"].str());
-                self.context.record(&PODS, &pod, Note::warning("FailedBinding", "", message));
+                self.context
+                    .record(&PODS, &pod, Note::warning("FailedBinding", "", message));
                 return Err(why);
             }
         }
@@ -70,10 +93,17 @@ impl Ephemeral {
                 ))),
             };
         }
-        match self.context.api.create(&PERSISTENT_VOLUME_CLAIMS, &wanted).await {
-            Err(error) => {
-                Err(Error::Other(format!("create PVC {}: {}", key.name(), failure::message(&error))))
-            }
+        match self
+            .context
+            .api
+            .create(&PERSISTENT_VOLUME_CLAIMS, &wanted)
+            .await
+        {
+            Err(error) => Err(Error::Other(format!(
+                "create PVC {}: {}",
+                key.name(),
+                failure::message(&error)
+            ))),
             Ok(_) => Ok(()),
         }
     }
@@ -112,10 +142,16 @@ mod tests {
     #[test]
     fn the_claim_belongs_to_the_pod_and_is_as_the_template_says() {
         let pod = Object(value!({"metadata": {"name": "p", "namespace": "ns", "uid": "u"}}));
-        let template = value!({"metadata": {"labels": {"l": "1"}}, "spec": {"storageClassName": "x"}});
-        let claim =
-            Object(draft(&pod, &value!({"name": "v", "ephemeral": {"volumeClaimTemplate": template}})));
-        assert_eq!((claim.key().to_string().as_str(), claim.label("l")), ("ns/p-v", Some("1")));
+        let template =
+            value!({"metadata": {"labels": {"l": "1"}}, "spec": {"storageClassName": "x"}});
+        let claim = Object(draft(
+            &pod,
+            &value!({"name": "v", "ephemeral": {"volumeClaimTemplate": template}}),
+        ));
+        assert_eq!(
+            (claim.key().to_string().as_str(), claim.label("l")),
+            ("ns/p-v", Some("1"))
+        );
         assert!(claim.is_controlled_by("u"));
         assert_eq!(claim["spec"]["storageClassName"].str(), "x");
     }

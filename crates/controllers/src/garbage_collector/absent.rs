@@ -52,7 +52,9 @@ mod tests {
         };
         (0..=LIMIT).for_each(|number| absent.add(identity(number)));
         absent.add(identity(1));
-        assert!(!absent.has(&identity(0)) && absent.has(&identity(1)) && absent.has(&identity(LIMIT)));
+        assert!(
+            !absent.has(&identity(0)) && absent.has(&identity(1)) && absent.has(&identity(LIMIT))
+        );
         assert_eq!(absent.known.len(), LIMIT);
     }
 }

@@ -22,7 +22,9 @@ pub enum Next {
 impl Collector {
     /// Looks whether an object must go, and sees to it.
     pub(super) async fn attempt(&self, uid: &Uid) -> Result<Next, Trouble> {
-        let Some(item) = self.graph().item(uid) else { return Ok(Next::Nothing) };
+        let Some(item) = self.graph().item(uid) else {
+            return Ok(Next::Nothing);
+        };
         // What goes does not come back; when it is gone, its dependents are looked at.
         if item.end.is_going && !item.end.is_foreground {
             return Ok(Next::Nothing);
@@ -38,7 +40,11 @@ impl Collector {
             return Ok(Next::Nothing);
         }
         // An owner that exists but was never seen may come and go unseen, and would stay in the graph forever.
-        Ok(if item.is_virtual { Next::Again } else { Next::Nothing })
+        Ok(if item.is_virtual {
+            Next::Again
+        } else {
+            Next::Nothing
+        })
     }
 
     /// Goes on with an object that waits for its dependents to go before it.
@@ -47,7 +53,10 @@ impl Collector {
         if blocking.is_empty() {
             return self.live.remove_finalizer(&item.identity, FOREGROUND).await;
         }
-        for dependent in blocking.into_iter().filter(|dependent| !dependent.end.is_foreground) {
+        for dependent in blocking
+            .into_iter()
+            .filter(|dependent| !dependent.end.is_foreground)
+        {
             self.to_delete.add(dependent.identity.uid);
         }
         Ok(())
@@ -62,7 +71,10 @@ impl Collector {
             Verdict::Delete(propagation) => self.live.delete(identity, latest, propagation).await,
             Verdict::DeleteForeground => {
                 let dependents = self.graph().dependents(&identity.uid);
-                if dependents.iter().any(|dependent| dependent.end.is_foreground) {
+                if dependents
+                    .iter()
+                    .any(|dependent| dependent.end.is_foreground)
+                {
                     // It may be a circle, in which everybody waits for somebody else.
                     let owners = self.graph().blocked_owners(&identity.uid);
                     self.live.unblock(identity, &owners).await?;
@@ -75,7 +87,9 @@ impl Collector {
 
     /// Deletes an object that was just changed.
     async fn delete_anew(&self, identity: &Identity) -> Result<bool, Trouble> {
-        let Some(latest) = self.live.find(identity).await? else { return Ok(false) };
+        let Some(latest) = self.live.find(identity).await? else {
+            return Ok(false);
+        };
         self.live.delete(identity, &latest, "Foreground").await
     }
 
@@ -84,7 +98,10 @@ impl Collector {
         let references = self.graph().owners(latest);
         let mut owners = Vec::new();
         for reference in &references {
-            owners.push((reference.uid.clone(), self.owner(identity, reference).await?));
+            owners.push((
+                reference.uid.clone(),
+                self.owner(identity, reference).await?,
+            ));
         }
         Ok(Case {
             owners,
@@ -95,16 +112,24 @@ impl Collector {
     }
 
     /// What has become of an owner.
-    async fn owner(&self, dependent: &Identity, reference: &Owner) -> Result<decide::Owner, Trouble> {
+    async fn owner(
+        &self,
+        dependent: &Identity,
+        reference: &Owner,
+    ) -> Result<decide::Owner, Trouble> {
         let beside = reference.identity(dependent.namespace.clone());
-        let above = Identity { namespace: "".into(), ..beside.clone() };
+        let above = Identity {
+            namespace: "".into(),
+            ..beside.clone()
+        };
         if self.is_absent(&above) || self.is_absent(&beside) {
             return Ok(decide::Owner::Absent);
         }
         let is_namespaced = self.live.is_namespaced(&beside)?;
         match self.live.find(&beside).await? {
             None => {
-                self.graph().note_absent(if is_namespaced { beside } else { above });
+                self.graph()
+                    .note_absent(if is_namespaced { beside } else { above });
                 Ok(decide::Owner::Absent)
             }
             Some(owner) if waits(&owner["metadata"]) => Ok(decide::Owner::Waiting),

@@ -46,9 +46,16 @@ pub fn decide(case: &Case) -> Verdict {
         return Verdict::Keep;
     }
     if has(Owner::Solid) {
-        let lost = case.owners.iter().filter(|(_, owner)| *owner != Owner::Solid);
+        let lost = case
+            .owners
+            .iter()
+            .filter(|(_, owner)| *owner != Owner::Solid);
         let lost: Vec<Uid> = lost.map(|(uid, _)| uid.clone()).collect();
-        return if lost.is_empty() { Verdict::Keep } else { Verdict::Strip(lost) };
+        return if lost.is_empty() {
+            Verdict::Keep
+        } else {
+            Verdict::Strip(lost)
+        };
     }
     if has(Owner::Waiting) && case.has_dependents {
         return Verdict::DeleteForeground;
@@ -68,9 +75,19 @@ mod tests {
     /// Owners are called by their place.
     #[track_caller]
     fn check(owners: &[Owner], has_dependents: bool, expected: Verdict) {
-        let owners: Vec<(Uid, Owner)> =
-            owners.iter().enumerate().map(|(at, owner)| (at.to_string().as_str().into(), *owner)).collect();
-        assert_eq!(decide(&Case { owners, has_dependents, ..Case::default() }), expected);
+        let owners: Vec<(Uid, Owner)> = owners
+            .iter()
+            .enumerate()
+            .map(|(at, owner)| (at.to_string().as_str().into(), *owner))
+            .collect();
+        assert_eq!(
+            decide(&Case {
+                owners,
+                has_dependents,
+                ..Case::default()
+            }),
+            expected
+        );
     }
 
     fn strip(uids: &[&str]) -> Verdict {
@@ -100,8 +117,18 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_earlier_is_honoured() {
-        let case = Case { owners: vec![("0".into(), Absent)], is_foreground: true, ..Case::default() };
+        let case = Case {
+            owners: vec![("0".into(), Absent)],
+            is_foreground: true,
+            ..Case::default()
+        };
         assert_eq!(decide(&case), Verdict::Delete("Foreground"));
-        assert_eq!(decide(&Case { is_orphaning: true, ..case }), Verdict::Delete("Orphan"));
+        assert_eq!(
+            decide(&Case {
+                is_orphaning: true,
+                ..case
+            }),
+            Verdict::Delete("Orphan")
+        );
     }
 }

@@ -90,7 +90,11 @@ impl Graph {
     }
 
     /// These are all objects of a kind; those that are not among them are gone.
-    pub fn replace(&mut self, kind: &Arc<KindName>, objects: impl Iterator<Item = Value>) -> Vec<Effect> {
+    pub fn replace(
+        &mut self,
+        kind: &Arc<KindName>,
+        objects: impl Iterator<Item = Value>,
+    ) -> Vec<Effect> {
         let mut effects = Vec::new();
         let mut there = BTreeSet::new();
         for object in objects {
@@ -98,7 +102,11 @@ impl Graph {
             there.insert(seen.identity.uid.clone());
             self.take_in(seen, &mut effects);
         }
-        for uid in self.of_kind(kind).into_iter().filter(|uid| !there.contains(uid)) {
+        for uid in self
+            .of_kind(kind)
+            .into_iter()
+            .filter(|uid| !there.contains(uid))
+        {
             self.remove(&uid, &mut effects);
         }
         effects
@@ -116,7 +124,9 @@ impl Graph {
     pub fn forget(&mut self, kind: &Arc<KindName>) -> Vec<Effect> {
         let mut effects = Vec::new();
         for uid in self.of_kind(kind) {
-            let Some(node) = self.nodes.get_mut(&uid) else { continue };
+            let Some(node) = self.nodes.get_mut(&uid) else {
+                continue;
+            };
             if node.dependents.is_empty() {
                 self.take_out(&uid);
             } else {
@@ -130,28 +140,53 @@ impl Graph {
     /// The observed objects of a kind.
     fn of_kind(&self, kind: &Arc<KindName>) -> BTreeSet<Uid> {
         let is_meant = |node: &Node| !node.is_virtual && node.kind == *kind;
-        self.nodes.iter().filter(|(_, node)| is_meant(node)).map(|(uid, _)| uid.clone()).collect()
+        self.nodes
+            .iter()
+            .filter(|(_, node)| is_meant(node))
+            .map(|(uid, _)| uid.clone())
+            .collect()
     }
 
     fn take_in(&mut self, seen: Seen, effects: &mut Vec<Effect>) {
         let uid = seen.identity.uid.clone();
-        let Some(node) = self.nodes.get(&uid) else { return self.insert(seen, effects) };
+        let Some(node) = self.nodes.get(&uid) else {
+            return self.insert(seen, effects);
+        };
         if node.is_virtual {
             self.unmask(&seen.identity, effects);
         }
         let before = self.nodes[&uid].end;
         self.change_owners(&uid, seen.owners, effects);
-        let node = self.nodes.get_mut(&uid).expect("it was there, and owners remove nobody");
+        let node = self
+            .nodes
+            .get_mut(&uid)
+            .expect("it was there, and owners remove nobody");
         node.place_at(&seen.identity);
         node.is_virtual = false;
         node.end = seen.end;
         self.note_end(&uid, before, effects);
     }
 
-    fn insert(&mut self, Seen { identity, owners, end }: Seen, effects: &mut Vec<Effect>) {
+    fn insert(
+        &mut self,
+        Seen {
+            identity,
+            owners,
+            end,
+        }: Seen,
+        effects: &mut Vec<Effect>,
+    ) {
         let uid = identity.uid.clone();
         let added = owners.clone();
-        self.nodes.insert(uid.clone(), Node { owners, end, is_virtual: false, ..Node::at(identity) });
+        self.nodes.insert(
+            uid.clone(),
+            Node {
+                owners,
+                end,
+                is_virtual: false,
+                ..Node::at(identity)
+            },
+        );
         self.join(&uid, &added, effects);
         self.note_end(&uid, End::default(), effects);
     }
@@ -176,7 +211,13 @@ impl Graph {
         if node.end.is_orphaning && !before.is_orphaning {
             effects.push(Effect::TryOrphan(uid.clone()));
         } else if node.end.is_foreground && !before.is_foreground {
-            effects.extend(node.dependents.iter().chain([uid]).cloned().map(Effect::TryDelete));
+            effects.extend(
+                node.dependents
+                    .iter()
+                    .chain([uid])
+                    .cloned()
+                    .map(Effect::TryDelete),
+            );
         }
     }
 
@@ -186,9 +227,17 @@ impl Graph {
             return;
         }
         let old = std::mem::replace(&mut node.owners, new.clone());
-        let is_in = |owners: &[Owner], owner: &Owner| owners.iter().any(|other| other.uid == owner.uid);
-        let added: Vec<Owner> = new.iter().filter(|owner| !is_in(&old, owner)).cloned().collect();
-        for owner in old.iter().filter(|owner| owner.blocks && !is_blocked(&new, &owner.uid)) {
+        let is_in =
+            |owners: &[Owner], owner: &Owner| owners.iter().any(|other| other.uid == owner.uid);
+        let added: Vec<Owner> = new
+            .iter()
+            .filter(|owner| !is_in(&old, owner))
+            .cloned()
+            .collect();
+        for owner in old
+            .iter()
+            .filter(|owner| owner.blocks && !is_blocked(&new, &owner.uid))
+        {
             // The owner may have waited for this dependent alone.
             if self.nodes.contains_key(&owner.uid) {
                 effects.push(Effect::TryDelete(owner.uid.clone()));
@@ -222,7 +271,13 @@ impl Graph {
         }
     }
 
-    fn add_virtual(&mut self, uid: &Uid, owner: &Owner, namespace: &Arc<str>, effects: &mut Vec<Effect>) {
+    fn add_virtual(
+        &mut self,
+        uid: &Uid,
+        owner: &Owner,
+        namespace: &Arc<str>,
+        effects: &mut Vec<Effect>,
+    ) {
         let mut node = Node::at(owner.identity(namespace.clone()));
         node.dependents.insert(uid.clone());
         self.nodes.insert(owner.uid.clone(), node);
@@ -240,9 +295,15 @@ impl Graph {
     /// What is said of a reference into another namespace.
     fn complaint(&self, dependent: &Uid, owner: &Uid) -> Option<Effect> {
         let node = self.nodes.get(dependent)?;
-        let reference = node.owners.iter().find(|reference| reference.uid == *owner)?;
+        let reference = node
+            .owners
+            .iter()
+            .find(|reference| reference.uid == *owner)?;
         let owner = reference.identity(node.namespace.clone());
-        Some(Effect::Complain { dependent: node.identity(dependent), owner })
+        Some(Effect::Complain {
+            dependent: node.identity(dependent),
+            owner,
+        })
     }
 
     fn take_out(&mut self, uid: &Uid) -> Option<Node> {
@@ -252,22 +313,39 @@ impl Graph {
     }
 
     fn remove(&mut self, uid: &Uid, effects: &mut Vec<Effect>) {
-        let Some(node) = self.take_out(uid) else { return };
+        let Some(node) = self.take_out(uid) else {
+            return;
+        };
         if !node.dependents.is_empty() {
             self.absent.add(node.identity(uid));
         }
         effects.extend(node.dependents.into_iter().map(Effect::TryDelete));
-        let waits = |owner: &&Owner| self.nodes.get(&owner.uid).is_some_and(|node| node.end.is_foreground);
-        effects.extend(node.owners.iter().filter(waits).map(|owner| Effect::TryDelete(owner.uid.clone())));
+        let waits = |owner: &&Owner| {
+            self.nodes
+                .get(&owner.uid)
+                .is_some_and(|node| node.end.is_foreground)
+        };
+        effects.extend(
+            node.owners
+                .iter()
+                .filter(waits)
+                .map(|owner| Effect::TryDelete(owner.uid.clone())),
+        );
     }
 
     /// Somebody looked for an object under this name, and it was not there.
     pub fn absent(&mut self, absent: &Identity) -> Vec<Effect> {
         let mut effects = Vec::new();
-        let Some(node) = self.nodes.get(&absent.uid) else { return effects };
+        let Some(node) = self.nodes.get(&absent.uid) else {
+            return effects;
+        };
         let (is_virtual, is_same) = (node.is_virtual, node.identity(&absent.uid) == *absent);
         let (matching, others) = self.part_dependents(absent);
-        if if is_virtual { others.is_empty() } else { is_same } {
+        if if is_virtual {
+            others.is_empty()
+        } else {
+            is_same
+        } {
             self.remove(&absent.uid, &mut effects);
             return effects;
         }
@@ -283,9 +361,13 @@ impl Graph {
 
     /// Looks for an owner under another of the names by which its dependents call it.
     fn rename(&mut self, absent: &Identity, dependents: &[Uid], effects: &mut Vec<Effect>) {
-        let names: BTreeSet<Identity> =
-            dependents.iter().flat_map(|uid| self.other_names(uid, absent)).collect();
-        let Some(name) = names.iter().find(|name| *name > absent).or(names.first()) else { return };
+        let names: BTreeSet<Identity> = dependents
+            .iter()
+            .flat_map(|uid| self.other_names(uid, absent))
+            .collect();
+        let Some(name) = names.iter().find(|name| *name > absent).or(names.first()) else {
+            return;
+        };
         if let Some(node) = self.nodes.get_mut(&absent.uid) {
             node.place_at(name);
             effects.push(Effect::TryDeleteLater(absent.uid.clone()));
@@ -294,7 +376,9 @@ impl Graph {
 
     /// By what other names a dependent calls an owner.
     fn other_names(&self, dependent: &Uid, absent: &Identity) -> Vec<Identity> {
-        let Some(node) = self.nodes.get(dependent) else { return Vec::new() };
+        let Some(node) = self.nodes.get(dependent) else {
+            return Vec::new();
+        };
         let references = node.owners.iter().filter(|owner| owner.uid == absent.uid);
         let named = references.map(|owner| {
             let mut name = owner.identity(node.namespace.clone());
@@ -310,11 +394,19 @@ impl Graph {
     /// The dependents of an object, those that call it by this name and those that do not. Some do both.
     fn part_dependents(&self, owner: &Identity) -> (Vec<Uid>, Vec<Uid>) {
         let (mut matching, mut others) = (Vec::new(), Vec::new());
-        let Some(node) = self.nodes.get(&owner.uid) else { return (matching, others) };
+        let Some(node) = self.nodes.get(&owner.uid) else {
+            return (matching, others);
+        };
         for uid in &node.dependents {
-            let Some(dependent) = self.nodes.get(uid) else { continue };
-            let is_elsewhere = !owner.namespace.is_empty() && owner.namespace != dependent.namespace;
-            let mut references = dependent.owners.iter().filter(|reference| reference.uid == owner.uid);
+            let Some(dependent) = self.nodes.get(uid) else {
+                continue;
+            };
+            let is_elsewhere =
+                !owner.namespace.is_empty() && owner.namespace != dependent.namespace;
+            let mut references = dependent
+                .owners
+                .iter()
+                .filter(|reference| reference.uid == owner.uid);
             if !is_elsewhere && references.clone().any(|reference| reference.names(owner)) {
                 matching.push(uid.clone());
             }
@@ -338,7 +430,11 @@ impl Graph {
     /// What is known of an object.
     pub fn item(&self, uid: &Uid) -> Option<Item> {
         let node = self.nodes.get(uid)?;
-        Some(Item { identity: node.identity(uid), end: node.end, is_virtual: node.is_virtual })
+        Some(Item {
+            identity: node.identity(uid),
+            end: node.end,
+            is_virtual: node.is_virtual,
+        })
     }
 
     fn identity(&self, uid: &Uid) -> Option<Identity> {
@@ -347,22 +443,35 @@ impl Graph {
 
     /// What depends on an object.
     pub fn dependents(&self, uid: &Uid) -> Vec<Item> {
-        let dependents = self.nodes.get(uid).into_iter().flat_map(|node| &node.dependents);
+        let dependents = self
+            .nodes
+            .get(uid)
+            .into_iter()
+            .flat_map(|node| &node.dependents);
         dependents.filter_map(|uid| self.item(uid)).collect()
     }
 
     /// What must be gone before an object can go.
     pub fn blocking(&self, uid: &Uid) -> Vec<Item> {
         let blocks = |item: &Item| {
-            self.nodes.get(&item.identity.uid).is_some_and(|dependent| is_blocked(&dependent.owners, uid))
+            self.nodes
+                .get(&item.identity.uid)
+                .is_some_and(|dependent| is_blocked(&dependent.owners, uid))
         };
         self.dependents(uid).into_iter().filter(blocks).collect()
     }
 
     /// The owners of an object that cannot go before it.
     pub fn blocked_owners(&self, uid: &Uid) -> Vec<Uid> {
-        let owners = self.nodes.get(uid).into_iter().flat_map(|node| &node.owners);
-        owners.filter(|owner| owner.blocks).map(|owner| owner.uid.clone()).collect()
+        let owners = self
+            .nodes
+            .get(uid)
+            .into_iter()
+            .flat_map(|node| &node.owners);
+        owners
+            .filter(|owner| owner.blocks)
+            .map(|owner| owner.uid.clone())
+            .collect()
     }
 
     /// How many objects there are.
@@ -388,7 +497,14 @@ enum Doubt {
 
 impl Node {
     /// A node of which nothing is known but what it is called.
-    fn at(Identity { kind, namespace, name, .. }: Identity) -> Node {
+    fn at(
+        Identity {
+            kind,
+            namespace,
+            name,
+            ..
+        }: Identity,
+    ) -> Node {
         Node {
             kind,
             namespace,
@@ -420,7 +536,10 @@ impl Node {
         let is_same = self.namespace == *namespace;
         if !self.namespace.is_empty() && !is_same {
             Doubt::Namespace
-        } else if self.kind != reference.kind || self.name != reference.name || self.is_virtual && !is_same {
+        } else if self.kind != reference.kind
+            || self.name != reference.name
+            || self.is_virtual && !is_same
+        {
             // A virtual owner in no namespace may be one of a namespaced kind to which something in no namespace refers.
             Doubt::Name
         } else {
@@ -432,7 +551,12 @@ impl Node {
 impl Owner {
     /// The owner of something in `namespace`.
     pub fn identity(&self, namespace: Arc<str>) -> Identity {
-        Identity { kind: self.kind.clone(), namespace, name: self.name.clone(), uid: self.uid.clone() }
+        Identity {
+            kind: self.kind.clone(),
+            namespace,
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+        }
     }
 
     /// Whether this reference calls the owner so.

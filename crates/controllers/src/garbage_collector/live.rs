@@ -34,7 +34,10 @@ pub struct Live {
 impl Live {
     /// Asks through `api`; `census` knows the kinds.
     pub fn new(api: &Api, census: &Census) -> Live {
-        Live { api: api.metadata_only(), census: census.clone() }
+        Live {
+            api: api.metadata_only(),
+            census: census.clone(),
+        }
     }
 
     /// Where an object is found.
@@ -52,7 +55,8 @@ impl Live {
 
     /// Whether objects of this kind live in namespaces.
     pub fn is_namespaced(&self, identity: &Identity) -> Result<bool, Trouble> {
-        self.place(identity).map(|(resource, _)| resource.namespaced)
+        self.place(identity)
+            .map(|(resource, _)| resource.namespaced)
     }
 
     /// An object, if it is there; one of the same name that came later is another.
@@ -69,9 +73,14 @@ impl Live {
         latest: &Object,
         propagation: &str,
     ) -> Result<bool, Trouble> {
-        match self.try_delete(identity, Some(latest.version()), propagation).await {
+        match self
+            .try_delete(identity, Some(latest.version()), propagation)
+            .await
+        {
             Err(Trouble::Api(error)) if is_conflict(&error) => {
-                let Some(live) = self.find(identity).await? else { return Ok(false) };
+                let Some(live) = self.find(identity).await? else {
+                    return Ok(false);
+                };
                 if live.version() == latest.version() || live.owners() != latest.owners() {
                     return Err(error.into());
                 }
@@ -92,7 +101,12 @@ impl Live {
         let uid = identity.uid.to_string();
         let version = version.filter(|version| !version.is_empty());
         let propagation = Some(propagation);
-        let options = DeleteOptions { uid: Some(&uid), version, propagation, grace_seconds: None };
+        let options = DeleteOptions {
+            uid: Some(&uid),
+            version,
+            propagation,
+            grace_seconds: None,
+        };
         match self.api.delete(&resource, &key, &options).await {
             Err(error) if is_not_found(&error) => Ok(false),
             outcome => Ok(outcome.map(|_| true)?),
@@ -103,15 +117,20 @@ impl Live {
     pub async fn strip(&self, identity: &Identity, owners: &[Uid]) -> Result<(), Trouble> {
         let gone = |owner: &Uid| value!({ "$patch": "delete", "uid": (owner.to_string()) });
         let stays = |reference: &Value| !owners.contains(&Uid::from(reference["uid"].str()));
-        self.change_owners(identity, owners.iter().map(gone).collect(), |references| references.retain(stays))
-            .await
+        self.change_owners(identity, owners.iter().map(gone).collect(), |references| {
+            references.retain(stays)
+        })
+        .await
     }
 
     /// Lets these owners of an object go before it.
     pub async fn unblock(&self, identity: &Identity, owners: &[Uid]) -> Result<(), Trouble> {
-        let free = |owner: &Uid| value!({ "uid": (owner.to_string()), "blockOwnerDeletion": false });
+        let free =
+            |owner: &Uid| value!({ "uid": (owner.to_string()), "blockOwnerDeletion": false });
         self.change_owners(identity, owners.iter().map(free).collect(), |references| {
-            references.iter_mut().for_each(|reference| reference.set("blockOwnerDeletion", false));
+            references
+                .iter_mut()
+                .for_each(|reference| reference.set("blockOwnerDeletion", false));
         })
         .await
     }
@@ -127,16 +146,25 @@ impl Live {
         // The uid is a condition.
         let uid = identity.uid.to_string();
         let patch = value!({ "metadata": { "uid": uid, "ownerReferences": patches } });
-        match self.api.patch(&resource, &key, "", Patch::Strategic, &patch).await {
+        match self
+            .api
+            .patch(&resource, &key, "", Patch::Strategic, &patch)
+            .await
+        {
             Err(kube::Error::Api(status)) if status.code == 415 => {}
             outcome => return Ok(outcome.map(drop)?),
         }
-        let Some(live) = self.find(identity).await? else { return Ok(()) };
+        let Some(live) = self.find(identity).await? else {
+            return Ok(());
+        };
         let mut references = live.owners().to_vec();
         change(&mut references);
-        let patch =
-            value!({ "metadata": { "resourceVersion": (live.version()), "ownerReferences": references } });
-        Ok(self.api.patch(&resource, &key, "", Patch::Merge, &patch).await.map(drop)?)
+        let patch = value!({ "metadata": { "resourceVersion": (live.version()), "ownerReferences": references } });
+        Ok(self
+            .api
+            .patch(&resource, &key, "", Patch::Merge, &patch)
+            .await
+            .map(drop)?)
     }
 
     /// All objects that belong to an owner, as the server knows them.
@@ -148,29 +176,50 @@ impl Live {
             if !owner.namespace.is_empty() && !kind.resource.namespaced {
                 continue;
             }
-            let objects = self.api.list(&kind.resource, &owner.namespace, &ListOptions::default()).await?;
+            let objects = self
+                .api
+                .list(&kind.resource, &owner.namespace, &ListOptions::default())
+                .await?;
             let belongs = |object: &&Object| {
-                object.owners().iter().any(|reference| Uid::from(reference["uid"].str()) == owner.uid)
+                object
+                    .owners()
+                    .iter()
+                    .any(|reference| Uid::from(reference["uid"].str()) == owner.uid)
             };
-            found.extend(objects.iter().filter(belongs).map(|object| identity(&kind.resource, object)));
+            found.extend(
+                objects
+                    .iter()
+                    .filter(belongs)
+                    .map(|object| identity(&kind.resource, object)),
+            );
         }
         Ok(found)
     }
 
     /// Takes a finalizer away.
-    pub async fn remove_finalizer(&self, identity: &Identity, finalizer: &str) -> Result<(), Trouble> {
+    pub async fn remove_finalizer(
+        &self,
+        identity: &Identity,
+        finalizer: &str,
+    ) -> Result<(), Trouble> {
         let (resource, key) = self.place(identity)?;
         let outcome = retry(async || {
-            let Some(object) = self.api.find(&resource, &key).await? else { return Ok(()) };
+            let Some(object) = self.api.find(&resource, &key).await? else {
+                return Ok(());
+            };
             if Uid::from(object.uid()) != identity.uid || !object.has_finalizer(finalizer) {
                 return Ok(());
             }
-            let others =
-                object["metadata"]["finalizers"].list().iter().filter(|name| name.str() != finalizer);
+            let others = object["metadata"]["finalizers"]
+                .list()
+                .iter()
+                .filter(|name| name.str() != finalizer);
             let others: Vec<Value> = others.cloned().collect();
-            let patch =
-                value!({ "metadata": { "resourceVersion": (object.version()), "finalizers": others } });
-            self.api.patch(&resource, &key, "", Patch::Merge, &patch).await.map(drop)
+            let patch = value!({ "metadata": { "resourceVersion": (object.version()), "finalizers": others } });
+            self.api
+                .patch(&resource, &key, "", Patch::Merge, &patch)
+                .await
+                .map(drop)
         });
         match outcome.await {
             Err(error) if is_not_found(&error) => Ok(()),
@@ -180,7 +229,10 @@ impl Live {
 }
 
 fn identity(resource: &Resource, object: &Object) -> Identity {
-    let kind = KindName { kind: (&*resource.kind).into(), api_version: resource.api_version().into() };
+    let kind = KindName {
+        kind: (&*resource.kind).into(),
+        api_version: resource.api_version().into(),
+    };
     Identity {
         kind: Arc::new(kind),
         namespace: object.namespace().into(),

@@ -64,8 +64,12 @@ pub fn start(context: &Context) -> Work {
     });
     census.listen(Arc::new(Arc::downgrade(&collector)));
     let work = Work::default().and(census.clone().run());
-    let work = (0..DELETERS).fold(work, |work, _| work.and(collector.clone().delete_all(census.clone())));
-    (0..ORPHANERS).fold(work, |work, _| work.and(collector.clone().orphan_all(census.clone())))
+    let work = (0..DELETERS).fold(work, |work, _| {
+        work.and(collector.clone().delete_all(census.clone()))
+    });
+    (0..ORPHANERS).fold(work, |work, _| {
+        work.and(collector.clone().orphan_all(census.clone()))
+    })
 }
 
 impl Collector {
@@ -122,7 +126,11 @@ impl Collector {
         let namespace = &dependent.namespace;
         let message = format!("ownerRef {owner} does not exist in namespace {namespace:?}");
         let (resource, object) = reference(dependent);
-        self.context.record(&resource, &object, Note::warning("OwnerRefInvalidNamespace", "", message));
+        self.context.record(
+            &resource,
+            &object,
+            Note::warning("OwnerRefInvalidNamespace", "", message),
+        );
     }
 }
 
@@ -131,8 +139,18 @@ fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// An object as events name it.
-fn reference(Identity { kind, namespace, name, uid }: &Identity) -> (Resource, Object) {
-    let (group, version) = kind.api_version.split_once('/').unwrap_or(("", &kind.api_version));
+fn reference(
+    Identity {
+        kind,
+        namespace,
+        name,
+        uid,
+    }: &Identity,
+) -> (Resource, Object) {
+    let (group, version) = kind
+        .api_version
+        .split_once('/')
+        .unwrap_or(("", &kind.api_version));
     let own = |text: &str| Cow::Owned(text.to_string());
     let resource = Resource {
         group: own(group),

@@ -27,7 +27,11 @@ fn read_uuid(text: &[u8]) -> Option<[u8; 16]> {
     if text.len() != 36 || [8, 13, 18, 23].iter().any(|at| text[*at] != b'-') {
         return None;
     }
-    let mut digits = text.iter().enumerate().filter(|(at, _)| ![8, 13, 18, 23].contains(at)).map(|(_, d)| *d);
+    let mut digits = text
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| ![8, 13, 18, 23].contains(at))
+        .map(|(_, d)| *d);
     let mut uuid = [0; 16];
     for byte in &mut uuid {
         *byte = digit(digits.next()?)? << 4 | digit(digits.next()?)?;
@@ -85,9 +89,17 @@ pub struct Identity {
 /// As the garbage collector writes it into events.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Identity { kind, namespace, name, uid } = self;
+        let Identity {
+            kind,
+            namespace,
+            name,
+            uid,
+        } = self;
         let KindName { kind, api_version } = &**kind;
-        write!(f, "[{api_version}/{kind}, namespace: {namespace}, name: {name}, uid: {uid}]")
+        write!(
+            f,
+            "[{api_version}/{kind}, namespace: {namespace}, name: {name}, uid: {uid}]"
+        )
     }
 }
 
@@ -101,7 +113,10 @@ pub struct Names {
 impl Names {
     /// A kind.
     pub fn kind(&mut self, api_version: &str, kind: &str) -> Arc<KindName> {
-        let kind = KindName { kind: kind.into(), api_version: api_version.into() };
+        let kind = KindName {
+            kind: kind.into(),
+            api_version: api_version.into(),
+        };
         self.kinds.share(&kind.clone(), || Arc::new(kind))
     }
 
@@ -121,7 +136,10 @@ struct Pool<T: ?Sized> {
 
 impl<T: ?Sized> Default for Pool<T> {
     fn default() -> Pool<T> {
-        Pool { values: HashSet::new(), limit: 1024 }
+        Pool {
+            values: HashSet::new(),
+            limit: 1024,
+        }
     }
 }
 

@@ -17,7 +17,9 @@ impl Collector {
     ///
     /// The server is asked who they are: one that the graph has not heard of would be deleted as soon as it has.
     pub(super) async fn orphan(&self, uid: &Uid) -> Result<(), Trouble> {
-        let Some(item) = self.graph().item(uid) else { return Ok(()) };
+        let Some(item) = self.graph().item(uid) else {
+            return Ok(());
+        };
         let dependents = self.live.dependents(&item.identity).await?;
         let mut changes = Vec::new();
         for dependent in &dependents {
@@ -33,7 +35,11 @@ impl Collector {
     }
 
     async fn release(&self, dependent: &Identity, owner: &Uid) -> Result<(), Trouble> {
-        match self.live.strip(dependent, std::slice::from_ref(owner)).await {
+        match self
+            .live
+            .strip(dependent, std::slice::from_ref(owner))
+            .await
+        {
             Err(Trouble::Api(error)) if is_not_found(&error) => Ok(()),
             outcome => outcome,
         }

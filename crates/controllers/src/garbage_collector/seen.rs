@@ -56,7 +56,11 @@ impl Seen {
             name: metadata["name"].str().into(),
             uid: metadata["uid"].str().into(),
         };
-        Seen { identity, owners: owners(names, metadata), end: End::of(metadata) }
+        Seen {
+            identity,
+            owners: owners(names, metadata),
+            end: End::of(metadata),
+        }
     }
 }
 
@@ -68,7 +72,11 @@ pub fn owners(names: &mut Names, metadata: &Value) -> Box<[Owner]> {
         name: reference["name"].str().into(),
         blocks: reference["blockOwnerDeletion"].bool(),
     };
-    metadata["ownerReferences"].list().iter().map(read).collect()
+    metadata["ownerReferences"]
+        .list()
+        .iter()
+        .map(read)
+        .collect()
 }
 
 impl End {
@@ -76,11 +84,18 @@ impl End {
     pub fn of(metadata: &Value) -> End {
         let is_going = !metadata["deletionTimestamp"].is_null();
         let waits = |finalizer| is_going && has_finalizer(metadata, finalizer);
-        End { is_going, is_foreground: waits(FOREGROUND), is_orphaning: waits(ORPHAN) }
+        End {
+            is_going,
+            is_foreground: waits(FOREGROUND),
+            is_orphaning: waits(ORPHAN),
+        }
     }
 }
 
 /// Whether an object has a finalizer.
 pub fn has_finalizer(metadata: &Value, finalizer: &str) -> bool {
-    metadata["finalizers"].list().iter().any(|found| found.str() == finalizer)
+    metadata["finalizers"]
+        .list()
+        .iter()
+        .any(|found| found.str() == finalizer)
 }

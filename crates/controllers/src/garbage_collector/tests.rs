@@ -58,11 +58,17 @@ impl Play {
                 let (namespace, name) = place.split_once('/').unwrap();
                 let (namespace, name, uid) = (namespace.into(), name.into(), (*uid).into());
                 let kind = self.graph.kind("v1", kind);
-                self.graph.absent(&Identity { kind, namespace, name, uid })
+                self.graph.absent(&Identity {
+                    kind,
+                    namespace,
+                    name,
+                    uid,
+                })
             }
             ["=", kind, uids] => {
                 let kind = self.graph.kind("v1", kind);
-                self.graph.replace(&kind, uids.split(',').map(|uid| self.last[uid].clone()))
+                self.graph
+                    .replace(&kind, uids.split(',').map(|uid| self.last[uid].clone()))
             }
             ["x", kind] => {
                 let kind = self.graph.kind("v1", kind);
@@ -83,9 +89,18 @@ fn object(place: &str, uid: &str, rest: &[&str]) -> Value {
     for word in rest {
         match *word {
             "going" => {}
-            "fg" => metadata.entry("finalizers").make_list().push("foregroundDeletion".into()),
-            "orphan" => metadata.entry("finalizers").make_list().push("orphan".into()),
-            owner => metadata.entry("ownerReferences").make_list().push(reference(owner)),
+            "fg" => metadata
+                .entry("finalizers")
+                .make_list()
+                .push("foregroundDeletion".into()),
+            "orphan" => metadata
+                .entry("finalizers")
+                .make_list()
+                .push("orphan".into()),
+            owner => metadata
+                .entry("ownerReferences")
+                .make_list()
+                .push(reference(owner)),
         }
         if matches!(*word, "going" | "fg" | "orphan") {
             metadata.set("deletionTimestamp", "2026-01-01T00:00:00Z");
@@ -159,12 +174,18 @@ fn an_owner_of_another_name_is_doubted() {
 fn an_owner_in_another_namespace_is_none() {
     check(&[
         ("+ job a/run 1", ""),
-        ("+ pod b/p 2 job/run:1", "2 complains of [v1/job, namespace: b, name: run, uid: 1], delete 2"),
+        (
+            "+ pod b/p 2 job/run:1",
+            "2 complains of [v1/job, namespace: b, name: run, uid: 1], delete 2",
+        ),
         ("- 1", "delete 2"),
     ]);
     check(&[
         ("+ pod b/p 2 job/run:1", "delete 1"),
-        ("+ job a/run 1", "2 complains of [v1/job, namespace: b, name: run, uid: 1], delete 2"),
+        (
+            "+ job a/run 1",
+            "2 complains of [v1/job, namespace: b, name: run, uid: 1], delete 2",
+        ),
     ]);
 }
 
@@ -172,13 +193,19 @@ fn an_owner_in_another_namespace_is_none() {
 fn a_cluster_scoped_object_cannot_belong_to_a_namespaced_one() {
     check(&[
         ("+ job a/run 1", ""),
-        ("+ role /r 2 job/run:1", "2 complains of [v1/job, namespace: , name: run, uid: 1], delete 2"),
+        (
+            "+ role /r 2 job/run:1",
+            "2 complains of [v1/job, namespace: , name: run, uid: 1], delete 2",
+        ),
     ]);
     // Before the owner is seen nobody knows whether it lives in a namespace.
     check(&[
         ("+ role /r 2 job/run:1", "delete 1"),
         ("+ pod a/p 3 job/run:1", "delete 3"),
-        ("+ job a/run 1", "2 complains of [v1/job, namespace: , name: run, uid: 1], delete 2"),
+        (
+            "+ job a/run 1",
+            "2 complains of [v1/job, namespace: , name: run, uid: 1], delete 2",
+        ),
     ]);
 }
 
@@ -222,7 +249,10 @@ fn what_was_seen_does_not_go_because_of_a_look() {
     ]);
     assert_eq!(graph.len(), 2);
     // Unless somebody looked exactly there.
-    assert_eq!(check(&[("+ job a/run 1", ""), ("? job a/run 1", "")]).len(), 0);
+    assert_eq!(
+        check(&[("+ job a/run 1", ""), ("? job a/run 1", "")]).len(),
+        0
+    );
 }
 
 #[test]
@@ -239,7 +269,10 @@ fn a_foreground_deletion_looks_at_dependents_once() {
 
 #[test]
 fn who_waits_is_looked_at_when_a_dependent_lets_go() {
-    let begin = [("+ job a/run 1 fg", "delete 1"), ("+ pod a/p 2 job/run:1!", "")];
+    let begin = [
+        ("+ job a/run 1 fg", "delete 1"),
+        ("+ pod a/p 2 job/run:1!", ""),
+    ];
     check(&[begin[0], begin[1], ("+ pod a/p 2 job/run:1", "delete 1")]);
     check(&[begin[0], begin[1], ("+ pod a/p 2", "delete 1"), ("- 2", "")]);
     let graph = check(&begin);
@@ -287,7 +320,12 @@ fn a_list_says_who_is_gone() {
 
 fn identity_of_run() -> Identity {
     let kind = Graph::default().kind("v1", "job");
-    Identity { kind, namespace: "a".into(), name: "run".into(), uid: "1".into() }
+    Identity {
+        kind,
+        namespace: "a".into(),
+        name: "run".into(),
+        uid: "1".into(),
+    }
 }
 
 #[test]

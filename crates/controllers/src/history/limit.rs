@@ -6,9 +6,15 @@ use std::sync::Arc;
 use mizzen_sdk::Object;
 
 /// The revisions beyond `limit`, oldest first, of those that nobody lives by. `revisions` are in order.
-pub fn beyond_unused(revisions: &[Arc<Object>], live: &HashSet<&str>, limit: i64) -> Vec<Arc<Object>> {
-    let unused: Vec<&Arc<Object>> =
-        revisions.iter().filter(|revision| !live.contains(revision.name())).collect();
+pub fn beyond_unused(
+    revisions: &[Arc<Object>],
+    live: &HashSet<&str>,
+    limit: i64,
+) -> Vec<Arc<Object>> {
+    let unused: Vec<&Arc<Object>> = revisions
+        .iter()
+        .filter(|revision| !live.contains(revision.name()))
+        .collect();
     let n_gone = usize::try_from(unused.len() as i64 - limit).unwrap_or_default();
     let n_gone = if limit < 0 { 0 } else { n_gone };
     unused.into_iter().take(n_gone).cloned().collect()
@@ -17,10 +23,16 @@ pub fn beyond_unused(revisions: &[Arc<Object>], live: &HashSet<&str>, limit: i64
 /// As many revisions as there are beyond `limit`, oldest first, but none whose `label` is among the `live` ones.
 /// Kubernetes: a DaemonSet's limit counts revisions that pods live by, a StatefulSet's does not
 /// (pkg/controller/daemon/update.go, cleanupHistory).
-pub fn beyond(revisions: &[Arc<Object>], label: &str, live: &HashSet<&str>, limit: i64) -> Vec<Arc<Object>> {
+pub fn beyond(
+    revisions: &[Arc<Object>],
+    label: &str,
+    live: &HashSet<&str>,
+    limit: i64,
+) -> Vec<Arc<Object>> {
     let n_gone = usize::try_from(revisions.len() as i64 - limit).unwrap_or_default();
-    let unused =
-        revisions.iter().filter(|revision| !live.contains(revision.label(label).unwrap_or_default()));
+    let unused = revisions
+        .iter()
+        .filter(|revision| !live.contains(revision.label(label).unwrap_or_default()));
     unused.take(n_gone).cloned().collect()
 }
 
@@ -31,23 +43,45 @@ mod tests {
     use super::*;
 
     fn revisions(names: &str) -> Vec<Arc<Object>> {
-        let revision =
-            |name| Arc::new(Object(value!({"metadata": {"name": name, "labels": {"hash": name}}})));
+        let revision = |name| {
+            Arc::new(Object(
+                value!({"metadata": {"name": name, "labels": {"hash": name}}}),
+            ))
+        };
         names.split_whitespace().map(revision).collect()
     }
 
     fn names(revisions: Vec<Arc<Object>>) -> String {
-        revisions.iter().map(|revision| revision.name()).collect::<Vec<_>>().join(" ")
+        revisions
+            .iter()
+            .map(|revision| revision.name())
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     #[track_caller]
     fn check_unused(all: &str, live: &str, limit: i64, expect: &str) {
-        assert_eq!(names(beyond_unused(&revisions(all), &live.split(' ').collect(), limit)), expect);
+        assert_eq!(
+            names(beyond_unused(
+                &revisions(all),
+                &live.split(' ').collect(),
+                limit
+            )),
+            expect
+        );
     }
 
     #[track_caller]
     fn check(all: &str, live: &str, limit: i64, expect: &str) {
-        assert_eq!(names(beyond(&revisions(all), "hash", &live.split(' ').collect(), limit)), expect);
+        assert_eq!(
+            names(beyond(
+                &revisions(all),
+                "hash",
+                &live.split(' ').collect(),
+                limit
+            )),
+            expect
+        );
     }
 
     #[test]

@@ -29,7 +29,10 @@ impl History {
     pub fn new(context: &Context) -> History {
         let revisions = context.follow(&CONTROLLER_REVISIONS);
         owned::index(&revisions);
-        History { context: context.clone(), revisions }
+        History {
+            context: context.clone(),
+            revisions,
+        }
     }
 
     /// The revisions that are the owner's, in order. Orphans that match its selector are adopted; what does not match is
@@ -63,13 +66,23 @@ impl History {
         let name = revision::name(owner.name(), &hash);
         let reference = controller_reference(owner, kind);
         // Kubernetes: the label keeps the first hash, whatever the name becomes (controller_history.go).
-        let mut draft = revision::draft(owner, reference, &name, (revision::HASH_LABEL, &hash), number);
+        let mut draft = revision::draft(
+            owner,
+            reference,
+            &name,
+            (revision::HASH_LABEL, &hash),
+            number,
+        );
         loop {
             match self.context.api.create(&CONTROLLER_REVISIONS, &draft).await {
                 Err(error) if is_already_exists(&error) => {}
                 outcome => return Ok((outcome?, n_collisions)),
             }
-            let known = self.context.api.get(&CONTROLLER_REVISIONS, &draft.key()).await?;
+            let known = self
+                .context
+                .api
+                .get(&CONTROLLER_REVISIONS, &draft.key())
+                .await?;
             if known["data"] == patch {
                 return Ok((known, n_collisions));
             }
@@ -83,7 +96,11 @@ impl History {
     pub async fn renumber(&self, revision: &Object, number: i64) -> Result<Object, Error> {
         let mut revision = revision.clone();
         revision.set("revision", number);
-        Ok(self.context.api.update(&CONTROLLER_REVISIONS, &revision).await?)
+        Ok(self
+            .context
+            .api
+            .update(&CONTROLLER_REVISIONS, &revision)
+            .await?)
     }
 
     /// Forgets revisions.
@@ -92,7 +109,11 @@ impl History {
             let outcome = self
                 .context
                 .api
-                .delete(&CONTROLLER_REVISIONS, &revision.key(), &DeleteOptions::default())
+                .delete(
+                    &CONTROLLER_REVISIONS,
+                    &revision.key(),
+                    &DeleteOptions::default(),
+                )
                 .await;
             if let Some(error) = outcome.err().filter(|error| !is_not_found(error)) {
                 return Err(error.into());

@@ -39,7 +39,10 @@ fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Map(map) => {
             let told = map.iter().filter(|(_, value)| !value.is_null());
-            Value::Map(told.map(|(key, value)| (key, without_nulls(value))).collect())
+            Value::Map(
+                told.map(|(key, value)| (key, without_nulls(value)))
+                    .collect(),
+            )
         }
         Value::List(list) => Value::List(list.iter().map(without_nulls).collect()),
         other => other.clone(),
@@ -49,8 +52,9 @@ fn without_nulls(value: &Value) -> Value {
 /// The hash of a patch: FNV-1 over its text, and over the number of collisions so far.
 pub fn hash(patch: &Value, n_collisions: i64) -> String {
     let text = json::to_string(patch) + &n_collisions.to_string();
-    let fnv =
-        text.bytes().fold(2_166_136_261_u32, |hash, byte| hash.wrapping_mul(16_777_619) ^ u32::from(byte));
+    let fnv = text.bytes().fold(2_166_136_261_u32, |hash, byte| {
+        hash.wrapping_mul(16_777_619) ^ u32::from(byte)
+    });
     encode(&fnv.to_string())
 }
 
@@ -72,7 +76,13 @@ pub fn name(owner: &str, hash: &str) -> String {
 }
 
 /// A revision of `owner` as it is now, with the labels of its template and its own annotations.
-pub fn draft(owner: &Object, reference: Value, name: &str, hash: (&str, &str), number: i64) -> Object {
+pub fn draft(
+    owner: &Object,
+    reference: Value,
+    name: &str,
+    hash: (&str, &str),
+    number: i64,
+) -> Object {
     let mut labels = owner.at("spec.template.metadata.labels").clone();
     labels.set(hash.0, hash.1);
     let mut revision = value!({
@@ -84,19 +94,27 @@ pub fn draft(owner: &Object, reference: Value, name: &str, hash: (&str, &str), n
     });
     let annotations = &owner["metadata"]["annotations"];
     if !annotations.is_empty() {
-        revision.entry("metadata").set("annotations", annotations.clone());
+        revision
+            .entry("metadata")
+            .set("annotations", annotations.clone());
     }
     Object(revision)
 }
 
 /// What orders revisions: their number, then their age, then their name.
 pub fn order(revision: &Object) -> (i64, i64, String) {
-    (revision["revision"].int(), revision.created(), revision.name().into())
+    (
+        revision["revision"].int(),
+        revision.created(),
+        revision.name().into(),
+    )
 }
 
 /// The number of the revision after these, which are in order.
 pub fn next_number<R: AsRef<Object>>(revisions: &[R]) -> i64 {
-    revisions.last().map_or(1, |last| last.as_ref()["revision"].int() + 1)
+    revisions
+        .last()
+        .map_or(1, |last| last.as_ref()["revision"].int() + 1)
 }
 
 #[cfg(test)]
@@ -143,15 +161,25 @@ mod tests {
 
     #[test]
     fn nulls_of_older_servers_make_no_other_revision() {
-        let old = owner(&TEMPLATE.replacen("{\"labels\"", "{\"creationTimestamp\": null, \"labels\"", 1));
+        let old =
+            owner(&TEMPLATE.replacen("{\"labels\"", "{\"creationTimestamp\": null, \"labels\"", 1));
         let revision = draft(&old, Value::Null, "s-1", (HASH_LABEL, "1"), 1);
         assert!(restores(&revision, &patch(&owner(TEMPLATE))));
-        assert!(!restores(&revision, &patch(&owner(&TEMPLATE.replace("busybox", "nginx")))));
+        assert!(!restores(
+            &revision,
+            &patch(&owner(&TEMPLATE.replace("busybox", "nginx")))
+        ));
     }
 
     #[test]
     fn a_draft_has_the_labels_of_the_template_and_the_annotations_of_its_owner() {
-        let revision = draft(&owner(TEMPLATE), value!({"uid": "u"}), "s-x", (HASH_LABEL, "x"), 3);
+        let revision = draft(
+            &owner(TEMPLATE),
+            value!({"uid": "u"}),
+            "s-x",
+            (HASH_LABEL, "x"),
+            3,
+        );
         let expect = value!({
             "name": "s-x", "namespace": "n", "labels": {"v": "2", "app": "a", "controller.kubernetes.io/hash": "x"},
             "ownerReferences": [{"uid": "u"}], "annotations": {"a": "1"},

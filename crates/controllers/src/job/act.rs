@@ -87,7 +87,10 @@ impl Actor<'_> {
         let nothing = Acted::nothing(self.progress);
         match plan {
             Plan::Keep => nothing,
-            Plan::Wait(wait) => Acted { wait: Some(wait), ..nothing },
+            Plan::Wait(wait) => Acted {
+                wait: Some(wait),
+                ..nothing
+            },
             Plan::Delete(pods) => {
                 nothing.without(join_all(pods.into_iter().map(|pod| self.discard(pod))).await)
             }
@@ -119,8 +122,15 @@ impl Actor<'_> {
             }
         })
         .await;
-        let failure = outcome.err().filter(|error| !is_namespace_going(error)).map(Error::Api);
-        Acted { n_active: before.n_active + n_made as i64, failure, ..before }
+        let failure = outcome
+            .err()
+            .filter(|error| !is_namespace_going(error))
+            .map(Error::Api);
+        Acted {
+            n_active: before.n_active + n_made as i64,
+            failure,
+            ..before
+        }
     }
 
     fn note(&self, pod: &Object) {

@@ -28,7 +28,11 @@ impl Backoff {
     /// What is known after some more pods have ended. Only failures after the last success count.
     pub fn after(self, succeeded: &[Arc<Object>], failed: &[Arc<Object>]) -> Backoff {
         let last_success = succeeded.iter().map(|pod| finish_time(pod)).max();
-        let before = if last_success.is_some() { Backoff::default() } else { self };
+        let before = if last_success.is_some() {
+            Backoff::default()
+        } else {
+            self
+        };
         let times = failed.iter().map(|pod| finish_time(pod));
         let times = times.filter(|time| last_success.is_none_or(|success| *time > success));
         times.fold(before, |known, time| Backoff {
@@ -49,8 +53,14 @@ impl Backoff {
 
 /// How long an index is to wait after its last pod failed.
 pub fn remaining_of_index(last_failed: Option<&Arc<Object>>, elapsed: Elapsed) -> Duration {
-    let Some(pod) = last_failed else { return Duration::ZERO };
-    remaining(failure_count(pod) + ignored_failure_count(pod) + 1, finish_time(pod), elapsed)
+    let Some(pod) = last_failed else {
+        return Duration::ZERO;
+    };
+    remaining(
+        failure_count(pod) + ignored_failure_count(pod) + 1,
+        finish_time(pod),
+        elapsed,
+    )
 }
 
 fn remaining(n_failures: i64, last_failure: i64, elapsed: Elapsed) -> Duration {
@@ -72,7 +82,9 @@ mod tests {
     fn pods(times: &[i64]) -> Vec<Arc<Object>> {
         let pod = |time: &i64| {
             let ended = value!({"state": {"terminated": {"finishedAt": (from_unix(*time))}}});
-            Arc::new(Object::from(value!({"status": {"containerStatuses": [ended]}})))
+            Arc::new(Object::from(
+                value!({"status": {"containerStatuses": [ended]}}),
+            ))
         };
         times.iter().map(pod).collect()
     }
@@ -115,10 +127,12 @@ mod tests {
             "batch.kubernetes.io/job-index-failure-count": "1",
             "batch.kubernetes.io/job-index-ignored-failure-count": "1",
         });
-        let pod =
-            value!({"metadata": {"creationTimestamp": "1970-01-01T00:01:40Z", "annotations": annotations}});
+        let pod = value!({"metadata": {"creationTimestamp": "1970-01-01T00:01:40Z", "annotations": annotations}});
         let pod = Arc::new(Object::from(pod));
-        assert_eq!(remaining_of_index(Some(&pod), &at_second_100), Duration::from_secs(40));
+        assert_eq!(
+            remaining_of_index(Some(&pod), &at_second_100),
+            Duration::from_secs(40)
+        );
         assert_eq!(remaining_of_index(None, &at_second_100), Duration::ZERO);
     }
 }

@@ -20,7 +20,9 @@ pub const IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-f
 /// How a job ended: `Complete` or `Failed`.
 pub fn finished(job: &Value) -> Option<&str> {
     let is_end = |kind: &&str| matches!(*kind, "Complete" | "Failed");
-    true_conditions(job).map(|condition| condition["type"].str()).find(is_end)
+    true_conditions(job)
+        .map(|condition| condition["type"].str())
+        .find(is_end)
 }
 
 /// The condition of a type, if it is true.
@@ -29,12 +31,17 @@ pub fn true_condition<'a>(job: &'a Value, kind: &str) -> Option<&'a Value> {
 }
 
 fn true_conditions(job: &Value) -> impl Iterator<Item = &Value> {
-    job["status"]["conditions"].list().iter().filter(|condition| condition["status"].str() == "True")
+    job["status"]["conditions"]
+        .list()
+        .iter()
+        .filter(|condition| condition["status"].str() == "True")
 }
 
 /// Whether another controller takes care of a job.
 pub fn is_managed_elsewhere(job: &Value) -> bool {
-    job["spec"]["managedBy"].as_str().is_some_and(|name| name != "kubernetes.io/job-controller")
+    job["spec"]["managedBy"]
+        .as_str()
+        .is_some_and(|name| name != "kubernetes.io/job-controller")
 }
 
 /// Whether each pod of a job has its index.
@@ -54,12 +61,16 @@ pub fn has_limit_per_index(job: &Value) -> bool {
 
 /// Whether a pod is replaced only when it has ended, not when it begins to.
 pub fn only_replaces_failed(job: &Value) -> bool {
-    job["spec"]["podReplacementPolicy"].str() == "Failed" || !job["spec"]["podFailurePolicy"].is_null()
+    job["spec"]["podReplacementPolicy"].str() == "Failed"
+        || !job["spec"]["podFailurePolicy"].is_null()
 }
 
 /// The completion index of a pod, if it has one.
 pub fn index_of(pod: &Object) -> Option<i64> {
-    pod.annotation(INDEX)?.parse().ok().filter(|index| *index >= 0)
+    pod.annotation(INDEX)?
+        .parse()
+        .ok()
+        .filter(|index| *index >= 0)
 }
 
 /// The completion index of a pod, if it is one of the job's.
@@ -101,7 +112,10 @@ pub fn ignored_failure_count(pod: &Object) -> i64 {
 
 /// Anybody may write annotations: what is no count is none.
 fn count(text: Option<&str>) -> i64 {
-    text.and_then(|text| text.parse::<i32>().ok()).filter(|count| *count >= 0).unwrap_or_default().into()
+    text.and_then(|text| text.parse::<i32>().ok())
+        .filter(|count| *count >= 0)
+        .unwrap_or_default()
+        .into()
 }
 
 /// When a pod ended, in seconds since 1970: when its last container did; if that is not known when it stopped being
@@ -127,11 +141,16 @@ fn containers_finish_time(pod: &Object) -> Option<i64> {
 /// The last end of some containers: `None` if one of them has not ended, `Some(None)` if there are none.
 fn latest_finish<'a>(statuses: impl Iterator<Item = &'a Value>) -> Option<Option<i64>> {
     let times = statuses.map(|status| to_unix(status.at("state.terminated.finishedAt").str()));
-    times.collect::<Option<Vec<i64>>>().map(|times| times.into_iter().max())
+    times
+        .collect::<Option<Vec<i64>>>()
+        .map(|times| times.into_iter().max())
 }
 
 fn ready_false_time(pod: &Object) -> Option<i64> {
-    let ready = pod["status"]["conditions"].list().iter().find(|it| it["type"].str() == "Ready")?;
+    let ready = pod["status"]["conditions"]
+        .list()
+        .iter()
+        .find(|it| it["type"].str() == "Ready")?;
     let time = to_unix(ready["lastTransitionTime"].str());
     time.filter(|_| ready["status"].str() == "False")
 }
@@ -149,9 +168,9 @@ mod tests {
 
     #[track_caller]
     fn check(status: Value, metadata: Value, expect: i64) {
-        let containers =
-            value!({"initContainers": [{"name": "side", "restartPolicy": "Always"}, {"name": "init"}]});
-        let pod = Object::from(value!({"metadata": metadata, "spec": containers, "status": status}));
+        let containers = value!({"initContainers": [{"name": "side", "restartPolicy": "Always"}, {"name": "init"}]});
+        let pod =
+            Object::from(value!({"metadata": metadata, "spec": containers, "status": status}));
         assert_eq!(finish_time(&pod), expect);
     }
 
@@ -161,20 +180,31 @@ mod tests {
 
     #[test]
     fn a_pod_ends_with_its_last_container() {
-        let (early, late) = (ended("a", "1970-01-01T00:00:10Z"), ended("side", "1970-01-01T00:00:30Z"));
+        let (early, late) = (
+            ended("a", "1970-01-01T00:00:10Z"),
+            ended("side", "1970-01-01T00:00:30Z"),
+        );
         check(value!({"containerStatuses": [early]}), value!({}), 10);
         let early = ended("a", "1970-01-01T00:00:10Z");
-        check(value!({"containerStatuses": [early], "initContainerStatuses": [late]}), value!({}), 30);
+        check(
+            value!({"containerStatuses": [early], "initContainerStatuses": [late]}),
+            value!({}),
+            30,
+        );
     }
 
     #[test]
     fn an_end_that_nobody_saw_is_guessed() {
         let made = value!({"creationTimestamp": "1970-01-01T00:00:05Z"});
-        check(value!({"containerStatuses": [{"name": "a"}]}), made.clone(), 5);
-        let not_ready =
-            value!({"type": "Ready", "status": "False", "lastTransitionTime": "1970-01-01T00:00:07Z"});
+        check(
+            value!({"containerStatuses": [{"name": "a"}]}),
+            made.clone(),
+            5,
+        );
+        let not_ready = value!({"type": "Ready", "status": "False", "lastTransitionTime": "1970-01-01T00:00:07Z"});
         check(value!({"conditions": [not_ready]}), made, 7);
-        let going = value!({"deletionTimestamp": "1970-01-01T00:01:00Z", "deletionGracePeriodSeconds": 30});
+        let going =
+            value!({"deletionTimestamp": "1970-01-01T00:01:00Z", "deletionGracePeriodSeconds": 30});
         check(value!({}), going, 30);
     }
 
@@ -191,9 +221,16 @@ mod tests {
 
     #[test]
     fn a_pod_that_is_deleted_counts_as_failed_unless_the_job_waits() {
-        let going = Object::from(value!({"metadata": {"deletionTimestamp": "1970-01-01T00:01:00Z"}}));
+        let going =
+            Object::from(value!({"metadata": {"deletionTimestamp": "1970-01-01T00:01:00Z"}}));
         assert!(has_failed(&value!({}), &going));
-        assert!(!has_failed(&value!({"spec": {"podReplacementPolicy": "Failed"}}), &going));
-        assert!(!has_failed(&value!({"spec": {"podFailurePolicy": {}}}), &going));
+        assert!(!has_failed(
+            &value!({"spec": {"podReplacementPolicy": "Failed"}}),
+            &going
+        ));
+        assert!(!has_failed(
+            &value!({"spec": {"podFailurePolicy": {}}}),
+            &going
+        ));
     }
 }

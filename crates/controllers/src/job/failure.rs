@@ -25,8 +25,14 @@ impl Judgement {
 
 /// What the failure of `pod` leads to.
 pub fn judge(job: &Value, pod: &Object) -> Judgement {
-    let rules = job["spec"]["podFailurePolicy"]["rules"].list().iter().enumerate();
-    rules.filter_map(|(place, rule)| apply(rule, place, pod)).next().unwrap_or(Judgement::Count)
+    let rules = job["spec"]["podFailurePolicy"]["rules"]
+        .list()
+        .iter()
+        .enumerate();
+    rules
+        .filter_map(|(place, rule)| apply(rule, place, pod))
+        .next()
+        .unwrap_or(Judgement::Count)
 }
 
 fn apply(rule: &Value, place: usize, pod: &Object) -> Option<Judgement> {
@@ -35,7 +41,9 @@ fn apply(rule: &Value, place: usize, pod: &Object) -> Option<Judgement> {
         codes => exit_cause(codes, pod)?,
     };
     match rule["action"].str() {
-        "FailJob" => Some(Judgement::FailJob(format!("{cause} matching FailJob rule at index {place}"))),
+        "FailJob" => Some(Judgement::FailJob(format!(
+            "{cause} matching FailJob rule at index {place}"
+        ))),
         "FailIndex" => Some(Judgement::FailIndex),
         "Ignore" => Some(Judgement::Ignore),
         "Count" => Some(Judgement::Count),
@@ -45,16 +53,26 @@ fn apply(rule: &Value, place: usize, pod: &Object) -> Option<Judgement> {
 
 /// The first container that ended with one of the codes.
 fn exit_cause(codes: &Value, pod: &Object) -> Option<String> {
-    let statuses = ["containerStatuses", "initContainerStatuses"].map(|kind| pod["status"][kind].list());
-    let matching = statuses.into_iter().flatten().find(|status| is_match(codes, status))?;
+    let statuses =
+        ["containerStatuses", "initContainerStatuses"].map(|kind| pod["status"][kind].list());
+    let matching = statuses
+        .into_iter()
+        .flatten()
+        .find(|status| is_match(codes, status))?;
     let (name, code) = (matching["name"].str(), exit_code(matching)?);
     let (namespace, pod) = (pod.namespace(), pod.name());
-    Some(format!("Container {name} for pod {namespace}/{pod} failed with exit code {code}"))
+    Some(format!(
+        "Container {name} for pod {namespace}/{pod} failed with exit code {code}"
+    ))
 }
 
 fn is_match(codes: &Value, status: &Value) -> bool {
-    let Some(code) = exit_code(status).filter(|code| *code != 0) else { return false };
-    let is_meant = codes["containerName"].as_str().is_none_or(|name| name == status["name"].str());
+    let Some(code) = exit_code(status).filter(|code| *code != 0) else {
+        return false;
+    };
+    let is_meant = codes["containerName"]
+        .as_str()
+        .is_none_or(|name| name == status["name"].str());
     let is_listed = codes["values"].list().contains(&Value::Int(code));
     is_meant
         && match codes["operator"].str() {
@@ -76,7 +94,12 @@ fn condition_cause(patterns: &Value, pod: &Object) -> Option<String> {
         patterns.any(|it| it["type"] == condition["type"] && it["status"] == condition["status"])
     };
     let condition = pod["status"]["conditions"].list().iter().find(is_pattern)?;
-    Some(format!("Pod {}/{} has condition {}", pod.namespace(), pod.name(), condition["type"].str()))
+    Some(format!(
+        "Pod {}/{} has condition {}",
+        pod.namespace(),
+        pod.name(),
+        condition["type"].str()
+    ))
 }
 
 #[cfg(test)]
@@ -87,10 +110,12 @@ mod tests {
 
     #[track_caller]
     fn check(rules: Value, expect: Judgement) {
-        let ended =
-            |name: &str, code: i64| value!({"name": name, "state": {"terminated": {"exitCode": code}}});
-        let (done, broken, running) =
-            (ended("fine", 0), ended("main", 42), value!({"name": "other", "state": {}}));
+        let ended = |name: &str, code: i64| value!({"name": name, "state": {"terminated": {"exitCode": code}}});
+        let (done, broken, running) = (
+            ended("fine", 0),
+            ended("main", 42),
+            value!({"name": "other", "state": {}}),
+        );
         let init = ended("init", 7);
         let pod = Object::from(value!({
             "metadata": {"namespace": "ns", "name": "p"},
@@ -107,16 +132,37 @@ mod tests {
     #[test]
     fn exit_codes_lead_to_an_action() {
         let fails = |codes: Value| value!([{"action": "FailJob", "onExitCodes": codes}]);
-        let because =
-            |cause: &str| Judgement::FailJob(format!("Container {cause} matching FailJob rule at index 0"));
+        let because = |cause: &str| {
+            Judgement::FailJob(format!(
+                "Container {cause} matching FailJob rule at index 0"
+            ))
+        };
         let main = "main for pod ns/p failed with exit code 42";
-        check(fails(value!({"operator": "In", "values": [42, 43]})), because(main));
-        check(fails(value!({"operator": "NotIn", "values": [1]})), because(main));
-        check(fails(value!({"operator": "NotIn", "values": [42, 7]})), Judgement::Count);
-        check(fails(value!({"operator": "In", "values": [0]})), Judgement::Count);
-        check(fails(value!({"operator": "In", "values": [42], "containerName": "fine"})), Judgement::Count);
+        check(
+            fails(value!({"operator": "In", "values": [42, 43]})),
+            because(main),
+        );
+        check(
+            fails(value!({"operator": "NotIn", "values": [1]})),
+            because(main),
+        );
+        check(
+            fails(value!({"operator": "NotIn", "values": [42, 7]})),
+            Judgement::Count,
+        );
+        check(
+            fails(value!({"operator": "In", "values": [0]})),
+            Judgement::Count,
+        );
+        check(
+            fails(value!({"operator": "In", "values": [42], "containerName": "fine"})),
+            Judgement::Count,
+        );
         let init = "init for pod ns/p failed with exit code 7";
-        check(fails(value!({"operator": "In", "values": [7]})), because(init));
+        check(
+            fails(value!({"operator": "In", "values": [7]})),
+            because(init),
+        );
     }
 
     #[test]

@@ -13,7 +13,11 @@ impl Indexes {
     pub fn parse(text: &str, completions: i64) -> Indexes {
         let intervals = text.split(',').filter_map(interval);
         let below = intervals.take_while(|(first, _)| *first < completions);
-        Indexes::of(below.map(|(first, last)| (first, last.min(completions - 1))).collect())
+        Indexes::of(
+            below
+                .map(|(first, last)| (first, last.min(completions - 1)))
+                .collect(),
+        )
     }
 
     fn of(mut intervals: Vec<(i64, i64)>) -> Indexes {
@@ -30,7 +34,9 @@ impl Indexes {
 
     /// These and more.
     pub fn with(&self, indexes: impl IntoIterator<Item = i64>) -> Indexes {
-        self.union(&Indexes(indexes.into_iter().map(|index| (index, index)).collect()))
+        self.union(&Indexes(
+            indexes.into_iter().map(|index| (index, index)).collect(),
+        ))
     }
 
     /// These and those.
@@ -58,8 +64,12 @@ impl Indexes {
     pub fn n_common(&self, others: &Indexes) -> i64 {
         let overlap = |(first, last): &(i64, i64)| {
             let start = others.0.partition_point(|(_, end)| end < first);
-            let reach = others.0[start..].iter().take_while(|(other, _)| other <= last);
-            reach.map(|(other, end)| last.min(end) - first.max(other) + 1).sum::<i64>()
+            let reach = others.0[start..]
+                .iter()
+                .take_while(|(other, _)| other <= last);
+            reach
+                .map(|(other, end)| last.min(end) - first.max(other) + 1)
+                .sum::<i64>()
         };
         self.0.iter().map(overlap).sum()
     }
@@ -119,7 +129,10 @@ mod tests {
     fn sets_are_joined() {
         let some = Indexes::parse("0,3-5,9", 20);
         assert_eq!(some.with([8, 1, 6, 4]).to_string(), "0,1,3-6,8,9");
-        assert_eq!(some.union(&Indexes::parse("2,10-12", 20)).to_string(), "0,2-5,9-12");
+        assert_eq!(
+            some.union(&Indexes::parse("2,10-12", 20)).to_string(),
+            "0,2-5,9-12"
+        );
         assert_eq!(some.len(), 5);
     }
 

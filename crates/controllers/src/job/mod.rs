@@ -76,15 +76,36 @@ pub fn start(context: &Context) -> Work {
     owned::index(&pods);
     let (todo, orphans) = (queue("job"), queue("job_orphan_pod"));
     wake::listen(&jobs, &pods, &todo, &orphans);
-    let cleanup = Orphans { context: context.clone(), jobs: jobs.clone(), pods: pods.clone() };
+    let cleanup = Orphans {
+        context: context.clone(),
+        jobs: jobs.clone(),
+        pods: pods.clone(),
+    };
     let (backoffs, writes) = (Mutex::default(), Writes::default());
-    let jobs = Jobs { context, jobs, pods, backoffs, writes, orphans: orphans.clone() };
-    Work::new(todo, N_WORKERS, Arc::new(jobs)).with(Work::new(orphans, N_WORKERS, Arc::new(cleanup)))
+    let jobs = Jobs {
+        context,
+        jobs,
+        pods,
+        backoffs,
+        writes,
+        orphans: orphans.clone(),
+    };
+    Work::new(todo, N_WORKERS, Arc::new(jobs)).with(Work::new(
+        orphans,
+        N_WORKERS,
+        Arc::new(cleanup),
+    ))
 }
 
 fn queue(name: &str) -> Queue<Key> {
-    let limiter = Box::new(Exponential::new(Duration::from_secs(1), Duration::from_secs(60)));
-    Queue::with(Options { limiter, ..Options::new(name) })
+    let limiter = Box::new(Exponential::new(
+        Duration::from_secs(1),
+        Duration::from_secs(60),
+    ));
+    Queue::with(Options {
+        limiter,
+        ..Options::new(name)
+    })
 }
 
 impl Reconcile for Jobs {
@@ -99,7 +120,9 @@ impl Reconcile for Jobs {
         }
         if facts::finished(&job).is_some() {
             self.forget(key);
-            owned::of(&self.pods, job.uid()).iter().for_each(|pod| self.orphans.add(pod.key().clone()));
+            owned::of(&self.pods, job.uid())
+                .iter()
+                .for_each(|pod| self.orphans.add(pod.key().clone()));
             return Ok(After::Done);
         }
         self.round(key, &job).await
@@ -116,30 +139,64 @@ impl Jobs {
         let verdict = verdict(&job, &progress, now);
         let acted = self.act(&job, &progress, verdict.is_some()).await;
         let finish = self.settle(&mut job, &progress, verdict, &acted, now);
-        let deadline = if finish.is_none() { time_to_deadline(&job, now) } else { None };
+        let deadline = if finish.is_none() {
+            time_to_deadline(&job, now)
+        } else {
+            None
+        };
         note_counts(job.entry("status"), &acted);
         let round = track(&mut job, &progress, finish.as_ref(), now);
         let job = self.announce(key, known, job, progress.backoff).await?;
-        self.conclude(key, job, round, finish.as_ref().filter(|_| acted.n_terminating == 0), now).await?;
+        self.conclude(
+            key,
+            job,
+            round,
+            finish.as_ref().filter(|_| acted.n_terminating == 0),
+            now,
+        )
+        .await?;
         acted.failure.map_or(Ok(()), Err)?;
-        let next = acted.wait.map(|wait| wait.max(GATHER)).into_iter().chain(deadline).min();
+        let next = acted
+            .wait
+            .map(|wait| wait.max(GATHER))
+            .into_iter()
+            .chain(deadline)
+            .min();
         Ok(next.map_or(After::Done, After::Again))
     }
 
     /// The pods of a job, after orphans that match were adopted and others let go.
     async fn pods_of(&self, job: &Object) -> Result<Vec<Arc<Object>>, Error> {
-        let Some(selector) = LabelSelector::of(&job["spec"]["selector"]) else { return Ok(Vec::new()) };
+        let Some(selector) = LabelSelector::of(&job["spec"]["selector"]) else {
+            return Ok(Vec::new());
+        };
         let candidates = owned::read(owned::candidates(&self.pods, job))?;
         let context = &self.context;
-        let claim = Claim { context, owner: job, owner_kind: &JOBS, kind: &PODS, finalizers: &[TRACKING] };
-        let pods = claim.claim(candidates, |pod| selector.matches(|label| pod.label(label))).await?;
+        let claim = Claim {
+            context,
+            owner: job,
+            owner_kind: &JOBS,
+            kind: &PODS,
+            finalizers: &[TRACKING],
+        };
+        let pods = claim
+            .claim(candidates, |pod| selector.matches(|label| pod.label(label)))
+            .await?;
         Ok(pods.into_iter().map(as_adopted).collect())
     }
 
     /// Deletes all pods of a job that is over, or makes and deletes as many as it needs.
     async fn act(&self, job: &Object, progress: &Progress, is_over: bool) -> Acted {
-        let owner = Owner { context: &self.context, object: job, kind: &JOBS };
-        let actor = Actor { owner, writes: &self.writes, progress };
+        let owner = Owner {
+            context: &self.context,
+            object: job,
+            kind: &JOBS,
+        };
+        let actor = Actor {
+            owner,
+            writes: &self.writes,
+            progress,
+        };
         match (is_over, job.is_going()) {
             (true, _) => actor.stop().await,
             (false, true) => Acted::nothing(progress),
@@ -205,7 +262,9 @@ impl Jobs {
         let finish = finish.filter(|finish| conclude(job.entry("status"), finish, now));
         if job["status"] != before {
             let job = self.write(key, &job).await?;
-            finish.into_iter().for_each(|finish| self.tell_end(&job, finish));
+            finish
+                .into_iter()
+                .for_each(|finish| self.tell_end(&job, finish));
         }
         released
     }
@@ -282,14 +341,22 @@ fn as_adopted(pod: Arc<Object>) -> Arc<Object> {
         return pod;
     }
     let mut adopted = Object::clone(&pod);
-    adopted.entry("metadata").entry("finalizers").make_list().push(TRACKING.into());
+    adopted
+        .entry("metadata")
+        .entry("finalizers")
+        .make_list()
+        .push(TRACKING.into());
     Arc::new(adopted)
 }
 
 /// Takes the finalizer from a pod; the pod as it is then, if it is there.
 async fn release(context: &Context, pod: &Object) -> Result<Option<Object>, Error> {
     let change = value!({"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING]}});
-    match context.api.patch(&PODS, &pod.key(), "", Patch::Strategic, &change).await {
+    match context
+        .api
+        .patch(&PODS, &pod.key(), "", Patch::Strategic, &change)
+        .await
+    {
         Ok(pod) => Ok(Some(pod)),
         Err(error) if is_not_found(&error) => Ok(None),
         Err(error) => Err(error.into()),

@@ -18,7 +18,9 @@ pub struct Orphans {
 
 impl Reconcile for Orphans {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let Some(pod) = self.pods.lister().by_key(key)? else { return Ok(After::Done) };
+        let Some(pod) = self.pods.lister().by_key(key)? else {
+            return Ok(After::Done);
+        };
         if is_tracked(&pod) && self.is_uncounted(&pod).await? {
             release(&self.context, &pod).await?;
         }
@@ -29,11 +31,14 @@ impl Reconcile for Orphans {
 impl Orphans {
     /// Whether nobody will count a pod.
     async fn is_uncounted(&self, pod: &Object) -> Result<bool, Error> {
-        let Some(owner) = pod.controller() else { return Ok(true) };
+        let Some(owner) = pod.controller() else {
+            return Ok(true);
+        };
         if owner["kind"].str() != "Job" || owner["apiVersion"].str() != JOBS.api_version() {
             return Ok(false);
         }
-        let counts = |job: &Object| facts::is_managed_elsewhere(job) || facts::finished(job).is_none();
+        let counts =
+            |job: &Object| facts::is_managed_elsewhere(job) || facts::finished(job).is_none();
         Ok(!self.job(pod, owner).await?.is_some_and(|job| counts(&job)))
     }
 

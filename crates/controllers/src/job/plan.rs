@@ -40,7 +40,11 @@ pub fn plan(job: &Value, progress: &Progress, elapsed: Elapsed) -> Plan {
         surplus.truncate(LIMIT);
         return Plan::Delete(surplus);
     }
-    let n_leaving = if facts::only_replaces_failed(job) { progress.n_terminating } else { 0 };
+    let n_leaving = if facts::only_replaces_failed(job) {
+        progress.n_terminating
+    } else {
+        0
+    };
     match n_wanted - n_leaving - n_active {
         ..=0 => Plan::Keep,
         n => create(job, progress, (n as usize).min(LIMIT), elapsed),
@@ -59,7 +63,11 @@ fn n_wanted(job: &Value, progress: &Progress) -> i64 {
 }
 
 fn delete(pods: Vec<Arc<Object>>) -> Plan {
-    if pods.is_empty() { Plan::Keep } else { Plan::Delete(pods) }
+    if pods.is_empty() {
+        Plan::Keep
+    } else {
+        Plan::Delete(pods)
+    }
 }
 
 /// At least `n` active pods that are too many; all that have no index where they should, one that is out of range, or
@@ -67,7 +75,11 @@ fn delete(pods: Vec<Arc<Object>>) -> Plan {
 fn surplus(job: &Value, progress: &Progress, n: usize) -> Vec<Arc<Object>> {
     let mut pods = progress.active.clone();
     pods.sort_by(|one, other| Standing::of(one).compare(&Standing::of(other)));
-    let (mut surplus, left) = if facts::is_indexed(job) { misplaced(job, pods) } else { (Vec::new(), pods) };
+    let (mut surplus, left) = if facts::is_indexed(job) {
+        misplaced(job, pods)
+    } else {
+        (Vec::new(), pods)
+    };
     let n_more = n.saturating_sub(surplus.len());
     surplus.extend(left.into_iter().take(n_more));
     surplus
@@ -92,7 +104,9 @@ fn create(job: &Value, progress: &Progress, n: usize, elapsed: Elapsed) -> Plan 
     if !has_own_limit && !wait.is_zero() {
         return Plan::Wait(wait);
     }
-    let Some(indexes) = &progress.indexes else { return Plan::Create(vec![None; n]) };
+    let Some(indexes) = &progress.indexes else {
+        return Plan::Create(vec![None; n]);
+    };
     let pending = pending(job, progress, indexes, n);
     if has_own_limit {
         return create_those_due(pending, indexes, elapsed);
@@ -125,7 +139,10 @@ fn pending(job: &Value, progress: &Progress, indexes: &IndexProgress, n: usize) 
 fn create_those_due(pending: Vec<i64>, indexes: &IndexProgress, elapsed: Elapsed) -> Plan {
     let wait = |index: &i64| remaining_of_index(indexes.last_failed.get(index), elapsed);
     let shortest = pending.iter().map(wait).min();
-    let due: Vec<i64> = pending.into_iter().filter(|index| wait(index).is_zero()).collect();
+    let due: Vec<i64> = pending
+        .into_iter()
+        .filter(|index| wait(index).is_zero())
+        .collect();
     match shortest {
         Some(shortest) if due.is_empty() => Plan::Wait(shortest),
         _ => create_for(due),
@@ -142,8 +159,14 @@ mod tests {
 
     fn decide(spec: Value, pods: Vec<Object>) -> Plan {
         let job = job(spec);
-        let progress = Progress::of(&job, pods.into_iter().map(Arc::new).collect(), Backoff::default());
-        plan(&job, &progress, &|second| Duration::from_secs(u64::try_from(100 - second).unwrap_or_default()))
+        let progress = Progress::of(
+            &job,
+            pods.into_iter().map(Arc::new).collect(),
+            Backoff::default(),
+        );
+        plan(&job, &progress, &|second| {
+            Duration::from_secs(u64::try_from(100 - second).unwrap_or_default())
+        })
     }
 
     #[track_caller]
@@ -153,8 +176,13 @@ mod tests {
 
     #[track_caller]
     fn deletes(spec: Value, pods: Vec<Object>, expect: &[&str]) {
-        let Plan::Delete(victims) = decide(spec, pods) else { panic!("nothing is deleted") };
-        assert_eq!(victims.iter().map(|pod| pod.uid()).collect::<Vec<_>>(), expect);
+        let Plan::Delete(victims) = decide(spec, pods) else {
+            panic!("nothing is deleted")
+        };
+        assert_eq!(
+            victims.iter().map(|pod| pod.uid()).collect::<Vec<_>>(),
+            expect
+        );
     }
 
     #[test]
@@ -162,8 +190,15 @@ mod tests {
         let spec = || value!({"completions": 5, "parallelism": 2});
         creates(spec(), vec![], &[None, None]);
         creates(spec(), vec![pod("a", "Running")], &[None]);
-        assert_eq!(decide(spec(), vec![pod("a", "Running"), pod("b", "Pending")]), Plan::Keep);
-        let done = || (0..4).map(|n| pod(&n.to_string(), "Succeeded")).collect::<Vec<_>>();
+        assert_eq!(
+            decide(spec(), vec![pod("a", "Running"), pod("b", "Pending")]),
+            Plan::Keep
+        );
+        let done = || {
+            (0..4)
+                .map(|n| pod(&n.to_string(), "Succeeded"))
+                .collect::<Vec<_>>()
+        };
         creates(spec(), done(), &[None]);
     }
 
@@ -171,14 +206,29 @@ mod tests {
     fn a_work_queue_is_left_alone_after_its_first_success() {
         let spec = || value!({"parallelism": 3});
         creates(spec(), vec![pod("a", "Running")], &[None, None]);
-        assert_eq!(decide(spec(), vec![pod("a", "Running"), pod("b", "Succeeded")]), Plan::Keep);
+        assert_eq!(
+            decide(spec(), vec![pod("a", "Running"), pod("b", "Succeeded")]),
+            Plan::Keep
+        );
     }
 
     #[test]
     fn those_that_are_too_many_go_the_least_useful_first() {
         let spec = value!({"completions": 5, "parallelism": 1});
-        deletes(spec, vec![pod("a", "Running"), pod("b", "Pending"), pod("c", "Running")], &["b", "a"]);
-        deletes(value!({"suspend": true}), vec![pod("a", "Running"), pod("b", "Failed")], &["a"]);
+        deletes(
+            spec,
+            vec![
+                pod("a", "Running"),
+                pod("b", "Pending"),
+                pod("c", "Running"),
+            ],
+            &["b", "a"],
+        );
+        deletes(
+            value!({"suspend": true}),
+            vec![pod("a", "Running"), pod("b", "Failed")],
+            &["a"],
+        );
         assert_eq!(decide(value!({"suspend": true}), vec![]), Plan::Keep);
     }
 
@@ -187,7 +237,10 @@ mod tests {
         let spec = || value!({"completionMode": "Indexed", "completions": 4, "parallelism": 4});
         creates(
             spec(),
-            vec![indexed_pod("a", "Running", 1), indexed_pod("b", "Succeeded", 2)],
+            vec![
+                indexed_pod("a", "Running", 1),
+                indexed_pod("b", "Succeeded", 2),
+            ],
             &[Some(0), Some(3)],
         );
         let twice = vec![
@@ -203,7 +256,8 @@ mod tests {
     fn a_pod_that_leaves_keeps_its_place_if_the_job_waits_for_it() {
         let leaving = || {
             let mut pod = indexed_pod("a", "Running", 0);
-            pod.entry("metadata").set("deletionTimestamp", "1970-01-01T00:00:00Z");
+            pod.entry("metadata")
+                .set("deletionTimestamp", "1970-01-01T00:00:00Z");
             vec![pod]
         };
         let spec = |policy: &str| {
@@ -216,7 +270,9 @@ mod tests {
     #[test]
     fn new_pods_wait_after_a_failure() {
         let mut failed = pod("a", "Failed");
-        failed.entry("metadata").set("creationTimestamp", "1970-01-01T00:01:37Z");
+        failed
+            .entry("metadata")
+            .set("creationTimestamp", "1970-01-01T00:01:37Z");
         assert_eq!(
             decide(value!({"completions": 1, "parallelism": 1}), vec![failed]),
             Plan::Wait(Duration::from_secs(7))
@@ -227,19 +283,27 @@ mod tests {
     fn each_index_waits_for_itself() {
         let spec = |completions: i64| value!({"completionMode": "Indexed", "completions": completions, "parallelism": 2, "backoffLimitPerIndex": 3});
         let mut failed = indexed_pod("a", "Failed", 0);
-        failed.entry("metadata").set("creationTimestamp", "1970-01-01T00:01:37Z");
+        failed
+            .entry("metadata")
+            .set("creationTimestamp", "1970-01-01T00:01:37Z");
         creates(spec(2), vec![failed.clone()], &[Some(1)]);
-        assert_eq!(decide(spec(1), vec![failed]), Plan::Wait(Duration::from_secs(7)));
+        assert_eq!(
+            decide(spec(1), vec![failed]),
+            Plan::Wait(Duration::from_secs(7))
+        );
     }
 
     #[test]
     fn a_round_makes_and_deletes_no_more_than_it_can() {
-        let Plan::Create(pods) = decide(value!({"completions": 900, "parallelism": 900}), vec![]) else {
+        let Plan::Create(pods) = decide(value!({"completions": 900, "parallelism": 900}), vec![])
+        else {
             panic!()
         };
         assert_eq!(pods.len(), LIMIT);
         let many = (0..600).map(|n| pod(&n.to_string(), "Running")).collect();
-        let Plan::Delete(pods) = decide(value!({"completions": 1, "parallelism": 0}), many) else { panic!() };
+        let Plan::Delete(pods) = decide(value!({"completions": 1, "parallelism": 0}), many) else {
+            panic!()
+        };
         assert_eq!(pods.len(), LIMIT);
     }
 }

@@ -22,7 +22,10 @@ pub fn draft(job: &Object, progress: &Progress, index: Option<i64>) -> Object {
     if let Some(index) = index {
         give_index(&mut pod, job, index);
         if facts::has_limit_per_index(job) {
-            let replaced = progress.indexes.as_ref().and_then(|indexes| indexes.last_failed.get(&index));
+            let replaced = progress
+                .indexes
+                .as_ref()
+                .and_then(|indexes| indexes.last_failed.get(&index));
             count_failures(&mut pod, job, replaced.map(AsRef::as_ref));
         }
     }
@@ -55,7 +58,10 @@ fn prefix(name: &str, index: i64) -> String {
 fn tell_index(container: &mut Value) {
     const NAME: &str = "JOB_COMPLETION_INDEX";
     let variables = container.entry("env").make_list();
-    if variables.iter().any(|variable| variable["name"].str() == NAME) {
+    if variables
+        .iter()
+        .any(|variable| variable["name"].str() == NAME)
+    {
         return;
     }
     let path = format!("metadata.labels['{INDEX}']");
@@ -67,8 +73,10 @@ fn count_failures(pod: &mut Object, job: &Object, replaced: Option<&Object>) {
     let (n_counted, n_ignored) = match replaced {
         None => (0, 0),
         Some(replaced) => {
-            let (n_counted, n_ignored) =
-                (facts::failure_count(replaced), facts::ignored_failure_count(replaced));
+            let (n_counted, n_ignored) = (
+                facts::failure_count(replaced),
+                facts::ignored_failure_count(replaced),
+            );
             match judge(job, replaced).is_counted() {
                 true => (n_counted + 1, n_ignored),
                 false => (n_counted, n_ignored + 1),
@@ -91,14 +99,17 @@ mod tests {
     use crate::job::sample::{indexed_pod, job};
 
     fn make(mut spec: Value, pods: Vec<Object>, index: Option<i64>) -> Object {
-        let containers =
-            value!([{"name": "a"}, {"name": "b", "env": [{"name": "JOB_COMPLETION_INDEX", "value": "x"}]}]);
+        let containers = value!([{"name": "a"}, {"name": "b", "env": [{"name": "JOB_COMPLETION_INDEX", "value": "x"}]}]);
         spec.set(
             "template",
             value!({"metadata": {"labels": {"l": "1"}}, "spec": {"containers": containers}}),
         );
         let job = job(spec);
-        let progress = Progress::of(&job, pods.into_iter().map(Arc::new).collect(), Backoff::default());
+        let progress = Progress::of(
+            &job,
+            pods.into_iter().map(Arc::new).collect(),
+            Backoff::default(),
+        );
         draft(&job, &progress, index)
     }
 
@@ -113,38 +124,60 @@ mod tests {
 
     #[test]
     fn an_index_is_told_to_everybody() {
-        let pod = make(value!({"completionMode": "Indexed", "completions": 9}), vec![], Some(7));
+        let pod = make(
+            value!({"completionMode": "Indexed", "completions": 9}),
+            vec![],
+            Some(7),
+        );
         assert_eq!(pod["metadata"]["generateName"].str(), "j-7-");
-        assert_eq!((pod.annotation(INDEX), pod.label(INDEX)), (Some("7"), Some("7")));
+        assert_eq!(
+            (pod.annotation(INDEX), pod.label(INDEX)),
+            (Some("7"), Some("7"))
+        );
         assert_eq!(pod["spec"]["hostname"].str(), "j-7");
         let path = "metadata.labels['batch.kubernetes.io/job-completion-index']";
-        assert_eq!(pod["spec"]["containers"][0]["env"][0].at("valueFrom.fieldRef.fieldPath").str(), path);
+        assert_eq!(
+            pod["spec"]["containers"][0]["env"][0]
+                .at("valueFrom.fieldRef.fieldPath")
+                .str(),
+            path
+        );
         assert_eq!(pod["spec"]["containers"][1]["env"].list().len(), 1);
         assert!(pod["spec"].get("initContainers").is_none());
     }
 
     #[test]
     fn a_long_name_is_cut_before_the_index() {
-        assert_eq!(prefix(&"x".repeat(60), 12), format!("{}-12-", "x".repeat(54)));
+        assert_eq!(
+            prefix(&"x".repeat(60), 12),
+            format!("{}-12-", "x".repeat(54))
+        );
         assert_eq!(prefix("short", 0), "short-0-");
     }
 
     #[test]
     fn failures_are_carried_on() {
-        let rules = value!([{"action": "Ignore", "onPodConditions": [{"type": "Gone", "status": "True"}]}]);
+        let rules =
+            value!([{"action": "Ignore", "onPodConditions": [{"type": "Gone", "status": "True"}]}]);
         let spec = || {
             let policy = value!({"rules": (rules.clone())});
             value!({"completionMode": "Indexed", "completions": 9, "backoffLimitPerIndex": 5, "podFailurePolicy": policy})
         };
         let counts = |pods| {
             let pod = make(spec(), pods, Some(0));
-            [FAILURE_COUNT, IGNORED_FAILURE_COUNT].map(|name| pod.annotation(name).map(String::from))
+            [FAILURE_COUNT, IGNORED_FAILURE_COUNT]
+                .map(|name| pod.annotation(name).map(String::from))
         };
         assert_eq!(counts(vec![]), [Some("0".into()), None]);
         let mut failed = indexed_pod("a", "Failed", 0);
-        failed.entry("metadata").entry("annotations").set(FAILURE_COUNT, "2");
+        failed
+            .entry("metadata")
+            .entry("annotations")
+            .set(FAILURE_COUNT, "2");
         assert_eq!(counts(vec![failed.clone()]), [Some("3".into()), None]);
-        failed.entry("status").set("conditions", value!([{"type": "Gone", "status": "True"}]));
+        failed
+            .entry("status")
+            .set("conditions", value!([{"type": "Gone", "status": "True"}]));
         assert_eq!(counts(vec![failed]), [Some("2".into()), Some("1".into())]);
     }
 }

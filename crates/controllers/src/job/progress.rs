@@ -60,8 +60,17 @@ pub struct Uncounted {
 impl Uncounted {
     fn of(job: &Value) -> Uncounted {
         let uncounted = &job["status"]["uncountedTerminatedPods"];
-        let uids = |field: &str| uncounted[field].list().iter().map(|uid| uid.str().to_string()).collect();
-        Uncounted { succeeded: uids("succeeded"), failed: uids("failed") }
+        let uids = |field: &str| {
+            uncounted[field]
+                .list()
+                .iter()
+                .map(|uid| uid.str().to_string())
+                .collect()
+        };
+        Uncounted {
+            succeeded: uids("succeeded"),
+            failed: uids("failed"),
+        }
     }
 }
 
@@ -70,13 +79,17 @@ impl Progress {
     pub fn of(job: &Value, pods: Vec<Arc<Object>>, backoff: Backoff) -> Progress {
         let uncounted = Uncounted::of(job);
         let new = |counted: &HashSet<String>, has_ended: &dyn Fn(&Object) -> bool| {
-            let is_new =
-                |pod: &&Arc<Object>| is_valid(job, pod) && !counted.contains(pod.uid()) && has_ended(pod);
+            let is_new = |pod: &&Arc<Object>| {
+                is_valid(job, pod) && !counted.contains(pod.uid()) && has_ended(pod)
+            };
             pods.iter().filter(is_new).cloned().collect::<Vec<_>>()
         };
         let succeeded = new(&uncounted.succeeded, &has_succeeded);
         let failed = new(&uncounted.failed, &|pod| has_failed(job, pod));
-        let n_counted = failed.iter().filter(|pod| judge(job, pod).is_counted()).count();
+        let n_counted = failed
+            .iter()
+            .filter(|pod| judge(job, pod).is_counted())
+            .count();
         let count = |field: &str, n_new: usize, n_uncounted: usize| {
             job["status"][field].int() + (n_new + n_uncounted) as i64
         };
@@ -86,7 +99,9 @@ impl Progress {
         Progress {
             n_ready: active.iter().filter(|pod| is_ready(pod)).count() as i64,
             n_terminating: pods.iter().filter(|pod| is_terminating(pod)).count() as i64,
-            n_succeeded: indexes.as_ref().map_or(n_succeeded, |indexes| indexes.succeeded.len()),
+            n_succeeded: indexes
+                .as_ref()
+                .map_or(n_succeeded, |indexes| indexes.succeeded.len()),
             n_failed: count("failed", n_counted, uncounted.failed.len()),
             backoff: backoff.after(&succeeded, &failed),
             indexes,
@@ -104,10 +119,14 @@ fn is_valid(job: &Value, pod: &Object) -> bool {
 
 impl IndexProgress {
     fn of(job: &Value, pods: &[Arc<Object>], active: &[Arc<Object>]) -> IndexProgress {
-        let read = |field: &str| Indexes::parse(job["status"][field].str(), job["spec"]["completions"].int());
+        let read = |field: &str| {
+            Indexes::parse(job["status"][field].str(), job["spec"]["completions"].int())
+        };
         let tracked = || pods.iter().filter(|pod| is_tracked(pod));
         let known = read("completedIndexes");
-        let indexes = tracked().filter(|pod| has_succeeded(pod)).filter_map(|pod| valid_index_of(job, pod));
+        let indexes = tracked()
+            .filter(|pod| has_succeeded(pod))
+            .filter_map(|pod| valid_index_of(job, pod));
         let succeeded = known.with(indexes);
         let failed = facts::has_limit_per_index(job).then(|| {
             let failed = tracked().filter(|pod| has_failed_for_good(job, pod));
@@ -120,7 +139,12 @@ impl IndexProgress {
                 last_failed(job, tracked(), &succeeded.union(failed).with(running))
             }
         };
-        IndexProgress { known, succeeded, failed, last_failed }
+        IndexProgress {
+            known,
+            succeeded,
+            failed,
+            last_failed,
+        }
     }
 }
 
@@ -145,11 +169,16 @@ fn last_failed<'a>(
     settled: &Indexes,
 ) -> BTreeMap<i64, Arc<Object>> {
     let rank = |pod: &Object| {
-        (facts::failure_count(pod) + facts::ignored_failure_count(pod), facts::finish_time(pod))
+        (
+            facts::failure_count(pod) + facts::ignored_failure_count(pod),
+            facts::finish_time(pod),
+        )
     };
     let mut last: BTreeMap<i64, Arc<Object>> = BTreeMap::new();
     for pod in pods.filter(|pod| has_failed(job, pod)) {
-        let Some(index) = valid_index_of(job, pod).filter(|index| !settled.has(*index)) else { continue };
+        let Some(index) = valid_index_of(job, pod).filter(|index| !settled.has(*index)) else {
+            continue;
+        };
         let is_later = last.get(&index).is_none_or(|known| {
             let ((n, time), (n_known, known_time)) = (rank(pod), rank(known));
             n >= n_known && time >= known_time
@@ -169,7 +198,11 @@ mod tests {
     use crate::job::sample::{job, pod};
 
     fn progress(job: &Value, pods: Vec<Object>) -> Progress {
-        Progress::of(job, pods.into_iter().map(Arc::new).collect(), Backoff::default())
+        Progress::of(
+            job,
+            pods.into_iter().map(Arc::new).collect(),
+            Backoff::default(),
+        )
     }
 
     #[test]
@@ -193,16 +226,28 @@ mod tests {
             counted,
         ];
         let progress = progress(&job, pods);
-        assert_eq!((progress.n_succeeded, progress.n_failed, progress.active.len()), (4, 2, 1));
+        assert_eq!(
+            (
+                progress.n_succeeded,
+                progress.n_failed,
+                progress.active.len()
+            ),
+            (4, 2, 1)
+        );
     }
 
     #[test]
     fn indexes_succeed_and_fail_for_themselves() {
-        let job = job(value!({"completionMode": "Indexed", "completions": 4, "backoffLimitPerIndex": 1}));
+        let job =
+            job(value!({"completionMode": "Indexed", "completions": 4, "backoffLimitPerIndex": 1}));
         let indexed = |uid: &str, phase: &str, index: &str, failures: &str| {
             let mut pod = pod(uid, phase);
-            pod.entry("metadata").entry("annotations").set(facts::INDEX, index);
-            pod.entry("metadata").entry("annotations").set(facts::FAILURE_COUNT, failures);
+            pod.entry("metadata")
+                .entry("annotations")
+                .set(facts::INDEX, index);
+            pod.entry("metadata")
+                .entry("annotations")
+                .set(facts::FAILURE_COUNT, failures);
             pod
         };
         let pods = vec![
@@ -215,19 +260,31 @@ mod tests {
         ];
         let progress = progress(&job, pods);
         let indexes = progress.indexes.unwrap();
-        assert_eq!((indexes.succeeded.to_string(), progress.n_succeeded), ("0".into(), 1));
+        assert_eq!(
+            (indexes.succeeded.to_string(), progress.n_succeeded),
+            ("0".into(), 1)
+        );
         assert_eq!(indexes.failed.unwrap().to_string(), "1");
-        let waiting: Vec<_> = indexes.last_failed.iter().map(|(index, pod)| (*index, pod.uid())).collect();
+        let waiting: Vec<_> = indexes
+            .last_failed
+            .iter()
+            .map(|(index, pod)| (*index, pod.uid()))
+            .collect();
         assert_eq!(waiting, [(2, "c")]);
     }
 
     #[test]
     fn a_failure_that_is_ignored_is_not_counted() {
-        let rule =
-            value!({"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]});
+        let rule = value!({"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]});
         let job = job(value!({"podFailurePolicy": {"rules": [rule]}}));
         let mut ignored = pod("a", "Failed");
-        ignored.entry("status").set("conditions", value!([{"type": "DisruptionTarget", "status": "True"}]));
-        assert_eq!(progress(&job, vec![ignored, pod("b", "Failed")]).n_failed, 1);
+        ignored.entry("status").set(
+            "conditions",
+            value!([{"type": "DisruptionTarget", "status": "True"}]),
+        );
+        assert_eq!(
+            progress(&job, vec![ignored, pod("b", "Failed")]).n_failed,
+            1
+        );
     }
 }

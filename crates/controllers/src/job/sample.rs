@@ -7,7 +7,8 @@ use super::facts::{INDEX, TRACKING};
 
 /// A job that the server would have filled with defaults.
 pub fn job(spec: Value) -> Object {
-    let mut job = value!({"metadata": {"namespace": "ns", "name": "j", "uid": "job"}, "spec": spec});
+    let mut job =
+        value!({"metadata": {"namespace": "ns", "name": "j", "uid": "job"}, "spec": spec});
     job.entry("spec").set_default("backoffLimit", 6);
     job.entry("spec").set_default("parallelism", 1);
     Object::from(job)
@@ -24,6 +25,8 @@ pub fn pod(uid: &str, phase: &str) -> Object {
 /// The same with an index.
 pub fn indexed_pod(uid: &str, phase: &str, index: i64) -> Object {
     let mut pod = pod(uid, phase);
-    pod.entry("metadata").entry("annotations").set(INDEX, index.to_string());
+    pod.entry("metadata")
+        .entry("annotations")
+        .set(INDEX, index.to_string());
     pod
 }

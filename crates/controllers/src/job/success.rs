@@ -16,8 +16,14 @@ pub fn met_rule(job: &Value, succeeded: &Indexes) -> Option<String> {
 }
 
 fn is_met(rule: &Value, completions: i64, succeeded: &Indexes) -> bool {
-    let is_enough = |n: i64| rule["succeededCount"].as_int().is_some_and(|count| n >= count);
-    let Some(wanted) = rule["succeededIndexes"].as_str() else { return is_enough(succeeded.len()) };
+    let is_enough = |n: i64| {
+        rule["succeededCount"]
+            .as_int()
+            .is_some_and(|count| n >= count)
+    };
+    let Some(wanted) = rule["succeededIndexes"].as_str() else {
+        return is_enough(succeeded.len());
+    };
     let wanted = Indexes::parse(wanted, completions);
     let n_common = wanted.n_common(succeeded);
     !wanted.is_empty() && (n_common == wanted.len() || is_enough(n_common))
@@ -32,18 +38,29 @@ mod tests {
     #[track_caller]
     fn check(rules: Value, succeeded: &str, expect: Option<&str>) {
         let job = value!({"spec": {"completions": 10, "successPolicy": {"rules": rules}}});
-        assert_eq!(met_rule(&job, &Indexes::parse(succeeded, 10)).as_deref(), expect);
+        assert_eq!(
+            met_rule(&job, &Indexes::parse(succeeded, 10)).as_deref(),
+            expect
+        );
     }
 
     #[test]
     fn all_wanted_indexes_are_enough() {
         check(value!([{"succeededIndexes": "0,2-4"}]), "0,2,3", None);
-        check(value!([{"succeededIndexes": "0,2-4"}]), "0-5", Some("Matched rules at index 0"));
+        check(
+            value!([{"succeededIndexes": "0,2-4"}]),
+            "0-5",
+            Some("Matched rules at index 0"),
+        );
     }
 
     #[test]
     fn so_many_of_them_are_enough() {
-        check(value!([{"succeededIndexes": "0-4", "succeededCount": 2}]), "0,7-9", None);
+        check(
+            value!([{"succeededIndexes": "0-4", "succeededCount": 2}]),
+            "0,7-9",
+            None,
+        );
         check(
             value!([{"succeededIndexes": "0-4", "succeededCount": 2}]),
             "0,3,7",

@@ -35,13 +35,25 @@ pub struct Round {
 }
 
 /// The first step: puts ends of pods into the status, and says who may lose its finalizer.
-pub fn track(job: &mut Object, progress: &Progress, finish: Option<&Finish>, now: Timestamp) -> Round {
+pub fn track(
+    job: &mut Object,
+    progress: &Progress,
+    finish: Option<&Finish>,
+    now: Timestamp,
+) -> Round {
     let tracked = || progress.pods.iter().filter(|pod| is_tracked(pod));
     let held = tracked().map(|pod| pod.uid().to_string()).collect();
     count_released(job.entry("status"), &held);
-    let mut round = Round { released: Vec::new(), held, is_full: false };
+    let mut round = Round {
+        released: Vec::new(),
+        held,
+        is_full: false,
+    };
     let mut n_indexes = 0;
-    for pod in tracked().filter(|pod| may_go(job, progress, finish, pod)).collect::<Vec<_>>() {
+    for pod in tracked()
+        .filter(|pod| may_go(job, progress, finish, pod))
+        .collect::<Vec<_>>()
+    {
         round.released.push(pod.clone());
         n_indexes += usize::from(note_end(job, progress, finish, pod));
         if n_indexes + n_uncounted(&job["status"]) >= LIMIT {
@@ -51,7 +63,13 @@ pub fn track(job: &mut Object, progress: &Progress, finish: Option<&Finish>, now
     }
     note_indexes(job.entry("status"), progress);
     if let Some(finish) = finish.filter(|finish| !finish.is_announced) {
-        let condition = condition(finish.announcement(), "True", &finish.reason, &finish.message, now);
+        let condition = condition(
+            finish.announcement(),
+            "True",
+            &finish.reason,
+            &finish.message,
+            now,
+        );
         set_condition(job.entry("status"), condition);
     }
     round
@@ -61,7 +79,11 @@ pub fn track(job: &mut Object, progress: &Progress, finish: Option<&Finish>, now
 pub fn count_released(status: &mut Value, held: &HashSet<String>) {
     for field in ["succeeded", "failed"] {
         let uids = status["uncountedTerminatedPods"][field].list();
-        let left: Vec<Value> = uids.iter().filter(|uid| held.contains(uid.str())).cloned().collect();
+        let left: Vec<Value> = uids
+            .iter()
+            .filter(|uid| held.contains(uid.str()))
+            .cloned()
+            .collect();
         let n_released = uids.len() - left.len();
         if n_released > 0 {
             let count = status[field].int() + n_released as i64;
@@ -76,7 +98,10 @@ pub fn conclude(status: &mut Value, finish: &Finish, now: Timestamp) -> bool {
     if n_uncounted(status) > 0 {
         return false;
     }
-    set_condition(status, condition(finish.end(), "True", &finish.reason, &finish.message, now));
+    set_condition(
+        status,
+        condition(finish.end(), "True", &finish.reason, &finish.message, now),
+    );
     if finish.succeeded {
         status.set("completionTime", from_unix(now.as_second()));
     }
@@ -90,7 +115,10 @@ pub fn note_suspension(job: &mut Object, now: Timestamp) -> bool {
         true => ("True", "JobSuspended", "Job suspended"),
         false => ("False", "JobResumed", "Job resumed"),
     };
-    let known = job["status"]["conditions"].list().iter().find(|it| it["type"].str() == "Suspended");
+    let known = job["status"]["conditions"]
+        .list()
+        .iter()
+        .find(|it| it["type"].str() == "Suspended");
     let is_news = known.map_or(is_suspended, |known| known["status"].str() != truth);
     if is_news {
         let status = job.entry("status");
@@ -119,7 +147,10 @@ fn may_go(job: &Object, progress: &Progress, finish: Option<&Finish>, pod: &Obje
         return true;
     }
     let is_waited_for = |index| {
-        let last_failed = progress.indexes.as_ref().and_then(|indexes| indexes.last_failed.get(&index));
+        let last_failed = progress
+            .indexes
+            .as_ref()
+            .and_then(|indexes| indexes.last_failed.get(&index));
         last_failed.is_some_and(|last| last.uid() == pod.uid())
     };
     has_failed(job, pod) && !facts::index_of(pod).is_some_and(is_waited_for)
@@ -162,7 +193,9 @@ fn n_uncounted(status: &Value) -> usize {
 }
 
 fn note_indexes(status: &mut Value, progress: &Progress) {
-    let Some(indexes) = &progress.indexes else { return };
+    let Some(indexes) = &progress.indexes else {
+        return;
+    };
     set_unless_empty(status, "succeeded", indexes.succeeded.len());
     set_unless_empty(status, "completedIndexes", indexes.succeeded.to_string());
     match &indexes.failed {
@@ -186,7 +219,10 @@ fn condition(kind: &str, truth: &str, reason: &str, message: &str, now: Timestam
 
 fn set_condition(status: &mut Value, condition: Value) {
     let conditions = status.entry("conditions").make_list();
-    match conditions.iter_mut().find(|known| known["type"] == condition["type"]) {
+    match conditions
+        .iter_mut()
+        .find(|known| known["type"] == condition["type"])
+    {
         Some(known) => *known = condition,
         None => conditions.push(condition),
     }
@@ -199,7 +235,12 @@ mod tests {
     use crate::job::sample::{indexed_pod, job, pod};
 
     fn finish(succeeded: bool) -> Finish {
-        Finish { succeeded, reason: "R".into(), message: "m".into(), is_announced: false }
+        Finish {
+            succeeded,
+            reason: "R".into(),
+            message: "m".into(),
+            is_announced: false,
+        }
     }
 
     fn now() -> Timestamp {
@@ -215,7 +256,11 @@ mod tests {
         released: &str,
         status: Value,
     ) -> Round {
-        let progress = Progress::of(job, pods.into_iter().map(Arc::new).collect(), Backoff::default());
+        let progress = Progress::of(
+            job,
+            pods.into_iter().map(Arc::new).collect(),
+            Backoff::default(),
+        );
         let round = track(job, &progress, finish, now());
         let names: Vec<&str> = round.released.iter().map(|pod| pod.name()).collect();
         assert_eq!(names.join(" "), released);
@@ -226,13 +271,20 @@ mod tests {
     #[test]
     fn a_uid_is_noted_before_its_finalizer_goes_and_counted_afterwards() {
         let mut job = job(value!({"completions": 3}));
-        let pods = vec![pod("a", "Succeeded"), pod("b", "Failed"), pod("c", "Running")];
+        let pods = vec![
+            pod("a", "Succeeded"),
+            pod("b", "Failed"),
+            pod("c", "Running"),
+        ];
         let noted = value!({"uncountedTerminatedPods": {"succeeded": ["a"], "failed": ["b"]}});
         let mut round = check(&mut job, pods, None, "a b", noted);
         // The finalizer of one could not be removed.
         round.held.remove("a");
         count_released(job.entry("status"), &round.held);
-        assert_eq!(job["status"], value!({"succeeded": 1, "uncountedTerminatedPods": {"failed": ["b"]}}));
+        assert_eq!(
+            job["status"],
+            value!({"succeeded": 1, "uncountedTerminatedPods": {"failed": ["b"]}})
+        );
     }
 
     #[test]
@@ -240,25 +292,38 @@ mod tests {
         let noted = value!({"failed": 1, "uncountedTerminatedPods": {"succeeded": ["a", "gone"]}});
         let mut job = job(value!({"completions": 3}));
         job.set("status", noted);
-        let after = value!({"succeeded": 1, "failed": 1, "uncountedTerminatedPods": {"succeeded": ["a"]}});
+        let after =
+            value!({"succeeded": 1, "failed": 1, "uncountedTerminatedPods": {"succeeded": ["a"]}});
         check(&mut job, vec![pod("a", "Succeeded")], None, "a", after);
     }
 
     #[test]
     fn an_index_needs_no_uid() {
         let mut job = job(value!({"completionMode": "Indexed", "completions": 3}));
-        let pods = vec![indexed_pod("a", "Succeeded", 2), indexed_pod("b", "Failed", 0)];
-        let status =
-            value!({"succeeded": 1, "completedIndexes": "2", "uncountedTerminatedPods": {"failed": ["b"]}});
+        let pods = vec![
+            indexed_pod("a", "Succeeded", 2),
+            indexed_pod("b", "Failed", 0),
+        ];
+        let status = value!({"succeeded": 1, "completedIndexes": "2", "uncountedTerminatedPods": {"failed": ["b"]}});
         check(&mut job, pods, None, "a b", status);
     }
 
     #[test]
     fn the_last_failure_of_an_index_stays_until_it_is_replaced() {
-        let spec = value!({"completionMode": "Indexed", "completions": 3, "backoffLimitPerIndex": 2});
+        let spec =
+            value!({"completionMode": "Indexed", "completions": 3, "backoffLimitPerIndex": 2});
         let mut job = job(spec);
-        check(&mut job, vec![indexed_pod("a", "Failed", 0)], None, "", value!({"failedIndexes": ""}));
-        let pods = vec![indexed_pod("a", "Failed", 0), indexed_pod("b", "Running", 0)];
+        check(
+            &mut job,
+            vec![indexed_pod("a", "Failed", 0)],
+            None,
+            "",
+            value!({"failedIndexes": ""}),
+        );
+        let pods = vec![
+            indexed_pod("a", "Failed", 0),
+            indexed_pod("b", "Running", 0),
+        ];
         let status = value!({"failedIndexes": "", "uncountedTerminatedPods": {"failed": ["a"]}});
         check(&mut job, pods, None, "a", status);
     }
@@ -266,8 +331,15 @@ mod tests {
     #[test]
     fn what_runs_when_a_job_fails_has_failed() {
         let announced = condition("FailureTarget", "True", "R", "m", now());
-        let status = value!({"uncountedTerminatedPods": {"failed": ["a"]}, "conditions": [announced]});
-        check(&mut job(value!({})), vec![pod("a", "Running")], Some(&finish(false)), "a", status);
+        let status =
+            value!({"uncountedTerminatedPods": {"failed": ["a"]}, "conditions": [announced]});
+        check(
+            &mut job(value!({})),
+            vec![pod("a", "Running")],
+            Some(&finish(false)),
+            "a",
+            status,
+        );
         let announced = condition("SuccessCriteriaMet", "True", "R", "m", now());
         check(
             &mut job(value!({})),
@@ -280,11 +352,15 @@ mod tests {
 
     #[test]
     fn a_status_has_so_many_uids_and_no_more() {
-        let pods: Vec<_> = (0..600).map(|n| Arc::new(pod(&n.to_string(), "Succeeded"))).collect();
+        let pods: Vec<_> = (0..600)
+            .map(|n| Arc::new(pod(&n.to_string(), "Succeeded")))
+            .collect();
         let mut job = job(value!({"completions": 600}));
         let progress = Progress::of(&job, pods, Backoff::default());
         let round = track(&mut job, &progress, None, now());
-        assert!(round.is_full && round.released.len() == LIMIT && n_uncounted(&job["status"]) == LIMIT);
+        assert!(
+            round.is_full && round.released.len() == LIMIT && n_uncounted(&job["status"]) == LIMIT
+        );
     }
 
     #[test]
@@ -312,6 +388,9 @@ mod tests {
         assert!(note_suspension(&mut job, now()) && !note_suspension(&mut job, now()));
         assert_eq!(job["status"]["startTime"].str(), "1970-01-01T00:01:40Z");
         let resumed = &job["status"]["conditions"][0];
-        assert_eq!((resumed["status"].str(), resumed["reason"].str()), ("False", "JobResumed"));
+        assert_eq!(
+            (resumed["status"].str(), resumed["reason"].str()),
+            ("False", "JobResumed")
+        );
     }
 }

@@ -29,7 +29,12 @@ pub struct Finish {
 
 impl Finish {
     fn new(succeeded: bool, reason: &str, message: impl Into<String>) -> Finish {
-        Finish { succeeded, reason: reason.into(), message: message.into(), is_announced: false }
+        Finish {
+            succeeded,
+            reason: reason.into(),
+            message: message.into(),
+            is_announced: false,
+        }
     }
 
     fn failed(reason: &str, message: impl Into<String>) -> Option<Finish> {
@@ -38,12 +43,19 @@ impl Finish {
 
     fn announced(condition: &Value, succeeded: bool) -> Finish {
         let (reason, message) = (condition["reason"].str(), condition["message"].str());
-        Finish { is_announced: true, ..Finish::new(succeeded, reason, message) }
+        Finish {
+            is_announced: true,
+            ..Finish::new(succeeded, reason, message)
+        }
     }
 
     /// The condition that says how it will end.
     pub fn announcement(&self) -> &'static str {
-        if self.succeeded { "SuccessCriteriaMet" } else { "FailureTarget" }
+        if self.succeeded {
+            "SuccessCriteriaMet"
+        } else {
+            "FailureTarget"
+        }
     }
 
     /// The condition that says how it ended.
@@ -66,15 +78,26 @@ pub fn completions_reached(job: &Value, progress: &Progress, n_active: i64) -> O
     // Without a number of completions one success is enough, but those that run may end.
     let n_wanted = job["spec"]["completions"].as_int().unwrap_or(1);
     let is_complete = progress.n_succeeded >= n_wanted && n_active == 0;
-    is_complete.then(|| Finish::new(true, "CompletionsReached", "Reached expected number of succeeded pods"))
+    is_complete.then(|| {
+        Finish::new(
+            true,
+            "CompletionsReached",
+            "Reached expected number of succeeded pods",
+        )
+    })
 }
 
 /// How long a job may go on being active, if there is a limit.
 pub fn time_to_deadline(job: &Value, now: Timestamp) -> Option<Duration> {
-    let (seconds, start) = (job["spec"]["activeDeadlineSeconds"].as_int()?, &job["status"]["startTime"]);
+    let (seconds, start) = (
+        job["spec"]["activeDeadlineSeconds"].as_int()?,
+        &job["status"]["startTime"],
+    );
     let start = to_unix(start.str()).filter(|_| !facts::is_suspended(job))?;
     let left = i128::from(start.saturating_add(seconds)) * 1_000_000_000 - now.as_nanosecond();
-    Some(Duration::from_nanos(left.max(0).try_into().unwrap_or(u64::MAX)))
+    Some(Duration::from_nanos(
+        left.max(0).try_into().unwrap_or(u64::MAX),
+    ))
 }
 
 /// What an earlier round found stays so.
@@ -94,11 +117,18 @@ fn failed_by_policy(job: &Value, progress: &Progress) -> Option<Finish> {
 }
 
 fn out_of_patience(job: &Value, progress: &Progress, now: Timestamp) -> Option<Finish> {
-    if progress.n_failed > job["spec"]["backoffLimit"].int() || restarts_reach_limit(job, progress) {
-        return Finish::failed("BackoffLimitExceeded", "Job has reached the specified backoff limit");
+    if progress.n_failed > job["spec"]["backoffLimit"].int() || restarts_reach_limit(job, progress)
+    {
+        return Finish::failed(
+            "BackoffLimitExceeded",
+            "Job has reached the specified backoff limit",
+        );
     }
     if time_to_deadline(job, now).is_some_and(|left| left.is_zero()) {
-        return Finish::failed("DeadlineExceeded", "Job was active longer than specified deadline");
+        return Finish::failed(
+            "DeadlineExceeded",
+            "Job was active longer than specified deadline",
+        );
     }
     None
 }
@@ -108,8 +138,10 @@ fn restarts_reach_limit(job: &Value, progress: &Progress) -> bool {
     if job.at("spec.template.spec.restartPolicy").str() != "OnFailure" {
         return false;
     }
-    let alive =
-        progress.pods.iter().filter(|pod| matches!(pod["status"]["phase"].str(), "Running" | "Pending"));
+    let alive = progress
+        .pods
+        .iter()
+        .filter(|pod| matches!(pod["status"]["phase"].str(), "Running" | "Pending"));
     let restarts = alive.flat_map(|pod| {
         let kinds = ["initContainerStatuses", "containerStatuses"];
         kinds
@@ -123,7 +155,10 @@ fn restarts_reach_limit(job: &Value, progress: &Progress) -> bool {
 fn failed_by_indexes(job: &Value, progress: &Progress) -> Option<Finish> {
     let indexes = progress.indexes.as_ref()?;
     let n_failed = indexes.failed.as_ref()?.len();
-    if job["spec"]["maxFailedIndexes"].as_int().is_some_and(|limit| n_failed > limit) {
+    if job["spec"]["maxFailedIndexes"]
+        .as_int()
+        .is_some_and(|limit| n_failed > limit)
+    {
         let message = "Job has exceeded the specified maximal number of failed indexes";
         return Finish::failed("MaxFailedIndexesExceeded", message);
     }
@@ -152,7 +187,11 @@ mod tests {
     /// The reason for which a job is over at second 100.
     #[track_caller]
     fn check(job: &Object, pods: Vec<Object>, expect: Option<&str>) {
-        let progress = Progress::of(job, pods.into_iter().map(Arc::new).collect(), Backoff::default());
+        let progress = Progress::of(
+            job,
+            pods.into_iter().map(Arc::new).collect(),
+            Backoff::default(),
+        );
         let finish = verdict(job, &progress, Timestamp::from_second(100).unwrap());
         assert_eq!(finish.as_ref().map(|finish| finish.reason.as_str()), expect);
     }
@@ -161,7 +200,11 @@ mod tests {
     fn failures_count_up_to_the_limit() {
         let job = job(value!({"backoffLimit": 1}));
         check(&job, vec![pod("a", "Failed")], None);
-        check(&job, vec![pod("a", "Failed"), pod("b", "Failed")], Some("BackoffLimitExceeded"));
+        check(
+            &job,
+            vec![pod("a", "Failed"), pod("b", "Failed")],
+            Some("BackoffLimitExceeded"),
+        );
     }
 
     #[test]
@@ -170,7 +213,8 @@ mod tests {
         let mut job = job(value!({"backoffLimit": 2, "template": template}));
         let restarted = |n: i64| {
             let mut pod = pod("a", "Running");
-            pod.entry("status").set("containerStatuses", value!([{"restartCount": n}]));
+            pod.entry("status")
+                .set("containerStatuses", value!([{"restartCount": n}]));
             vec![pod]
         };
         check(&job, restarted(1), None);
@@ -201,21 +245,34 @@ mod tests {
         let failed = |index: i64| indexed_pod(&format!("f{index}"), "Failed", index);
         let fine = |index: i64| indexed_pod(&format!("s{index}"), "Succeeded", index);
         check(&job, vec![failed(0), fine(1)], None);
-        check(&job, vec![failed(0), fine(1), fine(2)], Some("FailedIndexes"));
-        check(&job, vec![failed(0), failed(1)], Some("MaxFailedIndexesExceeded"));
+        check(
+            &job,
+            vec![failed(0), fine(1), fine(2)],
+            Some("FailedIndexes"),
+        );
+        check(
+            &job,
+            vec![failed(0), failed(1)],
+            Some("MaxFailedIndexesExceeded"),
+        );
     }
 
     #[test]
     fn a_success_policy_ends_a_job_early() {
         let rules = value!([{"succeededIndexes": "1"}]);
         let spec = value!({"completionMode": "Indexed", "completions": 3, "successPolicy": {"rules": rules}});
-        check(&job(spec), vec![indexed_pod("a", "Succeeded", 1)], Some("SuccessPolicy"));
+        check(
+            &job(spec),
+            vec![indexed_pod("a", "Succeeded", 1)],
+            Some("SuccessPolicy"),
+        );
     }
 
     #[test]
     fn what_was_announced_stays() {
         let mut job = job(value!({"backoffLimit": 0}));
-        let met = value!({"type": "SuccessCriteriaMet", "status": "True", "reason": "SuccessPolicy"});
+        let met =
+            value!({"type": "SuccessCriteriaMet", "status": "True", "reason": "SuccessPolicy"});
         job.entry("status").set("conditions", value!([met]));
         check(&job, vec![pod("a", "Failed")], Some("SuccessPolicy"));
     }
@@ -225,7 +282,12 @@ mod tests {
         let reached = |spec: Value, n_active: i64| {
             let job = job(spec);
             let pods = vec![Arc::new(pod("a", "Succeeded"))];
-            completions_reached(&job, &Progress::of(&job, pods, Backoff::default()), n_active).is_some()
+            completions_reached(
+                &job,
+                &Progress::of(&job, pods, Backoff::default()),
+                n_active,
+            )
+            .is_some()
         };
         assert!(reached(value!({"completions": 1}), 0));
         assert!(!reached(value!({"completions": 1}), 1));

@@ -50,12 +50,16 @@ impl Writes {
         jobs: &Informer<Object>,
         pods: &Informer<Object>,
     ) -> Result<(), Error> {
-        let Some((job, pod)) = self.lock().get(key).copied() else { return Ok(()) };
+        let Some((job, pod)) = self.lock().get(key).copied() else {
+            return Ok(());
+        };
         let both = async {
             jobs.store().wait_for(job).await;
             pods.store().wait_for(pod).await;
         };
-        timeout(PATIENCE, both).await.map_err(|_| Error::Other("the caches are behind".into()))
+        timeout(PATIENCE, both)
+            .await
+            .map_err(|_| Error::Other("the caches are behind".into()))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, (Version, Version)>> {

@@ -36,7 +36,15 @@ pub fn start(context: &Context) -> Work {
     let context = context.named("legacy-service-account-token-cleaner");
     let (secrets, accounts) = (context.follow(&SECRETS), context.follow(&SERVICE_ACCOUNTS));
     let pods = context.follow(&PODS);
-    Work::default().and(Tokens { context, secrets, accounts, pods }.run())
+    Work::default().and(
+        Tokens {
+            context,
+            secrets,
+            accounts,
+            pods,
+        }
+        .run(),
+    )
 }
 
 impl Tokens {
@@ -55,10 +63,14 @@ impl Tokens {
         let key = Key::new("kube-system", TRACKING);
         let tracking = self.context.api.get(&CONFIG_MAPS, &key).await?;
         let now = self.context.now().as_second();
-        let Some(times) = Times::at(now, tracking["data"]["since"].str()) else { return Ok(()) };
+        let Some(times) = Times::at(now, tracking["data"]["since"].str()) else {
+            return Ok(());
+        };
         let mut mounted = BTreeMap::new();
         for secret in self.secrets.lister().list()? {
-            let Some(fate) = fate(&secret, &times) else { continue };
+            let Some(fate) = fate(&secret, &times) else {
+                continue;
+            };
             if !self.is_made_unasked(&secret)? || self.is_mounted(&secret, &mut mounted)? {
                 continue;
             }
@@ -75,10 +87,16 @@ impl Tokens {
 
     /// Whether a secret was made for an account, which says so by naming it.
     fn is_made_unasked(&self, secret: &Object) -> Result<bool, Error> {
-        let key = Key::new(secret.namespace(), secret.annotation(NAME).unwrap_or_default());
+        let key = Key::new(
+            secret.namespace(),
+            secret.annotation(NAME).unwrap_or_default(),
+        );
         let account = self.accounts.lister().by_key(&key)?;
         let names = |account: &Object| {
-            account["secrets"].list().iter().any(|known| known["name"].str() == secret.name())
+            account["secrets"]
+                .list()
+                .iter()
+                .any(|known| known["name"].str() == secret.name())
         };
         Ok(account.is_some_and(|account| is_of(secret, &account) && names(&account)))
     }
@@ -97,19 +115,35 @@ impl Tokens {
             }
             known.insert(namespace.into(), names);
         }
-        Ok(known.get(namespace).is_some_and(|names| names.contains(secret.name())))
+        Ok(known
+            .get(namespace)
+            .is_some_and(|names| names.contains(secret.name())))
     }
 
     async fn invalidate(&self, secret: &Object, today: &str) -> Result<(), Error> {
         let mut change = value!({ "metadata": { "uid": (secret.uid()) } });
-        change.entry("metadata").entry("labels").set(INVALID_SINCE, today);
-        self.context.api.patch(&SECRETS, &secret.key(), "", Patch::Merge, &change).await?;
+        change
+            .entry("metadata")
+            .entry("labels")
+            .set(INVALID_SINCE, today);
+        self.context
+            .api
+            .patch(&SECRETS, &secret.key(), "", Patch::Merge, &change)
+            .await?;
         Ok(())
     }
 
     async fn delete(&self, secret: &Object) -> Result<(), Error> {
-        let options = DeleteOptions { version: Some(secret.version()), ..DeleteOptions::default() };
-        match self.context.api.delete(&SECRETS, &secret.key(), &options).await {
+        let options = DeleteOptions {
+            version: Some(secret.version()),
+            ..DeleteOptions::default()
+        };
+        match self
+            .context
+            .api
+            .delete(&SECRETS, &secret.key(), &options)
+            .await
+        {
             Err(error) if !is_conflict(&error) && !is_not_found(&error) => Err(error.into()),
             _ => Ok(()),
         }

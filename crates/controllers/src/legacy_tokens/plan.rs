@@ -40,7 +40,11 @@ impl Times {
         // On the day itself not all uses were noted.
         let tracked = to_unix(tracked_since)? + DAY;
         let made = now - UNUSED;
-        (tracked <= made).then(|| Times { today: day(now), used: day(made), made })
+        (tracked <= made).then(|| Times {
+            today: day(now),
+            used: day(made),
+            made,
+        })
     }
 }
 
@@ -68,7 +72,9 @@ fn day(seconds: i64) -> String {
 
 /// When a day begins.
 fn to_unix(day: &str) -> Option<i64> {
-    (day.len() == 10).then(|| time::to_unix(&format!("{day}T00:00:00Z"))).flatten()
+    (day.len() == 10)
+        .then(|| time::to_unix(&format!("{day}T00:00:00Z")))
+        .flatten()
 }
 
 #[cfg(test)]
@@ -86,7 +92,10 @@ mod tests {
 
     #[test]
     fn uses_must_have_been_noted_for_a_year() {
-        assert_eq!((&*times().today, &*times().used), ("2023-11-14", A_YEAR_AGO));
+        assert_eq!(
+            (&*times().today, &*times().used),
+            ("2023-11-14", A_YEAR_AGO)
+        );
         assert!(Times::at(NOW, "2022-11-13").is_some());
         assert!(Times::at(NOW, A_YEAR_AGO).is_none());
         for nonsense in ["", "yesterday", "2022-13-01", "2022-11-13 "] {
@@ -102,7 +111,11 @@ mod tests {
                 labels.set(label, day);
             }
         }
-        assert_eq!(fate(&secret(labels), &times()), expected, "{last_used} {invalid_since}");
+        assert_eq!(
+            fate(&secret(labels), &times()),
+            expected,
+            "{last_used} {invalid_since}"
+        );
     }
 
     fn secret(labels: Value) -> Object {

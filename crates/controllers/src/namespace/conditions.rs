@@ -38,18 +38,30 @@ fn news(progress: &Progress) -> [News; 5] {
     [
         News {
             kind: "NamespaceDeletionDiscoveryFailure",
-            bad: progress.discovery.clone().map(|why| ("DiscoveryFailed", why)),
-            good: ("ResourcesDiscovered", "All resources successfully discovered"),
+            bad: progress
+                .discovery
+                .clone()
+                .map(|why| ("DiscoveryFailed", why)),
+            good: (
+                "ResourcesDiscovered",
+                "All resources successfully discovered",
+            ),
         },
         News {
             kind: "NamespaceDeletionGroupVersionParsingFailure",
             bad: None,
-            good: ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
+            good: (
+                "ParsedGroupVersions",
+                "All legacy kube types successfully parsed",
+            ),
         },
         News {
             kind: "NamespaceDeletionContentFailure",
             bad: failed(&progress.errors),
-            good: ("ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
+            good: (
+                "ContentDeleted",
+                "All content successfully deleted, may be waiting on finalization",
+            ),
         },
         News {
             kind: "NamespaceContentRemaining",
@@ -59,7 +71,10 @@ fn news(progress: &Progress) -> [News; 5] {
         News {
             kind: "NamespaceFinalizersRemaining",
             bad: held(&progress.finalizers),
-            good: ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+            good: (
+                "ContentHasNoFinalizers",
+                "All content-preserving finalizers finished",
+            ),
         },
     ]
 }
@@ -67,15 +82,20 @@ fn news(progress: &Progress) -> [News; 5] {
 fn failed(errors: &[String]) -> Option<(&'static str, String)> {
     let mut sorted = errors.to_vec();
     sorted.sort();
-    let message =
-        format!("Failed to delete all resource types, {} remaining: {}", errors.len(), sorted.join(", "));
+    let message = format!(
+        "Failed to delete all resource types, {} remaining: {}",
+        errors.len(),
+        sorted.join(", ")
+    );
     (!errors.is_empty()).then_some(("ContentDeletionFailed", message))
 }
 
 fn remaining(remaining: &BTreeMap<(String, String), usize>) -> Option<(&'static str, String)> {
     let mut list: Vec<String> = remaining
         .iter()
-        .map(|((resource, group), count)| format!("{resource}.{group} has {count} resource instances"))
+        .map(|((resource, group), count)| {
+            format!("{resource}.{group} has {count} resource instances")
+        })
         .collect();
     list.sort();
     let message = format!("Some resources are remaining: {}", list.join(", "));
@@ -88,7 +108,10 @@ fn held(finalizers: &BTreeMap<String, usize>) -> Option<(&'static str, String)> 
         .map(|(finalizer, count)| format!("{finalizer} in {count} resource instances"))
         .collect();
     list.sort();
-    let message = format!("Some content in the namespace has finalizers remaining: {}", list.join(", "));
+    let message = format!(
+        "Some content in the namespace has finalizers remaining: {}",
+        list.join(", ")
+    );
     (!list.is_empty()).then_some(("SomeFinalizersRemain", message))
 }
 
@@ -96,7 +119,10 @@ impl News {
     fn set(self, conditions: &mut Vec<Value>, now: &str) -> bool {
         let status = if self.bad.is_some() { "True" } else { "False" };
         let (reason, message) = self.bad.unwrap_or((self.good.0, self.good.1.into()));
-        let Some(known) = conditions.iter_mut().find(|known| known["type"].str() == self.kind) else {
+        let Some(known) = conditions
+            .iter_mut()
+            .find(|known| known["type"].str() == self.kind)
+        else {
             conditions.push(value!({
                 "type": (self.kind), "status": status, "lastTransitionTime": now, "reason": reason, "message": message,
             }));
@@ -127,15 +153,28 @@ mod tests {
         let mut conditions = Vec::new();
         assert!(update(&mut conditions, &Progress::default(), THEN));
         assert!(!update(&mut conditions, &Progress::default(), NOW));
-        assert_eq!(update(&mut conditions, &progress, NOW), !expected.is_empty());
+        assert_eq!(
+            update(&mut conditions, &progress, NOW),
+            !expected.is_empty()
+        );
         let bad: Vec<String> = conditions
             .iter()
             .filter(|condition| condition["status"].str() == "True")
-            .map(|condition| format!("{}: {}", condition["reason"].str(), condition["message"].str()))
+            .map(|condition| {
+                format!(
+                    "{}: {}",
+                    condition["reason"].str(),
+                    condition["message"].str()
+                )
+            })
             .collect();
         assert_eq!(bad, expected);
         for condition in &conditions {
-            let since = if condition["status"].str() == "True" { NOW } else { THEN };
+            let since = if condition["status"].str() == "True" {
+                NOW
+            } else {
+                THEN
+            };
             assert_eq!(condition["lastTransitionTime"].str(), since);
         }
     }
@@ -147,15 +186,22 @@ mod tests {
 
     #[test]
     fn what_remains_is_counted() {
-        let counts =
-            |list: &[(&str, usize)]| list.iter().map(|(name, count)| (name.to_string(), *count)).collect();
+        let counts = |list: &[(&str, usize)]| {
+            list.iter()
+                .map(|(name, count)| (name.to_string(), *count))
+                .collect()
+        };
         let remaining = BTreeMap::from([
             (("pods".to_string(), String::new()), 1),
             (("foos".to_string(), "example.com".to_string()), 2),
         ]);
         let finalizers = counts(&[("b.io/x", 1), ("a.io/x", 2)]);
         check(
-            Progress { remaining, finalizers, ..Progress::default() },
+            Progress {
+                remaining,
+                finalizers,
+                ..Progress::default()
+            },
             &[
                 "SomeResourcesRemain: Some resources are remaining: foos.example.com has 2 resource instances, pods. has 1 resource instances",
                 "SomeFinalizersRemain: Some content in the namespace has finalizers remaining: a.io/x in 2 resource instances, b.io/x in 1 resource instances",
@@ -181,7 +227,10 @@ mod tests {
     #[test]
     fn other_words_for_the_same_news_keep_its_time() {
         let mut conditions = Vec::new();
-        let failure = |why: &str| Progress { errors: vec![why.into()], ..Progress::default() };
+        let failure = |why: &str| Progress {
+            errors: vec![why.into()],
+            ..Progress::default()
+        };
         update(&mut conditions, &failure("a"), THEN);
         assert!(update(&mut conditions, &failure("b"), NOW));
         assert_eq!(conditions[2]["lastTransitionTime"].str(), THEN);

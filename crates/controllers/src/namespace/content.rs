@@ -16,8 +16,12 @@ const AT_A_TIME: usize = 8;
 /// How long finalizers are assumed to take.
 const FINALIZER_SECONDS: i64 = 15;
 /// Dependents are in the namespace as well, or are none of its business.
-const DELETE: DeleteOptions<'static> =
-    DeleteOptions { uid: None, version: None, propagation: Some("Background"), grace_seconds: None };
+const DELETE: DeleteOptions<'static> = DeleteOptions {
+    uid: None,
+    version: None,
+    propagation: Some("Background"),
+    grace_seconds: None,
+};
 
 /// What came of it.
 #[derive(Debug, Default)]
@@ -44,11 +48,14 @@ impl Sweep<'_> {
         let mut outcome = Outcome::default();
         if let Some(failure) = served.failure() {
             let n_failing = served.failures.len();
-            outcome.progress.discovery =
-                Some(format!("Discovery failed for some groups, {n_failing} failing: {failure}"));
+            outcome.progress.discovery = Some(format!(
+                "Discovery failed for some groups, {n_failing} failing: {failure}"
+            ));
         }
-        let kinds: Vec<&ServedKind> =
-            served.preferred(&["delete"]).filter(|kind| kind.resource.namespaced).collect();
+        let kinds: Vec<&ServedKind> = served
+            .preferred(&["delete"])
+            .filter(|kind| kind.resource.namespaced)
+            .collect();
         let (pods, others): (Vec<&ServedKind>, Vec<&ServedKind>) =
             kinds.into_iter().partition(|kind| kind.resource == PODS);
         for kind in pods {
@@ -81,7 +88,12 @@ impl Sweep<'_> {
     async fn left(&self, kind: &ServedKind) -> Left {
         let estimate = match self.estimate(&kind.resource).await {
             Ok(estimate) => estimate,
-            Err(error) => return Left { error: Some(say(&error)), ..Left::default() },
+            Err(error) => {
+                return Left {
+                    error: Some(say(&error)),
+                    ..Left::default()
+                };
+            }
         };
         let outcome = match self.delete(kind).await {
             Ok(()) if kind.can(&["list"]) => self.list(&kind.resource).await.map(Some),
@@ -89,14 +101,27 @@ impl Sweep<'_> {
         };
         match outcome {
             Ok(Some(objects)) => Left::of(&objects, estimate, || self.unexpected(&kind.resource)),
-            Err(error) if !is_unsupported(&error) => {
-                Left { estimate, error: Some(say(&error)), ..Left::default() }
-            }
-            _ => Left { estimate, ..Left::default() },
+            Err(error) if !is_unsupported(&error) => Left {
+                estimate,
+                error: Some(say(&error)),
+                ..Left::default()
+            },
+            _ => Left {
+                estimate,
+                ..Left::default()
+            },
         }
     }
 
-    fn unexpected(&self, Resource { group, version, plural, .. }: &Resource) -> String {
+    fn unexpected(
+        &self,
+        Resource {
+            group,
+            version,
+            plural,
+            ..
+        }: &Resource,
+    ) -> String {
         let name = self.namespace.name();
         format!(
             "unexpected items still remain in namespace: {name} for gvr: {group}/{version}, Resource={plural}"
@@ -106,8 +131,10 @@ impl Sweep<'_> {
     async fn delete(&self, kind: &ServedKind) -> Result<(), kube::Error> {
         let (resource, namespace) = (&kind.resource, self.namespace.name());
         if kind.can(&["deletecollection"]) {
-            let outcome =
-                self.api.delete_collection(resource, namespace, &ListOptions::default(), &DELETE).await;
+            let outcome = self
+                .api
+                .delete_collection(resource, namespace, &ListOptions::default(), &DELETE)
+                .await;
             match outcome {
                 Err(error) if is_unsupported(&error) => {}
                 outcome => return outcome,
@@ -117,7 +144,11 @@ impl Sweep<'_> {
             return Ok(());
         }
         for object in self.list(resource).await? {
-            match self.api.delete(resource, &Key::new(namespace, object.name()), &DELETE).await {
+            match self
+                .api
+                .delete(resource, &Key::new(namespace, object.name()), &DELETE)
+                .await
+            {
                 Err(error) if !is_unsupported(&error) => return Err(error),
                 _ => {}
             }
@@ -126,7 +157,10 @@ impl Sweep<'_> {
     }
 
     async fn list(&self, resource: &Resource) -> Result<Vec<Object>, kube::Error> {
-        self.api.metadata_only().list(resource, self.namespace.name(), &ListOptions::default()).await
+        self.api
+            .metadata_only()
+            .list(resource, self.namespace.name(), &ListOptions::default())
+            .await
     }
 
     /// How many seconds objects may take to go: pods have time to end, until their namespace has waited as long.
@@ -134,11 +168,18 @@ impl Sweep<'_> {
         if *resource != PODS {
             return Ok(0);
         }
-        let pods = self.api.list(&PODS, self.namespace.name(), &ListOptions::default()).await?;
-        let deleted =
-            time::to_unix(self.namespace["metadata"]["deletionTimestamp"].str()).unwrap_or_default();
+        let pods = self
+            .api
+            .list(&PODS, self.namespace.name(), &ListOptions::default())
+            .await?;
+        let deleted = time::to_unix(self.namespace["metadata"]["deletionTimestamp"].str())
+            .unwrap_or_default();
         let longest = longest_grace(pods.iter().map(|pod| &pod.0));
-        Ok(if self.now - deleted >= longest { 0 } else { longest })
+        Ok(if self.now - deleted >= longest {
+            0
+        } else {
+            longest
+        })
     }
 }
 
@@ -177,7 +218,9 @@ struct Left {
 impl Left {
     /// Objects that remain have time to go, or finalizers; others should not be there, as `unexpected` says.
     fn of(objects: &[Object], estimate: i64, unexpected: impl FnOnce() -> String) -> Left {
-        let held = objects.iter().flat_map(|object| object["metadata"]["finalizers"].list());
+        let held = objects
+            .iter()
+            .flat_map(|object| object["metadata"]["finalizers"].list());
         let finalizers: Vec<String> = held.map(|finalizer| finalizer.str().to_string()).collect();
         let (estimate, error) = match (objects.len(), estimate, finalizers.len()) {
             (0, _, _) => (0, None),
@@ -185,7 +228,12 @@ impl Left {
             (_, 0, _) => (FINALIZER_SECONDS, None),
             (_, estimate, _) => (estimate, None),
         };
-        Left { n_objects: objects.len(), finalizers, estimate, error }
+        Left {
+            n_objects: objects.len(),
+            finalizers,
+            estimate,
+            error,
+        }
     }
 }
 
@@ -209,20 +257,34 @@ mod tests {
     use mizzen_object::json;
 
     fn objects(text: &str) -> Vec<Object> {
-        json::parse(text.as_bytes()).unwrap().list().iter().cloned().map(Object).collect()
+        json::parse(text.as_bytes())
+            .unwrap()
+            .list()
+            .iter()
+            .cloned()
+            .map(Object)
+            .collect()
     }
 
     #[track_caller]
     fn check(list: &str, estimate: i64, expected: (usize, i64, Option<&str>)) {
         let left = Left::of(&objects(list), estimate, || "why".into());
-        assert_eq!((left.n_objects, left.estimate, left.error.as_deref()), expected, "{list}");
+        assert_eq!(
+            (left.n_objects, left.estimate, left.error.as_deref()),
+            expected,
+            "{list}"
+        );
     }
 
     #[test]
     fn what_remains_needs_a_reason() {
         check("[]", 30, (0, 0, None));
         check(r#"[{"metadata":{"finalizers":["a"]}}]"#, 0, (1, 15, None));
-        check(r#"[{"metadata":{"finalizers":["a"]}},{}]"#, 30, (2, 30, None));
+        check(
+            r#"[{"metadata":{"finalizers":["a"]}},{}]"#,
+            30,
+            (2, 30, None),
+        );
         check("[{}]", 30, (1, 30, None));
         check("[{}]", 0, (1, 0, Some("why")));
     }

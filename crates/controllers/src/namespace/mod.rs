@@ -37,13 +37,22 @@ pub fn start(context: &Context) -> Work {
     let context = context.named("namespace-controller");
     let queue = queue();
     let todo = queue.clone();
-    context.follow(&NAMESPACES).add_handler(move |event: Event<Object>| {
-        if event.object().object().is_ok_and(|namespace| namespace.is_going()) {
-            todo.add_after(event.key().clone(), PATIENCE);
-        }
-    });
+    context
+        .follow(&NAMESPACES)
+        .add_handler(move |event: Event<Object>| {
+            if event
+                .object()
+                .object()
+                .is_ok_and(|namespace| namespace.is_going())
+            {
+                todo.add_after(event.key().clone(), PATIENCE);
+            }
+        });
     let census = context.census().clone();
-    census.listen(Arc::new(Leaving { namespaces: context.follow(&NAMESPACES), todo: queue.clone() }));
+    census.listen(Arc::new(Leaving {
+        namespaces: context.follow(&NAMESPACES),
+        todo: queue.clone(),
+    }));
     Work::new(queue, WORKERS, Arc::new(Namespaces { context })).and(census.run())
 }
 
@@ -74,17 +83,25 @@ impl Listener for Leaving {
 /// Failures are tried again sooner than elsewhere: at least every minute.
 fn queue() -> Queue<Key> {
     let limiter = MaxOf(vec![
-        Box::new(Exponential::new(Duration::from_millis(5), Duration::from_secs(60))),
+        Box::new(Exponential::new(
+            Duration::from_millis(5),
+            Duration::from_secs(60),
+        )),
         Box::new(TokenBucket::new(10.0, 100)),
     ]);
-    Queue::with(Options { limiter: Box::new(limiter), ..Options::new("namespace") })
+    Queue::with(Options {
+        limiter: Box::new(limiter),
+        ..Options::new("namespace")
+    })
 }
 
 impl Reconcile for Namespaces {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
         // Several may write a namespace that goes, so that the cache is not enough.
         let found = self.context.api.find(&NAMESPACES, key).await?;
-        let Some(namespace) = found.filter(Object::is_going) else { return Ok(After::Done) };
+        let Some(namespace) = found.filter(Object::is_going) else {
+            return Ok(After::Done);
+        };
         match self.end(namespace).await {
             Err(Error::Api(error)) if is_not_found(&error) => Ok(After::Done),
             outcome => outcome,
@@ -103,25 +120,45 @@ impl Namespaces {
             return Ok(After::Done);
         }
         let served = Served::ask(api.client()).await?;
-        let sweep = Sweep { api, namespace: &namespace, now: self.context.now().as_second() };
+        let sweep = Sweep {
+            api,
+            namespace: &namespace,
+            now: self.context.now().as_second(),
+        };
         let outcome = sweep.all(&served).await;
-        let problems = outcome.progress.discovery.iter().chain(&outcome.progress.errors).cloned();
+        let problems = outcome
+            .progress
+            .discovery
+            .iter()
+            .chain(&outcome.progress.errors)
+            .cloned();
         let problems: Vec<String> = problems.collect();
         let namespace = self.say(namespace, &outcome.progress).await?;
         match (problems.is_empty(), outcome.estimate) {
             (false, _) => Err(Error::Other(problems.join(", "))),
             (true, 0) => self.finalize(namespace).await,
-            (true, seconds) => Ok(After::Again(Duration::from_secs(seconds.unsigned_abs() / 2 + 1))),
+            (true, seconds) => Ok(After::Again(Duration::from_secs(
+                seconds.unsigned_abs() / 2 + 1,
+            ))),
         }
     }
 
-    async fn say(&self, mut namespace: Object, progress: &conditions::Progress) -> Result<Object, Error> {
+    async fn say(
+        &self,
+        mut namespace: Object,
+        progress: &conditions::Progress,
+    ) -> Result<Object, Error> {
         let now = self.context.now_text();
         let list = namespace.entry("status").entry("conditions").make_list();
         if !conditions::update(list, progress, &now) {
             return Ok(namespace);
         }
-        match self.context.api.update_status(&NAMESPACES, &namespace).await {
+        match self
+            .context
+            .api
+            .update_status(&NAMESPACES, &namespace)
+            .await
+        {
             // It will be said next time.
             Err(error) if is_conflict(&error) => {
                 Ok(self.context.api.get(&NAMESPACES, &namespace.key()).await?)
@@ -134,7 +171,10 @@ impl Namespaces {
     async fn finalize(&self, mut namespace: Object) -> Result<After, Error> {
         let finalizers = namespace.entry("spec").entry("finalizers").make_list();
         finalizers.retain(|finalizer: &Value| finalizer.str() != FINALIZER);
-        self.context.api.update_at(&NAMESPACES, "finalize", &namespace).await?;
+        self.context
+            .api
+            .update_at(&NAMESPACES, "finalize", &namespace)
+            .await?;
         Ok(After::Done)
     }
 }

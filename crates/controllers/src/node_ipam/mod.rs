@@ -36,19 +36,31 @@ pub fn start(context: &Context) -> Work {
     if context.options.pod_ranges.is_empty() {
         return Work::default();
     }
-    let context = context.named("node-controller").recording_as("cidrAllocator");
+    let context = context
+        .named("node-controller")
+        .recording_as("cidrAllocator");
     let queue = context.queue("cidrallocator_node");
     let nodes = context.follow(&NODES);
     let todo = queue.clone();
     nodes.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
-    Work::new(queue, 4, Arc::new(Blocks { context, nodes, ranges: Mutex::default() }))
+    Work::new(
+        queue,
+        4,
+        Arc::new(Blocks {
+            context,
+            nodes,
+            ranges: Mutex::default(),
+        }),
+    )
 }
 
 impl Reconcile for Blocks {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
         self.begin()?;
         let Some(node) = self.nodes.lister().by_key(key)? else {
-            self.ranges().iter_mut().for_each(|range| range.release(key.name()));
+            self.ranges()
+                .iter_mut()
+                .for_each(|range| range.release(key.name()));
             return Ok(After::Done);
         };
         if !node["spec"]["podCIDRs"].list().is_empty() {
@@ -69,12 +81,19 @@ impl Blocks {
     fn begin(&self) -> Result<(), Error> {
         let mut ranges = self.ranges();
         if ranges.is_empty() {
-            let Options { pod_ranges, node_masks, service_ranges, .. } = &*self.context.options;
+            let Options {
+                pod_ranges,
+                node_masks,
+                service_ranges,
+                ..
+            } = &*self.context.options;
             let made = pod_ranges.iter().map(|text| Range::new(text, *node_masks));
             let made: Result<Vec<Range>, RangeError> = made.collect();
             *ranges = made.map_err(|error| Error::Other(error.to_string()))?;
             for range in ranges.iter_mut() {
-                service_ranges.iter().for_each(|taken| range.hold(SERVICES, &taken.to_string()));
+                service_ranges
+                    .iter()
+                    .for_each(|taken| range.hold(SERVICES, &taken.to_string()));
             }
             for node in self.nodes.lister().list()? {
                 hold(&mut ranges, &node);
@@ -88,16 +107,26 @@ impl Blocks {
             let mut ranges = self.ranges();
             ranges
                 .iter_mut()
-                .map(|range| range.take(node.name()).map(|block| block.to_string().into()))
+                .map(|range| {
+                    range
+                        .take(node.name())
+                        .map(|block| block.to_string().into())
+                })
                 .collect()
         };
         let Some(blocks) = blocks else {
             self.take_back(node);
             self.tell(node, "CIDRNotAvailable");
-            return Err(Error::Other("every block of the cluster's range is taken".into()));
+            return Err(Error::Other(
+                "every block of the cluster's range is taken".into(),
+            ));
         };
         let patch = value!({"spec": {"podCIDR": (blocks[0].clone()), "podCIDRs": blocks}});
-        let outcome = self.context.api.patch(&NODES, &node.key(), "", Patch::Strategic, &patch).await;
+        let outcome = self
+            .context
+            .api
+            .patch(&NODES, &node.key(), "", Patch::Strategic, &patch)
+            .await;
         if let Err(error) = outcome {
             // Without an answer the node may have what it was given.
             if matches!(error, kube::Error::Api(_)) {
@@ -110,12 +139,15 @@ impl Blocks {
     }
 
     fn take_back(&self, node: &Object) {
-        self.ranges().iter_mut().for_each(|range| range.release(node.name()));
+        self.ranges()
+            .iter_mut()
+            .for_each(|range| range.release(node.name()));
     }
 
     fn tell(&self, node: &Object, why: &str) {
         let message = format!("Node {} status is now: {why}", node.name());
-        self.context.record(&NODES, node, Note::normal(why, "", message));
+        self.context
+            .record(&NODES, node, Note::normal(why, "", message));
     }
 }
 

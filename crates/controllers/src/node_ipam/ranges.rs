@@ -47,16 +47,29 @@ impl Range {
     /// A range all of whose blocks are free.
     pub fn new(text: &str, masks: NodeMasks) -> Result<Range, RangeError> {
         let whole = Block::parse_sloppy(text).ok_or_else(|| RangeError::Nonsense(text.into()))?;
-        let prefix = if whole.ip.is_ipv4() { masks.v4 } else { masks.v6 };
+        let prefix = if whole.ip.is_ipv4() {
+            masks.v4
+        } else {
+            masks.v6
+        };
         if prefix > whole.width() || whole.prefix > prefix || prefix - whole.prefix > MOST_BITS {
             return Err(RangeError::Size(text.into()));
         }
-        Ok(Range { whole, first: whole.part(prefix, 0), holders: HashMap::new(), next: 0 })
+        Ok(Range {
+            whole,
+            first: whole.part(prefix, 0),
+            holders: HashMap::new(),
+            next: 0,
+        })
     }
 
     /// Gives a node the next free block, or again the one that it has; none if all are taken.
     pub fn take(&mut self, node: &str) -> Option<Block> {
-        let has = self.holders.iter().find(|(_, holder)| *holder == node).map(|(index, _)| *index);
+        let has = self
+            .holders
+            .iter()
+            .find(|(_, holder)| *holder == node)
+            .map(|(index, _)| *index);
         let index = has.or_else(|| self.next_free())?;
         self.holders.insert(index, node.into());
         Some(self.whole.part(self.first.prefix, index))
@@ -72,8 +85,12 @@ impl Range {
 
     /// Learns that a node has this block; what is not of this range does not matter.
     pub fn hold(&mut self, node: &str, block: &str) {
-        let Some(block) = Block::parse_sloppy(block) else { return };
-        let Some(offset) = self.whole.offset(block.network()) else { return };
+        let Some(block) = Block::parse_sloppy(block) else {
+            return;
+        };
+        let Some(offset) = self.whole.offset(block.network()) else {
+            return;
+        };
         let last = (offset + block.size().min(self.whole.size() - offset) - 1) / self.first.size();
         for index in offset / self.first.size()..=last {
             self.holders.insert(index, node.into());
@@ -132,10 +149,22 @@ mod tests {
     #[test]
     fn what_cannot_be_cut_is_refused() {
         for text in ["", "10.0.0.0", "10.0.0.0/33", "x/8"] {
-            assert!(matches!(Range::new(text, NodeMasks::default()), Err(RangeError::Nonsense(_))), "{text}");
+            assert!(
+                matches!(
+                    Range::new(text, NodeMasks::default()),
+                    Err(RangeError::Nonsense(_))
+                ),
+                "{text}"
+            );
         }
         for text in ["10.0.0.0/25", "10.0.0.0/7", "fd00::/40"] {
-            assert!(matches!(Range::new(text, NodeMasks::default()), Err(RangeError::Size(_))), "{text}");
+            assert!(
+                matches!(
+                    Range::new(text, NodeMasks::default()),
+                    Err(RangeError::Size(_))
+                ),
+                "{text}"
+            );
         }
     }
 }

@@ -72,11 +72,17 @@ pub(super) fn look(
 ) -> Look {
     let health = remember(known, node, renewed, now);
     let before = find(node, "Ready");
-    let grace = if before.is_some() { monitor.grace_period } else { monitor.startup_grace_period };
+    let grace = if before.is_some() {
+        monitor.grace_period
+    } else {
+        monitor.startup_grace_period
+    };
     let is_silent = now.monotonic > health.seen + grace;
     let conditions = is_silent.then(|| silent(node, &now_text(now.wall)));
     let after = match &conditions {
-        Some(conditions) => conditions.iter().find(|condition| condition["type"].str() == "Ready"),
+        Some(conditions) => conditions
+            .iter()
+            .find(|condition| condition["type"].str() == "Ready"),
         None => before,
     };
     let ready = after.map(|condition| condition["status"].str().to_string());
@@ -84,7 +90,12 @@ pub(super) fn look(
     let lost = was_ready && ready.as_deref() != Some("True");
     // Kubernetes: what else is missing is written only together with a change of Ready (node_lifecycle_controller.go).
     let conditions = if after == before { None } else { conditions };
-    Look { health, ready, lost, conditions }
+    Look {
+        health,
+        ready,
+        lost,
+        conditions,
+    }
 }
 
 /// A moment as statuses have it.
@@ -99,28 +110,44 @@ fn remember(known: Option<&Health>, node: &Value, renewed: &str, now: Now) -> He
     let is_renewed = |known: &Health| !renewed.is_empty() && known.renewed != renewed;
     let seen = match known {
         Some(known) if known.heartbeat == heartbeat && !is_renewed(known) => known.seen,
-        None if heartbeat.is_none() && renewed.is_empty() => created(node, now).unwrap_or(now.monotonic),
+        None if heartbeat.is_none() && renewed.is_empty() => {
+            created(node, now).unwrap_or(now.monotonic)
+        }
         _ => now.monotonic,
     };
-    Health { seen, heartbeat, renewed: renewed.to_string() }
+    Health {
+        seen,
+        heartbeat,
+        renewed: renewed.to_string(),
+    }
 }
 
 /// When a node was created, on the monotonic clock; not in the future.
 fn created(node: &Value, now: Now) -> Option<Timestamp> {
     let seconds = time::to_unix(node["metadata"]["creationTimestamp"].str())?;
-    let age = now.wall.duration_since(Timestamp::from_second(seconds).ok()?);
-    now.monotonic.checked_sub(age.max(SignedDuration::ZERO)).ok()
+    let age = now
+        .wall
+        .duration_since(Timestamp::from_second(seconds).ok()?);
+    now.monotonic
+        .checked_sub(age.max(SignedDuration::ZERO))
+        .ok()
 }
 
 fn find<'a>(node: &'a Value, kind: &str) -> Option<&'a Value> {
-    node["status"]["conditions"].list().iter().find(|condition| condition["type"].str() == kind)
+    node["status"]["conditions"]
+        .list()
+        .iter()
+        .find(|condition| condition["type"].str() == kind)
 }
 
 /// The conditions of a node that fell silent.
 fn silent(node: &Value, now: &str) -> Vec<Value> {
     let mut conditions = node["status"]["conditions"].list().to_vec();
     for kind in REPORTED {
-        match conditions.iter_mut().find(|condition| condition["type"].str() == kind) {
+        match conditions
+            .iter_mut()
+            .find(|condition| condition["type"].str() == kind)
+        {
             Some(condition) if condition["status"].str() == "Unknown" => (),
             Some(condition) => stopped(condition, now),
             None => conditions.push(never_reported(kind, node, now)),
@@ -160,7 +187,10 @@ mod tests {
     }
 
     fn now(second: i64) -> Now {
-        Now { monotonic: at(second), wall: at(second) }
+        Now {
+            monotonic: at(second),
+            wall: at(second),
+        }
     }
 
     fn node(status: &str, heartbeat: &str) -> Value {
@@ -176,7 +206,12 @@ mod tests {
     fn check(node: Value, looks: &[(i64, &str)], wanted: Option<&str>) -> Look {
         let mut last = None::<Look>;
         for (second, renewed) in looks {
-            last = Some(look(last.as_ref().map(|look| &look.health), &node, renewed, now(*second)));
+            last = Some(look(
+                last.as_ref().map(|look| &look.health),
+                &node,
+                renewed,
+                now(*second),
+            ));
         }
         let look = last.unwrap();
         assert_eq!(look.ready.as_deref(), wanted);
@@ -188,36 +223,67 @@ mod tests {
         assert!(!check(node("True", "t"), &[(100, ""), (150, "")], Some("True")).lost);
         let look = check(node("True", "t"), &[(100, ""), (151, "")], Some("Unknown"));
         assert!(look.lost);
-        let reasons: Vec<_> =
-            look.conditions.iter().flatten().map(|condition| condition["reason"].str()).collect();
+        let reasons: Vec<_> = look
+            .conditions
+            .iter()
+            .flatten()
+            .map(|condition| condition["reason"].str())
+            .collect();
         let never = "NodeStatusNeverUpdated";
         assert_eq!(reasons, ["NodeStatusUnknown", never, never, never]);
     }
 
     #[test]
     fn a_renewed_lease_is_a_heartbeat() {
-        check(node("True", "t"), &[(100, "a"), (149, "b"), (199, "b")], Some("True"));
-        check(node("True", "t"), &[(100, "a"), (149, "b"), (200, "b")], Some("Unknown"));
-        check(node("True", "t"), &[(100, "b"), (149, ""), (151, "")], Some("Unknown"));
+        check(
+            node("True", "t"),
+            &[(100, "a"), (149, "b"), (199, "b")],
+            Some("True"),
+        );
+        check(
+            node("True", "t"),
+            &[(100, "a"), (149, "b"), (200, "b")],
+            Some("Unknown"),
+        );
+        check(
+            node("True", "t"),
+            &[(100, "b"), (149, ""), (151, "")],
+            Some("Unknown"),
+        );
     }
 
     #[test]
     fn a_lease_that_is_renewed_by_a_clock_that_was_set_back_is_a_heartbeat() {
-        check(node("True", "t"), &[(100, "b"), (149, "a"), (199, "a")], Some("True"));
-        check(node("True", "t"), &[(100, "b"), (149, "a"), (200, "a")], Some("Unknown"));
+        check(
+            node("True", "t"),
+            &[(100, "b"), (149, "a"), (199, "a")],
+            Some("True"),
+        );
+        check(
+            node("True", "t"),
+            &[(100, "b"), (149, "a"), (200, "a")],
+            Some("Unknown"),
+        );
     }
 
     #[test]
     fn a_step_of_the_wall_clock_loses_no_node_and_saves_none() {
         for step in [-3600, 3600] {
-            let now = |second: i64| Now { monotonic: at(second), wall: at(second + step) };
+            let now = |second: i64| Now {
+                monotonic: at(second),
+                wall: at(second + step),
+            };
             let first = look(None, &node("True", "t"), "a", super::tests::now(100_000));
             let second = look(Some(&first.health), &node("True", "t"), "a", now(100_050));
             assert_eq!(second.ready.as_deref(), Some("True"), "{step}");
             let third = look(Some(&second.health), &node("True", "t"), "a", now(100_051));
             assert_eq!(third.ready.as_deref(), Some("Unknown"), "{step}");
             let changed = third.conditions.unwrap()[0]["lastTransitionTime"].clone();
-            assert_eq!(changed.str(), now_text(at(100_051 + step)), "objects have the time of day");
+            assert_eq!(
+                changed.str(),
+                now_text(at(100_051 + step)),
+                "objects have the time of day"
+            );
         }
     }
 
@@ -235,12 +301,19 @@ mod tests {
         check(young(), &[(130, ""), (160, "")], None);
         let look = check(young(), &[(130, ""), (161, "")], Some("Unknown"));
         assert!(!look.lost, "it never was ready");
-        assert_eq!(look.conditions.unwrap()[0]["reason"].str(), "NodeStatusNeverUpdated");
+        assert_eq!(
+            look.conditions.unwrap()[0]["reason"].str(),
+            "NodeStatusNeverUpdated"
+        );
     }
 
     #[test]
     fn a_lost_node_is_written_once() {
-        let look = check(node("Unknown", "t"), &[(100, ""), (200, "")], Some("Unknown"));
+        let look = check(
+            node("Unknown", "t"),
+            &[(100, ""), (200, "")],
+            Some("Unknown"),
+        );
         assert_eq!((look.lost, look.conditions), (false, None));
     }
 

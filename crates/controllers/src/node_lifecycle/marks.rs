@@ -8,25 +8,42 @@ use crate::taint;
 const TAINTING: [(&str, &str, &str); 6] = [
     ("Ready", "False", taint::NOT_READY),
     ("Ready", "Unknown", taint::UNREACHABLE),
-    ("MemoryPressure", "True", "node.kubernetes.io/memory-pressure"),
+    (
+        "MemoryPressure",
+        "True",
+        "node.kubernetes.io/memory-pressure",
+    ),
     ("DiskPressure", "True", "node.kubernetes.io/disk-pressure"),
-    ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
+    (
+        "NetworkUnavailable",
+        "True",
+        "node.kubernetes.io/network-unavailable",
+    ),
     ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
 ];
 
 /// A label and the name that it had before it was stable.
-const MIRRORED: [(&str, &str); 2] =
-    [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
+const MIRRORED: [(&str, &str); 2] = [
+    ("kubernetes.io/os", "beta.kubernetes.io/os"),
+    ("kubernetes.io/arch", "beta.kubernetes.io/arch"),
+];
 
 /// The taints that a node should have instead of those it has; none if they are right.
 pub(super) fn taints(node: &Value, now: &str) -> Option<Vec<Value>> {
     let wanted = wanted(node);
     let has = |key: &str| taint::has(node, key, "NoSchedule");
     let missing = wanted.iter().filter(|key| !has(key));
-    let add: Vec<Value> = missing.map(|key| taint::new(key, "NoSchedule", now)).collect();
-    let ours = TAINTING.iter().map(|(_, _, key)| *key).chain([taint::UNSCHEDULABLE]);
+    let add: Vec<Value> = missing
+        .map(|key| taint::new(key, "NoSchedule", now))
+        .collect();
+    let ours = TAINTING
+        .iter()
+        .map(|(_, _, key)| *key)
+        .chain([taint::UNSCHEDULABLE]);
     let surplus = ours.filter(|key| !wanted.contains(key));
-    let remove: Vec<Value> = surplus.map(|key| taint::new(key, "NoSchedule", now)).collect();
+    let remove: Vec<Value> = surplus
+        .map(|key| taint::new(key, "NoSchedule", now))
+        .collect();
     taint::change(node["spec"]["taints"].list(), &add, &remove)
 }
 
@@ -37,8 +54,15 @@ fn wanted(node: &Value) -> Vec<&'static str> {
         };
         TAINTING.iter().find(is_it).map(|(_, _, key)| *key)
     };
-    let cordoned = node["spec"]["unschedulable"].bool().then_some(taint::UNSCHEDULABLE);
-    node["status"]["conditions"].list().iter().filter_map(taints).chain(cordoned).collect()
+    let cordoned = node["spec"]["unschedulable"]
+        .bool()
+        .then_some(taint::UNSCHEDULABLE);
+    node["status"]["conditions"]
+        .list()
+        .iter()
+        .filter_map(taints)
+        .chain(cordoned)
+        .collect()
 }
 
 /// The labels under their old names that are missing or say something else.
@@ -46,7 +70,10 @@ pub(super) fn labels(node: &Value) -> Option<Map> {
     let mut missing = Map::default();
     let labels = &node["metadata"]["labels"];
     for (stable, old) in MIRRORED {
-        if let Some(value) = labels.get(stable).filter(|value| labels.get(old) != Some(value)) {
+        if let Some(value) = labels
+            .get(stable)
+            .filter(|value| labels.get(old) != Some(value))
+        {
             missing.insert(old, value.clone());
         }
     }
@@ -63,19 +90,30 @@ mod tests {
     fn check(node: Value, wanted: Option<&[(&str, &str)]>) {
         let taints = taints(&node, "now");
         let taints = taints.as_ref().map(|taints| {
-            taints.iter().map(|taint| (taint["key"].str(), taint["effect"].str())).collect::<Vec<_>>()
+            taints
+                .iter()
+                .map(|taint| (taint["key"].str(), taint["effect"].str()))
+                .collect::<Vec<_>>()
         });
         assert_eq!(taints.as_deref(), wanted);
     }
 
     #[test]
     fn a_condition_taints_in_its_bad_status_only() {
-        let node =
-            |kind: &str, status: &str| value!({"status": {"conditions": [{"type": kind, "status": status}]}});
+        let node = |kind: &str, status: &str| value!({"status": {"conditions": [{"type": kind, "status": status}]}});
         check(node("Ready", "True"), None);
-        check(node("Ready", "False"), Some(&[(taint::NOT_READY, "NoSchedule")]));
-        check(node("Ready", "Unknown"), Some(&[(taint::UNREACHABLE, "NoSchedule")]));
-        check(node("DiskPressure", "True"), Some(&[("node.kubernetes.io/disk-pressure", "NoSchedule")]));
+        check(
+            node("Ready", "False"),
+            Some(&[(taint::NOT_READY, "NoSchedule")]),
+        );
+        check(
+            node("Ready", "Unknown"),
+            Some(&[(taint::UNREACHABLE, "NoSchedule")]),
+        );
+        check(
+            node("DiskPressure", "True"),
+            Some(&[("node.kubernetes.io/disk-pressure", "NoSchedule")]),
+        );
         check(node("DiskPressure", "Unknown"), None);
         check(node("Custom", "True"), None);
     }
@@ -100,7 +138,10 @@ mod tests {
         let node = value!({"metadata": {"labels": {"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "beos", "beta.kubernetes.io/arch": "mips"}}});
         let labels = labels(&node).unwrap();
         assert_eq!(
-            labels.iter().map(|(key, value)| (key, value.str())).collect::<Vec<_>>(),
+            labels
+                .iter()
+                .map(|(key, value)| (key, value.str()))
+                .collect::<Vec<_>>(),
             [("beta.kubernetes.io/os", "linux")]
         );
         assert!(super::labels(&value!({"metadata": {}})).is_none());

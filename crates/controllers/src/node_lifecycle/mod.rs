@@ -31,15 +31,29 @@ pub fn start(context: &Context) -> Work {
     let context = context.named("node-controller");
     let (nodes, pods) = (context.follow(&NODES), context.follow(&PODS));
     pod_index::add_node(&pods);
-    let monitor = Monitor::new(context.clone(), nodes.clone(), pods.clone(), context.follow(&LEASES));
-    mirror(&context, &nodes).with(newcomers(&context, &nodes, &pods)).and(monitor.run())
+    let monitor = Monitor::new(
+        context.clone(),
+        nodes.clone(),
+        pods.clone(),
+        context.follow(&LEASES),
+    );
+    mirror(&context, &nodes)
+        .with(newcomers(&context, &nodes, &pods))
+        .and(monitor.run())
 }
 
 fn mirror(context: &Context, nodes: &Informer<Object>) -> Work {
     let queue = context.queue("node_lifecycle_controller");
     let todo = queue.clone();
     nodes.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
-    Work::new(queue, 8, Arc::new(Mirror { context: context.clone(), nodes: nodes.clone() }))
+    Work::new(
+        queue,
+        8,
+        Arc::new(Mirror {
+            context: context.clone(),
+            nodes: nodes.clone(),
+        }),
+    )
 }
 
 /// Pods that come to a node that is not ready.
@@ -60,7 +74,11 @@ fn newcomers(context: &Context, nodes: &Informer<Object>, pods: &Informer<Object
             todo.add(event.key().clone());
         }
     });
-    let newcomers = Newcomers { context: context.clone(), nodes: nodes.clone(), pods: pods.clone() };
+    let newcomers = Newcomers {
+        context: context.clone(),
+        nodes: nodes.clone(),
+        pods: pods.clone(),
+    };
     Work::new(queue, 4, Arc::new(newcomers))
 }
 
@@ -71,14 +89,19 @@ struct Mirror {
 
 impl Reconcile for Mirror {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let Some(node) = self.nodes.lister().by_key(key)? else { return Ok(After::Done) };
+        let Some(node) = self.nodes.lister().by_key(key)? else {
+            return Ok(After::Done);
+        };
         let now = self.context.now_text();
         if marks::taints(&node, &now).is_some() {
             taints::change(&self.context, key.name(), |node| marks::taints(node, &now)).await?;
         }
         if let Some(labels) = marks::labels(&node) {
             let patch = value!({"metadata": {"labels": labels}});
-            self.context.api.patch(&NODES, key, "", Patch::Merge, &patch).await?;
+            self.context
+                .api
+                .patch(&NODES, key, "", Patch::Merge, &patch)
+                .await?;
         }
         Ok(After::Done)
     }
@@ -92,14 +115,19 @@ struct Newcomers {
 
 impl Reconcile for Newcomers {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let Some(pod) = self.pods.lister().by_key(key)? else { return Ok(After::Done) };
+        let Some(pod) = self.pods.lister().by_key(key)? else {
+            return Ok(After::Done);
+        };
         let Some(node) = self.nodes.lister().get(pod["spec"]["nodeName"].str())? else {
             return Ok(After::Done);
         };
-        let is_ready =
-            |condition: &Value| condition["type"].str() == "Ready" && condition["status"].str() == "True";
+        let is_ready = |condition: &Value| {
+            condition["type"].str() == "Ready" && condition["status"].str() == "True"
+        };
         let conditions = node["status"]["conditions"].list();
-        let says = conditions.iter().any(|condition| condition["type"].str() == "Ready");
+        let says = conditions
+            .iter()
+            .any(|condition| condition["type"].str() == "Ready");
         if says && !conditions.iter().any(is_ready) {
             pods::mark(&self.context, &pod).await?;
         }

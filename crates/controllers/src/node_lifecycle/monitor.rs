@@ -55,7 +55,14 @@ impl Monitor {
         pods: Informer<Object>,
         leases: Informer<Object>,
     ) -> Monitor {
-        Monitor { context, nodes, pods, leases, known: HashMap::new(), zones: Zones::default() }
+        Monitor {
+            context,
+            nodes,
+            pods,
+            leases,
+            known: HashMap::new(),
+            zones: Zones::default(),
+        }
     }
 
     /// Looks for ever.
@@ -78,7 +85,10 @@ impl Monitor {
             let looks = join_all(some.iter().map(|node| self.judge(node))).await;
             for (node, look) in looks.into_iter().flatten() {
                 if node.label(EXCLUDED).is_none() {
-                    ready.entry(zone_of(&node)).or_default().push(look.ready.as_deref() == Some("True"));
+                    ready
+                        .entry(zone_of(&node))
+                        .or_default()
+                        .push(look.ready.as_deref() == Some("True"));
                 }
                 self.follow(&node, look).await;
             }
@@ -98,41 +108,86 @@ impl Monitor {
                 continue;
             }
             let Some(node) = read(entry) else { continue };
-            self.tell(&node, "RegisteredNode", format!("Registered Node {0} in Controller", node.name()));
-            self.known.insert(node.name().into(), Known { node: entry.clone(), health: None, again: false });
+            self.tell(
+                &node,
+                "RegisteredNode",
+                format!("Registered Node {0} in Controller", node.name()),
+            );
+            self.known.insert(
+                node.name().into(),
+                Known {
+                    node: entry.clone(),
+                    health: None,
+                    again: false,
+                },
+            );
             // Whoever set these before us may have been wrong; we look for ourselves.
             self.release(&node).await;
         }
         let is_gone = |name: &str| self.nodes.store().get(&Key::cluster(name)).is_none();
-        let gone: Vec<Known> =
-            self.known.extract_if(|name, _| is_gone(name)).map(|(_, known)| known).collect();
+        let gone: Vec<Known> = self
+            .known
+            .extract_if(|name, _| is_gone(name))
+            .map(|(_, known)| known)
+            .collect();
         for node in gone.iter().filter_map(|known| read(&known.node)) {
-            self.tell(&node, "RemovingNode", format!("Removing Node {} from Controller", node.name()));
-            self.zones.waiting(&zone_of(&node), self.context.monotonic_now()).remove(node.name());
+            self.tell(
+                &node,
+                "RemovingNode",
+                format!("Removing Node {} from Controller", node.name()),
+            );
+            self.zones
+                .waiting(&zone_of(&node), self.context.monotonic_now())
+                .remove(node.name());
         }
     }
 
     fn tell(&self, node: &Object, reason: &str, what: String) {
         let message = format!("Node {} event: {what}", node.name());
-        self.context.record(&NODES, node, Note::normal(reason, "", message));
+        self.context
+            .record(&NODES, node, Note::normal(reason, "", message));
     }
 
     /// Looks at a node, and writes what it finds: the node as it is then. None if that failed.
     async fn judge(&self, entry: &Entry<Object>) -> Option<(Object, Look)> {
         let mut node = read(entry)?;
-        let known = self.known.get(node.name()).and_then(|known| known.health.as_ref());
+        let known = self
+            .known
+            .get(node.name())
+            .and_then(|known| known.health.as_ref());
         let lease = self.leases.store().get(&Key::new(LEASES, node.name()));
-        let renewed = lease.and_then(|lease| lease.text_at(&["spec", "renewTime"])).unwrap_or_default();
+        let renewed = lease
+            .and_then(|lease| lease.text_at(&["spec", "renewTime"]))
+            .unwrap_or_default();
         for _ in 0..TRIES {
-            let now = Now { monotonic: self.context.monotonic_now(), wall: self.context.now() };
-            let look = look(known, &node, &renewed, now, self.context.options.node_monitor);
-            let Some(conditions) = &look.conditions else { return Some((node, look)) };
+            let now = Now {
+                monotonic: self.context.monotonic_now(),
+                wall: self.context.now(),
+            };
+            let look = look(
+                known,
+                &node,
+                &renewed,
+                now,
+                self.context.options.node_monitor,
+            );
+            let Some(conditions) = &look.conditions else {
+                return Some((node, look));
+            };
             let mut after = node.clone();
-            after.entry("status").set("conditions", Value::List(conditions.clone()));
+            after
+                .entry("status")
+                .set("conditions", Value::List(conditions.clone()));
             match self.context.api.update_status(&NODES, &after).await {
                 Ok(after) => return Some((after, look)),
                 Err(error) if is_conflict(&error) => {
-                    node = self.context.api.find(&NODES, &node.key()).await.ok().flatten()?;
+                    node = self
+                        .context
+                        .api
+                        .find(&NODES, &node.key())
+                        .await
+                        .ok()
+                        .flatten()?;
                 }
                 Err(error) => {
                     tracing::debug!(node = node.name(), %error, "cannot write what was found");
@@ -153,14 +208,21 @@ impl Monitor {
         }
         if look.lost {
             let message = format!("Node {} status is now: NodeNotReady", node.name());
-            self.context.record(&NODES, node, Note::normal("NodeNotReady", "", message));
+            self.context
+                .record(&NODES, node, Note::normal("NodeNotReady", "", message));
         }
-        let Some(known) = self.known.get_mut(node.name()) else { return };
+        let Some(known) = self.known.get_mut(node.name()) else {
+            return;
+        };
         known.health = Some(look.health);
         let is_ready = look.ready.as_deref() == Some("True");
         if look.lost || (known.again && !is_ready) {
-            let failed = mark_all(&self.context, &self.pods, node.name()).await.is_err();
-            self.known.entry(node.name().into()).and_modify(|known| known.again = failed);
+            let failed = mark_all(&self.context, &self.pods, node.name())
+                .await
+                .is_err();
+            self.known
+                .entry(node.name().into())
+                .and_modify(|known| known.again = failed);
         }
     }
 
@@ -169,13 +231,18 @@ impl Monitor {
         if taint::has(node, opposite, "NoExecute") {
             self.swap(node.name(), key, opposite).await;
         } else if !taint::has(node, key, "NoExecute") {
-            self.zones.waiting(&zone_of(node), self.context.monotonic_now()).add(node.name());
+            self.zones
+                .waiting(&zone_of(node), self.context.monotonic_now())
+                .add(node.name());
         }
     }
 
     async fn swap(&mut self, node: &str, key: &str, opposite: &str) -> bool {
         let now = self.context.now_text();
-        let (add, remove) = ([taint::new(key, "NoExecute", &now)], [taint::new(opposite, "NoExecute", &now)]);
+        let (add, remove) = (
+            [taint::new(key, "NoExecute", &now)],
+            [taint::new(opposite, "NoExecute", &now)],
+        );
         let change = |node: &Object| taint::change(node["spec"]["taints"].list(), &add, &remove);
         taints::change(&self.context, node, change).await.is_ok()
     }
@@ -203,7 +270,11 @@ impl Monitor {
 
     fn begin_again(&mut self) {
         let now: Timestamp = self.context.monotonic_now();
-        for health in self.known.values_mut().filter_map(|known| known.health.as_mut()) {
+        for health in self
+            .known
+            .values_mut()
+            .filter_map(|known| known.health.as_mut())
+        {
             health.seen = now;
         }
     }
@@ -211,15 +282,22 @@ impl Monitor {
     /// Taints those nodes whose turn it is.
     async fn pass(&mut self) {
         for name in self.zones.next(self.context.monotonic_now()) {
-            let Ok(Some(node)) = self.nodes.lister().get(&name) else { continue };
-            let ready = node["status"]["conditions"].list().iter().find(|one| one["type"].str() == "Ready");
+            let Ok(Some(node)) = self.nodes.lister().get(&name) else {
+                continue;
+            };
+            let ready = node["status"]["conditions"]
+                .list()
+                .iter()
+                .find(|one| one["type"].str() == "Ready");
             let is_done = match ready.map_or("", |ready| ready["status"].str()) {
                 "False" => self.swap(&name, taint::NOT_READY, taint::UNREACHABLE).await,
                 "Unknown" => self.swap(&name, taint::UNREACHABLE, taint::NOT_READY).await,
                 _ => true,
             };
             if !is_done {
-                self.zones.waiting(&zone_of(&node), self.context.monotonic_now()).add(&name);
+                self.zones
+                    .waiting(&zone_of(&node), self.context.monotonic_now())
+                    .add(&name);
             }
         }
     }
@@ -227,7 +305,10 @@ impl Monitor {
 
 /// A node to be looked at. All of them are, every few seconds, and none is kept.
 fn read(entry: &Entry<Object>) -> Option<Object> {
-    entry.read().inspect_err(|error| tracing::warn!(%error, "cannot read a node")).ok()
+    entry
+        .read()
+        .inspect_err(|error| tracing::warn!(%error, "cannot read a node"))
+        .ok()
 }
 
 async fn mark_all(context: &Context, all: &Informer<Object>, node: &str) -> Result<(), Error> {

@@ -10,19 +10,30 @@ use crate::{Context, Error};
 
 /// Marks a pod as not ready, unless it says so or says nothing about it.
 pub(super) async fn mark(context: &Context, pod: &Object) -> Result<(), Error> {
-    let Some(marked) = not_ready(pod, &context.now_text()) else { return Ok(()) };
+    let Some(marked) = not_ready(pod, &context.now_text()) else {
+        return Ok(());
+    };
     match context.api.update_status(&PODS, &marked).await {
         Err(error) if is_not_found(&error) => return Ok(()),
         outcome => drop(outcome?),
     }
-    context.record(&PODS, pod, Note::warning("NodeNotReady", "", "Node is not ready"));
+    context.record(
+        &PODS,
+        pod,
+        Note::warning("NodeNotReady", "", "Node is not ready"),
+    );
     Ok(())
 }
 
 fn not_ready(pod: &Object, now: &str) -> Option<Object> {
     let mut pod = pod.clone();
-    let conditions = pod.at_mut("status.conditions").map(Value::list_mut).unwrap_or_default();
-    let ready = conditions.iter_mut().find(|condition| condition["type"].str() == "Ready")?;
+    let conditions = pod
+        .at_mut("status.conditions")
+        .map(Value::list_mut)
+        .unwrap_or_default();
+    let ready = conditions
+        .iter_mut()
+        .find(|condition| condition["type"].str() == "Ready")?;
     if ready["status"].str() == "False" {
         return None;
     }
@@ -41,15 +52,20 @@ mod tests {
     fn check(conditions: Value, wanted: Option<Value>) {
         let pod = Object(value!({"status": {"conditions": conditions}}));
         let marked = not_ready(&pod, "now");
-        assert_eq!(marked.map(|pod| pod["status"]["conditions"][0].clone()), wanted);
+        assert_eq!(
+            marked.map(|pod| pod["status"]["conditions"][0].clone()),
+            wanted
+        );
     }
 
     #[test]
     fn only_a_pod_that_says_it_is_ready_is_marked() {
         check(value!([]), None);
         check(value!([{"type": "Ready", "status": "False"}]), None);
-        let marked =
-            value!({"type": "Ready", "status": "False", "reason": "kept", "lastTransitionTime": "now"});
-        check(value!([{"type": "Ready", "status": "True", "reason": "kept"}]), Some(marked));
+        let marked = value!({"type": "Ready", "status": "False", "reason": "kept", "lastTransitionTime": "now"});
+        check(
+            value!([{"type": "Ready", "status": "True", "reason": "kept"}]),
+            Some(marked),
+        );
     }
 }

@@ -15,15 +15,27 @@ pub(super) async fn change(
 ) -> Result<(), Error> {
     let (key, change) = (Key::cluster(node), &change);
     let write = || async {
-        let Some(node) = context.api.find(&NODES, &key).await? else { return Ok(()) };
-        let Some(taints) = change(&node) else { return Ok(()) };
-        context.api.patch(&NODES, &key, "", Patch::Merge, &patch(&node, taints)).await.map(drop)
+        let Some(node) = context.api.find(&NODES, &key).await? else {
+            return Ok(());
+        };
+        let Some(taints) = change(&node) else {
+            return Ok(());
+        };
+        context
+            .api
+            .patch(&NODES, &key, "", Patch::Merge, &patch(&node, taints))
+            .await
+            .map(drop)
     };
     Ok(write::retry(write).await?)
 }
 
 /// Only if nobody else has changed the node meanwhile: taints are replaced as a whole.
 fn patch(node: &Object, taints: Vec<Value>) -> Value {
-    let taints = if taints.is_empty() { Value::Null } else { Value::List(taints) };
+    let taints = if taints.is_empty() {
+        Value::Null
+    } else {
+        Value::List(taints)
+    };
     value!({"metadata": {"resourceVersion": (node.version())}, "spec": {"taints": taints}})
 }

@@ -17,7 +17,12 @@ pub(super) struct Waiting {
 impl Waiting {
     /// Nobody waits yet; the first may pass at once.
     pub fn new(rate: f64, now: Timestamp) -> Waiting {
-        Waiting { line: VecDeque::new(), rate, tokens: 1.0, counted: now }
+        Waiting {
+            line: VecDeque::new(),
+            rate,
+            tokens: 1.0,
+            counted: now,
+        }
     }
 
     /// Puts a node at the end of the line, unless it waits already.
@@ -54,7 +59,11 @@ impl Waiting {
         }
         self.count(now);
         let was_closed = self.rate <= 0.0;
-        self.tokens = if self.tokens >= 1.0 && !was_closed { 1.0 } else { 0.0 };
+        self.tokens = if self.tokens >= 1.0 && !was_closed {
+            1.0
+        } else {
+            0.0
+        };
         self.rate = rate;
     }
 
@@ -75,15 +84,20 @@ mod tests {
 
     fn waiting(rate: f64) -> Waiting {
         let mut waiting = Waiting::new(rate, at(0));
-        ["a", "b", "c", "b"].iter().for_each(|node| waiting.add(node));
+        ["a", "b", "c", "b"]
+            .iter()
+            .for_each(|node| waiting.add(node));
         waiting
     }
 
     #[test]
     fn nodes_pass_in_order_at_the_rate() {
         let mut waiting = waiting(0.1);
-        let passed: Vec<_> =
-            [0, 1, 9, 10, 15, 20, 30].map(|second| waiting.next(at(second))).into_iter().flatten().collect();
+        let passed: Vec<_> = [0, 1, 9, 10, 15, 20, 30]
+            .map(|second| waiting.next(at(second)))
+            .into_iter()
+            .flatten()
+            .collect();
         assert_eq!(passed, ["a", "b", "c"]);
         assert!(waiting.is_empty());
     }

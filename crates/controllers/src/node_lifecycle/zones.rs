@@ -59,7 +59,10 @@ impl Zones {
 
     /// The nodes that may pass now.
     pub fn next(&mut self, now: Timestamp) -> Vec<String> {
-        self.0.values_mut().filter_map(|(_, waiting)| waiting.next(now)).collect()
+        self.0
+            .values_mut()
+            .filter_map(|(_, waiting)| waiting.next(now))
+            .collect()
     }
 
     /// Learns which nodes of each zone are ready, and sets the rates.
@@ -67,9 +70,12 @@ impl Zones {
         for zone in ready.keys() {
             self.waiting(zone, now);
         }
-        self.0.retain(|zone, (_, waiting)| ready.contains_key(zone) || !waiting.is_empty());
+        self.0
+            .retain(|zone, (_, waiting)| ready.contains_key(zone) || !waiting.is_empty());
         let counted = self.0.iter().filter(|(zone, _)| ready.contains_key(*zone));
-        let was_blind = counted.map(|(_, (state, _))| *state).all(|state| state == State::Full);
+        let was_blind = counted
+            .map(|(_, (state, _))| *state)
+            .all(|state| state == State::Full);
         let is_blind = ready.values().all(|nodes| state(nodes) == State::Full);
         match (was_blind, is_blind) {
             (true, true) => return Turn::None,
@@ -121,10 +127,21 @@ fn rate(state: State, n_nodes: usize) -> f64 {
 /// The zone of a node: its region and zone; `""` if it says neither.
 pub(super) fn zone_of(node: &Value) -> String {
     let labels = &node["metadata"]["labels"];
-    let label =
-        |name: &str, old: &str| labels.get(name).or(labels.get(old)).map_or("", Value::str).to_string();
-    let region = label("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region");
-    let zone = label("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone");
+    let label = |name: &str, old: &str| {
+        labels
+            .get(name)
+            .or(labels.get(old))
+            .map_or("", Value::str)
+            .to_string()
+    };
+    let region = label(
+        "topology.kubernetes.io/region",
+        "failure-domain.beta.kubernetes.io/region",
+    );
+    let zone = label(
+        "topology.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/zone",
+    );
     match (region.as_str(), zone.as_str()) {
         ("", "") => String::new(),
         _ => format!("{region}:\0:{zone}"),
@@ -140,14 +157,21 @@ mod tests {
     }
 
     fn cluster(zones: &[(&str, usize, usize)]) -> BTreeMap<String, Vec<bool>> {
-        let nodes = |n_ready: usize, n_lost: usize| [vec![true; n_ready], vec![false; n_lost]].concat();
-        zones.iter().map(|(zone, n_ready, n_lost)| (zone.to_string(), nodes(*n_ready, *n_lost))).collect()
+        let nodes =
+            |n_ready: usize, n_lost: usize| [vec![true; n_ready], vec![false; n_lost]].concat();
+        zones
+            .iter()
+            .map(|(zone, n_ready, n_lost)| (zone.to_string(), nodes(*n_ready, *n_lost)))
+            .collect()
     }
 
     #[track_caller]
     fn check(n_ready: usize, n_lost: usize, wanted: State, wanted_rate: f64) {
         let nodes = &cluster(&[("", n_ready, n_lost)])[""];
-        assert_eq!((state(nodes), rate(state(nodes), nodes.len())), (wanted, wanted_rate));
+        assert_eq!(
+            (state(nodes), rate(state(nodes), nodes.len())),
+            (wanted, wanted_rate)
+        );
     }
 
     #[test]
@@ -164,12 +188,24 @@ mod tests {
     #[test]
     fn nobody_is_driven_away_while_no_node_is_ready() {
         let mut zones = Zones::default();
-        assert_eq!(zones.learn(&cluster(&[("a", 1, 0), ("b", 0, 1)]), at(0)), Turn::None);
+        assert_eq!(
+            zones.learn(&cluster(&[("a", 1, 0), ("b", 0, 1)]), at(0)),
+            Turn::None
+        );
         zones.waiting("b", at(0)).add("lost");
-        assert_eq!(zones.learn(&cluster(&[("a", 0, 1), ("b", 0, 1)]), at(5)), Turn::Blind);
-        assert_eq!(zones.learn(&cluster(&[("a", 0, 1), ("b", 0, 1)]), at(10)), Turn::None);
+        assert_eq!(
+            zones.learn(&cluster(&[("a", 0, 1), ("b", 0, 1)]), at(5)),
+            Turn::Blind
+        );
+        assert_eq!(
+            zones.learn(&cluster(&[("a", 0, 1), ("b", 0, 1)]), at(10)),
+            Turn::None
+        );
         assert_eq!(zones.next(at(1000)), [""; 0]);
-        assert_eq!(zones.learn(&cluster(&[("a", 1, 0), ("b", 0, 1)]), at(1000)), Turn::Seeing);
+        assert_eq!(
+            zones.learn(&cluster(&[("a", 1, 0), ("b", 0, 1)]), at(1000)),
+            Turn::Seeing
+        );
         assert_eq!(zones.next(at(1010)), ["lost"]);
     }
 

@@ -42,7 +42,11 @@ pub fn start(context: &Context) -> Work {
     for field in [PHASE, DELETION] {
         pods.add_index(field, by_field(field));
     }
-    let collector = PodGc { context, pods, nodes };
+    let collector = PodGc {
+        context,
+        pods,
+        nodes,
+    };
     Work::default().and(async move {
         let (mut ticks, mut quarantine) = (interval(PERIOD), Quarantine::default());
         loop {
@@ -64,37 +68,68 @@ impl PodGc {
         }
         let mut stuck = self.pods_with(DELETION, |_| true)?;
         stuck.retain(|pod| {
-            let node = self.nodes.lister().get(pod["spec"]["nodeName"].str()).ok().flatten();
+            let node = self
+                .nodes
+                .lister()
+                .get(pod["spec"]["nodeName"].str())
+                .ok()
+                .flatten();
             plan::is_stuck(pod, node.as_deref())
         });
         self.delete_all(stuck, false).await;
         for node in self.missing_nodes(quarantine) {
-            if self.context.api.find(&NODES, &Key::cluster(node.as_str())).await?.is_none() {
-                self.delete_all(pod_index::on_node(&self.pods, &node)?, true).await;
+            if self
+                .context
+                .api
+                .find(&NODES, &Key::cluster(node.as_str()))
+                .await?
+                .is_none()
+            {
+                self.delete_all(pod_index::on_node(&self.pods, &node)?, true)
+                    .await;
             }
         }
         Ok(())
     }
 
     /// The pods whose field has a value that is `wanted`.
-    fn pods_with(&self, index: &str, wanted: impl Fn(&str) -> bool) -> Result<Vec<Arc<Object>>, DecodeError> {
+    fn pods_with(
+        &self,
+        index: &str,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Arc<Object>>, DecodeError> {
         let pods = self.pods.store().snapshot();
-        let values: Vec<&str> =
-            pods.index_values(index).into_iter().flatten().filter(|value| wanted(value)).collect();
-        let found = values.into_iter().flat_map(|value| pods.by_index(index, value).into_iter().flatten());
+        let values: Vec<&str> = pods
+            .index_values(index)
+            .into_iter()
+            .flatten()
+            .filter(|value| wanted(value))
+            .collect();
+        let found = values
+            .into_iter()
+            .flat_map(|value| pods.by_index(index, value).into_iter().flatten());
         found.map(|entry| entry.object()).collect()
     }
 
     fn missing_nodes(&self, quarantine: &mut Quarantine) -> Vec<String> {
         let mut named = pod_index::nodes(&self.pods);
-        named.retain(|node| self.nodes.store().get(&Key::cluster(node.as_str())).is_none());
+        named.retain(|node| {
+            self.nodes
+                .store()
+                .get(&Key::cluster(node.as_str()))
+                .is_none()
+        });
         quarantine.pass(named.iter().map(String::as_str), Instant::now())
     }
 
     async fn delete_all(&self, pods: Vec<Arc<Object>>, are_orphans: bool) {
         for batch in pods.chunks(BATCH) {
             let outcomes = join_all(batch.iter().map(|pod| self.delete(pod, are_orphans))).await;
-            for error in outcomes.into_iter().filter_map(Result::err).filter(|error| !is_not_found(error)) {
+            for error in outcomes
+                .into_iter()
+                .filter_map(Result::err)
+                .filter(|error| !is_not_found(error))
+            {
                 tracing::debug!(%error, "a pod could not be collected");
             }
         }
@@ -104,10 +139,14 @@ impl PodGc {
     async fn delete(&self, pod: &Object, is_orphan: bool) -> Result<(), kube::Error> {
         let (api, key) = (&self.context.api, pod.key());
         if let Some(change) = plan::failure(pod, is_orphan, &self.context.now_text()) {
-            api.patch(&PODS, &key, "status", Patch::Strategic, &change).await?;
+            api.patch(&PODS, &key, "status", Patch::Strategic, &change)
+                .await?;
         }
-        let options =
-            DeleteOptions { uid: Some(pod.uid()), grace_seconds: Some(0), ..DeleteOptions::default() };
+        let options = DeleteOptions {
+            uid: Some(pod.uid()),
+            grace_seconds: Some(0),
+            ..DeleteOptions::default()
+        };
         api.delete(&PODS, &key, &options).await.map(drop)
     }
 }

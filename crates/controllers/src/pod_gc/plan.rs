@@ -39,10 +39,15 @@ pub fn is_stuck(pod: &Object, node: Option<&Object>) -> bool {
 }
 
 fn is_out_of_service(node: &Object) -> bool {
-    let is_true =
-        |condition: &Value| condition["type"].str() == "Ready" && condition["status"].str() == "True";
+    let is_true = |condition: &Value| {
+        condition["type"].str() == "Ready" && condition["status"].str() == "True"
+    };
     let is_ready = node["status"]["conditions"].list().iter().any(is_true);
-    !is_ready && node["spec"]["taints"].list().iter().any(|taint| taint["key"].str() == OUT_OF_SERVICE)
+    !is_ready
+        && node["spec"]["taints"]
+            .list()
+            .iter()
+            .any(|taint| taint["key"].str() == OUT_OF_SERVICE)
 }
 
 /// Nodes that pods name and nobody knows, and since when.
@@ -51,7 +56,11 @@ pub struct Quarantine(HashMap<String, Instant>);
 
 impl Quarantine {
     /// Takes in the nodes that are `missing` now. Returns those that have been missing for long enough; they begin anew.
-    pub fn pass<'a>(&mut self, missing: impl Iterator<Item = &'a str>, now: Instant) -> Vec<String> {
+    pub fn pass<'a>(
+        &mut self,
+        missing: impl Iterator<Item = &'a str>,
+        now: Instant,
+    ) -> Vec<String> {
         let known = std::mem::take(&mut self.0);
         let since = |node: &str| known.get(node).copied().unwrap_or(now);
         let (due, waiting): (Vec<_>, Vec<_>) = missing
@@ -79,7 +88,9 @@ pub fn failure(pod: &Object, is_orphan: bool, now: &str) -> Option<Value> {
 }
 
 fn disruption(pod: &Object, generation: i64, now: &str) -> Value {
-    let is_it = |known: &&Value| known["type"].str() == "DisruptionTarget" && known["status"].str() == "True";
+    let is_it = |known: &&Value| {
+        known["type"].str() == "DisruptionTarget" && known["status"].str() == "True"
+    };
     let known = pod["status"]["conditions"].list().iter().find(is_it);
     let since = known.map_or(now, |known| known["lastTransitionTime"].str());
     value!({
@@ -106,9 +117,17 @@ mod tests {
 
     #[track_caller]
     fn check_beyond(threshold: usize, expect: &[&str]) {
-        let pods = vec![pod("c", 5, ""), pod("b", 5, ""), pod("a", 9, ""), pod("d", 10, "Evicted")];
+        let pods = vec![
+            pod("c", 5, ""),
+            pod("b", 5, ""),
+            pod("a", 9, ""),
+            pod("d", 10, "Evicted"),
+        ];
         let gone = beyond(pods, threshold);
-        assert_eq!(gone.iter().map(|pod| pod.name()).collect::<Vec<_>>(), expect);
+        assert_eq!(
+            gone.iter().map(|pod| pod.name()).collect::<Vec<_>>(),
+            expect
+        );
     }
 
     #[test]
@@ -138,7 +157,12 @@ mod tests {
     async fn a_node_has_to_be_missing_for_a_while() {
         let (mut quarantine, begin) = (Quarantine::default(), Instant::now());
         let mut pass = |missing: &str, seconds| {
-            quarantine.pass(missing.split_whitespace(), begin + Duration::from_secs(seconds)).join(" ")
+            quarantine
+                .pass(
+                    missing.split_whitespace(),
+                    begin + Duration::from_secs(seconds),
+                )
+                .join(" ")
         };
         assert_eq!(pass("a b", 0), "");
         assert_eq!(pass("a", 39), "");
@@ -151,14 +175,16 @@ mod tests {
     fn a_pod_that_has_not_ended_fails_before_it_goes() {
         let mut running = (*pod("a", 0, "")).clone();
         running.entry("status").set("phase", "Running");
-        let plain =
-            value!({"metadata": {"uid": "u"}, "status": {"phase": "Failed", "observedGeneration": 2i64}});
+        let plain = value!({"metadata": {"uid": "u"}, "status": {"phase": "Failed", "observedGeneration": 2i64}});
         assert_eq!(failure(&running, false, "now"), Some(plain));
         assert_eq!(failure(&pod("a", 0, ""), true, "now"), None);
         let orphan = failure(&running, true, "now").expect("a change");
         let condition = &orphan["status"]["conditions"][0];
         assert_eq!(
-            (condition["reason"].str(), condition["lastTransitionTime"].str()),
+            (
+                condition["reason"].str(),
+                condition["lastTransitionTime"].str()
+            ),
             ("DeletionByPodGC", "now")
         );
     }

@@ -29,7 +29,11 @@ type Known = HashMap<GroupVersionKind, Arc<Struct>>;
 
 /// The kinds that ship with us.
 static BUILT_IN: LazyLock<Known> = LazyLock::new(|| {
-    mizzen_kinds::catalog().kinds.iter().map(|kind| (kind.gvk.clone(), kind.root.clone())).collect()
+    mizzen_kinds::catalog()
+        .kinds
+        .iter()
+        .map(|kind| (kind.gvk.clone(), kind.root.clone()))
+        .collect()
 });
 
 struct Policies {
@@ -49,16 +53,29 @@ pub fn start(context: &Context) -> Work {
 
 impl Reconcile for Policies {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let Some(policy) = self.policies.lister().by_key(key)?.filter(|policy| is_new(policy)) else {
+        let Some(policy) = self
+            .policies
+            .lister()
+            .by_key(key)?
+            .filter(|policy| is_new(policy))
+        else {
             return Ok(After::Done);
         };
-        let mut types = Types { served: Served::ask(self.context.api.client()).await?, others: Known::new() };
+        let mut types = Types {
+            served: Served::ask(self.context.api.client()).await?,
+            others: Known::new(),
+        };
         for kind in expression_kinds(&policy, &types) {
             self.learn(kind, &mut types.others).await?;
         }
         let status = status(&policy, expression_warnings(&policy, &types));
         let how = Patch::Apply { manager: MANAGER };
-        match self.context.api.patch(&VALIDATING_ADMISSION_POLICIES, key, "status", how, &status).await {
+        match self
+            .context
+            .api
+            .patch(&VALIDATING_ADMISSION_POLICIES, key, "status", how, &status)
+            .await
+        {
             Err(error) if !is_not_found(&error) => Err(error.into()),
             _ => Ok(After::Done),
         }
@@ -71,7 +88,12 @@ impl Policies {
         if BUILT_IN.contains_key(&kind) || known.contains_key(&kind) {
             return Ok(());
         }
-        let document = match self.context.api.raw(Method::GET, &published::page(&kind), None).await {
+        let document = match self
+            .context
+            .api
+            .raw(Method::GET, &published::page(&kind), None)
+            .await
+        {
             Err(error) if is_not_found(&error) => return Ok(()),
             document => document?,
         };
@@ -112,11 +134,19 @@ struct Types {
 impl Shapes for Types {
     fn kind(&self, group: &str, version: &str, resource: &str) -> Option<GroupVersionKind> {
         let mut served = self.served.kinds.iter().map(|kind| &kind.resource);
-        let found = served.find(|of| of.plural == resource && of.version == version && of.group == group)?;
-        Some(GroupVersionKind { group: group.into(), version: version.into(), kind: (&*found.kind).into() })
+        let found = served
+            .find(|of| of.plural == resource && of.version == version && of.group == group)?;
+        Some(GroupVersionKind {
+            group: group.into(),
+            version: version.into(),
+            kind: (&*found.kind).into(),
+        })
     }
 
     fn shape(&self, kind: &GroupVersionKind) -> Option<Arc<Struct>> {
-        BUILT_IN.get(kind).or_else(|| self.others.get(kind)).cloned()
+        BUILT_IN
+            .get(kind)
+            .or_else(|| self.others.get(kind))
+            .cloned()
     }
 }

@@ -24,10 +24,18 @@ pub fn page(kind: &GroupVersionKind) -> String {
 /// The shape of a kind; none if the page does not have it.
 pub fn shape(page: &Value, kind: &GroupVersionKind) -> Option<Arc<Struct>> {
     let schemas = &page["components"]["schemas"];
-    let is_meant =
-        |schema: &Value| schema["x-kubernetes-group-version-kind"].list().iter().any(|said| is(said, kind));
+    let is_meant = |schema: &Value| {
+        schema["x-kubernetes-group-version-kind"]
+            .list()
+            .iter()
+            .any(|said| is(said, kind))
+    };
     let (name, schema) = schemas.entries().find(|(_, schema)| is_meant(schema))?;
-    let mut whole = Whole { schemas, path: vec![name], n_left: MAX_PARTS };
+    let mut whole = Whole {
+        schemas,
+        path: vec![name],
+        n_left: MAX_PARTS,
+    };
     let schema = whole.of(schema)?;
     let shape = Struct::new(kind.kind.clone(), kind.api_version(), false);
     shape.define(Vec::new(), Vec::new());
@@ -53,7 +61,9 @@ impl<'a> Whole<'a> {
     /// None if it gets too large, or refers to what is not there.
     fn of(&mut self, schema: &'a Value) -> Option<Value> {
         self.n_left = self.n_left.checked_sub(1)?;
-        let Some(name) = reference(schema) else { return self.inside(schema) };
+        let Some(name) = reference(schema) else {
+            return self.inside(schema);
+        };
         if self.path.contains(&name) {
             return Some(value!({ "type": "object" }));
         }
@@ -84,7 +94,9 @@ impl<'a> Whole<'a> {
 
 /// What a schema refers to, perhaps from within an `allOf`, where it stands so that it can have words of its own.
 fn reference(schema: &Value) -> Option<&str> {
-    let own = schema["$ref"].as_str().map(|name| name.trim_start_matches(COMPONENTS));
+    let own = schema["$ref"]
+        .as_str()
+        .map(|name| name.trim_start_matches(COMPONENTS));
     own.or_else(|| schema["allOf"].list().iter().find_map(reference))
 }
 
@@ -94,7 +106,11 @@ mod tests {
     use mizzen_object::json;
 
     fn kind(name: &str) -> GroupVersionKind {
-        GroupVersionKind { group: "a.io".into(), version: "v1".into(), kind: name.into() }
+        GroupVersionKind {
+            group: "a.io".into(),
+            version: "v1".into(),
+            kind: name.into(),
+        }
     }
 
     /// The schemas of a page, of which the first is of a kind, as they are when nothing refers to anything.
@@ -102,8 +118,16 @@ mod tests {
     fn check(schemas: &str, expected: Option<&str>) {
         let schemas = json::parse(schemas.as_bytes()).unwrap();
         let (name, first) = schemas.entries().next().unwrap();
-        let whole = Whole { schemas: &schemas, path: vec![name], n_left: MAX_PARTS }.of(first);
-        assert_eq!(whole.map(|schema| json::to_string(&schema)).as_deref(), expected);
+        let whole = Whole {
+            schemas: &schemas,
+            path: vec![name],
+            n_left: MAX_PARTS,
+        }
+        .of(first);
+        assert_eq!(
+            whole.map(|schema| json::to_string(&schema)).as_deref(),
+            expected
+        );
     }
 
     #[test]
@@ -127,13 +151,19 @@ mod tests {
 
     #[test]
     fn what_leads_nowhere_or_grows_without_measure_is_given_up() {
-        check(r##"{"a":{"items":{"$ref":"#/components/schemas/b"}}}"##, None);
+        check(
+            r##"{"a":{"items":{"$ref":"#/components/schemas/b"}}}"##,
+            None,
+        );
         let doubled = |at: u32| {
             let below = format!(r##"{{"$ref":"#/components/schemas/{}"}}"##, at + 1);
             format!(r#""{at}":{{"properties":{{"l":{below},"r":{below}}}}}"#)
         };
         let schemas: Vec<String> = (0..40).map(doubled).collect();
-        check(&format!(r#"{{{},"40":{{"type":"string"}}}}"#, schemas.join(",")), None);
+        check(
+            &format!(r#"{{{},"40":{{"type":"string"}}}}"#, schemas.join(",")),
+            None,
+        );
     }
 
     #[test]

@@ -26,13 +26,24 @@ struct Claims {
 pub fn start(context: &Context) -> Work {
     let context = context.named("pvc-protection-controller");
     let queue = context.queue("pvcprotection");
-    let (claims, pods) = (context.follow(&PERSISTENT_VOLUME_CLAIMS), context.follow(&PODS));
+    let (claims, pods) = (
+        context.follow(&PERSISTENT_VOLUME_CLAIMS),
+        context.follow(&PODS),
+    );
     pod_index::add_claim(&pods);
     let todo = queue.clone();
     claims.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
     let todo = queue.clone();
     pods.add_handler(move |event: Event<Object>| pod_changed(&event, &todo));
-    Work::new(queue, 10, Arc::new(Claims { context, claims, pods }))
+    Work::new(
+        queue,
+        10,
+        Arc::new(Claims {
+            context,
+            claims,
+            pods,
+        }),
+    )
 }
 
 /// The claims of a pod that may not use them any more; of its predecessor, too, if it has the same name.
@@ -43,7 +54,12 @@ fn pod_changed(event: &Event<Object>, todo: &Queue<Key>) {
         Event::Deleted { last, .. } => (Some(last), None),
     };
     let may_use = |pod: &Object| !pod["spec"]["nodeName"].str().is_empty() && !is_terminal(pod);
-    let read = |entry: &Entry<Object>| entry.object().ok().filter(|_| pod_index::may_claim(entry.text()));
+    let read = |entry: &Entry<Object>| {
+        entry
+            .object()
+            .ok()
+            .filter(|_| pod_index::may_claim(entry.text()))
+    };
     let now = now.and_then(read).filter(|pod| !may_use(pod));
     for pod in now.into_iter().chain(last.and_then(read)) {
         pod_index::claims(&pod).for_each(|name| todo.add(Key::new(pod.namespace(), name)));
@@ -52,13 +68,18 @@ fn pod_changed(event: &Event<Object>, todo: &Queue<Key>) {
 
 impl Reconcile for Claims {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let Some(claim) = self.claims.lister().by_key(key)? else { return Ok(After::Done) };
+        let Some(claim) = self.claims.lister().by_key(key)? else {
+            return Ok(After::Done);
+        };
         match super::plan(&claim, FINALIZER) {
             Plan::Nothing => (),
-            Plan::Add => super::add(&self.context, &PERSISTENT_VOLUME_CLAIMS, &claim, FINALIZER).await?,
+            Plan::Add => {
+                super::add(&self.context, &PERSISTENT_VOLUME_CLAIMS, &claim, FINALIZER).await?
+            }
             Plan::RemoveIfUnused => {
                 if !self.is_used(&claim).await? {
-                    super::remove(&self.context, &PERSISTENT_VOLUME_CLAIMS, &claim, FINALIZER).await?;
+                    super::remove(&self.context, &PERSISTENT_VOLUME_CLAIMS, &claim, FINALIZER)
+                        .await?;
                 }
             }
         }
@@ -73,7 +94,11 @@ impl Claims {
         if known.iter().any(|pod| uses(pod, claim)) {
             return Ok(true);
         }
-        let pods = self.context.api.list(&PODS, claim.namespace(), &ListOptions::default()).await?;
+        let pods = self
+            .context
+            .api
+            .list(&PODS, claim.namespace(), &ListOptions::default())
+            .await?;
         Ok(pods.iter().any(|pod| uses(pod, claim)))
     }
 }
@@ -86,7 +111,8 @@ fn uses(pod: &Object, claim: &Object) -> bool {
         false => !is_shut_down(pod) && claim.is_controlled_by(pod.uid()),
     };
     let volumes = pod["spec"]["volumes"].list();
-    !pod["spec"]["nodeName"].str().is_empty() && volumes.iter().any(|volume| has(volume) && counts(volume))
+    !pod["spec"]["nodeName"].str().is_empty()
+        && volumes.iter().any(|volume| has(volume) && counts(volume))
 }
 
 /// Whether a pod only waits for somebody to remove it.
@@ -106,8 +132,10 @@ mod tests {
             value!({"metadata": {"name": "p", "uid": "u"}, "spec": {"nodeName": node, "volumes": [volume]}}),
         );
         if let Some(grace) = grace {
-            pod.entry("metadata").set("deletionTimestamp", "2024-01-01T00:00:00Z");
-            pod.entry("metadata").set("deletionGracePeriodSeconds", grace);
+            pod.entry("metadata")
+                .set("deletionTimestamp", "2024-01-01T00:00:00Z");
+            pod.entry("metadata")
+                .set("deletionGracePeriodSeconds", grace);
         }
         let claim = Object(
             value!({"metadata": {"name": "p-v", "ownerReferences": [{"uid": "u", "controller": true}]}}),
@@ -122,7 +150,12 @@ mod tests {
         check("", named(), None, false);
         check("n", named(), None, true);
         check("n", named(), Some(0), true);
-        check("n", value!({"name": "v", "persistentVolumeClaim": {"claimName": "other"}}), None, false);
+        check(
+            "n",
+            value!({"name": "v", "persistentVolumeClaim": {"claimName": "other"}}),
+            None,
+            false,
+        );
         check("n", ephemeral(), None, true);
         check("n", ephemeral(), Some(30), true);
         check("n", ephemeral(), Some(0), false);

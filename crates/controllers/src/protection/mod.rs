@@ -31,16 +31,34 @@ fn plan(object: &Object, finalizer: &str) -> Plan {
     }
 }
 
-async fn add(context: &Context, of: &Resource, object: &Object, finalizer: &str) -> Result<(), Error> {
+async fn add(
+    context: &Context,
+    of: &Resource,
+    object: &Object,
+    finalizer: &str,
+) -> Result<(), Error> {
     let mut object = object.clone();
-    object.entry("metadata").entry("finalizers").make_list().push(finalizer.into());
+    object
+        .entry("metadata")
+        .entry("finalizers")
+        .make_list()
+        .push(finalizer.into());
     context.api.update(of, &object).await?;
     Ok(())
 }
 
-async fn remove(context: &Context, of: &Resource, object: &Object, finalizer: &str) -> Result<(), Error> {
+async fn remove(
+    context: &Context,
+    of: &Resource,
+    object: &Object,
+    finalizer: &str,
+) -> Result<(), Error> {
     let mut object = object.clone();
-    object.entry("metadata").entry("finalizers").make_list().retain(|one| one.str() != finalizer);
+    object
+        .entry("metadata")
+        .entry("finalizers")
+        .make_list()
+        .retain(|one| one.str() != finalizer);
     context.api.update(of, &object).await?;
     Ok(())
 }

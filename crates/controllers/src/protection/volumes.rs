@@ -28,7 +28,9 @@ pub fn start(context: &Context) -> Work {
 
 impl Reconcile for Volumes {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let Some(volume) = self.volumes.lister().by_key(key)? else { return Ok(After::Done) };
+        let Some(volume) = self.volumes.lister().by_key(key)? else {
+            return Ok(After::Done);
+        };
         let is_used = volume["status"]["phase"].str() == "Bound";
         match super::plan(&volume, FINALIZER) {
             Plan::Add => super::add(&self.context, &PERSISTENT_VOLUMES, &volume, FINALIZER).await?,

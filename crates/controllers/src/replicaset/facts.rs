@@ -99,7 +99,11 @@ type Noted = (Version, Arc<Facts>);
 impl Known {
     /// The facts about a pod as the cache has it.
     pub fn of(&self, entry: &Entry<Object>) -> Result<Arc<Facts>, DecodeError> {
-        let noted = self.lock().get(entry.key()).filter(|(version, _)| *version == entry.version()).cloned();
+        let noted = self
+            .lock()
+            .get(entry.key())
+            .filter(|(version, _)| *version == entry.version())
+            .cloned();
         match noted {
             Some((_, facts)) => Ok(facts),
             None => Ok(Arc::new(Facts::of(&*entry.object()?))),
@@ -109,7 +113,8 @@ impl Known {
     /// Notes the facts about a pod that came or changed.
     pub fn note(&self, entry: &Entry<Object>) -> Result<Arc<Facts>, DecodeError> {
         let facts = self.of(entry)?;
-        self.lock().insert(entry.key().clone(), (entry.version(), facts.clone()));
+        self.lock()
+            .insert(entry.key().clone(), (entry.version(), facts.clone()));
         Ok(facts)
     }
 
@@ -139,10 +144,19 @@ mod tests {
     fn facts_are_those_of_the_version_that_is_asked_for() {
         let known = Known::default();
         let first = known.note(&entry(1, "a")).expect("a pod");
-        assert!(Arc::ptr_eq(&first, &known.of(&entry(1, "a")).expect("a pod")));
-        assert_eq!(known.of(&entry(2, "b")).expect("a pod").label("app"), Some("b"));
+        assert!(Arc::ptr_eq(
+            &first,
+            &known.of(&entry(1, "a")).expect("a pod")
+        ));
+        assert_eq!(
+            known.of(&entry(2, "b")).expect("a pod").label("app"),
+            Some("b")
+        );
         known.forget(&"p".parse().expect("a key"));
-        assert!(!Arc::ptr_eq(&first, &known.of(&entry(1, "a")).expect("a pod")));
+        assert!(!Arc::ptr_eq(
+            &first,
+            &known.of(&entry(1, "a")).expect("a pod")
+        ));
     }
 
     #[test]

@@ -80,10 +80,28 @@ fn start(context: &Context, face: &'static Face) -> Work {
     owned::index(&sets);
     select::index_selectors(&sets, face.selector);
     owned::index(&pods);
-    let (known, expectations) = (Arc::<Known>::default(), Arc::new(Expectations::new(PATIENCE)));
-    let wake = Wake { face, sets, known, expectations, queue: queue.clone() };
+    let (known, expectations) = (
+        Arc::<Known>::default(),
+        Arc::new(Expectations::new(PATIENCE)),
+    );
+    let wake = Wake {
+        face,
+        sets,
+        known,
+        expectations,
+        queue: queue.clone(),
+    };
     wake.listen(&pods);
-    Work::new(queue, WORKERS, Arc::new(Sets { context, wake, pods, written: Written::default() }))
+    Work::new(
+        queue,
+        WORKERS,
+        Arc::new(Sets {
+            context,
+            wake,
+            pods,
+            written: Written::default(),
+        }),
+    )
 }
 
 /// A selector that selects everything would take everybody's pods; nobody can make one.
@@ -123,8 +141,17 @@ impl Reconcile for Sets {
         };
         let now = self.context.now();
         let failure = outcome.as_ref().err().map(describe);
-        let n_terminating = self.wake.face.counts_terminating.then_some(pods.n_terminating);
-        let seen = Seen { active: &pods.active, n_terminating, failure, now };
+        let n_terminating = self
+            .wake
+            .face
+            .counts_terminating
+            .then_some(pods.n_terminating);
+        let seen = Seen {
+            active: &pods.active,
+            n_terminating,
+            failure,
+            now,
+        };
         self.report(&set, status::of(&set, &seen)).await?;
         outcome?;
         Ok(self.next_look(&set, &pods, may_act))
@@ -143,34 +170,69 @@ impl Sets {
     async fn pods_of(&self, set: &Object) -> Result<Pods, Error> {
         let selector = (self.wake.face.selector)(set);
         let matches = |pod: &Arc<Facts>| {
-            selector.as_ref().is_some_and(|selector| selector.matches(|name| pod.label(name)))
+            selector
+                .as_ref()
+                .is_some_and(|selector| selector.matches(|name| pod.label(name)))
         };
         let candidates = self.facts(owned::candidates(&self.pods, set))?;
-        let is_mine =
-            |pod: &Arc<Facts>| pod.owner.as_ref().is_some_and(|owner| owner.uid == set.uid()) && matches(pod);
-        let n_terminating = candidates.iter().filter(|pod| pod.is_terminating && is_mine(pod)).count();
+        let is_mine = |pod: &Arc<Facts>| {
+            pod.owner
+                .as_ref()
+                .is_some_and(|owner| owner.uid == set.uid())
+                && matches(pod)
+        };
+        let n_terminating = candidates
+            .iter()
+            .filter(|pod| pod.is_terminating && is_mine(pod))
+            .count();
         let active = candidates.into_iter().filter(|pod| pod.is_active).collect();
         let kind = &self.wake.face.kind;
-        let claim =
-            Claim { context: &self.context, owner: set, owner_kind: kind, kind: &PODS, finalizers: &[] };
-        Ok(Pods { active: claim.claim(active, matches).await?, n_terminating })
+        let claim = Claim {
+            context: &self.context,
+            owner: set,
+            owner_kind: kind,
+            kind: &PODS,
+            finalizers: &[],
+        };
+        Ok(Pods {
+            active: claim.claim(active, matches).await?,
+            n_terminating,
+        })
     }
 
     fn facts(&self, entries: Vec<Entry<Object>>) -> Result<Vec<Arc<Facts>>, Error> {
-        Ok(entries.iter().map(|entry| self.wake.known.of(entry)).collect::<Result<_, _>>()?)
+        Ok(entries
+            .iter()
+            .map(|entry| self.wake.known.of(entry))
+            .collect::<Result<_, _>>()?)
     }
 
     fn plan(&self, set: &Object, pods: &Pods) -> Result<Plan, Error> {
-        let related = || self.related(set).map(|related| plan::neighbours(&related)).unwrap_or_default();
-        Ok(plan::plan(set["spec"]["replicas"].int(), &pods.active, related, self.context.now()))
+        let related = || {
+            self.related(set)
+                .map(|related| plan::neighbours(&related))
+                .unwrap_or_default()
+        };
+        Ok(plan::plan(
+            set["spec"]["replicas"].int(),
+            &pods.active,
+            related,
+            self.context.now(),
+        ))
     }
 
     /// The pods of all sets that belong to the same owner, this one's included. A set that belongs to nobody has no
     /// relatives, not even itself.
     fn related(&self, set: &Object) -> Result<Vec<Arc<Facts>>, Error> {
-        let Some(owner) = set.controller() else { return Ok(Vec::new()) };
+        let Some(owner) = set.controller() else {
+            return Ok(Vec::new());
+        };
         let sets = owned::of(&self.wake.sets, owner["uid"].str());
-        self.facts(sets.iter().flat_map(|set| owned::of(&self.pods, set.uid())).collect())
+        self.facts(
+            sets.iter()
+                .flat_map(|set| owned::of(&self.pods, set.uid()))
+                .collect(),
+        )
     }
 
     async fn carry_out(&self, set: &Object, plan: Plan) -> Result<(), Error> {
@@ -212,11 +274,18 @@ impl Sets {
             outcome
         }))
         .await;
-        outcomes.into_iter().collect::<Result<Vec<bool>, Error>>().map(drop)
+        outcomes
+            .into_iter()
+            .collect::<Result<Vec<bool>, Error>>()
+            .map(drop)
     }
 
     fn owner<'a>(&'a self, set: &'a Object) -> Owner<'a> {
-        Owner { context: &self.context, object: set, kind: &self.wake.face.kind }
+        Owner {
+            context: &self.context,
+            object: set,
+            kind: &self.wake.face.kind,
+        }
     }
 
     /// Writes the status unless it is so already; tries once more if somebody else was faster.
@@ -243,8 +312,13 @@ impl Sets {
     fn next_look(&self, set: &Object, pods: &Pods, may_act: bool) -> After {
         let (min_ready, now) = (set["spec"]["minReadySeconds"].int(), self.context.now());
         let ready = pods.active.iter().filter(|pod| pod.standing.is_ready);
-        let next = ready.filter_map(|pod| until_available(pod.standing.ready_since, min_ready, now)).min();
+        let next = ready
+            .filter_map(|pod| until_available(pod.standing.ready_since, min_ready, now))
+            .min();
         let patience = (!may_act && !set.is_going()).then_some(PATIENCE + Duration::from_secs(1));
-        next.into_iter().chain(patience).min().map_or(After::Done, After::Again)
+        next.into_iter()
+            .chain(patience)
+            .min()
+            .map_or(After::Done, After::Again)
     }
 }

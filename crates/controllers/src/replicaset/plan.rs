@@ -47,7 +47,8 @@ pub fn plan(
     let neighbours = neighbours();
     let crowd = |pod: &Facts| neighbours.get(&pod.node).copied().unwrap_or_default();
     let mut sorted = rank::sort(active.to_vec(), |one, another| {
-        one.standing.compare_among(&another.standing, (crowd(one), crowd(another)), now)
+        one.standing
+            .compare_among(&another.standing, (crowd(one), crowd(another)), now)
     });
     sorted.truncate(n_surplus);
     Plan::Delete(sorted)
@@ -86,7 +87,10 @@ mod tests {
     }
 
     fn check(n_wanted: i64, active: &[Arc<Facts>], expect: Plan) {
-        assert_eq!(plan(n_wanted, active, Neighbours::new, Timestamp::UNIX_EPOCH), expect);
+        assert_eq!(
+            plan(n_wanted, active, Neighbours::new, Timestamp::UNIX_EPOCH),
+            expect
+        );
     }
 
     #[test]
@@ -99,7 +103,9 @@ mod tests {
     #[test]
     fn not_more_than_a_burst_is_made_or_deleted_at_once() {
         check(1000, &many(10), Plan::Create(BURST));
-        let Plan::Delete(victims) = plan(0, &many(BURST + 1), Neighbours::new, Timestamp::UNIX_EPOCH) else {
+        let Plan::Delete(victims) =
+            plan(0, &many(BURST + 1), Neighbours::new, Timestamp::UNIX_EPOCH)
+        else {
             panic!("too many pods");
         };
         assert_eq!(victims.len(), BURST);
@@ -108,7 +114,13 @@ mod tests {
     #[test]
     fn pods_on_crowded_nodes_are_chosen() {
         let active = pods(&[("a", "n1"), ("b", "n2"), ("c", "n2")]);
-        let related = pods(&[("a", "n1"), ("b", "n2"), ("c", "n2"), ("d", "n1"), ("e", "n1")]);
+        let related = pods(&[
+            ("a", "n1"),
+            ("b", "n2"),
+            ("c", "n2"),
+            ("d", "n1"),
+            ("e", "n1"),
+        ]);
         let chosen = plan(2, &active, || neighbours(&related), Timestamp::UNIX_EPOCH);
         assert_eq!(chosen, Plan::Delete(vec![active[0].clone()]));
     }
@@ -117,6 +129,9 @@ mod tests {
     fn nobody_asks_for_neighbours_when_all_go() {
         let active = many(2);
         let asked = || -> Neighbours { panic!("there is nothing to choose") };
-        assert_eq!(plan(0, &active, asked, Timestamp::UNIX_EPOCH), Plan::Delete(active));
+        assert_eq!(
+            plan(0, &active, asked, Timestamp::UNIX_EPOCH),
+            Plan::Delete(active)
+        );
     }
 }

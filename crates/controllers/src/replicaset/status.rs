@@ -23,19 +23,32 @@ pub struct Seen<'a> {
 
 /// The status of a set.
 pub fn of(set: &Object, seen: &Seen) -> Value {
-    let count = |holds: &dyn Fn(&Facts) -> bool| seen.active.iter().filter(|pod| holds(pod)).count() as i64;
+    let count =
+        |holds: &dyn Fn(&Facts) -> bool| seen.active.iter().filter(|pod| holds(pod)).count() as i64;
     let n_wanted_seconds = set["spec"]["minReadySeconds"].int();
     let labels = &set["spec"]["template"]["metadata"]["labels"];
     let is_available = |pod: &Facts| is_available(pod, n_wanted_seconds, seen.now);
     let mut status = set["status"].clone();
     status.set("replicas", seen.active.len() as i64);
-    put(&mut status, "fullyLabeledReplicas", count(&|pod| has_labels(pod, labels)));
-    put(&mut status, "readyReplicas", count(&|pod| pod.standing.is_ready));
+    put(
+        &mut status,
+        "fullyLabeledReplicas",
+        count(&|pod| has_labels(pod, labels)),
+    );
+    put(
+        &mut status,
+        "readyReplicas",
+        count(&|pod| pod.standing.is_ready),
+    );
     put(&mut status, "availableReplicas", count(&is_available));
     if let Some(n_terminating) = seen.n_terminating {
         status.set("terminatingReplicas", n_terminating as i64);
     }
-    put(&mut status, "observedGeneration", set["metadata"]["generation"].int());
+    put(
+        &mut status,
+        "observedGeneration",
+        set["metadata"]["generation"].int(),
+    );
     set_failure(&mut status, seen, set["spec"]["replicas"].int());
     status
 }
@@ -64,7 +77,11 @@ fn is_failure(condition: &Value) -> bool {
 }
 
 fn failure(seen: &Seen, n_wanted: i64, message: &str) -> Value {
-    let reason = if (seen.active.len() as i64) < n_wanted { "FailedCreate" } else { "FailedDelete" };
+    let reason = if (seen.active.len() as i64) < n_wanted {
+        "FailedCreate"
+    } else {
+        "FailedDelete"
+    };
     let now = time::from_unix(seen.now.as_second());
     value!({
         "type": "ReplicaFailure",
@@ -76,7 +93,9 @@ fn failure(seen: &Seen, n_wanted: i64, message: &str) -> Value {
 }
 
 fn has_labels(pod: &Facts, labels: &Value) -> bool {
-    labels.entries().all(|(name, value)| pod.label(name) == value.as_str())
+    labels
+        .entries()
+        .all(|(name, value)| pod.label(name) == value.as_str())
 }
 
 fn is_available(pod: &Facts, min_ready_seconds: i64, now: Timestamp) -> bool {
@@ -121,8 +140,16 @@ mod tests {
 
     fn check(before: &str, active: &[Arc<Facts>], failure: Option<&str>, expect: &str) {
         let now = Timestamp::from_second(100).expect("a time");
-        let seen = Seen { active, n_terminating: Some(0), failure: failure.map(String::from), now };
-        assert_eq!(of(&set(before), &seen), json::parse(expect.as_bytes()).expect("JSON"));
+        let seen = Seen {
+            active,
+            n_terminating: Some(0),
+            failure: failure.map(String::from),
+            now,
+        };
+        assert_eq!(
+            of(&set(before), &seen),
+            json::parse(expect.as_bytes()).expect("JSON")
+        );
     }
 
     #[test]
@@ -147,7 +174,9 @@ mod tests {
     #[test]
     fn a_failure_is_a_condition_until_it_is_over() {
         let with = |conditions: &str| {
-            format!(r#"{{"replicas": 0, "terminatingReplicas": 0, "observedGeneration": 2{conditions}}}"#)
+            format!(
+                r#"{{"replicas": 0, "terminatingReplicas": 0, "observedGeneration": 2{conditions}}}"#
+            )
         };
         let failed = with(&format!(r#", "conditions": [{FAILURE}]"#));
         check("{}", &[], Some("no room"), &failed);

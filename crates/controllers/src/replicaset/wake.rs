@@ -30,7 +30,8 @@ impl Wake {
     /// Listens to sets and pods.
     pub fn listen(&self, pods: &Informer<Object>) {
         let wake = self.clone();
-        self.sets.add_handler(move |event: Event<Object>| wake.on_set(&event));
+        self.sets
+            .add_handler(move |event: Event<Object>| wake.on_set(&event));
         let wake = self.clone();
         let handler = move |event: Event<Object>| {
             if let Err(error) = wake.on_pod(&event) {
@@ -38,7 +39,13 @@ impl Wake {
             }
         };
         // A pod that came and went must be heard of twice, or somebody waits for it: events are not joined.
-        pods.add_handler_with(handler, HandlerOptions { limit: 1_000_000, ..HandlerOptions::default() });
+        pods.add_handler_with(
+            handler,
+            HandlerOptions {
+                limit: 1_000_000,
+                ..HandlerOptions::default()
+            },
+        );
     }
 
     fn on_set(&self, event: &Event<Object>) {
@@ -103,7 +110,8 @@ impl Wake {
     fn on_pod_going(&self, pod: &Facts) {
         let set = pod.owner.as_ref().and_then(|owner| self.set_of(pod, owner));
         if let Some(set) = set {
-            self.expectations.deletion_observed(&set, &pod.key.to_string());
+            self.expectations
+                .deletion_observed(&set, &pod.key.to_string());
             self.queue.add(set);
         }
     }
@@ -119,7 +127,11 @@ impl Wake {
             return None;
         }
         let key = Key::new(pod.key.namespace(), owner.name.as_str());
-        self.sets.store().get(&key).filter(|set| set.uid() == owner.uid).map(|_| key)
+        self.sets
+            .store()
+            .get(&key)
+            .filter(|set| set.uid() == owner.uid)
+            .map(|_| key)
     }
 
     /// Wakes every set that could adopt an orphan.

@@ -34,12 +34,18 @@ struct Plan {
 
 impl Reconcile for Claims {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let Some(claim) = self.claims.lister().by_key(key)? else { return Ok(After::Done) };
+        let Some(claim) = self.claims.lister().by_key(key)? else {
+            return Ok(After::Done);
+        };
         let gone = self.gone(&claim).await?;
         let plan = plan(&claim, &gone);
         let mut current = Object::clone(&claim);
         if let Some(after) = &plan.status {
-            current = self.context.api.update_status(&RESOURCE_CLAIMS, after).await?;
+            current = self
+                .context
+                .api
+                .update_status(&RESOURCE_CLAIMS, after)
+                .await?;
         }
         if plan.is_free && current.has_finalizer(FINALIZER) {
             let finalizers = current.entry("metadata").entry("finalizers");
@@ -47,8 +53,16 @@ impl Reconcile for Claims {
             self.context.api.update(&RESOURCE_CLAIMS, &current).await?;
         }
         if plan.is_unused && !claim.is_going() && self.is_left_over(&claim)? {
-            let options = DeleteOptions { uid: Some(claim.uid()), ..DeleteOptions::default() };
-            match self.context.api.delete(&RESOURCE_CLAIMS, key, &options).await {
+            let options = DeleteOptions {
+                uid: Some(claim.uid()),
+                ..DeleteOptions::default()
+            };
+            match self
+                .context
+                .api
+                .delete(&RESOURCE_CLAIMS, key, &options)
+                .await
+            {
                 Err(error) if !is_not_found(&error) => return Err(error.into()),
                 _ => (),
             }
@@ -62,8 +76,15 @@ impl Claims {
     /// taking a share from one that is about to run would be bad.
     async fn gone(&self, claim: &Object) -> Result<HashSet<String>, Error> {
         let mut gone = HashSet::new();
-        for share in claim["status"]["reservedFor"].list().iter().filter(|share| is_pod(share)) {
-            let (key, uid) = (Key::new(claim.namespace(), share["name"].str()), share["uid"].str());
+        for share in claim["status"]["reservedFor"]
+            .list()
+            .iter()
+            .filter(|share| is_pod(share))
+        {
+            let (key, uid) = (
+                Key::new(claim.namespace(), share["name"].str()),
+                share["uid"].str(),
+            );
             let pod = match self.pods.lister().by_key(&key)? {
                 Some(pod) => Some(Object::clone(&pod)),
                 None => self.context.api.find(&PODS, &key).await?,
@@ -78,9 +99,15 @@ impl Claims {
     /// Whether a claim was made for a pod that is done. One that is not known may be new; if it is gone, whoever collects
     /// what belongs to nobody sees to it.
     fn is_left_over(&self, claim: &Object) -> Result<bool, Error> {
-        let is_pod = |owner: &&Value| owner["apiVersion"].str() == "v1" && owner["kind"].str() == "Pod";
-        let Some(owner) = claim.controller().filter(is_pod) else { return Ok(false) };
-        let pod = self.pods.lister().by_key(&Key::new(claim.namespace(), owner["name"].str()))?;
+        let is_pod =
+            |owner: &&Value| owner["apiVersion"].str() == "v1" && owner["kind"].str() == "Pod";
+        let Some(owner) = claim.controller().filter(is_pod) else {
+            return Ok(false);
+        };
+        let pod = self
+            .pods
+            .lister()
+            .by_key(&Key::new(claim.namespace(), owner["name"].str()))?;
         Ok(pod.is_some_and(|pod| pod.uid() != owner["uid"].str() || is_done(&pod)))
     }
 }
@@ -92,8 +119,11 @@ fn is_pod(share: &Value) -> bool {
 /// Decides what a claim needs when these pods do not need it.
 fn plan(claim: &Object, gone: &HashSet<String>) -> Plan {
     let shares = claim["status"]["reservedFor"].list();
-    let left: Vec<Value> =
-        shares.iter().filter(|share| !is_pod(share) || !gone.contains(share["uid"].str())).cloned().collect();
+    let left: Vec<Value> = shares
+        .iter()
+        .filter(|share| !is_pod(share) || !gone.contains(share["uid"].str()))
+        .cloned()
+        .collect();
     let (is_unused, was_used) = (left.is_empty(), left.len() < shares.len());
     // A claim that nobody uses yet keeps its allocation, unless it is to go.
     let ends = is_unused && (was_used || claim.is_going()) && claim.has_finalizer(FINALIZER);
@@ -109,7 +139,11 @@ fn plan(claim: &Object, gone: &HashSet<String>) -> Plan {
         after.entry("status").remove("allocation");
     }
     let status = (*after != **claim).then_some(after);
-    Plan { status, is_free: ends, is_unused }
+    Plan {
+        status,
+        is_free: ends,
+        is_unused,
+    }
 }
 
 #[cfg(test)]
@@ -119,13 +153,17 @@ mod tests {
     use super::*;
 
     fn claim(shares: &[&str], is_going: bool) -> Object {
-        let shares: Vec<Value> =
-            shares.iter().map(|uid| value!({"resource": "pods", "name": "p", "uid": (*uid)})).collect();
+        let shares: Vec<Value> = shares
+            .iter()
+            .map(|uid| value!({"resource": "pods", "name": "p", "uid": (*uid)}))
+            .collect();
         let mut claim = Object(
             value!({"metadata": {"finalizers": [FINALIZER]}, "status": {"allocation": {"a": 1}, "reservedFor": shares}}),
         );
         if is_going {
-            claim.entry("metadata").set("deletionTimestamp", "2024-01-01T00:00:00Z");
+            claim
+                .entry("metadata")
+                .set("deletionTimestamp", "2024-01-01T00:00:00Z");
         }
         claim
     }
@@ -137,7 +175,11 @@ mod tests {
         let after = plan.status.unwrap_or(claim);
         let status = &after["status"];
         assert_eq!(
-            (status["reservedFor"].list().len(), !status["allocation"].is_null(), plan.is_free),
+            (
+                status["reservedFor"].list().len(),
+                !status["allocation"].is_null(),
+                plan.is_free
+            ),
             wanted
         );
     }

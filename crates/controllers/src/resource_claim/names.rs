@@ -23,11 +23,18 @@ pub fn claim<'a>(pod: &'a Value, entry: &'a Value) -> Claim<'a> {
     if let Some(name) = entry["resourceClaimName"].as_str() {
         return Claim::Named(name);
     }
-    let Some(template) = entry["resourceClaimTemplateName"].as_str() else { return Claim::Unknown };
+    let Some(template) = entry["resourceClaimTemplateName"].as_str() else {
+        return Claim::Unknown;
+    };
     let statuses = pod["status"]["resourceClaimStatuses"].list();
-    match statuses.iter().find(|status| status["name"] == entry["name"]) {
+    match statuses
+        .iter()
+        .find(|status| status["name"] == entry["name"])
+    {
         None => Claim::Missing(template),
-        Some(status) => status["resourceClaimName"].as_str().map_or(Claim::Unneeded, Claim::Made),
+        Some(status) => status["resourceClaimName"]
+            .as_str()
+            .map_or(Claim::Unneeded, Claim::Made),
     }
 }
 
@@ -39,21 +46,26 @@ pub fn entries(pod: &Value) -> &[Value] {
 /// The names of all claims of a pod that are known.
 pub(super) fn known(pod: &Value) -> impl Iterator<Item = &str> {
     let extended = pod["status"]["extendedResourceClaimStatus"]["resourceClaimName"].as_str();
-    let listed = entries(pod).iter().filter_map(|entry| match claim(pod, entry) {
-        Claim::Named(name) | Claim::Made(name) => Some(name),
-        _ => None,
-    });
+    let listed = entries(pod)
+        .iter()
+        .filter_map(|entry| match claim(pod, entry) {
+            Claim::Named(name) | Claim::Made(name) => Some(name),
+            _ => None,
+        });
     listed.chain(extended)
 }
 
 /// The names of the templates that a pod uses.
 pub(super) fn templates(pod: &Value) -> impl Iterator<Item = &str> {
-    entries(pod).iter().filter_map(|entry| entry["resourceClaimTemplateName"].as_str())
+    entries(pod)
+        .iter()
+        .filter_map(|entry| entry["resourceClaimTemplateName"].as_str())
 }
 
 /// Whether none of a pod's containers runs or ever will.
 pub(super) fn is_done(pod: &Object) -> bool {
-    crate::common::pod::is_terminal(pod) || (pod.is_going() && pod["spec"]["nodeName"].str().is_empty())
+    crate::common::pod::is_terminal(pod)
+        || (pod.is_going() && pod["spec"]["nodeName"].str().is_empty())
 }
 
 #[cfg(test)]
@@ -71,9 +83,17 @@ mod tests {
     #[test]
     fn the_status_says_what_was_made() {
         let entry = || value!({"name": "gpu", "resourceClaimTemplateName": "t"});
-        check(value!({"name": "gpu", "resourceClaimName": "mine"}), Value::Null, Claim::Named("mine"));
+        check(
+            value!({"name": "gpu", "resourceClaimName": "mine"}),
+            Value::Null,
+            Claim::Named("mine"),
+        );
         check(entry(), Value::Null, Claim::Missing("t"));
-        check(entry(), value!({"name": "gpu", "resourceClaimName": "p-gpu-x"}), Claim::Made("p-gpu-x"));
+        check(
+            entry(),
+            value!({"name": "gpu", "resourceClaimName": "p-gpu-x"}),
+            Claim::Made("p-gpu-x"),
+        );
         check(entry(), value!({"name": "gpu"}), Claim::Unneeded);
         check(value!({"name": "gpu"}), Value::Null, Claim::Unknown);
     }

@@ -35,7 +35,9 @@ impl Reconcile for Pods {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
         // Who is done needs nothing; what was made for it goes, and must not be made again.
         let needs = |pod: &Arc<Object>| !pod.is_going() && !is_done(pod);
-        let Some(pod) = self.pods.lister().by_key(key)?.filter(needs) else { return Ok(After::Done) };
+        let Some(pod) = self.pods.lister().by_key(key)?.filter(needs) else {
+            return Ok(After::Done);
+        };
         let mut made = Vec::new();
         for entry in entries(&pod) {
             match self.provide(&pod, entry).await {
@@ -53,7 +55,16 @@ impl Reconcile for Pods {
         }
         if !made.is_empty() {
             let patch = status(&pod, &made);
-            self.context.api.patch(&PODS, key, "status", Patch::Apply { manager: MANAGER }, &patch).await?;
+            self.context
+                .api
+                .patch(
+                    &PODS,
+                    key,
+                    "status",
+                    Patch::Apply { manager: MANAGER },
+                    &patch,
+                )
+                .await?;
         }
         if !pod["spec"]["nodeName"].str().is_empty() {
             self.reserve(&pod).await?;
@@ -68,7 +79,10 @@ impl Pods {
         let template = match claim(pod, entry) {
             Claim::Missing(template) => template,
             Claim::Made(name) => {
-                let known = self.claims.lister().by_key(&Key::new(pod.namespace(), name))?;
+                let known = self
+                    .claims
+                    .lister()
+                    .by_key(&Key::new(pod.namespace(), name))?;
                 if known.is_some_and(|claim| claim.is_controlled_by(pod.uid())) {
                     return Ok(None);
                 }
@@ -76,7 +90,8 @@ impl Pods {
             }
             Claim::Named(_) | Claim::Unneeded => return Ok(None),
             Claim::Unknown => {
-                let why = "checking for claim before creating it: none of the supported fields are set";
+                let why =
+                    "checking for claim before creating it: none of the supported fields are set";
                 return Err(Error::Other(why.into()));
             }
         };
@@ -88,36 +103,68 @@ impl Pods {
 
     /// A claim that was made although the pod's status does not say so.
     fn made_before(&self, pod: &Object, entry: &Value) -> Result<Option<String>, Error> {
-        let owned = self.claims.lister().by_index(OF_POD, pod.uid()).unwrap_or(Ok(Vec::new()))?;
+        let owned = self
+            .claims
+            .lister()
+            .by_index(OF_POD, pod.uid())
+            .unwrap_or(Ok(Vec::new()))?;
         let is_it = |claim: &&Arc<Object>| claim.annotation(ENTRY) == Some(entry["name"].str());
-        Ok(owned.iter().find(is_it).map(|claim| claim.name().to_string()))
+        Ok(owned
+            .iter()
+            .find(is_it)
+            .map(|claim| claim.name().to_string()))
     }
 
     async fn make(&self, pod: &Object, entry: &Value, template: &str) -> Result<String, Error> {
-        let known = self.templates.lister().by_key(&Key::new(pod.namespace(), template))?;
+        let known = self
+            .templates
+            .lister()
+            .by_key(&Key::new(pod.namespace(), template))?;
         let Some(known) = known else {
             let kind = format!("resourceclaimtemplate.{}", RESOURCE_CLAIM_TEMPLATES.group);
-            let why = format!("resource claim template {template:?}: {kind} {template:?} not found");
+            let why =
+                format!("resource claim template {template:?}: {kind} {template:?} not found");
             return Err(Error::Other(why));
         };
         // Kubernetes: it has no name yet, and so the message has none (resourceclaim/controller.go).
-        let refused = |error| Error::Other(format!("create ResourceClaim : {}", failure::message(&error)));
+        let refused = |error| {
+            Error::Other(format!(
+                "create ResourceClaim : {}",
+                failure::message(&error)
+            ))
+        };
         let draft = draft(pod, entry, &known);
-        let made = self.context.api.create(&RESOURCE_CLAIMS, &draft).await.map_err(refused)?;
+        let made = self
+            .context
+            .api
+            .create(&RESOURCE_CLAIMS, &draft)
+            .await
+            .map_err(refused)?;
         // Whoever looks next must see it, or would make another.
-        self.claims.wait_for(&made.key(), Version::parse(made.version())).await;
+        self.claims
+            .wait_for(&made.key(), Version::parse(made.version()))
+            .await;
         Ok(made.name().to_string())
     }
 
     /// Reserves what was allocated, for a pod that nobody scheduled.
     async fn reserve(&self, pod: &Object) -> Result<(), Error> {
         for entry in entries(pod) {
-            let (Claim::Named(name) | Claim::Made(name)) = claim(pod, entry) else { continue };
-            let Some(claim) = self.claims.lister().by_key(&Key::new(pod.namespace(), name))? else {
+            let (Claim::Named(name) | Claim::Made(name)) = claim(pod, entry) else {
+                continue;
+            };
+            let Some(claim) = self
+                .claims
+                .lister()
+                .by_key(&Key::new(pod.namespace(), name))?
+            else {
                 continue;
             };
             if let Some(reserved) = reserved(&claim, pod) {
-                self.context.api.update_status(&RESOURCE_CLAIMS, &reserved).await?;
+                self.context
+                    .api
+                    .update_status(&RESOURCE_CLAIMS, &reserved)
+                    .await?;
             }
         }
         Ok(())
@@ -133,13 +180,19 @@ fn reserved(claim: &Object, pod: &Object) -> Option<Object> {
     }
     let mut after = claim.clone();
     let share = value!({"resource": "pods", "name": (pod.name()), "uid": (pod.uid())});
-    after.entry("status").entry("reservedFor").make_list().push(share);
+    after
+        .entry("status")
+        .entry("reservedFor")
+        .make_list()
+        .push(share);
     Some(after)
 }
 
 fn status(pod: &Object, made: &[(&str, String)]) -> Value {
-    let statuses: Vec<Value> =
-        made.iter().map(|(entry, name)| value!({"name": (*entry), "resourceClaimName": name})).collect();
+    let statuses: Vec<Value> = made
+        .iter()
+        .map(|(entry, name)| value!({"name": (*entry), "resourceClaimName": name}))
+        .collect();
     value!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -168,7 +221,10 @@ fn draft(pod: &Object, entry: &Value, template: &Object) -> Value {
     if let Some(labels) = template["spec"]["metadata"].get("labels") {
         claim.entry("metadata").set("labels", labels.clone());
     }
-    claim.entry("metadata").entry("annotations").set(ENTRY, entry["name"].str());
+    claim
+        .entry("metadata")
+        .entry("annotations")
+        .set(ENTRY, entry["name"].str());
     claim
 }
 
@@ -194,7 +250,10 @@ mod tests {
             Object(value!({"spec": {"metadata": {"labels": {"l": "1"}}, "spec": {"devices": {}}}}));
         let claim = Object(draft(&pod, &value!({"name": "gpu"}), &template));
         assert_eq!(claim["metadata"]["generateName"].str(), "p-gpu-");
-        assert_eq!((claim.annotation(ENTRY), claim.label("l")), (Some("gpu"), Some("1")));
+        assert_eq!(
+            (claim.annotation(ENTRY), claim.label("l")),
+            (Some("gpu"), Some("1"))
+        );
         assert!(claim.is_controlled_by("u"));
     }
 
@@ -213,6 +272,12 @@ mod tests {
         assert_eq!(after["status"]["reservedFor"][0]["name"].str(), "p");
         assert!(reserved(&after, &pod).is_none());
         let many = Value::List(vec![value!({"uid": "x"}); MOST_SHARES]);
-        assert!(reserved(&claim(value!({"allocation": {}, "reservedFor": many})), &pod).is_none());
+        assert!(
+            reserved(
+                &claim(value!({"allocation": {}, "reservedFor": many})),
+                &pod
+            )
+            .is_none()
+        );
     }
 }

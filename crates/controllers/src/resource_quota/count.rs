@@ -35,9 +35,14 @@ impl Counter {
     /// Counts what the loops of `context` know, and what the server knows.
     pub fn new(context: &Context) -> Counter {
         let cached = [PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS];
-        let cached =
-            cached.into_iter().map(|resource| (resource.clone(), context.follow(&resource))).collect();
-        Counter { api: context.api.clone(), cached }
+        let cached = cached
+            .into_iter()
+            .map(|resource| (resource.clone(), context.follow(&resource)))
+            .collect();
+        Counter {
+            api: context.api.clone(),
+            cached,
+        }
     }
 
     /// What is in caches, by resource.
@@ -55,13 +60,25 @@ impl Counter {
     ) -> (Amounts, Vec<Error>) {
         let (mut used, mut errors) = (Amounts::new(), Vec::new());
         for kind in served.preferred(&["create", "list", "watch", "delete"]) {
-            let Resource { group, plural, namespaced, .. } = &kind.resource;
-            let Some(counted) = Counted::of(group, plural).filter(|_| *namespaced) else { continue };
-            let names: Vec<&str> = limits(quota).filter(|name| counted.counts_as(name)).collect();
+            let Resource {
+                group,
+                plural,
+                namespaced,
+                ..
+            } = &kind.resource;
+            let Some(counted) = Counted::of(group, plural).filter(|_| *namespaced) else {
+                continue;
+            };
+            let names: Vec<&str> = limits(quota)
+                .filter(|name| counted.counts_as(name))
+                .collect();
             if names.is_empty() {
                 continue;
             }
-            match self.of_kind(&kind.resource, &counted, quota, source, now).await {
+            match self
+                .of_kind(&kind.resource, &counted, quota, source, now)
+                .await
+            {
                 Ok(amounts) => add(&mut used, &of_names(&names, amounts)),
                 Err(error) => errors.push(error),
             }
@@ -81,15 +98,35 @@ impl Counter {
         let cached = self.cached.iter().find(|(known, _)| known == resource);
         if let Some((_, cache)) = cached.filter(|_| source == Source::Caches) {
             let objects = cache.lister().namespaced(namespace).list()?;
-            return Ok(total(counted, &selectors, objects.iter().map(|object| &object.0), now));
+            return Ok(total(
+                counted,
+                &selectors,
+                objects.iter().map(|object| &object.0),
+                now,
+            ));
         }
         if *counted == Counted::DeviceClaim || cached.is_some() {
-            let objects = self.api.list(resource, namespace, &ListOptions::default()).await?;
-            return Ok(total(counted, &selectors, objects.iter().map(|object| &object.0), now));
+            let objects = self
+                .api
+                .list(resource, namespace, &ListOptions::default())
+                .await?;
+            return Ok(total(
+                counted,
+                &selectors,
+                objects.iter().map(|object| &object.0),
+                now,
+            ));
         }
         // Nothing else is in any scope.
-        let n_objects = if selectors.is_empty() { self.api.count(resource, namespace).await? } else { 0 };
-        let amount = Quantity::from_int(i64::try_from(n_objects).unwrap_or(i64::MAX), Format::Decimal);
+        let n_objects = if selectors.is_empty() {
+            self.api.count(resource, namespace).await?
+        } else {
+            0
+        };
+        let amount = Quantity::from_int(
+            i64::try_from(n_objects).unwrap_or(i64::MAX),
+            Format::Decimal,
+        );
         let one = counted.usage(&Value::Null, now);
         Ok(one.into_keys().map(|name| (name, amount)).collect())
     }
@@ -107,7 +144,11 @@ fn total<'a>(
     now: i64,
 ) -> Amounts {
     let mut used = Amounts::new();
-    for object in objects.filter(|object| selectors.iter().all(|selector| counted.is_in(selector, object))) {
+    for object in objects.filter(|object| {
+        selectors
+            .iter()
+            .all(|selector| counted.is_in(selector, object))
+    }) {
         add(&mut used, &counted.usage(object, now));
     }
     used
@@ -115,7 +156,15 @@ fn total<'a>(
 
 /// Of what was counted that which has these names; what does not occur is 0.
 fn of_names(names: &[&str], amounts: Amounts) -> Amounts {
-    names.iter().map(|name| (name.to_string(), amounts.get(*name).copied().unwrap_or_default())).collect()
+    names
+        .iter()
+        .map(|name| {
+            (
+                name.to_string(),
+                amounts.get(*name).copied().unwrap_or_default(),
+            )
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -132,21 +181,39 @@ mod tests {
             {"spec":{"containers":[{"name":"c"}]},"status":{"phase":"Succeeded"}}]"#;
         let pods = json::parse(pods.as_bytes()).unwrap();
         let selectors = selectors(&json::parse(quota.as_bytes()).unwrap());
-        let used = of_names(names, total(&Counted::Pod, &selectors, pods.list().iter(), 0));
-        let shown: Vec<String> = used.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
+        let used = of_names(
+            names,
+            total(&Counted::Pod, &selectors, pods.list().iter(), 0),
+        );
+        let shown: Vec<String> = used
+            .iter()
+            .map(|(name, amount)| format!("{name}={amount}"))
+            .collect();
         assert_eq!(shown.join(" "), expected);
     }
 
     #[test]
     fn what_is_limited_adds_up() {
-        check("{}", &["pods", "requests.memory", "count/pods"], "count/pods=4 pods=3 requests.memory=512Mi");
+        check(
+            "{}",
+            &["pods", "requests.memory", "count/pods"],
+            "count/pods=4 pods=3 requests.memory=512Mi",
+        );
         check("{}", &["limits.cpu"], "limits.cpu=0");
     }
 
     #[test]
     fn only_what_is_in_scope_counts() {
         check(r#"{"spec":{"scopes":["BestEffort"]}}"#, &["pods"], "pods=1");
-        check(r#"{"spec":{"scopes":["NotBestEffort","NotTerminating"]}}"#, &["pods"], "pods=2");
-        check(r#"{"spec":{"scopes":["Terminating"]}}"#, &["pods"], "pods=0");
+        check(
+            r#"{"spec":{"scopes":["NotBestEffort","NotTerminating"]}}"#,
+            &["pods"],
+            "pods=2",
+        );
+        check(
+            r#"{"spec":{"scopes":["Terminating"]}}"#,
+            &["pods"],
+            "pods=0",
+        );
     }
 }

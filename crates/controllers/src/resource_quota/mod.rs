@@ -52,24 +52,41 @@ pub fn start(context: &Context) -> Work {
         }
     });
     let counter = Counter::new(&context);
-    let wake = Wake { quotas: quotas.clone(), todo: queue.clone() };
+    let wake = Wake {
+        quotas: quotas.clone(),
+        todo: queue.clone(),
+    };
     for (resource, cache) in counter.cached() {
         watch_cached(&context, resource, cache, wake.clone());
     }
     let census = context.census().clone();
     census.listen(Arc::new(wake.clone()));
-    let reconcile = Arc::new(Quotas { context, quotas, counter, census: census.clone() });
-    Work::new(queue, WORKERS, reconcile).and(census.run()).and(resync(wake))
+    let reconcile = Arc::new(Quotas {
+        context,
+        quotas,
+        counter,
+        census: census.clone(),
+    });
+    Work::new(queue, WORKERS, reconcile)
+        .and(census.run())
+        .and(resync(wake))
 }
 
 /// Counts again when an object of which the cache knows everything is gone, or takes something else.
 fn watch_cached(context: &Context, resource: &Resource, cache: &Informer<Object>, wake: Wake) {
-    let Some(counted) = Counted::of(&resource.group, &resource.plural) else { return };
+    let Some(counted) = Counted::of(&resource.group, &resource.plural) else {
+        return;
+    };
     let clock = context.clock.clone();
     let resource = resource.clone();
     cache.add_handler(move |event: Event<Object>| {
         let namespace = event.key().namespace();
-        let takes = |object: &Object| (counted.usage(object, clock().as_second()), object["spec"].clone());
+        let takes = |object: &Object| {
+            (
+                counted.usage(object, clock().as_second()),
+                object["spec"].clone(),
+            )
+        };
         let changed = match &event {
             Event::Added { .. } => false,
             Event::Deleted { .. } => true,
@@ -103,16 +120,26 @@ struct Wake {
 
 impl Wake {
     fn all(&self) {
-        self.quotas.store().list().iter().for_each(|quota| self.todo.add(quota.key().clone()));
+        self.quotas
+            .store()
+            .list()
+            .iter()
+            .for_each(|quota| self.todo.add(quota.key().clone()));
     }
 
     fn in_namespace(&self, namespace: &str) -> Vec<Arc<Object>> {
-        self.quotas.lister().namespaced(namespace).list().unwrap_or_default()
+        self.quotas
+            .lister()
+            .namespaced(namespace)
+            .list()
+            .unwrap_or_default()
     }
 
     /// Something of a resource has changed in a namespace, or everywhere if that is empty.
     fn namespace(&self, of: &Resource, namespace: &str) {
-        let Some(counted) = Counted::of(&of.group, &of.plural) else { return };
+        let Some(counted) = Counted::of(&of.group, &of.plural) else {
+            return;
+        };
         let quotas = match namespace {
             "" => self.quotas.lister().list().unwrap_or_default(),
             namespace => self.in_namespace(namespace),
@@ -146,21 +173,35 @@ impl Listener for Wake {
 impl Reconcile for Quotas {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
         let served = self.census.kinds().await;
-        let Some(quota) = self.quotas.lister().by_key(key)? else { return Ok(After::Done) };
+        let Some(quota) = self.quotas.lister().by_key(key)? else {
+            return Ok(After::Done);
+        };
         let now = self.context.now().as_second();
-        let (used, mut errors) = self.counter.usage(&quota, &served, Source::Caches, now).await;
+        let (used, mut errors) = self
+            .counter
+            .usage(&quota, &served, Source::Caches, now)
+            .await;
         let mut after = After::Done;
         let mut status_now = status(&quota, &used);
-        if status_now.as_ref().is_some_and(|status| is_less(status, &quota["status"])) {
+        if status_now
+            .as_ref()
+            .is_some_and(|status| is_less(status, &quota["status"]))
+        {
             // A cache that has not heard of everything must not make room for more.
-            let (used, live_errors) = self.counter.usage(&quota, &served, Source::Server, now).await;
+            let (used, live_errors) = self
+                .counter
+                .usage(&quota, &served, Source::Server, now)
+                .await;
             (status_now, errors) = (status(&quota, &used), live_errors);
             after = After::Again(SECOND_LOOK);
         }
         if let Some(status) = status_now {
             let mut quota = Object::clone(&quota);
             quota.set("status", status);
-            self.context.api.update_status(&RESOURCE_QUOTAS, &quota).await?;
+            self.context
+                .api
+                .update_status(&RESOURCE_QUOTAS, &quota)
+                .await?;
         }
         errors.pop().map_or(Ok(after), Err)
     }

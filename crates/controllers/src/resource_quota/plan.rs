@@ -7,7 +7,9 @@ use mizzen_sdk::Object;
 
 /// Whether a quota limits what objects of a resource take.
 pub fn concerns(quota: &Object, counted: &Counted) -> bool {
-    quota["spec"]["hard"].entries().any(|(name, _)| counted.counts_as(name))
+    quota["spec"]["hard"]
+        .entries()
+        .any(|(name, _)| counted.counts_as(name))
 }
 
 /// Whether a quota's limits are not yet in its status.
@@ -28,8 +30,18 @@ pub fn status(quota: &Object, counted: &Amounts) -> Option<Value> {
         return None;
     }
     let mut status = Value::object();
-    status.set("hard", if hard.is_null() { Value::object() } else { hard.clone() });
-    let used: Map = used.iter().map(|(name, amount)| (name.as_str(), amount.to_string())).collect();
+    status.set(
+        "hard",
+        if hard.is_null() {
+            Value::object()
+        } else {
+            hard.clone()
+        },
+    );
+    let used: Map = used
+        .iter()
+        .map(|(name, amount)| (name.as_str(), amount.to_string()))
+        .collect();
     status.set("used", used);
     Some(status)
 }
@@ -37,7 +49,8 @@ pub fn status(quota: &Object, counted: &Amounts) -> Option<Value> {
 /// Whether a status says that less is used than another.
 pub fn is_less(new: &Value, old: &Value) -> bool {
     let (new, old) = (amounts(&new["used"]), amounts(&old["used"]));
-    new.iter().any(|(name, amount)| old.get(name).is_some_and(|old| amount < old))
+    new.iter()
+        .any(|(name, amount)| old.get(name).is_some_and(|old| amount < old))
 }
 
 #[cfg(test)]
@@ -50,7 +63,10 @@ mod tests {
     fn check(quota: &str, counted: &str, expected: Option<&str>) {
         let counted = amounts(&json::parse(counted.as_bytes()).unwrap());
         let found = status(&Object::parse(quota.as_bytes()).unwrap(), &counted);
-        assert_eq!(found.map(|status| json::to_string(&status)).as_deref(), expected);
+        assert_eq!(
+            found.map(|status| json::to_string(&status)).as_deref(),
+            expected
+        );
     }
 
     #[test]
@@ -91,7 +107,10 @@ mod tests {
     fn less_is_less() {
         let read = |text: &str| json::parse(text.as_bytes()).unwrap();
         let old = read(r#"{"used":{"pods":"2","cpu":"1"}}"#);
-        assert!(is_less(&read(r#"{"used":{"pods":"3","cpu":"900m"}}"#), &old));
+        assert!(is_less(
+            &read(r#"{"used":{"pods":"3","cpu":"900m"}}"#),
+            &old
+        ));
         assert!(!is_less(&read(r#"{"used":{"pods":"3","cpu":"1"}}"#), &old));
     }
 }

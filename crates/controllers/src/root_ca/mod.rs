@@ -24,7 +24,9 @@ struct Publisher {
 /// Sets up the loop. Without a certificate there is nothing to do.
 pub fn start(context: &Context) -> Work {
     let context = context.named("root-ca-cert-publisher");
-    let Some(certificate) = context.options.root_ca.clone() else { return Work::default() };
+    let Some(certificate) = context.options.root_ca.clone() else {
+        return Work::default();
+    };
     let queue = context.queue("root_ca_cert_publisher");
     let configs = context.follow(&CONFIG_MAPS);
     let todo = queue.clone();
@@ -34,12 +36,22 @@ pub fn start(context: &Context) -> Work {
         }
     });
     let todo = queue.clone();
-    context.follow(&NAMESPACES).add_handler(move |event: Event<Object>| {
-        if !matches!(event, Event::Deleted { .. }) {
-            todo.add(event.key().clone());
-        }
-    });
-    Work::new(queue, 1, Arc::new(Publisher { context, configs, certificate }))
+    context
+        .follow(&NAMESPACES)
+        .add_handler(move |event: Event<Object>| {
+            if !matches!(event, Event::Deleted { .. }) {
+                todo.add(event.key().clone());
+            }
+        });
+    Work::new(
+        queue,
+        1,
+        Arc::new(Publisher {
+            context,
+            configs,
+            certificate,
+        }),
+    )
 }
 
 impl Reconcile for Publisher {
@@ -74,12 +86,19 @@ fn plan(known: Option<&Object>, namespace: &str, certificate: &str) -> Plan {
         let metadata = value!({ "name": NAME, "namespace": namespace, "annotations": { "kubernetes.io/description": TEXT } });
         return Plan::Create(value!({ "metadata": metadata, "data": data }));
     };
-    if known["data"] == data && known.annotation(DESCRIPTION).is_some_and(|text| !text.is_empty()) {
+    if known["data"] == data
+        && known
+            .annotation(DESCRIPTION)
+            .is_some_and(|text| !text.is_empty())
+    {
         return Plan::Nothing;
     }
     let mut config = known.clone();
     config.set("data", data);
-    config.entry("metadata").entry("annotations").set(DESCRIPTION, TEXT);
+    config
+        .entry("metadata")
+        .entry("annotations")
+        .set(DESCRIPTION, TEXT);
     Plan::Update(config)
 }
 

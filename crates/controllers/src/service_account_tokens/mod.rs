@@ -30,26 +30,48 @@ struct Tokens {
 pub fn start(context: &Context) -> Work {
     // It works under the name of all loops together: whoever fills these secrets could be anybody.
     let context = context.clone();
-    let Some(sign) = context.options.sign_token.clone() else { return Work::default() };
+    let Some(sign) = context.options.sign_token.clone() else {
+        return Work::default();
+    };
     let queue = context.queue("serviceaccount_tokens_secret");
     let (secrets, accounts) = (context.follow(&SECRETS), context.follow(&SERVICE_ACCOUNTS));
     let todo = queue.clone();
     secrets.add_handler(move |event: Event<Object>| {
-        if event.object().object().is_ok_and(|secret| holds_token(&secret)) {
+        if event
+            .object()
+            .object()
+            .is_ok_and(|secret| holds_token(&secret))
+        {
             todo.add(event.key().clone());
         }
     });
     let (todo, known) = (queue.clone(), secrets.clone());
     accounts.add_handler(move |event: Event<Object>| {
         if let Event::Deleted { last, .. } = event {
-            let secrets = known.lister().namespaced(last.key().namespace()).list().unwrap_or_default();
+            let secrets = known
+                .lister()
+                .namespaced(last.key().namespace())
+                .list()
+                .unwrap_or_default();
             let theirs = |secret: &&Arc<Object>| {
                 holds_token(secret) && secret.annotation(plan::NAME) == Some(last.key().name())
             };
-            secrets.iter().filter(theirs).for_each(|secret| todo.add(secret.key()));
+            secrets
+                .iter()
+                .filter(theirs)
+                .for_each(|secret| todo.add(secret.key()));
         }
     });
-    Work::new(queue, WORKERS, Arc::new(Tokens { context, secrets, accounts, sign }))
+    Work::new(
+        queue,
+        WORKERS,
+        Arc::new(Tokens {
+            context,
+            secrets,
+            accounts,
+            sign,
+        }),
+    )
 }
 
 impl Reconcile for Tokens {
@@ -69,8 +91,16 @@ impl Reconcile for Tokens {
 impl Tokens {
     /// The account whose token a secret holds. Only the server knows for sure that it is gone.
     async fn account_of(&self, secret: &Object) -> Result<Option<Object>, Error> {
-        let key = Key::new(secret.namespace(), secret.annotation(plan::NAME).unwrap_or_default());
-        if let Some(account) = self.accounts.lister().by_key(&key)?.filter(|account| is_of(secret, account)) {
+        let key = Key::new(
+            secret.namespace(),
+            secret.annotation(plan::NAME).unwrap_or_default(),
+        );
+        if let Some(account) = self
+            .accounts
+            .lister()
+            .by_key(&key)?
+            .filter(|account| is_of(secret, account))
+        {
             return Ok(Some(Object::clone(&account)));
         }
         let found = self.context.api.find(&SERVICE_ACCOUNTS, &key).await?;
@@ -78,8 +108,16 @@ impl Tokens {
     }
 
     async fn delete(&self, secret: &Object) -> Result<(), Error> {
-        let options = DeleteOptions { uid: Some(secret.uid()), ..DeleteOptions::default() };
-        gone_or_new(self.context.api.delete(&SECRETS, &secret.key(), &options).await)
+        let options = DeleteOptions {
+            uid: Some(secret.uid()),
+            ..DeleteOptions::default()
+        };
+        gone_or_new(
+            self.context
+                .api
+                .delete(&SECRETS, &secret.key(), &options)
+                .await,
+        )
     }
 
     async fn fill(&self, cached: &Object, account: &Object) -> Result<(), Error> {
@@ -88,7 +126,9 @@ impl Tokens {
             return Ok(());
         }
         let mut secret = cached.clone();
-        if !fill(&mut secret, account, root_ca, |claims: &Value| (self.sign)(claims)) {
+        if !fill(&mut secret, account, root_ca, |claims: &Value| {
+            (self.sign)(claims)
+        }) {
             return Err(Error::Other("the token could not be signed".into()));
         }
         // Whoever was faster is heard of, and looked at then.
@@ -101,7 +141,10 @@ impl Tokens {
         for account in self.accounts.lister().namespaced(key.namespace()).list()? {
             if account["secrets"].list().iter().any(lists) {
                 let mut account = Object::clone(&account);
-                account.entry("secrets").make_list().retain(|secret| !lists(secret));
+                account
+                    .entry("secrets")
+                    .make_list()
+                    .retain(|secret| !lists(secret));
                 gone_or_new(self.context.api.update(&SERVICE_ACCOUNTS, &account).await)?;
             }
         }

@@ -28,7 +28,9 @@ pub fn is_of(secret: &Object, account: &Object) -> bool {
 /// Whether a secret lacks anything.
 pub fn is_lacking(secret: &Object, root_ca: Option<&str>) -> bool {
     let data = &secret["data"];
-    lacks_certificate(data, root_ca) || data["namespace"].str().is_empty() || data["token"].str().is_empty()
+    lacks_certificate(data, root_ca)
+        || data["namespace"].str().is_empty()
+        || data["token"].str().is_empty()
 }
 
 fn lacks_certificate(data: &Value, root_ca: Option<&str>) -> bool {
@@ -43,7 +45,9 @@ pub fn fill(
     sign: impl FnOnce(&Value) -> Option<String>,
 ) -> bool {
     if secret["data"]["token"].str().is_empty() {
-        let Some(token) = sign(&claims(secret, account)) else { return false };
+        let Some(token) = sign(&claims(secret, account)) else {
+            return false;
+        };
         secret.entry("data").set("token", STANDARD.encode(token));
     }
     let namespace = secret.namespace().to_string();
@@ -89,11 +93,16 @@ mod tests {
         let text = format!(r#"{{"metadata":{{"name":"t","namespace":"shop"}},"data":{data}}}"#);
         let mut secret = Object::parse(text.as_bytes()).unwrap();
         assert!(is_lacking(&secret, root_ca));
-        assert!(fill(&mut secret, &account(), root_ca, |claims| Some(json::to_string(claims))));
+        assert!(fill(&mut secret, &account(), root_ca, |claims| Some(
+            json::to_string(claims)
+        )));
         assert!(!is_lacking(&secret, root_ca) && is_of(&secret, &account()));
-        let decode = |text: &Value| String::from_utf8(STANDARD.decode(text.str()).unwrap()).unwrap();
-        let lines: Vec<String> =
-            secret["data"].entries().map(|(name, text)| format!("{name}: {}", decode(text))).collect();
+        let decode =
+            |text: &Value| String::from_utf8(STANDARD.decode(text.str()).unwrap()).unwrap();
+        let lines: Vec<String> = secret["data"]
+            .entries()
+            .map(|(name, text)| format!("{name}: {}", decode(text)))
+            .collect();
         expected.assert_eq(&lines.join("\n"));
     }
 
@@ -138,7 +147,9 @@ mod tests {
             is_of(&Object::parse(text.as_bytes()).unwrap(), &account())
         };
         assert!(of(r#"{"kubernetes.io/service-account.name":"a"}"#));
-        assert!(of(r#"{"kubernetes.io/service-account.name":"a","kubernetes.io/service-account.uid":"u"}"#));
+        assert!(of(
+            r#"{"kubernetes.io/service-account.name":"a","kubernetes.io/service-account.uid":"u"}"#
+        ));
         assert!(!of(
             r#"{"kubernetes.io/service-account.name":"a","kubernetes.io/service-account.uid":"old"}"#
         ));

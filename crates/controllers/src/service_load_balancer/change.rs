@@ -38,7 +38,10 @@ pub(super) fn needs_update(old: &Object, new: &Object) -> bool {
     let differs = |field: &&str| !is_same(&old["spec"][*field], &new["spec"][*field]);
     let n_families = |service: &Object| service["spec"]["ipFamilies"].list().len();
     FIELDS.iter().any(differs)
-        || !is_same(&old["metadata"]["annotations"], &new["metadata"]["annotations"])
+        || !is_same(
+            &old["metadata"]["annotations"],
+            &new["metadata"]["annotations"],
+        )
         || old.uid() != new.uid()
         || n_families(old) != n_families(new)
 }
@@ -75,7 +78,9 @@ mod tests {
             assert_eq!(needs_update(&old, &service(spec)), expected, "{spec}");
         }
         let mut changed = service("");
-        changed.entry("spec").set("ports", json::parse(br#"[{"port":81}]"#).unwrap());
+        changed
+            .entry("spec")
+            .set("ports", json::parse(br#"[{"port":81}]"#).unwrap());
         assert!(needs_update(&old, &changed));
         changed.entry("spec").set("type", "ClusterIP");
         assert!(needs_update(&old, &changed) && !needs_update(&changed, &changed));

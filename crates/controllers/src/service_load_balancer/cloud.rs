@@ -32,7 +32,9 @@ pub(super) enum EnsureError {
     #[error("every address of {0} is in use")]
     Exhausted(Block),
     /// The address that is asked for is not the cloud's.
-    #[error("the requested address {0} is not in a range of the simulated cloud for the Service's families")]
+    #[error(
+        "the requested address {0} is not in a range of the simulated cloud for the Service's families"
+    )]
     NotInRange(String),
     /// Another load balancer has it.
     #[error("the requested address {0} is in use")]
@@ -41,7 +43,11 @@ pub(super) enum EnsureError {
 
 impl Cloud {
     pub(super) fn new(ranges: Vec<Block>) -> Cloud {
-        Cloud { ranges, load_balancers: HashMap::new(), taken: HashSet::new() }
+        Cloud {
+            ranges,
+            load_balancers: HashMap::new(),
+            taken: HashSet::new(),
+        }
     }
 
     /// Learns of a load balancer from the status of its Service. Of several Services that say the same address, the
@@ -50,7 +56,10 @@ impl Cloud {
         let ingress = service["status"]["loadBalancer"]["ingress"].list().iter();
         let known = ingress.filter_map(|one| address(one["ip"].str()));
         let is_ours = |ip: &IpAddr| self.ranges.iter().any(|range| range.gives(*ip));
-        let addresses: Vec<IpAddr> = known.filter(is_ours).filter(|ip| !self.taken.contains(ip)).collect();
+        let addresses: Vec<IpAddr> = known
+            .filter(is_ours)
+            .filter(|ip| !self.taken.contains(ip))
+            .collect();
         if !addresses.is_empty() {
             self.keep(service, addresses);
         }
@@ -59,27 +68,43 @@ impl Cloud {
     /// The load balancer's addresses, in the order of the Service's families. On an error it has none that it had not before.
     pub(super) fn ensure(&mut self, service: &Arc<Object>) -> Result<Vec<IpAddr>, EnsureError> {
         let own = self.load_balancers.get(&service.key());
-        let own = own.map(|load_balancer| load_balancer.addresses.clone()).unwrap_or_default();
-        let families: Vec<&str> =
-            match service["spec"]["ipFamilies"].list().iter().map(|one| one.str()).collect::<Vec<_>>() {
-                families if families.is_empty() => vec!["IPv4"],
-                families => families,
-            };
+        let own = own
+            .map(|load_balancer| load_balancer.addresses.clone())
+            .unwrap_or_default();
+        let families: Vec<&str> = match service["spec"]["ipFamilies"]
+            .list()
+            .iter()
+            .map(|one| one.str())
+            .collect::<Vec<_>>()
+        {
+            families if families.is_empty() => vec!["IPv4"],
+            families => families,
+        };
         let wanted = self.wanted(service["spec"]["loadBalancerIP"].str(), &families, &own)?;
-        let addresses: Vec<IpAddr> =
-            families.iter().map(|name| self.choose(name, wanted, &own)).collect::<Result<_, _>>()?;
+        let addresses: Vec<IpAddr> = families
+            .iter()
+            .map(|name| self.choose(name, wanted, &own))
+            .collect::<Result<_, _>>()?;
         self.keep(service, addresses.clone());
         Ok(addresses)
     }
 
     /// The address that the Service asks for, if it asks for one and may have it.
-    fn wanted(&self, text: &str, families: &[&str], own: &[IpAddr]) -> Result<Option<IpAddr>, EnsureError> {
+    fn wanted(
+        &self,
+        text: &str,
+        families: &[&str],
+        own: &[IpAddr],
+    ) -> Result<Option<IpAddr>, EnsureError> {
         if text.is_empty() {
             return Ok(None);
         }
-        let is_given =
-            |ip: &IpAddr| families.contains(&family(*ip)) && self.ranges.iter().any(|range| range.gives(*ip));
-        let ip = address(text).filter(is_given).ok_or_else(|| EnsureError::NotInRange(text.into()))?;
+        let is_given = |ip: &IpAddr| {
+            families.contains(&family(*ip)) && self.ranges.iter().any(|range| range.gives(*ip))
+        };
+        let ip = address(text)
+            .filter(is_given)
+            .ok_or_else(|| EnsureError::NotInRange(text.into()))?;
         match self.taken.contains(&ip) && !own.contains(&ip) {
             true => Err(EnsureError::InUse(ip)),
             false => Ok(Some(ip)),
@@ -87,7 +112,12 @@ impl Cloud {
     }
 
     /// The address of one family: the one that is asked for, the one that it has, or the first free one.
-    fn choose(&self, name: &str, wanted: Option<IpAddr>, own: &[IpAddr]) -> Result<IpAddr, EnsureError> {
+    fn choose(
+        &self,
+        name: &str,
+        wanted: Option<IpAddr>,
+        own: &[IpAddr],
+    ) -> Result<IpAddr, EnsureError> {
         let candidates = wanted.iter().chain(own);
         if let Some(ip) = candidates.copied().find(|ip| family(*ip) == name) {
             return Ok(ip);
@@ -95,13 +125,21 @@ impl Cloud {
         let range = self.ranges.iter().find(|range| family(range.ip) == name);
         let range = range.ok_or_else(|| EnsureError::NoRange(name.into()))?;
         let mut hosts = range.hosts().map(|offset| range.nth(offset));
-        hosts.find(|ip| !self.taken.contains(ip)).ok_or(EnsureError::Exhausted(*range))
+        hosts
+            .find(|ip| !self.taken.contains(ip))
+            .ok_or(EnsureError::Exhausted(*range))
     }
 
     fn keep(&mut self, service: &Arc<Object>, addresses: Vec<IpAddr>) {
         self.delete(&service.key());
         self.taken.extend(&addresses);
-        self.load_balancers.insert(service.key(), LoadBalancer { service: service.clone(), addresses });
+        self.load_balancers.insert(
+            service.key(),
+            LoadBalancer {
+                service: service.clone(),
+                addresses,
+            },
+        );
     }
 
     /// Deletes a load balancer and frees its addresses; whether there was one.
@@ -136,12 +174,21 @@ mod tests {
     }
 
     fn cloud(ranges: &[&str]) -> Cloud {
-        Cloud::new(ranges.iter().map(|range| Block::parse_sloppy(range).unwrap()).collect())
+        Cloud::new(
+            ranges
+                .iter()
+                .map(|range| Block::parse_sloppy(range).unwrap())
+                .collect(),
+        )
     }
 
     fn ensure(cloud: &mut Cloud, name: &str, spec: &str) -> String {
         match cloud.ensure(&service(name, spec, "")) {
-            Ok(addresses) => addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(" "),
+            Ok(addresses) => addresses
+                .iter()
+                .map(IpAddr::to_string)
+                .collect::<Vec<_>>()
+                .join(" "),
             Err(error) => error.to_string(),
         }
     }
@@ -152,7 +199,10 @@ mod tests {
         assert_eq!(ensure(&mut cloud, "a", ""), "192.0.2.1");
         assert_eq!(ensure(&mut cloud, "b", ""), "192.0.2.2");
         assert_eq!(ensure(&mut cloud, "a", ""), "192.0.2.1");
-        assert_eq!(ensure(&mut cloud, "c", ""), "every address of 192.0.2.0/30 is in use");
+        assert_eq!(
+            ensure(&mut cloud, "c", ""),
+            "every address of 192.0.2.0/30 is in use"
+        );
         assert!(cloud.delete(&Key::new("n", "a")) && !cloud.delete(&Key::new("n", "a")));
         assert_eq!(ensure(&mut cloud, "c", ""), "192.0.2.1");
     }
@@ -160,12 +210,30 @@ mod tests {
     #[test]
     fn a_requested_address_is_given_if_it_is_free() {
         let mut cloud = cloud(&["192.0.2.0/29"]);
-        assert_eq!(ensure(&mut cloud, "a", r#""loadBalancerIP":"192.0.2.3""#), "192.0.2.3");
+        assert_eq!(
+            ensure(&mut cloud, "a", r#""loadBalancerIP":"192.0.2.3""#),
+            "192.0.2.3"
+        );
         let in_use = "the requested address 192.0.2.3 is in use";
-        assert_eq!(ensure(&mut cloud, "b", r#""loadBalancerIP":"192.0.2.3""#), in_use);
-        assert_eq!(ensure(&mut cloud, "a", r#""loadBalancerIP":"192.0.2.5""#), "192.0.2.5");
-        assert_eq!(ensure(&mut cloud, "b", r#""loadBalancerIP":"192.0.2.3""#), "192.0.2.3");
-        for other in ["10.0.0.1", "2001:db8::1", "192.0.2.0", "192.0.2.7", "nonsense"] {
+        assert_eq!(
+            ensure(&mut cloud, "b", r#""loadBalancerIP":"192.0.2.3""#),
+            in_use
+        );
+        assert_eq!(
+            ensure(&mut cloud, "a", r#""loadBalancerIP":"192.0.2.5""#),
+            "192.0.2.5"
+        );
+        assert_eq!(
+            ensure(&mut cloud, "b", r#""loadBalancerIP":"192.0.2.3""#),
+            "192.0.2.3"
+        );
+        for other in [
+            "10.0.0.1",
+            "2001:db8::1",
+            "192.0.2.0",
+            "192.0.2.7",
+            "nonsense",
+        ] {
             let refused = ensure(&mut cloud, "c", &format!(r#""loadBalancerIP":"{other}""#));
             assert!(
                 refused.starts_with(&format!("the requested address {other} is not in a range")),
@@ -177,13 +245,26 @@ mod tests {
     #[test]
     fn a_service_has_an_address_of_each_of_its_families() {
         let mut cloud = cloud(&["192.0.2.0/24", "2001:db8::/64"]);
-        assert_eq!(ensure(&mut cloud, "a", r#""ipFamilies":["IPv6","IPv4"]"#), "2001:db8::1 192.0.2.1");
-        assert_eq!(ensure(&mut cloud, "b", r#""ipFamilies":["IPv6"]"#), "2001:db8::2");
+        assert_eq!(
+            ensure(&mut cloud, "a", r#""ipFamilies":["IPv6","IPv4"]"#),
+            "2001:db8::1 192.0.2.1"
+        );
+        assert_eq!(
+            ensure(&mut cloud, "b", r#""ipFamilies":["IPv6"]"#),
+            "2001:db8::2"
+        );
         let both = r#""ipFamilies":["IPv4","IPv6"],"loadBalancerIP":"2001:db8::a""#;
         assert_eq!(ensure(&mut cloud, "c", both), "192.0.2.2 2001:db8::a");
-        assert_eq!(ensure(&mut cloud, "c", r#""ipFamilies":["IPv4"]"#), "192.0.2.2");
         assert_eq!(
-            ensure(&mut cloud, "d", r#""loadBalancerIP":"2001:db8::a","ipFamilies":["IPv6"]"#),
+            ensure(&mut cloud, "c", r#""ipFamilies":["IPv4"]"#),
+            "192.0.2.2"
+        );
+        assert_eq!(
+            ensure(
+                &mut cloud,
+                "d",
+                r#""loadBalancerIP":"2001:db8::a","ipFamilies":["IPv6"]"#
+            ),
             "2001:db8::a"
         );
     }
@@ -191,7 +272,11 @@ mod tests {
     #[test]
     fn addresses_are_known_from_statuses() {
         let mut cloud = cloud(&["192.0.2.0/24"]);
-        cloud.adopt(&service("a", "", r#"{"ip":"192.0.2.1"},{"ip":"10.0.0.1"},{"hostname":"h"}"#));
+        cloud.adopt(&service(
+            "a",
+            "",
+            r#"{"ip":"192.0.2.1"},{"ip":"10.0.0.1"},{"hostname":"h"}"#,
+        ));
         cloud.adopt(&service("b", "", r#"{"ip":"192.0.2.1"}"#));
         assert_eq!(ensure(&mut cloud, "c", ""), "192.0.2.2");
         assert_eq!(ensure(&mut cloud, "b", ""), "192.0.2.3");

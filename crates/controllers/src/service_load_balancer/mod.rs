@@ -49,10 +49,17 @@ pub fn start(context: &Context) -> Work {
     }
     let context = context.named("service-controller");
     let limiter = Box::new(Exponential::new(RETRY_DELAYS.0, RETRY_DELAYS.1));
-    let queue = Queue::with(Options { limiter, ..Options::new("service") });
+    let queue = Queue::with(Options {
+        limiter,
+        ..Options::new("service")
+    });
     let services = context.follow(&SERVICES);
     services.add_handler(on_service_event(queue.clone()));
-    let controller = ServiceController { context, services, cloud: OnceLock::new() };
+    let controller = ServiceController {
+        context,
+        services,
+        cloud: OnceLock::new(),
+    };
     Work::new(queue, WORKERS, Arc::new(controller))
 }
 
@@ -60,10 +67,13 @@ pub fn start(context: &Context) -> Work {
 /// the key is then enqueued so that the address becomes free.
 fn on_service_event(queue: Queue<Key>) -> impl FnMut(Event<Object>) + Send + 'static {
     move |event| {
-        let Ok(service) = event.object().object() else { return };
+        let Ok(service) = event.object().object() else {
+            return;
+        };
         let is_relevant = match &event {
             Event::Updated { old, .. } => {
-                needs_cleanup(&service) || old.object().is_ok_and(|old| needs_update(&old, &service))
+                needs_cleanup(&service)
+                    || old.object().is_ok_and(|old| needs_update(&old, &service))
             }
             _ => wants_load_balancer(&service) || needs_cleanup(&service),
         };
@@ -81,14 +91,20 @@ impl Reconcile for ServiceController {
             self.record(&deleted, "DeletingLoadBalancer", "Deleting load balancer");
             self.record(&deleted, "DeletedLoadBalancer", "Deleted load balancer");
         }
-        let Some(service) = service else { return Ok(After::Done) };
+        let Some(service) = service else {
+            return Ok(After::Done);
+        };
         let outcome = match wants_load_balancer(&service) && !needs_cleanup(&service) {
             true => self.ensure(&service).await,
             false => self.clean_up(&service).await,
         };
         if let Err(error) = &outcome {
             let message = format!("Error syncing load balancer: {error}");
-            self.context.record(&SERVICES, &service, Note::warning("SyncLoadBalancerFailed", "", message));
+            self.context.record(
+                &SERVICES,
+                &service,
+                Note::warning("SyncLoadBalancerFailed", "", message),
+            );
         }
         outcome.map(|()| After::Done)
     }
@@ -102,7 +118,10 @@ impl ServiceController {
             None => {
                 let mut cloud = Cloud::new(self.context.options.load_balancer_ranges.clone());
                 let services = self.services.lister().list()?;
-                services.iter().filter(|one| one.has_finalizer(FINALIZER)).for_each(|one| cloud.adopt(one));
+                services
+                    .iter()
+                    .filter(|one| one.has_finalizer(FINALIZER))
+                    .for_each(|one| cloud.adopt(one));
                 self.cloud.get_or_init(|| Mutex::new(cloud))
             }
         };
@@ -114,7 +133,9 @@ impl ServiceController {
         if !service.has_finalizer(FINALIZER) {
             let change = value!({"metadata": {"finalizers": [FINALIZER]}});
             self.patch(service, &change).await.map_err(|error| {
-                Error::Other(format!("failed to add load balancer cleanup finalizer: {error}"))
+                Error::Other(format!(
+                    "failed to add load balancer cleanup finalizer: {error}"
+                ))
             })?;
         }
         let addresses = self
@@ -122,7 +143,9 @@ impl ServiceController {
             .ensure(service)
             .map_err(|error| Error::Other(format!("failed to ensure load balancer: {error}")))?;
         self.record(service, "EnsuredLoadBalancer", "Ensured load balancer");
-        let ingress = addresses.iter().map(|ip| value!({"ip": (ip.to_string()), "ipMode": "VIP"}));
+        let ingress = addresses
+            .iter()
+            .map(|ip| value!({"ip": (ip.to_string()), "ipMode": "VIP"}));
         self.patch_status(service, ingress.collect()).await
     }
 
@@ -133,7 +156,9 @@ impl ServiceController {
         if service.has_finalizer(FINALIZER) {
             let change = value!({"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}});
             self.patch(service, &change).await.map_err(|error| {
-                Error::Other(format!("failed to remove load balancer cleanup finalizer: {error}"))
+                Error::Other(format!(
+                    "failed to remove load balancer cleanup finalizer: {error}"
+                ))
             })?;
         }
         self.record(service, "DeletedLoadBalancer", "Deleted load balancer");
@@ -144,13 +169,17 @@ impl ServiceController {
         if service["status"]["loadBalancer"]["ingress"].list() == ingress.as_slice() {
             return Ok(());
         }
-        let ingress = if ingress.is_empty() { Value::Null } else { ingress.into() };
+        let ingress = if ingress.is_empty() {
+            Value::Null
+        } else {
+            ingress.into()
+        };
         let change = value!({"status": {"loadBalancer": {"ingress": ingress}}});
         match self.patch(service, &change).await {
             // The Service may be deleted as soon as it has no finalizer.
-            Err(error) if !is_not_found(&error) => {
-                Err(Error::Other(format!("failed to update load balancer status: {error}")))
-            }
+            Err(error) if !is_not_found(&error) => Err(Error::Other(format!(
+                "failed to update load balancer status: {error}"
+            ))),
             _ => Ok(()),
         }
     }
@@ -158,10 +187,15 @@ impl ServiceController {
     /// Patches metadata and status, both through the status subresource, as the role allows.
     async fn patch(&self, service: &Object, change: &Value) -> Result<(), kube::Error> {
         let patch = Patch::Strategic;
-        self.context.api.patch(&SERVICES, &service.key(), "status", patch, change).await.map(drop)
+        self.context
+            .api
+            .patch(&SERVICES, &service.key(), "status", patch, change)
+            .await
+            .map(drop)
     }
 
     fn record(&self, service: &Object, reason: &str, message: &str) {
-        self.context.record(&SERVICES, service, Note::normal(reason, "", message));
+        self.context
+            .record(&SERVICES, service, Note::normal(reason, "", message));
     }
 }

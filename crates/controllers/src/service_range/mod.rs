@@ -28,14 +28,22 @@ struct Ranges {
 
 /// Sets up the loop.
 pub fn start(context: &Context) -> Work {
-    let context = context.named("service-cidrs-controller").recording_as(MANAGER);
+    let context = context
+        .named("service-cidrs-controller")
+        .recording_as(MANAGER);
     let queue = context.queue("ipaddresses");
-    let (ranges, addresses) = (context.follow(&SERVICE_CIDRS), context.follow(&IP_ADDRESSES));
+    let (ranges, addresses) = (
+        context.follow(&SERVICE_CIDRS),
+        context.follow(&IP_ADDRESSES),
+    );
     // A range that goes may be waiting for any other range, and for any address.
     let (todo, all) = (queue.clone(), ranges.clone());
     let look_again = move || {
         let going = all.lister().list().unwrap_or_default();
-        going.iter().filter(|range| range.is_going()).for_each(|range| todo.add(range.key()));
+        going
+            .iter()
+            .filter(|range| range.is_going())
+            .for_each(|range| todo.add(range.key()));
     };
     let (todo, look) = (queue.clone(), look_again.clone());
     ranges.add_handler(move |event: Event<Object>| {
@@ -47,20 +55,35 @@ pub fn start(context: &Context) -> Work {
             look_again();
         }
     });
-    Work::new(queue, WORKERS, Arc::new(Ranges { context, ranges, addresses }))
+    Work::new(
+        queue,
+        WORKERS,
+        Arc::new(Ranges {
+            context,
+            ranges,
+            addresses,
+        }),
+    )
 }
 
 impl Reconcile for Ranges {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let Some(range) = self.ranges.lister().by_key(key)? else { return Ok(After::Done) };
-        let (ranges, addresses) = (self.ranges.lister().list()?, self.addresses.lister().list()?);
+        let Some(range) = self.ranges.lister().by_key(key)? else {
+            return Ok(After::Done);
+        };
+        let (ranges, addresses) = (
+            self.ranges.lister().list()?,
+            self.addresses.lister().list()?,
+        );
         match plan(&range, &ranges, &addresses, self.context.now().as_second()) {
             Plan::Serve => {
                 if !range.has_finalizer(FINALIZER) {
                     let finalizers = value!({"metadata": {"finalizers": [FINALIZER]}});
-                    self.patch(&range, "", Patch::Strategic, &finalizers).await?;
+                    self.patch(&range, "", Patch::Strategic, &finalizers)
+                        .await?;
                 }
-                self.say(&range, ("True", "", "Kubernetes Service CIDR is ready")).await?;
+                self.say(&range, ("True", "", "Kubernetes Service CIDR is ready"))
+                    .await?;
             }
             Plan::Stay => {
                 const WHY: &str = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR";
@@ -68,7 +91,8 @@ impl Reconcile for Ranges {
             }
             Plan::Wait(seconds) => return Ok(After::Again(Duration::from_secs(seconds))),
             Plan::Go if range.has_finalizer(FINALIZER) => {
-                let change = value!({"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}});
+                let change =
+                    value!({"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}});
                 self.patch(&range, "", Patch::Strategic, &change).await?;
             }
             Plan::Go => {}
@@ -79,11 +103,19 @@ impl Reconcile for Ranges {
 
 impl Ranges {
     /// Says whether a range is ready, unless it says so already.
-    async fn say(&self, range: &Object, (status, reason, message): (&str, &str, &str)) -> Result<(), Error> {
+    async fn say(
+        &self,
+        range: &Object,
+        (status, reason, message): (&str, &str, &str),
+    ) -> Result<(), Error> {
         let is_it = |known: &&Value| known["type"].str() == "Ready";
         let known = range["status"]["conditions"].list().iter().find(is_it);
         let wanted = [("status", status), ("reason", reason), ("message", message)];
-        if known.is_some_and(|known| wanted.iter().all(|(field, text)| known[*field].str() == *text)) {
+        if known.is_some_and(|known| {
+            wanted
+                .iter()
+                .all(|(field, text)| known[*field].str() == *text)
+        }) {
             return Ok(());
         }
         let now = self.context.now_text();
@@ -95,7 +127,8 @@ impl Ranges {
             "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": name},
             "status": {"conditions": [(condition)]}
         });
-        self.patch(range, "status", Patch::Apply { manager: MANAGER }, &change).await
+        self.patch(range, "status", Patch::Apply { manager: MANAGER }, &change)
+            .await
     }
 
     async fn patch(
@@ -105,7 +138,12 @@ impl Ranges {
         how: Patch<'_>,
         change: &Value,
     ) -> Result<(), Error> {
-        match self.context.api.patch(&SERVICE_CIDRS, &range.key(), subresource, how, change).await {
+        match self
+            .context
+            .api
+            .patch(&SERVICE_CIDRS, &range.key(), subresource, how, change)
+            .await
+        {
             Err(error) if !is_not_found(&error) => Err(error.into()),
             _ => Ok(()),
         }

@@ -22,17 +22,30 @@ pub(super) enum Plan {
     Go,
 }
 
-pub(super) fn plan(range: &Object, ranges: &[Arc<Object>], addresses: &[Arc<Object>], now: i64) -> Plan {
+pub(super) fn plan(
+    range: &Object,
+    ranges: &[Arc<Object>],
+    addresses: &[Arc<Object>],
+    now: i64,
+) -> Plan {
     if !range.is_going() {
         return Plan::Serve;
     }
-    let others: Vec<Block> =
-        ranges.iter().filter(|other| other.name() != range.name()).flat_map(|other| blocks(other)).collect();
+    let others: Vec<Block> = ranges
+        .iter()
+        .filter(|other| other.name() != range.name())
+        .flat_map(|other| blocks(other))
+        .collect();
     let own = blocks(range);
     let is_covered = |block: &Block| others.iter().any(|other| other.contains_block(block));
     let gives = |blocks: &[Block], address| blocks.iter().any(|block| block.gives(address));
     let is_needed = |address| gives(&own, address) && !gives(&others, address);
-    if !own.iter().all(is_covered) && addresses.iter().filter_map(|one| address(one)).any(is_needed) {
+    if !own.iter().all(is_covered)
+        && addresses
+            .iter()
+            .filter_map(|one| address(one))
+            .any(is_needed)
+    {
         return Plan::Stay;
     }
     let deleted = time::to_unix(range["metadata"]["deletionTimestamp"].str()).unwrap_or_default();
@@ -43,7 +56,11 @@ pub(super) fn plan(range: &Object, ranges: &[Arc<Object>], addresses: &[Arc<Obje
 }
 
 fn blocks(range: &Object) -> Vec<Block> {
-    range["spec"]["cidrs"].list().iter().filter_map(|text| Block::parse_sloppy(text.str())).collect()
+    range["spec"]["cidrs"]
+        .list()
+        .iter()
+        .filter_map(|text| Block::parse_sloppy(text.str()))
+        .collect()
 }
 
 /// The address that a service has; none if somebody else looks after it.

@@ -23,7 +23,10 @@ struct ServiceAccounts {
 pub fn start(context: &Context) -> Work {
     let context = context.named("service-account-controller");
     let queue = context.queue("serviceaccount");
-    let (namespaces, accounts) = (context.follow(&NAMESPACES), context.follow(&SERVICE_ACCOUNTS));
+    let (namespaces, accounts) = (
+        context.follow(&NAMESPACES),
+        context.follow(&SERVICE_ACCOUNTS),
+    );
     let todo = queue.clone();
     namespaces.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
     let todo = queue.clone();
@@ -32,18 +35,37 @@ pub fn start(context: &Context) -> Work {
             todo.add(Key::cluster(last.key().namespace()));
         }
     });
-    Work::new(queue, 1, Arc::new(ServiceAccounts { context, namespaces, accounts }))
+    Work::new(
+        queue,
+        1,
+        Arc::new(ServiceAccounts {
+            context,
+            namespaces,
+            accounts,
+        }),
+    )
 }
 
 impl Reconcile for ServiceAccounts {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let Some(namespace) = self.namespaces.lister().by_key(key)? else { return Ok(After::Done) };
+        let Some(namespace) = self.namespaces.lister().by_key(key)? else {
+            return Ok(After::Done);
+        };
         let account = Key::new(key.name(), DEFAULT);
-        if namespace["status"]["phase"].str() != "Active" || self.accounts.store().get(&account).is_some() {
+        if namespace["status"]["phase"].str() != "Active"
+            || self.accounts.store().get(&account).is_some()
+        {
             return Ok(After::Done);
         }
-        match self.context.api.create(&SERVICE_ACCOUNTS, &draft(key.name())).await {
-            Err(error) if !is_already_exists(&error) && !is_terminating(&error) => Err(error.into()),
+        match self
+            .context
+            .api
+            .create(&SERVICE_ACCOUNTS, &draft(key.name()))
+            .await
+        {
+            Err(error) if !is_already_exists(&error) && !is_terminating(&error) => {
+                Err(error.into())
+            }
             _ => Ok(After::Done),
         }
     }

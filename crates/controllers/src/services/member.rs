@@ -27,12 +27,18 @@ impl Family {
 
     /// The family of this name.
     pub fn named(name: &str) -> Option<Family> {
-        [Family::V4, Family::V6].into_iter().find(|family| family.name() == name)
+        [Family::V4, Family::V6]
+            .into_iter()
+            .find(|family| family.name() == name)
     }
 
     /// The family of an address.
     pub fn of(address: IpAddr) -> Family {
-        if address.is_ipv4() { Family::V4 } else { Family::V6 }
+        if address.is_ipv4() {
+            Family::V4
+        } else {
+            Family::V6
+        }
     }
 }
 
@@ -45,7 +51,9 @@ pub(crate) fn address(text: &str) -> Option<IpAddr> {
 pub(crate) fn is_published(pod: &Value, with_going: bool) -> bool {
     let status = &pod["status"];
     let has_address = !status["podIP"].str().is_empty() || !status["podIPs"].list().is_empty();
-    !is_terminal(pod) && has_address && (with_going || pod["metadata"]["deletionTimestamp"].is_null())
+    !is_terminal(pod)
+        && has_address
+        && (with_going || pod["metadata"]["deletionTimestamp"].is_null())
 }
 
 /// The condition of an object's status of this type, or null.
@@ -55,8 +63,14 @@ pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
 
 /// A pod's addresses of a family, in the one way to write them.
 pub(crate) fn addresses(pod: &Value, family: Family) -> Vec<String> {
-    let addresses = pod["status"]["podIPs"].list().iter().filter_map(|known| address(known["ip"].str()));
-    addresses.filter(|address| Family::of(*address) == family).map(|address| address.to_string()).collect()
+    let addresses = pod["status"]["podIPs"]
+        .list()
+        .iter()
+        .filter_map(|known| address(known["ip"].str()));
+    addresses
+        .filter(|address| Family::of(*address) == family)
+        .map(|address| address.to_string())
+        .collect()
 }
 
 /// The name under which a service publishes a pod, if the pod wants one there.
@@ -69,13 +83,16 @@ pub(crate) fn hostname<'a>(pod: &'a Value, service: &Value) -> Option<&'a str> {
 
 /// The port of a pod to which a port of a service leads.
 pub(crate) fn port_number(pod: &Value, port: &Value) -> Option<i64> {
-    let Some(name) = port["targetPort"].as_str() else { return Some(port["targetPort"].int()) };
+    let Some(name) = port["targetPort"].as_str() else {
+        return Some(port["targetPort"].int());
+    };
     let spec = &pod["spec"];
     let stays = |container: &&Value| container["restartPolicy"].str() == "Always";
     let containers = spec["containers"].list().iter();
     let containers = containers.chain(spec["initContainers"].list().iter().filter(stays));
     let mut ports = containers.flat_map(|container| container["ports"].list());
-    let found = ports.find(|known| known["name"].str() == name && known["protocol"] == port["protocol"]);
+    let found =
+        ports.find(|known| known["name"].str() == name && known["protocol"] == port["protocol"]);
     found.map(|known| known["containerPort"].int())
 }
 
@@ -93,10 +110,20 @@ pub(crate) fn selects_pods(service: &Value) -> bool {
 pub(crate) fn matters(old: &Value, new: &Value) -> bool {
     let differs = |path: &str| old.at(path) != new.at(path);
     is_ready(old) != is_ready(new)
-        || ["metadata.labels", "metadata.deletionTimestamp", "spec.hostname", "spec.subdomain"]
-            .into_iter()
-            .chain(["spec.nodeName", "status.phase", "status.podIP", "status.podIPs"])
-            .any(differs)
+        || [
+            "metadata.labels",
+            "metadata.deletionTimestamp",
+            "spec.hostname",
+            "spec.subdomain",
+        ]
+        .into_iter()
+        .chain([
+            "spec.nodeName",
+            "status.phase",
+            "status.podIP",
+            "status.podIPs",
+        ])
+        .any(differs)
 }
 
 #[cfg(test)]
@@ -147,7 +174,11 @@ mod tests {
     #[test]
     fn a_pod_is_published_while_it_has_an_address_and_works() {
         let pod = |phase: &str, ip: &str, going: bool| {
-            let at = if going { value!("2024-01-01T00:00:00Z") } else { Value::Null };
+            let at = if going {
+                value!("2024-01-01T00:00:00Z")
+            } else {
+                Value::Null
+            };
             value!({"metadata": {"deletionTimestamp": (at)}, "status": {"phase": (phase), "podIP": (ip)}})
         };
         assert!(is_published(&pod("Running", "10.0.0.1", false), false));
@@ -161,9 +192,13 @@ mod tests {
     fn only_what_decides_about_its_place_matters() {
         let pod = value!({"metadata": {"annotations": {"a": "1"}}, "status": {"phase": "Running"}});
         let mut other = pod.clone();
-        other.entry("metadata").set("annotations", value!({"a": "2"}));
+        other
+            .entry("metadata")
+            .set("annotations", value!({"a": "2"}));
         assert!(!matters(&pod, &other));
-        other.entry("status").set("conditions", value!([{"type": "Ready", "status": "True"}]));
+        other
+            .entry("status")
+            .set("conditions", value!([{"type": "Ready", "status": "True"}]));
         assert!(matters(&pod, &other));
     }
 }

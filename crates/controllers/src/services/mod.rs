@@ -27,7 +27,8 @@ use crate::select::selecting;
 /// Which pods a service selects; none if it selects nothing.
 pub(crate) fn selector(service: &Value) -> Option<LabelSelector> {
     let labels = &service["spec"]["selector"];
-    LabelSelector::of(&value!({"matchLabels": (labels.clone())})).filter(|_| member::selects_pods(service))
+    LabelSelector::of(&value!({"matchLabels": (labels.clone())}))
+        .filter(|_| member::selects_pods(service))
 }
 
 /// Queues the services behind which a pod stands or stood, if it changed in a way that matters to them.
@@ -59,5 +60,8 @@ pub(crate) fn patient_queue(name: &str, longest: Duration) -> Queue<Key> {
         Box::new(Exponential::new(Duration::from_secs(1), longest)),
         Box::new(TokenBucket::new(10.0, 100)),
     ]);
-    Queue::with(Options { limiter: Box::new(limiter), ..Options::new(name) })
+    Queue::with(Options {
+        limiter: Box::new(limiter),
+        ..Options::new(name)
+    })
 }

@@ -34,7 +34,12 @@ pub(crate) struct Publisher {
 impl Publisher {
     /// Keeps slices in the name of `manager`. When somebody else touches them, what they belong to is queued after
     /// `delay`.
-    pub fn new(context: &Context, manager: &'static str, queue: &Queue<Key>, delay: Duration) -> Publisher {
+    pub fn new(
+        context: &Context,
+        manager: &'static str,
+        queue: &Queue<Key>,
+        delay: Duration,
+    ) -> Publisher {
         let slices = context.follow(&ENDPOINT_SLICES);
         index_labels(&slices);
         let own = Arc::<Own>::default();
@@ -44,7 +49,12 @@ impl Publisher {
                 todo.add_after(key, delay);
             }
         });
-        Publisher { context: context.clone(), slices, manager, own }
+        Publisher {
+            context: context.clone(),
+            slices,
+            manager,
+            own,
+        }
     }
 
     /// The slices of a service that are there to stay.
@@ -54,16 +64,25 @@ impl Publisher {
             operator: Operator::In(vec![value.into()]),
         };
         let requirements = vec![is(SERVICE_NAME, key.name()), is(MANAGED_BY, self.manager)];
-        let mut slices = selected(&self.slices, key.namespace(), &LabelSelector { requirements })?;
+        let mut slices = selected(
+            &self.slices,
+            key.namespace(),
+            &LabelSelector { requirements },
+        )?;
         slices.retain(|slice| !slice.is_going() && !self.own.is_gone(slice.uid()));
         Ok(slices)
     }
 
     /// Does what is planned for `owner`, an object of this kind. Nothing is made for one that goes.
-    pub async fn publish(&self, (kind, owner): (&str, &Object), changes: Changes<'_>) -> Result<(), Error> {
+    pub async fn publish(
+        &self,
+        (kind, owner): (&str, &Object),
+        changes: Changes<'_>,
+    ) -> Result<(), Error> {
         let of = format!("EndpointSlice for {kind} {}", owner.key());
-        let failed =
-            |what: String, error: &kube::Error| Error::Other(format!("failed to {what}: {}", message(error)));
+        let failed = |what: String, error: &kube::Error| {
+            Error::Other(format!("failed to {what}: {}", message(error)))
+        };
         for slice in changes.create.iter().filter(|_| !owner.is_going()) {
             match self.context.api.create(&ENDPOINT_SLICES, slice).await {
                 Ok(slice) => self.see(&slice).await?,
@@ -88,15 +107,26 @@ impl Publisher {
     /// Deletes a slice. From then on it does not count, even while the cache has it.
     pub async fn delete(&self, slice: &Value) -> Result<(), kube::Error> {
         let metadata = &slice["metadata"];
-        let (key, uid) =
-            (Key::new(metadata["namespace"].str(), metadata["name"].str()), metadata["uid"].str());
+        let (key, uid) = (
+            Key::new(metadata["namespace"].str(), metadata["name"].str()),
+            metadata["uid"].str(),
+        );
         self.own.note(uid, None);
-        match self.context.api.delete(&ENDPOINT_SLICES, &key, &DeleteOptions::default()).await {
+        match self
+            .context
+            .api
+            .delete(&ENDPOINT_SLICES, &key, &DeleteOptions::default())
+            .await
+        {
             Ok(_) => Ok(()),
             Err(error) => {
                 // It is still there, or went by itself: then nobody will hear of our deletion.
                 self.own.forget(uid);
-                if is_not_found(&error) { Ok(()) } else { Err(error) }
+                if is_not_found(&error) {
+                    Ok(())
+                } else {
+                    Err(error)
+                }
             }
         }
     }
@@ -129,7 +159,9 @@ impl Own {
 
     /// Forgets a slice that is gone; whether the loop deleted it.
     fn forget(&self, uid: &str) -> bool {
-        self.lock().remove(uid).is_some_and(|version| version.is_none())
+        self.lock()
+            .remove(uid)
+            .is_some_and(|version| version.is_none())
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Option<Version>>> {
@@ -155,7 +187,9 @@ fn touched(event: &Event<Object>, manager: &str, own: &Own) -> Vec<Key> {
             let is_ours = is_managed(&slice) && !own.has_written(new);
             match service(&old) == service(&slice) {
                 false => vec![service(&old), service(&slice)],
-                true => vec![service(&slice).filter(|_| is_ours || is_managed(&old) != is_managed(&slice))],
+                true => vec![
+                    service(&slice).filter(|_| is_ours || is_managed(&old) != is_managed(&slice)),
+                ],
             }
         }
         Event::Deleted { last, .. } if !own.forget(last.uid()) => {
@@ -180,7 +214,8 @@ mod tests {
         let metadata = value!({
             "namespace": "a", "name": "s-1", "uid": "u", "resourceVersion": (version), "labels": (labels)
         });
-        Entry::new(json::to_string(&value!({"metadata": (metadata)})).into_bytes()).expect("it is JSON")
+        Entry::new(json::to_string(&value!({"metadata": (metadata)})).into_bytes())
+            .expect("it is JSON")
     }
 
     /// Services that are queued, if the loop wrote version 7.
@@ -188,32 +223,62 @@ mod tests {
     fn check(event: Event<Object>, expect: &[&str]) {
         let own = Own::default();
         own.note("u", Some(Version(7)));
-        let keys: Vec<String> = touched(&event, MANAGER, &own).iter().map(Key::to_string).collect();
+        let keys: Vec<String> = touched(&event, MANAGER, &own)
+            .iter()
+            .map(Key::to_string)
+            .collect();
         assert_eq!(keys, expect);
     }
 
     #[test]
     fn what_the_loop_wrote_itself_is_no_news() {
-        let added = |version: &str| Event::Added { object: slice("web", MANAGER, version), initial: false };
+        let added = |version: &str| Event::Added {
+            object: slice("web", MANAGER, version),
+            initial: false,
+        };
         check(added("7"), &[]);
         check(added("8"), &["a/web"]);
         let updated = |old: Entry<Object>, new: Entry<Object>| Event::Updated { old, new };
-        check(updated(slice("web", MANAGER, "6"), slice("web", MANAGER, "7")), &[]);
-        check(updated(slice("web", MANAGER, "7"), slice("web", MANAGER, "8")), &["a/web"]);
+        check(
+            updated(slice("web", MANAGER, "6"), slice("web", MANAGER, "7")),
+            &[],
+        );
+        check(
+            updated(slice("web", MANAGER, "7"), slice("web", MANAGER, "8")),
+            &["a/web"],
+        );
     }
 
     #[test]
     fn slices_of_others_are_left_to_them_unless_they_were_ours() {
         let updated = |old: Entry<Object>, new: Entry<Object>| Event::Updated { old, new };
-        check(Event::Added { object: slice("web", "other", "8"), initial: false }, &[]);
-        check(updated(slice("web", "other", "7"), slice("web", "other", "8")), &[]);
-        check(updated(slice("web", MANAGER, "7"), slice("web", "other", "8")), &["a/web"]);
-        check(updated(slice("web", MANAGER, "7"), slice("shop", MANAGER, "8")), &["a/web", "a/shop"]);
+        check(
+            Event::Added {
+                object: slice("web", "other", "8"),
+                initial: false,
+            },
+            &[],
+        );
+        check(
+            updated(slice("web", "other", "7"), slice("web", "other", "8")),
+            &[],
+        );
+        check(
+            updated(slice("web", MANAGER, "7"), slice("web", "other", "8")),
+            &["a/web"],
+        );
+        check(
+            updated(slice("web", MANAGER, "7"), slice("shop", MANAGER, "8")),
+            &["a/web", "a/shop"],
+        );
     }
 
     #[test]
     fn a_deletion_is_news_unless_the_loop_did_it() {
-        let deleted = || Event::Deleted { last: slice("web", MANAGER, "8"), unseen: false };
+        let deleted = || Event::Deleted {
+            last: slice("web", MANAGER, "8"),
+            unseen: false,
+        };
         check(deleted(), &["a/web"]);
         let own = Own::default();
         own.note("u", None);

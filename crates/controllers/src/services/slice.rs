@@ -48,11 +48,15 @@ impl<'a> Changes<'a> {
         let mut kept = Vec::new();
         for old in std::mem::take(&mut self.delete) {
             let family = &old["addressType"];
-            let found = self.create.iter().rposition(|new| new["addressType"] == *family);
+            let found = self
+                .create
+                .iter()
+                .rposition(|new| new["addressType"] == *family);
             match found.filter(|_| may_become(old)) {
                 Some(at) => {
                     let mut new = self.create.remove(at);
-                    new.entry("metadata").set("name", old["metadata"]["name"].clone());
+                    new.entry("metadata")
+                        .set("name", old["metadata"]["name"].clone());
                     self.update.push(new);
                 }
                 None => kept.push(old),
@@ -70,17 +74,35 @@ pub(crate) fn port_key(ports: &[Value]) -> String {
 }
 
 fn one_port_key(port: &Value) -> String {
-    let part = |name: &str| port[name].as_str().map_or("-".to_string(), |text| format!("{text:?}"));
-    format!("{}:{}:{}:{}", part("name"), part("protocol"), port["port"].int(), part("appProtocol"))
+    let part = |name: &str| {
+        port[name]
+            .as_str()
+            .map_or("-".to_string(), |text| format!("{text:?}"))
+    };
+    format!(
+        "{}:{}:{}:{}",
+        part("name"),
+        part("protocol"),
+        port["port"].int(),
+        part("appProtocol")
+    )
 }
 
 /// What tells an endpoint from another. Whatever else there is of it may change in place.
 pub(crate) fn identity(endpoint: &Value) -> String {
-    let mut addresses: Vec<&str> = endpoint["addresses"].list().iter().map(Value::str).collect();
+    let mut addresses: Vec<&str> = endpoint["addresses"]
+        .list()
+        .iter()
+        .map(Value::str)
+        .collect();
     addresses.sort();
     let target = &endpoint["targetRef"];
     let (namespace, name) = (target["namespace"].str(), target["name"].str());
-    format!("{} {:?} {namespace}/{name}", addresses.join(","), endpoint["hostname"].str())
+    format!(
+        "{} {:?} {namespace}/{name}",
+        addresses.join(","),
+        endpoint["hostname"].str()
+    )
 }
 
 /// Whether two endpoints of one identity are the same in everything that is published.
@@ -93,7 +115,9 @@ pub(crate) fn is_same(one: &Value, other: &Value) -> bool {
     };
     one["nodeName"] == other["nodeName"]
         && one["zone"] == other["zone"]
-        && CONDITIONS.iter().all(|name| one["conditions"][*name] == other["conditions"][*name])
+        && CONDITIONS
+            .iter()
+            .all(|name| one["conditions"][*name] == other["conditions"][*name])
         && target(one) == target(other)
 }
 
@@ -126,7 +150,11 @@ pub(crate) fn empty(owner: (&str, &Value), family: &str, ports: &[Value], labels
 /// How the names of slices begin. A dash makes them prettier, unless the name is too long for it.
 fn prefix(name: &str) -> String {
     const MAX_NAME: usize = 253;
-    if name.len() < MAX_NAME { format!("{name}-") } else { name.into() }
+    if name.len() < MAX_NAME {
+        format!("{name}-")
+    } else {
+        name.into()
+    }
 }
 
 #[cfg(test)]
@@ -137,7 +165,9 @@ mod tests {
     fn ports_are_the_same_in_any_order() {
         let web = value!({"name": "web", "port": 80, "protocol": "TCP"});
         let dns = value!({"name": "dns", "port": 53, "protocol": "UDP"});
-        let key = |ports: &[&Value]| port_key(&ports.iter().map(|port| (*port).clone()).collect::<Vec<_>>());
+        let key = |ports: &[&Value]| {
+            port_key(&ports.iter().map(|port| (*port).clone()).collect::<Vec<_>>())
+        };
         assert_eq!(key(&[&web, &dns]), key(&[&dns, &web]));
         assert_ne!(key(&[&web]), key(&[&web, &dns]));
         assert_ne!(
@@ -154,24 +184,41 @@ mod tests {
         });
         let mut other = endpoint.clone();
         change(&mut other);
-        assert_eq!((identity(&endpoint) == identity(&other), is_same(&endpoint, &other)), expect);
+        assert_eq!(
+            (
+                identity(&endpoint) == identity(&other),
+                is_same(&endpoint, &other)
+            ),
+            expect
+        );
     }
 
     #[test]
     fn an_endpoint_is_told_from_others_by_address_name_and_target() {
         check_same(|_| (), (true, true));
         check_same(|endpoint| endpoint.set("hostname", "h"), (false, true));
-        check_same(|endpoint| endpoint.set("addresses", value!(["10.0.0.2"])), (false, true));
+        check_same(
+            |endpoint| endpoint.set("addresses", value!(["10.0.0.2"])),
+            (false, true),
+        );
         check_same(|endpoint| endpoint.set("nodeName", "m"), (true, false));
-        check_same(|endpoint| endpoint.entry("conditions").set("ready", false), (true, false));
-        check_same(|endpoint| endpoint.entry("targetRef").set("uid", "2"), (true, false));
-        check_same(|endpoint| endpoint.entry("targetRef").set("resourceVersion", "7"), (true, true));
+        check_same(
+            |endpoint| endpoint.entry("conditions").set("ready", false),
+            (true, false),
+        );
+        check_same(
+            |endpoint| endpoint.entry("targetRef").set("uid", "2"),
+            (true, false),
+        );
+        check_same(
+            |endpoint| endpoint.entry("targetRef").set("resourceVersion", "7"),
+            (true, true),
+        );
     }
 
     #[test]
     fn a_slice_that_would_go_becomes_one_that_is_missing() {
-        let slice =
-            |name: &str, family: &str| value!({"metadata": {"name": (name)}, "addressType": (family)});
+        let slice = |name: &str, family: &str| value!({"metadata": {"name": (name)}, "addressType": (family)});
         let (four, six) = (slice("old4", "IPv4"), slice("old6", "IPv6"));
         let mut changes = Changes {
             create: vec![slice("", "IPv4"), slice("", "IPv4")],

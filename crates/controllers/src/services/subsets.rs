@@ -28,8 +28,14 @@ impl Subsets {
                 ports => ports,
             };
             for port in ports {
-                subset["addresses"].list().iter().for_each(|address| all.add(address, port, true));
-                subset["notReadyAddresses"].list().iter().for_each(|address| all.add(address, port, false));
+                subset["addresses"]
+                    .list()
+                    .iter()
+                    .for_each(|address| all.add(address, port, true));
+                subset["notReadyAddresses"]
+                    .list()
+                    .iter()
+                    .for_each(|address| all.add(address, port, false));
             }
         }
         all
@@ -37,7 +43,10 @@ impl Subsets {
 
     /// Says that an address offers a port; null for an address without ports. Who is not ready once is not ready.
     pub fn add(&mut self, address: &Value, port: &Value, ready: bool) {
-        let key = (address["ip"].str().to_string(), address["targetRef"]["uid"].str().to_string());
+        let key = (
+            address["ip"].str().to_string(),
+            address["targetRef"]["uid"].str().to_string(),
+        );
         let offered = self.ports.entry(port_key(port)).or_default();
         *offered.entry(key.clone()).or_insert(true) &= ready;
         self.addresses.entry(key).or_insert_with(|| address.clone());
@@ -51,7 +60,10 @@ impl Subsets {
         }
         let mut subsets: Vec<_> = together.into_iter().collect();
         subsets.sort_by(|one, other| (&one.1, one.0).cmp(&(&other.1, other.0)));
-        subsets.into_iter().map(|(offered, ports)| self.subset(offered, &ports)).collect()
+        subsets
+            .into_iter()
+            .map(|(offered, ports)| self.subset(offered, &ports))
+            .collect()
     }
 
     fn subset(&self, offered: &BTreeMap<AddressKey, bool>, ports: &[&PortKey]) -> Value {
@@ -73,7 +85,14 @@ impl Subsets {
 
 fn port_key(port: &Value) -> PortKey {
     let app_protocol = port["appProtocol"].as_str().map(String::from);
-    let key = || (port["name"].str().into(), port["protocol"].str().into(), port["port"].int(), app_protocol);
+    let key = || {
+        (
+            port["name"].str().into(),
+            port["protocol"].str().into(),
+            port["port"].int(),
+            app_protocol,
+        )
+    };
     (!port.is_null()).then(key)
 }
 
@@ -97,7 +116,11 @@ mod tests {
     fn check(subsets: Value, expect: Value) {
         let list = Value::from(Subsets::of(&subsets).to_list());
         assert_eq!(list, expect);
-        assert_eq!(Value::from(Subsets::of(&list).to_list()), expect, "laid out again it stays");
+        assert_eq!(
+            Value::from(Subsets::of(&list).to_list()),
+            expect,
+            "laid out again it stays"
+        );
     }
 
     #[test]
@@ -143,7 +166,10 @@ mod tests {
 
     #[test]
     fn addresses_without_ports_are_kept() {
-        check(value!([{"addresses": [{"ip": "1"}]}]), value!([{"addresses": [{"ip": "1"}]}]));
+        check(
+            value!([{"addresses": [{"ip": "1"}]}]),
+            value!([{"addresses": [{"ip": "1"}]}]),
+        );
     }
 
     #[test]

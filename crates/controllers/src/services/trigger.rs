@@ -28,7 +28,11 @@ struct Seen {
 
 impl Triggers {
     /// The moment of the change since the last look, as the annotation's text.
-    pub fn look<'a>(&self, service: &Value, pods: impl Iterator<Item = &'a Value>) -> Option<String> {
+    pub fn look<'a>(
+        &self,
+        service: &Value,
+        pods: impl Iterator<Item = &'a Value>,
+    ) -> Option<String> {
         let metadata = &service["metadata"];
         let key = Key::new(metadata["namespace"].str(), metadata["name"].str());
         let seen = seen(service, pods);
@@ -43,7 +47,10 @@ impl Triggers {
 
     /// Forgets a service that is gone.
     pub fn forget(&self, key: &Key) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(key);
     }
 }
 
@@ -53,14 +60,23 @@ fn seen<'a>(service: &Value, pods: impl Iterator<Item = &'a Value>) -> Seen {
         Some((pod["metadata"]["name"].str().to_string(), changed))
     };
     let service = time::to_unix(service["metadata"]["creationTimestamp"].str());
-    Seen { service, pods: pods.filter_map(of).collect() }
+    Seen {
+        service,
+        pods: pods.filter_map(of).collect(),
+    }
 }
 
 fn first_change(before: &Seen, now: &Seen) -> Option<i64> {
-    let later =
-        |(name, at): (&String, &i64)| before.pods.get(name).is_none_or(|known| at > known).then_some(*at);
+    let later = |(name, at): (&String, &i64)| {
+        before
+            .pods
+            .get(name)
+            .is_none_or(|known| at > known)
+            .then_some(*at)
+    };
     let pods = now.pods.iter().filter_map(later);
-    pods.chain(now.service.filter(|_| now.service > before.service)).min()
+    pods.chain(now.service.filter(|_| now.service > before.service))
+        .min()
 }
 
 /// Writes the moment into an object, or removes an older one.
@@ -93,7 +109,11 @@ mod tests {
         let look = |pods: &[Value]| triggers.look(&service, pods.iter());
         let at = |minute: u32| Some(format!("2024-01-01T00:{minute:02}:00Z"));
 
-        assert_eq!(look(&[pod("a", 5)]), at(0), "a new service counts from its creation");
+        assert_eq!(
+            look(&[pod("a", 5)]),
+            at(0),
+            "a new service counts from its creation"
+        );
         assert_eq!(look(&[pod("a", 5)]), None);
         assert_eq!(look(&[pod("a", 9), pod("b", 7)]), at(7));
         triggers.forget(&Key::new("a", "s"));
@@ -104,7 +124,10 @@ mod tests {
     fn an_old_moment_is_removed() {
         let mut object = value!({});
         annotate(&mut object, Some("2024-01-01T00:00:00Z"));
-        assert_eq!(object["metadata"]["annotations"][ANNOTATION].str(), "2024-01-01T00:00:00Z");
+        assert_eq!(
+            object["metadata"]["annotations"][ANNOTATION].str(),
+            "2024-01-01T00:00:00Z"
+        );
         annotate(&mut object, None);
         assert_eq!(object, value!({"metadata": {"annotations": {}}}));
     }

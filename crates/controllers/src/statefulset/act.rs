@@ -38,7 +38,13 @@ impl Actor<'_> {
                 let mut steps = phase.iter();
                 let next = || {
                     let step = steps.next();
-                    async move { if let Some(step) = step { self.step(step).await } else { Ok(()) } }
+                    async move {
+                        if let Some(step) = step {
+                            self.step(step).await
+                        } else {
+                            Ok(())
+                        }
+                    }
                 };
                 slow_start(phase.len(), next).await.1?;
             }
@@ -67,11 +73,15 @@ impl Actor<'_> {
     }
 
     async fn create(&self, pod: &Arc<Object>) -> Result<(), Error> {
-        self.make_claims(pod).await.inspect_err(|error| self.tell_failure("Create", pod, error))?;
+        self.make_claims(pod)
+            .await
+            .inspect_err(|error| self.tell_failure("Create", pod, error))?;
         let outcome = self.by.context.api.create(&PODS, pod).await;
         match &outcome {
             Ok(made) => seen::written(&self.by.pods, made).await,
-            Err(error) if is_already_exists(error) => return outcome.map(drop).map_err(Error::from),
+            Err(error) if is_already_exists(error) => {
+                return outcome.map(drop).map_err(Error::from);
+            }
             Err(_) => {}
         }
         self.give_claims_their_owner(pod)
@@ -96,7 +106,9 @@ impl Actor<'_> {
             }
             self.give_claims_their_owner(pod).await
         };
-        supply.await.inspect_err(|error| self.tell_failure("Update", pod, error))?;
+        supply
+            .await
+            .inspect_err(|error| self.tell_failure("Update", pod, error))?;
         match self.by.context.api.update(&PODS, &right).await {
             Err(error) if is_conflict(&error) => Err(error.into()),
             Err(error) => self.tell("Update", pod, Err(error.into())),
@@ -109,8 +121,17 @@ impl Actor<'_> {
 
     async fn delete(&self, pod: &Arc<Object>) -> Result<(), Error> {
         let uid = Some(pod.uid()).filter(|uid| !uid.is_empty());
-        let options = DeleteOptions { uid, ..DeleteOptions::default() };
-        match self.by.context.api.delete(&PODS, &pod.key(), &options).await {
+        let options = DeleteOptions {
+            uid,
+            ..DeleteOptions::default()
+        };
+        match self
+            .by
+            .context
+            .api
+            .delete(&PODS, &pod.key(), &options)
+            .await
+        {
             Err(error) if is_conflict(&error) => Err(error.into()),
             Err(error) if !is_not_found(&error) => self.tell("Delete", pod, Err(error.into())),
             _ => {
@@ -141,7 +162,13 @@ impl Actor<'_> {
 
     async fn make_claim(&self, pod: &Object, claim: &Object) -> Result<(), String> {
         let (name, pod, set) = (claim.name(), pod.name(), self.set.name());
-        match self.by.context.api.create(&PERSISTENT_VOLUME_CLAIMS, claim).await {
+        match self
+            .by
+            .context
+            .api
+            .create(&PERSISTENT_VOLUME_CLAIMS, claim)
+            .await
+        {
             Ok(made) => {
                 seen::written(&self.by.claims, &made).await;
                 let message = format!("Create Claim {name} Pod {pod} in StatefulSet {set} success");
@@ -166,7 +193,11 @@ impl Actor<'_> {
         let names = storage::claim_names(self.set, identity::ordinal(pod).unwrap_or_default());
         for claim in names.filter_map(|name| self.by.claim(self.set, &name)) {
             if retention::has_other_controller(&claim, self.set, pod) {
-                self.record(Note::warning("ConflictingController", "", conflict(claim.name())));
+                self.record(Note::warning(
+                    "ConflictingController",
+                    "",
+                    conflict(claim.name()),
+                ));
             }
             if !retention::is_right(&claim, self.set, pod) {
                 self.give_owner(&claim, pod).await?;
@@ -177,8 +208,16 @@ impl Actor<'_> {
 
     async fn give_owner(&self, claim: &Object, pod: &Object) -> Result<(), Error> {
         let mut owned = claim.clone();
-        owned.entry("metadata").set("ownerReferences", retention::owners(claim, self.set, pod));
-        match self.by.context.api.update(&PERSISTENT_VOLUME_CLAIMS, &owned).await {
+        owned
+            .entry("metadata")
+            .set("ownerReferences", retention::owners(claim, self.set, pod));
+        match self
+            .by
+            .context
+            .api
+            .update(&PERSISTENT_VOLUME_CLAIMS, &owned)
+            .await
+        {
             Ok(written) => {
                 seen::written(&self.by.claims, &written).await;
                 Ok(())
@@ -197,8 +236,11 @@ impl Actor<'_> {
         match &outcome {
             Err(error) => self.tell_failure(verb, pod, error),
             Ok(()) => {
-                let message =
-                    format!("{verb} Pod {} in StatefulSet {} successful", pod.name(), self.set.name());
+                let message = format!(
+                    "{verb} Pod {} in StatefulSet {} successful",
+                    pod.name(),
+                    self.set.name()
+                );
                 self.record(Note::normal(&format!("Successful{verb}"), "", message));
             }
         }

@@ -109,7 +109,10 @@ mod tests {
     #[test]
     fn a_set_wants_the_pods_from_its_start_on() {
         let wanted = |name: &str| is_wanted(&set("web"), &pod(name));
-        assert_eq!(["web-4", "web-5", "web-6", "web-7"].map(wanted), [false, true, true, false]);
+        assert_eq!(
+            ["web-4", "web-5", "web-6", "web-7"].map(wanted),
+            [false, true, true, false]
+        );
     }
 
     #[test]

@@ -54,14 +54,19 @@ pub fn start(context: &Context) -> Work {
     let context = context.named("statefulset-controller");
     let queue = context.queue("statefulset");
     let (sets, pods) = (context.follow(&STATEFUL_SETS), context.follow(&PODS));
-    let (claims, history) = (context.follow(&PERSISTENT_VOLUME_CLAIMS), History::new(&context));
+    let (claims, history) = (
+        context.follow(&PERSISTENT_VOLUME_CLAIMS),
+        History::new(&context),
+    );
     owned::index(&pods);
     let todo = queue.clone();
     sets.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
     let todo = queue.clone();
     claims.add_handler(move |event: Event<Object>| {
         if let (Event::Deleted { .. }, Ok(claim)) = (&event, event.object().object()) {
-            retention::waiting(&claim).into_iter().for_each(|key| todo.add(key));
+            retention::waiting(&claim)
+                .into_iter()
+                .for_each(|key| todo.add(key));
         }
     });
     // Kubernetes: nobody looks at a set because of its revisions.
@@ -89,7 +94,9 @@ impl Reconcile for StatefulSets {
             return Ok(After::Done);
         }
         let set = entry.object()?;
-        let Some(selector) = LabelSelector::of(&set["spec"]["selector"]) else { return Ok(After::Done) };
+        let Some(selector) = LabelSelector::of(&set["spec"]["selector"]) else {
+            return Ok(After::Done);
+        };
         let revisions = self.history.claim(&set, &STATEFUL_SETS).await?;
         let pods = self.claim_pods(&set, &selector).await?;
         let target = self.target(&set, &revisions).await?;
@@ -105,7 +112,11 @@ struct Target {
 }
 
 impl StatefulSets {
-    async fn claim_pods(&self, set: &Object, selector: &LabelSelector) -> Result<Vec<Arc<Object>>, Error> {
+    async fn claim_pods(
+        &self,
+        set: &Object,
+        selector: &LabelSelector,
+    ) -> Result<Vec<Arc<Object>>, Error> {
         let found = owned::read(owned::candidates(&self.pods, set))?;
         let claim = Claim {
             context: &self.context,
@@ -114,14 +125,20 @@ impl StatefulSets {
             kind: &PODS,
             finalizers: &[],
         };
-        let matches =
-            |pod: &Arc<Object>| selector.matches(|label| pod.label(label)) && identity::is_member(set, pod);
+        let matches = |pod: &Arc<Object>| {
+            selector.matches(|label| pod.label(label)) && identity::is_member(set, pod)
+        };
         claim.claim(found, matches).await
     }
 
     /// The claim of a name in the set's namespace.
     fn claim(&self, set: &Object, name: &str) -> Option<Arc<Object>> {
-        self.claims.lister().namespaced(set.namespace()).get(name).ok().flatten()
+        self.claims
+            .lister()
+            .namespaced(set.namespace())
+            .get(name)
+            .ok()
+            .flatten()
     }
 
     /// Finds the revisions of a set, and makes what is missing.
@@ -132,19 +149,35 @@ impl StatefulSets {
         let mut n_collisions = set.at("status.collisionCount").int();
         let name = match revisions::choose(set, revisions) {
             Choice::Keep(latest) => latest.name().to_string(),
-            Choice::Renumber(old, number) => self.history.renumber(&old, number).await?.name().into(),
+            Choice::Renumber(old, number) => {
+                self.history.renumber(&old, number).await?.name().into()
+            }
             Choice::Create(number) => {
-                let (made, count) = self.history.create(set, &STATEFUL_SETS, number, n_collisions).await?;
+                let (made, count) = self
+                    .history
+                    .create(set, &STATEFUL_SETS, number, n_collisions)
+                    .await?;
                 n_collisions = count;
                 made.name().into()
             }
         };
-        let update = Revision { name, template: set.at("spec.template").clone() };
-        let known = revisions.iter().find(|known| known.name() == set.at("status.currentRevision").str());
-        let restored =
-            |known: &Arc<Object>| Revision { name: known.name().into(), template: revision::template(known) };
+        let update = Revision {
+            name,
+            template: set.at("spec.template").clone(),
+        };
+        let known = revisions
+            .iter()
+            .find(|known| known.name() == set.at("status.currentRevision").str());
+        let restored = |known: &Arc<Object>| Revision {
+            name: known.name().into(),
+            template: revision::template(known),
+        };
         let current = known.map_or_else(|| update.clone(), restored);
-        Ok(Target { current, update, n_collisions })
+        Ok(Target {
+            current,
+            update,
+            n_collisions,
+        })
     }
 
     /// Does what is to be done now, and says how far it came, even if something failed.
@@ -155,10 +188,25 @@ impl StatefulSets {
         revisions: &[Arc<Object>],
         target: &Target,
     ) -> Result<After, Error> {
-        let (now, Target { current, update, .. }) = (self.context.now(), target);
-        let plan =
-            plan::plan(&View { set, current, update, pods, claims: |name: &str| self.claim(set, name), now });
-        let actor = Actor { by: self, set, n_replaced: Default::default() };
+        let (
+            now,
+            Target {
+                current, update, ..
+            },
+        ) = (self.context.now(), target);
+        let plan = plan::plan(&View {
+            set,
+            current,
+            update,
+            pods,
+            claims: |name: &str| self.claim(set, name),
+            now,
+        });
+        let actor = Actor {
+            by: self,
+            set,
+            n_replaced: Default::default(),
+        };
         let outcome = actor.carry_out(&plan).await;
 
         let mut counts = status::count(set, &plan.pods, current, update, now);
@@ -167,23 +215,36 @@ impl StatefulSets {
         let forgotten = self.forget(set, pods, revisions, target).await;
         outcome?;
         forgotten?;
-        let waits = told?.into_iter().chain(self.until_available(set, pods, counts));
+        let waits = told?
+            .into_iter()
+            .chain(self.until_available(set, pods, counts));
         Ok(waits.min().map_or(After::Done, After::Again))
     }
 
     /// Writes the status, unless it has to wait; then returns how long.
-    async fn tell(&self, set: &Object, counts: Counts, target: &Target) -> Result<Option<Duration>, Error> {
-        let Target { current, update, n_collisions } = target;
+    async fn tell(
+        &self,
+        set: &Object,
+        counts: Counts,
+        target: &Target,
+    ) -> Result<Option<Duration>, Error> {
+        let Target {
+            current,
+            update,
+            n_collisions,
+        } = target;
         let Some(status) = status::status(set, counts, current, update, *n_collisions) else {
             return Ok(None);
         };
-        let is_answer = status["observedGeneration"].int() > set.at("status.observedGeneration").int();
+        let is_answer =
+            status["observedGeneration"].int() > set.at("status.observedGeneration").int();
         if let Some(wait) = self.pace.wait(&set.key()).filter(|_| !is_answer) {
             return Ok(Some(wait));
         }
         let mut set = set.clone();
         set.set("status", status);
-        self.written.note(&self.context.api.update_status(&STATEFUL_SETS, &set).await?);
+        self.written
+            .note(&self.context.api.update_status(&STATEFUL_SETS, &set).await?);
         self.pace.note(set.key());
         Ok(None)
     }
@@ -199,16 +260,29 @@ impl StatefulSets {
         let mut live: HashSet<&str> = pods.iter().map(|pod| pod::revision(pod)).collect();
         live.extend([target.current.name.as_str(), target.update.name.as_str()]);
         let limit = set["spec"]["revisionHistoryLimit"].as_int().unwrap_or(10);
-        self.history.forget(&limit::beyond_unused(revisions, &live, limit)).await
+        self.history
+            .forget(&limit::beyond_unused(revisions, &live, limit))
+            .await
     }
 
     /// Pods become available by time alone: how long until the next one does, if one waits for that.
-    fn until_available(&self, set: &Object, pods: &[Arc<Object>], counts: Counts) -> Option<Duration> {
+    fn until_available(
+        &self,
+        set: &Object,
+        pods: &[Arc<Object>],
+        counts: Counts,
+    ) -> Option<Duration> {
         let (min_ready, now) = (set["spec"]["minReadySeconds"].int(), self.context.now());
         if min_ready <= 0 || counts.ready == counts.available {
             return None;
         }
-        let waits = pods.iter().filter_map(|pod| any::until_available(any::ready_since(pod), min_ready, now));
-        Some(waits.min().unwrap_or(Duration::from_secs(min_ready.unsigned_abs())))
+        let waits = pods
+            .iter()
+            .filter_map(|pod| any::until_available(any::ready_since(pod), min_ready, now));
+        Some(
+            waits
+                .min()
+                .unwrap_or(Duration::from_secs(min_ready.unsigned_abs())),
+        )
     }
 }

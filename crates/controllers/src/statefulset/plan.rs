@@ -59,7 +59,11 @@ pub struct Plan {
 
 /// Decides what is to be done for a set.
 pub fn plan<C: Fn(&str) -> Option<Arc<Object>>>(view: &View<C>) -> Plan {
-    let mut plan = Plan { phases: Vec::new(), in_order: view.is_in_order(), pods: view.pods.to_vec() };
+    let mut plan = Plan {
+        phases: Vec::new(),
+        in_order: view.is_in_order(),
+        pods: view.pods.to_vec(),
+    };
     if view.set.is_going() {
         return plan;
     }
@@ -68,7 +72,8 @@ pub fn plan<C: Fn(&str) -> Option<Arc<Object>>>(view: &View<C>) -> Plan {
         && plan.phase(&condemned, |pod| view.bequeath(pod))
         && plan.phase(&condemned, |pod| view.dismiss(pod, &replicas, &condemned));
     if is_through {
-        plan.phases.push(view.replace(&replicas).into_iter().collect());
+        plan.phases
+            .push(view.replace(&replicas).into_iter().collect());
     }
     plan.pods = replicas.into_iter().chain(condemned).collect();
     plan
@@ -98,17 +103,27 @@ impl<C: Fn(&str) -> Option<Arc<Object>>> View<'_, C> {
 
     /// The pods that are wanted, by their ordinals; who is not there is as it is to be made.
     fn replicas(&self) -> Vec<Arc<Object>> {
-        let there: HashMap<_, _> = self.pods.iter().map(|pod| (identity::ordinal(pod), pod)).collect();
+        let there: HashMap<_, _> = self
+            .pods
+            .iter()
+            .map(|pod| (identity::ordinal(pod), pod))
+            .collect();
         let made = |ordinal| Arc::new(pod::new(self.set, self.current, self.update, ordinal));
-        let replica = |ordinal| there.get(&Some(ordinal)).map_or_else(|| made(ordinal), |pod| (*pod).clone());
+        let replica = |ordinal| {
+            there
+                .get(&Some(ordinal))
+                .map_or_else(|| made(ordinal), |pod| (*pod).clone())
+        };
         identity::ordinals(self.set).map(replica).collect()
     }
 
     /// The pods that are not wanted any more, highest ordinal first.
     fn condemned(&self) -> Vec<Arc<Object>> {
-        let is_condemned =
-            |pod: &&Arc<Object>| identity::ordinal(pod).is_some() && !identity::is_wanted(self.set, pod);
-        let mut condemned: Vec<Arc<Object>> = self.pods.iter().filter(is_condemned).cloned().collect();
+        let is_condemned = |pod: &&Arc<Object>| {
+            identity::ordinal(pod).is_some() && !identity::is_wanted(self.set, pod)
+        };
+        let mut condemned: Vec<Arc<Object>> =
+            self.pods.iter().filter(is_condemned).cloned().collect();
         condemned.sort_by_key(|pod| std::cmp::Reverse(identity::ordinal(pod)));
         condemned
     }
@@ -119,7 +134,10 @@ impl<C: Fn(&str) -> Option<Arc<Object>>> View<'_, C> {
             return ((!pod.is_going()).then(|| Step::Delete(pod.clone())), true);
         }
         if !pod::is_made(pod) {
-            let is_stale = self.claims(pod).flatten().any(|claim| retention::is_stale(&claim, self.set, pod));
+            let is_stale = self
+                .claims(pod)
+                .flatten()
+                .any(|claim| retention::is_stale(&claim, self.set, pod));
             return ((!is_stale).then(|| Step::Create(pod.clone())), true);
         }
         let is_supplied = !pod::is_pending(pod) || self.has_claims(pod);
@@ -140,12 +158,16 @@ impl<C: Fn(&str) -> Option<Arc<Object>>> View<'_, C> {
     /// The claims of a pod, none where there is none.
     fn claims(&self, pod: &Object) -> impl Iterator<Item = Option<Arc<Object>>> {
         let ordinal = identity::ordinal(pod);
-        let names = ordinal.into_iter().flat_map(|ordinal| storage::claim_names(self.set, ordinal));
+        let names = ordinal
+            .into_iter()
+            .flat_map(|ordinal| storage::claim_names(self.set, ordinal));
         names.map(|name| (self.claims)(&name))
     }
 
     fn claims_are_right(&self, pod: &Object) -> bool {
-        self.claims(pod).flatten().all(|claim| retention::is_right(&claim, self.set, pod))
+        self.claims(pod)
+            .flatten()
+            .all(|claim| retention::is_right(&claim, self.set, pod))
     }
 
     /// Whether every claim is there to stay, and owned by whom it should be.
@@ -160,19 +182,32 @@ impl<C: Fn(&str) -> Option<Arc<Object>>> View<'_, C> {
     }
 
     fn bequeath(&self, pod: &Arc<Object>) -> Verdict {
-        ((!self.claims_are_right(pod)).then(|| Step::Bequeath(pod.clone())), false)
+        (
+            (!self.claims_are_right(pod)).then(|| Step::Bequeath(pod.clone())),
+            false,
+        )
     }
 
     /// Whether a pod that is not wanted may go now. In order, nobody goes while one below it is not available, except
     /// that one itself.
-    fn dismiss(&self, pod: &Arc<Object>, replicas: &[Arc<Object>], condemned: &[Arc<Object>]) -> Verdict {
+    fn dismiss(
+        &self,
+        pod: &Arc<Object>,
+        replicas: &[Arc<Object>],
+        condemned: &[Arc<Object>],
+    ) -> Verdict {
         let is_first_unavailable = || {
             let mut upwards = replicas.iter().chain(condemned.iter().rev());
-            upwards.find(|pod| !self.is_available(pod)).is_some_and(|first| first.name() == pod.name())
+            upwards
+                .find(|pod| !self.is_available(pod))
+                .is_some_and(|first| first.name() == pod.name())
         };
         let is_fine = || pod::is_ready(pod) && self.is_available(pod);
         let may_go = !self.is_in_order() || is_fine() || is_first_unavailable();
-        ((may_go && !pod.is_going()).then(|| Step::Delete(pod.clone())), true)
+        (
+            (may_go && !pod.is_going()).then(|| Step::Delete(pod.clone())),
+            true,
+        )
     }
 
     /// The pod that is replaced next: the highest above the partition that is not of the update revision, if all above
@@ -182,10 +217,14 @@ impl<C: Fn(&str) -> Option<Arc<Object>>> View<'_, C> {
         if strategy["type"].str() == "OnDelete" {
             return None;
         }
-        let partition = usize::try_from(strategy.at("rollingUpdate.partition").int()).unwrap_or_default();
+        let partition =
+            usize::try_from(strategy.at("rollingUpdate.partition").int()).unwrap_or_default();
         let is_old = |pod: &Object| pod::revision(pod) != self.update.name && !pod.is_going();
-        let next =
-            replicas.iter().skip(partition).rev().find(|pod| is_old(pod) || !self.is_available(pod))?;
+        let next = replicas
+            .iter()
+            .skip(partition)
+            .rev()
+            .find(|pod| is_old(pod) || !self.is_available(pod))?;
         is_old(next).then(|| Step::Replace(next.clone()))
     }
 }
@@ -228,14 +267,23 @@ mod tests {
             },
         }));
         for word in words.split(',') {
-            match word.split_once('-').map_or((word, "0"), |(word, since)| (word, since)) {
+            match word
+                .split_once('-')
+                .map_or((word, "0"), |(word, since)| (word, since))
+            {
                 ("ready", since) => {
                     let since = time::from_unix(since.parse().expect("a number"));
-                    let ready = value!({"type": "Ready", "status": "True", "lastTransitionTime": since});
+                    let ready =
+                        value!({"type": "Ready", "status": "True", "lastTransitionTime": since});
                     pod.entry("status").set("conditions", vec![ready]);
                 }
-                ("going", _) => pod.entry("metadata").set("deletionTimestamp", "2024-01-01T00:00:00Z"),
-                ("old", _) => pod.entry("metadata").entry("labels").set("controller-revision-hash", "old"),
+                ("going", _) => pod
+                    .entry("metadata")
+                    .set("deletionTimestamp", "2024-01-01T00:00:00Z"),
+                ("old", _) => pod
+                    .entry("metadata")
+                    .entry("labels")
+                    .set("controller-revision-hash", "old"),
                 ("unnamed", _) => drop(pod.entry("metadata").remove("labels")),
                 (phase, _) => pod.entry("status").set("phase", phase),
             }
@@ -246,15 +294,17 @@ mod tests {
     fn claim(name: &str, owner: Option<(&str, &str)>) -> Arc<Object> {
         let mut claim = value!({"metadata": {"name": name, "namespace": "n"}});
         if let Some((pod, uid)) = owner {
-            let owner =
-                value!({"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid, "controller": true});
+            let owner = value!({"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid, "controller": true});
             claim.entry("metadata").set("ownerReferences", vec![owner]);
         }
         Arc::new(Object(claim))
     }
 
     fn revision(name: &str) -> Revision {
-        Revision { name: name.into(), template: value!({"metadata": {"labels": {"app": "a"}}, "spec": {}}) }
+        Revision {
+            name: name.into(),
+            template: value!({"metadata": {"labels": {"app": "a"}}, "spec": {}}),
+        }
     }
 
     fn words(step: &Step) -> String {
@@ -273,7 +323,14 @@ mod tests {
     fn check_with(set: &Object, pods: &str, claims: &[Arc<Object>], expect: &str) {
         let find = |name: &str| claims.iter().find(|claim| claim.name() == name).cloned();
         let (current, update, pods) = (revision("old"), revision("new"), self::pods(pods));
-        let view = View { set, current: &current, update: &update, pods: &pods, claims: find, now: now() };
+        let view = View {
+            set,
+            current: &current,
+            update: &update,
+            pods: &pods,
+            claims: find,
+            now: now(),
+        };
         let steps: Vec<String> = plan(&view).phases.iter().flatten().map(words).collect();
         assert_eq!(steps.join(", "), expect);
     }
@@ -308,8 +365,18 @@ mod tests {
         check(3, plain(), "0:Running", "");
         check(3, plain(), "0:Running,ready,going", "");
         check(3, plain(), "0 1:Running", "");
-        check(3, value!({"minReadySeconds": 10}), "0:Running,ready-991", "");
-        check(3, value!({"minReadySeconds": 10}), "0:Running,ready-990", "create web-1");
+        check(
+            3,
+            value!({"minReadySeconds": 10}),
+            "0:Running,ready-991",
+            "",
+        );
+        check(
+            3,
+            value!({"minReadySeconds": 10}),
+            "0:Running,ready-990",
+            "create web-1",
+        );
     }
 
     #[test]
@@ -325,8 +392,18 @@ mod tests {
 
     #[test]
     fn ordinals_begin_where_the_set_says() {
-        check(2, value!({"ordinals": {"start": 5}}), "5 4 7", "create web-6");
-        check(2, value!({"ordinals": {"start": 5}}), "5 6 4 7", "delete web-7");
+        check(
+            2,
+            value!({"ordinals": {"start": 5}}),
+            "5 4 7",
+            "create web-6",
+        );
+        check(
+            2,
+            value!({"ordinals": {"start": 5}}),
+            "5 6 4 7",
+            "delete web-7",
+        );
     }
 
     #[test]
@@ -356,7 +433,12 @@ mod tests {
     #[test]
     fn an_update_replaces_the_highest_old_pod_first() {
         let old = "Running,ready,old";
-        check(3, plain(), &format!("0:{old} 1:{old} 2:{old}"), "replace web-2");
+        check(
+            3,
+            plain(),
+            &format!("0:{old} 1:{old} 2:{old}"),
+            "replace web-2",
+        );
         check(3, plain(), &format!("0:{old} 1:{old} 2"), "replace web-1");
     }
 
@@ -370,39 +452,70 @@ mod tests {
 
     #[test]
     fn an_update_replaces_an_old_pod_that_is_not_available_where_nobody_waits_for_it() {
-        check(2, parallel(), "0:Running,ready,old 1:Running,old", "replace web-1");
+        check(
+            2,
+            parallel(),
+            "0:Running,ready,old 1:Running,old",
+            "replace web-1",
+        );
         check(2, plain(), "0:Running,ready,old 1:Running,old", "");
     }
 
     #[test]
     fn an_update_leaves_those_below_the_partition_alone() {
         let old = "Running,ready,old";
-        check(3, partition(2), &format!("0:{old} 1:{old} 2:{old}"), "replace web-2");
+        check(
+            3,
+            partition(2),
+            &format!("0:{old} 1:{old} 2:{old}"),
+            "replace web-2",
+        );
         check(3, partition(2), &format!("0:{old} 1:{old} 2"), "");
         check(3, partition(9), &format!("0:{old} 1:{old} 2:{old}"), "");
     }
 
     #[test]
     fn scaling_comes_before_updating() {
-        check(1, plain(), "0:Running,ready,old 1:Running,ready,old", "delete web-1");
-        check(1, parallel(), "0:Running,ready,old 1:Running,ready,old", "delete web-1, replace web-0");
+        check(
+            1,
+            plain(),
+            "0:Running,ready,old 1:Running,ready,old",
+            "delete web-1",
+        );
+        check(
+            1,
+            parallel(),
+            "0:Running,ready,old 1:Running,ready,old",
+            "delete web-1, replace web-0",
+        );
     }
 
     #[test]
     fn on_delete_nothing_is_replaced() {
-        check(1, value!({"updateStrategy": {"type": "OnDelete"}}), "0:Running,ready,old", "");
+        check(
+            1,
+            value!({"updateStrategy": {"type": "OnDelete"}}),
+            "0:Running,ready,old",
+            "",
+        );
     }
 
     #[test]
     fn a_set_that_is_going_is_left_to_go() {
         let mut set = set(3, plain());
-        set.entry("metadata").set("deletionTimestamp", "2024-01-01T00:00:00Z");
+        set.entry("metadata")
+            .set("deletionTimestamp", "2024-01-01T00:00:00Z");
         check_with(&set, "0:Failed", &[], "");
     }
 
     #[test]
     fn a_pod_without_its_labels_gets_them() {
-        check(1, value!({"updateStrategy": {"type": "OnDelete"}}), "0:Running,ready,unnamed", "repair web-0");
+        check(
+            1,
+            value!({"updateStrategy": {"type": "OnDelete"}}),
+            "0:Running,ready,unnamed",
+            "repair web-0",
+        );
     }
 
     #[test]
@@ -421,18 +534,33 @@ mod tests {
 
     fn with_volume(ordinal: i64, phase: &str) -> Arc<Object> {
         let mut pod = (*pod(&format!("{ordinal}:{phase}"))).clone();
-        let volume =
-            value!({"name": "data", "persistentVolumeClaim": {"claimName": (format!("data-web-{ordinal}"))}});
+        let volume = value!({"name": "data", "persistentVolumeClaim": {"claimName": (format!("data-web-{ordinal}"))}});
         pod.entry("spec").set("volumes", vec![volume]);
         Arc::new(pod)
     }
 
     #[track_caller]
-    fn check_claims(policy: &str, replicas: i64, pod: Arc<Object>, claims: &[Arc<Object>], expect: &str) {
-        let (set, current, update) = (set(replicas, claiming(policy)), revision("old"), revision("new"));
+    fn check_claims(
+        policy: &str,
+        replicas: i64,
+        pod: Arc<Object>,
+        claims: &[Arc<Object>],
+        expect: &str,
+    ) {
+        let (set, current, update) = (
+            set(replicas, claiming(policy)),
+            revision("old"),
+            revision("new"),
+        );
         let find = |name: &str| claims.iter().find(|claim| claim.name() == name).cloned();
-        let view =
-            View { set: &set, current: &current, update: &update, pods: &[pod], claims: find, now: now() };
+        let view = View {
+            set: &set,
+            current: &current,
+            update: &update,
+            pods: &[pod],
+            claims: find,
+            now: now(),
+        };
         let steps: Vec<String> = plan(&view).phases.iter().flatten().map(words).collect();
         assert_eq!(steps.join(", "), expect);
     }
@@ -440,27 +568,60 @@ mod tests {
     #[test]
     fn a_pod_that_waits_gets_the_claims_that_it_lacks() {
         check_claims("Retain", 1, with_volume(0, "Pending"), &[], "supply web-0");
-        check_claims("Retain", 1, with_volume(0, "Pending"), &[claim("data-web-0", None)], "");
+        check_claims(
+            "Retain",
+            1,
+            with_volume(0, "Pending"),
+            &[claim("data-web-0", None)],
+            "",
+        );
         check_claims("Retain", 1, with_volume(0, "Running"), &[], "");
     }
 
     #[test]
     fn the_claims_of_a_pod_that_is_to_go_are_its_own_before_it_goes() {
         let pod = with_volume(0, "Running");
-        check_claims("Delete", 0, pod.clone(), &[claim("data-web-0", None)], "bequeath web-0, delete web-0");
-        check_claims("Delete", 0, pod, &[claim("data-web-0", Some(("web-0", "web-0")))], "delete web-0");
+        check_claims(
+            "Delete",
+            0,
+            pod.clone(),
+            &[claim("data-web-0", None)],
+            "bequeath web-0, delete web-0",
+        );
+        check_claims(
+            "Delete",
+            0,
+            pod,
+            &[claim("data-web-0", Some(("web-0", "web-0")))],
+            "delete web-0",
+        );
     }
 
     #[test]
     fn a_pod_that_is_wanted_again_gives_its_claims_back() {
         let claim = claim("data-web-0", Some(("web-0", "web-0")));
-        check_claims("Delete", 1, with_volume(0, "Running"), &[claim], "repair web-0");
+        check_claims(
+            "Delete",
+            1,
+            with_volume(0, "Running"),
+            &[claim],
+            "repair web-0",
+        );
     }
 
     #[test]
     fn a_new_pod_waits_for_the_claims_of_its_predecessor_to_go() {
-        let claims = [claim("data-web-1", Some(("web-1", "earlier"))), claim("data-web-0", None)];
+        let claims = [
+            claim("data-web-1", Some(("web-1", "earlier"))),
+            claim("data-web-0", None),
+        ];
         check_claims("Delete", 2, with_volume(0, "Running"), &claims, "");
-        check_claims("Retain", 2, with_volume(0, "Running"), &claims[1..], "create web-1");
+        check_claims(
+            "Retain",
+            2,
+            with_volume(0, "Running"),
+            &claims[1..],
+            "create web-1",
+        );
     }
 }

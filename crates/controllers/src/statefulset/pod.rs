@@ -26,7 +26,11 @@ pub fn revision(pod: &Object) -> &str {
 
 /// A new pod of the set. Below the partition it is of the current revision, otherwise of the update's.
 pub fn new(set: &Object, current: &Revision, update: &Revision, ordinal: i64) -> Object {
-    let revision = if is_held_back(set, ordinal) { current } else { update };
+    let revision = if is_held_back(set, ordinal) {
+        current
+    } else {
+        update
+    };
     let mut pod = template::pod(&revision.template, set, &STATEFUL_SETS);
     identity::give(set, &mut pod, ordinal);
     let name = pod.name().to_string();
@@ -34,13 +38,18 @@ pub fn new(set: &Object, current: &Revision, update: &Revision, ordinal: i64) ->
     spec.set("hostname", name);
     spec.set("subdomain", set.at("spec.serviceName").str());
     storage::give(set, &mut pod, ordinal);
-    pod.entry("metadata").entry("labels").set(REVISION_LABEL, &revision.name);
+    pod.entry("metadata")
+        .entry("labels")
+        .set(REVISION_LABEL, &revision.name);
     pod
 }
 
 /// Whether a pod that is made now is to be as it was before the update.
 fn is_held_back(set: &Object, ordinal: i64) -> bool {
-    let (strategy, start) = (&set["spec"]["updateStrategy"], identity::ordinals(set).start);
+    let (strategy, start) = (
+        &set["spec"]["updateStrategy"],
+        identity::ordinals(set).start,
+    );
     match strategy["rollingUpdate"].as_map() {
         Some(rolling) => ordinal < start + rolling.get("partition").map_or(0, Value::int),
         None => {
@@ -81,8 +90,12 @@ mod tests {
     use super::*;
 
     fn revision(name: &str) -> Revision {
-        let template = value!({"metadata": {"labels": {"app": "a", "v": name}}, "spec": {"containers": []}});
-        Revision { name: name.into(), template }
+        let template =
+            value!({"metadata": {"labels": {"app": "a", "v": name}}, "spec": {"containers": []}});
+        Revision {
+            name: name.into(),
+            template,
+        }
     }
 
     fn set(strategy: Value) -> Object {
@@ -96,7 +109,10 @@ mod tests {
     #[track_caller]
     fn check_revision(strategy: Value, ordinal: i64, expect: &str) {
         let pod = new(&set(strategy), &revision("old"), &revision("new"), ordinal);
-        assert_eq!((super::revision(&pod), pod.label("v")), (expect, Some(expect)));
+        assert_eq!(
+            (super::revision(&pod), pod.label("v")),
+            (expect, Some(expect))
+        );
     }
 
     #[test]
@@ -119,14 +135,28 @@ mod tests {
 
     #[test]
     fn a_new_pod_says_who_it_is() {
-        let pod = new(&set(value!({"type": "OnDelete"})), &revision("old"), &revision("new"), 10);
+        let pod = new(
+            &set(value!({"type": "OnDelete"})),
+            &revision("old"),
+            &revision("new"),
+            10,
+        );
         let labels = value!({
             "app": "a", "v": "new", "statefulset.kubernetes.io/pod-name": "web-10",
             "apps.kubernetes.io/pod-index": "10", "controller-revision-hash": "new",
         });
         assert_eq!(pod["metadata"]["labels"], labels);
-        assert_eq!((pod.at("metadata.generateName").str(), pod.name()), ("web-", "web-10"));
-        assert_eq!((pod.at("spec.hostname").str(), pod.at("spec.subdomain").str()), ("web-10", "svc"));
+        assert_eq!(
+            (pod.at("metadata.generateName").str(), pod.name()),
+            ("web-", "web-10")
+        );
+        assert_eq!(
+            (
+                pod.at("spec.hostname").str(),
+                pod.at("spec.subdomain").str()
+            ),
+            ("web-10", "svc")
+        );
         assert!(pod.is_controlled_by("u"));
     }
 }

@@ -19,7 +19,8 @@ enum Owner {
 }
 
 fn wanted(set: &Object, pod: &Object) -> Owner {
-    let goes = |when: &str| set["spec"]["persistentVolumeClaimRetentionPolicy"][when].str() == "Delete";
+    let goes =
+        |when: &str| set["spec"]["persistentVolumeClaimRetentionPolicy"][when].str() == "Delete";
     match (goes("whenScaled"), goes("whenDeleted")) {
         (true, _) if !identity::is_wanted(set, pod) => Owner::Pod,
         (_, true) => Owner::Set,
@@ -50,8 +51,14 @@ pub fn is_right(claim: &Object, set: &Object, pod: &Object) -> bool {
 
 /// The owners that a claim is to have: those that it has, without the set and the pod, and the one that is wanted.
 pub fn owners(claim: &Object, set: &Object, pod: &Object) -> Vec<Value> {
-    let is_ours = |owner: &&Value| is_named(owner, &STATEFUL_SETS, set) || is_named(owner, &PODS, pod);
-    let mut owners: Vec<Value> = claim.owners().iter().filter(|owner| !is_ours(owner)).cloned().collect();
+    let is_ours =
+        |owner: &&Value| is_named(owner, &STATEFUL_SETS, set) || is_named(owner, &PODS, pod);
+    let mut owners: Vec<Value> = claim
+        .owners()
+        .iter()
+        .filter(|owner| !is_ours(owner))
+        .cloned()
+        .collect();
     match wanted(set, pod) {
         _ if has_other_controller(claim, set, pod) => {}
         Owner::Nobody => {}
@@ -73,7 +80,10 @@ pub fn has_other_controller(claim: &Object, set: &Object, pod: &Object) -> bool 
 
 /// Whether a claim will go with an earlier pod of the same name: a new pod has to wait until it is gone.
 pub fn is_stale(claim: &Object, set: &Object, pod: &Object) -> bool {
-    let goes = set.at("spec.persistentVolumeClaimRetentionPolicy.whenScaled").str() == "Delete";
+    let goes = set
+        .at("spec.persistentVolumeClaimRetentionPolicy.whenScaled")
+        .str()
+        == "Delete";
     goes && names_a_predecessor(claim, &PODS, pod)
 }
 
@@ -81,7 +91,9 @@ pub fn is_stale(claim: &Object, set: &Object, pod: &Object) -> bool {
 pub fn waiting(claim: &Object) -> Vec<Key> {
     let set = |owner: &Value| match owner["kind"].str() {
         "StatefulSet" => Some(Key::new(claim.namespace(), owner["name"].str())),
-        "Pod" => identity::set_name(owner["name"].str()).map(|set| Key::new(claim.namespace(), set)),
+        "Pod" => {
+            identity::set_name(owner["name"].str()).map(|set| Key::new(claim.namespace(), set))
+        }
         _ => None,
     };
     claim.owners().iter().filter_map(set).collect()
@@ -89,22 +101,32 @@ pub fn waiting(claim: &Object) -> Vec<Key> {
 
 /// Whether an owner reference names this object or one that had its name before.
 fn is_named(owner: &Value, kind: &Resource, object: &Object) -> bool {
-    let is_of_kind = owner["kind"].str() == kind.kind && owner["apiVersion"].str() == kind.api_version();
+    let is_of_kind =
+        owner["kind"].str() == kind.kind && owner["apiVersion"].str() == kind.api_version();
     is_of_kind && owner["name"].str() == object.name()
 }
 
 fn is_owned_by(claim: &Object, owner: &Object) -> bool {
-    claim.owners().iter().any(|reference| reference["uid"].str() == owner.uid())
+    claim
+        .owners()
+        .iter()
+        .any(|reference| reference["uid"].str() == owner.uid())
 }
 
 fn is_owned_without_control(claim: &Object, set: &Object, pod: &Object) -> bool {
     let is_ours = |owner: &Value| [set.uid(), pod.uid()].contains(&owner["uid"].str());
-    claim.owners().iter().any(|owner| is_ours(owner) && !owner["controller"].bool())
+    claim
+        .owners()
+        .iter()
+        .any(|owner| is_ours(owner) && !owner["controller"].bool())
 }
 
 /// Whether the first reference that names the object means an earlier one.
 fn names_a_predecessor(claim: &Object, kind: &Resource, object: &Object) -> bool {
-    let named = claim.owners().iter().find(|owner| is_named(owner, kind, object));
+    let named = claim
+        .owners()
+        .iter()
+        .find(|owner| is_named(owner, kind, object));
     named.is_some_and(|owner| owner["uid"].str() != object.uid())
 }
 
@@ -135,8 +157,13 @@ mod tests {
             let mut parts = text.trim_start_matches('!').split('/');
             let mut part = || parts.next().unwrap_or_default().to_string();
             let (kind, name, uid) = (part(), part(), part());
-            let version = if kind == "StatefulSet" { "apps/v1" } else { "v1" };
-            let mut reference = value!({"apiVersion": version, "kind": kind, "name": name, "uid": uid});
+            let version = if kind == "StatefulSet" {
+                "apps/v1"
+            } else {
+                "v1"
+            };
+            let mut reference =
+                value!({"apiVersion": version, "kind": kind, "name": name, "uid": uid});
             if controls {
                 reference.set("controller", true);
                 reference.set("blockOwnerDeletion", true);
@@ -155,7 +182,10 @@ mod tests {
             true => before.at("metadata.ownerReferences").list().to_vec(),
             false => owners(&before, &set, &pod),
         };
-        assert_eq!(Value::from(after), *claim(expect).at("metadata.ownerReferences"));
+        assert_eq!(
+            Value::from(after),
+            *claim(expect).at("metadata.ownerReferences")
+        );
     }
 
     const KEEP: (&str, &str) = ("Retain", "Retain");
@@ -189,19 +219,34 @@ mod tests {
 
     #[test]
     fn owners_that_others_set_stay() {
-        check(WHEN_DELETED, 0, "!ConfigMap/x/y", &format!("!ConfigMap/x/y {SET}"));
+        check(
+            WHEN_DELETED,
+            0,
+            "!ConfigMap/x/y",
+            &format!("!ConfigMap/x/y {SET}"),
+        );
     }
 
     #[test]
     fn the_claim_of_a_predecessor_is_left_alone() {
-        check(KEEP, 0, "StatefulSet/web/earlier", "StatefulSet/web/earlier");
+        check(
+            KEEP,
+            0,
+            "StatefulSet/web/earlier",
+            "StatefulSet/web/earlier",
+        );
         check(ALWAYS, 0, "Pod/web-0/earlier", "Pod/web-0/earlier");
     }
 
     #[test]
     fn a_claim_that_another_controls_gets_no_second_controller() {
         check(WHEN_DELETED, 0, "ConfigMap/x/y", "ConfigMap/x/y");
-        check(WHEN_DELETED, 0, &format!("ConfigMap/x/y {SET}"), "ConfigMap/x/y");
+        check(
+            WHEN_DELETED,
+            0,
+            &format!("ConfigMap/x/y {SET}"),
+            "ConfigMap/x/y",
+        );
         check(KEEP, 0, &format!("ConfigMap/x/y {SET}"), "ConfigMap/x/y");
     }
 
@@ -217,16 +262,25 @@ mod tests {
 
     #[test]
     fn a_claim_that_is_gone_is_news_to_the_set_of_its_owner() {
-        let waiting =
-            |owners: &str| waiting(&claim(owners)).iter().map(Key::to_string).collect::<Vec<_>>().join(" ");
-        assert_eq!(waiting("Pod/web-1/x StatefulSet/db/y ConfigMap/c/z"), "web db");
+        let waiting = |owners: &str| {
+            waiting(&claim(owners))
+                .iter()
+                .map(Key::to_string)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(
+            waiting("Pod/web-1/x StatefulSet/db/y ConfigMap/c/z"),
+            "web db"
+        );
         assert_eq!(waiting("Pod/web/x"), "");
     }
 
     #[test]
     fn a_new_pod_waits_for_the_claim_of_its_predecessor_to_go() {
-        let stale =
-            |policy: (&str, &str), owners: &str| is_stale(&claim(owners), &set(policy.0, policy.1), &pod(1));
+        let stale = |policy: (&str, &str), owners: &str| {
+            is_stale(&claim(owners), &set(policy.0, policy.1), &pod(1))
+        };
         assert!(stale(WHEN_SCALED, "Pod/web-1/earlier"));
         assert!(!stale(WHEN_SCALED, "Pod/web-1/pod") && !stale(WHEN_DELETED, "Pod/web-1/earlier"));
     }

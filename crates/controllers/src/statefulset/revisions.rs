@@ -20,9 +20,13 @@ pub enum Choice {
 /// Chooses among `revisions`, which are in order.
 pub fn choose(set: &Object, revisions: &[Arc<Object>]) -> Choice {
     let (patch, number) = (revision::patch(set), revision::next_number(revisions));
-    let equal = revisions.iter().rfind(|known| revision::restores(known, &patch));
+    let equal = revisions
+        .iter()
+        .rfind(|known| revision::restores(known, &patch));
     match (equal, revisions.last()) {
-        (Some(equal), Some(latest)) if equal.name() == latest.name() => Choice::Keep(latest.clone()),
+        (Some(equal), Some(latest)) if equal.name() == latest.name() => {
+            Choice::Keep(latest.clone())
+        }
         (Some(equal), _) => Choice::Renumber(equal.clone(), number),
         (None, _) => Choice::Create(number),
     }
@@ -35,7 +39,9 @@ mod tests {
     use super::*;
 
     fn set(image: &str) -> Object {
-        Object(value!({"metadata": {"name": "s"}, "spec": {"template": {"spec": {"image": image}}}}))
+        Object(
+            value!({"metadata": {"name": "s"}, "spec": {"template": {"spec": {"image": image}}}}),
+        )
     }
 
     #[track_caller]

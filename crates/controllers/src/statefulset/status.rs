@@ -75,7 +75,9 @@ pub fn status(
 fn is_rolled_out(set: &Object, counts: Counts) -> bool {
     let wanted = set["spec"]["replicas"].as_int().unwrap_or(1);
     set.at("spec.updateStrategy.type").str() == "RollingUpdate"
-        && [counts.updated, counts.ready, counts.replicas].iter().all(|count| *count == wanted)
+        && [counts.updated, counts.ready, counts.replicas]
+            .iter()
+            .all(|count| *count == wanted)
 }
 
 /// Kubernetes: the number of collisions alone is no reason to write (stateful_set_utils.go, inconsistentStatus).
@@ -94,7 +96,10 @@ mod tests {
     use super::*;
 
     fn revision(name: &str) -> Revision {
-        Revision { name: name.into(), template: Value::Null }
+        Revision {
+            name: name.into(),
+            template: Value::Null,
+        }
     }
 
     fn set(kind: &str, status: Value) -> Object {
@@ -113,11 +118,13 @@ mod tests {
         }));
         if ready > 0 {
             let since = mizzen_object::time::from_unix(ready);
-            let condition = value!({"type": "Ready", "status": "True", "lastTransitionTime": since});
+            let condition =
+                value!({"type": "Ready", "status": "True", "lastTransitionTime": since});
             pod.entry("status").set("conditions", vec![condition]);
         }
         if going {
-            pod.entry("metadata").set("deletionTimestamp", "2024-01-01T00:00:00Z");
+            pod.entry("metadata")
+                .set("deletionTimestamp", "2024-01-01T00:00:00Z");
         }
         Arc::new(pod)
     }
@@ -125,7 +132,13 @@ mod tests {
     #[track_caller]
     fn check(pods: &[Arc<Object>], expect: (i64, i64, i64, i64, i64)) {
         let set = set("RollingUpdate", Value::Null);
-        let Counts { replicas, ready, available, current, updated } = count(
+        let Counts {
+            replicas,
+            ready,
+            available,
+            current,
+            updated,
+        } = count(
             &set,
             pods,
             &revision("old"),
@@ -156,20 +169,45 @@ mod tests {
         check(&[pod("Pending", "old", 1, false)], (1, 0, 0, 1, 0));
     }
 
-    const DONE: Counts = Counts { replicas: 2, ready: 2, available: 0, current: 0, updated: 2 };
+    const DONE: Counts = Counts {
+        replicas: 2,
+        ready: 2,
+        available: 0,
+        current: 0,
+        updated: 2,
+    };
 
     #[track_caller]
     fn check_current(kind: &str, counts: Counts, expect: (&str, i64)) {
-        let status =
-            status(&set(kind, Value::Null), counts, &revision("old"), &revision("new"), 0).expect("news");
-        assert_eq!((status["currentRevision"].str(), status["currentReplicas"].int()), expect);
+        let status = status(
+            &set(kind, Value::Null),
+            counts,
+            &revision("old"),
+            &revision("new"),
+            0,
+        )
+        .expect("news");
+        assert_eq!(
+            (
+                status["currentRevision"].str(),
+                status["currentReplicas"].int()
+            ),
+            expect
+        );
     }
 
     #[test]
     fn an_update_is_complete_when_all_pods_are_ready_and_new() {
         check_current("RollingUpdate", DONE, ("new", 2));
         check_current("RollingUpdate", Counts { ready: 1, ..DONE }, ("old", 0));
-        check_current("RollingUpdate", Counts { replicas: 3, ..DONE }, ("old", 0));
+        check_current(
+            "RollingUpdate",
+            Counts {
+                replicas: 3,
+                ..DONE
+            },
+            ("old", 0),
+        );
     }
 
     #[test]
@@ -179,10 +217,23 @@ mod tests {
 
     #[test]
     fn a_status_that_says_the_same_is_not_written() {
-        let written =
-            status(&set("OnDelete", Value::Null), DONE, &revision("a"), &revision("b"), 1).expect("news");
+        let written = status(
+            &set("OnDelete", Value::Null),
+            DONE,
+            &revision("a"),
+            &revision("b"),
+            1,
+        )
+        .expect("news");
         let news = |status_now: Value, n_collisions| {
-            status(&set("OnDelete", status_now), DONE, &revision("a"), &revision("b"), n_collisions).is_some()
+            status(
+                &set("OnDelete", status_now),
+                DONE,
+                &revision("a"),
+                &revision("b"),
+                n_collisions,
+            )
+            .is_some()
         };
         assert!(!news(written.clone(), 1) && !news(written.clone(), 2));
         let mut later = written;

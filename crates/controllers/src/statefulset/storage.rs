@@ -7,7 +7,9 @@ use super::identity;
 
 /// The names of the claims of the set's pod with this ordinal, one per template.
 pub fn claim_names(set: &Object, ordinal: i64) -> impl Iterator<Item = String> {
-    templates(set).iter().map(move |template| claim_name(set, template, ordinal))
+    templates(set)
+        .iter()
+        .map(move |template| claim_name(set, template, ordinal))
 }
 
 fn claim_name(set: &Object, template: &Value, ordinal: i64) -> String {
@@ -26,7 +28,10 @@ fn volume_name(template: &Value) -> &str {
 /// The claims of the set's pod with this ordinal, as they are to be made: the template with the labels by which the set
 /// selects its pods.
 pub fn claims(set: &Object, ordinal: i64) -> Vec<Object> {
-    templates(set).iter().map(|template| claim(set, template, ordinal)).collect()
+    templates(set)
+        .iter()
+        .map(|template| claim(set, template, ordinal))
+        .collect()
 }
 
 fn claim(set: &Object, template: &Value, ordinal: i64) -> Object {
@@ -44,11 +49,15 @@ fn claim(set: &Object, template: &Value, ordinal: i64) -> Object {
 
 /// Whether every claim of the pod is one of its volumes.
 pub fn is_right(set: &Object, pod: &Object) -> bool {
-    let Some(ordinal) = identity::ordinal(pod) else { return false };
+    let Some(ordinal) = identity::ordinal(pod) else {
+        return false;
+    };
     let volumes = pod["spec"]["volumes"].list();
     templates(set).iter().all(|template| {
         // Kubernetes: of two volumes of one name the last counts (stateful_set_utils.go, storageMatches).
-        let volume = volumes.iter().rfind(|volume| volume["name"].str() == volume_name(template));
+        let volume = volumes
+            .iter()
+            .rfind(|volume| volume["name"].str() == volume_name(template));
         let name = claim_name(set, template, ordinal);
         volume.is_some_and(|volume| volume.at("persistentVolumeClaim.claimName").str() == name)
     })
@@ -61,9 +70,15 @@ pub fn give(set: &Object, pod: &mut Object, ordinal: i64) {
         value!({"name": (volume_name(template)), "persistentVolumeClaim": {"claimName": claim}})
     };
     let mut volumes: Vec<Value> = templates(set).iter().map(claimed).collect();
-    let is_claimed =
-        |volume: &&Value| templates(set).iter().any(|template| volume_name(template) == volume["name"].str());
-    let others = pod["spec"]["volumes"].list().iter().filter(|volume| !is_claimed(volume));
+    let is_claimed = |volume: &&Value| {
+        templates(set)
+            .iter()
+            .any(|template| volume_name(template) == volume["name"].str())
+    };
+    let others = pod["spec"]["volumes"]
+        .list()
+        .iter()
+        .filter(|volume| !is_claimed(volume));
     volumes.extend(others.cloned());
     if !volumes.is_empty() {
         pod.entry("spec").set("volumes", volumes);
@@ -91,20 +106,31 @@ mod tests {
 
     fn pod(volumes: &str) -> Object {
         let volumes = json::parse(volumes.as_bytes()).expect("JSON");
-        Object(value!({"metadata": {"name": "web-1", "namespace": "n"}, "spec": {"volumes": volumes}}))
+        Object(
+            value!({"metadata": {"name": "web-1", "namespace": "n"}, "spec": {"volumes": volumes}}),
+        )
     }
 
     #[test]
     fn a_claim_is_named_by_template_set_and_ordinal() {
-        assert_eq!(claim_names(&set(), 1).collect::<Vec<_>>(), ["data-web-1", "logs-web-1"]);
+        assert_eq!(
+            claim_names(&set(), 1).collect::<Vec<_>>(),
+            ["data-web-1", "logs-web-1"]
+        );
     }
 
     #[test]
     fn a_claim_has_the_labels_of_its_template_and_those_of_the_selector() {
         let claims = claims(&set(), 1);
-        assert_eq!(claims[0]["metadata"]["labels"], value!({"l": "1", "app": "a"}));
+        assert_eq!(
+            claims[0]["metadata"]["labels"],
+            value!({"l": "1", "app": "a"})
+        );
         assert_eq!(claims[1]["metadata"]["labels"], value!({"app": "a"}));
-        assert_eq!((claims[0].namespace(), claims[0].at("spec.volumeMode").str()), ("n", "Block"));
+        assert_eq!(
+            (claims[0].namespace(), claims[0].at("spec.volumeMode").str()),
+            ("n", "Block")
+        );
     }
 
     #[test]

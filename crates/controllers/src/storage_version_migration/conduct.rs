@@ -23,10 +23,14 @@ impl Reconcile for Conductor {
             return Ok(After::Done);
         }
         let api = &self.context.api;
-        let migrations = api.list(&STORAGE_VERSION_MIGRATIONS, "", &ListOptions::default()).await?;
+        let migrations = api
+            .list(&STORAGE_VERSION_MIGRATIONS, "", &ListOptions::default())
+            .await?;
         let mut outcome = Ok(After::Done);
         for turn in turns(&migrations) {
-            turn.running.iter().for_each(|migration| self.running.add(migration.key()));
+            turn.running
+                .iter()
+                .for_each(|migration| self.running.add(migration.key()));
             // A resource of which something goes wrong keeps no other waiting.
             outcome = outcome.and(self.take(turn).await);
         }
@@ -47,33 +51,60 @@ impl Conductor {
 
     async fn begin(&self, migration: &Object) -> Result<(), Error> {
         let now = self.context.now_text();
-        self.tell(migration, |known| definition::begun(known, migration.name(), &now)).await?;
-        self.write(migration, |migration| status::begin(migration, &now)).await
+        self.tell(migration, |known| {
+            definition::begun(known, migration.name(), &now)
+        })
+        .await?;
+        self.write(migration, |migration| status::begin(migration, &now))
+            .await
     }
 
     async fn end(&self, migration: &Object) -> Result<(), Error> {
         let now = self.context.now_text();
         let succeeded = status::has_succeeded(migration);
-        self.tell(migration, |known| definition::ended(known, succeeded, &now)).await?;
-        self.write(migration, |migration| status::complete(migration, &now)).await
+        self.tell(migration, |known| definition::ended(known, succeeded, &now))
+            .await?;
+        self.write(migration, |migration| status::complete(migration, &now))
+            .await
     }
 
     /// Changes the definition of a migration's resource, if it has one.
-    async fn tell(&self, migration: &Object, change: impl Fn(&Object) -> Value) -> Result<(), Error> {
+    async fn tell(
+        &self,
+        migration: &Object,
+        change: impl Fn(&Object) -> Value,
+    ) -> Result<(), Error> {
         let (api, of) = (&self.context.api, &migration["spec"]["resource"]);
         let key = Key::cluster(format!("{}.{}", of["resource"].str(), of["group"].str()));
         let told = write::retry(async || {
-            let Some(known) = api.find(&CUSTOM_RESOURCE_DEFINITIONS, &key).await? else { return Ok(()) };
+            let Some(known) = api.find(&CUSTOM_RESOURCE_DEFINITIONS, &key).await? else {
+                return Ok(());
+            };
             let change = change(&known);
-            api.patch(&CUSTOM_RESOURCE_DEFINITIONS, &key, "status", Patch::Merge, &change).await.map(drop)
+            api.patch(
+                &CUSTOM_RESOURCE_DEFINITIONS,
+                &key,
+                "status",
+                Patch::Merge,
+                &change,
+            )
+            .await
+            .map(drop)
         });
         Ok(told.await?)
     }
 
-    async fn write(&self, migration: &Object, change: impl FnOnce(&mut Value)) -> Result<(), Error> {
+    async fn write(
+        &self,
+        migration: &Object,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<(), Error> {
         let mut migration = migration.clone();
         change(&mut migration);
-        self.context.api.update_status(&STORAGE_VERSION_MIGRATIONS, &migration).await?;
+        self.context
+            .api
+            .update_status(&STORAGE_VERSION_MIGRATIONS, &migration)
+            .await?;
         Ok(())
     }
 }

@@ -11,7 +11,11 @@ const MIGRATING: &str = "StorageMigrating";
 /// What changes when a migration begins.
 pub fn begun(definition: &Object, migration: &str, now: &str) -> Value {
     let message = format!("Migration {migration} is running");
-    change(definition, value!({ "status": "True", "reason": "MigrationRunning", "message": message }), now)
+    change(
+        definition,
+        value!({ "status": "True", "reason": "MigrationRunning", "message": message }),
+        now,
+    )
 }
 
 /// What changes when a migration ended.
@@ -20,19 +24,25 @@ pub fn begun(definition: &Object, migration: &str, now: &str) -> Value {
 pub fn ended(definition: &Object, succeeded: bool, now: &str) -> Value {
     let is_same = is_same_as_at_the_beginning(definition);
     let (reason, message) = match (succeeded, is_same) {
-        (true, true) => {
-            ("MigrationSucceeded", "The migration has succeeded and the stored versions have been updated")
-        }
+        (true, true) => (
+            "MigrationSucceeded",
+            "The migration has succeeded and the stored versions have been updated",
+        ),
         (true, false) => (
             "MigrationSucceeded",
             "The migration has succeeded but the stored versions have not been updated due to a generation mismatch",
         ),
         (false, _) => ("MigrationFailed", "The migration has failed"),
     };
-    let mut change =
-        change(definition, value!({ "status": "False", "reason": reason, "message": message }), now);
+    let mut change = change(
+        definition,
+        value!({ "status": "False", "reason": reason, "message": message }),
+        now,
+    );
     if let Some(version) = stored_version(definition).filter(|_| is_same) {
-        change.entry("status").set("storedVersions", value!([version]));
+        change
+            .entry("status")
+            .set("storedVersions", value!([version]));
     }
     change
 }
@@ -40,21 +50,31 @@ pub fn ended(definition: &Object, succeeded: bool, now: &str) -> Value {
 /// Whether nobody changed it since the migration began: objects may have been stored in another version since then.
 fn is_same_as_at_the_beginning(definition: &Object) -> bool {
     let generation = definition["metadata"]["generation"].int();
-    condition(definition, MIGRATING).is_some_and(|said| said["observedGeneration"].int() == generation)
+    condition(definition, MIGRATING)
+        .is_some_and(|said| said["observedGeneration"].int() == generation)
 }
 
 fn stored_version(definition: &Object) -> Option<&str> {
     let versions = definition["spec"]["versions"].list();
-    versions.iter().find(|version| version["storage"].bool()).map(|version| version["name"].str())
+    versions
+        .iter()
+        .find(|version| version["storage"].bool())
+        .map(|version| version["name"].str())
 }
 
 /// A change of a status that fails if somebody else was faster.
 fn change(definition: &Object, mut said: Value, now: &str) -> Value {
     said.set("type", MIGRATING);
     said.set("lastTransitionTime", now);
-    said.set("observedGeneration", definition["metadata"]["generation"].int());
+    said.set(
+        "observedGeneration",
+        definition["metadata"]["generation"].int(),
+    );
     let mut conditions = definition["status"]["conditions"].list().to_vec();
-    match conditions.iter_mut().find(|known| known["type"].str() == MIGRATING) {
+    match conditions
+        .iter_mut()
+        .find(|known| known["type"].str() == MIGRATING)
+    {
         Some(known) => *known = said,
         None => conditions.push(said),
     }
@@ -85,26 +105,38 @@ mod tests {
     fn check(change: &Value, condition: &str, stored: Value) {
         assert_eq!(change["metadata"]["resourceVersion"].str(), "7");
         let conditions = change["status"]["conditions"].list();
-        assert_eq!((conditions.len(), conditions[0]["type"].str()), (2, "Established"));
+        assert_eq!(
+            (conditions.len(), conditions[0]["type"].str()),
+            (2, "Established")
+        );
         assert_eq!(json::to_string(&conditions[1]), condition);
         assert_eq!(change["status"]["storedVersions"], stored);
     }
 
-    const END: &str = r#""type":"StorageMigrating","lastTransitionTime":"now","observedGeneration":3}"#;
+    const END: &str =
+        r#""type":"StorageMigrating","lastTransitionTime":"now","observedGeneration":3}"#;
 
     #[test]
     fn a_migration_that_runs_is_named() {
-        let said = r#"{"status":"True","reason":"MigrationRunning","message":"Migration m is running","#;
-        check(&begun(&definition(1), "m", "now"), &format!("{said}{END}"), Value::Null);
+        let said =
+            r#"{"status":"True","reason":"MigrationRunning","message":"Migration m is running","#;
+        check(
+            &begun(&definition(1), "m", "now"),
+            &format!("{said}{END}"),
+            Value::Null,
+        );
         let mut fresh = definition(1);
         fresh.entry("status").entry("conditions").make_list().pop();
-        check(&begun(&fresh, "m", "now"), &format!("{said}{END}"), Value::Null);
+        check(
+            &begun(&fresh, "m", "now"),
+            &format!("{said}{END}"),
+            Value::Null,
+        );
     }
 
     #[test]
     fn old_versions_are_forgotten_unless_the_definition_changed() {
-        let said =
-            r#"{"status":"False","reason":"MigrationSucceeded","message":"The migration has succeeded"#;
+        let said = r#"{"status":"False","reason":"MigrationSucceeded","message":"The migration has succeeded"#;
         let all = format!(r#"{said} and the stored versions have been updated",{END}"#);
         check(&ended(&definition(3), true, "now"), &all, value!(["v2"]));
         let none = format!(
@@ -115,8 +147,17 @@ mod tests {
 
     #[test]
     fn a_failure_is_told() {
-        let said = r#"{"status":"False","reason":"MigrationFailed","message":"The migration has failed","#;
-        check(&ended(&definition(3), false, "now"), &format!("{said}{END}"), value!(["v2"]));
-        check(&ended(&definition(2), false, "now"), &format!("{said}{END}"), Value::Null);
+        let said =
+            r#"{"status":"False","reason":"MigrationFailed","message":"The migration has failed","#;
+        check(
+            &ended(&definition(3), false, "now"),
+            &format!("{said}{END}"),
+            value!(["v2"]),
+        );
+        check(
+            &ended(&definition(2), false, "now"),
+            &format!("{said}{END}"),
+            Value::Null,
+        );
     }
 }

@@ -33,7 +33,9 @@ impl Reconcile for Migrator {
         if !is_served(self.context.census()).await {
             return Ok(After::Done);
         }
-        let Some(migration) = self.find(key).await? else { return Ok(After::Done) };
+        let Some(migration) = self.find(key).await? else {
+            return Ok(After::Done);
+        };
         let served = self.context.census().served();
         match next(&migration, &served, self.context.now().as_second()) {
             Step::Nothing => Ok(After::Done),
@@ -48,9 +50,16 @@ impl Reconcile for Migrator {
 impl Migrator {
     /// Kubernetes: the role of this loop lets it list migrations, but not get one.
     async fn find(&self, key: &Key) -> Result<Option<Object>, Error> {
-        let options =
-            ListOptions { fields: format!("metadata.name={}", key.name()), ..ListOptions::default() };
-        Ok(self.context.api.list(&STORAGE_VERSION_MIGRATIONS, "", &options).await?.pop())
+        let options = ListOptions {
+            fields: format!("metadata.name={}", key.name()),
+            ..ListOptions::default()
+        };
+        Ok(self
+            .context
+            .api
+            .list(&STORAGE_VERSION_MIGRATIONS, "", &options)
+            .await?
+            .pop())
     }
 
     async fn note(&self, migration: Object, of: &Resource) -> Result<After, Error> {
@@ -58,16 +67,28 @@ impl Migrator {
         let list = self.context.api.raw(Method::GET, &path, None).await?;
         let version = list["metadata"]["resourceVersion"].str();
         if let Err(why) = check_version(version) {
-            let why = format!("latest resourceVersion for {} is not valid: {why}", full_name(of));
+            let why = format!(
+                "latest resourceVersion for {} is not valid: {why}",
+                full_name(of)
+            );
             return self.fail(migration, &why).await;
         }
-        self.write(migration, |migration| migration.entry("status").set("resourceVersion", version)).await
+        self.write(migration, |migration| {
+            migration.entry("status").set("resourceVersion", version)
+        })
+        .await
     }
 
     async fn rewrite(&self, migration: Object, of: &Resource) -> Result<After, Error> {
         let now = || self.context.now_text();
-        match self.rewrite_all(migration["status"]["resourceVersion"].str(), of).await {
-            Ok(()) => self.write(migration, |migration| status::succeed(migration, &now())).await,
+        match self
+            .rewrite_all(migration["status"]["resourceVersion"].str(), of)
+            .await
+        {
+            Ok(()) => {
+                self.write(migration, |migration| status::succeed(migration, &now()))
+                    .await
+            }
             Err(Stop::Later(after)) => Ok(after),
             Err(Stop::Never(why)) => self.fail(migration, &unhandled(&why)).await,
             Err(Stop::Trouble(error)) => Err(error),
@@ -87,8 +108,13 @@ impl Migrator {
     }
 
     async fn rewrite_one(&self, of: &Resource, object: &Object) -> Result<(), Stop> {
-        let (api, how) = (self.context.api.metadata_only(), Patch::Apply { manager: MANAGER });
-        let answer = api.patch(of, &object.key(), "", how, &no_change(of, object)).await;
+        let (api, how) = (
+            self.context.api.metadata_only(),
+            Patch::Apply { manager: MANAGER },
+        );
+        let answer = api
+            .patch(of, &object.key(), "", how, &no_change(of, object))
+            .await;
         let Err(error) = answer else { return Ok(()) };
         match judge(&error) {
             Verdict::Settled => Ok(()),
@@ -100,12 +126,20 @@ impl Migrator {
 
     async fn fail(&self, migration: Object, why: &str) -> Result<After, Error> {
         let now = self.context.now_text();
-        self.write(migration, |migration| status::fail(migration, why, &now)).await
+        self.write(migration, |migration| status::fail(migration, why, &now))
+            .await
     }
 
-    async fn write(&self, mut migration: Object, change: impl FnOnce(&mut Value)) -> Result<After, Error> {
+    async fn write(
+        &self,
+        mut migration: Object,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<After, Error> {
         change(&mut migration);
-        self.context.api.update_status(&STORAGE_VERSION_MIGRATIONS, &migration).await?;
+        self.context
+            .api
+            .update_status(&STORAGE_VERSION_MIGRATIONS, &migration)
+            .await?;
         Ok(After::Done)
     }
 }

@@ -38,18 +38,34 @@ const WORKERS: usize = 5;
 pub fn start(context: &Context) -> Work {
     let context = context.named("storage-version-migrator-controller");
     let census = context.census().clone();
-    let (turns, migrations) = (context.queue("migration_runner"), context.queue("storage_version_migrator"));
-    census.listen(Arc::new(Wake { turns: turns.clone() }));
-    let conductor = Conductor { context: context.clone(), running: migrations.clone() };
+    let (turns, migrations) = (
+        context.queue("migration_runner"),
+        context.queue("storage_version_migrator"),
+    );
+    census.listen(Arc::new(Wake {
+        turns: turns.clone(),
+    }));
+    let conductor = Conductor {
+        context: context.clone(),
+        running: migrations.clone(),
+    };
     Work::new(turns, 1, Arc::new(conductor))
-        .with(Work::new(migrations, WORKERS, Arc::new(Migrator { context })))
+        .with(Work::new(
+            migrations,
+            WORKERS,
+            Arc::new(Migrator { context }),
+        ))
         .and(census.run())
 }
 
 /// Whether the server has migrations; waits until that is known.
 async fn is_served(census: &Census) -> bool {
     let Resource { kind, .. } = &STORAGE_VERSION_MIGRATIONS;
-    census.kinds().await.find(&STORAGE_VERSION_MIGRATIONS.api_version(), kind).is_some()
+    census
+        .kinds()
+        .await
+        .find(&STORAGE_VERSION_MIGRATIONS.api_version(), kind)
+        .is_some()
 }
 
 /// Asks for a look at all migrations when something happened to one.

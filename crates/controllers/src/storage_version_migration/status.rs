@@ -29,12 +29,24 @@ fn is_true(migration: &Value, type_: &str) -> bool {
 
 /// It begins.
 pub fn begin(migration: &mut Value, now: &str) {
-    say(migration, RUNNING, "MigrationRunning", "The migration is running", now);
+    say(
+        migration,
+        RUNNING,
+        "MigrationRunning",
+        "The migration is running",
+        now,
+    );
 }
 
 /// It ends well.
 pub fn succeed(migration: &mut Value, now: &str) {
-    say(migration, SUCCEEDED, "StorageVersionMigrationSucceeded", "", now);
+    say(
+        migration,
+        SUCCEEDED,
+        "StorageVersionMigrationSucceeded",
+        "",
+        now,
+    );
 }
 
 /// It ends because of something.
@@ -44,7 +56,9 @@ pub fn fail(migration: &mut Value, why: &str, now: &str) {
 
 /// Kubernetes: what was said once is not said again, whatever it was.
 fn say(migration: &mut Value, type_: &str, reason: &str, message: &str, now: &str) {
-    if condition(migration, type_).is_some_and(|said| matches!(said["status"].str(), "True" | "False")) {
+    if condition(migration, type_)
+        .is_some_and(|said| matches!(said["status"].str(), "True" | "False"))
+    {
         return;
     }
     let conditions = migration.entry("status").entry("conditions").make_list();
@@ -57,7 +71,10 @@ fn say(migration: &mut Value, type_: &str, reason: &str, message: &str, now: &st
 pub fn complete(migration: &mut Value, now: &str) {
     let generation = migration["metadata"]["generation"].as_int();
     let conditions = migration.entry("status").entry("conditions").make_list();
-    for running in conditions.iter_mut().filter(|condition| condition["type"].str() == RUNNING) {
+    for running in conditions
+        .iter_mut()
+        .filter(|condition| condition["type"].str() == RUNNING)
+    {
         running.set("status", "False");
         running.set("lastTransitionTime", now);
         running.set("reason", "MigrationCompleted");
@@ -76,10 +93,14 @@ mod tests {
     /// The conditions after a change: type, status, reason, message, time and generation of each.
     #[track_caller]
     fn check(before: Value, change: impl FnOnce(&mut Value), expected: &[&str]) {
-        let mut migration = value!({ "metadata": { "generation": 2 }, "status": { "conditions": before } });
+        let mut migration =
+            value!({ "metadata": { "generation": 2 }, "status": { "conditions": before } });
         change(&mut migration);
         let conditions = migration["status"]["conditions"].list();
-        assert_eq!(conditions.iter().map(json::to_string).collect::<Vec<_>>(), expected);
+        assert_eq!(
+            conditions.iter().map(json::to_string).collect::<Vec<_>>(),
+            expected
+        );
     }
 
     #[test]
@@ -110,7 +131,11 @@ mod tests {
     #[test]
     fn what_was_said_is_not_said_again() {
         let said = value!([{ "type": "Running", "status": "False" }]);
-        check(said, |migration| begin(migration, "now"), &[r#"{"type":"Running","status":"False"}"#]);
+        check(
+            said,
+            |migration| begin(migration, "now"),
+            &[r#"{"type":"Running","status":"False"}"#],
+        );
         let unknown = value!([{ "type": "Failed", "status": "Unknown" }]);
         check(
             unknown,
@@ -124,8 +149,7 @@ mod tests {
 
     #[test]
     fn what_is_complete_runs_no_more() {
-        let running =
-            value!([{ "type": "Running", "status": "True" }, { "type": "Succeeded", "status": "True" }]);
+        let running = value!([{ "type": "Running", "status": "True" }, { "type": "Succeeded", "status": "True" }]);
         check(
             running,
             |migration| complete(migration, "now"),

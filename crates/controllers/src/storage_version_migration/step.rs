@@ -31,8 +31,9 @@ pub fn next<'a>(migration: &Object, served: &'a Served, now: i64) -> Step<'a> {
         return Step::Nothing;
     }
     let of = &migration["spec"]["resource"];
-    let is_meant =
-        |resource: &Resource| resource.group == of["group"].str() && resource.plural == of["resource"].str();
+    let is_meant = |resource: &Resource| {
+        resource.group == of["group"].str() && resource.plural == of["resource"].str()
+    };
     let is_noted = !migration["status"]["resourceVersion"].is_empty();
     match served.kinds.iter().find(|kind| is_meant(&kind.resource)) {
         None if migration.created() + PATIENCE > now => Step::Wait,
@@ -55,7 +56,10 @@ pub fn unhandled(why: &str) -> String {
 
 /// A resource as upstream's messages call it.
 pub fn full_name(resource: &Resource) -> String {
-    format!("{}/{}, Resource={}", resource.group, resource.version, resource.plural)
+    format!(
+        "{}/{}, Resource={}",
+        resource.group, resource.version, resource.plural
+    )
 }
 
 #[cfg(test)]
@@ -71,8 +75,15 @@ mod tests {
             is_preferred: version == "v2",
         };
         let all = ["list", "get", "patch", "update"];
-        let kinds = vec![kind("v2", "foos", &all), kind("v1", "foos", &all), kind("v2", "bars", &all[..2])];
-        Served { kinds, ..Served::default() }
+        let kinds = vec![
+            kind("v2", "foos", &all),
+            kind("v1", "foos", &all),
+            kind("v2", "bars", &all[..2]),
+        ];
+        Served {
+            kinds,
+            ..Served::default()
+        }
     }
 
     /// A migration of a resource in a group, made at second 100.
@@ -112,17 +123,28 @@ mod tests {
     fn an_unknown_resource_is_waited_for_and_then_given_up() {
         for resource in [("a.io", "hats"), ("", "foos"), ("b.io", "foos")] {
             check(resource, "", running(), 159, Step::Wait);
-            check(resource, "", running(), 160, Step::Fail("resource does not exist in discovery".into()));
+            check(
+                resource,
+                "",
+                running(),
+                160,
+                Step::Fail("resource does not exist in discovery".into()),
+            );
         }
         let lost = "migration encountered unhandled error: unable to obtain GVR from discovery";
         check(("a.io", "hats"), "5", running(), 159, Step::Wait);
-        check(("a.io", "hats"), "5", running(), 160, Step::Fail(lost.into()));
+        check(
+            ("a.io", "hats"),
+            "5",
+            running(),
+            160,
+            Step::Fail(lost.into()),
+        );
     }
 
     #[test]
     fn what_cannot_be_written_is_given_up_at_once() {
-        let why =
-            r#"resource "a.io/v2, Resource=bars" does not support discovery operations: [update patch list]"#;
+        let why = r#"resource "a.io/v2, Resource=bars" does not support discovery operations: [update patch list]"#;
         check(("a.io", "bars"), "", running(), 100, Step::Fail(why.into()));
     }
 }

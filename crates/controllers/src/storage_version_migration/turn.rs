@@ -22,7 +22,10 @@ pub fn turns(migrations: &[Object]) -> Vec<Turn<'_>> {
     let mut turns: BTreeMap<(&str, &str), Turn> = BTreeMap::new();
     for migration in migrations {
         let of = &migration["spec"]["resource"];
-        turns.entry((of["group"].str(), of["resource"].str())).or_default().add(migration);
+        turns
+            .entry((of["group"].str(), of["resource"].str()))
+            .or_default()
+            .add(migration);
     }
     turns.into_values().map(Turn::alone).collect()
 }
@@ -61,7 +64,9 @@ mod tests {
         let mut words = text.split(' ');
         let mut word = || words.next().unwrap_or_default().to_string();
         let (name, plural, created) = (word(), word(), time::from_unix(word().parse().unwrap()));
-        let conditions = words.map(|type_| value!({ "type": type_, "status": "True" })).collect();
+        let conditions = words
+            .map(|type_| value!({ "type": type_, "status": "True" }))
+            .collect();
         Object(value!({
             "metadata": { "name": name, "creationTimestamp": created },
             "spec": { "resource": { "group": "a.io", "resource": plural } },
@@ -72,29 +77,56 @@ mod tests {
     #[track_caller]
     fn check(migrations: &[&str], expected: &[&str]) {
         let migrations: Vec<Object> = migrations.iter().map(|text| migration(text)).collect();
-        let names = |list: &[&Object]| list.iter().map(|one| one.name()).collect::<Vec<_>>().join(",");
+        let names = |list: &[&Object]| {
+            list.iter()
+                .map(|one| one.name())
+                .collect::<Vec<_>>()
+                .join(",")
+        };
         let show = |turn: &Turn| {
             let next = turn.next.map_or("", |next| next.name());
-            format!("ended {} running {} next {next}", names(&turn.ended), names(&turn.running))
+            format!(
+                "ended {} running {} next {next}",
+                names(&turn.ended),
+                names(&turn.running)
+            )
         };
-        assert_eq!(turns(&migrations).iter().map(show).collect::<Vec<_>>(), expected);
+        assert_eq!(
+            turns(&migrations).iter().map(show).collect::<Vec<_>>(),
+            expected
+        );
     }
 
     #[test]
     fn the_oldest_is_next_and_of_equal_age_the_first_by_name() {
-        check(&["c foos 10", "b foos 10", "a foos 11"], &["ended  running  next b"]);
+        check(
+            &["c foos 10", "b foos 10", "a foos 11"],
+            &["ended  running  next b"],
+        );
     }
 
     #[test]
     fn nobody_is_next_while_another_runs() {
-        check(&["a foos 10", "b foos 20 Running"], &["ended  running b next "]);
-        check(&["b foos 20 Running", "a foos 10"], &["ended  running b next "]);
+        check(
+            &["a foos 10", "b foos 20 Running"],
+            &["ended  running b next "],
+        );
+        check(
+            &["b foos 20 Running", "a foos 10"],
+            &["ended  running b next "],
+        );
     }
 
     #[test]
     fn one_that_ended_keeps_nobody_waiting() {
-        check(&["a foos 10 Running Failed", "b foos 20"], &["ended a running  next b"]);
-        check(&["a foos 10 Succeeded", "b foos 20"], &["ended  running  next b"]);
+        check(
+            &["a foos 10 Running Failed", "b foos 20"],
+            &["ended a running  next b"],
+        );
+        check(
+            &["a foos 10 Succeeded", "b foos 20"],
+            &["ended  running  next b"],
+        );
     }
 
     #[test]

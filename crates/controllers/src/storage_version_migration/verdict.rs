@@ -53,11 +53,12 @@ pub fn judge(error: &Error) -> Verdict {
     if is_conflict(error) || is_not_found(error) {
         return Verdict::Settled;
     }
-    let Error::Api(status) = error else { return Verdict::Again(None) };
+    let Error::Api(status) = error else {
+        return Verdict::Again(None);
+    };
     match &*status.reason {
-        "ServerTimeout" | "TooManyRequests" | "ServiceUnavailable" | "InternalError" | "Timeout" => {
-            Verdict::Again(wait(error))
-        }
+        "ServerTimeout" | "TooManyRequests" | "ServiceUnavailable" | "InternalError"
+        | "Timeout" => Verdict::Again(wait(error)),
         _ if status.code == 429 => Verdict::Again(wait(error)),
         _ => Verdict::Failed(message(error)),
     }
@@ -65,8 +66,13 @@ pub fn judge(error: &Error) -> Verdict {
 
 /// How long the server wants to be left alone.
 fn wait(error: &Error) -> Option<Duration> {
-    let Error::Api(status) = error else { return None };
-    let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    let Error::Api(status) = error else {
+        return None;
+    };
+    let seconds = status
+        .details
+        .as_ref()
+        .map_or(0, |details| details.retry_after_seconds);
     (seconds > 0).then(|| Duration::from_secs(seconds.into()))
 }
 
@@ -79,7 +85,9 @@ mod tests {
 
     #[test]
     fn what_was_written_until_then_is_due() {
-        for (version, noted, expected) in [("9", "10", true), ("10", "10", true), ("11", "10", false)] {
+        for (version, noted, expected) in
+            [("9", "10", true), ("10", "10", true), ("11", "10", false)]
+        {
             assert_eq!(is_due(version, noted), Ok(expected), "{version} {noted}");
         }
         for version in ["", "0", "012", "1a", "-1"] {
@@ -94,7 +102,10 @@ mod tests {
         let of = Resource::namespaced("a.io", "v2", "foos", "Foo");
         let metadata = value!({ "name": "f", "namespace": "shop", "uid": "u", "resourceVersion": "7", "labels": { "a": "b" } });
         let expected = r#"{"apiVersion":"a.io/v2","kind":"Foo","metadata":{"name":"f","uid":"u","resourceVersion":"7"}}"#;
-        assert_eq!(json::to_string(&no_change(&of, &Object(value!({ "metadata": metadata })))), expected);
+        assert_eq!(
+            json::to_string(&no_change(&of, &Object(value!({ "metadata": metadata })))),
+            expected
+        );
     }
 
     #[track_caller]
@@ -107,8 +118,14 @@ mod tests {
             causes: Vec::new(),
             retry_after_seconds: seconds,
         };
-        let status = Status::failure("no", reason).with_code(code).with_details(details);
-        assert_eq!(judge(&Error::Api(status.boxed())), expected, "{code} {reason}");
+        let status = Status::failure("no", reason)
+            .with_code(code)
+            .with_details(details);
+        assert_eq!(
+            judge(&Error::Api(status.boxed())),
+            expected,
+            "{code} {reason}"
+        );
     }
 
     #[test]
@@ -124,8 +141,16 @@ mod tests {
         check(503, "ServiceUnavailable", 0, Verdict::Again(None));
         check(504, "Timeout", 0, Verdict::Again(None));
         check(429, "", 0, Verdict::Again(None));
-        check(429, "TooManyRequests", 3, Verdict::Again(Some(Duration::from_secs(3))));
-        assert_eq!(judge(&Error::LinesCodecMaxLineLengthExceeded), Verdict::Again(None));
+        check(
+            429,
+            "TooManyRequests",
+            3,
+            Verdict::Again(Some(Duration::from_secs(3))),
+        );
+        assert_eq!(
+            judge(&Error::LinesCodecMaxLineLengthExceeded),
+            Verdict::Again(None)
+        );
     }
 
     #[test]

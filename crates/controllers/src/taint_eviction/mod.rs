@@ -28,7 +28,9 @@ struct Evictions {
 
 /// Sets up the loop.
 pub fn start(context: &Context) -> Work {
-    let context = context.named("node-controller").recording_as("taint-eviction-controller");
+    let context = context
+        .named("node-controller")
+        .recording_as("taint-eviction-controller");
     let queue = context.queue("noexec_taint_pod");
     let (nodes, pods) = (context.follow(&NODES), context.follow(&PODS));
     pod_index::add_node(&pods);
@@ -36,13 +38,23 @@ pub fn start(context: &Context) -> Work {
     pods.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
     let (todo, all) = (queue.clone(), pods.clone());
     nodes.add_handler(move |event: Event<Object>| look_again(&event, &all, &todo));
-    Work::new(queue, 8, Arc::new(Evictions { context, nodes, pods, known: Mutex::default() }))
+    Work::new(
+        queue,
+        8,
+        Arc::new(Evictions {
+            context,
+            nodes,
+            pods,
+            known: Mutex::default(),
+        }),
+    )
 }
 
 /// All pods of a node whose taints changed.
 fn look_again(event: &Event<Object>, pods: &Informer<Object>, todo: &Queue<Key>) {
-    let taints =
-        |entry: &mizzen_sdk::cache::Entry<Object>| entry.object().map(|node| taint::no_execute(&node)).ok();
+    let taints = |entry: &mizzen_sdk::cache::Entry<Object>| {
+        entry.object().map(|node| taint::no_execute(&node)).ok()
+    };
     if matches!(event, Event::Updated { old, new } if taints(old) == taints(new)) {
         return;
     }
@@ -88,7 +100,12 @@ impl Evictions {
     fn judge(&self, pod: &Object) -> Result<Verdict, Error> {
         let taints = match pod["spec"]["nodeName"].str() {
             "" => Vec::new(),
-            node => self.nodes.lister().get(node)?.map(|node| taint::no_execute(&node)).unwrap_or_default(),
+            node => self
+                .nodes
+                .lister()
+                .get(node)?
+                .map(|node| taint::no_execute(&node))
+                .unwrap_or_default(),
         };
         Ok(plan::judge(pod["spec"]["tolerations"].list(), &taints))
     }
@@ -124,15 +141,28 @@ impl Evictions {
         if let Some(condition) = plan::condition(pod, &self.context.now_text()) {
             let status = condition::added(pod, condition);
             let patch = value!({"metadata": {"uid": (pod.uid())}, "status": status});
-            api.patch(&PODS, &key, "status", Patch::Strategic, &patch).await?;
+            api.patch(&PODS, &key, "status", Patch::Strategic, &patch)
+                .await?;
         }
-        api.delete(&PODS, &key, &DeleteOptions { uid: Some(pod.uid()), ..DeleteOptions::default() }).await?;
+        api.delete(
+            &PODS,
+            &key,
+            &DeleteOptions {
+                uid: Some(pod.uid()),
+                ..DeleteOptions::default()
+            },
+        )
+        .await?;
         Ok(())
     }
 
     fn tell(&self, pod: &Key, message: String) {
         let named = value!({"metadata": {"namespace": (pod.namespace()), "name": (pod.name())}});
-        self.context.record(&PODS, &Object(named), Note::normal("TaintManagerEviction", "", message));
+        self.context.record(
+            &PODS,
+            &Object(named),
+            Note::normal("TaintManagerEviction", "", message),
+        );
     }
 }
 

@@ -49,7 +49,10 @@ pub(super) enum Plan {
 pub(super) fn judge(tolerations: &[Value], taints: &[Value]) -> Verdict {
     let mut shortest = None::<i64>;
     for taint in taints {
-        let Some(used) = tolerations.iter().find(|toleration| taint::tolerates(toleration, taint)) else {
+        let Some(used) = tolerations
+            .iter()
+            .find(|toleration| taint::tolerates(toleration, taint))
+        else {
             return Verdict::Go;
         };
         if let Some(seconds) = used["tolerationSeconds"].as_int() {
@@ -73,8 +76,12 @@ pub(super) fn plan(known: Option<&Known>, uid: &str, verdict: Verdict, now: Time
         (Some(Known::Until(_)), Verdict::Stay) => Plan::Cancel,
         (_, Verdict::Stay) => Plan::Forget,
         (Some(Known::Until(at)), Verdict::For(_)) if *at > now => Plan::Wait(*at),
-        (Some(Known::Until(at)), Verdict::Go) => Plan::Evict { was_planned: *at > now },
-        (Some(Known::Until(_)), Verdict::For(_)) | (_, Verdict::Go) => Plan::Evict { was_planned: false },
+        (Some(Known::Until(at)), Verdict::Go) => Plan::Evict {
+            was_planned: *at > now,
+        },
+        (Some(Known::Until(_)), Verdict::For(_)) | (_, Verdict::Go) => {
+            Plan::Evict { was_planned: false }
+        }
         (_, Verdict::For(time)) => Plan::Wait(now.checked_add(time).unwrap_or(Timestamp::MAX)),
     }
 }
@@ -91,7 +98,9 @@ pub(super) fn condition(pod: &Value, now: &str) -> Option<Value> {
         "message": "Taint manager: deleting due to NoExecute taint",
     });
     let is_it = |condition: &Value| {
-        ["type", "status", "reason", "message"].iter().all(|field| condition[*field] == wanted[*field])
+        ["type", "status", "reason", "message"]
+            .iter()
+            .all(|field| condition[*field] == wanted[*field])
     };
     (!pod["status"]["conditions"].list().iter().any(is_it)).then_some(wanted)
 }
@@ -101,7 +110,9 @@ mod tests {
     use super::*;
 
     fn taints(keys: &[&str]) -> Vec<Value> {
-        keys.iter().map(|key| value!({"key": (*key), "effect": "NoExecute"})).collect()
+        keys.iter()
+            .map(|key| value!({"key": (*key), "effect": "NoExecute"}))
+            .collect()
     }
 
     fn toleration(key: &str, seconds: Option<i64>) -> Value {
@@ -110,8 +121,10 @@ mod tests {
 
     #[track_caller]
     fn check(tolerations: &[(&str, Option<i64>)], keys: &[&str], wanted: Verdict) {
-        let tolerations: Vec<_> =
-            tolerations.iter().map(|(key, seconds)| toleration(key, *seconds)).collect();
+        let tolerations: Vec<_> = tolerations
+            .iter()
+            .map(|(key, seconds)| toleration(key, *seconds))
+            .collect();
         assert_eq!(judge(&tolerations, &taints(keys)), wanted);
     }
 
@@ -122,7 +135,11 @@ mod tests {
         check(&[], &["a"], Verdict::Go);
         check(&[("a", None)], &["a"], Verdict::Stay);
         check(&[("a", None)], &["a", "b"], Verdict::Go);
-        check(&[("a", Some(9)), ("b", Some(5)), ("c", Some(1))], &["a", "b"], seconds(5));
+        check(
+            &[("a", Some(9)), ("b", Some(5)), ("c", Some(1))],
+            &["a", "b"],
+            seconds(5),
+        );
         check(&[("a", Some(9)), ("b", None)], &["a", "b"], seconds(9));
         check(&[("a", Some(9)), ("a", Some(1))], &["a"], seconds(9));
         check(&[("a", Some(0))], &["a"], Verdict::Go);
@@ -143,9 +160,17 @@ mod tests {
         let some_time = Verdict::For(Duration::from_secs(10));
         check_plan(None, some_time, Plan::Wait(at(110)));
         check_plan(Some(Known::Until(at(103))), some_time, Plan::Wait(at(103)));
-        check_plan(Some(Known::Until(at(100))), some_time, Plan::Evict { was_planned: false });
+        check_plan(
+            Some(Known::Until(at(100))),
+            some_time,
+            Plan::Evict { was_planned: false },
+        );
         check_plan(Some(Known::Until(at(103))), Verdict::Stay, Plan::Cancel);
-        check_plan(Some(Known::Until(at(103))), Verdict::Go, Plan::Evict { was_planned: true });
+        check_plan(
+            Some(Known::Until(at(103))),
+            Verdict::Go,
+            Plan::Evict { was_planned: true },
+        );
         check_plan(None, Verdict::Stay, Plan::Forget);
     }
 

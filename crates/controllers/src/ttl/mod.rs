@@ -16,8 +16,13 @@ const TTL: &str = "node.alpha.kubernetes.io/ttl";
 
 /// From how many nodes on to how many a number of seconds holds. They overlap, so that a cluster of about such a size
 /// does not go to and fro.
-const STEPS: [(usize, usize, u32); 5] =
-    [(0, 100, 0), (90, 500, 15), (450, 1000, 30), (900, 2000, 60), (1800, usize::MAX, 300)];
+const STEPS: [(usize, usize, u32); 5] = [
+    (0, 100, 0),
+    (90, 500, 15),
+    (450, 1000, 30),
+    (900, 2000, 60),
+    (1800, usize::MAX, 300),
+];
 
 /// The step for `n_nodes`, if it was `step` before.
 fn next_step(mut step: usize, n_nodes: usize) -> usize {
@@ -42,21 +47,38 @@ pub fn start(context: &Context) -> Work {
     let (queue, nodes) = (context.queue("ttlcontroller"), context.follow(&NODES));
     let todo = queue.clone();
     nodes.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
-    Work::new(queue, 5, Arc::new(Ttl { context, nodes, step: Mutex::default() }))
+    Work::new(
+        queue,
+        5,
+        Arc::new(Ttl {
+            context,
+            nodes,
+            step: Mutex::default(),
+        }),
+    )
 }
 
 impl Reconcile for Ttl {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
         let seconds = self.seconds();
-        let Some(node) = self.nodes.lister().by_key(key)? else { return Ok(After::Done) };
-        let known = node.annotation(TTL).and_then(|text| text.parse::<u32>().ok());
+        let Some(node) = self.nodes.lister().by_key(key)? else {
+            return Ok(After::Done);
+        };
+        let known = node
+            .annotation(TTL)
+            .and_then(|text| text.parse::<u32>().ok());
         if known == Some(seconds) {
             return Ok(After::Done);
         }
         let mut annotations = value!({});
         annotations.set(TTL, seconds.to_string());
         let change = value!({"metadata": {"annotations": annotations}});
-        match self.context.api.patch(&NODES, key, "", Patch::Strategic, &change).await {
+        match self
+            .context
+            .api
+            .patch(&NODES, key, "", Patch::Strategic, &change)
+            .await
+        {
             Err(error) if !is_not_found(&error) => Err(error.into()),
             _ => Ok(After::Done),
         }
@@ -88,7 +110,10 @@ mod tests {
 
     #[test]
     fn many_nodes_rely_longer() {
-        check(&[1, 100, 101, 500, 501, 1001, 2001], &[0, 0, 15, 15, 30, 60, 300]);
+        check(
+            &[1, 100, 101, 500, 501, 1001, 2001],
+            &[0, 0, 15, 15, 30, 60, 300],
+        );
         check(&[5000], &[300]);
     }
 

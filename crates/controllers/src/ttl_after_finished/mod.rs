@@ -31,7 +31,9 @@ pub fn start(context: &Context) -> Work {
 
 impl Reconcile for Ended {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let Some(job) = self.jobs.lister().by_key(key)? else { return Ok(After::Done) };
+        let Some(job) = self.jobs.lister().by_key(key)? else {
+            return Ok(After::Done);
+        };
         match time_left(&job, self.context.now()) {
             None => Ok(After::Done),
             Some(left) if left.is_zero() => self.delete(key).await,
@@ -43,7 +45,9 @@ impl Reconcile for Ended {
 impl Ended {
     /// Deletes a job with its pods, unless it says by now that it is to be kept longer.
     async fn delete(&self, key: &Key) -> Result<After, Error> {
-        let Some(job) = self.context.api.find(&JOBS, key).await? else { return Ok(After::Done) };
+        let Some(job) = self.context.api.find(&JOBS, key).await? else {
+            return Ok(After::Done);
+        };
         match time_left(&job, self.context.now()) {
             None => return Ok(After::Done),
             Some(left) if left.is_zero() => {}
@@ -61,11 +65,15 @@ impl Ended {
 
 /// How long a job is to be kept; none if it has not ended, does not say, or goes already.
 fn time_left(job: &Object, now: Timestamp) -> Option<Duration> {
-    let seconds = job["spec"]["ttlSecondsAfterFinished"].as_int().filter(|_| !job.is_going())?;
+    let seconds = job["spec"]["ttlSecondsAfterFinished"]
+        .as_int()
+        .filter(|_| !job.is_going())?;
     let end = facts::true_condition(job, facts::finished(job)?)?;
     let due = to_unix(end["lastTransitionTime"].str())?.saturating_add(seconds);
     let left = i128::from(due) * 1_000_000_000 - now.as_nanosecond();
-    Some(Duration::from_nanos(left.max(0).try_into().unwrap_or(u64::MAX)))
+    Some(Duration::from_nanos(
+        left.max(0).try_into().unwrap_or(u64::MAX),
+    ))
 }
 
 #[cfg(test)]
@@ -77,8 +85,7 @@ mod tests {
     /// The seconds that a job is kept, at second 100.
     #[track_caller]
     fn check(condition: Value, seconds: Value, expect: Option<u64>) {
-        let job =
-            value!({"spec": {"ttlSecondsAfterFinished": seconds}, "status": {"conditions": [condition]}});
+        let job = value!({"spec": {"ttlSecondsAfterFinished": seconds}, "status": {"conditions": [condition]}});
         let left = time_left(&Object(job), Timestamp::from_second(100).unwrap());
         assert_eq!(left, expect.map(Duration::from_secs));
     }

@@ -7,8 +7,8 @@ use mizzen_object::value;
 use mizzen_sdk::Object;
 
 use super::names::{
-    BIND_COMPLETED, BOUND_BY_CONTROLLER, OLD_PROVISIONER, PROVISIONER, annotate, annotation, has_annotation,
-    is_for,
+    BIND_COMPLETED, BOUND_BY_CONTROLLER, OLD_PROVISIONER, PROVISIONER, annotate, annotation,
+    has_annotation, is_for,
 };
 
 /// On a volume that grew: how large its file system still is.
@@ -80,7 +80,8 @@ pub(super) fn claim_bound(claim: &Object, volume: &Object) -> Option<Object> {
     status.set("phase", "Bound");
     status.set("accessModes", volume["spec"]["accessModes"].clone());
     if !was_bound {
-        let before_resize = annotation(volume, BEFORE_RESIZE).filter(|text| Quantity::parse(text).is_ok());
+        let before_resize =
+            annotation(volume, BEFORE_RESIZE).filter(|text| Quantity::parse(text).is_ok());
         match before_resize {
             Some(size) => status.entry("capacity").set("storage", size),
             None => status.set("capacity", volume["spec"]["capacity"].clone()),
@@ -97,7 +98,11 @@ pub(super) fn claim_phase(claim: &Object, phase: &str) -> Option<Object> {
     let mut after = claim.clone();
     let status = after.entry("status");
     status.set("phase", phase);
-    for field in ["accessModes", "capacity", "currentVolumeAttributesClassName"] {
+    for field in [
+        "accessModes",
+        "capacity",
+        "currentVolumeAttributesClassName",
+    ] {
         status.remove(field);
     }
     changed(after, claim)
@@ -170,7 +175,10 @@ mod tests {
         let kept = a_volume(value!({"claimRef": {"namespace": "ns", "name": "c"}}));
         let bound = volume(&kept, &a_claim(value!({}))).unwrap();
         assert_eq!(
-            (bound["spec"]["claimRef"]["uid"].str(), annotation(&bound, BOUND_BY_CONTROLLER)),
+            (
+                bound["spec"]["claimRef"]["uid"].str(),
+                annotation(&bound, BOUND_BY_CONTROLLER)
+            ),
             ("u", None)
         );
         assert_eq!(unbound(&bound)["spec"]["claimRef"]["name"].str(), "c");
@@ -188,20 +196,27 @@ mod tests {
         let v = a_volume(value!({}));
         let bound = claim(&a_claim(value!({"volumeName": "v"})), &v).unwrap();
         assert_eq!(
-            (annotation(&bound, BOUND_BY_CONTROLLER), annotation(&bound, BIND_COMPLETED)),
+            (
+                annotation(&bound, BOUND_BY_CONTROLLER),
+                annotation(&bound, BIND_COMPLETED)
+            ),
             (None, Some("yes"))
         );
         let bound = claim(&a_claim(value!({})), &v).unwrap();
         assert_eq!(
-            (annotation(&bound, BOUND_BY_CONTROLLER), bound["spec"]["volumeName"].str()),
+            (
+                annotation(&bound, BOUND_BY_CONTROLLER),
+                bound["spec"]["volumeName"].str()
+            ),
             (Some("yes"), "v")
         );
     }
 
     #[test]
     fn capacity_is_copied_while_the_claim_becomes_bound_and_not_later() {
-        let v =
-            |size: &str| a_volume(value!({"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"]}));
+        let v = |size: &str| {
+            a_volume(value!({"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"]}))
+        };
         let bound = claim_bound(&a_claim(value!({})), &v("5Gi")).unwrap();
         assert_eq!(bound["status"]["capacity"]["storage"].str(), "5Gi");
         assert!(claim_bound(&bound, &v("6Gi")).is_none());
@@ -213,8 +228,11 @@ mod tests {
 
     #[test]
     fn a_lost_claim_has_nothing() {
-        let bound =
-            claim_bound(&a_claim(value!({})), &a_volume(value!({"capacity": {"storage": "5Gi"}}))).unwrap();
+        let bound = claim_bound(
+            &a_claim(value!({})),
+            &a_volume(value!({"capacity": {"storage": "5Gi"}})),
+        )
+        .unwrap();
         let lost = claim_phase(&bound, "Lost").unwrap();
         assert_eq!(lost["status"], value!({"phase": "Lost"}));
         assert!(claim_phase(&lost, "Lost").is_none());

@@ -50,7 +50,10 @@ pub(super) fn is_delayed(class: Option<&Object>) -> bool {
 
 /// Decides what a claim needs next.
 pub(super) fn plan(claim: &Object, world: &World) -> Plan {
-    match (has_annotation(claim, BIND_COMPLETED), claim["spec"]["volumeName"].str()) {
+    match (
+        has_annotation(claim, BIND_COMPLETED),
+        claim["spec"]["volumeName"].str(),
+    ) {
         (true, "") => lost(
             "ClaimLost",
             "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!",
@@ -68,18 +71,26 @@ fn lost(reason: &str, message: &str) -> Plan {
 /// A claim that was bound before.
 fn bound(claim: &Object, volume: Option<&Object>) -> Plan {
     let Some(volume) = volume else {
-        return lost("ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!");
+        return lost(
+            "ClaimLost",
+            "Bound claim has lost its PersistentVolume. Data on the volume is lost!",
+        );
     };
     let holder = &volume["spec"]["claimRef"];
     if holder.is_null() || holder["uid"].str() == claim.uid() {
         return Plan::Bind(volume.clone());
     }
-    lost("ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
+    lost(
+        "ClaimMisbound",
+        "Two claims are bound to the same volume, this one is bound incorrectly",
+    )
 }
 
 /// A claim for which somebody chose a volume.
 fn named(claim: &Object, volume: Option<&Object>) -> Plan {
-    let Some(volume) = volume else { return Plan::Pending(None) };
+    let Some(volume) = volume else {
+        return Plan::Pending(None);
+    };
     if volume["spec"]["claimRef"].is_null() {
         return match objection(claim, volume) {
             None => Plan::Bind(volume.clone()),
@@ -92,7 +103,10 @@ fn named(claim: &Object, volume: Option<&Object>) -> Plan {
     if is_for(volume, claim) {
         return Plan::Bind(volume.clone());
     }
-    let message = format!("volume {:?} already bound to a different claim.", volume.name());
+    let message = format!(
+        "volume {:?} already bound to a different claim.",
+        volume.name()
+    );
     let note = Note::warning("FailedBinding", "", message);
     match has_annotation(claim, BOUND_BY_CONTROLLER) {
         false => Plan::Pending(Some(note)),
@@ -113,7 +127,8 @@ fn free(claim: &Object, world: &World) -> Plan {
     }
     match class(claim) {
         "" => {
-            let message = "no persistent volumes available for this claim and no storage class is set";
+            let message =
+                "no persistent volumes available for this claim and no storage class is set";
             Plan::Pending(Some(Note::normal("FailedBinding", "", message)))
         }
         name => provision(name, world.class.as_deref()),
@@ -127,7 +142,11 @@ fn waits_for_pod(pods: &[String]) -> Note {
             "",
             "waiting for first consumer to be created before binding",
         ),
-        [pod] => Note::normal("WaitForPodScheduled", "", format!("waiting for pod {pod} to be scheduled")),
+        [pod] => Note::normal(
+            "WaitForPodScheduled",
+            "",
+            format!("waiting for pod {pod} to be scheduled"),
+        ),
         pods => {
             let message = format!("waiting for pods {} to be scheduled", pods.join(","));
             Note::normal("WaitForPodScheduled", "", message)
@@ -137,7 +156,9 @@ fn waits_for_pod(pods: &[String]) -> Note {
 
 fn provision(name: &str, class: Option<&Object>) -> Plan {
     let failed = |why: String| Plan::Tell(Note::warning("ProvisioningFailed", "", why));
-    let Some(class) = class else { return failed(format!("storageclass.storage.k8s.io {name:?} not found")) };
+    let Some(class) = class else {
+        return failed(format!("storageclass.storage.k8s.io {name:?} not found"));
+    };
     let provisioner = class["provisioner"].str();
     match legacy::replacement(provisioner) {
         Some(driver) => Plan::Provision(driver.into()),
@@ -158,19 +179,31 @@ pub(super) fn provisioning(provisioner: &str) -> Note {
 
 /// The class for claims that ask for none: of those that say so the newest, of several the first by name.
 pub(super) fn default_class<'a>(classes: impl Iterator<Item = &'a Object>) -> Option<&'a Object> {
-    const MARKS: [&str; 2] =
-        ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
-    let says_so = |class: &&Object| MARKS.iter().any(|mark| class.annotation(mark) == Some("true"));
-    classes
-        .filter(says_so)
-        .min_by(|one, other| other.created().cmp(&one.created()).then_with(|| one.name().cmp(other.name())))
+    const MARKS: [&str; 2] = [
+        "storageclass.kubernetes.io/is-default-class",
+        "storageclass.beta.kubernetes.io/is-default-class",
+    ];
+    let says_so = |class: &&Object| {
+        MARKS
+            .iter()
+            .any(|mark| class.annotation(mark) == Some("true"))
+    };
+    classes.filter(says_so).min_by(|one, other| {
+        other
+            .created()
+            .cmp(&one.created())
+            .then_with(|| one.name().cmp(other.name()))
+    })
 }
 
 /// The names of the pods that wait for a node, of those that use a claim.
 pub(super) fn waiting<'a>(pods: impl Iterator<Item = &'a Object>) -> Vec<String> {
-    let waits =
-        |pod: &&Object| pod["spec"]["nodeName"].str().is_empty() && !crate::common::pod::is_terminal(pod);
-    pods.filter(waits).map(|pod: &Object| pod.name().to_string()).collect()
+    let waits = |pod: &&Object| {
+        pod["spec"]["nodeName"].str().is_empty() && !crate::common::pod::is_terminal(pod)
+    };
+    pods.filter(waits)
+        .map(|pod: &Object| pod.name().to_string())
+        .collect()
 }
 
 #[cfg(test)]
@@ -181,9 +214,12 @@ mod tests {
     use crate::volume_binder::names::annotate;
 
     fn claim(spec: Value, annotations: &[&str]) -> Object {
-        let mut claim =
-            Object(value!({"metadata": {"namespace": "ns", "name": "c", "uid": "u"}, "spec": spec}));
-        annotations.iter().for_each(|name| annotate(&mut claim, name, "yes"));
+        let mut claim = Object(
+            value!({"metadata": {"namespace": "ns", "name": "c", "uid": "u"}, "spec": spec}),
+        );
+        annotations
+            .iter()
+            .for_each(|name| annotate(&mut claim, name, "yes"));
         claim
     }
 
@@ -194,15 +230,26 @@ mod tests {
     }
 
     fn class(provisioner: &str, mode: &str) -> Option<Arc<Object>> {
-        Some(Arc::new(Object(value!({"provisioner": provisioner, "volumeBindingMode": mode}))))
+        Some(Arc::new(Object(
+            value!({"provisioner": provisioner, "volumeBindingMode": mode}),
+        )))
     }
 
     #[track_caller]
     fn check(claim: Object, world: World, wanted: &str) {
-        let say = |note: &Note| format!("{} {}: {}", note.severity.as_str(), note.reason, note.message);
+        let say = |note: &Note| {
+            format!(
+                "{} {}: {}",
+                note.severity.as_str(),
+                note.reason,
+                note.message
+            )
+        };
         let seen = match plan(&claim, &world) {
             Plan::Bind(volume) => format!("bind {}", volume.name()),
-            Plan::Pending(note) => format!("pending {}", note.as_ref().map(say).unwrap_or_default()),
+            Plan::Pending(note) => {
+                format!("pending {}", note.as_ref().map(say).unwrap_or_default())
+            }
             Plan::Lost(note) => format!("lost {}", say(&note)),
             Plan::AssignClass(name) => format!("class {name}"),
             Plan::Provision(name) => format!("provision {name}"),
@@ -226,10 +273,31 @@ mod tests {
             World::default(),
             &format!("{gone} its PersistentVolume. Data on the volume is lost!"),
         );
-        check(named(), World { named: volume(Value::Null), ..World::default() }, "bind v");
-        check(named(), World { named: volume(value!({"uid": "u"})), ..World::default() }, "bind v");
+        check(
+            named(),
+            World {
+                named: volume(Value::Null),
+                ..World::default()
+            },
+            "bind v",
+        );
+        check(
+            named(),
+            World {
+                named: volume(value!({"uid": "u"})),
+                ..World::default()
+            },
+            "bind v",
+        );
         let misbound = "lost Warning ClaimMisbound: Two claims are bound to the same volume, this one is bound incorrectly";
-        check(named(), World { named: volume(value!({"uid": "other"})), ..World::default() }, misbound);
+        check(
+            named(),
+            World {
+                named: volume(value!({"uid": "other"})),
+                ..World::default()
+            },
+            misbound,
+        );
     }
 
     #[test]
@@ -237,13 +305,34 @@ mod tests {
         let named = || claim(value!({"volumeName": "v", "storageClassName": "x"}), &[]);
         check(named(), World::default(), "pending ");
         let mismatch = "pending Warning VolumeMismatch: Cannot bind to requested volume \"v\": storageClassName does not match";
-        check(named(), World { named: volume(Value::Null), ..World::default() }, mismatch);
+        check(
+            named(),
+            World {
+                named: volume(Value::Null),
+                ..World::default()
+            },
+            mismatch,
+        );
         let reserved = volume(value!({"namespace": "ns", "name": "c"}));
-        check(named(), World { named: reserved, ..World::default() }, "bind v");
-        let taken = || World { named: volume(value!({"namespace": "ns", "name": "d"})), ..World::default() };
+        check(
+            named(),
+            World {
+                named: reserved,
+                ..World::default()
+            },
+            "bind v",
+        );
+        let taken = || World {
+            named: volume(value!({"namespace": "ns", "name": "d"})),
+            ..World::default()
+        };
         let why = "Warning FailedBinding: volume \"v\" already bound to a different claim.";
         check(named(), taken(), &format!("pending {why}"));
-        check(claim(value!({"volumeName": "v"}), &[BOUND_BY_CONTROLLER]), taken(), why);
+        check(
+            claim(value!({"volumeName": "v"}), &[BOUND_BY_CONTROLLER]),
+            taken(),
+            why,
+        );
     }
 
     #[test]
@@ -259,7 +348,11 @@ mod tests {
             waits(&[]),
             "pending Normal WaitForFirstConsumer: waiting for first consumer to be created before binding",
         );
-        check(fast(), waits(&["p"]), "pending Normal WaitForPodScheduled: waiting for pod p to be scheduled");
+        check(
+            fast(),
+            waits(&["p"]),
+            "pending Normal WaitForPodScheduled: waiting for pod p to be scheduled",
+        );
         check(
             fast(),
             waits(&["p", "q"]),
@@ -275,14 +368,21 @@ mod tests {
     #[test]
     fn a_volume_is_made_by_whom_the_class_names() {
         let fast = || claim(value!({"storageClassName": "fast"}), &[]);
-        let by = |provisioner| World { class: class(provisioner, "Immediate"), ..World::default() };
+        let by = |provisioner| World {
+            class: class(provisioner, "Immediate"),
+            ..World::default()
+        };
         check(
             fast(),
             World::default(),
             "Warning ProvisioningFailed: storageclass.storage.k8s.io \"fast\" not found",
         );
         check(fast(), by("example.com/p"), "provision example.com/p");
-        check(fast(), by("kubernetes.io/gce-pd"), "provision pd.csi.storage.gke.io");
+        check(
+            fast(),
+            by("kubernetes.io/gce-pd"),
+            "provision pd.csi.storage.gke.io",
+        );
         check(
             fast(),
             by("kubernetes.io/no-provisioner"),
@@ -292,18 +392,30 @@ mod tests {
 
     #[test]
     fn a_claim_without_a_class_gets_the_default_one_later() {
-        let default = || World { default_class: Some("std".into()), ..World::default() };
+        let default = || World {
+            default_class: Some("std".into()),
+            ..World::default()
+        };
         check(claim(value!({}), &[]), default(), "class std");
         let none = "pending Normal FailedBinding: no persistent volumes available for this claim and no storage class is set";
-        check(claim(value!({"storageClassName": ""}), &[]), default(), none);
+        check(
+            claim(value!({"storageClassName": ""}), &[]),
+            default(),
+            none,
+        );
         check(claim(value!({}), &[]), World::default(), none);
     }
 
     #[test]
     fn the_newest_default_class_wins() {
         let class = |name: &str, created: &str, says: &str| {
-            let mut class = Object(value!({"metadata": {"name": name, "creationTimestamp": created}}));
-            annotate(&mut class, "storageclass.kubernetes.io/is-default-class", says);
+            let mut class =
+                Object(value!({"metadata": {"name": name, "creationTimestamp": created}}));
+            annotate(
+                &mut class,
+                "storageclass.kubernetes.io/is-default-class",
+                says,
+            );
             class
         };
         let classes = [
@@ -312,6 +424,9 @@ mod tests {
             class("a", "2025-01-01T00:00:00Z", "true"),
             class("no", "2026-01-01T00:00:00Z", "false"),
         ];
-        assert_eq!(default_class(classes.iter()).map(|class| class.name()), Some("a"));
+        assert_eq!(
+            default_class(classes.iter()).map(|class| class.name()),
+            Some("a")
+        );
     }
 }

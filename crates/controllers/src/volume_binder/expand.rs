@@ -26,7 +26,9 @@ struct Expander {
 
 /// Sets up the loop.
 pub fn start(context: &Context) -> Work {
-    let context = context.named("expand-controller").recording_as("volume_expand");
+    let context = context
+        .named("expand-controller")
+        .recording_as("volume_expand");
     let queue = context.queue("volume_expand");
     let claims = context.follow(&PERSISTENT_VOLUME_CLAIMS);
     let todo = queue.clone();
@@ -49,11 +51,15 @@ pub fn start(context: &Context) -> Work {
 
 impl Reconcile for Expander {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let Some(claim) = self.claims.lister().by_key(key)? else { return Ok(After::Done) };
+        let Some(claim) = self.claims.lister().by_key(key)? else {
+            return Ok(After::Done);
+        };
         let volume = Key::cluster(claim["spec"]["volumeName"].str());
         let volume = self.context.api.get(&PERSISTENT_VOLUMES, &volume).await?;
         if volume["spec"]["claimRef"]["uid"].str() != claim.uid() {
-            return Err(Error::Other(format!("persistent Volume is not bound to PVC being updated : {key}")));
+            return Err(Error::Other(format!(
+                "persistent Volume is not bound to PVC being updated : {key}"
+            )));
         }
         if request(&claim) > capacity(&claim) || volume.annotation(BEFORE).is_some() {
             self.leave_to_others(&claim, &volume).await?;
@@ -72,7 +78,9 @@ impl Expander {
             tell("waiting for an external controller to expand this PVC".into());
             return Ok(());
         };
-        tell(format!("CSI migration enabled for {plugin}; waiting for external resizer to expand the pvc"));
+        tell(format!(
+            "CSI migration enabled for {plugin}; waiting for external resizer to expand the pvc"
+        ));
         if claim.annotation(RESIZER) == Some(driver) {
             return Ok(());
         }
@@ -82,7 +90,14 @@ impl Expander {
             "metadata": {"resourceVersion": (claim.version()), "annotations": annotations}
         });
         let (api, key) = (&self.context.api, claim.key());
-        api.patch(&PERSISTENT_VOLUME_CLAIMS, &key, "status", Patch::Strategic, &change).await?;
+        api.patch(
+            &PERSISTENT_VOLUME_CLAIMS,
+            &key,
+            "status",
+            Patch::Strategic,
+            &change,
+        )
+        .await?;
         Ok(())
     }
 }

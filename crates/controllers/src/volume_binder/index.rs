@@ -29,18 +29,32 @@ impl Binder {
     pub(super) fn listen(self: &Arc<Self>) {
         pod_index::add_claim(&self.pods);
         self.claims.add_index(OF_VOLUME, by_field(OF_VOLUME));
-        self.claims.add_index(WAITING, by(|claim| is_waiting(claim).then(|| class(claim).into())));
+        self.claims.add_index(
+            WAITING,
+            by(|claim| is_waiting(claim).then(|| class(claim).into())),
+        );
         self.volumes.add_index(OF_CLAIM, by(claim_key));
-        self.volumes.add_index(FREE, by(|volume| claim_key(volume).is_none().then(|| class(volume).into())));
-        self.volumes.add_index(UNSETTLED, by(|volume| is_unsettled(volume).then(|| "yes".into())));
+        self.volumes.add_index(
+            FREE,
+            by(|volume| claim_key(volume).is_none().then(|| class(volume).into())),
+        );
+        self.volumes.add_index(
+            UNSETTLED,
+            by(|volume| is_unsettled(volume).then(|| "yes".into())),
+        );
         let binder = self.clone();
-        self.claims.add_handler(move |event: Event<Object>| binder.claim_changed(&event));
+        self.claims
+            .add_handler(move |event: Event<Object>| binder.claim_changed(&event));
         let binder = self.clone();
-        self.volumes.add_handler(move |event: Event<Object>| binder.volume_changed(&event));
+        self.volumes
+            .add_handler(move |event: Event<Object>| binder.volume_changed(&event));
         let binder = self.clone();
-        self.classes.add_handler(move |event: Event<Object>| binder.wake_waiting(&[event.key().name(), ""]));
+        self.classes.add_handler(move |event: Event<Object>| {
+            binder.wake_waiting(&[event.key().name(), ""])
+        });
         let binder = self.clone();
-        self.pods.add_handler(move |event: Event<Object>| binder.pod_changed(event.key()));
+        self.pods
+            .add_handler(move |event: Event<Object>| binder.pod_changed(event.key()));
     }
 
     /// Looks again at whatever waits: it is told again that it does.
@@ -57,7 +71,10 @@ impl Binder {
     pub(super) fn candidates(&self, claim: &Object) -> Result<Vec<Object>, Error> {
         let lister = self.volumes.lister();
         let mut volumes = Vec::new();
-        for (index, value) in [(OF_CLAIM, claim.key().to_string()), (FREE, class(claim).to_string())] {
+        for (index, value) in [
+            (OF_CLAIM, claim.key().to_string()),
+            (FREE, class(claim).to_string()),
+        ] {
             let found = lister.by_index(index, &value).unwrap_or(Ok(Vec::new()))?;
             volumes.extend(found.iter().map(|volume| Object::clone(volume)));
         }
@@ -67,7 +84,9 @@ impl Binder {
     fn claim_changed(&self, event: &Event<Object>) {
         self.queue.add(event.key().clone());
         if let Event::Deleted { last, .. } = event {
-            let volume = last.object().map(|claim| claim["spec"]["volumeName"].str().to_string());
+            let volume = last
+                .object()
+                .map(|claim| claim["spec"]["volumeName"].str().to_string());
             volume
                 .into_iter()
                 .filter(|name| !name.is_empty())
@@ -78,17 +97,27 @@ impl Binder {
 
     fn volume_changed(&self, event: &Event<Object>) {
         self.queue.add(event.key().clone());
-        let Ok(volume) = event.object().object() else { return };
+        let Ok(volume) = event.object().object() else {
+            return;
+        };
         match claim_key(&volume) {
-            Some(claim) => claim.parse().into_iter().for_each(|claim| self.queue.add(claim)),
+            Some(claim) => claim
+                .parse()
+                .into_iter()
+                .for_each(|claim| self.queue.add(claim)),
             None => self.wake_waiting(&[class(&volume)]),
         }
         self.wake(&self.claims, OF_VOLUME, volume.name());
     }
 
     fn pod_changed(&self, pod: &Key) {
-        let volume = pod.name().strip_prefix(RECYCLER).filter(|_| pod.namespace() == RECYCLERS);
-        volume.into_iter().for_each(|volume| self.queue.add(Key::cluster(volume)));
+        let volume = pod
+            .name()
+            .strip_prefix(RECYCLER)
+            .filter(|_| pod.namespace() == RECYCLERS);
+        volume
+            .into_iter()
+            .for_each(|volume| self.queue.add(Key::cluster(volume)));
     }
 
     fn wake_waiting(&self, classes: &[&str]) {
@@ -98,7 +127,12 @@ impl Binder {
     }
 
     fn wake(&self, informer: &Informer<Object>, index: &str, value: &str) {
-        for entry in informer.store().by_index(index, value).into_iter().flatten() {
+        for entry in informer
+            .store()
+            .by_index(index, value)
+            .into_iter()
+            .flatten()
+        {
             self.queue.add(entry.key().clone());
         }
     }
@@ -114,6 +148,11 @@ fn is_unsettled(volume: &Value) -> bool {
 
 fn by(value: impl Fn(&Value) -> Option<String> + Send + Sync + 'static) -> IndexFunction<Object> {
     Arc::new(move |entry: &Entry<Object>| {
-        entry.object().ok().and_then(|object| value(&object)).into_iter().collect()
+        entry
+            .object()
+            .ok()
+            .and_then(|object| value(&object))
+            .into_iter()
+            .collect()
     })
 }

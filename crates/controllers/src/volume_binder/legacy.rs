@@ -3,17 +3,43 @@
 use mizzen_object::Value;
 use mizzen_sdk::Object;
 
-use super::names::{MIGRATED_TO, OLD_PROVISIONER, PROVISIONED_BY, PROVISIONER, annotate, annotation};
+use super::names::{
+    MIGRATED_TO, OLD_PROVISIONER, PROVISIONED_BY, PROVISIONER, annotate, annotation,
+};
 
 /// Plug-ins of old, the drivers that took their place, and what volumes of theirs are called.
 const REPLACED: [(&str, &str, &str); 7] = [
-    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com", "awsElasticBlockStore"),
-    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", "gcePersistentDisk"),
-    ("kubernetes.io/azure-disk", "disk.csi.azure.com", "azureDisk"),
-    ("kubernetes.io/azure-file", "file.csi.azure.com", "azureFile"),
+    (
+        "kubernetes.io/aws-ebs",
+        "ebs.csi.aws.com",
+        "awsElasticBlockStore",
+    ),
+    (
+        "kubernetes.io/gce-pd",
+        "pd.csi.storage.gke.io",
+        "gcePersistentDisk",
+    ),
+    (
+        "kubernetes.io/azure-disk",
+        "disk.csi.azure.com",
+        "azureDisk",
+    ),
+    (
+        "kubernetes.io/azure-file",
+        "file.csi.azure.com",
+        "azureFile",
+    ),
     ("kubernetes.io/cinder", "cinder.csi.openstack.org", "cinder"),
-    ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com", "vsphereVolume"),
-    ("kubernetes.io/portworx-volume", "pxd.portworx.com", "portworxVolume"),
+    (
+        "kubernetes.io/vsphere-volume",
+        "csi.vsphere.vmware.com",
+        "vsphereVolume",
+    ),
+    (
+        "kubernetes.io/portworx-volume",
+        "pxd.portworx.com",
+        "portworxVolume",
+    ),
 ];
 /// What names of plug-ins of old begin with.
 const OLD: &str = "kubernetes.io/";
@@ -24,13 +50,19 @@ const THEIRS: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 
 /// The driver that took a plug-in's place.
 pub(super) fn replacement(plugin: &str) -> Option<&'static str> {
-    REPLACED.iter().find(|(old, ..)| *old == plugin).map(|(_, driver, _)| *driver)
+    REPLACED
+        .iter()
+        .find(|(old, ..)| *old == plugin)
+        .map(|(_, driver, _)| *driver)
 }
 
 /// The plug-in of old that a volume is of, and the driver that took its place.
 pub(super) fn source_of(volume: &Object) -> Option<(&'static str, &'static str)> {
     let is_it = |source: &str| !volume["spec"][source].is_null();
-    REPLACED.iter().find(|(.., source)| is_it(source)).map(|(plugin, driver, _)| (*plugin, *driver))
+    REPLACED
+        .iter()
+        .find(|(.., source)| is_it(source))
+        .map(|(plugin, driver, _)| (*plugin, *driver))
 }
 
 /// Whether something of this name is outside of the control plane.
@@ -42,7 +74,9 @@ pub(super) fn is_external(plugin: &str) -> bool {
 pub(super) fn cannot_make(plugin: &str) -> String {
     match plugin {
         "kubernetes.io/host-path" => {
-            format!("Failed to create provisioner: provisioning in volume plugin {plugin:?} is disabled")
+            format!(
+                "Failed to create provisioner: provisioning in volume plugin {plugin:?} is disabled"
+            )
         }
         "kubernetes.io/nfs" => "no provisionable volume plugin matched".into(),
         _ => format!("no volume plugin matched name: {plugin}"),
@@ -75,7 +109,10 @@ fn migrated(object: &Object, plugin: &str) -> Option<Object> {
     match (replacement(plugin), annotation(object, MIGRATED_TO)) {
         (Some(driver), said) if said != Some(driver) => annotate(&mut after, MIGRATED_TO, driver),
         (None, Some(said)) if !said.is_empty() => {
-            after.entry("metadata").entry("annotations").remove(MIGRATED_TO);
+            after
+                .entry("metadata")
+                .entry("annotations")
+                .remove(MIGRATED_TO);
         }
         _ => return None,
     }
@@ -105,26 +142,52 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(plugin: &str, policy: &str, finalizers: &[&str], wanted: Option<(Option<&str>, &[&str])>) {
+    fn check(
+        plugin: &str,
+        policy: &str,
+        finalizers: &[&str],
+        wanted: Option<(Option<&str>, &[&str])>,
+    ) {
         let finalizers: Vec<Value> = finalizers.iter().map(|one| Value::from(*one)).collect();
         let mut before = Object(value!({"spec": {"persistentVolumeReclaimPolicy": policy}}));
         before.entry("metadata").set("finalizers", finalizers);
         annotate(&mut before, PROVISIONED_BY, plugin);
         let after = volume(&before);
         let seen = after.as_ref().map(|after| {
-            let finalizers =
-                after["metadata"]["finalizers"].list().iter().map(Value::str).collect::<Vec<_>>();
+            let finalizers = after["metadata"]["finalizers"]
+                .list()
+                .iter()
+                .map(Value::str)
+                .collect::<Vec<_>>();
             (annotation(after, MIGRATED_TO), finalizers)
         });
-        assert_eq!(seen, wanted.map(|(driver, finalizers)| (driver, finalizers.to_vec())));
+        assert_eq!(
+            seen,
+            wanted.map(|(driver, finalizers)| (driver, finalizers.to_vec()))
+        );
     }
 
     #[test]
     fn a_volume_is_kept_by_whoever_deletes_it() {
         check("example.com/driver", "Delete", &["x"], None);
-        check("kubernetes.io/host-path", "Delete", &["x", THEIRS], Some((None, &["x", OURS])));
-        check("kubernetes.io/host-path", "Retain", &[OURS], Some((None, &[])));
-        check("kubernetes.io/aws-ebs", "Delete", &[OURS], Some((Some("ebs.csi.aws.com"), &[])));
+        check(
+            "kubernetes.io/host-path",
+            "Delete",
+            &["x", THEIRS],
+            Some((None, &["x", OURS])),
+        );
+        check(
+            "kubernetes.io/host-path",
+            "Retain",
+            &[OURS],
+            Some((None, &[])),
+        );
+        check(
+            "kubernetes.io/aws-ebs",
+            "Delete",
+            &[OURS],
+            Some((Some("ebs.csi.aws.com"), &[])),
+        );
     }
 
     #[test]
@@ -132,7 +195,10 @@ mod tests {
         let mut before = Object::default();
         annotate(&mut before, PROVISIONER, "kubernetes.io/cinder");
         let after = claim(&before).unwrap();
-        assert_eq!(annotation(&after, MIGRATED_TO), Some("cinder.csi.openstack.org"));
+        assert_eq!(
+            annotation(&after, MIGRATED_TO),
+            Some("cinder.csi.openstack.org")
+        );
         assert!(claim(&after).is_none());
     }
 }

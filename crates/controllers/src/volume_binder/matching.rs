@@ -20,18 +20,32 @@ pub(super) fn best<'a>(claim: &Value, volumes: &'a [Object], delayed: bool) -> O
     for volume in volumes {
         let offered = modes(volume);
         if wanted.is_subset(&offered) {
-            groups.entry((offered.len(), offered)).or_default().push(volume);
+            groups
+                .entry((offered.len(), offered))
+                .or_default()
+                .push(volume);
         }
     }
-    groups.values().find_map(|group| best_of(claim, group, delayed))
+    groups
+        .values()
+        .find_map(|group| best_of(claim, group, delayed))
 }
 
 fn best_of<'a>(claim: &Value, volumes: &[&'a Object], delayed: bool) -> Option<&'a Object> {
-    let usable = || volumes.iter().copied().filter(|volume| is_usable(claim, volume));
+    let usable = || {
+        volumes
+            .iter()
+            .copied()
+            .filter(|volume| is_usable(claim, volume))
+    };
     let made_for_it = usable().find(|volume| is_for(volume, claim));
     let free = || usable().filter(|volume| !delayed && is_free(claim, volume));
     made_for_it.or_else(|| {
-        free().min_by(|one, other| size(one).cmp(&size(other)).then(one.name().cmp(other.name())))
+        free().min_by(|one, other| {
+            size(one)
+                .cmp(&size(other))
+                .then(one.name().cmp(other.name()))
+        })
     })
 }
 
@@ -54,19 +68,41 @@ pub(super) fn objection(claim: &Value, volume: &Object) -> Option<String> {
     let is_small = size(volume).value() < request(claim).value();
     let fixed = [
         (is_small, "requested PV is too small"),
-        (class(volume) != class(claim), "storageClassName does not match"),
-        (attributes(volume) != attributes(claim), "volumeAttributesClassName does not match"),
-        (volume_mode(volume) != volume_mode(claim), "incompatible volumeMode"),
-        (!modes(claim).is_subset(&modes(volume)), "incompatible accessMode"),
+        (
+            class(volume) != class(claim),
+            "storageClassName does not match",
+        ),
+        (
+            attributes(volume) != attributes(claim),
+            "volumeAttributesClassName does not match",
+        ),
+        (
+            volume_mode(volume) != volume_mode(claim),
+            "incompatible volumeMode",
+        ),
+        (
+            !modes(claim).is_subset(&modes(volume)),
+            "incompatible accessMode",
+        ),
     ];
     if volume.is_going() {
-        return Some(format!("the volume is marked for deletion {:?}", volume.name()));
+        return Some(format!(
+            "the volume is marked for deletion {:?}",
+            volume.name()
+        ));
     }
-    fixed.iter().find(|(applies, _)| *applies).map(|(_, why)| why.to_string())
+    fixed
+        .iter()
+        .find(|(applies, _)| *applies)
+        .map(|(_, why)| why.to_string())
 }
 
 fn modes(object: &Value) -> BTreeSet<&str> {
-    object["spec"]["accessModes"].list().iter().map(Value::str).collect()
+    object["spec"]["accessModes"]
+        .list()
+        .iter()
+        .map(Value::str)
+        .collect()
 }
 
 fn attributes(object: &Value) -> &str {
@@ -105,21 +141,30 @@ mod tests {
 
     fn with(mut volume: Object, path: &str, new: Value) -> Object {
         let (parent, key) = path.rsplit_once('.').unwrap();
-        let place = parent.split('.').fold(&mut volume.0, |value, key| value.entry(key));
+        let place = parent
+            .split('.')
+            .fold(&mut volume.0, |value, key| value.entry(key));
         place.set(key, new);
         volume
     }
 
     #[track_caller]
     fn check(claim: &Value, volumes: &[Object], delayed: bool, wanted: Option<&str>) {
-        assert_eq!(best(claim, volumes, delayed).map(|volume| volume.name()), wanted);
+        assert_eq!(
+            best(claim, volumes, delayed).map(|volume| volume.name()),
+            wanted
+        );
     }
 
     const ONCE: [&str; 1] = ["ReadWriteOnce"];
 
     #[test]
     fn the_smallest_volume_that_is_large_enough_wins() {
-        let volumes = [volume("a", "10Gi", &ONCE), volume("b", "4Gi", &ONCE), volume("c", "2Gi", &ONCE)];
+        let volumes = [
+            volume("a", "10Gi", &ONCE),
+            volume("b", "4Gi", &ONCE),
+            volume("c", "2Gi", &ONCE),
+        ];
         check(&claim(), &volumes, false, Some("b"));
         check(&claim(), &volumes[2..], false, None);
     }
@@ -127,9 +172,19 @@ mod tests {
     #[test]
     fn fewer_access_modes_win_over_size() {
         let both = volume("a", "3Gi", &["ReadWriteOnce", "ReadOnlyMany"]);
-        check(&claim(), &[both.clone(), volume("b", "9Gi", &ONCE)], false, Some("b"));
+        check(
+            &claim(),
+            &[both.clone(), volume("b", "9Gi", &ONCE)],
+            false,
+            Some("b"),
+        );
         check(&claim(), &[both], false, Some("a"));
-        check(&claim(), &[volume("c", "9Gi", &["ReadOnlyMany"])], false, None);
+        check(
+            &claim(),
+            &[volume("c", "9Gi", &["ReadOnlyMany"])],
+            false,
+            None,
+        );
     }
 
     #[test]
@@ -144,7 +199,12 @@ mod tests {
         let small = volume("a", "3Gi", &ONCE);
         check(&claim(), &[small.clone(), made("")], false, Some("z"));
         check(&claim(), &[small.clone(), made("u")], true, Some("z"));
-        check(&claim(), &[small.clone(), made("another")], false, Some("a"));
+        check(
+            &claim(),
+            &[small.clone(), made("another")],
+            false,
+            Some("a"),
+        );
         check(&claim(), &[small], true, None);
     }
 
@@ -155,30 +215,57 @@ mod tests {
             ("spec.storageClassName", value!("fast")),
             ("spec.volumeMode", value!("Block")),
             ("spec.volumeAttributesClassName", value!("gold")),
-            ("spec.claimRef", value!({"namespace": "ns", "name": "other"})),
+            (
+                "spec.claimRef",
+                value!({"namespace": "ns", "name": "other"}),
+            ),
             ("status.phase", value!("Released")),
             ("metadata.deletionTimestamp", value!("2024-01-01T00:00:00Z")),
         ] {
             check(&claim(), &[with(fit(), path, new)], false, None);
         }
-        check(&claim(), &[with(fit(), "spec.volumeMode", value!("Filesystem"))], false, Some("a"));
+        check(
+            &claim(),
+            &[with(fit(), "spec.volumeMode", value!("Filesystem"))],
+            false,
+            Some("a"),
+        );
     }
 
     #[test]
     fn a_selector_chooses_by_labels() {
         let mut claim = claim();
-        claim.entry("spec").set("selector", value!({"matchLabels": {"name": "b"}}));
-        check(&claim, &[volume("a", "3Gi", &ONCE), volume("b", "9Gi", &ONCE)], false, Some("b"));
+        claim
+            .entry("spec")
+            .set("selector", value!({"matchLabels": {"name": "b"}}));
+        check(
+            &claim,
+            &[volume("a", "3Gi", &ONCE), volume("b", "9Gi", &ONCE)],
+            false,
+            Some("b"),
+        );
     }
 
     #[test]
     fn an_objection_says_the_first_thing_wrong() {
         let against = |volume: Object| objection(&claim(), &volume);
         assert_eq!(against(volume("a", "3Gi", &ONCE)), None);
-        assert_eq!(against(volume("a", "1Gi", &[])).as_deref(), Some("requested PV is too small"));
-        assert_eq!(against(volume("a", "3Gi", &[])).as_deref(), Some("incompatible accessMode"));
-        let going =
-            with(volume("a", "3Gi", &ONCE), "metadata.deletionTimestamp", value!("2024-01-01T00:00:00Z"));
-        assert_eq!(against(going).as_deref(), Some("the volume is marked for deletion \"a\""));
+        assert_eq!(
+            against(volume("a", "1Gi", &[])).as_deref(),
+            Some("requested PV is too small")
+        );
+        assert_eq!(
+            against(volume("a", "3Gi", &[])).as_deref(),
+            Some("incompatible accessMode")
+        );
+        let going = with(
+            volume("a", "3Gi", &ONCE),
+            "metadata.deletionTimestamp",
+            value!("2024-01-01T00:00:00Z"),
+        );
+        assert_eq!(
+            against(going).as_deref(),
+            Some("the volume is marked for deletion \"a\"")
+        );
     }
 }

@@ -47,7 +47,9 @@ struct Binder {
 
 /// Sets up the loop.
 pub fn start(context: &Context) -> Work {
-    let context = context.named("persistent-volume-binder").recording_as("persistentvolume-controller");
+    let context = context
+        .named("persistent-volume-binder")
+        .recording_as("persistentvolume-controller");
     let binder = Arc::new(Binder {
         queue: context.queue("volumes"),
         claims: context.follow(&PERSISTENT_VOLUME_CLAIMS),
@@ -79,7 +81,9 @@ impl Reconcile for Binder {
 
 impl Binder {
     async fn claim(&self, key: &Key) -> Result<(), Error> {
-        let Some(claim) = self.claims.lister().by_key(key)? else { return Ok(()) };
+        let Some(claim) = self.claims.lister().by_key(key)? else {
+            return Ok(());
+        };
         let claim = match legacy::claim(&claim) {
             Some(migrated) => Arc::new(self.save_claim(&migrated).await?),
             None => claim,
@@ -87,13 +91,15 @@ impl Binder {
         match claim::plan(&claim, &self.around(&claim)?) {
             claim::Plan::Bind(volume) => self.bind(&claim, &volume).await,
             claim::Plan::Pending(note) => {
-                note.into_iter().for_each(|note| self.tell_of_claim(&claim, note));
+                note.into_iter()
+                    .for_each(|note| self.tell_of_claim(&claim, note));
                 self.set_claim_phase(&claim, "Pending").await.map(drop)
             }
             claim::Plan::Lost(note) => self.lose(&claim, note).await,
-            claim::Plan::AssignClass(name) => {
-                self.save_claim(&bind::with_class(&claim, &name)).await.map(drop)
-            }
+            claim::Plan::AssignClass(name) => self
+                .save_claim(&bind::with_class(&claim, &name))
+                .await
+                .map(drop),
             claim::Plan::Provision(provisioner) => self.provision(&claim, &provisioner).await,
             claim::Plan::Tell(note) => {
                 self.tell_of_claim(&claim, note);
@@ -107,21 +113,28 @@ impl Binder {
         let class = self.classes.lister().get(names::class(claim))?;
         let is_free = claim["spec"]["volumeName"].str().is_empty();
         let best = match is_free {
-            true => {
-                matching::best(claim, &self.candidates(claim)?, claim::is_delayed(class.as_deref())).cloned()
-            }
+            true => matching::best(
+                claim,
+                &self.candidates(claim)?,
+                claim::is_delayed(class.as_deref()),
+            )
+            .cloned(),
             false => None,
         };
         let default_class = match names::has_class(claim) {
             true => None,
             false => {
                 let classes = self.classes.lister().list()?;
-                claim::default_class(classes.iter().map(Arc::as_ref)).map(|class| class.name().to_string())
+                claim::default_class(classes.iter().map(Arc::as_ref))
+                    .map(|class| class.name().to_string())
             }
         };
         let pods = pod_index::of_claim(&self.pods, &claim.key().to_string())?;
         Ok(claim::World {
-            named: self.volumes.lister().get(claim["spec"]["volumeName"].str())?,
+            named: self
+                .volumes
+                .lister()
+                .get(claim["spec"]["volumeName"].str())?,
             best,
             class,
             default_class,
@@ -134,7 +147,10 @@ impl Binder {
             Some(bound) => self.save_volume(&bound).await?,
             None => volume.clone(),
         };
-        let volume = self.set_volume_phase(&volume, "Bound", "").await?.unwrap_or(volume);
+        let volume = self
+            .set_volume_phase(&volume, "Bound", "")
+            .await?
+            .unwrap_or(volume);
         let claim = match bind::claim(claim, &volume) {
             Some(bound) => self.save_claim(&bound).await?,
             None => claim.clone(),
@@ -162,7 +178,9 @@ impl Binder {
     }
 
     async fn volume(&self, key: &Key) -> Result<(), Error> {
-        let Some(volume) = self.volumes.lister().by_key(key)? else { return Ok(()) };
+        let Some(volume) = self.volumes.lister().by_key(key)? else {
+            return Ok(());
+        };
         let volume = match legacy::volume(&volume) {
             Some(migrated) => Arc::new(self.save_volume(&migrated).await?),
             None => volume,
@@ -178,10 +196,15 @@ impl Binder {
                 ));
                 Ok(())
             }
-            volume::Plan::Mismatch { of_volume, of_claim } => {
+            volume::Plan::Mismatch {
+                of_volume,
+                of_claim,
+            } => {
                 let note = |message: &str| Note::warning("VolumeMismatch", "", message);
                 self.tell_of_volume(&volume, note(&of_volume));
-                claim.iter().for_each(|claim| self.tell_of_claim(claim, note(&of_claim)));
+                claim
+                    .iter()
+                    .for_each(|claim| self.tell_of_claim(claim, note(&of_claim)));
                 Ok(())
             }
             volume::Plan::Unbind => self.unbind(&volume).await,
@@ -197,13 +220,23 @@ impl Binder {
         }
         let key = Key::new(reference["namespace"].str(), reference["name"].str());
         let is_it = |claim: &Object| claim.uid() == reference["uid"].str();
-        if let Some(claim) = self.claims.lister().by_key(&key)?.filter(|claim| is_it(claim)) {
+        if let Some(claim) = self
+            .claims
+            .lister()
+            .by_key(&key)?
+            .filter(|claim| is_it(claim))
+        {
             return Ok(Some(Object::clone(&claim)));
         }
         if matches!(volume["status"]["phase"].str(), "Released" | "Failed") {
             return Ok(None);
         }
-        Ok(self.context.api.find(&PERSISTENT_VOLUME_CLAIMS, &key).await?.filter(is_it))
+        Ok(self
+            .context
+            .api
+            .find(&PERSISTENT_VOLUME_CLAIMS, &key)
+            .await?
+            .filter(is_it))
     }
 
     async fn release(&self, volume: &Object) -> Result<(), Error> {
@@ -231,14 +264,25 @@ impl Binder {
     async fn delete(&self, volume: &Object) -> Result<(), Error> {
         if volume.has_finalizer(legacy::OURS) {
             let mut free = volume.clone();
-            free.entry("metadata").entry("finalizers").make_list().retain(|one| one.str() != legacy::OURS);
+            free.entry("metadata")
+                .entry("finalizers")
+                .make_list()
+                .retain(|one| one.str() != legacy::OURS);
             self.save_volume(&free).await?;
         }
         if volume.is_going() {
             return Ok(());
         }
-        let options = DeleteOptions { uid: Some(volume.uid()), ..DeleteOptions::default() };
-        match self.context.api.delete(&PERSISTENT_VOLUMES, &volume.key(), &options).await {
+        let options = DeleteOptions {
+            uid: Some(volume.uid()),
+            ..DeleteOptions::default()
+        };
+        match self
+            .context
+            .api
+            .delete(&PERSISTENT_VOLUMES, &volume.key(), &options)
+            .await
+        {
             Err(error) if !is_not_found(&error) => Err(error.into()),
             _ => Ok(()),
         }
@@ -247,19 +291,31 @@ impl Binder {
     /// Lets a pod empty a volume; the volume is looked at again whenever that pod changes.
     async fn recycle(&self, volume: &Object) -> Result<(), Error> {
         let key = Key::new(RECYCLERS, reclaim::recycler_name(volume.name()));
-        let Some(pod) = self.pods.lister().by_key(&key)? else { return self.start_recycler(volume).await };
-        let Some(outcome) = reclaim::outcome(&pod) else { return Ok(()) };
+        let Some(pod) = self.pods.lister().by_key(&key)? else {
+            return self.start_recycler(volume).await;
+        };
+        let Some(outcome) = reclaim::outcome(&pod) else {
+            return Ok(());
+        };
         if pod.is_going() {
             return Ok(());
         }
         match outcome {
             Ok(()) => {
-                self.tell_of_volume(volume, Note::normal("VolumeRecycled", "", "Volume recycled"));
+                self.tell_of_volume(
+                    volume,
+                    Note::normal("VolumeRecycled", "", "Volume recycled"),
+                );
                 self.unbind(volume).await?;
             }
             Err(message) => self.fail(volume, "VolumeFailedRecycle", message).await?,
         }
-        match self.context.api.delete(&PODS, &key, &DeleteOptions::default()).await {
+        match self
+            .context
+            .api
+            .delete(&PODS, &key, &DeleteOptions::default())
+            .await
+        {
             Err(error) if !is_not_found(&error) => Err(error.into()),
             _ => Ok(()),
         }
@@ -268,15 +324,26 @@ impl Binder {
     async fn start_recycler(&self, volume: &Object) -> Result<(), Error> {
         let claim = names::claim_key(volume).unwrap_or_default();
         let users = pod_index::of_claim(&self.pods, &claim)?;
-        let users: Vec<String> =
-            users.iter().filter(|pod| !is_terminal(pod)).map(|pod| pod.key().to_string()).collect();
+        let users: Vec<String> = users
+            .iter()
+            .filter(|pod| !is_terminal(pod))
+            .map(|pod| pod.key().to_string())
+            .collect();
         // A claim of the same name is another one, with another volume: then these pods use that.
-        if !users.is_empty() && self.claims.store().get(&claim.parse().unwrap_or_default()).is_none() {
+        if !users.is_empty()
+            && self
+                .claims
+                .store()
+                .get(&claim.parse().unwrap_or_default())
+                .is_none()
+        {
             let message = format!("Volume is used by pods: {}", users.join(","));
             self.tell_of_volume(volume, Note::normal("VolumeFailedRecycle", "", message));
             return Ok(());
         }
-        let Some(pod) = reclaim::recycler(volume) else { return Ok(()) };
+        let Some(pod) = reclaim::recycler(volume) else {
+            return Ok(());
+        };
         match self.context.api.create(&PODS, &pod).await {
             Err(error) if !is_already_exists(&error) => Err(error.into()),
             _ => Ok(()),
@@ -285,6 +352,8 @@ impl Binder {
 
     async fn unbind(&self, volume: &Object) -> Result<(), Error> {
         let unbound = self.save_volume(&bind::unbound(volume)).await?;
-        self.set_volume_phase(&unbound, "Available", "").await.map(drop)
+        self.set_volume_phase(&unbound, "Available", "")
+            .await
+            .map(drop)
     }
 }

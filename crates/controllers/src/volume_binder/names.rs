@@ -31,7 +31,10 @@ pub(super) fn has_annotation(object: &Value, name: &str) -> bool {
 
 /// Sets an annotation.
 pub(super) fn annotate(object: &mut Value, name: &str, text: &str) {
-    object.entry("metadata").entry("annotations").set(name, text);
+    object
+        .entry("metadata")
+        .entry("annotations")
+        .set(name, text);
 }
 
 /// The class of a claim or volume, `""` if it has none.
@@ -62,5 +65,7 @@ pub(super) fn is_for(volume: &Value, claim: &Value) -> bool {
 
 /// How a claim or volume is to be used; a file system unless it says otherwise.
 pub(super) fn volume_mode(object: &Value) -> &str {
-    object["spec"]["volumeMode"].as_str().unwrap_or("Filesystem")
+    object["spec"]["volumeMode"]
+        .as_str()
+        .unwrap_or("Filesystem")
 }

@@ -34,20 +34,32 @@ pub(super) fn plan(volume: &Object) -> Plan {
         "Retain" => Plan::Keep,
         "Delete" => delete(volume),
         "Recycle" if scrubbed(volume).is_some() => Plan::Recycle,
-        "Recycle" => fail("VolumeFailedRecycle", "No recycler plugin found for the volume!"),
-        _ => fail("VolumeUnknownReclaimPolicy", "Volume has unrecognized PersistentVolumeReclaimPolicy"),
+        "Recycle" => fail(
+            "VolumeFailedRecycle",
+            "No recycler plugin found for the volume!",
+        ),
+        _ => fail(
+            "VolumeUnknownReclaimPolicy",
+            "Volume has unrecognized PersistentVolumeReclaimPolicy",
+        ),
     }
 }
 
 fn fail(reason: &'static str, message: impl Into<String>) -> Plan {
-    Plan::Fail { reason, message: message.into() }
+    Plan::Fail {
+        reason,
+        message: message.into(),
+    }
 }
 
 fn delete(volume: &Object) -> Plan {
     let cannot = |why: String| fail("VolumeFailedDelete", why);
     let plugin = annotation(volume, PROVISIONED_BY).unwrap_or_default();
     let by_source = |why: &str| {
-        cannot(format!("error getting deleter volume plugin for volume {:?}: {why}", volume.name()))
+        cannot(format!(
+            "error getting deleter volume plugin for volume {:?}: {why}",
+            volume.name()
+        ))
     };
     let spec = &volume["spec"];
     match plugin {
@@ -66,13 +78,18 @@ fn delete(volume: &Object) -> Plan {
 /// (host_path.go). We forget the volume and leave the directory: what is on a node's disk is the node's.
 fn delete_directory(volume: &Object) -> Plan {
     let path = volume["spec"]["hostPath"]["path"].str();
-    let is_temporary = path.split_once("/tmp/").is_some_and(|(_, rest)| !rest.is_empty());
+    let is_temporary = path
+        .split_once("/tmp/")
+        .is_some_and(|(_, rest)| !rest.is_empty());
     match (volume["spec"]["hostPath"].is_null(), is_temporary) {
         (true, _) => {
             let why = "spec.PersistentVolumeSource.HostPath is nil";
             fail(
                 "VolumeFailedDelete",
-                format!("failed to create deleter for volume {:?}: {why}", volume.name()),
+                format!(
+                    "failed to create deleter for volume {:?}: {why}",
+                    volume.name()
+                ),
             )
         }
         (false, true) => Plan::Delete,
@@ -89,9 +106,10 @@ fn scrubbed(volume: &Object) -> Option<(Value, i64)> {
     let spec = &volume["spec"];
     match (&spec["hostPath"], &spec["nfs"]) {
         (Value::Null, Value::Null) => None,
-        (Value::Null, nfs) => {
-            Some((value!({"nfs": {"server": (nfs["server"].clone()), "path": (nfs["path"].clone())}}), 300))
-        }
+        (Value::Null, nfs) => Some((
+            value!({"nfs": {"server": (nfs["server"].clone()), "path": (nfs["path"].clone())}}),
+            300,
+        )),
         (host, _) => Some((value!({"hostPath": {"path": (host["path"].clone())}}), 60)),
     }
 }
@@ -149,7 +167,9 @@ mod tests {
     #[track_caller]
     fn check(policy: &str, source: Value, provisioned_by: &str, wanted: Result<Plan, &str>) {
         let mut volume = Object(value!({"metadata": {"name": "v"}, "spec": source}));
-        volume.entry("spec").set("persistentVolumeReclaimPolicy", policy);
+        volume
+            .entry("spec")
+            .set("persistentVolumeReclaimPolicy", policy);
         if !provisioned_by.is_empty() {
             annotate(&mut volume, PROVISIONED_BY, provisioned_by);
         }
@@ -177,7 +197,9 @@ mod tests {
             "Delete",
             nfs(),
             "",
-            Err("error getting deleter volume plugin for volume \"v\": no deletable volume plugin matched"),
+            Err(
+                "error getting deleter volume plugin for volume \"v\": no deletable volume plugin matched",
+            ),
         );
         check(
             "Delete",
@@ -185,18 +207,36 @@ mod tests {
             "",
             Err("error getting deleter volume plugin for volume \"v\": no volume plugin matched"),
         );
-        check("Delete", nfs(), "kubernetes.io/odd", Err("no volume plugin matched name: kubernetes.io/odd"));
+        check(
+            "Delete",
+            nfs(),
+            "kubernetes.io/odd",
+            Err("no volume plugin matched name: kubernetes.io/odd"),
+        );
         check("Recycle", nfs(), "", Ok(Plan::Recycle));
-        check("Recycle", value!({"local": {}}), "", Err("No recycler plugin found for the volume!"));
-        check("Odd", nfs(), "", Err("Volume has unrecognized PersistentVolumeReclaimPolicy"));
+        check(
+            "Recycle",
+            value!({"local": {}}),
+            "",
+            Err("No recycler plugin found for the volume!"),
+        );
+        check(
+            "Odd",
+            nfs(),
+            "",
+            Err("Volume has unrecognized PersistentVolumeReclaimPolicy"),
+        );
     }
 
     #[test]
     fn a_larger_volume_may_take_longer_to_empty() {
         let volume = |size: &str| {
-            Object(value!({"spec": {"capacity": {"storage": size}, "hostPath": {"path": "/tmp/x"}}}))
+            Object(
+                value!({"spec": {"capacity": {"storage": size}, "hostPath": {"path": "/tmp/x"}}}),
+            )
         };
-        let seconds = |size| recycler(&volume(size)).unwrap()["spec"]["activeDeadlineSeconds"].int();
+        let seconds =
+            |size| recycler(&volume(size)).unwrap()["spec"]["activeDeadlineSeconds"].int();
         assert_eq!((seconds("1Gi"), seconds("10Gi")), (60, 300));
     }
 }

@@ -17,12 +17,20 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Binder {
     pub(super) async fn save_claim(&self, claim: &Object) -> Result<Object, Error> {
-        let saved = self.context.api.update(&PERSISTENT_VOLUME_CLAIMS, claim).await?;
+        let saved = self
+            .context
+            .api
+            .update(&PERSISTENT_VOLUME_CLAIMS, claim)
+            .await?;
         Ok(seen(&self.claims, saved).await)
     }
 
     pub(super) async fn save_claim_status(&self, claim: &Object) -> Result<Object, Error> {
-        let saved = self.context.api.update_status(&PERSISTENT_VOLUME_CLAIMS, claim).await?;
+        let saved = self
+            .context
+            .api
+            .update_status(&PERSISTENT_VOLUME_CLAIMS, claim)
+            .await?;
         Ok(seen(&self.claims, saved).await)
     }
 
@@ -32,7 +40,11 @@ impl Binder {
     }
 
     /// Puts a claim that has no volume in a phase; none if it is in it.
-    pub(super) async fn set_claim_phase(&self, claim: &Object, phase: &str) -> Result<Option<Object>, Error> {
+    pub(super) async fn set_claim_phase(
+        &self,
+        claim: &Object,
+        phase: &str,
+    ) -> Result<Option<Object>, Error> {
         match bind::claim_phase(claim, phase) {
             Some(after) => self.save_claim_status(&after).await.map(Some),
             None => Ok(None),
@@ -46,8 +58,14 @@ impl Binder {
         phase: &str,
         message: &str,
     ) -> Result<Option<Object>, Error> {
-        let Some(after) = bind::volume_phase(volume, phase, message) else { return Ok(None) };
-        let saved = self.context.api.update_status(&PERSISTENT_VOLUMES, &after).await?;
+        let Some(after) = bind::volume_phase(volume, phase, message) else {
+            return Ok(None);
+        };
+        let saved = self
+            .context
+            .api
+            .update_status(&PERSISTENT_VOLUMES, &after)
+            .await?;
         Ok(Some(seen(&self.volumes, saved).await))
     }
 

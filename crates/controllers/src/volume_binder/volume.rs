@@ -29,7 +29,9 @@ pub(super) fn plan(volume: &Object, claim: Option<&Object>) -> Plan {
     if volume["spec"]["claimRef"]["uid"].str().is_empty() {
         return Plan::Phase("Available");
     }
-    let Some(claim) = claim else { return Plan::Release };
+    let Some(claim) = claim else {
+        return Plan::Release;
+    };
     match claim["spec"]["volumeName"].str() {
         "" if volume_mode(claim) != volume_mode(volume) => mismatch(volume, claim),
         "" => Plan::WakeClaim,
@@ -54,7 +56,10 @@ fn mismatch(volume: &Object, claim: &Object) -> Plan {
         "Cannot bind PersistentVolume {:?} to requested PersistentVolumeClaim due to incompatible volumeMode.",
         volume.name()
     );
-    Plan::Mismatch { of_volume, of_claim }
+    Plan::Mismatch {
+        of_volume,
+        of_claim,
+    }
 }
 
 #[cfg(test)]
@@ -65,8 +70,9 @@ mod tests {
     use crate::volume_binder::names::annotate;
 
     fn volume(holder: Value, policy: &str) -> Object {
-        let mut volume =
-            Object(value!({"metadata": {"name": "v"}, "spec": {"persistentVolumeReclaimPolicy": policy}}));
+        let mut volume = Object(
+            value!({"metadata": {"name": "v"}, "spec": {"persistentVolumeReclaimPolicy": policy}}),
+        );
         volume.entry("spec").set("claimRef", holder);
         volume
     }
@@ -81,10 +87,19 @@ mod tests {
 
     #[test]
     fn a_volume_is_available_until_a_claim_has_it() {
-        assert_eq!(plan(&volume(Value::Null, "Retain"), None), Plan::Phase("Available"));
-        assert_eq!(plan(&volume(value!({"name": "c"}), "Retain"), None), Plan::Phase("Available"));
+        assert_eq!(
+            plan(&volume(Value::Null, "Retain"), None),
+            Plan::Phase("Available")
+        );
+        assert_eq!(
+            plan(&volume(value!({"name": "c"}), "Retain"), None),
+            Plan::Phase("Available")
+        );
         assert_eq!(plan(&held(), Some(&claim(value!({})))), Plan::WakeClaim);
-        assert_eq!(plan(&held(), Some(&claim(value!({"volumeName": "v"})))), Plan::Phase("Bound"));
+        assert_eq!(
+            plan(&held(), Some(&claim(value!({"volumeName": "v"})))),
+            Plan::Phase("Bound")
+        );
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use mizzen_object::{Value, value};
-use mizzen_sdk::resource::{CUSTOM_RESOURCE_DEFINITIONS, DEPLOYMENTS, EVENTS, HORIZONTAL_POD_AUTOSCALERS};
+use mizzen_sdk::resource::{
+    CUSTOM_RESOURCE_DEFINITIONS, DEPLOYMENTS, EVENTS, HORIZONTAL_POD_AUTOSCALERS,
+};
 use mizzen_sdk::{Key, Object, Resource};
 
 use crate::cluster::{Cluster, read};
@@ -11,21 +13,32 @@ use crate::pods::{LONG_AGO, pod, run};
 
 pub const LOOPS: &[&str] = &["horizontal-pod-autoscaler-controller"];
 /// How the resource metrics API calls what pods use.
-const POD_METRICS: Resource = Resource::namespaced("metrics.k8s.io", "v1beta1", "pods", "PodMetrics");
+const POD_METRICS: Resource =
+    Resource::namespaced("metrics.k8s.io", "v1beta1", "pods", "PodMetrics");
 /// A metric that belongs to no object.
 const QUEUE_LENGTH: Resource =
     Resource::namespaced("external.metrics.k8s.io", "v1beta1", "queuelength", "Value");
 
 /// Lets our own server serve an API of metrics: its objects are the measurements.
 async fn serve(cluster: &Cluster, metrics: &Resource) {
-    let Resource { group, version, plural, kind, .. } = metrics;
+    let Resource {
+        group,
+        version,
+        plural,
+        kind,
+        ..
+    } = metrics;
     let definition = read(&format!(
         "{{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {{name: {plural}.{group}, \
          annotations: {{api-approved.kubernetes.io: 'unapproved, a test'}}}}, spec: {{group: {group}, scope: Namespaced, \
          names: {{plural: {plural}, kind: {kind}}}, versions: [{{name: {version}, served: true, storage: true, schema: \
          {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}}}]}}}}"
     ));
-    cluster.api.create(&CUSTOM_RESOURCE_DEFINITIONS, &definition).await.unwrap();
+    cluster
+        .api
+        .create(&CUSTOM_RESOURCE_DEFINITIONS, &definition)
+        .await
+        .unwrap();
 }
 
 /// Says how much CPU a pod uses.
@@ -63,8 +76,7 @@ pub async fn pods(cluster: &Cluster, names: impl Iterator<Item = usize>) {
     }
 }
 
-const CPU: &str =
-    "metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]";
+const CPU: &str = "metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]";
 
 /// Makes an autoscaler of the deployment.
 pub async fn autoscaler(cluster: &Cluster, spec: &str) {
@@ -89,14 +101,22 @@ pub async fn conditions(cluster: &Cluster) -> Vec<String> {
         let part = |name: &str| condition[name].str().to_string();
         format!("{} {} {}", part("type"), part("status"), part("reason"))
     };
-    autoscaler["status"]["conditions"].list().iter().map(say).collect()
+    autoscaler["status"]["conditions"]
+        .list()
+        .iter()
+        .map(say)
+        .collect()
 }
 
 /// What is told of a reason.
 pub async fn events(cluster: &Cluster, reason: &str) -> Vec<String> {
     let events = cluster.list(&EVENTS, "default").await;
-    let meant = events.iter().filter(|event| event["reason"].str() == reason);
-    meant.map(|event: &Object| event["message"].str().to_string()).collect()
+    let meant = events
+        .iter()
+        .filter(|event| event["reason"].str() == reason);
+    meant
+        .map(|event: &Object| event["message"].str().to_string())
+        .collect()
 }
 
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -112,7 +132,11 @@ async fn a_target_grows_at_once_and_shrinks_after_five_minutes() {
     }
     autoscaler(&cluster, CPU).await;
     cluster.pass(10 * SECOND).await;
-    assert_eq!(replicas(&cluster).await, 2, "it is looked at every fifteen seconds");
+    assert_eq!(
+        replicas(&cluster).await,
+        2,
+        "it is looked at every fifteen seconds"
+    );
     cluster.pass(6 * SECOND).await;
     assert_eq!(replicas(&cluster).await, 4);
     assert_eq!(
@@ -123,7 +147,8 @@ async fn a_target_grows_at_once_and_shrinks_after_five_minutes() {
             "ScalingLimited False DesiredWithinRange"
         ]
     );
-    let rescaled = "New size: 4; reason: cpu resource utilization (percentage of request) above target";
+    let rescaled =
+        "New size: 4; reason: cpu resource utilization (percentage of request) above target";
     assert_eq!(events(&cluster, "SuccessfulRescale").await, [rescaled]);
     let status = cluster.get(&HORIZONTAL_POD_AUTOSCALERS, "default/h").await["status"].clone();
     let current = value!({"averageUtilization": 90, "averageValue": "900m"});
@@ -131,15 +156,28 @@ async fn a_target_grows_at_once_and_shrinks_after_five_minutes() {
         status["currentMetrics"],
         value!([{"type": "Resource", "resource": {"name": "cpu", "current": (current)}}])
     );
-    assert_eq!((status["currentReplicas"].int(), status["desiredReplicas"].int()), (2, 4));
+    assert_eq!(
+        (
+            status["currentReplicas"].int(),
+            status["desiredReplicas"].int()
+        ),
+        (2, 4)
+    );
 
     pods(&cluster, 2..4).await;
     for name in ["p0", "p1", "p2", "p3"] {
         measure(&cluster, name, "100m").await;
     }
     cluster.pass(270 * SECOND).await;
-    assert_eq!(replicas(&cluster).await, 4, "it was busy within the last five minutes");
-    assert_eq!(conditions(&cluster).await[0], "AbleToScale True ScaleDownStabilized");
+    assert_eq!(
+        replicas(&cluster).await,
+        4,
+        "it was busy within the last five minutes"
+    );
+    assert_eq!(
+        conditions(&cluster).await[0],
+        "AbleToScale True ScaleDownStabilized"
+    );
     cluster.pass(60 * SECOND).await;
     assert_eq!(replicas(&cluster).await, 1);
     assert!(
@@ -162,7 +200,10 @@ async fn people_say_how_fast_a_target_may_shrink() {
     autoscaler(&cluster, &format!("{CPU}, {behaviour}")).await;
     cluster.pass(16 * SECOND).await;
     assert_eq!(replicas(&cluster).await, 5);
-    assert_eq!(conditions(&cluster).await[2], "ScalingLimited True ScaleDownLimit");
+    assert_eq!(
+        conditions(&cluster).await[2],
+        "ScalingLimited True ScaleDownLimit"
+    );
     cluster.pass(45 * SECOND).await;
     assert_eq!(replicas(&cluster).await, 5, "one a minute");
     cluster.pass(20 * SECOND).await;
@@ -190,7 +231,10 @@ async fn a_metric_may_belong_to_no_object() {
     assert_eq!(replicas(&cluster).await, 3);
     let status = cluster.get(&HORIZONTAL_POD_AUTOSCALERS, "default/h").await["status"].clone();
     let external = value!({"metric": {"name": "queuelength"}, "current": {"value": "30"}});
-    assert_eq!(status["currentMetrics"], value!([{"type": "External", "external": (external)}]));
+    assert_eq!(
+        status["currentMetrics"],
+        value!([{"type": "External", "external": (external)}])
+    );
     let message = "New size: 3; reason: external metric queuelength(nil) above target";
     assert_eq!(events(&cluster, "SuccessfulRescale").await, [message]);
 }
@@ -205,7 +249,10 @@ async fn without_metrics_nothing_is_scaled() {
     assert_eq!(replicas(&cluster).await, 2);
     assert_eq!(
         conditions(&cluster).await,
-        ["AbleToScale True SucceededGetScale", "ScalingActive False FailedGetResourceMetric"]
+        [
+            "AbleToScale True SucceededGetScale",
+            "ScalingActive False FailedGetResourceMetric"
+        ]
     );
     let why = "failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from \
                resource metrics API: the server could not find the requested resource (get pods.metrics.k8s.io)";
@@ -213,7 +260,10 @@ async fn without_metrics_nothing_is_scaled() {
     let all = format!(
         "invalid metrics (1 invalid out of 1), first error is: failed to get cpu resource metric value: {why}"
     );
-    assert_eq!(events(&cluster, "FailedComputeMetricsReplicas").await, [all]);
+    assert_eq!(
+        events(&cluster, "FailedComputeMetricsReplicas").await,
+        [all]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,11 +276,22 @@ async fn pods_have_one_autoscaler() {
     autoscaler(&cluster, CPU).await;
     let mut other = cluster.get(&HORIZONTAL_POD_AUTOSCALERS, "default/h").await;
     other.set("metadata", value!({"name": "i", "namespace": "default"}));
-    cluster.api.create(&HORIZONTAL_POD_AUTOSCALERS, &other).await.unwrap();
+    cluster
+        .api
+        .create(&HORIZONTAL_POD_AUTOSCALERS, &other)
+        .await
+        .unwrap();
     cluster.pass(31 * SECOND).await;
-    assert_eq!(conditions(&cluster).await[1], "ScalingActive False AmbiguousSelector");
+    assert_eq!(
+        conditions(&cluster).await[1],
+        "ScalingActive False AmbiguousSelector"
+    );
     let message = "pods by selector app=web are controlled by multiple HPAs: [default/h default/i]";
-    assert!(events(&cluster, "AmbiguousSelector").await.contains(&message.into()));
+    assert!(
+        events(&cluster, "AmbiguousSelector")
+            .await
+            .contains(&message.into())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -249,12 +310,21 @@ async fn a_target_that_is_not_there_is_told_of() {
     let cluster = Cluster::with(LOOPS).await;
     autoscaler(&cluster, CPU).await;
     cluster.pass(16 * SECOND).await;
-    assert_eq!(conditions(&cluster).await, ["AbleToScale False FailedGetScale"]);
-    assert_eq!(events(&cluster, "FailedGetScale").await, ["deployments.apps \"web\" not found"]);
+    assert_eq!(
+        conditions(&cluster).await,
+        ["AbleToScale False FailedGetScale"]
+    );
+    assert_eq!(
+        events(&cluster, "FailedGetScale").await,
+        ["deployments.apps \"web\" not found"]
+    );
     target(&cluster, 0).await;
     cluster.pass(16 * SECOND).await;
     assert_eq!(
         conditions(&cluster).await,
-        ["AbleToScale True SucceededGetScale", "ScalingActive False ScalingDisabled"]
+        [
+            "AbleToScale True SucceededGetScale",
+            "ScalingActive False ScalingDisabled"
+        ]
     );
 }

@@ -13,8 +13,16 @@ const LOOPS: &[&str] = &["bootstrap-signer-controller", "token-cleaner-controlle
 async fn a_token_signs_until_its_time_is_over() {
     let cluster = Cluster::with(LOOPS).await;
     for name in ["kube-public", "kube-system"] {
-        if cluster.find(&mizzen_sdk::resource::NAMESPACES, name).await.is_none() {
-            cluster.create(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}")).await;
+        if cluster
+            .find(&mizzen_sdk::resource::NAMESPACES, name)
+            .await
+            .is_none()
+        {
+            cluster
+                .create(&format!(
+                    "{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}"
+                ))
+                .await;
         }
     }
     cluster
@@ -36,10 +44,19 @@ async fn a_token_signs_until_its_time_is_over() {
     let signature = "jws-kubeconfig-abcdef";
     let described = cluster.get(&CONFIG_MAPS, "kube-public/cluster-info").await;
     let head = "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFiY2RlZiJ9..";
-    assert!(described["data"][signature].str().starts_with(head), "{:?}", described["data"]);
+    assert!(
+        described["data"][signature].str().starts_with(head),
+        "{:?}",
+        described["data"]
+    );
 
     cluster.pass(Duration::from_secs(62)).await;
-    assert!(cluster.find(&SECRETS, "kube-system/bootstrap-token-abcdef").await.is_none());
+    assert!(
+        cluster
+            .find(&SECRETS, "kube-system/bootstrap-token-abcdef")
+            .await
+            .is_none()
+    );
     let described = cluster.get(&CONFIG_MAPS, "kube-public/cluster-info").await;
     assert!(described["data"][signature].is_null());
     assert_eq!(described["data"]["kubeconfig"].str(), "k");

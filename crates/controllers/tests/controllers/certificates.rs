@@ -43,8 +43,18 @@ struct Clerk(Arc<Mutex<Vec<String>>>);
 
 impl Sign for Clerk {
     fn sign(&self, order: &Order) -> Result<String, String> {
-        let Order { signer, usages, not_before, not_after, .. } = order;
-        let line = format!("{signer}: {} for {}", usages.join(", "), not_after - not_before);
+        let Order {
+            signer,
+            usages,
+            not_before,
+            not_after,
+            ..
+        } = order;
+        let line = format!(
+            "{signer}: {} for {}",
+            usages.join(", "),
+            not_after - not_before
+        );
         self.0.lock().unwrap().push(line);
         Ok(CERTIFICATE.into())
     }
@@ -53,7 +63,10 @@ impl Sign for Clerk {
 async fn cluster() -> (Cluster, Clerk) {
     let clerk = Clerk::default();
     let authority = Arc::new(clerk.clone());
-    (Cluster::set_up(&LOOPS, |options| options.authority = Some(authority)).await, clerk)
+    (
+        Cluster::set_up(&LOOPS, |options| options.authority = Some(authority)).await,
+        clerk,
+    )
 }
 
 async fn ask(cluster: &Cluster, request: &str, signer: &str, usages: &str, more: &str) {
@@ -69,42 +82,64 @@ async fn ask(cluster: &Cluster, request: &str, signer: &str, usages: &str, more:
 async fn answer(cluster: &Cluster, kind: &str) {
     let mut request = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
     let condition = value!({"type": kind, "status": "True", "reason": "ByHand"});
-    request.entry("status").entry("conditions").make_list().push(condition);
-    cluster.api.update_at(&CERTIFICATE_SIGNING_REQUESTS, "approval", &request).await.unwrap();
+    request
+        .entry("status")
+        .entry("conditions")
+        .make_list()
+        .push(condition);
+    cluster
+        .api
+        .update_at(&CERTIFICATE_SIGNING_REQUESTS, "approval", &request)
+        .await
+        .unwrap();
     cluster.settle().await;
 }
 
 async fn is_issued(cluster: &Cluster) -> bool {
     let request = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
-    let text =
-        base64::engine::general_purpose::STANDARD.decode(request["status"]["certificate"].str()).unwrap();
+    let text = base64::engine::general_purpose::STANDARD
+        .decode(request["status"]["certificate"].str())
+        .unwrap();
     text == CERTIFICATE.as_bytes()
 }
 
 fn conditions(request: &Value) -> Vec<(&str, &str, &str)> {
     let conditions = request["status"]["conditions"].list().iter();
-    conditions.map(|one| (one["type"].str(), one["reason"].str(), one["message"].str())).collect()
+    conditions
+        .map(|one| (one["type"].str(), one["reason"].str(), one["message"].str()))
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_gets_its_certificate_by_itself() {
     let (cluster, clerk) = cluster().await;
-    ask(&cluster, NODE, "kubernetes.io/kube-apiserver-client-kubelet", "digital signature, client auth", "")
-        .await;
+    ask(
+        &cluster,
+        NODE,
+        "kubernetes.io/kube-apiserver-client-kubelet",
+        "digital signature, client auth",
+        "",
+    )
+    .await;
     let request = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
     let message = "Auto approving kubelet client certificate after SubjectAccessReview.";
-    assert_eq!(conditions(&request), [("Approved", "AutoApproved", message)]);
+    assert_eq!(
+        conditions(&request),
+        [("Approved", "AutoApproved", message)]
+    );
     assert!(is_issued(&cluster).await);
     let year = 365 * 24 * 3600;
-    let wanted =
-        format!("kubernetes.io/kube-apiserver-client-kubelet: digital signature, client auth for {year}");
+    let wanted = format!(
+        "kubernetes.io/kube-apiserver-client-kubelet: digital signature, client auth for {year}"
+    );
     assert_eq!(*clerk.0.lock().unwrap(), [wanted]);
 }
 
 /// Lets the user `joiner` create this.
 async fn allow(cluster: &Cluster, resource: &str) {
     let name = resource.replace('/', "-");
-    let rule = format!("{{apiGroups: [certificates.k8s.io], resources: [{resource}], verbs: [create]}}");
+    let rule =
+        format!("{{apiGroups: [certificates.k8s.io], resources: [{resource}], verbs: [create]}}");
     let group = "rbac.authorization.k8s.io";
     cluster
         .create(&format!(
@@ -123,13 +158,17 @@ async fn allow(cluster: &Cluster, resource: &str) {
 async fn a_node_s_certificate_is_approved_for_users_who_may_ask_for_one() {
     let (cluster, _) = cluster().await;
     allow(&cluster, "certificatesigningrequests").await;
-    let joiner = cluster.server.in_process(User::component("joiner"), "kubelet");
+    let joiner = cluster
+        .server
+        .in_process(User::component("joiner"), "kubelet");
     let request = read(&format!(
         "{{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {{name: r}}, spec: {{request: \
          {NODE}, signerName: kubernetes.io/kube-apiserver-client-kubelet, usages: [digital signature, client auth]}}}}"
     ));
     let api = Api::new(Client::new(joiner, "default"));
-    api.create(&CERTIFICATE_SIGNING_REQUESTS, &request).await.unwrap();
+    api.create(&CERTIFICATE_SIGNING_REQUESTS, &request)
+        .await
+        .unwrap();
     cluster.pass(Duration::from_secs(60)).await;
     let waiting = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
     assert!(conditions(&waiting).is_empty());
@@ -142,27 +181,50 @@ async fn a_node_s_certificate_is_approved_for_users_who_may_ask_for_one() {
     cluster.pass(Duration::from_secs(600)).await;
     let message = "Auto approving kubelet client certificate after SubjectAccessReview.";
     let request = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
-    assert_eq!(conditions(&request), [("Approved", "AutoApproved", message)]);
+    assert_eq!(
+        conditions(&request),
+        [("Approved", "AutoApproved", message)]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_person_waits_for_a_person() {
     let (cluster, clerk) = cluster().await;
-    ask(&cluster, JANE, "kubernetes.io/kube-apiserver-client", "client auth", ", expirationSeconds: 3600")
-        .await;
+    ask(
+        &cluster,
+        JANE,
+        "kubernetes.io/kube-apiserver-client",
+        "client auth",
+        ", expirationSeconds: 3600",
+    )
+    .await;
     assert!(!is_issued(&cluster).await);
     answer(&cluster, "Approved").await;
     assert!(is_issued(&cluster).await);
-    assert_eq!(*clerk.0.lock().unwrap(), ["kubernetes.io/kube-apiserver-client: client auth for 3900"]);
+    assert_eq!(
+        *clerk.0.lock().unwrap(),
+        ["kubernetes.io/kube-apiserver-client: client auth for 3900"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_signer_does_not_sign_fails() {
     let (cluster, _) = cluster().await;
-    ask(&cluster, JANE, "kubernetes.io/kubelet-serving", "digital signature, server auth", "").await;
+    ask(
+        &cluster,
+        JANE,
+        "kubernetes.io/kubelet-serving",
+        "digital signature, server auth",
+        "",
+    )
+    .await;
     answer(&cluster, "Approved").await;
     let request = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
-    let failed = ("Failed", "SignerValidationFailure", "subject organization is not system:nodes");
+    let failed = (
+        "Failed",
+        "SignerValidationFailure",
+        "subject organization is not system:nodes",
+    );
     assert_eq!(conditions(&request)[1], failed);
 }
 
@@ -171,11 +233,26 @@ async fn old_requests_are_forgotten() {
     let (cluster, _) = cluster().await;
     ask(&cluster, JANE, "example.com/mine", "client auth", "").await;
     cluster.pass(Duration::from_secs(23 * 3600)).await;
-    assert!(cluster.find(&CERTIFICATE_SIGNING_REQUESTS, "r").await.is_some());
+    assert!(
+        cluster
+            .find(&CERTIFICATE_SIGNING_REQUESTS, "r")
+            .await
+            .is_some()
+    );
     cluster.pass(Duration::from_secs(2 * 3600)).await;
-    assert!(cluster.find(&CERTIFICATE_SIGNING_REQUESTS, "r").await.is_none());
+    assert!(
+        cluster
+            .find(&CERTIFICATE_SIGNING_REQUESTS, "r")
+            .await
+            .is_none()
+    );
     ask(&cluster, JANE, "example.com/mine", "client auth", "").await;
     answer(&cluster, "Denied").await;
     cluster.pass(Duration::from_secs(2 * 3600 + 60)).await;
-    assert!(cluster.find(&CERTIFICATE_SIGNING_REQUESTS, "r").await.is_none());
+    assert!(
+        cluster
+            .find(&CERTIFICATE_SIGNING_REQUESTS, "r")
+            .await
+            .is_none()
+    );
 }

@@ -36,10 +36,23 @@ impl Cluster {
         let clock = VirtualClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(clock), Arc::new(Counter::default()));
-        let server = Server::new(registry, ServerOptions { plugins: Plugins::alone(), ..Default::default() });
+        let server = Server::new(
+            registry,
+            ServerOptions {
+                plugins: Plugins::alone(),
+                ..Default::default()
+            },
+        );
         server.start().await;
-        let mut cluster = Cluster { api: Api::new(client(&server)), server, clock, loops: None };
-        cluster.create("{apiVersion: v1, kind: Namespace, metadata: {name: default}}").await;
+        let mut cluster = Cluster {
+            api: Api::new(client(&server)),
+            server,
+            clock,
+            loops: None,
+        };
+        cluster
+            .create("{apiVersion: v1, kind: Namespace, metadata: {name: default}}")
+            .await;
         cluster.start(loops, choose).await;
         cluster
     }
@@ -70,7 +83,10 @@ impl Cluster {
     pub async fn create(&self, text: &str) -> Object {
         let object = read(text);
         let path = collection(&object);
-        self.api.raw(http_method("POST"), &path, Some(&object)).await.unwrap()
+        self.api
+            .raw(http_method("POST"), &path, Some(&object))
+            .await
+            .unwrap()
     }
 
     /// One object, which must be there.
@@ -85,18 +101,31 @@ impl Cluster {
 
     /// All objects of a kind in a namespace, by name.
     pub async fn list(&self, of: &Resource, namespace: &str) -> Vec<Object> {
-        self.api.list(of, namespace, &Default::default()).await.unwrap()
+        self.api
+            .list(of, namespace, &Default::default())
+            .await
+            .unwrap()
     }
 
     /// Changes an object.
-    pub async fn change(&self, of: &Resource, key: &str, change: impl FnOnce(&mut Object)) -> Object {
+    pub async fn change(
+        &self,
+        of: &Resource,
+        key: &str,
+        change: impl FnOnce(&mut Object),
+    ) -> Object {
         let mut object = self.get(of, key).await;
         change(&mut object);
         self.api.update(of, &object).await.unwrap()
     }
 
     /// Changes an object's status.
-    pub async fn change_status(&self, of: &Resource, key: &str, change: impl FnOnce(&mut Value)) -> Object {
+    pub async fn change_status(
+        &self,
+        of: &Resource,
+        key: &str,
+        change: impl FnOnce(&mut Value),
+    ) -> Object {
         let mut object = self.get(of, key).await;
         change(object.entry("status"));
         self.api.update_status(of, &object).await.unwrap()
@@ -105,7 +134,10 @@ impl Cluster {
     /// Deletes an object.
     pub async fn delete(&self, of: &Resource, key: &str) {
         let key: Key = key.parse().unwrap();
-        self.api.delete(of, &key, &DeleteOptions::default()).await.unwrap();
+        self.api
+            .delete(of, &key, &DeleteOptions::default())
+            .await
+            .unwrap();
     }
 
     /// Lets everybody do what is to be done now. Time passes, but less than a second.
@@ -120,7 +152,10 @@ impl Cluster {
 }
 
 fn client(server: &Server) -> Client {
-    Client::new(server.in_process(User::master("admin"), "kube-controller-manager"), "default")
+    Client::new(
+        server.in_process(User::master("admin"), "kube-controller-manager"),
+        "default",
+    )
 }
 
 /// An object from YAML or JSON.
@@ -131,8 +166,15 @@ pub fn read(text: &str) -> Object {
 
 /// Where objects of this kind are made: kinds of several words have no other plural than theirs in lower case.
 fn collection(object: &Object) -> String {
-    let (version, kind) = (object["apiVersion"].str(), object["kind"].str().to_lowercase());
-    let root = if version.contains('/') { "/apis" } else { "/api" };
+    let (version, kind) = (
+        object["apiVersion"].str(),
+        object["kind"].str().to_lowercase(),
+    );
+    let root = if version.contains('/') {
+        "/apis"
+    } else {
+        "/api"
+    };
     let plural = match kind.as_str() {
         "endpoints" => kind,
         _ if kind.ends_with(['s', 'h']) => kind + "es",

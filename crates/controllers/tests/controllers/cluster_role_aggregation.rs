@@ -12,8 +12,11 @@ const PART: &str = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole
 async fn rules(cluster: &Cluster) -> String {
     cluster.settle().await;
     let rules = cluster.get(&CLUSTER_ROLES, "all").await["rules"].clone();
-    let resources: Vec<String> =
-        rules.list().iter().map(|rule| json::to_string(&rule["resources"])).collect();
+    let resources: Vec<String> = rules
+        .list()
+        .iter()
+        .map(|rule| json::to_string(&rule["resources"]))
+        .collect();
     resources.join(" ")
 }
 
@@ -24,7 +27,9 @@ async fn a_role_follows_its_parts() {
     assert_eq!(rules(&cluster).await, r#"["secrets"]"#);
     cluster.create(PART).await;
     assert_eq!(rules(&cluster).await, r#"["pods"]"#);
-    cluster.change(&CLUSTER_ROLES, "all", |role| drop(role.remove("rules"))).await;
+    cluster
+        .change(&CLUSTER_ROLES, "all", |role| drop(role.remove("rules")))
+        .await;
     assert_eq!(rules(&cluster).await, r#"["pods"]"#);
     cluster.delete(&CLUSTER_ROLES, "part").await;
     assert_eq!(rules(&cluster).await, "");

@@ -12,7 +12,8 @@ const LOOP: &[&str] = &["cronjob-controller"];
 
 /// Makes the CronJob `c` with these fields, besides a template.
 async fn make(cluster: &Cluster, fields: &str) -> Object {
-    let template = "{spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}";
+    let template =
+        "{spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}";
     let cron_job = cluster
         .create(&format!(
             "{{apiVersion: batch/v1, kind: CronJob, metadata: {{name: c, namespace: default}}, \
@@ -30,8 +31,7 @@ async fn end(cluster: &Cluster, job: &Object, succeeded: bool) {
         false => ["FailureTarget", "Failed"],
     };
     let time = mizzen_object::time::from_unix(cluster.now());
-    let condition =
-        |kind: &str| value!({"type": kind, "status": "True", "lastTransitionTime": (time.as_str())});
+    let condition = |kind: &str| value!({"type": kind, "status": "True", "lastTransitionTime": (time.as_str())});
     cluster
         .change_status(&JOBS, &job.key().to_string(), |status| {
             status.set("startTime", time.as_str());
@@ -45,7 +45,12 @@ async fn end(cluster: &Cluster, job: &Object, succeeded: bool) {
 }
 
 async fn names(cluster: &Cluster) -> Vec<String> {
-    cluster.list(&JOBS, "default").await.iter().map(|job| job.name().to_string()).collect()
+    cluster
+        .list(&JOBS, "default")
+        .await
+        .iter()
+        .map(|job| job.name().to_string())
+        .collect()
 }
 
 async fn status(cluster: &Cluster) -> Value {
@@ -58,7 +63,10 @@ async fn pass(cluster: &Cluster, seconds: u64) {
 
 async fn reasons(cluster: &Cluster) -> Vec<String> {
     let events = cluster.list(&EVENTS, "default").await;
-    let mut reasons: Vec<String> = events.iter().map(|event| event["reason"].str().to_string()).collect();
+    let mut reasons: Vec<String> = events
+        .iter()
+        .map(|event| event["reason"].str().to_string())
+        .collect();
     reasons.sort();
     reasons.dedup();
     reasons
@@ -81,7 +89,10 @@ async fn a_job_starts_on_time_and_its_end_is_noted() {
     end(&cluster, &job, true).await;
     let done = status(&cluster).await;
     assert!(done["active"].is_null() && !done["lastSuccessfulTime"].is_null());
-    assert_eq!(reasons(&cluster).await, ["SawCompletedJob", "SuccessfulCreate"]);
+    assert_eq!(
+        reasons(&cluster).await,
+        ["SawCompletedJob", "SuccessfulCreate"]
+    );
     pass(&cluster, 300).await;
     assert_eq!(names(&cluster).await, ["c-28333335", "c-28333340"]);
 }
@@ -94,25 +105,49 @@ async fn jobs_that_run_are_forbidden_or_replaced_or_joined() {
         ("Allow", vec!["c-28333334", "c-28333335"]),
     ] {
         let cluster = Cluster::with(LOOP).await;
-        make(&cluster, &format!("schedule: '* * * * *', concurrencyPolicy: {policy}")).await;
+        make(
+            &cluster,
+            &format!("schedule: '* * * * *', concurrencyPolicy: {policy}"),
+        )
+        .await;
         pass(&cluster, 105).await;
         assert_eq!(names(&cluster).await, expect, "{policy}");
-        assert_eq!(status(&cluster).await["active"].list().len(), expect.len(), "{policy}");
+        assert_eq!(
+            status(&cluster).await["active"].list().len(),
+            expect.len(),
+            "{policy}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_oldest_jobs_are_forgotten() {
     let cluster = Cluster::with(LOOP).await;
-    make(&cluster, "schedule: '* * * * *', successfulJobsHistoryLimit: 1, failedJobsHistoryLimit: 0").await;
+    make(
+        &cluster,
+        "schedule: '* * * * *', successfulJobsHistoryLimit: 1, failedJobsHistoryLimit: 0",
+    )
+    .await;
     for _ in 0..3 {
         pass(&cluster, 60).await;
-        let running = status(&cluster).await["active"][0]["name"].str().to_string();
-        end(&cluster, &cluster.get(&JOBS, &format!("default/{running}")).await, true).await;
+        let running = status(&cluster).await["active"][0]["name"]
+            .str()
+            .to_string();
+        end(
+            &cluster,
+            &cluster.get(&JOBS, &format!("default/{running}")).await,
+            true,
+        )
+        .await;
     }
     assert_eq!(names(&cluster).await, ["c-28333336"]);
     pass(&cluster, 60).await;
-    end(&cluster, &cluster.get(&JOBS, "default/c-28333337").await, false).await;
+    end(
+        &cluster,
+        &cluster.get(&JOBS, "default/c-28333337").await,
+        false,
+    )
+    .await;
     assert_eq!(names(&cluster).await, ["c-28333336"]);
 }
 
@@ -122,7 +157,9 @@ async fn a_crash_after_a_start_does_not_start_twice() {
     make(&cluster, "schedule: '*/5 * * * *'").await;
     pass(&cluster, 105).await;
     cluster.start(&[], |_| {}).await;
-    cluster.change_status(&CRON_JOBS, "default/c", |status| *status = Value::object()).await;
+    cluster
+        .change_status(&CRON_JOBS, "default/c", |status| *status = Value::object())
+        .await;
     cluster.start(LOOP, |_| {}).await;
     cluster.settle().await;
     assert_eq!(names(&cluster).await, ["c-28333335"]);
@@ -134,7 +171,11 @@ async fn a_new_schedule_counts_from_its_next_time() {
     let cluster = Cluster::with(LOOP).await;
     make(&cluster, "schedule: '0 0 1 1 *'").await;
     pass(&cluster, 600).await;
-    cluster.change(&CRON_JOBS, "default/c", |it| it.entry("spec").set("schedule", "*/20 * * * *")).await;
+    cluster
+        .change(&CRON_JOBS, "default/c", |it| {
+            it.entry("spec").set("schedule", "*/20 * * * *")
+        })
+        .await;
     pass(&cluster, 60).await;
     assert!(names(&cluster).await.is_empty());
     pass(&cluster, 960).await;
@@ -147,7 +188,11 @@ async fn a_job_that_is_missing_is_no_longer_active() {
     make(&cluster, "schedule: '*/5 * * * *'").await;
     pass(&cluster, 105).await;
     cluster.delete(&JOBS, "default/c-28333335").await;
-    cluster.change(&JOBS, "default/c-28333335", |job| drop(job.entry("metadata").remove("finalizers"))).await;
+    cluster
+        .change(&JOBS, "default/c-28333335", |job| {
+            drop(job.entry("metadata").remove("finalizers"))
+        })
+        .await;
     cluster.settle().await;
     assert!(status(&cluster).await["active"].is_null());
     assert!(reasons(&cluster).await.contains(&"MissingJob".to_string()));

@@ -36,9 +36,15 @@ impl Service<Request<Sent>> for Way {
     }
 
     fn call(&mut self, request: Request<Sent>) -> Self::Future {
-        let path = request.uri().path_and_query().map(|path| path.as_str()).unwrap_or_default();
+        let path = request
+            .uri()
+            .path_and_query()
+            .map(|path| path.as_str())
+            .unwrap_or_default();
         match (self.answer)(path) {
-            Some(answer) => Box::pin(ready(Ok(Response::new(Body::from(json::to_string(&answer)))))),
+            Some(answer) => Box::pin(ready(Ok(Response::new(Body::from(json::to_string(
+                &answer,
+            )))))),
             None => self.ours.call(request),
         }
     }
@@ -52,7 +58,11 @@ async fn cluster(answer: fn(&str) -> Option<Value>) -> Cluster {
         let ours = server.in_process(User::master("admin"), "kube-controller-manager");
         Client::new(Way { ours, answer }, "default")
     };
-    cluster.start(LOOPS, |options| options.clients = Arc::new(move |_| client(&server))).await;
+    cluster
+        .start(LOOPS, |options| {
+            options.clients = Arc::new(move |_| client(&server))
+        })
+        .await;
     cluster
 }
 
@@ -64,18 +74,23 @@ fn metric(object: &str, value: &str) -> Value {
 fn answer(path: &str) -> Option<Value> {
     let path = path.strip_prefix(ROOT)?;
     Some(match path {
-        "" => value!({"preferredVersion": {"version": "v1beta2"}, "versions": [{"version": "v1beta2"}]}),
+        "" => {
+            value!({"preferredVersion": {"version": "v1beta2"}, "versions": [{"version": "v1beta2"}]})
+        }
         "/v1beta2/namespaces/default/pods/*/requests?labelSelector=app%3Dweb&metricLabelSelector=verb%3Dget" =>
         {
             value!({"items": [(metric("p0", "20")), (metric("p1", "10"))]})
         }
-        "/v1beta2/namespaces/default/services/web/hits" => value!({"items": [(metric("web", "150"))]}),
+        "/v1beta2/namespaces/default/services/web/hits" => {
+            value!({"items": [(metric("web", "150"))]})
+        }
         other => panic!("nobody should ask for {other}"),
     })
 }
 
 async fn measured(cluster: &Cluster) -> Value {
-    cluster.get(&HORIZONTAL_POD_AUTOSCALERS, "default/h").await["status"]["currentMetrics"][0].clone()
+    cluster.get(&HORIZONTAL_POD_AUTOSCALERS, "default/h").await["status"]["currentMetrics"][0]
+        .clone()
 }
 
 #[tokio::test(start_paused = true)]
@@ -85,13 +100,19 @@ async fn pods_may_have_metrics_of_any_name() {
     pods(&cluster, 0..2).await;
     let metric = "{name: requests, selector: {matchLabels: {verb: get}}}";
     let wanted = "{type: AverageValue, averageValue: '10'}";
-    autoscaler(&cluster, &format!("metrics: [{{type: Pods, pods: {{metric: {metric}, target: {wanted}}}}}]"))
-        .await;
+    autoscaler(
+        &cluster,
+        &format!("metrics: [{{type: Pods, pods: {{metric: {metric}, target: {wanted}}}}}]"),
+    )
+    .await;
     cluster.pass(16 * SECOND).await;
     assert_eq!(replicas(&cluster).await, 3);
     let metric = value!({"name": "requests", "selector": {"matchLabels": {"verb": "get"}}});
     let pods = value!({"metric": (metric), "current": {"averageValue": "15"}});
-    assert_eq!(measured(&cluster).await, value!({"type": "Pods", "pods": (pods)}));
+    assert_eq!(
+        measured(&cluster).await,
+        value!({"type": "Pods", "pods": (pods)})
+    );
     let message = "New size: 3; reason: pods metric requests above target";
     assert_eq!(events(&cluster, "SuccessfulRescale").await, [message]);
 }
@@ -102,14 +123,21 @@ async fn objects_may_have_metrics_of_any_name() {
     target(&cluster, 2).await;
     pods(&cluster, 0..2).await;
     let described = "describedObject: {apiVersion: v1, kind: Service, name: web}";
-    let spec = format!("{{{described}, metric: {{name: hits}}, target: {{type: Value, value: '100'}}}}");
-    autoscaler(&cluster, &format!("metrics: [{{type: Object, object: {spec}}}]")).await;
+    let spec =
+        format!("{{{described}, metric: {{name: hits}}, target: {{type: Value, value: '100'}}}}");
+    autoscaler(
+        &cluster,
+        &format!("metrics: [{{type: Object, object: {spec}}}]"),
+    )
+    .await;
     cluster.pass(16 * SECOND).await;
     assert_eq!(replicas(&cluster).await, 3);
     let described = value!({"kind": "Service", "name": "web", "apiVersion": "v1"});
-    let object =
-        value!({"metric": {"name": "hits"}, "current": {"value": "150"}, "describedObject": (described)});
-    assert_eq!(measured(&cluster).await, value!({"type": "Object", "object": (object)}));
+    let object = value!({"metric": {"name": "hits"}, "current": {"value": "150"}, "describedObject": (described)});
+    assert_eq!(
+        measured(&cluster).await,
+        value!({"type": "Object", "object": (object)})
+    );
     let message = "New size: 3; reason: Service metric hits above target";
     assert_eq!(events(&cluster, "SuccessfulRescale").await, [message]);
 }
@@ -120,10 +148,17 @@ async fn nobody_may_serve_custom_metrics() {
     target(&cluster, 2).await;
     pods(&cluster, 0..2).await;
     let spec = "{metric: {name: requests}, target: {type: AverageValue, averageValue: '10'}}";
-    autoscaler(&cluster, &format!("metrics: [{{type: Pods, pods: {spec}}}]")).await;
+    autoscaler(
+        &cluster,
+        &format!("metrics: [{{type: Pods, pods: {spec}}}]"),
+    )
+    .await;
     cluster.pass(16 * SECOND).await;
     assert_eq!(replicas(&cluster).await, 2);
-    assert_eq!(conditions(&cluster).await[1], "ScalingActive False FailedGetPodsMetric");
+    assert_eq!(
+        conditions(&cluster).await[1],
+        "ScalingActive False FailedGetPodsMetric"
+    );
     let why = "unable to get metric requests: unable to fetch metrics from custom metrics API: \
                no custom metrics API (custom.metrics.k8s.io) registered";
     assert_eq!(events(&cluster, "FailedGetPodsMetric").await, [why]);

@@ -36,7 +36,10 @@ async fn begin(nodes: &[&str], more: &str) -> Cluster {
 async fn add_node(cluster: &Cluster, name: &str) {
     let node = "{apiVersion: v1, kind: Node, metadata: {name: NAME, labels: {daemon: 'yes'}}}";
     cluster.create(&node.replace("NAME", name)).await;
-    change_node(cluster, name, |node| drop(node.entry("spec").remove("taints"))).await;
+    change_node(cluster, name, |node| {
+        drop(node.entry("spec").remove("taints"))
+    })
+    .await;
 }
 
 async fn change_node(cluster: &Cluster, name: &str, change: impl FnOnce(&mut Object)) {
@@ -45,18 +48,33 @@ async fn change_node(cluster: &Cluster, name: &str, change: impl FnOnce(&mut Obj
 }
 
 fn node_of(pod: &Object) -> String {
-    let required = pod.at("spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution");
-    required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0].str().into()
+    let required =
+        pod.at("spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution");
+    required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0]
+        .str()
+        .into()
 }
 
 /// The nodes of pods with their images, those that go in brackets, in order.
 async fn pods(cluster: &Cluster) -> String {
     let word = |pod: &Object| {
-        let image = pod["spec"]["containers"][0]["image"].str().trim_start_matches("i:").to_string();
+        let image = pod["spec"]["containers"][0]["image"]
+            .str()
+            .trim_start_matches("i:")
+            .to_string();
         let node = node_of(pod);
-        if pod.is_going() { format!("({node}:{image})") } else { format!("{node}:{image}") }
+        if pod.is_going() {
+            format!("({node}:{image})")
+        } else {
+            format!("{node}:{image}")
+        }
     };
-    let mut words: Vec<String> = cluster.list(&PODS, "default").await.iter().map(word).collect();
+    let mut words: Vec<String> = cluster
+        .list(&PODS, "default")
+        .await
+        .iter()
+        .map(word)
+        .collect();
     words.sort();
     words.join(" ")
 }
@@ -68,13 +86,20 @@ async fn run(cluster: &Cluster) {
         if pod["spec"]["nodeName"].str().is_empty() {
             let target = value!({"apiVersion": "v1", "kind": "Node", "name": (node_of(&pod))});
             let binding = value!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": (pod.name())}, "target": target});
-            cluster.api.create_at(&PODS, &key, "binding", &binding).await.unwrap();
+            cluster
+                .api
+                .create_at(&PODS, &key, "binding", &binding)
+                .await
+                .unwrap();
         }
         if !pod.is_going() && pod.at("status.phase").str() != "Running" {
             let since = time::from_unix(cluster.now());
-            let condition = value!({"type": "Ready", "status": "True", "lastTransitionTime": since});
+            let condition =
+                value!({"type": "Ready", "status": "True", "lastTransitionTime": since});
             let status = value!({"phase": "Running", "conditions": [condition]});
-            cluster.change_status(&PODS, &key.to_string(), |old| *old = status).await;
+            cluster
+                .change_status(&PODS, &key.to_string(), |old| *old = status)
+                .await;
         }
     }
     cluster.settle().await;
@@ -82,8 +107,16 @@ async fn run(cluster: &Cluster) {
 
 /// Lets pods that go be gone, as kubelets would.
 async fn reap(cluster: &Cluster) {
-    for pod in cluster.list(&PODS, "default").await.iter().filter(|pod| pod.is_going()) {
-        let now = DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() };
+    for pod in cluster
+        .list(&PODS, "default")
+        .await
+        .iter()
+        .filter(|pod| pod.is_going())
+    {
+        let now = DeleteOptions {
+            grace_seconds: Some(0),
+            ..DeleteOptions::default()
+        };
         cluster.api.delete(&PODS, &pod.key(), &now).await.unwrap();
     }
     cluster.settle().await;
@@ -110,7 +143,9 @@ async fn status(cluster: &Cluster) -> String {
         "numberAvailable",
         "numberUnavailable",
     ];
-    fields.map(|field| status[field].int().to_string()).join(" ")
+    fields
+        .map(|field| status[field].int().to_string())
+        .join(" ")
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,12 +157,18 @@ async fn daemons_follow_nodes() {
     run(&cluster).await;
     assert_eq!(status(&cluster).await, "2 2 0 2 2 2 0");
 
-    change_node(&cluster, "n2", |node| node.entry("metadata").entry("labels").set("daemon", "no")).await;
+    change_node(&cluster, "n2", |node| {
+        node.entry("metadata").entry("labels").set("daemon", "no")
+    })
+    .await;
     assert_eq!(pods(&cluster).await, "(n2:1) n1:1");
     assert_eq!(status(&cluster).await, "1 1 1 1 1 1 0");
     reap(&cluster).await;
     assert_eq!(status(&cluster).await, "1 1 0 1 1 1 0");
-    change_node(&cluster, "n2", |node| node.entry("metadata").entry("labels").set("daemon", "yes")).await;
+    change_node(&cluster, "n2", |node| {
+        node.entry("metadata").entry("labels").set("daemon", "yes")
+    })
+    .await;
     assert_eq!(pods(&cluster).await, "n1:1 n2:1");
 }
 
@@ -138,11 +179,23 @@ async fn a_daemon_that_waits_for_a_node_that_is_gone_goes() {
     cluster.settle().await;
     assert_eq!(pods(&cluster).await, "n1:1 n2:1", "nobody told the set");
     // The scheduler says of a pod that it finds no node for it.
-    let pod = cluster.list(&PODS, "default").await.remove(0).key().to_string();
+    let pod = cluster
+        .list(&PODS, "default")
+        .await
+        .remove(0)
+        .key()
+        .to_string();
     let condition = value!({"type": "PodScheduled", "status": "False"});
-    cluster.change_status(&PODS, &pod, |status| status.set("conditions", vec![condition])).await;
+    cluster
+        .change_status(&PODS, &pod, |status| {
+            status.set("conditions", vec![condition])
+        })
+        .await;
     cluster.settle().await;
-    assert_eq!((pods(&cluster).await, status(&cluster).await), ("n1:1".into(), "1 1 0 0 1 0 1".into()));
+    assert_eq!(
+        (pods(&cluster).await, status(&cluster).await),
+        ("n1:1".into(), "1 1 0 0 1 0 1".into())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,10 +203,16 @@ async fn a_taint_keeps_new_daemons_away_and_drives_old_ones_off() {
     let taint = |effect: &str| value!({"key": "k", "effect": effect});
     let cluster = begin(&["n1"], "{}").await;
     run(&cluster).await;
-    change_node(&cluster, "n1", |node| node.entry("spec").set("taints", vec![taint("NoSchedule")])).await;
+    change_node(&cluster, "n1", |node| {
+        node.entry("spec").set("taints", vec![taint("NoSchedule")])
+    })
+    .await;
     add_node(&cluster, "n2").await;
     assert_eq!(pods(&cluster).await, "n1:1 n2:1");
-    change_node(&cluster, "n1", |node| node.entry("spec").set("taints", vec![taint("NoExecute")])).await;
+    change_node(&cluster, "n1", |node| {
+        node.entry("spec").set("taints", vec![taint("NoExecute")])
+    })
+    .await;
     assert_eq!(pods(&cluster).await, "(n1:1) n2:1");
 }
 
@@ -170,12 +229,16 @@ async fn an_update_replaces_one_daemon_at_a_time() {
     assert_eq!(pods(&cluster).await, "(n2:1) n1:2");
     reap(&cluster).await;
     run(&cluster).await;
-    assert_eq!((pods(&cluster).await, status(&cluster).await), ("n1:2 n2:2".into(), "2 2 0 2 2 2 0".into()));
+    assert_eq!(
+        (pods(&cluster).await, status(&cluster).await),
+        ("n1:2 n2:2".into(), "2 2 0 2 2 2 0".into())
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn with_a_surge_the_new_daemon_comes_before_the_old_one_goes() {
-    let strategy = "{updateStrategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}}";
+    let strategy =
+        "{updateStrategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}}";
     let cluster = begin(&["n1", "n2"], strategy).await;
     run(&cluster).await;
     update(&cluster, "i:2").await;
@@ -185,7 +248,10 @@ async fn with_a_surge_the_new_daemon_comes_before_the_old_one_goes() {
     reap(&cluster).await;
     run(&cluster).await;
     reap(&cluster).await;
-    assert_eq!((pods(&cluster).await, status(&cluster).await), ("n1:2 n2:2".into(), "2 2 0 2 2 2 0".into()));
+    assert_eq!(
+        (pods(&cluster).await, status(&cluster).await),
+        ("n1:2 n2:2".into(), "2 2 0 2 2 2 0".into())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,7 +259,10 @@ async fn on_delete_a_daemon_changes_when_somebody_deletes_it() {
     let cluster = begin(&["n1"], "{updateStrategy: {type: OnDelete}}").await;
     run(&cluster).await;
     update(&cluster, "i:2").await;
-    assert_eq!((pods(&cluster).await, status(&cluster).await), ("n1:1".into(), "1 1 0 1 0 1 0".into()));
+    assert_eq!(
+        (pods(&cluster).await, status(&cluster).await),
+        ("n1:1".into(), "1 1 0 1 0 1 0".into())
+    );
     let pod = cluster.list(&PODS, "default").await.remove(0);
     cluster.delete(&PODS, &pod.key().to_string()).await;
     reap(&cluster).await;
@@ -202,14 +271,23 @@ async fn on_delete_a_daemon_changes_when_somebody_deletes_it() {
 
 async fn fail(cluster: &Cluster) {
     let pod = cluster.list(&PODS, "default").await.remove(0);
-    cluster.change_status(&PODS, &pod.key().to_string(), |status| status.set("phase", "Failed")).await;
+    cluster
+        .change_status(&PODS, &pod.key().to_string(), |status| {
+            status.set("phase", "Failed")
+        })
+        .await;
     cluster.pass(Duration::from_millis(100)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_daemon_that_fails_again_and_again_comes_back_later_each_time() {
     let cluster = begin(&["n1"], "{}").await;
-    let phase = async || cluster.list(&PODS, "default").await[0].at("status.phase").str().to_string();
+    let phase = async || {
+        cluster.list(&PODS, "default").await[0]
+            .at("status.phase")
+            .str()
+            .to_string()
+    };
     fail(&cluster).await;
     assert_eq!(phase().await, "Pending");
     fail(&cluster).await;
@@ -222,9 +300,22 @@ async fn a_daemon_that_fails_again_and_again_comes_back_later_each_time() {
     cluster.pass(Duration::from_millis(1100)).await;
     assert_eq!(phase().await, "Pending");
     let events = cluster.list(&EVENTS, "default").await;
-    let failed = events.iter().find(|event| event["reason"].str() == "FailedDaemonPod").expect("an event");
-    assert!(failed["message"].str().starts_with("Found failed daemon pod default/d-"), "{failed:?}");
-    assert!(failed["message"].str().ends_with(" on node n1, will try to kill it"), "{failed:?}");
+    let failed = events
+        .iter()
+        .find(|event| event["reason"].str() == "FailedDaemonPod")
+        .expect("an event");
+    assert!(
+        failed["message"]
+            .str()
+            .starts_with("Found failed daemon pod default/d-"),
+        "{failed:?}"
+    );
+    assert!(
+        failed["message"]
+            .str()
+            .ends_with(" on node n1, will try to kill it"),
+        "{failed:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -239,7 +330,10 @@ async fn daemons_become_available_after_they_were_ready_for_a_while() {
 /// The numbers of revisions, in order.
 async fn revisions(cluster: &Cluster) -> Vec<i64> {
     let list = cluster.list(&CONTROLLER_REVISIONS, "default").await;
-    let mut numbers: Vec<i64> = list.iter().map(|revision| revision["revision"].int()).collect();
+    let mut numbers: Vec<i64> = list
+        .iter()
+        .map(|revision| revision["revision"].int())
+        .collect();
     numbers.sort_unstable();
     numbers
 }
@@ -247,12 +341,23 @@ async fn revisions(cluster: &Cluster) -> Vec<i64> {
 #[tokio::test(start_paused = true)]
 async fn revisions_are_named_by_the_template_and_forgotten_beyond_the_limit() {
     let cluster = begin(&[], "{revisionHistoryLimit: 1}").await;
-    let revision = cluster.list(&CONTROLLER_REVISIONS, "default").await.remove(0);
+    let revision = cluster
+        .list(&CONTROLLER_REVISIONS, "default")
+        .await
+        .remove(0);
     assert_eq!(
         revision.name(),
-        format!("d-{}", revision.label("controller-revision-hash").unwrap_or_default())
+        format!(
+            "d-{}",
+            revision
+                .label("controller-revision-hash")
+                .unwrap_or_default()
+        )
     );
-    assert_eq!(revision.annotation("deprecated.daemonset.template.generation"), Some("1"));
+    assert_eq!(
+        revision.annotation("deprecated.daemonset.template.generation"),
+        Some("1")
+    );
     update(&cluster, "i:2").await;
     update(&cluster, "i:1").await;
     assert_eq!(revisions(&cluster).await, [2, 3]);
@@ -264,34 +369,60 @@ async fn revisions_are_named_by_the_template_and_forgotten_beyond_the_limit() {
 #[tokio::test(start_paused = true)]
 async fn a_taken_name_makes_a_revision_look_for_another() {
     let first = begin(&[], "{}").await;
-    let name = first.list(&CONTROLLER_REVISIONS, "default").await[0].name().to_string();
+    let name = first.list(&CONTROLLER_REVISIONS, "default").await[0]
+        .name()
+        .to_string();
     let cluster = Cluster::with(&["daemonset-controller"]).await;
     let taken = "{apiVersion: apps/v1, kind: ControllerRevision, metadata: {name: NAME, namespace: default}, revision: 1, data: {}}";
     cluster.create(&taken.replace("NAME", &name)).await;
     cluster.create(&set("{}")).await;
     cluster.settle().await;
     let set = cluster.get(&DAEMON_SETS, "default/d").await;
-    assert_eq!((set.at("status.collisionCount").int(), set.at("status.observedGeneration").int()), (1, 1));
-    assert_eq!(cluster.list(&CONTROLLER_REVISIONS, "default").await.len(), 2);
+    assert_eq!(
+        (
+            set.at("status.collisionCount").int(),
+            set.at("status.observedGeneration").int()
+        ),
+        (1, 1)
+    );
+    assert_eq!(
+        cluster.list(&CONTROLLER_REVISIONS, "default").await.len(),
+        2
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn equal_revisions_become_one_and_their_pods_say_so() {
     let mut cluster = begin(&["n1"], "{}").await;
     cluster.start(&[], |_| {}).await;
-    let mut equal = cluster.list(&CONTROLLER_REVISIONS, "default").await.remove(0);
+    let mut equal = cluster
+        .list(&CONTROLLER_REVISIONS, "default")
+        .await
+        .remove(0);
     equal.set("metadata", value!({
         "name": "d-other", "namespace": "default", "labels": {"app": "d", "controller-revision-hash": "other"},
     }));
     equal.set("revision", 7i64);
-    cluster.api.create(&CONTROLLER_REVISIONS, &equal).await.unwrap();
+    cluster
+        .api
+        .create(&CONTROLLER_REVISIONS, &equal)
+        .await
+        .unwrap();
     cluster.start(&["daemonset-controller"], |_| {}).await;
     cluster.settle().await;
     let revisions = cluster.list(&CONTROLLER_REVISIONS, "default").await;
-    assert_eq!(revisions.iter().map(|revision| revision.name()).collect::<Vec<_>>(), ["d-other"]);
+    assert_eq!(
+        revisions
+            .iter()
+            .map(|revision| revision.name())
+            .collect::<Vec<_>>(),
+        ["d-other"]
+    );
     let pods = cluster.list(&PODS, "default").await;
     assert_eq!(
-        pods.iter().map(|pod| pod.label("controller-revision-hash")).collect::<Vec<_>>(),
+        pods.iter()
+            .map(|pod| pod.label("controller-revision-hash"))
+            .collect::<Vec<_>>(),
         [Some("other")]
     );
 }
@@ -301,7 +432,11 @@ async fn an_orphan_is_adopted_and_a_pod_that_no_longer_matches_is_let_go() {
     let cluster = begin(&["n1"], "{}").await;
     let pod = cluster.list(&PODS, "default").await.remove(0);
     let key = pod.key().to_string();
-    cluster.change(&PODS, &key, |pod| pod.entry("metadata").entry("labels").set("app", "x")).await;
+    cluster
+        .change(&PODS, &key, |pod| {
+            pod.entry("metadata").entry("labels").set("app", "x")
+        })
+        .await;
     cluster.settle().await;
     let owned = async || -> Vec<bool> {
         let pods = cluster.list(&PODS, "default").await;
@@ -309,7 +444,11 @@ async fn an_orphan_is_adopted_and_a_pod_that_no_longer_matches_is_let_go() {
     };
     assert!(cluster.get(&PODS, &key).await.controller().is_none());
     assert_eq!(owned().await.len(), 2);
-    cluster.change(&PODS, &key, |pod| pod.entry("metadata").entry("labels").set("app", "d")).await;
+    cluster
+        .change(&PODS, &key, |pod| {
+            pod.entry("metadata").entry("labels").set("app", "d")
+        })
+        .await;
     cluster.settle().await;
     // Two are too many: the older one stays.
     assert_eq!(owned().await, [true]);
@@ -322,8 +461,14 @@ async fn a_daemon_that_is_refused_is_told_and_tried_again() {
         spec: {priorityClassName: nobody, containers: [{name: c, image: 'i:1'}]}}}";
     let cluster = begin(&["n1"], refused).await;
     let events = cluster.list(&EVENTS, "default").await;
-    let failed = events.iter().find(|event| event["reason"].str() == "FailedCreate").expect("an event");
-    assert!(failed["message"].str().starts_with("Error creating: "), "{failed:?}");
+    let failed = events
+        .iter()
+        .find(|event| event["reason"].str() == "FailedCreate")
+        .expect("an event");
+    assert!(
+        failed["message"].str().starts_with("Error creating: "),
+        "{failed:?}"
+    );
     assert_eq!(failed.at("source.component").str(), "daemonset-controller");
     assert_eq!(status(&cluster).await, "1 0 0 0 0 0 1");
     let class = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: nobody}, value: 5}";
@@ -337,10 +482,13 @@ async fn many_nodes_get_their_daemons_in_several_goes() {
     let cluster = Cluster::with(&[]).await;
     for at in 0..260 {
         let node = "{apiVersion: v1, kind: Node, metadata: {name: NAME, labels: {daemon: 'yes'}}}";
-        cluster.create(&node.replace("NAME", &format!("n{at}"))).await;
+        cluster
+            .create(&node.replace("NAME", &format!("n{at}")))
+            .await;
     }
     let mut cluster = cluster;
-    let tolerant = "{template: {metadata: {labels: {app: d}}, spec: {tolerations: [{operator: Exists}],
+    let tolerant =
+        "{template: {metadata: {labels: {app: d}}, spec: {tolerations: [{operator: Exists}],
         containers: [{name: c, image: 'i:1'}]}}}";
     cluster.create(&set(tolerant)).await;
     cluster.start(&["daemonset-controller"], |_| {}).await;

@@ -40,13 +40,19 @@ async fn all_ready(cluster: &Cluster) {
 }
 
 async fn change(cluster: &Cluster, change: impl FnOnce(&mut Value)) {
-    cluster.change(&DEPLOYMENTS, WEB, |web| change(web.entry("spec"))).await;
+    cluster
+        .change(&DEPLOYMENTS, WEB, |web| change(web.entry("spec")))
+        .await;
     cluster.settle().await;
 }
 
 fn image(version: &str) -> impl FnOnce(&mut Value) {
     let containers = value!([{"name": "c", "image": version}]);
-    move |spec| spec.entry("template").entry("spec").set("containers", containers)
+    move |spec| {
+        spec.entry("template")
+            .entry("spec")
+            .set("containers", containers)
+    }
 }
 
 /// The sizes of all sets, by image.
@@ -56,7 +62,9 @@ async fn sizes(cluster: &Cluster) -> Vec<(String, i64)> {
         .iter()
         .map(|set| {
             (
-                set["spec"]["template"]["spec"]["containers"][0]["image"].str().into(),
+                set["spec"]["template"]["spec"]["containers"][0]["image"]
+                    .str()
+                    .into(),
                 set["spec"]["replicas"].int(),
             )
         })
@@ -67,22 +75,31 @@ async fn sizes(cluster: &Cluster) -> Vec<(String, i64)> {
 
 #[track_caller]
 fn check(sizes: Vec<(String, i64)>, expect: &[(&str, i64)]) {
-    let sizes: Vec<(&str, i64)> = sizes.iter().map(|(image, size)| (image.as_str(), *size)).collect();
+    let sizes: Vec<(&str, i64)> = sizes
+        .iter()
+        .map(|(image, size)| (image.as_str(), *size))
+        .collect();
     assert_eq!(sizes, expect);
 }
 
 async fn condition(cluster: &Cluster, type_: &str) -> (String, String) {
     let web = cluster.get(&DEPLOYMENTS, WEB).await;
     let conditions = web["status"]["conditions"].list();
-    let found =
-        conditions.iter().find(|condition| condition["type"].str() == type_).cloned().unwrap_or_default();
+    let found = conditions
+        .iter()
+        .find(|condition| condition["type"].str() == type_)
+        .cloned()
+        .unwrap_or_default();
     (found["status"].str().into(), found["reason"].str().into())
 }
 
 async fn set_of(cluster: &Cluster, image: &str) -> Object {
     let sets = cluster.list(&REPLICA_SETS, "default").await.into_iter();
-    let is_meant = |set: &Object| set["spec"]["template"]["spec"]["containers"][0]["image"].str() == image;
-    sets.into_iter().find(is_meant).expect("a set of this image")
+    let is_meant =
+        |set: &Object| set["spec"]["template"]["spec"]["containers"][0]["image"].str() == image;
+    sets.into_iter()
+        .find(is_meant)
+        .expect("a set of this image")
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,7 +108,10 @@ async fn who_owns_which_field_of_a_set_is_still_known_after_it_was_resized() {
     change(&cluster, |spec| spec.set("replicas", 3)).await;
     for set in cluster.list(&REPLICA_SETS, "default").await {
         let managed = set["metadata"]["managedFields"].list();
-        let owned: Vec<_> = managed.iter().map(|entry| entry["subresource"].str()).collect();
+        let owned: Vec<_> = managed
+            .iter()
+            .map(|entry| entry["subresource"].str())
+            .collect();
         assert_eq!(owned, ["", "status"]);
     }
 }
@@ -101,16 +121,28 @@ async fn a_deployment_comes_up_and_says_so() {
     let cluster = Cluster::with(LOOPS).await;
     cluster.create(&web(2, "")).await;
     cluster.settle().await;
-    assert_eq!(condition(&cluster, "Available").await, ("False".into(), "MinimumReplicasUnavailable".into()));
-    assert_eq!(condition(&cluster, "Progressing").await, ("True".into(), "ReplicaSetUpdated".into()));
+    assert_eq!(
+        condition(&cluster, "Available").await,
+        ("False".into(), "MinimumReplicasUnavailable".into())
+    );
+    assert_eq!(
+        condition(&cluster, "Progressing").await,
+        ("True".into(), "ReplicaSetUpdated".into())
+    );
     all_ready(&cluster).await;
     let web = cluster.get(&DEPLOYMENTS, WEB).await;
     let mut status = web["status"].clone();
     status.remove("conditions");
     let expect = value!({"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2, "terminatingReplicas": 0});
     assert_eq!(status, expect);
-    assert_eq!(web.annotation("deployment.kubernetes.io/revision"), Some("1"));
-    assert_eq!(condition(&cluster, "Progressing").await, ("True".into(), "NewReplicaSetAvailable".into()));
+    assert_eq!(
+        web.annotation("deployment.kubernetes.io/revision"),
+        Some("1")
+    );
+    assert_eq!(
+        condition(&cluster, "Progressing").await,
+        ("True".into(), "NewReplicaSetAvailable".into())
+    );
     let set = set_of(&cluster, "v1").await;
     assert_eq!(
         told(&cluster, "ScalingReplicaSet").await,
@@ -127,9 +159,15 @@ async fn a_rollout_goes_step_by_step() {
     check(sizes(&cluster).await, &[("v1", 1), ("v2", 4)]);
     all_ready(&cluster).await;
     check(sizes(&cluster).await, &[("v1", 0), ("v2", 4)]);
-    assert_eq!(condition(&cluster, "Progressing").await, ("True".into(), "NewReplicaSetAvailable".into()));
+    assert_eq!(
+        condition(&cluster, "Progressing").await,
+        ("True".into(), "NewReplicaSetAvailable".into())
+    );
     let web = cluster.get(&DEPLOYMENTS, WEB).await;
-    assert_eq!(web.annotation("deployment.kubernetes.io/revision"), Some("2"));
+    assert_eq!(
+        web.annotation("deployment.kubernetes.io/revision"),
+        Some("2")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -142,8 +180,14 @@ async fn going_back_uses_the_old_set_again() {
     all_ready(&cluster).await;
     check(sizes(&cluster).await, &[("v1", 1), ("v2", 0)]);
     let again = cluster.get(&REPLICA_SETS, &first.key().to_string()).await;
-    assert_eq!(again.annotation("deployment.kubernetes.io/revision"), Some("3"));
-    assert_eq!(again.annotation("deployment.kubernetes.io/revision-history"), Some("1"));
+    assert_eq!(
+        again.annotation("deployment.kubernetes.io/revision"),
+        Some("3")
+    );
+    assert_eq!(
+        again.annotation("deployment.kubernetes.io/revision-history"),
+        Some("1")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,20 +196,31 @@ async fn an_annotation_rolls_back() {
     change(&cluster, image("v2")).await;
     all_ready(&cluster).await;
     let annotate = |web: &mut Object| {
-        web.entry("metadata").entry("annotations").set("deprecated.deployment.rollback.to", "1");
+        web.entry("metadata")
+            .entry("annotations")
+            .set("deprecated.deployment.rollback.to", "1");
     };
     cluster.change(&DEPLOYMENTS, WEB, annotate).await;
     all_ready(&cluster).await;
     check(sizes(&cluster).await, &[("v1", 1), ("v2", 0)]);
-    assert_eq!(told(&cluster, "DeploymentRollback").await, ["Rolled back deployment \"web\" to revision 1"]);
-    assert_eq!(cluster.get(&DEPLOYMENTS, WEB).await.annotation("deprecated.deployment.rollback.to"), None);
+    assert_eq!(
+        told(&cluster, "DeploymentRollback").await,
+        ["Rolled back deployment \"web\" to revision 1"]
+    );
+    assert_eq!(
+        cluster
+            .get(&DEPLOYMENTS, WEB)
+            .await
+            .annotation("deprecated.deployment.rollback.to"),
+        None
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn recreated_pods_wait_until_the_old_ones_are_gone() {
     let cluster = Cluster::with(LOOPS).await;
-    let text =
-        web(2, "strategy: {type: Recreate},").replace("spec: {containers", "spec: {nodeName: n1, containers");
+    let text = web(2, "strategy: {type: Recreate},")
+        .replace("spec: {containers", "spec: {nodeName: n1, containers");
     cluster.create(&text).await;
     all_ready(&cluster).await;
     change(&cluster, image("v2")).await;
@@ -173,7 +228,10 @@ async fn recreated_pods_wait_until_the_old_ones_are_gone() {
     let web = cluster.get(&DEPLOYMENTS, WEB).await;
     assert_eq!(web["status"]["terminatingReplicas"].int(), 2);
     for pod in cluster.list(&PODS, "default").await {
-        let now = mizzen_sdk::api::DeleteOptions { grace_seconds: Some(0), ..Default::default() };
+        let now = mizzen_sdk::api::DeleteOptions {
+            grace_seconds: Some(0),
+            ..Default::default()
+        };
         cluster.api.delete(&PODS, &pod.key(), &now).await.unwrap();
     }
     all_ready(&cluster).await;
@@ -183,20 +241,34 @@ async fn recreated_pods_wait_until_the_old_ones_are_gone() {
 #[tokio::test(start_paused = true)]
 async fn a_rollout_that_stands_still_misses_its_deadline() {
     let cluster = Cluster::with(LOOPS).await;
-    cluster.create(&web(1, "progressDeadlineSeconds: 60,")).await;
+    cluster
+        .create(&web(1, "progressDeadlineSeconds: 60,"))
+        .await;
     cluster.pass(Duration::from_secs(58)).await;
-    assert_eq!(condition(&cluster, "Progressing").await, ("True".into(), "ReplicaSetUpdated".into()));
+    assert_eq!(
+        condition(&cluster, "Progressing").await,
+        ("True".into(), "ReplicaSetUpdated".into())
+    );
     cluster.pass(Duration::from_secs(6)).await;
-    assert_eq!(condition(&cluster, "Progressing").await, ("False".into(), "ProgressDeadlineExceeded".into()));
+    assert_eq!(
+        condition(&cluster, "Progressing").await,
+        ("False".into(), "ProgressDeadlineExceeded".into())
+    );
     all_ready(&cluster).await;
-    assert_eq!(condition(&cluster, "Progressing").await, ("True".into(), "NewReplicaSetAvailable".into()));
+    assert_eq!(
+        condition(&cluster, "Progressing").await,
+        ("True".into(), "NewReplicaSetAvailable".into())
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rollout_can_be_paused_and_resumed() {
     let cluster = ready(2, "").await;
     change(&cluster, |spec| spec.set("paused", true)).await;
-    assert_eq!(condition(&cluster, "Progressing").await, ("Unknown".into(), "DeploymentPaused".into()));
+    assert_eq!(
+        condition(&cluster, "Progressing").await,
+        ("Unknown".into(), "DeploymentPaused".into())
+    );
     change(&cluster, image("v2")).await;
     check(sizes(&cluster).await, &[("v1", 2)]);
     change(&cluster, |spec| spec.set("replicas", 3)).await;
@@ -210,7 +282,11 @@ async fn a_rollout_can_be_paused_and_resumed() {
 
 #[tokio::test(start_paused = true)]
 async fn scaling_during_a_rollout_keeps_proportions() {
-    let cluster = ready(10, "strategy: {rollingUpdate: {maxSurge: 3, maxUnavailable: 2}},").await;
+    let cluster = ready(
+        10,
+        "strategy: {rollingUpdate: {maxSurge: 3, maxUnavailable: 2}},",
+    )
+    .await;
     change(&cluster, image("v2")).await;
     check(sizes(&cluster).await, &[("v1", 8), ("v2", 5)]);
     change(&cluster, |spec| spec.set("replicas", 30)).await;
@@ -232,12 +308,32 @@ async fn sets_are_adopted_and_released() {
     let cluster = ready(1, "").await;
     let set = set_of(&cluster, "v1").await;
     let key = set.key().to_string();
-    cluster.change(&REPLICA_SETS, &key, |set| drop(set.entry("metadata").remove("ownerReferences"))).await;
+    cluster
+        .change(&REPLICA_SETS, &key, |set| {
+            drop(set.entry("metadata").remove("ownerReferences"))
+        })
+        .await;
     cluster.settle().await;
-    assert!(cluster.get(&REPLICA_SETS, &key).await.controller().is_some());
-    cluster.change(&REPLICA_SETS, &key, |set| set.entry("metadata").entry("labels").set("app", "b")).await;
+    assert!(
+        cluster
+            .get(&REPLICA_SETS, &key)
+            .await
+            .controller()
+            .is_some()
+    );
+    cluster
+        .change(&REPLICA_SETS, &key, |set| {
+            set.entry("metadata").entry("labels").set("app", "b")
+        })
+        .await;
     cluster.settle().await;
-    assert!(cluster.get(&REPLICA_SETS, &key).await.controller().is_none());
+    assert!(
+        cluster
+            .get(&REPLICA_SETS, &key)
+            .await
+            .controller()
+            .is_none()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,15 +343,26 @@ async fn a_name_that_is_taken_leads_to_another() {
     let name = squatter.name().to_string();
     cluster.delete(&DEPLOYMENTS, WEB).await;
     cluster.settle().await;
-    cluster.delete(&REPLICA_SETS, &squatter.key().to_string()).await;
+    cluster
+        .delete(&REPLICA_SETS, &squatter.key().to_string())
+        .await;
     squatter.remove("status");
-    squatter.set("metadata", value!({"name": (&name), "namespace": "default", "labels": {"app": "b"}}));
+    squatter.set(
+        "metadata",
+        value!({"name": (&name), "namespace": "default", "labels": {"app": "b"}}),
+    );
     cluster.api.create(&REPLICA_SETS, &squatter).await.unwrap();
     cluster.create(&web(1, "")).await;
     cluster.settle().await;
-    assert_eq!(cluster.get(&DEPLOYMENTS, WEB).await["status"]["collisionCount"].int(), 1);
+    assert_eq!(
+        cluster.get(&DEPLOYMENTS, WEB).await["status"]["collisionCount"].int(),
+        1
+    );
     let sets = cluster.list(&REPLICA_SETS, "default").await;
-    assert_eq!(sets.iter().filter(|set| set.controller().is_some()).count(), 1);
+    assert_eq!(
+        sets.iter().filter(|set| set.controller().is_some()).count(),
+        1
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -269,7 +376,10 @@ async fn changes_of_annotations_and_times_reach_the_set() {
         .await;
     cluster.settle().await;
     let set = set_of(&cluster, "v1").await;
-    assert_eq!((set.annotation("team"), set["spec"]["minReadySeconds"].int()), (Some("a"), 7));
+    assert_eq!(
+        (set.annotation("team"), set["spec"]["minReadySeconds"].int()),
+        (Some("a"), 7)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -284,5 +394,8 @@ async fn many_deployments_come_up_together() {
     cluster.pass(Duration::from_secs(10)).await;
     assert_eq!(cluster.list(&PODS, "default").await.len(), 400);
     let done = cluster.list(&DEPLOYMENTS, "default").await;
-    assert!(done.iter().all(|web| web["status"]["updatedReplicas"].int() == 20));
+    assert!(
+        done.iter()
+            .all(|web| web["status"]["updatedReplicas"].int() == 20)
+    );
 }

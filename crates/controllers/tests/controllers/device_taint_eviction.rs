@@ -25,7 +25,10 @@ async fn cluster(tolerations: &str) -> Cluster {
     ));
     cluster
         .change_status(&RESOURCE_CLAIMS, "default/c", |status| {
-            status.entry("allocation").entry("devices").set("results", vec![Value::clone(&result)]);
+            status
+                .entry("allocation")
+                .entry("devices")
+                .set("results", vec![Value::clone(&result)]);
             let mut user = Value::object();
             user.set("resource", "pods");
             user.set("name", "p");
@@ -71,7 +74,10 @@ async fn a_pod_leaves_when_its_device_breaks() {
     // Without a node agent it stays until somebody has ended it, but it is told why.
     let is_told = pod.is_none_or(|pod| {
         let conditions = pod["status"]["conditions"].list();
-        pod.is_going() && conditions.iter().any(|one| one["reason"].str() == "DeletionByDeviceTaintManager")
+        pod.is_going()
+            && conditions
+                .iter()
+                .any(|one| one["reason"].str() == "DeletionByDeviceTaintManager")
     });
     assert!(is_told);
 }

@@ -25,12 +25,21 @@ async fn status(cluster: &Cluster) -> (i64, i64, i64, i64, String) {
     let status = cluster.get(&POD_DISRUPTION_BUDGETS, "default/b").await["status"].clone();
     let n = |name: &str| status[name].int();
     let reason = status["conditions"][0]["reason"].str().to_string();
-    (n("disruptionsAllowed"), n("currentHealthy"), n("desiredHealthy"), n("expectedPods"), reason)
+    (
+        n("disruptionsAllowed"),
+        n("currentHealthy"),
+        n("desiredHealthy"),
+        n("expectedPods"),
+        reason,
+    )
 }
 
 async fn reasons(cluster: &Cluster) -> Vec<String> {
     let events = cluster.list(&EVENTS, "default").await;
-    let mut reasons: Vec<String> = events.iter().map(|event| event["reason"].str().to_string()).collect();
+    let mut reasons: Vec<String> = events
+        .iter()
+        .map(|event| event["reason"].str().to_string())
+        .collect();
     reasons.sort();
     reasons.dedup();
     reasons
@@ -68,7 +77,10 @@ async fn a_budget_follows_its_pods() {
     let cluster = Cluster::with(LOOPS).await;
     budget(&cluster, "minAvailable: 1").await;
     cluster.settle().await;
-    assert_eq!(status(&cluster).await, (0, 0, 1, 0, said("InsufficientPods")));
+    assert_eq!(
+        status(&cluster).await,
+        (0, 0, 1, 0, said("InsufficientPods"))
+    );
     assert_eq!(reasons(&cluster).await, ["NoPods"]);
 
     for name in ["p1", "p2"] {
@@ -78,15 +90,27 @@ async fn a_budget_follows_its_pods() {
     cluster.settle().await;
     assert_eq!(status(&cluster).await, (1, 2, 1, 2, said("SufficientPods")));
 
-    let eviction = read("{apiVersion: policy/v1, kind: Eviction, metadata: {name: p1, namespace: default}}");
-    cluster.api.create_at(&PODS, &Key::new("default", "p1"), "eviction", &eviction).await.unwrap();
+    let eviction =
+        read("{apiVersion: policy/v1, kind: Eviction, metadata: {name: p1, namespace: default}}");
+    cluster
+        .api
+        .create_at(&PODS, &Key::new("default", "p1"), "eviction", &eviction)
+        .await
+        .unwrap();
     cluster.settle().await;
-    assert_eq!(status(&cluster).await, (0, 1, 1, 2, said("InsufficientPods")));
+    assert_eq!(
+        status(&cluster).await,
+        (0, 1, 1, 2, said("InsufficientPods"))
+    );
     let disrupted =
         cluster.get(&POD_DISRUPTION_BUDGETS, "default/b").await["status"]["disruptedPods"].clone();
     assert_eq!(disrupted, Value::Null, "the pod is seen to go");
-    let eviction = read("{apiVersion: policy/v1, kind: Eviction, metadata: {name: p2, namespace: default}}");
-    let refused = cluster.api.create_at(&PODS, &Key::new("default", "p2"), "eviction", &eviction).await;
+    let eviction =
+        read("{apiVersion: policy/v1, kind: Eviction, metadata: {name: p2, namespace: default}}");
+    let refused = cluster
+        .api
+        .create_at(&PODS, &Key::new("default", "p2"), "eviction", &eviction)
+        .await;
     assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 429));
 }
 
@@ -109,7 +133,11 @@ async fn a_kind_of_ones_own_can_control_pods_if_it_has_a_scale() {
          storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}, \
          subresources: {status: {}, scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas}}}]}}",
     );
-    cluster.api.create(&CUSTOM_RESOURCE_DEFINITIONS, &definition).await.unwrap();
+    cluster
+        .api
+        .create(&CUSTOM_RESOURCE_DEFINITIONS, &definition)
+        .await
+        .unwrap();
     let sets = Resource::namespaced("example.com", "v1", "sets", "Set");
     let set = value!({
         "apiVersion": "example.com/v1", "kind": "Set", "metadata": {"name": "s", "namespace": "default"},
@@ -119,7 +147,10 @@ async fn a_kind_of_ones_own_can_control_pods_if_it_has_a_scale() {
     controlled_pods(&cluster, &set, 3).await;
     budget(&cluster, "minAvailable: 50%").await;
     cluster.settle().await;
-    assert_eq!(status(&cluster).await, (0, 3, 3, 6, said("InsufficientPods")));
+    assert_eq!(
+        status(&cluster).await,
+        (0, 3, 3, 6, said("InsufficientPods"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,7 +165,10 @@ async fn a_budget_that_cannot_be_counted_allows_nothing() {
     let condition =
         cluster.get(&POD_DISRUPTION_BUDGETS, "default/b").await["status"]["conditions"][0].clone();
     assert_eq!(condition["reason"].str(), "SyncFailed");
-    assert_eq!(condition["message"].str(), "no matches for kind \"Unknown\" in version \"example.com/v1\"");
+    assert_eq!(
+        condition["message"].str(),
+        "no matches for kind \"Unknown\" in version \"example.com/v1\""
+    );
     assert_eq!(reasons(&cluster).await, ["CalculateExpectedPodCountFailed"]);
 }
 
@@ -150,14 +184,26 @@ async fn a_pod_that_stays_counts_again_after_two_minutes() {
     let now = time::from_unix(cluster.now());
     cluster
         .change_status(&POD_DISRUPTION_BUDGETS, "default/b", |status| {
-            status.set("disruptedPods", value!({"p1": (now.as_str()), "gone": (now.as_str())}));
+            status.set(
+                "disruptedPods",
+                value!({"p1": (now.as_str()), "gone": (now.as_str())}),
+            );
         })
         .await;
     cluster.settle().await;
-    assert_eq!(status(&cluster).await, (0, 0, 0, 1, said("InsufficientPods")));
+    assert_eq!(
+        status(&cluster).await,
+        (0, 0, 0, 1, said("InsufficientPods"))
+    );
     let disrupted =
         cluster.get(&POD_DISRUPTION_BUDGETS, "default/b").await["status"]["disruptedPods"].clone();
-    assert_eq!(disrupted.entries().map(|(name, _)| name.to_string()).collect::<Vec<_>>(), ["p1"]);
+    assert_eq!(
+        disrupted
+            .entries()
+            .map(|(name, _)| name.to_string())
+            .collect::<Vec<_>>(),
+        ["p1"]
+    );
 
     cluster.pass(Duration::from_secs(118)).await;
     assert_eq!(status(&cluster).await.1, 0);
@@ -194,21 +240,39 @@ async fn a_pod_may_have_two_budgets_and_leave_both() {
     budget(&cluster, "minAvailable: 0").await;
     let mut other = cluster.get(&POD_DISRUPTION_BUDGETS, "default/b").await;
     other.set("metadata", value!({"name": "c", "namespace": "default"}));
-    cluster.api.create(&POD_DISRUPTION_BUDGETS, &other).await.unwrap();
+    cluster
+        .api
+        .create(&POD_DISRUPTION_BUDGETS, &other)
+        .await
+        .unwrap();
     cluster.settle().await;
     pod(&cluster, "p1", "").await;
     run(&cluster, "p1", "10.1.0.1", true).await;
     cluster.settle().await;
-    let healthy =
-        async |name: &str| cluster.get(&POD_DISRUPTION_BUDGETS, name).await["status"]["currentHealthy"].int();
-    assert_eq!((healthy("default/b").await, healthy("default/c").await), (1, 1));
+    let healthy = async |name: &str| {
+        cluster.get(&POD_DISRUPTION_BUDGETS, name).await["status"]["currentHealthy"].int()
+    };
+    assert_eq!(
+        (healthy("default/b").await, healthy("default/c").await),
+        (1, 1)
+    );
     let events = cluster.list(&EVENTS, "default").await;
-    let event = events.iter().find(|event| event["reason"].str() == "MultiplePodDisruptionBudgets");
-    let message = "Pod \"default\"/\"p1\" matches multiple PodDisruptionBudgets.  Chose \"b\" arbitrarily.";
+    let event = events
+        .iter()
+        .find(|event| event["reason"].str() == "MultiplePodDisruptionBudgets");
+    let message =
+        "Pod \"default\"/\"p1\" matches multiple PodDisruptionBudgets.  Chose \"b\" arbitrarily.";
     assert_eq!(event.map(|event| event["message"].str()), Some(message));
 
     let elsewhere = value!({"app": "other"});
-    cluster.change(&PODS, "default/p1", |pod| pod.entry("metadata").set("labels", elsewhere)).await;
+    cluster
+        .change(&PODS, "default/p1", |pod| {
+            pod.entry("metadata").set("labels", elsewhere)
+        })
+        .await;
     cluster.settle().await;
-    assert_eq!((healthy("default/b").await, healthy("default/c").await), (0, 0));
+    assert_eq!(
+        (healthy("default/b").await, healthy("default/c").await),
+        (0, 0)
+    );
 }

@@ -11,8 +11,11 @@ use mizzen_sdk::resource::{ENDPOINT_SLICES, ENDPOINTS, EVENTS, NODES, PODS, SERV
 use crate::cluster::Cluster;
 use crate::pods::{node, pod, run};
 
-const LOOPS: &[&str] =
-    &["endpoints-controller", "endpointslice-controller", "endpointslice-mirroring-controller"];
+const LOOPS: &[&str] = &[
+    "endpoints-controller",
+    "endpointslice-controller",
+    "endpointslice-mirroring-controller",
+];
 
 async fn service(cluster: &Cluster, more: &str) {
     cluster
@@ -28,7 +31,11 @@ async fn published(cluster: &Cluster) -> Vec<String> {
     let slices = cluster.list(&ENDPOINT_SLICES, "default").await;
     let endpoints = slices.iter().flat_map(|slice| slice["endpoints"].list());
     let say = |endpoint: &Value| {
-        let word = if endpoint["conditions"]["ready"].bool() { "ready" } else { "not ready" };
+        let word = if endpoint["conditions"]["ready"].bool() {
+            "ready"
+        } else {
+            "not ready"
+        };
         format!("{} {word}", endpoint["addresses"][0].str())
     };
     let mut all: Vec<String> = endpoints.map(say).collect();
@@ -42,19 +49,33 @@ async fn pods_are_published_as_they_become_ready_and_go() {
     node(&cluster).await;
     service(&cluster, ", labels: {team: x}").await;
     cluster.settle().await;
-    let [empty] = cluster.list(&ENDPOINT_SLICES, "default").await.try_into().expect("an empty slice");
-    assert_eq!((&empty["endpoints"], empty.label("team")), (&Value::Null, Some("x")));
+    let [empty] = cluster
+        .list(&ENDPOINT_SLICES, "default")
+        .await
+        .try_into()
+        .expect("an empty slice");
+    assert_eq!(
+        (&empty["endpoints"], empty.label("team")),
+        (&Value::Null, Some("x"))
+    );
 
     pod(&cluster, "p1", "").await;
     run(&cluster, "p1", "10.1.0.1", false).await;
     cluster.settle().await;
     assert_eq!(published(&cluster).await, ["10.1.0.1 not ready"]);
     let endpoints = cluster.get(&ENDPOINTS, "default/web").await;
-    assert_eq!(endpoints["subsets"][0]["notReadyAddresses"][0]["ip"].str(), "10.1.0.1");
+    assert_eq!(
+        endpoints["subsets"][0]["notReadyAddresses"][0]["ip"].str(),
+        "10.1.0.1"
+    );
 
     run(&cluster, "p1", "10.1.0.1", true).await;
     cluster.settle().await;
-    let [slice] = cluster.list(&ENDPOINT_SLICES, "default").await.try_into().expect("the same slice");
+    let [slice] = cluster
+        .list(&ENDPOINT_SLICES, "default")
+        .await
+        .try_into()
+        .expect("the same slice");
     assert_eq!(slice.uid(), empty.uid());
     assert_eq!(
         slice["endpoints"],
@@ -74,12 +95,21 @@ async fn pods_are_published_as_they_become_ready_and_go() {
     cluster.settle().await;
     let slice = &cluster.list(&ENDPOINT_SLICES, "default").await[0];
     let conditions = value!({"ready": false, "serving": true, "terminating": true});
-    assert_eq!(slice["endpoints"][0]["conditions"], conditions, "it goes, and serves while it does");
-    assert_eq!(cluster.get(&ENDPOINTS, "default/web").await["subsets"], Value::Null);
+    assert_eq!(
+        slice["endpoints"][0]["conditions"], conditions,
+        "it goes, and serves while it does"
+    );
+    assert_eq!(
+        cluster.get(&ENDPOINTS, "default/web").await["subsets"],
+        Value::Null
+    );
 }
 
 fn sizes(slices: &[Object]) -> Vec<usize> {
-    let mut sizes: Vec<usize> = slices.iter().map(|slice| slice["endpoints"].list().len()).collect();
+    let mut sizes: Vec<usize> = slices
+        .iter()
+        .map(|slice| slice["endpoints"].list().len())
+        .collect();
     sizes.sort();
     sizes
 }
@@ -90,7 +120,13 @@ async fn many_pods_are_packed_by_the_hundred_and_few_slices_are_rewritten() {
     node(&cluster).await;
     for n in 0..230 {
         pod(&cluster, &format!("p{n}"), "").await;
-        run(&cluster, &format!("p{n}"), &format!("10.1.{}.{}", n / 100, n % 100 + 1), true).await;
+        run(
+            &cluster,
+            &format!("p{n}"),
+            &format!("10.1.{}.{}", n / 100, n % 100 + 1),
+            true,
+        )
+        .await;
     }
     service(&cluster, "").await;
     cluster.settle().await;
@@ -100,10 +136,22 @@ async fn many_pods_are_packed_by_the_hundred_and_few_slices_are_rewritten() {
     run(&cluster, "p7", "10.1.0.8", false).await;
     cluster.settle().await;
     let after = cluster.list(&ENDPOINT_SLICES, "default").await;
-    let versions: BTreeMap<&str, &str> = before.iter().map(|slice| (slice.name(), slice.version())).collect();
-    let changed = after.iter().filter(|slice| versions[slice.name()] != slice.version());
+    let versions: BTreeMap<&str, &str> = before
+        .iter()
+        .map(|slice| (slice.name(), slice.version()))
+        .collect();
+    let changed = after
+        .iter()
+        .filter(|slice| versions[slice.name()] != slice.version());
     assert_eq!(changed.count(), 1, "one pod changed, one slice is written");
-    assert_eq!(published(&cluster).await.iter().filter(|text| text.ends_with("not ready")).count(), 1);
+    assert_eq!(
+        published(&cluster)
+            .await
+            .iter()
+            .filter(|text| text.ends_with("not ready"))
+            .count(),
+        1
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,7 +165,11 @@ async fn what_others_do_to_slices_is_undone() {
     let name = |slices: Vec<Object>| format!("default/{}", slices[0].name());
     let slice = name(cluster.list(&ENDPOINT_SLICES, "default").await);
     let foreign = value!([{"addresses": ["9.9.9.9"]}]);
-    cluster.change(&ENDPOINT_SLICES, &slice, |slice| slice.set("endpoints", foreign)).await;
+    cluster
+        .change(&ENDPOINT_SLICES, &slice, |slice| {
+            slice.set("endpoints", foreign)
+        })
+        .await;
     cluster.pass(Duration::from_secs(2)).await;
     assert_eq!(published(&cluster).await, ["10.1.0.1 ready"]);
 
@@ -137,14 +189,19 @@ async fn a_pod_whose_node_comes_later_is_published_then() {
     cluster.settle().await;
     assert_eq!(published(&cluster).await, Vec::<String>::new());
     let events = cluster.list(&EVENTS, "default").await;
-    let event = events.iter().find(|event| event["reason"].str() == "FailedToUpdateEndpointSlices");
+    let event = events
+        .iter()
+        .find(|event| event["reason"].str() == "FailedToUpdateEndpointSlices");
     let event = event.expect("it is told");
     assert_eq!(
         event["message"].str(),
         "Error updating Endpoint Slices for Service default/web: \
          skipping Pod p1 for Service default/web: Node n1 Not Found"
     );
-    assert_eq!(event["source"]["component"].str(), "endpoint-slice-controller");
+    assert_eq!(
+        event["source"]["component"].str(),
+        "endpoint-slice-controller"
+    );
 
     node(&cluster).await;
     cluster.pass(Duration::from_secs(5)).await;
@@ -161,18 +218,31 @@ async fn labels_and_selectors_of_services_are_followed() {
     cluster.settle().await;
     cluster
         .change(&SERVICES, "default/web", |service| {
-            service.entry("metadata").set("labels", value!({"team": "y"}));
-            service.entry("spec").set("trafficDistribution", "PreferClose");
+            service
+                .entry("metadata")
+                .set("labels", value!({"team": "y"}));
+            service
+                .entry("spec")
+                .set("trafficDistribution", "PreferClose");
         })
         .await;
     cluster.settle().await;
     let slice = &cluster.list(&ENDPOINT_SLICES, "default").await[0];
     assert_eq!(slice.label("team"), Some("y"));
-    assert_eq!(slice["endpoints"][0]["hints"], value!({"forZones": [{"name": "z1"}]}));
-    assert_eq!(cluster.get(&ENDPOINTS, "default/web").await.label("team"), Some("y"));
+    assert_eq!(
+        slice["endpoints"][0]["hints"],
+        value!({"forZones": [{"name": "z1"}]})
+    );
+    assert_eq!(
+        cluster.get(&ENDPOINTS, "default/web").await.label("team"),
+        Some("y")
+    );
 
     cluster
-        .change(&PODS, "default/p1", |pod| pod.entry("metadata").set("labels", value!({"app": "other"})))
+        .change(&PODS, "default/p1", |pod| {
+            pod.entry("metadata")
+                .set("labels", value!({"app": "other"}))
+        })
         .await;
     cluster.settle().await;
     assert_eq!(published(&cluster).await, Vec::<String>::new());
@@ -186,7 +256,10 @@ async fn endpoints_of_a_service_that_went_unseen_go() {
     cluster.start(&[], |_| {}).await;
     cluster.delete(&SERVICES, "default/web").await;
     cluster.settle().await;
-    assert!(cluster.find(&ENDPOINTS, "default/web").await.is_some(), "nobody looks");
+    assert!(
+        cluster.find(&ENDPOINTS, "default/web").await.is_some(),
+        "nobody looks"
+    );
     cluster.start(LOOPS, |_| {}).await;
     cluster.settle().await;
     assert!(cluster.find(&ENDPOINTS, "default/web").await.is_none());
@@ -206,20 +279,35 @@ async fn endpoints_kept_by_hand_are_mirrored() {
         ))
         .await;
     cluster.settle().await;
-    assert_eq!(published(&cluster).await, ["192.0.2.1 ready", "2001:db8::1 ready"]);
+    assert_eq!(
+        published(&cluster).await,
+        ["192.0.2.1 ready", "2001:db8::1 ready"]
+    );
     let slices = cluster.list(&ENDPOINT_SLICES, "default").await;
     assert_eq!(slices.len(), 2, "one of each family");
     assert!(slices.iter().all(|slice| slice.label("own") == Some("1")));
 
     let fewer = value!([{"addresses": [{"ip": "192.0.2.7"}], "ports": [{"port": 8080, "protocol": "TCP"}]}]);
-    cluster.change(&ENDPOINTS, "default/web", |endpoints| endpoints.set("subsets", fewer)).await;
+    cluster
+        .change(&ENDPOINTS, "default/web", |endpoints| {
+            endpoints.set("subsets", fewer)
+        })
+        .await;
     cluster.settle().await;
     assert_eq!(published(&cluster).await, ["192.0.2.7 ready"]);
 
     let slice = cluster.list(&ENDPOINT_SLICES, "default").await[0].key();
-    cluster.api.delete(&ENDPOINT_SLICES, &slice, &DeleteOptions::default()).await.unwrap();
+    cluster
+        .api
+        .delete(&ENDPOINT_SLICES, &slice, &DeleteOptions::default())
+        .await
+        .unwrap();
     cluster.settle().await;
-    assert_eq!(published(&cluster).await, ["192.0.2.7 ready"], "it comes back");
+    assert_eq!(
+        published(&cluster).await,
+        ["192.0.2.7 ready"],
+        "it comes back"
+    );
 
     cluster
         .change(&ENDPOINTS, "default/web", |endpoints| {
@@ -249,7 +337,11 @@ async fn endpoints_are_shared_out_among_zones_while_there_are_several() {
         pod(&cluster, &format!("p{n}"), "").await;
         run(&cluster, &format!("p{n}"), &format!("10.1.0.{n}"), true).await;
     }
-    service(&cluster, ", annotations: {service.kubernetes.io/topology-mode: Auto}").await;
+    service(
+        &cluster,
+        ", annotations: {service.kubernetes.io/topology-mode: Auto}",
+    )
+    .await;
     cluster.settle().await;
     let hints = async || {
         let slice = &cluster.list(&ENDPOINT_SLICES, "default").await[0];
@@ -258,7 +350,11 @@ async fn endpoints_are_shared_out_among_zones_while_there_are_several() {
         zones.sort();
         zones
     };
-    assert_eq!(hints().await, ["z1", "z1", "z2", "z2"], "all are in one zone, half of them serve the other");
+    assert_eq!(
+        hints().await,
+        ["z1", "z1", "z2", "z2"],
+        "all are in one zone, half of them serve the other"
+    );
 
     cluster.delete(&NODES, "n2").await;
     cluster.settle().await;

@@ -19,7 +19,11 @@ async fn cluster() -> Cluster {
 /// A reference to an object.
 fn reference(owner: &Object, more: &str) -> String {
     let (version, kind) = (owner["apiVersion"].str(), owner["kind"].str());
-    format!("{{apiVersion: {version}, kind: {kind}, name: {}, uid: {}{more}}}", owner.name(), owner.uid())
+    format!(
+        "{{apiVersion: {version}, kind: {kind}, name: {}, uid: {}{more}}}",
+        owner.name(),
+        owner.uid()
+    )
 }
 
 /// A ConfigMap in `default` that belongs to others.
@@ -30,35 +34,67 @@ async fn config(cluster: &Cluster, name: &str, owners: &[String]) -> Object {
 async fn config_in(cluster: &Cluster, namespace: &str, name: &str, owners: &[String]) -> Object {
     let owners = owners.join(", ");
     let metadata = format!("{{name: {name}, namespace: {namespace}, ownerReferences: [{owners}]}}");
-    cluster.create(&format!("{{apiVersion: v1, kind: ConfigMap, metadata: {metadata}}}")).await
+    cluster
+        .create(&format!(
+            "{{apiVersion: v1, kind: ConfigMap, metadata: {metadata}}}"
+        ))
+        .await
 }
 
 async fn delete(cluster: &Cluster, name: &str, propagation: &str) {
-    let options = DeleteOptions { propagation: Some(propagation), ..DeleteOptions::default() };
-    cluster.api.delete(&CONFIG_MAPS, &format!("default/{name}").parse().unwrap(), &options).await.unwrap();
+    let options = DeleteOptions {
+        propagation: Some(propagation),
+        ..DeleteOptions::default()
+    };
+    cluster
+        .api
+        .delete(
+            &CONFIG_MAPS,
+            &format!("default/{name}").parse().unwrap(),
+            &options,
+        )
+        .await
+        .unwrap();
     cluster.settle().await;
 }
 
 async fn hold(cluster: &Cluster, name: &str) {
     let change = |object: &mut Object| {
-        object.entry("metadata").entry("finalizers").make_list().push("a.io/hold".into())
+        object
+            .entry("metadata")
+            .entry("finalizers")
+            .make_list()
+            .push("a.io/hold".into())
     };
-    cluster.change(&CONFIG_MAPS, &format!("default/{name}"), change).await;
+    cluster
+        .change(&CONFIG_MAPS, &format!("default/{name}"), change)
+        .await;
 }
 
 async fn release(cluster: &Cluster, name: &str) {
     let change = |object: &mut Object| drop(object.entry("metadata").remove("finalizers"));
-    cluster.change(&CONFIG_MAPS, &format!("default/{name}"), change).await;
+    cluster
+        .change(&CONFIG_MAPS, &format!("default/{name}"), change)
+        .await;
     cluster.settle().await;
 }
 
 /// The ConfigMaps that are there, with their finalizers and the names of their owners.
 async fn left(cluster: &Cluster) -> String {
     let show = |object: Object| {
-        let finalizers =
-            object["metadata"]["finalizers"].list().iter().map(|text| format!("+{}", text.str()));
-        let owners = object.owners().iter().map(|owner| format!("<{}", owner["name"].str()));
-        format!("{}{}", object.name(), finalizers.chain(owners).collect::<String>())
+        let finalizers = object["metadata"]["finalizers"]
+            .list()
+            .iter()
+            .map(|text| format!("+{}", text.str()));
+        let owners = object
+            .owners()
+            .iter()
+            .map(|owner| format!("<{}", owner["name"].str()));
+        format!(
+            "{}{}",
+            object.name(),
+            finalizers.chain(owners).collect::<String>()
+        )
     };
     let configs = cluster.list(&CONFIG_MAPS, "").await;
     configs.into_iter().map(show).collect::<Vec<_>>().join(" ")
@@ -79,12 +115,25 @@ async fn dependents_go_after_their_owner_and_theirs_after_them() {
 async fn in_the_foreground_dependents_go_first() {
     let cluster = cluster().await;
     let owner = config(&cluster, "o", &[]).await;
-    let dependent = config(&cluster, "d", &[reference(&owner, ", blockOwnerDeletion: true")]).await;
-    config(&cluster, "dd", &[reference(&dependent, ", blockOwnerDeletion: true")]).await;
+    let dependent = config(
+        &cluster,
+        "d",
+        &[reference(&owner, ", blockOwnerDeletion: true")],
+    )
+    .await;
+    config(
+        &cluster,
+        "dd",
+        &[reference(&dependent, ", blockOwnerDeletion: true")],
+    )
+    .await;
     hold(&cluster, "dd").await;
     cluster.settle().await;
     delete(&cluster, "o", "Foreground").await;
-    assert_eq!(left(&cluster).await, "d+foregroundDeletion<o dd+a.io/hold<d o+foregroundDeletion");
+    assert_eq!(
+        left(&cluster).await,
+        "d+foregroundDeletion<o dd+a.io/hold<d o+foregroundDeletion"
+    );
     release(&cluster, "dd").await;
     assert_eq!(left(&cluster).await, "");
 }
@@ -105,7 +154,12 @@ async fn a_dependent_that_does_not_block_is_not_waited_for() {
 async fn a_circle_that_waits_for_itself_is_broken() {
     let cluster = cluster().await;
     let first = config(&cluster, "a", &[]).await;
-    let second = config(&cluster, "b", &[reference(&first, ", blockOwnerDeletion: true")]).await;
+    let second = config(
+        &cluster,
+        "b",
+        &[reference(&first, ", blockOwnerDeletion: true")],
+    )
+    .await;
     let owner = json::parse(json::to_string(&second).as_bytes()).unwrap();
     let owners = crate::cluster::read(&format!(
         "{{o: [{}]}}",
@@ -113,7 +167,8 @@ async fn a_circle_that_waits_for_itself_is_broken() {
     ));
     cluster
         .change(&CONFIG_MAPS, "default/a", |a| {
-            a.entry("metadata").set("ownerReferences", owners["o"].clone())
+            a.entry("metadata")
+                .set("ownerReferences", owners["o"].clone())
         })
         .await;
     cluster.settle().await;
@@ -127,11 +182,17 @@ async fn orphans_stay_and_belong_to_nobody() {
     let cluster = cluster().await;
     cluster.create(DEFINITION).await;
     cluster.settle().await;
-    let (owner, other) = (config(&cluster, "o", &[]).await, config(&cluster, "p", &[]).await);
+    let (owner, other) = (
+        config(&cluster, "o", &[]).await,
+        config(&cluster, "p", &[]).await,
+    );
     config(
         &cluster,
         "d",
-        &[reference(&owner, ", controller: true, blockOwnerDeletion: true"), reference(&other, "")],
+        &[
+            reference(&owner, ", controller: true, blockOwnerDeletion: true"),
+            reference(&other, ""),
+        ],
     )
     .await;
     let foo = format!(
@@ -149,8 +210,16 @@ async fn orphans_stay_and_belong_to_nobody() {
 #[tokio::test(start_paused = true)]
 async fn one_owner_of_two_is_enough() {
     let cluster = cluster().await;
-    let (first, second) = (config(&cluster, "o", &[]).await, config(&cluster, "p", &[]).await);
-    config(&cluster, "d", &[reference(&first, ""), reference(&second, "")]).await;
+    let (first, second) = (
+        config(&cluster, "o", &[]).await,
+        config(&cluster, "p", &[]).await,
+    );
+    config(
+        &cluster,
+        "d",
+        &[reference(&first, ""), reference(&second, "")],
+    )
+    .await;
     cluster.settle().await;
     delete(&cluster, "o", "Background").await;
     assert_eq!(left(&cluster).await, "d<p p");
@@ -162,7 +231,8 @@ async fn one_owner_of_two_is_enough() {
 async fn an_owner_that_never_was_is_as_good_as_gone() {
     let cluster = cluster().await;
     let nobody =
-        "{apiVersion: v1, kind: ConfigMap, name: o, uid: 11111111-2222-3333-4444-555555555555}".to_string();
+        "{apiVersion: v1, kind: ConfigMap, name: o, uid: 11111111-2222-3333-4444-555555555555}"
+            .to_string();
     config(&cluster, "d", std::slice::from_ref(&nobody)).await;
     cluster.settle().await;
     assert_eq!(left(&cluster).await, "");
@@ -189,7 +259,9 @@ async fn an_owner_of_an_unknown_kind_keeps_until_the_kind_is_known() {
 #[tokio::test(start_paused = true)]
 async fn an_owner_in_another_namespace_is_as_good_as_gone() {
     let cluster = cluster().await;
-    cluster.create("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}").await;
+    cluster
+        .create("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}")
+        .await;
     let owner = config(&cluster, "o", &[]).await;
     config_in(&cluster, "shop", "d", &[reference(&owner, "")]).await;
     cluster.settle().await;
@@ -201,7 +273,10 @@ async fn an_owner_in_another_namespace_is_as_good_as_gone() {
         owner.uid()
     );
     assert_eq!(event["message"].str(), message);
-    assert_eq!(event["source"]["component"].str(), "garbage-collector-controller");
+    assert_eq!(
+        event["source"]["component"].str(),
+        "garbage-collector-controller"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,7 +290,11 @@ async fn a_cluster_scoped_dependent_of_a_namespaced_owner_stays() {
     delete(&cluster, "o", "Background").await;
     assert_eq!(cluster.get(&CLUSTER_ROLES, "r").await.owners().len(), 1);
     let event = &cluster.list(&EVENTS, "default").await[0];
-    assert!(event["message"].str().ends_with("does not exist in namespace \"\""));
+    assert!(
+        event["message"]
+            .str()
+            .ends_with("does not exist in namespace \"\"")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -239,11 +318,18 @@ async fn what_happened_while_nobody_looked_is_found_out() {
     let owner = config(&cluster, "o", &[]).await;
     config(&cluster, "d", &[reference(&owner, "")]).await;
     let waiting = config(&cluster, "w", &[]).await;
-    config(&cluster, "x", &[reference(&waiting, ", blockOwnerDeletion: true")]).await;
+    config(
+        &cluster,
+        "x",
+        &[reference(&waiting, ", blockOwnerDeletion: true")],
+    )
+    .await;
     delete(&cluster, "o", "Background").await;
     delete(&cluster, "w", "Foreground").await;
     assert_eq!(left(&cluster).await, "d<o w+foregroundDeletion x<w");
-    cluster.start(&["garbage-collector-controller"], |_| {}).await;
+    cluster
+        .start(&["garbage-collector-controller"], |_| {})
+        .await;
     cluster.settle().await;
     assert_eq!(left(&cluster).await, "");
 }
@@ -254,7 +340,12 @@ async fn a_thousand_dependents_of_one_owner_go() {
     let owner = config(&cluster, "o", &[]).await;
     let reference = reference(&owner, "");
     for number in 0..1000 {
-        config(&cluster, &format!("d{number}"), std::slice::from_ref(&reference)).await;
+        config(
+            &cluster,
+            &format!("d{number}"),
+            std::slice::from_ref(&reference),
+        )
+        .await;
     }
     delete(&cluster, "o", "Background").await;
     assert_eq!(left(&cluster).await, "");
@@ -266,7 +357,9 @@ async fn an_api_that_does_not_answer_stops_nobody_else() {
     cluster.server.aggregate().await.unwrap();
     cluster.create("{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.broken.io}, spec: {group: broken.io, version: v1, groupPriorityMinimum: 100, versionPriority: 15, insecureSkipTLSVerify: true, service: {namespace: default, name: nobody}}}").await;
     cluster.pass(Duration::from_secs(5)).await;
-    cluster.start(&["garbage-collector-controller"], |_| {}).await;
+    cluster
+        .start(&["garbage-collector-controller"], |_| {})
+        .await;
     let owner = config(&cluster, "o", &[]).await;
     config(&cluster, "d", &[reference(&owner, "")]).await;
     let lost = "{apiVersion: broken.io/v1, kind: Thing, name: t, uid: 11111111-2222-3333-4444-555555555555}"

@@ -29,8 +29,7 @@ async fn make(cluster: &Cluster, fields: &str) -> Object {
 async fn end(cluster: &Cluster, pod: &Object, phase: &str, code: i64) {
     let now = from_unix(cluster.now());
     let state = value!({"terminated": {"exitCode": code, "finishedAt": now}});
-    let status =
-        value!({"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state});
+    let status = value!({"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state});
     cluster
         .change_status(&PODS, &pod.key().to_string(), |it| {
             it.set("phase", phase);
@@ -46,7 +45,11 @@ async fn pods(cluster: &Cluster) -> Vec<Object> {
 /// Pods that have not ended.
 async fn running(cluster: &Cluster) -> Vec<Object> {
     let has_ended = |pod: &Object| matches!(pod["status"]["phase"].str(), "Succeeded" | "Failed");
-    pods(cluster).await.into_iter().filter(|pod| !has_ended(pod)).collect()
+    pods(cluster)
+        .await
+        .into_iter()
+        .filter(|pod| !has_ended(pod))
+        .collect()
 }
 
 async fn status(cluster: &Cluster) -> Value {
@@ -57,7 +60,9 @@ async fn status(cluster: &Cluster) -> Value {
 async fn conditions(cluster: &Cluster) -> Vec<String> {
     let status = status(cluster).await;
     let conditions = status["conditions"].list().iter();
-    conditions.map(|it| format!("{} {}", it["type"].str(), it["reason"].str())).collect()
+    conditions
+        .map(|it| format!("{} {}", it["type"].str(), it["reason"].str()))
+        .collect()
 }
 
 async fn pass(cluster: &Cluster, seconds: u64) {
@@ -71,19 +76,36 @@ async fn a_job_is_complete_when_its_pods_have_succeeded() {
     for n in 1..=2 {
         let pod = running(&cluster).await.remove(0);
         assert!(pod.has_finalizer("batch.kubernetes.io/job-tracking"));
-        assert_eq!((status(&cluster).await["active"].int(), pods(&cluster).await.len()), (1, n));
+        assert_eq!(
+            (
+                status(&cluster).await["active"].int(),
+                pods(&cluster).await.len()
+            ),
+            (1, n)
+        );
         end(&cluster, &pod, "Succeeded", 0).await;
         pass(&cluster, 3).await;
     }
     let status = status(&cluster).await;
     assert_eq!(
         conditions(&cluster).await,
-        ["SuccessCriteriaMet CompletionsReached", "Complete CompletionsReached"]
+        [
+            "SuccessCriteriaMet CompletionsReached",
+            "Complete CompletionsReached"
+        ]
     );
-    assert_eq!((status["succeeded"].int(), &status["active"]), (2, &Value::Null));
+    assert_eq!(
+        (status["succeeded"].int(), &status["active"]),
+        (2, &Value::Null)
+    );
     assert_eq!(status["uncountedTerminatedPods"], Value::object());
     assert!(!status["completionTime"].is_null());
-    assert!(pods(&cluster).await.iter().all(|pod| pod["metadata"]["finalizers"].is_null()));
+    assert!(
+        pods(&cluster)
+            .await
+            .iter()
+            .all(|pod| pod["metadata"]["finalizers"].is_null())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,7 +123,10 @@ async fn each_failure_waits_twice_as_long_until_the_limit() {
     pass(&cluster, 3).await;
     assert_eq!(
         conditions(&cluster).await,
-        ["FailureTarget BackoffLimitExceeded", "Failed BackoffLimitExceeded"]
+        [
+            "FailureTarget BackoffLimitExceeded",
+            "Failed BackoffLimitExceeded"
+        ]
     );
     assert_eq!(status(&cluster).await["failed"].int(), 3);
     pass(&cluster, 100).await;
@@ -111,29 +136,62 @@ async fn each_failure_waits_twice_as_long_until_the_limit() {
 #[tokio::test(start_paused = true)]
 async fn a_job_fails_at_its_deadline() {
     let cluster = Cluster::with(LOOP).await;
-    make(&cluster, "activeDeadlineSeconds: 30, parallelism: 2, completions: 2").await;
+    make(
+        &cluster,
+        "activeDeadlineSeconds: 30, parallelism: 2, completions: 2",
+    )
+    .await;
     pass(&cluster, 28).await;
     assert_eq!(pods(&cluster).await.len(), 2);
     pass(&cluster, 4).await;
-    assert_eq!(conditions(&cluster).await, ["FailureTarget DeadlineExceeded", "Failed DeadlineExceeded"]);
-    assert_eq!((status(&cluster).await["failed"].int(), pods(&cluster).await.len()), (2, 0));
+    assert_eq!(
+        conditions(&cluster).await,
+        ["FailureTarget DeadlineExceeded", "Failed DeadlineExceeded"]
+    );
+    assert_eq!(
+        (
+            status(&cluster).await["failed"].int(),
+            pods(&cluster).await.len()
+        ),
+        (2, 0)
+    );
     let reasons = cluster.list(&EVENTS, "default").await;
-    let n_of = |reason: &str| reasons.iter().filter(|event| event["reason"].str() == reason).count();
-    assert_eq!((n_of("SuccessfulCreate"), n_of("SuccessfulDelete"), n_of("DeadlineExceeded")), (2, 2, 1));
+    let n_of = |reason: &str| {
+        reasons
+            .iter()
+            .filter(|event| event["reason"].str() == reason)
+            .count()
+    };
+    assert_eq!(
+        (
+            n_of("SuccessfulCreate"),
+            n_of("SuccessfulDelete"),
+            n_of("DeadlineExceeded")
+        ),
+        (2, 2, 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_suspended_job_has_no_pods_until_it_is_resumed() {
     let cluster = Cluster::with(LOOP).await;
     make(&cluster, "").await;
-    cluster.change(&JOBS, "default/j", |job| job.entry("spec").set("suspend", true)).await;
+    cluster
+        .change(&JOBS, "default/j", |job| {
+            job.entry("spec").set("suspend", true)
+        })
+        .await;
     pass(&cluster, 2).await;
     assert_eq!(
         (pods(&cluster).await.len(), conditions(&cluster).await),
         (0, vec!["Suspended JobSuspended".into()])
     );
     assert!(status(&cluster).await["startTime"].is_null());
-    cluster.change(&JOBS, "default/j", |job| job.entry("spec").set("suspend", false)).await;
+    cluster
+        .change(&JOBS, "default/j", |job| {
+            job.entry("spec").set("suspend", false)
+        })
+        .await;
     pass(&cluster, 2).await;
     assert_eq!(
         (pods(&cluster).await.len(), conditions(&cluster).await),
@@ -145,11 +203,18 @@ async fn a_suspended_job_has_no_pods_until_it_is_resumed() {
 #[tokio::test(start_paused = true)]
 async fn each_index_has_a_pod_of_its_own() {
     let cluster = Cluster::with(LOOP).await;
-    make(&cluster, "completionMode: Indexed, completions: 3, parallelism: 3, backoffLimitPerIndex: 1").await;
+    make(
+        &cluster,
+        "completionMode: Indexed, completions: 3, parallelism: 3, backoffLimitPerIndex: 1",
+    )
+    .await;
     let name = "batch.kubernetes.io/job-completion-index";
     let mut all = pods(&cluster).await;
     all.sort_by_key(|pod| pod.label(name).map(String::from));
-    let hosts: Vec<&str> = all.iter().map(|pod| pod["spec"]["hostname"].str()).collect();
+    let hosts: Vec<&str> = all
+        .iter()
+        .map(|pod| pod["spec"]["hostname"].str())
+        .collect();
     assert_eq!(hosts, ["j-0", "j-1", "j-2"]);
     assert!(all[1].name().starts_with("j-1-"));
     end(&cluster, &all[0], "Succeeded", 0).await;
@@ -159,12 +224,21 @@ async fn each_index_has_a_pod_of_its_own() {
     assert_eq!(status(&cluster).await["completedIndexes"].str(), "0,2");
     let again = running(&cluster).await;
     let count = again[0].annotation("batch.kubernetes.io/job-index-failure-count");
-    assert_eq!((again.len(), again[0].label(name), count), (1, Some("1"), Some("1")));
+    assert_eq!(
+        (again.len(), again[0].label(name), count),
+        (1, Some("1"), Some("1"))
+    );
     end(&cluster, &again[0], "Failed", 1).await;
     pass(&cluster, 3).await;
-    assert_eq!(conditions(&cluster).await, ["FailureTarget FailedIndexes", "Failed FailedIndexes"]);
     assert_eq!(
-        (status(&cluster).await["failedIndexes"].str(), status(&cluster).await["failed"].int()),
+        conditions(&cluster).await,
+        ["FailureTarget FailedIndexes", "Failed FailedIndexes"]
+    );
+    assert_eq!(
+        (
+            status(&cluster).await["failedIndexes"].str(),
+            status(&cluster).await["failed"].int()
+        ),
         ("1", 2)
     );
 }
@@ -184,7 +258,9 @@ async fn an_end_is_counted_once_whenever_the_loop_crashed() {
             if was_noted {
                 let noted = value!({"succeeded": [(pod.uid())]});
                 cluster
-                    .change_status(&JOBS, "default/j", |it| it.set("uncountedTerminatedPods", noted))
+                    .change_status(&JOBS, "default/j", |it| {
+                        it.set("uncountedTerminatedPods", noted)
+                    })
                     .await;
             }
             if was_released {
@@ -208,11 +284,23 @@ async fn an_end_is_counted_once_whenever_the_loop_crashed() {
 async fn pods_of_a_job_that_is_gone_are_let_go() {
     let cluster = Cluster::with(LOOP).await;
     make(&cluster, "").await;
-    let options = DeleteOptions { propagation: Some("Background"), ..DeleteOptions::default() };
-    cluster.api.delete(&JOBS, &Key::new("default", "j"), &options).await.unwrap();
+    let options = DeleteOptions {
+        propagation: Some("Background"),
+        ..DeleteOptions::default()
+    };
+    cluster
+        .api
+        .delete(&JOBS, &Key::new("default", "j"), &options)
+        .await
+        .unwrap();
     pass(&cluster, 2).await;
     assert!(cluster.find(&JOBS, "default/j").await.is_none());
-    assert!(pods(&cluster).await.iter().all(|pod| pod["metadata"]["finalizers"].is_null()));
+    assert!(
+        pods(&cluster)
+            .await
+            .iter()
+            .all(|pod| pod["metadata"]["finalizers"].is_null())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -224,7 +312,9 @@ async fn pods_of_a_job_that_was_over_before_are_let_go() {
     let conditions = ["FailureTarget", "Failed"].map(condition).to_vec();
     cluster
         .change_status(&JOBS, "default/j", |status| {
-            ["active", "ready", "terminating"].iter().for_each(|field| drop(status.remove(field)));
+            ["active", "ready", "terminating"]
+                .iter()
+                .for_each(|field| drop(status.remove(field)));
             status.set("conditions", conditions);
         })
         .await;
@@ -239,19 +329,35 @@ async fn a_pod_whose_exit_code_is_forbidden_fails_the_job() {
     let cluster = Cluster::with(LOOP).await;
     let rules = "[{action: Ignore, onExitCodes: {operator: In, values: [7]}}, \
                   {action: FailJob, onExitCodes: {operator: In, values: [42]}}]";
-    make(&cluster, &format!("backoffLimit: 0, podFailurePolicy: {{rules: {rules}}}")).await;
+    make(
+        &cluster,
+        &format!("backoffLimit: 0, podFailurePolicy: {{rules: {rules}}}"),
+    )
+    .await;
     end(&cluster, &running(&cluster).await[0], "Failed", 7).await;
     pass(&cluster, 15).await;
-    assert_eq!((conditions(&cluster).await.len(), &status(&cluster).await["failed"]), (0, &Value::Null));
+    assert_eq!(
+        (
+            conditions(&cluster).await.len(),
+            &status(&cluster).await["failed"]
+        ),
+        (0, &Value::Null)
+    );
     let pod = running(&cluster).await.remove(0);
     end(&cluster, &pod, "Failed", 42).await;
     pass(&cluster, 3).await;
-    assert_eq!(conditions(&cluster).await, ["FailureTarget PodFailurePolicy", "Failed PodFailurePolicy"]);
+    assert_eq!(
+        conditions(&cluster).await,
+        ["FailureTarget PodFailurePolicy", "Failed PodFailurePolicy"]
+    );
     let message = format!(
         "Container c for pod default/{} failed with exit code 42 matching FailJob rule at index 1",
         pod.name()
     );
-    assert_eq!(status(&cluster).await["conditions"][1]["message"].str(), message);
+    assert_eq!(
+        status(&cluster).await["conditions"][1]["message"].str(),
+        message
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -260,18 +366,30 @@ async fn a_pod_that_goes_is_replaced_at_once_or_when_it_is_gone() {
         let cluster = Cluster::with(LOOP).await;
         make(&cluster, &format!("podReplacementPolicy: {policy}")).await;
         let pod = pods(&cluster).await.remove(0);
-        let binding = value!({"target": {"kind": "Node", "name": "n"}, "metadata": {"name": (pod.name())}});
-        cluster.api.create_at(&PODS, &pod.key(), "binding", &binding).await.unwrap();
+        let binding =
+            value!({"target": {"kind": "Node", "name": "n"}, "metadata": {"name": (pod.name())}});
+        cluster
+            .api
+            .create_at(&PODS, &pod.key(), "binding", &binding)
+            .await
+            .unwrap();
         cluster.delete(&PODS, &pod.key().to_string()).await;
         pass(&cluster, 15).await;
         assert_eq!(pods(&cluster).await.len(), n_before, "{policy}");
         assert_eq!(status(&cluster).await["terminating"].int(), 1, "{policy}");
         end(&cluster, &pod, "Failed", 1).await;
-        let now = DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() };
+        let now = DeleteOptions {
+            grace_seconds: Some(0),
+            ..DeleteOptions::default()
+        };
         cluster.api.delete(&PODS, &pod.key(), &now).await.unwrap();
         pass(&cluster, 15).await;
         let status = status(&cluster).await;
-        assert_eq!((status["failed"].int(), status["active"].int()), (1, 1), "{policy}");
+        assert_eq!(
+            (status["failed"].int(), status["active"].int()),
+            (1, 1),
+            "{policy}"
+        );
     }
 }
 
@@ -280,7 +398,10 @@ async fn a_job_of_another_controller_is_left_alone() {
     let cluster = Cluster::with(LOOP).await;
     make(&cluster, "managedBy: example.com/mine").await;
     pass(&cluster, 5).await;
-    assert_eq!((pods(&cluster).await.len(), status(&cluster).await), (0, Value::object()));
+    assert_eq!(
+        (pods(&cluster).await.len(), status(&cluster).await),
+        (0, Value::object())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -299,9 +420,15 @@ async fn an_orphan_that_matches_is_adopted_and_let_go_when_it_no_longer_does() {
         .await;
     pass(&cluster, 2).await;
     let pod = cluster.get(&PODS, "default/p").await;
-    assert!(pod.is_controlled_by(job.uid()) && pod.has_finalizer("batch.kubernetes.io/job-tracking"));
+    assert!(
+        pod.is_controlled_by(job.uid()) && pod.has_finalizer("batch.kubernetes.io/job-tracking")
+    );
     assert_eq!(pods(&cluster).await.len(), 1);
-    cluster.change(&PODS, "default/p", |pod| pod.entry("metadata").entry("labels").set("a", "c")).await;
+    cluster
+        .change(&PODS, "default/p", |pod| {
+            pod.entry("metadata").entry("labels").set("a", "c")
+        })
+        .await;
     pass(&cluster, 3).await;
     let pod = cluster.get(&PODS, "default/p").await;
     assert!(pod.controller().is_none() && pod["metadata"]["finalizers"].is_null());
@@ -313,13 +440,27 @@ async fn a_job_that_is_over_waits_for_its_last_pod() {
     let cluster = Cluster::with(LOOP).await;
     make(&cluster, "activeDeadlineSeconds: 10").await;
     let pod = pods(&cluster).await.remove(0);
-    let binding = value!({"target": {"kind": "Node", "name": "n"}, "metadata": {"name": (pod.name())}});
-    cluster.api.create_at(&PODS, &pod.key(), "binding", &binding).await.unwrap();
+    let binding =
+        value!({"target": {"kind": "Node", "name": "n"}, "metadata": {"name": (pod.name())}});
+    cluster
+        .api
+        .create_at(&PODS, &pod.key(), "binding", &binding)
+        .await
+        .unwrap();
     pass(&cluster, 15).await;
-    assert_eq!(conditions(&cluster).await, ["FailureTarget DeadlineExceeded"]);
+    assert_eq!(
+        conditions(&cluster).await,
+        ["FailureTarget DeadlineExceeded"]
+    );
     assert_eq!(status(&cluster).await["terminating"].int(), 1);
-    let now = DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() };
+    let now = DeleteOptions {
+        grace_seconds: Some(0),
+        ..DeleteOptions::default()
+    };
     cluster.api.delete(&PODS, &pod.key(), &now).await.unwrap();
     pass(&cluster, 3).await;
-    assert_eq!(conditions(&cluster).await, ["FailureTarget DeadlineExceeded", "Failed DeadlineExceeded"]);
+    assert_eq!(
+        conditions(&cluster).await,
+        ["FailureTarget DeadlineExceeded", "Failed DeadlineExceeded"]
+    );
 }

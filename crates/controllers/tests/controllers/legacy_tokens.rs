@@ -12,7 +12,9 @@ const DAY: i64 = 24 * 3600;
 /// uses `mounted`.
 async fn cluster(since: &str) -> Cluster {
     let cluster = Cluster::with(&[]).await;
-    cluster.create("{apiVersion: v1, kind: Namespace, metadata: {name: kube-system}}").await;
+    cluster
+        .create("{apiVersion: v1, kind: Namespace, metadata: {name: kube-system}}")
+        .await;
     let name = "kube-apiserver-legacy-service-account-token-tracking";
     cluster.create(&format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, namespace: kube-system}}, data: {{since: '{since}'}}}}")).await;
     cluster
@@ -34,7 +36,11 @@ async fn cluster(since: &str) -> Cluster {
 /// What is left of the secrets some days later, with the day since when each is invalid.
 async fn after(cluster: &mut Cluster, days: i64) -> Vec<String> {
     let then = Timestamp::from_second(cluster.now() + days * DAY).unwrap();
-    cluster.start(&LOOPS, |options| options.clock = std::sync::Arc::new(move || then)).await;
+    cluster
+        .start(&LOOPS, |options| {
+            options.clock = std::sync::Arc::new(move || then)
+        })
+        .await;
     cluster.settle().await;
     let secrets = cluster.list(&SECRETS, "default").await;
     let show = |secret: &mizzen_sdk::Object| {
@@ -47,14 +53,29 @@ async fn after(cluster: &mut Cluster, days: i64) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn unused_tokens_become_invalid_and_go_a_year_later() {
     let mut cluster = cluster("2020-01-01").await;
-    assert_eq!(after(&mut cluster, 360).await, ["mounted", "old", "used", "wanted"]);
-    assert_eq!(after(&mut cluster, 400).await, ["mounted", "old 2024-12-18", "used", "wanted"]);
-    assert_eq!(after(&mut cluster, 700).await, ["mounted", "old 2024-12-18", "used", "wanted"]);
-    assert_eq!(after(&mut cluster, 800).await, ["mounted", "used", "wanted"]);
+    assert_eq!(
+        after(&mut cluster, 360).await,
+        ["mounted", "old", "used", "wanted"]
+    );
+    assert_eq!(
+        after(&mut cluster, 400).await,
+        ["mounted", "old 2024-12-18", "used", "wanted"]
+    );
+    assert_eq!(
+        after(&mut cluster, 700).await,
+        ["mounted", "old 2024-12-18", "used", "wanted"]
+    );
+    assert_eq!(
+        after(&mut cluster, 800).await,
+        ["mounted", "used", "wanted"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_thrown_away_before_uses_were_noted_for_a_year() {
     let mut cluster = cluster("2024-06-01").await;
-    assert_eq!(after(&mut cluster, 400).await, ["mounted", "old", "used", "wanted"]);
+    assert_eq!(
+        after(&mut cluster, 400).await,
+        ["mounted", "old", "used", "wanted"]
+    );
 }

@@ -11,29 +11,44 @@ use mizzen_sdk::{Key, Object, Resource};
 use crate::cluster::Cluster;
 
 const FOOS: Resource = Resource::namespaced("example.com", "v1", "foos", "Foo");
-const API_SERVICES: Resource = Resource::cluster("apiregistration.k8s.io", "v1", "apiservices", "APIService");
+const API_SERVICES: Resource =
+    Resource::cluster("apiregistration.k8s.io", "v1", "apiservices", "APIService");
 /// An API of which the server is not there.
 const BROKEN_API: &str = "{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.broken.io}, spec: {group: broken.io, version: v1, groupPriorityMinimum: 100, versionPriority: 15, insecureSkipTLSVerify: true, service: {namespace: default, name: nobody}}}";
 const DEFINITION: &str = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: foos.example.com}, spec: {group: example.com, scope: Namespaced, names: {plural: foos, singular: foo, kind: Foo, listKind: FooList}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}";
 
 async fn cluster() -> Cluster {
     let cluster = Cluster::with(&["namespace-controller"]).await;
-    cluster.create("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}").await;
+    cluster
+        .create("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}")
+        .await;
     cluster
 }
 
 /// What a condition of the namespace says.
 async fn condition(cluster: &Cluster, kind: &str) -> String {
     let namespace = cluster.get(&NAMESPACES, "shop").await;
-    let found =
-        namespace["status"]["conditions"].list().iter().find(|condition| condition["type"].str() == kind);
-    let text = |condition: &Value| format!("{} {}", condition["status"].str(), condition["message"].str());
+    let found = namespace["status"]["conditions"]
+        .list()
+        .iter()
+        .find(|condition| condition["type"].str() == kind);
+    let text = |condition: &Value| {
+        format!(
+            "{} {}",
+            condition["status"].str(),
+            condition["message"].str()
+        )
+    };
     found.map(text).unwrap_or_default()
 }
 
 async fn release(cluster: &Cluster, of: &Resource, key: &str) {
     let change = value!({ "metadata": { "finalizers": null } });
-    cluster.api.patch(of, &key.parse().unwrap(), "", Patch::Merge, &change).await.unwrap();
+    cluster
+        .api
+        .patch(of, &key.parse().unwrap(), "", Patch::Merge, &change)
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -41,7 +56,9 @@ async fn everything_in_it_goes_and_then_it_goes() {
     let cluster = cluster().await;
     cluster.create(DEFINITION).await;
     cluster.settle().await;
-    cluster.create("{apiVersion: example.com/v1, kind: Foo, metadata: {name: f, namespace: shop}}").await;
+    cluster
+        .create("{apiVersion: example.com/v1, kind: Foo, metadata: {name: f, namespace: shop}}")
+        .await;
     for number in 0..30 {
         cluster
             .create(&format!(
@@ -66,10 +83,15 @@ async fn a_finalizer_holds_it_and_is_named() {
     cluster.delete(&NAMESPACES, "shop").await;
     cluster.settle().await;
     let remaining = "True Some resources are remaining: foos.example.com has 1 resource instances";
-    assert_eq!(condition(&cluster, "NamespaceContentRemaining").await, remaining);
-    let held =
-        "True Some content in the namespace has finalizers remaining: a.io/hold in 1 resource instances";
-    assert_eq!(condition(&cluster, "NamespaceFinalizersRemaining").await, held);
+    assert_eq!(
+        condition(&cluster, "NamespaceContentRemaining").await,
+        remaining
+    );
+    let held = "True Some content in the namespace has finalizers remaining: a.io/hold in 1 resource instances";
+    assert_eq!(
+        condition(&cluster, "NamespaceFinalizersRemaining").await,
+        held
+    );
     release(&cluster, &FOOS, "shop/f").await;
     cluster.pass(Duration::from_secs(9)).await;
     assert_eq!(cluster.find(&NAMESPACES, "shop").await, None);
@@ -79,7 +101,9 @@ async fn a_finalizer_holds_it_and_is_named() {
 async fn pods_go_first_and_have_time_to() {
     let cluster = cluster().await;
     cluster.create("{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: shop}, spec: {nodeName: node-1, containers: [{name: c, image: i}]}}").await;
-    cluster.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: shop}}").await;
+    cluster
+        .create("{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: shop}}")
+        .await;
     cluster.delete(&NAMESPACES, "shop").await;
     cluster.pass(Duration::from_secs(20)).await;
     assert!(cluster.get(&PODS, "shop/p").await.is_going());
@@ -91,9 +115,19 @@ async fn pods_go_first_and_have_time_to() {
     // Nobody ends the pod: after its time that is worth mentioning.
     cluster.pass(Duration::from_secs(40)).await;
     let failure = "True Failed to delete all resource types, 1 remaining: unexpected items still remain in namespace: shop for gvr: /v1, Resource=pods";
-    assert_eq!(condition(&cluster, "NamespaceDeletionContentFailure").await, failure);
-    let now = DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() };
-    cluster.api.delete(&PODS, &Key::new("shop", "p"), &now).await.unwrap();
+    assert_eq!(
+        condition(&cluster, "NamespaceDeletionContentFailure").await,
+        failure
+    );
+    let now = DeleteOptions {
+        grace_seconds: Some(0),
+        ..DeleteOptions::default()
+    };
+    cluster
+        .api
+        .delete(&PODS, &Key::new("shop", "p"), &now)
+        .await
+        .unwrap();
     cluster.pass(Duration::from_secs(60)).await;
     assert_eq!(cluster.find(&NAMESPACES, "shop").await, None);
 }
@@ -102,14 +136,29 @@ async fn pods_go_first_and_have_time_to() {
 async fn finalizers_of_others_are_left_to_them() {
     let cluster = cluster().await;
     let mut namespace = cluster.get(&NAMESPACES, "shop").await;
-    namespace.entry("spec").entry("finalizers").make_list().push("a.io/hold".into());
-    cluster.api.update_at(&NAMESPACES, "finalize", &namespace).await.unwrap();
+    namespace
+        .entry("spec")
+        .entry("finalizers")
+        .make_list()
+        .push("a.io/hold".into());
+    cluster
+        .api
+        .update_at(&NAMESPACES, "finalize", &namespace)
+        .await
+        .unwrap();
     cluster.delete(&NAMESPACES, "shop").await;
     cluster.settle().await;
     let mut held: Object = cluster.get(&NAMESPACES, "shop").await;
-    assert_eq!(held["spec"]["finalizers"], Value::List(vec!["a.io/hold".into()]));
+    assert_eq!(
+        held["spec"]["finalizers"],
+        Value::List(vec!["a.io/hold".into()])
+    );
     held.entry("spec").remove("finalizers");
-    cluster.api.update_at(&NAMESPACES, "finalize", &held).await.unwrap();
+    cluster
+        .api
+        .update_at(&NAMESPACES, "finalize", &held)
+        .await
+        .unwrap();
     assert_eq!(cluster.find(&NAMESPACES, "shop").await, None);
 }
 
@@ -118,12 +167,17 @@ async fn an_api_that_does_not_answer_holds_it_and_is_named() {
     let cluster = cluster().await;
     cluster.server.aggregate().await.unwrap();
     cluster.create(BROKEN_API).await;
-    cluster.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: shop}}").await;
+    cluster
+        .create("{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: shop}}")
+        .await;
     cluster.pass(Duration::from_secs(5)).await;
     cluster.delete(&NAMESPACES, "shop").await;
     cluster.settle().await;
     let failure = "True Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: broken.io/v1: stale GroupVersion discovery: broken.io/v1";
-    assert_eq!(condition(&cluster, "NamespaceDeletionDiscoveryFailure").await, failure);
+    assert_eq!(
+        condition(&cluster, "NamespaceDeletionDiscoveryFailure").await,
+        failure
+    );
     // What is known goes all the same.
     assert_eq!(cluster.list(&CONFIG_MAPS, "shop").await, []);
     cluster.delete(&API_SERVICES, "v1.broken.io").await;

@@ -10,43 +10,76 @@ const LOOP: [&str; 1] = ["node-ipam-controller"];
 
 async fn node(cluster: &Cluster, name: &str, spec: &str) -> String {
     cluster
-        .create(&format!("{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}, spec: {{{spec}}}}}"))
+        .create(&format!(
+            "{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}, spec: {{{spec}}}}}"
+        ))
         .await;
     cluster.settle().await;
-    cluster.get(&NODES, name).await["spec"]["podCIDR"].str().to_string()
+    cluster.get(&NODES, name).await["spec"]["podCIDR"]
+        .str()
+        .to_string()
 }
 
 #[tokio::test(start_paused = true)]
 async fn nodes_get_blocks_and_the_blocks_of_others_are_left_alone() {
     let mut cluster = Cluster::with(&[]).await;
-    node(&cluster, "old", "podCIDR: 10.9.0.0/24, podCIDRs: [10.9.0.0/24]").await;
-    cluster.start(&LOOP, |options| options.pod_ranges = vec!["10.9.0.0/22".into()]).await;
+    node(
+        &cluster,
+        "old",
+        "podCIDR: 10.9.0.0/24, podCIDRs: [10.9.0.0/24]",
+    )
+    .await;
+    cluster
+        .start(&LOOP, |options| {
+            options.pod_ranges = vec!["10.9.0.0/22".into()]
+        })
+        .await;
     assert_eq!(node(&cluster, "a", "").await, "10.9.1.0/24");
     assert_eq!(node(&cluster, "b", "").await, "10.9.2.0/24");
     assert_eq!(node(&cluster, "c", "").await, "10.9.3.0/24");
     assert_eq!(node(&cluster, "d", "").await, "");
     cluster.delete(&NODES, "a").await;
     cluster.pass(std::time::Duration::from_secs(60)).await;
-    assert_eq!(cluster.get(&NODES, "d").await["spec"]["podCIDR"].str(), "10.9.1.0/24");
+    assert_eq!(
+        cluster.get(&NODES, "d").await["spec"]["podCIDR"].str(),
+        "10.9.1.0/24"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_changes_meanwhile_keeps_its_block() {
-    let cluster = Cluster::set_up(&LOOP, |options| options.pod_ranges = vec!["10.9.0.0/22".into()]).await;
+    let cluster = Cluster::set_up(&LOOP, |options| {
+        options.pod_ranges = vec!["10.9.0.0/22".into()]
+    })
+    .await;
     for name in ["a", "b"] {
-        cluster.create(&format!("{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}}}")).await;
+        cluster
+            .create(&format!(
+                "{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}}}"
+            ))
+            .await;
         for number in 0..20 {
             cluster
                 .change(&NODES, name, |node| {
-                    node.entry("metadata").entry("labels").set("n", number.to_string())
+                    node.entry("metadata")
+                        .entry("labels")
+                        .set("n", number.to_string())
                 })
                 .await;
         }
     }
     cluster.settle().await;
-    let block = async |name| cluster.get(&NODES, name).await["spec"]["podCIDR"].str().to_string();
+    let block = async |name| {
+        cluster.get(&NODES, name).await["spec"]["podCIDR"]
+            .str()
+            .to_string()
+    };
     assert_ne!(block("a").await, block("b").await);
-    assert_eq!(cluster.list(&mizzen_sdk::resource::EVENTS, "default").await, [], "nothing failed");
+    assert_eq!(
+        cluster.list(&mizzen_sdk::resource::EVENTS, "default").await,
+        [],
+        "nothing failed"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -61,7 +94,11 @@ async fn a_node_gets_a_block_of_each_family() {
     let cluster = Cluster::set_up(&LOOP, |options| options.pod_ranges = ranges).await;
     node(&cluster, "a", "").await;
     let node = cluster.get(&NODES, "a").await;
-    let blocks: Vec<_> = node["spec"]["podCIDRs"].list().iter().map(|block| block.str()).collect();
+    let blocks: Vec<_> = node["spec"]["podCIDRs"]
+        .list()
+        .iter()
+        .map(|block| block.str())
+        .collect();
     assert_eq!(blocks, ["10.9.0.0/24", "fd00::/64"]);
 }
 
@@ -69,7 +106,10 @@ async fn a_node_gets_a_block_of_each_family() {
 async fn blocks_are_as_large_as_chosen_and_none_overlaps_with_services() {
     let cluster = Cluster::set_up(&LOOP, |options| {
         options.pod_ranges = vec!["10.9.0.0/24".into()];
-        options.node_masks = NodeMasks { v4: 26, ..NodeMasks::default() };
+        options.node_masks = NodeMasks {
+            v4: 26,
+            ..NodeMasks::default()
+        };
         options.service_ranges = Block::parse_sloppy("10.9.0.64/27").into_iter().collect();
     })
     .await;

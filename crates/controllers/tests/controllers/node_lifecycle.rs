@@ -21,9 +21,12 @@ async fn node(cluster: &Cluster, name: &str) {
 /// The node says how it is, now.
 async fn report(cluster: &Cluster, name: &str, ready: &str) {
     let now = time::from_unix(cluster.now());
-    let condition =
-        value!({"type": "Ready", "status": ready, "reason": "KubeletReady", "lastHeartbeatTime": now});
-    cluster.change_status(&NODES, name, |status| status.set("conditions", vec![condition])).await;
+    let condition = value!({"type": "Ready", "status": ready, "reason": "KubeletReady", "lastHeartbeatTime": now});
+    cluster
+        .change_status(&NODES, name, |status| {
+            status.set("conditions", vec![condition])
+        })
+        .await;
 }
 
 async fn keep_alive(cluster: &Cluster, names: &[&str], seconds: u64) {
@@ -44,14 +47,20 @@ async fn pod(cluster: &Cluster, name: &str, node: &str, tolerations: &str) {
         .await;
     let condition = value!({"type": "Ready", "status": "True"});
     cluster
-        .change_status(&PODS, &format!("default/{name}"), |status| status.set("conditions", vec![condition]))
+        .change_status(&PODS, &format!("default/{name}"), |status| {
+            status.set("conditions", vec![condition])
+        })
         .await;
 }
 
 async fn taints(cluster: &Cluster, name: &str) -> Vec<String> {
     let node = cluster.get(&NODES, name).await;
     let text = |taint: &Value| {
-        format!("{}:{}", taint["key"].str().rsplit('/').next().unwrap(), taint["effect"].str())
+        format!(
+            "{}:{}",
+            taint["key"].str().rsplit('/').next().unwrap(),
+            taint["effect"].str()
+        )
     };
     let mut taints: Vec<String> = node["spec"]["taints"].list().iter().map(text).collect();
     taints.sort();
@@ -59,14 +68,27 @@ async fn taints(cluster: &Cluster, name: &str) -> Vec<String> {
 }
 
 async fn events(cluster: &Cluster, reason: &str) -> Vec<String> {
-    let options = ListOptions { fields: format!("reason={reason}"), ..ListOptions::default() };
-    let events = cluster.api.list(&EVENTS, "default", &options).await.unwrap();
-    events.iter().map(|event| event["message"].str().to_string()).collect()
+    let options = ListOptions {
+        fields: format!("reason={reason}"),
+        ..ListOptions::default()
+    };
+    let events = cluster
+        .api
+        .list(&EVENTS, "default", &options)
+        .await
+        .unwrap();
+    events
+        .iter()
+        .map(|event| event["message"].str().to_string())
+        .collect()
 }
 
 fn ready(object: &Object) -> &str {
     let conditions = object["status"]["conditions"].list();
-    conditions.iter().find(|one| one["type"].str() == "Ready").map_or("", |one| one["status"].str())
+    conditions
+        .iter()
+        .find(|one| one["type"].str() == "Ready")
+        .map_or("", |one| one["status"].str())
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,28 +110,41 @@ async fn a_silent_node_is_lost_with_its_pods_and_comes_back() {
         ("NodeStatusUnknown", "Kubelet stopped posting node status.")
     );
     assert_eq!(lost["status"]["conditions"].list().len(), 4);
-    assert_eq!(taints(&cluster, "a").await, ["unreachable:NoExecute", "unreachable:NoSchedule"]);
+    assert_eq!(
+        taints(&cluster, "a").await,
+        ["unreachable:NoExecute", "unreachable:NoSchedule"]
+    );
     assert_eq!(ready(&cluster.get(&PODS, "default/p").await), "False");
     let told = events(&cluster, "NodeNotReady").await;
-    assert_eq!(told, ["Node a status is now: NodeNotReady", "Node is not ready"]);
+    assert_eq!(
+        told,
+        ["Node a status is now: NodeNotReady", "Node is not ready"]
+    );
 
     report(&cluster, "a", "True").await;
     keep_alive(&cluster, &["a", "b"], 10).await;
     assert_eq!(taints(&cluster, "a").await, [""; 0]);
-    assert_eq!(events(&cluster, "TaintManagerEviction").await, ["Cancelling deletion of Pod default/p"]);
+    assert_eq!(
+        events(&cluster, "TaintManagerEviction").await,
+        ["Cancelling deletion of Pod default/p"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_keeps_a_node_alive() {
     let cluster = Cluster::with(&BOTH).await;
-    cluster.create("{apiVersion: v1, kind: Namespace, metadata: {name: kube-node-lease}}").await;
+    cluster
+        .create("{apiVersion: v1, kind: Namespace, metadata: {name: kube-node-lease}}")
+        .await;
     node(&cluster, "a").await;
     cluster.create("{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: a, namespace: kube-node-lease}, spec: {}}").await;
     for second in 0..12 {
         cluster.pass(Duration::from_secs(10)).await;
         let renewed = format!("2026-01-01T00:00:{second:02}.000000Z");
         cluster
-            .change(&LEASES, "kube-node-lease/a", |lease| lease.entry("spec").set("renewTime", renewed))
+            .change(&LEASES, "kube-node-lease/a", |lease| {
+                lease.entry("spec").set("renewTime", renewed)
+            })
             .await;
     }
     assert_eq!(ready(&cluster.get(&NODES, "a").await), "True");
@@ -125,14 +160,20 @@ async fn nobody_is_driven_away_when_no_node_is_ready() {
     cluster.pass(Duration::from_secs(6)).await;
     report(&cluster, "a", "False").await;
     cluster.pass(Duration::from_secs(6)).await;
-    assert_eq!(taints(&cluster, "a").await, ["not-ready:NoExecute", "not-ready:NoSchedule"]);
+    assert_eq!(
+        taints(&cluster, "a").await,
+        ["not-ready:NoExecute", "not-ready:NoSchedule"]
+    );
     report(&cluster, "b", "False").await;
     cluster.pass(Duration::from_secs(30)).await;
     assert_eq!(taints(&cluster, "a").await, ["not-ready:NoSchedule"]);
     assert_eq!(taints(&cluster, "b").await, ["not-ready:NoSchedule"]);
     report(&cluster, "b", "True").await;
     cluster.pass(Duration::from_secs(30)).await;
-    assert_eq!(taints(&cluster, "a").await, ["not-ready:NoExecute", "not-ready:NoSchedule"]);
+    assert_eq!(
+        taints(&cluster, "a").await,
+        ["not-ready:NoExecute", "not-ready:NoSchedule"]
+    );
     assert_eq!(taints(&cluster, "b").await, [""; 0]);
 }
 
@@ -149,7 +190,11 @@ async fn nodes_lose_their_pods_one_by_one() {
     let count = async || {
         let mut n_driven = 0;
         for name in names {
-            n_driven += usize::from(taints(&cluster, name).await.contains(&"not-ready:NoExecute".into()));
+            n_driven += usize::from(
+                taints(&cluster, name)
+                    .await
+                    .contains(&"not-ready:NoExecute".into()),
+            );
         }
         n_driven
     };
@@ -168,10 +213,16 @@ async fn coming_and_leaving_is_told() {
     let cluster = Cluster::with(&BOTH).await;
     node(&cluster, "a").await;
     cluster.pass(Duration::from_secs(6)).await;
-    assert_eq!(events(&cluster, "RegisteredNode").await, ["Node a event: Registered Node a in Controller"]);
+    assert_eq!(
+        events(&cluster, "RegisteredNode").await,
+        ["Node a event: Registered Node a in Controller"]
+    );
     cluster.delete(&NODES, "a").await;
     cluster.pass(Duration::from_secs(6)).await;
-    assert_eq!(events(&cluster, "RemovingNode").await, ["Node a event: Removing Node a from Controller"]);
+    assert_eq!(
+        events(&cluster, "RemovingNode").await,
+        ["Node a event: Removing Node a from Controller"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,11 +235,19 @@ async fn a_pod_that_comes_to_a_node_that_is_not_ready_is_not_ready() {
     let text = "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default}, spec: {containers: [{name: c, image: i}]}}";
     cluster.create(text).await;
     let condition = value!({"type": "Ready", "status": "True"});
-    cluster.change_status(&PODS, "default/p", |status| status.set("conditions", vec![condition])).await;
+    cluster
+        .change_status(&PODS, "default/p", |status| {
+            status.set("conditions", vec![condition])
+        })
+        .await;
     cluster.settle().await;
     assert_eq!(ready(&cluster.get(&PODS, "default/p").await), "True");
     let binding = value!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "a"}});
-    cluster.api.create_at(&PODS, &"default/p".parse().unwrap(), "binding", &binding).await.unwrap();
+    cluster
+        .api
+        .create_at(&PODS, &"default/p".parse().unwrap(), "binding", &binding)
+        .await
+        .unwrap();
     cluster.settle().await;
     assert_eq!(ready(&cluster.get(&PODS, "default/p").await), "False");
 }
@@ -196,7 +255,9 @@ async fn a_pod_that_comes_to_a_node_that_is_not_ready_is_not_ready() {
 async fn drive(cluster: &Cluster, on: bool) {
     let taint = value!({"key": "evict", "value": "now", "effect": "NoExecute"});
     let taints = if on { vec![taint] } else { vec![] };
-    cluster.change(&NODES, "a", |node| node.entry("spec").set("taints", taints)).await;
+    cluster
+        .change(&NODES, "a", |node| node.entry("spec").set("taints", taints))
+        .await;
     cluster.settle().await;
 }
 
@@ -205,15 +266,27 @@ async fn a_pod_goes_when_its_time_is_over() {
     let cluster = Cluster::with(&["taint-eviction-controller"]).await;
     node(&cluster, "a").await;
     pod(&cluster, "now", "a", "[]").await;
-    pod(&cluster, "later", "a", "[{key: evict, operator: Exists, effect: NoExecute, tolerationSeconds: 20}]")
-        .await;
+    pod(
+        &cluster,
+        "later",
+        "a",
+        "[{key: evict, operator: Exists, effect: NoExecute, tolerationSeconds: 20}]",
+    )
+    .await;
     pod(&cluster, "never", "a", "[{key: evict, operator: Exists}]").await;
     drive(&cluster, true).await;
-    let going = async |name: &str| cluster.get(&PODS, &format!("default/{name}")).await.is_going();
+    let going = async |name: &str| {
+        cluster
+            .get(&PODS, &format!("default/{name}"))
+            .await
+            .is_going()
+    };
     assert!(going("now").await && !going("later").await);
     let pod = cluster.get(&PODS, "default/now").await;
     let mut conditions = pod["status"]["conditions"].list().iter();
-    let condition = conditions.find(|one| one["type"].str() == "DisruptionTarget").unwrap();
+    let condition = conditions
+        .find(|one| one["type"].str() == "DisruptionTarget")
+        .unwrap();
     assert_eq!(condition["reason"].str(), "DeletionByTaintManager");
     cluster.pass(Duration::from_secs(18)).await;
     assert!(!going("later").await);
@@ -221,20 +294,34 @@ async fn a_pod_goes_when_its_time_is_over() {
     assert!(going("later").await && !going("never").await);
     let mut told = events(&cluster, "TaintManagerEviction").await;
     told.sort();
-    assert_eq!(told, ["Marking for deletion Pod default/later", "Marking for deletion Pod default/now"]);
+    assert_eq!(
+        told,
+        [
+            "Marking for deletion Pod default/later",
+            "Marking for deletion Pod default/now"
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_stays_when_the_taint_goes_first() {
     let cluster = Cluster::with(&["taint-eviction-controller"]).await;
     node(&cluster, "a").await;
-    pod(&cluster, "p", "a", "[{key: evict, operator: Exists, effect: NoExecute, tolerationSeconds: 20}]")
-        .await;
+    pod(
+        &cluster,
+        "p",
+        "a",
+        "[{key: evict, operator: Exists, effect: NoExecute, tolerationSeconds: 20}]",
+    )
+    .await;
     drive(&cluster, true).await;
     drive(&cluster, false).await;
     cluster.pass(Duration::from_secs(60)).await;
     assert!(!cluster.get(&PODS, "default/p").await.is_going());
-    assert_eq!(events(&cluster, "TaintManagerEviction").await, ["Cancelling deletion of Pod default/p"]);
+    assert_eq!(
+        events(&cluster, "TaintManagerEviction").await,
+        ["Cancelling deletion of Pod default/p"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -250,7 +337,10 @@ async fn taints_that_came_while_nobody_looked_drive_pods_away() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_node_is_lost_after_the_grace_period_that_was_chosen() {
-    let monitor = NodeMonitor { grace_period: Duration::from_secs(16), ..NodeMonitor::default() };
+    let monitor = NodeMonitor {
+        grace_period: Duration::from_secs(16),
+        ..NodeMonitor::default()
+    };
     let cluster = Cluster::set_up(&BOTH, |options| options.node_monitor = monitor).await;
     node(&cluster, "n1").await;
     cluster.pass(Duration::from_secs(15)).await;

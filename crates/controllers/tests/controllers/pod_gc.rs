@@ -10,7 +10,9 @@ use crate::cluster::Cluster;
 
 async fn begin() -> Cluster {
     let cluster = Cluster::with(&["pod-garbage-collector-controller"]).await;
-    cluster.create("{apiVersion: v1, kind: Node, metadata: {name: n1}}").await;
+    cluster
+        .create("{apiVersion: v1, kind: Node, metadata: {name: n1}}")
+        .await;
     cluster
 }
 
@@ -18,7 +20,9 @@ async fn begin() -> Cluster {
 async fn add_pod(cluster: &Cluster, name: &str, node: &str) {
     let pod = "{apiVersion: v1, kind: Pod, metadata: {name: NAME, namespace: default, finalizers: [example.com/hold]},
         spec: {nodeName: 'NODE', containers: [{name: c, image: i}]}}";
-    cluster.create(&pod.replace("NAME", name).replace("NODE", node)).await;
+    cluster
+        .create(&pod.replace("NAME", name).replace("NODE", node))
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -30,9 +34,15 @@ async fn pods_of_a_node_that_is_gone_fail_and_go_after_a_while() {
     assert!(!cluster.get(&PODS, "default/lost").await.is_going());
     cluster.pass(Duration::from_secs(30)).await;
     let lost = cluster.get(&PODS, "default/lost").await;
-    assert_eq!((lost.is_going(), lost.at("status.phase").str()), (true, "Failed"));
+    assert_eq!(
+        (lost.is_going(), lost.at("status.phase").str()),
+        (true, "Failed")
+    );
     let conditions = lost["status"]["conditions"].list();
-    let target = conditions.iter().find(|it| it["type"].str() == "DisruptionTarget").expect("a condition");
+    let target = conditions
+        .iter()
+        .find(|it| it["type"].str() == "DisruptionTarget")
+        .expect("a condition");
     assert_eq!(target["message"].str(), "PodGC: node no longer exists");
     assert!(!cluster.get(&PODS, "default/kept").await.is_going());
 }
@@ -42,7 +52,9 @@ async fn a_pod_whose_node_comes_in_time_stays() {
     let cluster = begin().await;
     add_pod(&cluster, "early", "n2").await;
     cluster.pass(Duration::from_secs(35)).await;
-    cluster.create("{apiVersion: v1, kind: Node, metadata: {name: n2}}").await;
+    cluster
+        .create("{apiVersion: v1, kind: Node, metadata: {name: n2}}")
+        .await;
     cluster.pass(Duration::from_secs(120)).await;
     assert!(!cluster.get(&PODS, "default/early").await.is_going());
 }
@@ -51,12 +63,30 @@ async fn a_pod_whose_node_comes_in_time_stays() {
 async fn a_pod_that_goes_from_a_node_that_is_off_is_gone() {
     let cluster = begin().await;
     add_pod(&cluster, "a", "n1").await;
-    let long = DeleteOptions { grace_seconds: Some(3600), ..DeleteOptions::default() };
-    cluster.api.delete(&PODS, &"default/a".parse().unwrap(), &long).await.unwrap();
+    let long = DeleteOptions {
+        grace_seconds: Some(3600),
+        ..DeleteOptions::default()
+    };
+    cluster
+        .api
+        .delete(&PODS, &"default/a".parse().unwrap(), &long)
+        .await
+        .unwrap();
     cluster.pass(Duration::from_secs(60)).await;
-    assert_eq!(cluster.get(&PODS, "default/a").await.at("status.phase").str(), "Pending");
+    assert_eq!(
+        cluster
+            .get(&PODS, "default/a")
+            .await
+            .at("status.phase")
+            .str(),
+        "Pending"
+    );
     let taint = value!({"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"});
-    cluster.change(&NODES, "n1", |node| node.entry("spec").set("taints", vec![taint])).await;
+    cluster
+        .change(&NODES, "n1", |node| {
+            node.entry("spec").set("taints", vec![taint])
+        })
+        .await;
     cluster.pass(Duration::from_secs(21)).await;
     let pod = cluster.get(&PODS, "default/a").await;
     assert_eq!(pod.at("status.phase").str(), "Failed");
@@ -74,9 +104,15 @@ async fn as_many_ended_pods_are_kept_as_was_chosen() {
             let pod = "{apiVersion: v1, kind: Pod, metadata: {name: NAME, namespace: default}, spec: {containers: [{name: c, image: i}]}}";
             cluster.create(&pod.replace("NAME", name)).await;
             let key = format!("default/{name}");
-            cluster.change_status(&PODS, &key, |status| status.set("phase", "Succeeded")).await;
+            cluster
+                .change_status(&PODS, &key, |status| status.set("phase", "Succeeded"))
+                .await;
         }
         cluster.pass(Duration::from_secs(60)).await;
-        assert_eq!(cluster.list(&PODS, "default").await.len(), expected, "{threshold}");
+        assert_eq!(
+            cluster.list(&PODS, "default").await.len(),
+            expected,
+            "{threshold}"
+        );
     }
 }

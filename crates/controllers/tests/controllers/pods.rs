@@ -26,13 +26,17 @@ pub async fn run(cluster: &Cluster, name: &str, ip: &str, ready: bool) {
         "phase": "Running", "podIP": (ip), "podIPs": [{"ip": (ip)}], "startTime": (LONG_AGO),
         "conditions": [{"type": "Ready", "status": (ready), "lastTransitionTime": (LONG_AGO)}]
     });
-    cluster.change_status(&PODS, &format!("default/{name}"), |old| *old = status).await;
+    cluster
+        .change_status(&PODS, &format!("default/{name}"), |old| *old = status)
+        .await;
 }
 
 /// Makes the node on which all pods are.
 pub async fn node(cluster: &Cluster) {
     let labels = "{topology.kubernetes.io/zone: z1}";
     cluster
-        .create(&format!("{{apiVersion: v1, kind: Node, metadata: {{name: n1, labels: {labels}}}}}"))
+        .create(&format!(
+            "{{apiVersion: v1, kind: Node, metadata: {{name: n1, labels: {labels}}}}}"
+        ))
         .await;
 }

@@ -12,7 +12,9 @@ async fn cluster() -> Cluster {
 /// Makes a policy about the objects of a resource, such as `apps/v1/deployments`.
 async fn policy(cluster: &Cluster, of: &str, rest: &str) {
     let parts: Vec<&str> = of.split('/').collect();
-    let [group, version, plural] = parts[..] else { panic!("{of} has {} parts", parts.len()) };
+    let [group, version, plural] = parts[..] else {
+        panic!("{of} has {} parts", parts.len())
+    };
     let rule = format!(
         "{{apiGroups: ['{group}'], apiVersions: [{version}], operations: [CREATE], resources: [{plural}]}}"
     );
@@ -25,17 +27,30 @@ async fn policy(cluster: &Cluster, of: &str, rest: &str) {
 async fn said(cluster: &Cluster) -> (Vec<String>, i64) {
     let policy = cluster.get(&VALIDATING_ADMISSION_POLICIES, "p").await;
     let show = |warning: &Value| {
-        let first = warning["warning"].str().lines().next().unwrap_or_default().to_owned();
+        let first = warning["warning"]
+            .str()
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned();
         format!("{} {first}", warning["fieldRef"].str())
     };
     let warnings = policy["status"]["typeChecking"]["expressionWarnings"].list();
-    (warnings.iter().map(show).collect(), policy["status"]["observedGeneration"].int())
+    (
+        warnings.iter().map(show).collect(),
+        policy["status"]["observedGeneration"].int(),
+    )
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_strange_is_said_and_taken_back() {
     let cluster = cluster().await;
-    policy(&cluster, "apps/v1/deployments", "validations: [{expression: 'object.spec.replicsa <= 5'}]").await;
+    policy(
+        &cluster,
+        "apps/v1/deployments",
+        "validations: [{expression: 'object.spec.replicsa <= 5'}]",
+    )
+    .await;
     let warning = "spec.validations[0].expression apps/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field 'replicsa'";
     assert_eq!(said(&cluster).await, (vec![warning.to_owned()], 1));
     cluster
@@ -51,17 +66,27 @@ async fn what_is_strange_is_said_and_taken_back() {
 #[tokio::test(start_paused = true)]
 async fn kinds_that_people_define_have_types_too() {
     let cluster = cluster().await;
-    let schema = "{type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}";
-    let version = format!("{{name: v1, served: true, storage: true, schema: {{openAPIV3Schema: {schema}}}}}");
+    let schema =
+        "{type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}";
+    let version =
+        format!("{{name: v1, served: true, storage: true, schema: {{openAPIV3Schema: {schema}}}}}");
     cluster.create(&format!("{{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {{name: foos.example.com}}, spec: {{group: example.com, scope: Cluster, names: {{plural: foos, kind: Foo}}, versions: [{version}]}}}}")).await;
     let validations = "validations: [{expression: 'object.spec.size > 1 && object.metadata.labels.size() > 0'}, {expression: 'object.spec.seize > 1'}, {expression: 'params.spec.size == 1', messageExpression: 'string(params.nope)'}]";
     let params = "paramKind: {apiVersion: example.com/v1, kind: Foo}";
-    policy(&cluster, "example.com/v1/foos", &format!("{params}, {validations}")).await;
+    policy(
+        &cluster,
+        "example.com/v1/foos",
+        &format!("{params}, {validations}"),
+    )
+    .await;
     let warnings = [
         "spec.validations[1].expression example.com/v1, Kind=Foo: ERROR: <input>:1:12: undefined field 'seize'",
         "spec.validations[2].messageExpression example.com/v1, Kind=Foo: ERROR: <input>:1:14: undefined field 'nope'",
     ];
-    assert_eq!(said(&cluster).await, (warnings.map(String::from).to_vec(), 1));
+    assert_eq!(
+        said(&cluster).await,
+        (warnings.map(String::from).to_vec(), 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]

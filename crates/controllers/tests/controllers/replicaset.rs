@@ -27,7 +27,12 @@ fn pod(name: &str) -> String {
 
 /// The pods that are not on their way out.
 pub async fn pods(cluster: &Cluster) -> Vec<Object> {
-    cluster.list(&PODS, "default").await.into_iter().filter(|pod| !pod.is_going()).collect()
+    cluster
+        .list(&PODS, "default")
+        .await
+        .into_iter()
+        .filter(|pod| !pod.is_going())
+        .collect()
 }
 
 /// Lets a pod run and be ready since now.
@@ -52,7 +57,11 @@ pub async fn told(cluster: &Cluster, reason: &str) -> Vec<String> {
 }
 
 async fn scale(cluster: &Cluster, replicas: i64) {
-    cluster.change(&REPLICA_SETS, "default/web", |set| set.entry("spec").set("replicas", replicas)).await;
+    cluster
+        .change(&REPLICA_SETS, "default/web", |set| {
+            set.entry("spec").set("replicas", replicas)
+        })
+        .await;
     cluster.settle().await;
 }
 
@@ -63,13 +72,23 @@ async fn a_set_makes_its_pods_and_counts_them() {
     cluster.settle().await;
     let pods = pods(&cluster).await;
     assert_eq!(pods.len(), 3);
-    assert!(pods.iter().all(|pod| pod.is_controlled_by(set.uid()) && pod.name().starts_with("web-")));
-    let status =
-        value!({"replicas": 3, "fullyLabeledReplicas": 3, "terminatingReplicas": 0, "observedGeneration": 1});
-    assert_eq!(cluster.get(&REPLICA_SETS, "default/web").await["status"], status);
+    assert!(
+        pods.iter()
+            .all(|pod| pod.is_controlled_by(set.uid()) && pod.name().starts_with("web-"))
+    );
+    let status = value!({"replicas": 3, "fullyLabeledReplicas": 3, "terminatingReplicas": 0, "observedGeneration": 1});
+    assert_eq!(
+        cluster.get(&REPLICA_SETS, "default/web").await["status"],
+        status
+    );
     let mut messages = told(&cluster, "SuccessfulCreate").await;
     messages.sort();
-    assert_eq!(messages, pods.iter().map(|pod| format!("Created pod: {}", pod.name())).collect::<Vec<_>>());
+    assert_eq!(
+        messages,
+        pods.iter()
+            .map(|pod| format!("Created pod: {}", pod.name()))
+            .collect::<Vec<_>>()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,11 +98,18 @@ async fn a_pod_that_goes_or_fails_is_replaced() {
     cluster.settle().await;
     let first = pods(&cluster).await;
     cluster.delete(&PODS, &first[0].key().to_string()).await;
-    cluster.change_status(&PODS, &first[1].key().to_string(), |status| status.set("phase", "Failed")).await;
+    cluster
+        .change_status(&PODS, &first[1].key().to_string(), |status| {
+            status.set("phase", "Failed")
+        })
+        .await;
     cluster.settle().await;
     let now = pods(&cluster).await;
     assert_eq!(now.len(), 3); // The one that failed is kept, but does not count.
-    assert_eq!(cluster.get(&REPLICA_SETS, "default/web").await["status"]["replicas"].int(), 2);
+    assert_eq!(
+        cluster.get(&REPLICA_SETS, "default/web").await["status"]["replicas"].int(),
+        2
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,14 +119,27 @@ async fn orphans_that_match_are_adopted_and_pods_that_do_not_are_released() {
     let set = cluster.create(&set(2)).await;
     cluster.settle().await;
     assert_eq!(pods(&cluster).await.len(), 2);
-    assert!(cluster.get(&PODS, "default/orphan").await.is_controlled_by(set.uid()));
+    assert!(
+        cluster
+            .get(&PODS, "default/orphan")
+            .await
+            .is_controlled_by(set.uid())
+    );
     let other = |pod: &mut Object| pod.entry("metadata").entry("labels").set("app", "b");
     cluster.change(&PODS, "default/orphan", other).await;
     cluster.settle().await;
-    assert!(cluster.get(&PODS, "default/orphan").await.owners().is_empty());
+    assert!(
+        cluster
+            .get(&PODS, "default/orphan")
+            .await
+            .owners()
+            .is_empty()
+    );
     assert_eq!(pods(&cluster).await.len(), 3);
     cluster
-        .change(&PODS, "default/orphan", |pod| pod.entry("metadata").entry("labels").set("app", "a"))
+        .change(&PODS, "default/orphan", |pod| {
+            pod.entry("metadata").entry("labels").set("app", "a")
+        })
         .await;
     cluster.settle().await;
     assert_eq!(pods(&cluster).await.len(), 2); // It came back, and there was one too many.
@@ -119,13 +158,18 @@ async fn pods_that_serve_nobody_go_first_and_then_the_cheapest() {
                 .entry("annotations")
                 .set("controller.kubernetes.io/pod-deletion-cost", cost);
         };
-        cluster.change(&PODS, &pod.key().to_string(), annotate).await;
+        cluster
+            .change(&PODS, &pod.key().to_string(), annotate)
+            .await;
     }
     cluster.settle().await;
     for (replicas, victim) in [(3, 0), (2, 2), (1, 1)] {
         scale(&cluster, replicas).await;
         assert!(
-            cluster.find(&PODS, &all[victim].key().to_string()).await.is_none(),
+            cluster
+                .find(&PODS, &all[victim].key().to_string())
+                .await
+                .is_none(),
             "{victim} at {replicas}"
         );
     }
@@ -135,24 +179,35 @@ async fn pods_that_serve_nobody_go_first_and_then_the_cheapest() {
 #[tokio::test(start_paused = true)]
 async fn pods_on_their_way_out_are_counted_apart_and_replaced_at_once() {
     let cluster = Cluster::with(&[LOOP]).await;
-    cluster.create(&set(1).replace("spec: {containers", "spec: {nodeName: n1, containers")).await;
+    cluster
+        .create(&set(1).replace("spec: {containers", "spec: {nodeName: n1, containers"))
+        .await;
     cluster.settle().await;
     let first = pods(&cluster).await;
     cluster.delete(&PODS, &first[0].key().to_string()).await;
     cluster.settle().await;
     let status = &cluster.get(&REPLICA_SETS, "default/web").await["status"];
-    assert_eq!((status["replicas"].int(), status["terminatingReplicas"].int()), (1, 1));
+    assert_eq!(
+        (
+            status["replicas"].int(),
+            status["terminatingReplicas"].int()
+        ),
+        (1, 1)
+    );
     assert_eq!(cluster.list(&PODS, "default").await.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_becomes_available_by_the_passing_of_time() {
     let cluster = Cluster::with(&[LOOP]).await;
-    cluster.create(&set(1).replace("replicas: 1", "replicas: 1, minReadySeconds: 20")).await;
+    cluster
+        .create(&set(1).replace("replicas: 1", "replicas: 1, minReadySeconds: 20"))
+        .await;
     cluster.settle().await;
     make_ready(&cluster, &pods(&cluster).await[0]).await;
-    let available =
-        async || cluster.get(&REPLICA_SETS, "default/web").await["status"]["availableReplicas"].int();
+    let available = async || {
+        cluster.get(&REPLICA_SETS, "default/web").await["status"]["availableReplicas"].int()
+    };
     cluster.pass(Duration::from_secs(19)).await;
     assert_eq!(available().await, 0);
     cluster.pass(Duration::from_secs(2)).await;
@@ -178,13 +233,24 @@ async fn a_quota_that_is_used_up_is_told_once_and_overcome() {
     assert_eq!(pods(&cluster).await.len(), 2);
     let status = &cluster.get(&REPLICA_SETS, "default/web").await["status"];
     let failure = &status["conditions"][0];
-    assert_eq!((failure["type"].str(), failure["reason"].str()), ("ReplicaFailure", "FailedCreate"));
-    assert!(failure["message"].str().contains("exceeded quota: q"), "{failure:?}");
+    assert_eq!(
+        (failure["type"].str(), failure["reason"].str()),
+        ("ReplicaFailure", "FailedCreate")
+    );
+    assert!(
+        failure["message"].str().contains("exceeded quota: q"),
+        "{failure:?}"
+    );
     assert!(told(&cluster, "FailedCreate").await[0].starts_with("Error creating: pods \"web-"));
     room(20).await;
     cluster.pass(Duration::from_secs(600)).await;
     assert_eq!(pods(&cluster).await.len(), 9);
-    assert_eq!(cluster.get(&REPLICA_SETS, "default/web").await["status"]["conditions"].list().len(), 0);
+    assert_eq!(
+        cluster.get(&REPLICA_SETS, "default/web").await["status"]["conditions"]
+            .list()
+            .len(),
+        0
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,10 +267,14 @@ async fn more_pods_than_a_burst_come_in_bursts() {
 #[tokio::test(start_paused = true)]
 async fn a_set_that_goes_makes_and_adopts_nothing() {
     let cluster = Cluster::with(&[LOOP]).await;
-    cluster.create(&set(1).replace("name: web,", "name: web, finalizers: [example.com/wait],")).await;
+    cluster
+        .create(&set(1).replace("name: web,", "name: web, finalizers: [example.com/wait],"))
+        .await;
     cluster.settle().await;
     cluster.delete(&REPLICA_SETS, "default/web").await;
-    cluster.delete(&PODS, &pods(&cluster).await[0].key().to_string()).await;
+    cluster
+        .delete(&PODS, &pods(&cluster).await[0].key().to_string())
+        .await;
     cluster.create(&pod("orphan")).await;
     cluster.settle().await;
     let left = pods(&cluster).await;
@@ -227,13 +297,23 @@ async fn loops_that_start_late_find_everything() {
 #[tokio::test(start_paused = true)]
 async fn replication_controllers_do_the_same_by_another_name() {
     let cluster = Cluster::with(&["replicationcontroller-controller"]).await;
-    let text = set(2).replace("apps/v1", "v1").replace("ReplicaSet", "ReplicationController");
-    cluster.create(&text.replace("{matchLabels: {app: a}}", "{app: a}")).await;
+    let text = set(2)
+        .replace("apps/v1", "v1")
+        .replace("ReplicaSet", "ReplicationController");
+    cluster
+        .create(&text.replace("{matchLabels: {app: a}}", "{app: a}"))
+        .await;
     cluster.settle().await;
     let pods = pods(&cluster).await;
     assert_eq!(pods.len(), 2);
     let owner = pods[0].controller().expect("an owner");
-    assert_eq!((owner["kind"].str(), owner["apiVersion"].str()), ("ReplicationController", "v1"));
+    assert_eq!(
+        (owner["kind"].str(), owner["apiVersion"].str()),
+        ("ReplicationController", "v1")
+    );
     let status = value!({"replicas": 2, "fullyLabeledReplicas": 2, "observedGeneration": 1});
-    assert_eq!(cluster.get(&REPLICATION_CONTROLLERS, "default/web").await["status"], status);
+    assert_eq!(
+        cluster.get(&REPLICATION_CONTROLLERS, "default/web").await["status"],
+        status
+    );
 }

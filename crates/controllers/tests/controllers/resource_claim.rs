@@ -21,9 +21,15 @@ async fn a_pod_gets_its_claim_as_soon_as_there_is_a_template() {
     let cluster = Cluster::with(&["resourceclaim-controller"]).await;
     let made = cluster.create(&pod("p", "")).await;
     cluster.settle().await;
-    let options =
-        ListOptions { fields: "reason=FailedResourceClaimCreation".into(), ..ListOptions::default() };
-    let events = cluster.api.list(&EVENTS, "default", &options).await.unwrap();
+    let options = ListOptions {
+        fields: "reason=FailedResourceClaimCreation".into(),
+        ..ListOptions::default()
+    };
+    let events = cluster
+        .api
+        .list(&EVENTS, "default", &options)
+        .await
+        .unwrap();
     let message = "PodResourceClaim gpu: resource claim template \"t\": resourceclaimtemplate.resource.k8s.io \"t\" not found";
     assert_eq!(events[0]["message"].str(), message);
     cluster.create(TEMPLATE).await;
@@ -31,9 +37,16 @@ async fn a_pod_gets_its_claim_as_soon_as_there_is_a_template() {
     let claims = cluster.list(&RESOURCE_CLAIMS, "default").await;
     assert_eq!(claims.len(), 1);
     assert!(claims[0].is_controlled_by(made.uid()) && claims[0].name().starts_with("p-gpu-"));
-    assert_eq!(claims[0].annotation("resource.kubernetes.io/pod-claim-name"), Some("gpu"));
-    let status = &cluster.get(&PODS, "default/p").await["status"]["resourceClaimStatuses"][0].clone();
-    assert_eq!((status["name"].str(), status["resourceClaimName"].str()), ("gpu", claims[0].name()));
+    assert_eq!(
+        claims[0].annotation("resource.kubernetes.io/pod-claim-name"),
+        Some("gpu")
+    );
+    let status =
+        &cluster.get(&PODS, "default/p").await["status"]["resourceClaimStatuses"][0].clone();
+    assert_eq!(
+        (status["name"].str(), status["resourceClaimName"].str()),
+        ("gpu", claims[0].name())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -43,12 +56,17 @@ async fn a_deleted_claim_is_made_again() {
     cluster.create(&pod("p", "")).await;
     cluster.settle().await;
     let first = cluster.list(&RESOURCE_CLAIMS, "default").await.remove(0);
-    cluster.delete(&RESOURCE_CLAIMS, &first.key().to_string()).await;
+    cluster
+        .delete(&RESOURCE_CLAIMS, &first.key().to_string())
+        .await;
     cluster.settle().await;
     let again = cluster.list(&RESOURCE_CLAIMS, "default").await.remove(0);
     assert_ne!(first.uid(), again.uid());
     let pod = cluster.get(&PODS, "default/p").await;
-    assert_eq!(pod["status"]["resourceClaimStatuses"][0]["resourceClaimName"].str(), again.name());
+    assert_eq!(
+        pod["status"]["resourceClaimStatuses"][0]["resourceClaimName"].str(),
+        again.name()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -56,12 +74,17 @@ async fn a_running_pod_shares_its_claim_and_gives_it_back() {
     let cluster = Cluster::with(&["resourceclaim-controller"]).await;
     cluster.create("{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: mine, namespace: default}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: d.example.com}}]}}}").await;
     let keep = |claim: &mut mizzen_sdk::Object| {
-        claim.entry("metadata").set("finalizers", value!(["resource.kubernetes.io/delete-protection"]));
+        claim.entry("metadata").set(
+            "finalizers",
+            value!(["resource.kubernetes.io/delete-protection"]),
+        );
     };
     cluster.change(&RESOURCE_CLAIMS, "default/mine", keep).await;
     let allocation = value!({"devices": {"results": [{"request": "r", "driver": "d.example.com", "pool": "p", "device": "d"}]}});
     cluster
-        .change_status(&RESOURCE_CLAIMS, "default/mine", |status| status.set("allocation", allocation))
+        .change_status(&RESOURCE_CLAIMS, "default/mine", |status| {
+            status.set("allocation", allocation)
+        })
         .await;
     cluster.settle().await;
     assert!(!cluster.get(&RESOURCE_CLAIMS, "default/mine").await["status"]["allocation"].is_null());
@@ -74,8 +97,15 @@ async fn a_running_pod_shares_its_claim_and_gives_it_back() {
         value!([{"resource": "pods", "name": "p", "uid": (made.uid())}])
     );
 
-    let now = DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() };
-    cluster.api.delete(&PODS, &"default/p".parse().unwrap(), &now).await.unwrap();
+    let now = DeleteOptions {
+        grace_seconds: Some(0),
+        ..DeleteOptions::default()
+    };
+    cluster
+        .api
+        .delete(&PODS, &"default/p".parse().unwrap(), &now)
+        .await
+        .unwrap();
     cluster.settle().await;
     let claim = cluster.get(&RESOURCE_CLAIMS, "default/mine").await;
     assert!(claim["status"]["reservedFor"].is_empty() && claim["status"]["allocation"].is_null());
@@ -89,7 +119,11 @@ async fn a_claim_made_for_a_pod_goes_when_the_pod_is_done() {
     cluster.create(&pod("p", "n1")).await;
     cluster.settle().await;
     assert_eq!(cluster.list(&RESOURCE_CLAIMS, "default").await.len(), 1);
-    cluster.change_status(&PODS, "default/p", |status| status.set("phase", "Succeeded")).await;
+    cluster
+        .change_status(&PODS, "default/p", |status| {
+            status.set("phase", "Succeeded")
+        })
+        .await;
     cluster.settle().await;
     assert_eq!(cluster.list(&RESOURCE_CLAIMS, "default").await.len(), 0);
 }

@@ -46,21 +46,34 @@ async fn config(cluster: &Cluster, name: &str) {
 #[tokio::test(start_paused = true)]
 async fn what_is_deleted_is_given_back() {
     let cluster = cluster("{pods: 2, requests.cpu: 1, configmaps: 5}", "").await;
-    assert_eq!(used(&cluster).await, r#"{"configmaps":"0","pods":"0","requests.cpu":"0"}"#);
+    assert_eq!(
+        used(&cluster).await,
+        r#"{"configmaps":"0","pods":"0","requests.cpu":"0"}"#
+    );
     pod(&cluster, "a", "").await;
     pod(&cluster, "b", "").await;
     config(&cluster, "x").await;
-    assert_eq!(used(&cluster).await, r#"{"configmaps":"1","pods":"2","requests.cpu":"1"}"#);
+    assert_eq!(
+        used(&cluster).await,
+        r#"{"configmaps":"1","pods":"2","requests.cpu":"1"}"#
+    );
     cluster.delete(&PODS, "default/a").await;
     cluster.delete(&CONFIG_MAPS, "default/x").await;
-    assert_eq!(used(&cluster).await, r#"{"configmaps":"0","pods":"1","requests.cpu":"500m"}"#);
+    assert_eq!(
+        used(&cluster).await,
+        r#"{"configmaps":"0","pods":"1","requests.cpu":"500m"}"#
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_is_over_takes_nothing() {
     let cluster = cluster("{pods: 2, requests.cpu: 1}", "").await;
     pod(&cluster, "a", "").await;
-    cluster.change_status(&PODS, "default/a", |status| status.set("phase", "Succeeded")).await;
+    cluster
+        .change_status(&PODS, "default/a", |status| {
+            status.set("phase", "Succeeded")
+        })
+        .await;
     assert_eq!(used(&cluster).await, r#"{"pods":"0","requests.cpu":"0"}"#);
 }
 
@@ -72,20 +85,29 @@ async fn what_was_there_before_the_quota_counts() {
     }
     cluster.create("{apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: default}, spec: {hard: {configmaps: 1, count/resourcequotas: 2}}}").await;
     cluster.start(&["resourcequota-controller"], |_| {}).await;
-    assert_eq!(used(&cluster).await, r#"{"configmaps":"3","count/resourcequotas":"1"}"#);
+    assert_eq!(
+        used(&cluster).await,
+        r#"{"configmaps":"3","count/resourcequotas":"1"}"#
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_service_that_becomes_another_takes_something_else() {
     let cluster = cluster("{services: 2, services.nodeports: 2}", "").await;
     cluster.create("{apiVersion: v1, kind: Service, metadata: {name: s, namespace: default}, spec: {type: NodePort, ports: [{port: 80}]}}").await;
-    assert_eq!(used(&cluster).await, r#"{"services":"1","services.nodeports":"1"}"#);
+    assert_eq!(
+        used(&cluster).await,
+        r#"{"services":"1","services.nodeports":"1"}"#
+    );
     let change = |service: &mut mizzen_sdk::Object| {
         service.entry("spec").set("type", "ClusterIP");
         service.entry("spec").entry("ports").list_mut()[0].remove("nodePort");
     };
     cluster.change(&SERVICES, "default/s", change).await;
-    assert_eq!(used(&cluster).await, r#"{"services":"1","services.nodeports":"0"}"#);
+    assert_eq!(
+        used(&cluster).await,
+        r#"{"services":"1","services.nodeports":"0"}"#
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,6 +128,8 @@ async fn kinds_that_come_later_can_be_counted() {
     cluster.create(DEFINITION).await;
     cluster.settle().await;
     assert_eq!(used(&cluster).await, r#"{"count/foos.example.com":"0"}"#);
-    cluster.create("{apiVersion: example.com/v1, kind: Foo, metadata: {name: f, namespace: default}}").await;
+    cluster
+        .create("{apiVersion: example.com/v1, kind: Foo, metadata: {name: f, namespace: default}}")
+        .await;
     assert_eq!(used(&cluster).await, r#"{"count/foos.example.com":"1"}"#);
 }

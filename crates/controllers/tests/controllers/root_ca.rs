@@ -13,8 +13,15 @@ async fn a_namespace_gets_the_certificate_and_keeps_it() {
     })
     .await;
     cluster.settle().await;
-    assert_eq!(cluster.get(&CONFIG_MAPS, KEY).await["data"]["ca.crt"].str(), "CA");
-    cluster.change(&CONFIG_MAPS, KEY, |config| config.entry("data").set("ca.crt", "mine")).await;
+    assert_eq!(
+        cluster.get(&CONFIG_MAPS, KEY).await["data"]["ca.crt"].str(),
+        "CA"
+    );
+    cluster
+        .change(&CONFIG_MAPS, KEY, |config| {
+            config.entry("data").set("ca.crt", "mine")
+        })
+        .await;
     cluster.settle().await;
     let mended = cluster.get(&CONFIG_MAPS, KEY).await;
     assert_eq!(mended["data"]["ca.crt"].str(), "CA");
@@ -23,7 +30,12 @@ async fn a_namespace_gets_the_certificate_and_keeps_it() {
     cluster.delete(&CONFIG_MAPS, KEY).await;
     cluster.settle().await;
     let config = cluster.get(&CONFIG_MAPS, KEY).await;
-    assert!(config.annotation("kubernetes.io/description").unwrap().starts_with("Contains a CA bundle"));
+    assert!(
+        config
+            .annotation("kubernetes.io/description")
+            .unwrap()
+            .starts_with("Contains a CA bundle")
+    );
 }
 
 #[tokio::test(start_paused = true)]

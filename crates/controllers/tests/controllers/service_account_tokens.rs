@@ -36,7 +36,10 @@ async fn a_secret_is_filled_and_filled_again() {
     create_secret(&cluster, "robot").await;
     let filled = cluster.get(&SECRETS, "default/t").await;
     let account = cluster.get(&SERVICE_ACCOUNTS, "default/robot").await;
-    assert_eq!(filled.annotation("kubernetes.io/service-account.uid"), Some(account.uid()));
+    assert_eq!(
+        filled.annotation("kubernetes.io/service-account.uid"),
+        Some(account.uid())
+    );
     assert_eq!(filled["data"]["namespace"].str(), "ZGVmYXVsdA==");
     let change = |secret: &mut Object| {
         secret.entry("data").remove("token");
@@ -44,7 +47,10 @@ async fn a_secret_is_filled_and_filled_again() {
     };
     cluster.change(&SECRETS, "default/t", change).await;
     cluster.settle().await;
-    assert_eq!(cluster.get(&SECRETS, "default/t").await["data"], filled["data"]);
+    assert_eq!(
+        cluster.get(&SECRETS, "default/t").await["data"],
+        filled["data"]
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,11 +11,17 @@ const LOOP: [&str; 1] = ["service-lb-controller"];
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 fn ranges(texts: &[&str]) -> Vec<Block> {
-    texts.iter().map(|text| Block::parse_sloppy(text).unwrap()).collect()
+    texts
+        .iter()
+        .map(|text| Block::parse_sloppy(text).unwrap())
+        .collect()
 }
 
 async fn start(range: &str) -> Cluster {
-    Cluster::set_up(&LOOP, |options| options.load_balancer_ranges = ranges(&[range])).await
+    Cluster::set_up(&LOOP, |options| {
+        options.load_balancer_ranges = ranges(&[range])
+    })
+    .await
 }
 
 async fn create(cluster: &Cluster, name: &str, spec: &str) {
@@ -30,7 +36,10 @@ async fn create(cluster: &Cluster, name: &str, spec: &str) {
 async fn ingress(cluster: &Cluster, name: &str) -> String {
     let service = cluster.get(&SERVICES, &format!("default/{name}")).await;
     let ingress = service["status"]["loadBalancer"]["ingress"].list().iter();
-    ingress.map(|one| format!("{}/{}", one["ip"].str(), one["ipMode"].str())).collect::<Vec<_>>().join(",")
+    ingress
+        .map(|one| format!("{}/{}", one["ip"].str(), one["ipMode"].str()))
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// The reasons and messages of events about a Service, in order.
@@ -39,13 +48,21 @@ async fn events(cluster: &Cluster, name: &str) -> Vec<String> {
     events.retain(|event| event["involvedObject"]["name"].str() == name);
     let text = |event: &mizzen_sdk::Object| {
         assert_eq!(event["source"]["component"].str(), "service-controller");
-        format!("{} {}: {}", event["type"].str(), event["reason"].str(), event["message"].str())
+        format!(
+            "{} {}: {}",
+            event["type"].str(),
+            event["reason"].str(),
+            event["message"].str()
+        )
     };
     events.iter().map(text).collect()
 }
 
 async fn has_finalizer(cluster: &Cluster, name: &str) -> bool {
-    cluster.get(&SERVICES, &format!("default/{name}")).await.has_finalizer(FINALIZER)
+    cluster
+        .get(&SERVICES, &format!("default/{name}"))
+        .await
+        .has_finalizer(FINALIZER)
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,13 +95,21 @@ async fn a_service_has_an_address_until_it_is_deleted() {
 async fn a_service_that_becomes_another_type_loses_its_address() {
     let cluster = start("192.0.2.0/24").await;
     create(&cluster, "a", "").await;
-    cluster.change(&SERVICES, "default/a", |service| service.entry("spec").set("type", "ClusterIP")).await;
+    cluster
+        .change(&SERVICES, "default/a", |service| {
+            service.entry("spec").set("type", "ClusterIP")
+        })
+        .await;
     cluster.settle().await;
     assert_eq!(ingress(&cluster, "a").await, "");
     assert!(!has_finalizer(&cluster, "a").await);
     create(&cluster, "b", "").await;
     assert_eq!(ingress(&cluster, "b").await, "192.0.2.1/VIP");
-    cluster.change(&SERVICES, "default/a", |service| service.entry("spec").set("type", "LoadBalancer")).await;
+    cluster
+        .change(&SERVICES, "default/a", |service| {
+            service.entry("spec").set("type", "LoadBalancer")
+        })
+        .await;
     cluster.settle().await;
     assert_eq!(ingress(&cluster, "a").await, "192.0.2.2/VIP");
 }
@@ -97,8 +122,15 @@ async fn addresses_survive_a_restart_of_the_loop() {
     cluster.start(&[], |_| {}).await;
     cluster.delete(&SERVICES, "default/a").await;
     create(&cluster, "c", "").await;
-    assert!(cluster.find(&SERVICES, "default/a").await.is_some(), "the finalizer keeps it");
-    cluster.start(&LOOP, |options| options.load_balancer_ranges = ranges(&["192.0.2.0/24"])).await;
+    assert!(
+        cluster.find(&SERVICES, "default/a").await.is_some(),
+        "the finalizer keeps it"
+    );
+    cluster
+        .start(&LOOP, |options| {
+            options.load_balancer_ranges = ranges(&["192.0.2.0/24"])
+        })
+        .await;
     cluster.settle().await;
     assert!(cluster.find(&SERVICES, "default/a").await.is_none());
     assert_eq!(ingress(&cluster, "b").await, "192.0.2.2/VIP");
@@ -113,7 +145,11 @@ async fn a_service_waits_for_an_address_while_all_are_taken() {
     }
     assert_eq!(ingress(&cluster, "c").await, "");
     let failed = "Warning SyncLoadBalancerFailed: Error syncing load balancer: failed to ensure load balancer: every address of 192.0.2.0/30 is in use";
-    assert!(events(&cluster, "c").await.contains(&failed.to_string()), "{:?}", events(&cluster, "c").await);
+    assert!(
+        events(&cluster, "c").await.contains(&failed.to_string()),
+        "{:?}",
+        events(&cluster, "c").await
+    );
     cluster.delete(&SERVICES, "default/b").await;
     cluster.pass(Duration::from_secs(10)).await;
     assert_eq!(ingress(&cluster, "c").await, "192.0.2.2/VIP");
@@ -134,7 +170,9 @@ async fn a_requested_address_is_given_and_changed() {
     create(&cluster, "a", ", loadBalancerIP: 192.0.2.77").await;
     assert_eq!(ingress(&cluster, "a").await, "192.0.2.77/VIP");
     cluster
-        .change(&SERVICES, "default/a", |service| service.entry("spec").set("loadBalancerIP", "192.0.2.78"))
+        .change(&SERVICES, "default/a", |service| {
+            service.entry("spec").set("loadBalancerIP", "192.0.2.78")
+        })
         .await;
     cluster.settle().await;
     assert_eq!(ingress(&cluster, "a").await, "192.0.2.78/VIP");

@@ -9,7 +9,10 @@ use crate::cluster::Cluster;
 async fn says(cluster: &Cluster, name: &str) -> (String, String) {
     let range = cluster.get(&SERVICE_CIDRS, name).await;
     let condition = &range["status"]["conditions"][0];
-    (condition["status"].str().into(), condition["message"].str().into())
+    (
+        condition["status"].str().into(),
+        condition["message"].str().into(),
+    )
 }
 
 async fn make(cluster: &Cluster, name: &str, cidr: &str) {
@@ -25,7 +28,10 @@ async fn make(cluster: &Cluster, name: &str, cidr: &str) {
 async fn a_range_is_ready_and_goes_when_no_address_needs_it() {
     let cluster = Cluster::with(&["service-cidr-controller"]).await;
     make(&cluster, "more", "10.99.0.0/24").await;
-    assert_eq!(says(&cluster, "more").await, ("True".into(), "Kubernetes Service CIDR is ready".into()));
+    assert_eq!(
+        says(&cluster, "more").await,
+        ("True".into(), "Kubernetes Service CIDR is ready".into())
+    );
     cluster
         .create("{apiVersion: networking.k8s.io/v1, kind: IPAddress, metadata: {name: 10.99.0.7, labels: {ipaddress.kubernetes.io/managed-by: ipallocator.k8s.io, ipaddress.kubernetes.io/ip-family: IPv4}}, spec: {parentRef: {resource: services, namespace: default, name: s}}}")
         .await;

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use mizzen_object::{Value, json, time, value};
 use mizzen_sdk::Object;
-use mizzen_sdk::resource::{CONTROLLER_REVISIONS, EVENTS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS};
+use mizzen_sdk::resource::{
+    CONTROLLER_REVISIONS, EVENTS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS,
+};
 
 use crate::cluster::{Cluster, read};
 
@@ -31,9 +33,16 @@ async fn begin(more: &str) -> Cluster {
 /// The pods with their images, those that go in brackets.
 async fn pods(cluster: &Cluster) -> String {
     let word = |pod: &Object| {
-        let image = pod["spec"]["containers"][0]["image"].str().trim_start_matches("i:").to_string();
+        let image = pod["spec"]["containers"][0]["image"]
+            .str()
+            .trim_start_matches("i:")
+            .to_string();
         let name = pod.name().trim_start_matches("web-");
-        if pod.is_going() { format!("({name}:{image})") } else { format!("{name}:{image}") }
+        if pod.is_going() {
+            format!("({name}:{image})")
+        } else {
+            format!("{name}:{image}")
+        }
     };
     let pods = cluster.list(&PODS, "default").await;
     pods.iter().map(word).collect::<Vec<_>>().join(" ")
@@ -48,7 +57,11 @@ async fn ready(cluster: &Cluster, ordinal: i64) {
 }
 
 async fn mark(cluster: &Cluster, ordinal: i64, new: Value) {
-    cluster.change_status(&PODS, &format!("default/web-{ordinal}"), |status| *status = new).await;
+    cluster
+        .change_status(&PODS, &format!("default/web-{ordinal}"), |status| {
+            *status = new
+        })
+        .await;
     cluster.settle().await;
 }
 
@@ -57,7 +70,11 @@ async fn scale(cluster: &Cluster, replicas: i64) {
 }
 
 async fn change(cluster: &Cluster, change: impl FnOnce(&mut Value)) {
-    cluster.change(&STATEFUL_SETS, "default/web", |set| change(set.entry("spec"))).await;
+    cluster
+        .change(&STATEFUL_SETS, "default/web", |set| {
+            change(set.entry("spec"))
+        })
+        .await;
     cluster.settle().await;
 }
 
@@ -68,8 +85,16 @@ fn new_image(spec: &mut Value, image: &str) {
 
 async fn status(cluster: &Cluster) -> String {
     let status = cluster.get(&STATEFUL_SETS, "default/web").await["status"].clone();
-    let fields = ["replicas", "readyReplicas", "availableReplicas", "currentReplicas", "updatedReplicas"];
-    fields.map(|field| status[field].int().to_string()).join(" ")
+    let fields = [
+        "replicas",
+        "readyReplicas",
+        "availableReplicas",
+        "currentReplicas",
+        "updatedReplicas",
+    ];
+    fields
+        .map(|field| status[field].int().to_string())
+        .join(" ")
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,8 +111,8 @@ async fn pods_come_one_after_the_other_and_go_in_reverse() {
     // Nobody runs these pods, so that each is gone at once.
     assert_eq!(pods(&cluster).await, "");
     let told = messages(&cluster, "SuccessfulDelete").await;
-    let order =
-        ["2", "1", "0"].map(|ordinal| format!("Delete Pod web-{ordinal} in StatefulSet web successful"));
+    let order = ["2", "1", "0"]
+        .map(|ordinal| format!("Delete Pod web-{ordinal} in StatefulSet web successful"));
     assert_eq!(told, order);
 }
 
@@ -96,7 +121,10 @@ async fn messages(cluster: &Cluster, reason: &str) -> Vec<String> {
     let mut events = cluster.list(&EVENTS, "default").await;
     events.retain(|event| event["reason"].str() == reason);
     events.sort_by_key(|event| event.version().parse::<u64>().unwrap_or_default());
-    events.iter().map(|event| event["message"].str().to_string()).collect()
+    events
+        .iter()
+        .map(|event| event["message"].str().to_string())
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,10 +153,17 @@ async fn an_update_goes_from_the_highest_pod_down_and_waits_for_each() {
     let cluster = begin("{replicas: 2, podManagementPolicy: Parallel}").await;
     ready(&cluster, 0).await;
     ready(&cluster, 1).await;
-    let before =
-        cluster.get(&STATEFUL_SETS, "default/web").await.at("status.currentRevision").str().to_string();
+    let before = cluster
+        .get(&STATEFUL_SETS, "default/web")
+        .await
+        .at("status.currentRevision")
+        .str()
+        .to_string();
     change(&cluster, |spec| new_image(spec, "i:2")).await;
-    assert_eq!((pods(&cluster).await, status(&cluster).await), ("0:1 1:2".into(), "2 1 1 1 1".into()));
+    assert_eq!(
+        (pods(&cluster).await, status(&cluster).await),
+        ("0:1 1:2".into(), "2 1 1 1 1".into())
+    );
     ready(&cluster, 1).await;
     assert_eq!(pods(&cluster).await, "0:2 1:2");
     ready(&cluster, 0).await;
@@ -141,7 +176,10 @@ async fn an_update_goes_from_the_highest_pod_down_and_waits_for_each() {
 #[tokio::test(start_paused = true)]
 async fn below_the_partition_pods_stay_and_come_back_as_they_were() {
     let strategy = "updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 1}}";
-    let cluster = begin(&format!("{{replicas: 2, podManagementPolicy: Parallel, {strategy}}}")).await;
+    let cluster = begin(&format!(
+        "{{replicas: 2, podManagementPolicy: Parallel, {strategy}}}"
+    ))
+    .await;
     ready(&cluster, 0).await;
     ready(&cluster, 1).await;
     change(&cluster, |spec| new_image(spec, "i:2")).await;
@@ -157,10 +195,16 @@ async fn on_delete_a_pod_changes_when_somebody_deletes_it() {
     let cluster = begin("{replicas: 1, updateStrategy: {type: OnDelete}}").await;
     ready(&cluster, 0).await;
     change(&cluster, |spec| new_image(spec, "i:2")).await;
-    assert_eq!((pods(&cluster).await, status(&cluster).await), ("0:1".into(), "1 1 1 1 0".into()));
+    assert_eq!(
+        (pods(&cluster).await, status(&cluster).await),
+        ("0:1".into(), "1 1 1 1 0".into())
+    );
     cluster.delete(&PODS, "default/web-0").await;
     cluster.settle().await;
-    assert_eq!((pods(&cluster).await, status(&cluster).await), ("0:2".into(), "1 0 0 0 1".into()));
+    assert_eq!(
+        (pods(&cluster).await, status(&cluster).await),
+        ("0:2".into(), "1 0 0 0 1".into())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,29 +222,52 @@ async fn the_next_pod_comes_once_the_last_was_ready_for_long_enough() {
     let cluster = begin("{replicas: 2, minReadySeconds: 60}").await;
     ready(&cluster, 0).await;
     cluster.pass(Duration::from_secs(50)).await;
-    assert_eq!((pods(&cluster).await, status(&cluster).await), ("0:1".into(), "1 1 0 1 1".into()));
+    assert_eq!(
+        (pods(&cluster).await, status(&cluster).await),
+        ("0:1".into(), "1 1 0 1 1".into())
+    );
     cluster.pass(Duration::from_secs(15)).await;
-    assert_eq!((pods(&cluster).await, status(&cluster).await), ("0:1 1:1".into(), "2 1 1 2 2".into()));
+    assert_eq!(
+        (pods(&cluster).await, status(&cluster).await),
+        ("0:1 1:1".into(), "2 1 1 2 2".into())
+    );
 }
 
-const CLAIMS: &str = "volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce],
+const CLAIMS: &str =
+    "volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce],
     resources: {requests: {storage: 1Gi}}}}]";
 
 /// The claims and the kinds of their owners.
 async fn claims(cluster: &Cluster) -> String {
     let word = |claim: &Object| {
-        let owners: Vec<&str> = claim.owners().iter().map(|owner| owner["kind"].str()).collect();
+        let owners: Vec<&str> = claim
+            .owners()
+            .iter()
+            .map(|owner| owner["kind"].str())
+            .collect();
         format!("{}:{}", claim.name(), owners.join("+"))
     };
-    cluster.list(&PERSISTENT_VOLUME_CLAIMS, "default").await.iter().map(word).collect::<Vec<_>>().join(" ")
+    cluster
+        .list(&PERSISTENT_VOLUME_CLAIMS, "default")
+        .await
+        .iter()
+        .map(word)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_pod_gets_its_claim_and_leaves_it_behind() {
-    let cluster = begin(&format!("{{replicas: 2, podManagementPolicy: Parallel, {CLAIMS}}}")).await;
+    let cluster = begin(&format!(
+        "{{replicas: 2, podManagementPolicy: Parallel, {CLAIMS}}}"
+    ))
+    .await;
     assert_eq!(claims(&cluster).await, "data-web-0: data-web-1:");
     let volume = cluster.get(&PODS, "default/web-1").await["spec"]["volumes"][0].clone();
-    assert_eq!(volume.at("persistentVolumeClaim.claimName").str(), "data-web-1");
+    assert_eq!(
+        volume.at("persistentVolumeClaim.claimName").str(),
+        "data-web-1"
+    );
     scale(&cluster, 1).await;
     assert_eq!(claims(&cluster).await, "data-web-0: data-web-1:");
     let told = messages(&cluster, "SuccessfulCreate").await;
@@ -208,22 +275,39 @@ async fn each_pod_gets_its_claim_and_leaves_it_behind() {
         told.contains(&"Create Claim data-web-1 Pod web-1 in StatefulSet web success".into()),
         "{told:?}"
     );
-    assert!(told.contains(&"Create Pod web-1 in StatefulSet web successful".into()), "{told:?}");
+    assert!(
+        told.contains(&"Create Pod web-1 in StatefulSet web successful".into()),
+        "{told:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_goes_with_the_set_or_with_the_pod_as_the_policy_says() {
     let policy = "persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete, whenScaled: Delete}";
     let template = "template: {metadata: {labels: {app: web}}, spec: {nodeName: n1, containers: [{name: c, image: 'i:1'}]}}";
-    let cluster =
-        begin(&format!("{{replicas: 2, podManagementPolicy: Parallel, {CLAIMS}, {policy}, {template}}}"))
-            .await;
-    assert_eq!(claims(&cluster).await, "data-web-0:StatefulSet data-web-1:StatefulSet");
+    let cluster = begin(&format!(
+        "{{replicas: 2, podManagementPolicy: Parallel, {CLAIMS}, {policy}, {template}}}"
+    ))
+    .await;
+    assert_eq!(
+        claims(&cluster).await,
+        "data-web-0:StatefulSet data-web-1:StatefulSet"
+    );
     scale(&cluster, 1).await;
-    assert_eq!(claims(&cluster).await, "data-web-0:StatefulSet data-web-1:Pod");
+    assert_eq!(
+        claims(&cluster).await,
+        "data-web-0:StatefulSet data-web-1:Pod"
+    );
     // The pod comes back only when its claim is gone.
-    let now = mizzen_sdk::api::DeleteOptions { grace_seconds: Some(0), ..Default::default() };
-    cluster.api.delete(&PODS, &"default/web-1".parse().unwrap(), &now).await.unwrap();
+    let now = mizzen_sdk::api::DeleteOptions {
+        grace_seconds: Some(0),
+        ..Default::default()
+    };
+    cluster
+        .api
+        .delete(&PODS, &"default/web-1".parse().unwrap(), &now)
+        .await
+        .unwrap();
     scale(&cluster, 2).await;
     assert_eq!(pods(&cluster).await, "0:1");
     change(&cluster, |spec| {
@@ -246,16 +330,32 @@ async fn an_orphan_of_the_right_name_and_labels_is_adopted() {
         let pod =
             "{apiVersion: v1, kind: Pod, metadata: {name: NAME, namespace: default, labels: {app: APP}},
             spec: {containers: [{name: c, image: 'i:0'}]}}";
-        cluster.create(&pod.replace("NAME", name).replace("APP", app)).await;
+        cluster
+            .create(&pod.replace("NAME", name).replace("APP", app))
+            .await;
     }
-    cluster.create(&set("{replicas: 1, updateStrategy: {type: OnDelete}}")).await;
+    cluster
+        .create(&set("{replicas: 1, updateStrategy: {type: OnDelete}}"))
+        .await;
     cluster.settle().await;
-    let owned = |pod: &Object| pod.controller().map_or("", |owner| owner["kind"].str()).to_string();
-    let pods: Vec<String> = cluster.list(&PODS, "default").await.iter().map(owned).collect();
+    let owned = |pod: &Object| {
+        pod.controller()
+            .map_or("", |owner| owner["kind"].str())
+            .to_string()
+    };
+    let pods: Vec<String> = cluster
+        .list(&PODS, "default")
+        .await
+        .iter()
+        .map(owned)
+        .collect();
     assert_eq!(pods, ["", "StatefulSet", ""]);
     ready(&cluster, 0).await;
     let pod = cluster.get(&PODS, "default/web-0").await;
-    assert_eq!(pod.label("statefulset.kubernetes.io/pod-name"), Some("web-0"));
+    assert_eq!(
+        pod.label("statefulset.kubernetes.io/pod-name"),
+        Some("web-0")
+    );
     assert_eq!(
         messages(&cluster, "SuccessfulUpdate").await,
         ["Update Pod web-0 in StatefulSet web successful"]
@@ -266,7 +366,10 @@ async fn an_orphan_of_the_right_name_and_labels_is_adopted() {
 async fn revisions(cluster: &Cluster) -> Vec<i64> {
     let mut revisions = cluster.list(&CONTROLLER_REVISIONS, "default").await;
     revisions.sort_by_key(|revision| revision["revision"].int());
-    revisions.iter().map(|revision| revision["revision"].int()).collect()
+    revisions
+        .iter()
+        .map(|revision| revision["revision"].int())
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -285,8 +388,12 @@ async fn revisions_are_kept_numbered_anew_and_forgotten() {
 #[tokio::test(start_paused = true)]
 async fn a_revision_that_somebody_deletes_is_missed_when_the_set_is_looked_at() {
     let cluster = begin("{replicas: 0}").await;
-    let name = cluster.list(&CONTROLLER_REVISIONS, "default").await[0].name().to_string();
-    cluster.delete(&CONTROLLER_REVISIONS, &format!("default/{name}")).await;
+    let name = cluster.list(&CONTROLLER_REVISIONS, "default").await[0]
+        .name()
+        .to_string();
+    cluster
+        .delete(&CONTROLLER_REVISIONS, &format!("default/{name}"))
+        .await;
     cluster.settle().await;
     assert_eq!(revisions(&cluster).await, [0; 0]);
     change(&cluster, |spec| spec.set("minReadySeconds", 1)).await;
@@ -298,13 +405,21 @@ async fn a_set_that_goes_still_counts_its_pods() {
     let cluster = begin("{replicas: 1}").await;
     ready(&cluster, 0).await;
     assert_eq!(status(&cluster).await, "1 1 1 1 1");
-    let keep = |object: &mut Object| object.entry("metadata").set("finalizers", vec![Value::from("a.b/c")]);
+    let keep = |object: &mut Object| {
+        object
+            .entry("metadata")
+            .set("finalizers", vec![Value::from("a.b/c")])
+    };
     cluster.change(&STATEFUL_SETS, "default/web", keep).await;
     cluster.change(&PODS, "default/web-0", keep).await;
-    let name = cluster.list(&CONTROLLER_REVISIONS, "default").await[0].name().to_string();
+    let name = cluster.list(&CONTROLLER_REVISIONS, "default").await[0]
+        .name()
+        .to_string();
     // As the garbage collector deletes them.
     cluster.delete(&STATEFUL_SETS, "default/web").await;
-    cluster.delete(&CONTROLLER_REVISIONS, &format!("default/{name}")).await;
+    cluster
+        .delete(&CONTROLLER_REVISIONS, &format!("default/{name}"))
+        .await;
     cluster.delete(&PODS, "default/web-0").await;
     cluster.settle().await;
     assert_eq!(status(&cluster).await, "1 1 1 0 0");
@@ -313,7 +428,9 @@ async fn a_set_that_goes_still_counts_its_pods() {
 #[tokio::test(start_paused = true)]
 async fn a_taken_name_makes_a_revision_look_for_another() {
     let first = begin("{replicas: 0}").await;
-    let name = first.list(&CONTROLLER_REVISIONS, "default").await[0].name().to_string();
+    let name = first.list(&CONTROLLER_REVISIONS, "default").await[0]
+        .name()
+        .to_string();
     let cluster = Cluster::with(&["statefulset-controller"]).await;
     let taken = "{apiVersion: apps/v1, kind: ControllerRevision, metadata: {name: NAME, namespace: default}, revision: 1, data: {}}";
     cluster.create(&taken.replace("NAME", &name)).await;
@@ -346,8 +463,14 @@ async fn a_pod_that_is_refused_is_told_and_tried_again() {
         spec: {priorityClassName: nobody, containers: [{name: c, image: 'i:1'}]}}}";
     let cluster = begin(refused).await;
     let told = messages(&cluster, "FailedCreate").await;
-    assert!(told[0].starts_with("Create Pod web-0 in StatefulSet web failed error: "), "{told:?}");
-    assert!(told[0].contains("no PriorityClass with name nobody was found"), "{told:?}");
+    assert!(
+        told[0].starts_with("Create Pod web-0 in StatefulSet web failed error: "),
+        "{told:?}"
+    );
+    assert!(
+        told[0].contains("no PriorityClass with name nobody was found"),
+        "{told:?}"
+    );
     let class = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: nobody}, value: 5}";
     cluster.create(class).await;
     cluster.pass(Duration::from_secs(60)).await;
@@ -363,9 +486,14 @@ async fn a_claim_that_another_controls_is_left_to_it_and_people_are_told() {
         spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}";
     cluster.create(claim).await;
     let policy = "persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete, whenScaled: Retain}";
-    cluster.create(&set(&format!("{{replicas: 1, {CLAIMS}, {policy}}}"))).await;
+    cluster
+        .create(&set(&format!("{{replicas: 1, {CLAIMS}, {policy}}}")))
+        .await;
     cluster.settle().await;
-    assert_eq!((pods(&cluster).await, claims(&cluster).await), ("0:1".into(), "data-web-0:ConfigMap".into()));
+    assert_eq!(
+        (pods(&cluster).await, claims(&cluster).await),
+        ("0:1".into(), "data-web-0:ConfigMap".into())
+    );
     let told = messages(&cluster, "ConflictingController").await;
     assert!(
         told[0].starts_with("PersistentVolumeClaim data-web-0 has a conflicting OwnerReference"),

@@ -11,8 +11,11 @@ use super::cluster::Cluster;
 fn nothing_is_left_of_a_loop_that_was_stopped() {
     for name in mizzen_controllers::names() {
         let held = Arc::new(());
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let held = held.clone();
             let hold = |options: &mut Options| {

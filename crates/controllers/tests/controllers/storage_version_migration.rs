@@ -49,10 +49,16 @@ async fn outdated_foos(cluster: &Cluster) {
     let versions = format!("[{}, {}]", version("v1", true), version("v2", false));
     cluster.create(&format!("{{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {{name: {FOO_DEFINITION}}}, spec: {{group: example.com, scope: Namespaced, names: {names}, versions: {versions}}}}}")).await;
     cluster.settle().await;
-    cluster.create("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}").await;
+    cluster
+        .create("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}")
+        .await;
     for (namespace, name) in [("default", "a"), ("default", "b"), ("shop", "c")] {
         let metadata = format!("{{name: {name}, namespace: {namespace}}}");
-        cluster.create(&format!("{{apiVersion: example.com/v1, kind: Foo, metadata: {metadata}}}")).await;
+        cluster
+            .create(&format!(
+                "{{apiVersion: example.com/v1, kind: Foo, metadata: {metadata}}}"
+            ))
+            .await;
     }
     let switch = |definition: &mut Object| {
         for version in definition.entry("spec").entry("versions").list_mut() {
@@ -60,7 +66,9 @@ async fn outdated_foos(cluster: &Cluster) {
             version.set("storage", is_second);
         }
     };
-    cluster.change(&CUSTOM_RESOURCE_DEFINITIONS, FOO_DEFINITION, switch).await;
+    cluster
+        .change(&CUSTOM_RESOURCE_DEFINITIONS, FOO_DEFINITION, switch)
+        .await;
     cluster.settle().await;
 }
 
@@ -80,7 +88,9 @@ async fn said(cluster: &Cluster, of: &Resource, name: &str, type_: &str) -> Vec<
     conditions
         .filter(|condition| type_.is_empty() || condition["type"].str() == type_)
         .map(|condition| {
-            ["type", "status", "reason", "message"].map(|field| show(field, condition)).join("|")
+            ["type", "status", "reason", "message"]
+                .map(|field| show(field, condition))
+                .join("|")
         })
         .collect()
 }
@@ -99,14 +109,19 @@ async fn writes(cluster: &Cluster, version: &str) -> BTreeMap<String, usize> {
     let mut writes = BTreeMap::new();
     while let Some(said) = stream.next().await.unwrap() {
         if let Said::Delta(delta) = said {
-            *writes.entry(delta.entry().key().name().to_string()).or_default() += 1;
+            *writes
+                .entry(delta.entry().key().name().to_string())
+                .or_default() += 1;
         }
     }
     writes
 }
 
 fn once() -> BTreeMap<String, usize> {
-    ["a", "b", "c"].into_iter().map(|name| (name.to_string(), 1)).collect()
+    ["a", "b", "c"]
+        .into_iter()
+        .map(|name| (name.to_string(), 1))
+        .collect()
 }
 
 /// The way of the loop to the server: it counts requests for migrations, and makes trouble.
@@ -136,13 +151,17 @@ impl Service<Request<Sent>> for Way {
 
     fn call(&mut self, request: Request<Sent>) -> Self::Future {
         let path = request.uri().path();
-        self.n_asked.fetch_add(path.contains("storagemigration.k8s.io/").into(), Ordering::Relaxed);
+        self.n_asked.fetch_add(
+            path.contains("storagemigration.k8s.io/").into(),
+            Ordering::Relaxed,
+        );
         let is_meant = request.method() == Method::PATCH && path.ends_with("/foos/b");
         match self.trouble.lock().unwrap().take_if(|_| is_meant) {
             None => self.ours.call(request),
-            Some(Trouble::Answer(code, body)) => {
-                Box::pin(ready(Ok(Response::builder().status(code).body(Body::from(body)).unwrap())))
-            }
+            Some(Trouble::Answer(code, body)) => Box::pin(ready(Ok(Response::builder()
+                .status(code)
+                .body(Body::from(body))
+                .unwrap()))),
             Some(Trouble::Meanwhile(other)) => {
                 let (first, mut ours) = (self.ours.call(*other), self.ours.clone());
                 Box::pin(async move {
@@ -157,11 +176,21 @@ impl Service<Request<Sent>> for Way {
 /// A cluster whose loop goes that way.
 async fn cluster_with(trouble: Option<Trouble>) -> (Cluster, Arc<AtomicUsize>) {
     let mut cluster = Cluster::with(&[]).await;
-    let ours = cluster.server.in_process(User::master("admin"), "kube-controller-manager");
-    let way = Way { ours, n_asked: Arc::default(), trouble: Arc::new(Mutex::new(trouble)) };
+    let ours = cluster
+        .server
+        .in_process(User::master("admin"), "kube-controller-manager");
+    let way = Way {
+        ours,
+        n_asked: Arc::default(),
+        trouble: Arc::new(Mutex::new(trouble)),
+    };
     let n_asked = way.n_asked.clone();
     let clients = Arc::new(move |_: &str| Client::new(way.clone(), "default"));
-    cluster.start(&["storage-version-migrator-controller"], |options| options.clients = clients).await;
+    cluster
+        .start(&["storage-version-migrator-controller"], |options| {
+            options.clients = clients
+        })
+        .await;
     (cluster, n_asked)
 }
 
@@ -172,7 +201,10 @@ async fn migrate_in(trouble: Trouble, time: Duration) -> (Vec<String>, BTreeMap<
     serve_migrations(&cluster).await;
     let created = migrate(&cluster, "m", "example.com", "foos").await;
     cluster.pass(time).await;
-    (migration_says(&cluster, "m").await, writes(&cluster, created.version()).await)
+    (
+        migration_says(&cluster, "m").await,
+        writes(&cluster, created.version()).await,
+    )
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,10 +225,18 @@ async fn every_object_is_written_again_exactly_once() {
     }
     assert_eq!(writes(&cluster, created.version()).await, once());
 
-    let definition = cluster.get(&CUSTOM_RESOURCE_DEFINITIONS, FOO_DEFINITION).await;
+    let definition = cluster
+        .get(&CUSTOM_RESOURCE_DEFINITIONS, FOO_DEFINITION)
+        .await;
     assert_eq!(definition["status"]["storedVersions"], value!(["v2"]));
     assert_eq!(
-        said(&cluster, &CUSTOM_RESOURCE_DEFINITIONS, FOO_DEFINITION, "StorageMigrating").await,
+        said(
+            &cluster,
+            &CUSTOM_RESOURCE_DEFINITIONS,
+            FOO_DEFINITION,
+            "StorageMigrating"
+        )
+        .await,
         [
             "StorageMigrating|False|MigrationSucceeded|The migration has succeeded and the stored versions have been updated"
         ]
@@ -211,11 +251,19 @@ async fn what_is_over_is_not_done_again() {
     let created = migrate(&cluster, "m", "example.com", "foos").await;
     cluster.settle().await;
     let over = cluster.get(&STORAGE_VERSION_MIGRATIONS, "m").await;
-    cluster.start(&["storage-version-migrator-controller"], |_| {}).await;
+    cluster
+        .start(&["storage-version-migrator-controller"], |_| {})
+        .await;
     cluster.pass(Duration::from_secs(120)).await;
     assert_eq!(cluster.get(&STORAGE_VERSION_MIGRATIONS, "m").await, over);
-    let touch = |migration: &mut Object| migration.entry("metadata").set("labels", value!({ "a": "b" }));
-    cluster.change(&STORAGE_VERSION_MIGRATIONS, "m", touch).await;
+    let touch = |migration: &mut Object| {
+        migration
+            .entry("metadata")
+            .set("labels", value!({ "a": "b" }))
+    };
+    cluster
+        .change(&STORAGE_VERSION_MIGRATIONS, "m", touch)
+        .await;
     cluster.settle().await;
     assert_eq!(migration_says(&cluster, "m").await, [COMPLETED, SUCCEEDED]);
     assert_eq!(writes(&cluster, created.version()).await, once());
@@ -229,13 +277,20 @@ async fn a_second_migration_waits_for_the_first_and_finds_nothing_to_do() {
     let first = migrate(&cluster, "z", "example.com", "foos").await;
     cluster.pass(Duration::from_secs(2)).await;
     migrate(&cluster, "a", "example.com", "foos").await;
-    cluster.start(&["storage-version-migrator-controller"], |_| {}).await;
+    cluster
+        .start(&["storage-version-migrator-controller"], |_| {})
+        .await;
     cluster.settle().await;
     let mut noted = Vec::new();
     for name in ["z", "a"] {
         assert_eq!(migration_says(&cluster, name).await, [COMPLETED, SUCCEEDED]);
         let migration = cluster.get(&STORAGE_VERSION_MIGRATIONS, name).await;
-        noted.push(migration["status"]["resourceVersion"].str().parse::<u64>().unwrap());
+        noted.push(
+            migration["status"]["resourceVersion"]
+                .str()
+                .parse::<u64>()
+                .unwrap(),
+        );
     }
     assert!(noted[0] < noted[1], "{noted:?}");
     assert_eq!(writes(&cluster, first.version()).await, once());
@@ -280,14 +335,21 @@ async fn a_resource_that_cannot_be_written_fails_at_once() {
 async fn built_in_resources_of_either_scope_are_migrated() {
     let cluster = cluster().await;
     serve_migrations(&cluster).await;
-    let before = cluster.get(&mizzen_sdk::resource::NAMESPACES, "default").await;
+    let before = cluster
+        .get(&mizzen_sdk::resource::NAMESPACES, "default")
+        .await;
     migrate(&cluster, "m", "", "namespaces").await;
     migrate(&cluster, "o", "", "configmaps").await;
     cluster.settle().await;
     assert_eq!(migration_says(&cluster, "m").await, [COMPLETED, SUCCEEDED]);
     assert_eq!(migration_says(&cluster, "o").await, [COMPLETED, SUCCEEDED]);
     // They are stored in their only version already, so that there is nothing to be written.
-    assert_eq!(cluster.get(&mizzen_sdk::resource::NAMESPACES, "default").await, before);
+    assert_eq!(
+        cluster
+            .get(&mizzen_sdk::resource::NAMESPACES, "default")
+            .await,
+        before
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -297,7 +359,9 @@ async fn migrations_may_go_away_and_come_back() {
     serve_migrations(&cluster).await;
     migrate(&cluster, "waiting", "example.com", "hats").await;
     cluster.settle().await;
-    cluster.delete(&CUSTOM_RESOURCE_DEFINITIONS, MIGRATION_DEFINITION).await;
+    cluster
+        .delete(&CUSTOM_RESOURCE_DEFINITIONS, MIGRATION_DEFINITION)
+        .await;
     cluster.pass(Duration::from_secs(120)).await;
     serve_migrations(&cluster).await;
     let created = migrate(&cluster, "m", "example.com", "foos").await;
@@ -317,7 +381,9 @@ async fn nobody_asks_for_migrations_that_the_server_does_not_have() {
     migrate(&cluster, "m", "example.com", "hats").await;
     cluster.pass(Duration::from_secs(5)).await;
     assert_ne!(n_asked(), 0);
-    cluster.delete(&CUSTOM_RESOURCE_DEFINITIONS, MIGRATION_DEFINITION).await;
+    cluster
+        .delete(&CUSTOM_RESOURCE_DEFINITIONS, MIGRATION_DEFINITION)
+        .await;
     cluster.pass(Duration::from_secs(5)).await;
     let before = n_asked();
     cluster.pass(Duration::from_secs(300)).await;
@@ -331,17 +397,24 @@ async fn a_busy_server_is_asked_again_and_nothing_is_written_twice() {
     let (early, _) = migrate_in(Trouble::Answer(429, busy), Duration::from_millis(1900)).await;
     assert_eq!(early, running);
     let (said, writes) = migrate_in(Trouble::Answer(429, busy), Duration::from_millis(2900)).await;
-    assert_eq!((said, writes), (vec![COMPLETED.to_string(), SUCCEEDED.to_string()], once()));
+    assert_eq!(
+        (said, writes),
+        (vec![COMPLETED.to_string(), SUCCEEDED.to_string()], once())
+    );
     let broken = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"InternalError","message":"broken"}"#;
     let (said, writes) = migrate_in(Trouble::Answer(500, broken), Duration::from_millis(900)).await;
-    assert_eq!((said, writes), (vec![COMPLETED.to_string(), SUCCEEDED.to_string()], once()));
+    assert_eq!(
+        (said, writes),
+        (vec![COMPLETED.to_string(), SUCCEEDED.to_string()], once())
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_is_refused_fails_the_migration() {
     let refused = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden","message":"not you"}"#;
     let (said, writes) = migrate_in(Trouble::Answer(403, refused), Duration::from_secs(60)).await;
-    let failed = "Failed|True|StorageVersionMigrationFailed|migration encountered unhandled error: not you";
+    let failed =
+        "Failed|True|StorageVersionMigrationFailed|migration encountered unhandled error: not you";
     assert_eq!(said, [COMPLETED, failed]);
     assert_eq!(writes, BTreeMap::from([("a".to_string(), 1)]));
 }
@@ -354,9 +427,15 @@ async fn whoever_is_faster_does_the_work() {
         .body(Sent::from(br#"{"spec":{"size":1}}"#.to_vec()));
     let deleted = Request::delete(path).body(Sent::empty());
     for other in [written, deleted] {
-        let (said, writes) =
-            migrate_in(Trouble::Meanwhile(Box::new(other.unwrap())), Duration::from_millis(900)).await;
+        let (said, writes) = migrate_in(
+            Trouble::Meanwhile(Box::new(other.unwrap())),
+            Duration::from_millis(900),
+        )
+        .await;
         // The other's write, or deletion, is the only one.
-        assert_eq!((said, writes), (vec![COMPLETED.to_string(), SUCCEEDED.to_string()], once()));
+        assert_eq!(
+            (said, writes),
+            (vec![COMPLETED.to_string(), SUCCEEDED.to_string()], once())
+        );
     }
 }

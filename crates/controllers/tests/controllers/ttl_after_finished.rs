@@ -17,8 +17,7 @@ async fn failed(cluster: &Cluster) {
         ))
         .await;
     let time = from_unix(cluster.now());
-    let condition =
-        |kind: &str| value!({"type": kind, "status": "True", "lastTransitionTime": (time.as_str())});
+    let condition = |kind: &str| value!({"type": kind, "status": "True", "lastTransitionTime": (time.as_str())});
     let conditions = ["FailureTarget", "Failed"].map(condition).to_vec();
     cluster
         .change_status(&JOBS, "default/j", |status| {
@@ -30,7 +29,10 @@ async fn failed(cluster: &Cluster) {
 
 /// Whether the job is still to be kept. Nobody collects garbage here.
 async fn is_kept(cluster: &Cluster) -> bool {
-    cluster.find(&JOBS, "default/j").await.is_some_and(|job| !job.is_going())
+    cluster
+        .find(&JOBS, "default/j")
+        .await
+        .is_some_and(|job| !job.is_going())
 }
 
 #[tokio::test(start_paused = true)]
@@ -39,7 +41,11 @@ async fn a_job_goes_when_its_time_is_over_even_if_it_said_so_later() {
     failed(&cluster).await;
     cluster.pass(Duration::from_secs(30)).await;
     assert!(is_kept(&cluster).await);
-    cluster.change(&JOBS, "default/j", |job| job.entry("spec").set("ttlSecondsAfterFinished", 60)).await;
+    cluster
+        .change(&JOBS, "default/j", |job| {
+            job.entry("spec").set("ttlSecondsAfterFinished", 60)
+        })
+        .await;
     cluster.pass(Duration::from_secs(28)).await;
     assert!(is_kept(&cluster).await);
     cluster.pass(Duration::from_secs(4)).await;
@@ -52,7 +58,9 @@ async fn a_job_whose_time_was_made_longer_is_kept() {
     failed(&cluster).await;
     for seconds in [60, 600] {
         cluster
-            .change(&JOBS, "default/j", |job| job.entry("spec").set("ttlSecondsAfterFinished", seconds))
+            .change(&JOBS, "default/j", |job| {
+                job.entry("spec").set("ttlSecondsAfterFinished", seconds)
+            })
             .await;
         cluster.settle().await;
     }

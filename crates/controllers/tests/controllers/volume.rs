@@ -5,7 +5,8 @@ use std::time::Duration;
 use mizzen_object::value;
 use mizzen_sdk::api::ListOptions;
 use mizzen_sdk::resource::{
-    EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES,
+    EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES,
+    VOLUME_ATTRIBUTES_CLASSES,
 };
 
 use crate::cluster::Cluster;
@@ -46,9 +47,19 @@ async fn phase(cluster: &Cluster, name: &str) -> String {
 }
 
 async fn reasons(cluster: &Cluster, name: &str) -> Vec<String> {
-    let options = ListOptions { fields: format!("involvedObject.name={name}"), ..ListOptions::default() };
-    let events = cluster.api.list(&EVENTS, "default", &options).await.unwrap();
-    events.iter().map(|event| event["reason"].str().to_string()).collect()
+    let options = ListOptions {
+        fields: format!("involvedObject.name={name}"),
+        ..ListOptions::default()
+    };
+    let events = cluster
+        .api
+        .list(&EVENTS, "default", &options)
+        .await
+        .unwrap();
+    events
+        .iter()
+        .map(|event| event["reason"].str().to_string())
+        .collect()
 }
 
 async fn class(cluster: &Cluster, provisioner: &str, mode: &str) {
@@ -70,9 +81,18 @@ async fn a_claim_gets_the_smallest_volume_and_leaves_it_released() {
     assert_eq!(phase(&cluster, "fit").await, "Available");
     claim(&cluster, "c", "storageClassName: sc").await;
     let bound = cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
-    assert_eq!((bound["spec"]["volumeName"].str(), bound["status"]["phase"].str()), ("fit", "Bound"));
+    assert_eq!(
+        (
+            bound["spec"]["volumeName"].str(),
+            bound["status"]["phase"].str()
+        ),
+        ("fit", "Bound")
+    );
     assert_eq!(bound["status"]["capacity"], value!({"storage": "4Gi"}));
-    assert_eq!(bound.annotation("pv.kubernetes.io/bind-completed"), Some("yes"));
+    assert_eq!(
+        bound.annotation("pv.kubernetes.io/bind-completed"),
+        Some("yes")
+    );
     assert_eq!(phase(&cluster, "fit").await, "Bound");
 
     cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
@@ -81,7 +101,11 @@ async fn a_claim_gets_the_smallest_volume_and_leaves_it_released() {
     // Another claim of the same name is another claim.
     claim(&cluster, "c", "storageClassName: sc, volumeName: fit").await;
     assert_eq!(phase(&cluster, "default/c").await, "Pending");
-    cluster.change(&PERSISTENT_VOLUMES, "fit", |volume| drop(volume.entry("spec").remove("claimRef"))).await;
+    cluster
+        .change(&PERSISTENT_VOLUMES, "fit", |volume| {
+            drop(volume.entry("spec").remove("claimRef"))
+        })
+        .await;
     cluster.settle().await;
     assert_eq!(phase(&cluster, "default/c").await, "Bound");
 }
@@ -109,7 +133,10 @@ async fn two_claims_never_share_a_volume() {
     }
     cluster.settle().await;
     let claims = cluster.list(&PERSISTENT_VOLUME_CLAIMS, "default").await;
-    let mut volumes: Vec<_> = claims.iter().map(|claim| claim["spec"]["volumeName"].str()).collect();
+    let mut volumes: Vec<_> = claims
+        .iter()
+        .map(|claim| claim["spec"]["volumeName"].str())
+        .collect();
     volumes.sort();
     assert_eq!(volumes, ["va", "vb", "vc", "vd"]);
 }
@@ -117,7 +144,13 @@ async fn two_claims_never_share_a_volume() {
 #[tokio::test(start_paused = true)]
 async fn a_volume_kept_for_a_claim_is_given_to_no_other() {
     let cluster = Cluster::with(&LOOPS).await;
-    volume(&cluster, "v", "5Gi", &format!("{NFS}, claimRef: {{namespace: default, name: c}}")).await;
+    volume(
+        &cluster,
+        "v",
+        "5Gi",
+        &format!("{NFS}, claimRef: {{namespace: default, name: c}}"),
+    )
+    .await;
     claim(&cluster, "other", "storageClassName: sc").await;
     claim(&cluster, "c", "storageClassName: sc").await;
     assert_eq!(phase(&cluster, "default/other").await, "Pending");
@@ -134,9 +167,14 @@ async fn a_claim_whose_volume_goes_is_lost() {
     claim(&cluster, "c", "storageClassName: sc").await;
     cluster.delete(&PERSISTENT_VOLUMES, "v").await;
     cluster.settle().await;
-    assert!(cluster.get(&PERSISTENT_VOLUMES, "v").await.is_going(), "a claim has it");
+    assert!(
+        cluster.get(&PERSISTENT_VOLUMES, "v").await.is_going(),
+        "a claim has it"
+    );
     cluster
-        .change(&PERSISTENT_VOLUMES, "v", |volume| drop(volume.entry("metadata").remove("finalizers")))
+        .change(&PERSISTENT_VOLUMES, "v", |volume| {
+            drop(volume.entry("metadata").remove("finalizers"))
+        })
         .await;
     cluster.settle().await;
     let claim = cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
@@ -151,7 +189,10 @@ async fn a_claim_waits_for_its_first_consumer() {
     volume(&cluster, "v", "5Gi", NFS).await;
     claim(&cluster, "c", "storageClassName: sc").await;
     assert_eq!(
-        (phase(&cluster, "default/c").await.as_str(), phase(&cluster, "v").await.as_str()),
+        (
+            phase(&cluster, "default/c").await.as_str(),
+            phase(&cluster, "v").await.as_str()
+        ),
         ("Pending", "Available")
     );
     pod(&cluster, "p", "").await;
@@ -161,16 +202,25 @@ async fn a_claim_waits_for_its_first_consumer() {
     assert_eq!(told, ["WaitForFirstConsumer", "WaitForPodScheduled"]);
     // The scheduler chooses a volume, or a node for one that is to be made.
     let name_it = |claim: &mut mizzen_sdk::Object| {
-        claim.entry("metadata").entry("annotations").set("volume.kubernetes.io/selected-node", "n");
+        claim
+            .entry("metadata")
+            .entry("annotations")
+            .set("volume.kubernetes.io/selected-node", "n");
     };
-    cluster.change(&PERSISTENT_VOLUME_CLAIMS, "default/c", name_it).await;
+    cluster
+        .change(&PERSISTENT_VOLUME_CLAIMS, "default/c", name_it)
+        .await;
     cluster.settle().await;
     let claim = cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
-    assert_eq!(claim.annotation("volume.kubernetes.io/storage-provisioner"), Some("example.com/p"));
+    assert_eq!(
+        claim.annotation("volume.kubernetes.io/storage-provisioner"),
+        Some("example.com/p")
+    );
     let bind = |volume: &mut mizzen_sdk::Object| {
-        volume
-            .entry("spec")
-            .set("claimRef", value!({"namespace": "default", "name": "c", "uid": (claim.uid())}));
+        volume.entry("spec").set(
+            "claimRef",
+            value!({"namespace": "default", "name": "c", "uid": (claim.uid())}),
+        );
     };
     cluster.change(&PERSISTENT_VOLUMES, "v", bind).await;
     cluster.settle().await;
@@ -193,22 +243,44 @@ async fn a_claim_without_a_class_gets_the_default_one_later() {
     cluster.settle().await;
     let claim = cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
     assert_eq!(claim["spec"]["storageClassName"].str(), "sc");
-    assert_eq!(claim.annotation("volume.kubernetes.io/storage-provisioner"), Some("example.com/p"));
+    assert_eq!(
+        claim.annotation("volume.kubernetes.io/storage-provisioner"),
+        Some("example.com/p")
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_that_nobody_can_delete_fails_and_one_that_is_deleted_goes() {
     let cluster = Cluster::with(&LOOPS).await;
-    volume(&cluster, "v", "5Gi", "persistentVolumeReclaimPolicy: Delete, nfs: {server: s, path: /x}").await;
+    volume(
+        &cluster,
+        "v",
+        "5Gi",
+        "persistentVolumeReclaimPolicy: Delete, nfs: {server: s, path: /x}",
+    )
+    .await;
     claim(&cluster, "c", "storageClassName: sc").await;
     cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
     cluster.settle().await;
     let failed = cluster.get(&PERSISTENT_VOLUMES, "v").await;
-    let message = "error getting deleter volume plugin for volume \"v\": no deletable volume plugin matched";
-    assert_eq!((failed["status"]["phase"].str(), failed["status"]["message"].str()), ("Failed", message));
+    let message =
+        "error getting deleter volume plugin for volume \"v\": no deletable volume plugin matched";
+    assert_eq!(
+        (
+            failed["status"]["phase"].str(),
+            failed["status"]["message"].str()
+        ),
+        ("Failed", message)
+    );
     assert_eq!(reasons(&cluster, "v").await, ["VolumeFailedDelete"]);
 
-    volume(&cluster, "w", "5Gi", "persistentVolumeReclaimPolicy: Delete, hostPath: {path: /tmp/x}").await;
+    volume(
+        &cluster,
+        "w",
+        "5Gi",
+        "persistentVolumeReclaimPolicy: Delete, hostPath: {path: /tmp/x}",
+    )
+    .await;
     claim(&cluster, "d", "storageClassName: sc").await;
     cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/d").await;
     cluster.settle().await;
@@ -218,18 +290,39 @@ async fn a_volume_that_nobody_can_delete_fails_and_one_that_is_deleted_goes() {
 #[tokio::test(start_paused = true)]
 async fn a_volume_is_emptied_and_free_again() {
     let cluster = Cluster::with(&LOOPS).await;
-    volume(&cluster, "v", "5Gi", "persistentVolumeReclaimPolicy: Recycle, nfs: {server: s, path: /x}").await;
+    volume(
+        &cluster,
+        "v",
+        "5Gi",
+        "persistentVolumeReclaimPolicy: Recycle, nfs: {server: s, path: /x}",
+    )
+    .await;
     claim(&cluster, "c", "storageClassName: sc").await;
     cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
     cluster.settle().await;
     let pod = cluster.get(&PODS, "default/recycler-for-v").await;
     assert_eq!(pod["spec"]["volumes"][0]["nfs"]["path"].str(), "/x");
-    cluster.change_status(&PODS, "default/recycler-for-v", |status| status.set("phase", "Succeeded")).await;
+    cluster
+        .change_status(&PODS, "default/recycler-for-v", |status| {
+            status.set("phase", "Succeeded")
+        })
+        .await;
     cluster.settle().await;
     let free = cluster.get(&PERSISTENT_VOLUMES, "v").await;
-    assert_eq!((free["status"]["phase"].str(), free["spec"]["claimRef"].is_null()), ("Available", true));
+    assert_eq!(
+        (
+            free["status"]["phase"].str(),
+            free["spec"]["claimRef"].is_null()
+        ),
+        ("Available", true)
+    );
     assert_eq!(reasons(&cluster, "v").await, ["VolumeRecycled"]);
-    assert!(cluster.find(&PODS, "default/recycler-for-v").await.is_none());
+    assert!(
+        cluster
+            .find(&PODS, "default/recycler-for-v")
+            .await
+            .is_none()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -240,36 +333,69 @@ async fn who_makes_a_volume_larger_is_said_once() {
         .await;
     volume(&cluster, "new", "3Gi", NFS).await;
     claim(&cluster, "a", "storageClassName: sc").await;
-    volume(&cluster, "old", "3Gi", "persistentVolumeReclaimPolicy: Retain, gcePersistentDisk: {pdName: d}")
-        .await;
+    volume(
+        &cluster,
+        "old",
+        "3Gi",
+        "persistentVolumeReclaimPolicy: Retain, gcePersistentDisk: {pdName: d}",
+    )
+    .await;
     claim(&cluster, "b", "storageClassName: sc").await;
     for name in ["a", "b"] {
-        assert!(!reasons(&cluster, name).await.contains(&"ExternalExpanding".to_string()));
+        assert!(
+            !reasons(&cluster, name)
+                .await
+                .contains(&"ExternalExpanding".to_string())
+        );
         let key = format!("default/{name}");
         let request = |claim: &mut mizzen_sdk::Object| {
-            claim.entry("spec").entry("resources").entry("requests").set("storage", "9Gi");
+            claim
+                .entry("spec")
+                .entry("resources")
+                .entry("requests")
+                .set("storage", "9Gi");
         };
-        cluster.change(&PERSISTENT_VOLUME_CLAIMS, &key, request).await;
+        cluster
+            .change(&PERSISTENT_VOLUME_CLAIMS, &key, request)
+            .await;
         cluster.settle().await;
         cluster
             .change(&PERSISTENT_VOLUME_CLAIMS, &key, |claim| {
-                claim.entry("metadata").entry("labels").set("changed", "again");
+                claim
+                    .entry("metadata")
+                    .entry("labels")
+                    .set("changed", "again");
             })
             .await;
         cluster.settle().await;
     }
-    let options = ListOptions { fields: "reason=ExternalExpanding".into(), ..ListOptions::default() };
-    let events = cluster.api.list(&EVENTS, "default", &options).await.unwrap();
-    let mut said: Vec<_> =
-        events.iter().map(|event| (event["message"].str(), event["count"].int())).collect();
+    let options = ListOptions {
+        fields: "reason=ExternalExpanding".into(),
+        ..ListOptions::default()
+    };
+    let events = cluster
+        .api
+        .list(&EVENTS, "default", &options)
+        .await
+        .unwrap();
+    let mut said: Vec<_> = events
+        .iter()
+        .map(|event| (event["message"].str(), event["count"].int()))
+        .collect();
     said.sort_unstable();
     let expected = [
-        ("CSI migration enabled for kubernetes.io/gce-pd; waiting for external resizer to expand the pvc", 1),
+        (
+            "CSI migration enabled for kubernetes.io/gce-pd; waiting for external resizer to expand the pvc",
+            1,
+        ),
         ("waiting for an external controller to expand this PVC", 1),
     ];
     assert_eq!(said, expected);
     let old = cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/b").await;
-    assert_eq!(old.annotation("volume.kubernetes.io/storage-resizer"), Some("pd.csi.storage.gke.io"));
+    assert_eq!(
+        old.annotation("volume.kubernetes.io/storage-resizer"),
+        Some("pd.csi.storage.gke.io")
+    );
 }
 
 async fn pod(cluster: &Cluster, name: &str, node: &str) {
@@ -290,11 +416,28 @@ async fn a_claim_stays_while_a_pod_on_a_node_uses_it() {
     cluster.settle().await;
     cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
     cluster.pass(Duration::from_secs(60)).await;
-    assert!(cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/c").await.is_going());
-    let options = mizzen_sdk::api::DeleteOptions { grace_seconds: Some(0), ..Default::default() };
-    cluster.api.delete(&PODS, &"default/scheduled".parse().unwrap(), &options).await.unwrap();
+    assert!(
+        cluster
+            .get(&PERSISTENT_VOLUME_CLAIMS, "default/c")
+            .await
+            .is_going()
+    );
+    let options = mizzen_sdk::api::DeleteOptions {
+        grace_seconds: Some(0),
+        ..Default::default()
+    };
+    cluster
+        .api
+        .delete(&PODS, &"default/scheduled".parse().unwrap(), &options)
+        .await
+        .unwrap();
     cluster.settle().await;
-    assert!(cluster.find(&PERSISTENT_VOLUME_CLAIMS, "default/c").await.is_none());
+    assert!(
+        cluster
+            .find(&PERSISTENT_VOLUME_CLAIMS, "default/c")
+            .await
+            .is_none()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -304,12 +447,24 @@ async fn a_class_of_attributes_stays_while_it_is_named() {
     claim(&cluster, "c", "volumeAttributesClassName: gold").await;
     cluster.delete(&VOLUME_ATTRIBUTES_CLASSES, "gold").await;
     cluster.settle().await;
-    assert!(cluster.get(&VOLUME_ATTRIBUTES_CLASSES, "gold").await.is_going());
+    assert!(
+        cluster
+            .get(&VOLUME_ATTRIBUTES_CLASSES, "gold")
+            .await
+            .is_going()
+    );
     let strip = |claim: &mut mizzen_sdk::Object| drop(claim.entry("metadata").remove("finalizers"));
-    cluster.change(&PERSISTENT_VOLUME_CLAIMS, "default/c", strip).await;
+    cluster
+        .change(&PERSISTENT_VOLUME_CLAIMS, "default/c", strip)
+        .await;
     cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
     cluster.settle().await;
-    assert!(cluster.find(&VOLUME_ATTRIBUTES_CLASSES, "gold").await.is_none());
+    assert!(
+        cluster
+            .find(&VOLUME_ATTRIBUTES_CLASSES, "gold")
+            .await
+            .is_none()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -350,6 +505,11 @@ async fn what_happened_while_nobody_looked_is_made_good() {
     cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
     cluster.start(&LOOPS, |_| {}).await;
     cluster.settle().await;
-    assert!(cluster.find(&PERSISTENT_VOLUME_CLAIMS, "default/c").await.is_none());
+    assert!(
+        cluster
+            .find(&PERSISTENT_VOLUME_CLAIMS, "default/c")
+            .await
+            .is_none()
+    );
     assert_eq!(phase(&cluster, "v").await, "Released");
 }

@@ -6,7 +6,10 @@ use mizzen_object::{Context, Path, Value, Violations, json};
 use crate::Behaviour;
 
 pub(super) fn behaviour() -> Behaviour {
-    Behaviour { validate, ..Behaviour::NONE }
+    Behaviour {
+        validate,
+        ..Behaviour::NONE
+    }
 }
 
 fn validate(new: &Value, old: Option<&Value>, _: &Context, violations: &mut Violations) {

@@ -17,12 +17,21 @@ use crate::pod::{self, Options};
 pub(super) const GENERATION: &str = "deprecated.daemonset.template.generation";
 
 pub(super) fn behaviour() -> Behaviour {
-    Behaviour { default, read, prepare, validate, warnings, ..Behaviour::NONE }
+    Behaviour {
+        default,
+        read,
+        prepare,
+        validate,
+        warnings,
+        ..Behaviour::NONE
+    }
 }
 
 fn default(set: &mut Value) {
     // Kubernetes: a number inside upstream, an annotation outside; unset it is zero.
-    set.entry("metadata").entry("annotations").set_default(GENERATION, "0");
+    set.entry("metadata")
+        .entry("annotations")
+        .set_default(GENERATION, "0");
     default_spec(set);
 }
 
@@ -52,7 +61,12 @@ fn read(set: &mut Value) -> Result<(), String> {
 }
 
 fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
-    let generation = |set: &Value| set["metadata"]["annotations"][GENERATION].str().parse().unwrap_or(0_i64);
+    let generation = |set: &Value| {
+        set["metadata"]["annotations"][GENERATION]
+            .str()
+            .parse()
+            .unwrap_or(0_i64)
+    };
     let generation = match old {
         None => generation(new).max(1),
         Some(old) if context.action == Action::Status => generation(old),
@@ -64,7 +78,9 @@ fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
     if old.is_none() {
         drop_disabled(new, None);
     }
-    new.entry("metadata").entry("annotations").set(GENERATION, generation.to_string());
+    new.entry("metadata")
+        .entry("annotations")
+        .set(GENERATION, generation.to_string());
 }
 
 fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
@@ -73,7 +89,12 @@ fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mu
     }
     let (spec, path) = (&new["spec"], Path::new("spec"));
     if let Some(old) = old {
-        validate_immutable(&spec["selector"], &old["spec"]["selector"], &path.child("selector"), violations);
+        validate_immutable(
+            &spec["selector"],
+            &old["spec"]["selector"],
+            &path.child("selector"),
+            violations,
+        );
     }
     let options = Options::of(old.map(|old| &old["spec"]["template"]));
     let old_selector = old.map_or(&Value::Null, |old| &old["spec"]["selector"]);
@@ -83,15 +104,27 @@ fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mu
     pod::validate_template_with(template, &options, &place, violations);
     validate_lasting(template, "DaemonSet", &place, violations);
     validate_counts(spec, &["minReadySeconds"], &path, violations);
-    validate_strategy(&spec["updateStrategy"], &path.child("updateStrategy"), violations);
+    validate_strategy(
+        &spec["updateStrategy"],
+        &path.child("updateStrategy"),
+        violations,
+    );
     validate_counts(spec, &["revisionHistoryLimit"], &path, violations);
 }
 
 fn validate_selection(spec: &Value, any_values: bool, path: &Path, violations: &mut Violations) {
     let (selector, place) = (&spec["selector"], path.child("selector"));
-    let options = selector::Options { any_values, ..Default::default() };
+    let options = selector::Options {
+        any_values,
+        ..Default::default()
+    };
     selector::label_selector(selector, options, &place, violations);
-    validate_selected(Selector::of(selector), &spec["template"], &path.child("template"), violations);
+    validate_selected(
+        Selector::of(selector),
+        &spec["template"],
+        &path.child("template"),
+        violations,
+    );
     validate_not_empty(selector, "daemonset", &place, violations);
 }
 
@@ -122,7 +155,10 @@ fn validate_rolling(update: &Value, path: &Path, violations: &mut Violations) {
             let detail = "may not be set when maxUnavailable is non-zero";
             violations.invalid(path.child("maxSurge"), update["maxSurge"].clone(), detail);
         }
-        [false, false] => violations.required(path.child("maxUnavailable"), "cannot be 0 when maxSurge is 0"),
+        [false, false] => violations.required(
+            path.child("maxUnavailable"),
+            "cannot be 0 when maxSurge is 0",
+        ),
         _ => {}
     }
 }

@@ -15,7 +15,14 @@ use crate::pod::{self, Options};
 pub(super) const ROLLBACK: &str = "deprecated.deployment.rollback.to";
 
 pub(super) fn behaviour() -> Behaviour {
-    Behaviour { default, read, prepare, validate, warnings, ..Behaviour::NONE }
+    Behaviour {
+        default,
+        read,
+        prepare,
+        validate,
+        warnings,
+        ..Behaviour::NONE
+    }
 }
 
 pub(super) fn default(deployment: &mut Value) {
@@ -66,15 +73,33 @@ fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mu
     }
     let (spec, path) = (&new["spec"], Path::new("spec"));
     field::non_negative(spec["replicas"].int(), &path.child("replicas"), violations);
-    validate_replicas(spec, &Options::of(old.map(|old| &old["spec"]["template"])), &path, violations);
+    validate_replicas(
+        spec,
+        &Options::of(old.map(|old| &old["spec"]["template"])),
+        &path,
+        violations,
+    );
     validate_strategy(&spec["strategy"], &path.child("strategy"), violations);
-    validate_counts(spec, &["minReadySeconds", "revisionHistoryLimit"], &path, violations);
-    let rollback = new["metadata"]["annotations"][ROLLBACK].str().parse().unwrap_or(0);
+    validate_counts(
+        spec,
+        &["minReadySeconds", "revisionHistoryLimit"],
+        &path,
+        violations,
+    );
+    let rollback = new["metadata"]["annotations"][ROLLBACK]
+        .str()
+        .parse()
+        .unwrap_or(0);
     let place = path.child("rollback");
     field::non_negative(rollback, &place.child("version"), violations);
     validate_deadline(spec, &path.child("progressDeadlineSeconds"), violations);
     if let Some(old) = old {
-        validate_immutable(&spec["selector"], &old["spec"]["selector"], &path.child("selector"), violations);
+        validate_immutable(
+            &spec["selector"],
+            &old["spec"]["selector"],
+            &path.child("selector"),
+            violations,
+        );
     }
 }
 
@@ -82,7 +107,10 @@ fn validate_strategy(strategy: &Value, path: &Path, violations: &mut Violations)
     let (update, place) = (&strategy["rollingUpdate"], path.child("rollingUpdate"));
     match strategy["type"].str() {
         "Recreate" if !update.is_null() => {
-            violations.forbidden(place, "may not be specified when strategy `type` is 'Recreate'");
+            violations.forbidden(
+                place,
+                "may not be specified when strategy `type` is 'Recreate'",
+            );
         }
         "Recreate" => {}
         "RollingUpdate" => validate_rolling(update, &place, violations),
@@ -99,13 +127,19 @@ fn validate_rolling(update: &Value, path: &Path, violations: &mut Violations) {
     }
     let (unavailable, place) = (&update["maxUnavailable"], path.child("maxUnavailable"));
     if share_number(unavailable) == 0 && share_number(&update["maxSurge"]) == 0 {
-        violations.invalid(place, unavailable.clone(), "may not be 0 when `maxSurge` is 0");
+        violations.invalid(
+            place,
+            unavailable.clone(),
+            "may not be 0 when `maxSurge` is 0",
+        );
     }
     validate_at_most_all(unavailable, &place, violations);
 }
 
 fn validate_deadline(spec: &Value, path: &Path, violations: &mut Violations) {
-    let Some(seconds) = spec["progressDeadlineSeconds"].as_int() else { return };
+    let Some(seconds) = spec["progressDeadlineSeconds"].as_int() else {
+        return;
+    };
     field::non_negative(seconds, path, violations);
     if seconds <= spec["minReadySeconds"].int() {
         violations.invalid(path, seconds, "must be greater than minReadySeconds");
@@ -126,8 +160,20 @@ fn validate_status(new: &Value, old: &Value, violations: &mut Violations) {
     let (status, path) = (&new["status"], Path::new("status"));
     validate_counts(status, &COUNTS, &path, violations);
     let parts = ["updatedReplicas", "readyReplicas", "availableReplicas"];
-    validate_parts(status, &parts, ("replicas", "status.replicas"), &path, violations);
-    validate_parts(status, &["availableReplicas"], ("readyReplicas", "readyReplicas"), &path, violations);
+    validate_parts(
+        status,
+        &parts,
+        ("replicas", "status.replicas"),
+        &path,
+        violations,
+    );
+    validate_parts(
+        status,
+        &["availableReplicas"],
+        ("readyReplicas", "readyReplicas"),
+        &path,
+        violations,
+    );
     validate_collisions(new, old, &path, violations);
 }
 
@@ -136,7 +182,10 @@ fn warnings(new: &Value, old: Option<&Value>, context: &Context) -> Vec<String> 
         old.is_some_and(|old| old["metadata"]["annotations"] != new["metadata"]["annotations"]);
     let mut warnings = name_warning(new, old);
     if context.action != Action::Status {
-        warnings.extend(changed_template_warnings(new, old.filter(|_| !is_annotated)));
+        warnings.extend(changed_template_warnings(
+            new,
+            old.filter(|_| !is_annotated),
+        ));
     }
     warnings
 }

@@ -14,15 +14,24 @@ use crate::pod;
 const NO_LIMIT: i64 = i32::MAX as i64;
 
 pub(crate) fn deployment_v1beta1() -> Behaviour {
-    Behaviour { default: default_deployment_v1beta1, ..deployment_with_rollback() }
+    Behaviour {
+        default: default_deployment_v1beta1,
+        ..deployment_with_rollback()
+    }
 }
 
 pub(crate) fn deployment_extensions() -> Behaviour {
-    Behaviour { default: default_deployment_extensions, ..deployment_with_rollback() }
+    Behaviour {
+        default: default_deployment_extensions,
+        ..deployment_with_rollback()
+    }
 }
 
 pub(crate) fn stateful_set_v1beta1() -> Behaviour {
-    Behaviour { default: default_stateful_set, ..stateful_set::behaviour() }
+    Behaviour {
+        default: default_stateful_set,
+        ..stateful_set::behaviour()
+    }
 }
 
 pub(crate) fn replica_set_extensions() -> Behaviour {
@@ -68,13 +77,16 @@ fn deployment_with_rollback() -> Behaviour {
 /// (strategy.go of v1.15).
 fn reselected(old: &Value, new: &Value) -> Value {
     let mut old = old.clone();
-    old.entry("spec").set("selector", new["spec"]["selector"].clone());
+    old.entry("spec")
+        .set("selector", new["spec"]["selector"].clone());
     old
 }
 
 fn default_deployment_v1beta1(deployment: &mut Value) {
     default_labels(deployment);
-    deployment.entry("spec").set_default("revisionHistoryLimit", 2);
+    deployment
+        .entry("spec")
+        .set_default("revisionHistoryLimit", 2);
     deployment::default(deployment);
 }
 
@@ -118,7 +130,9 @@ fn default_labels(workload: &mut Value) {
     if workload["metadata"]["labels"].is_empty() {
         workload.entry("metadata").set("labels", labels.clone());
     }
-    workload.entry("spec").set_default("selector", value!({"matchLabels": labels}));
+    workload
+        .entry("spec")
+        .set_default("selector", value!({"matchLabels": labels}));
 }
 
 /// Pods are replaced when they are deleted, not by a rolling update.
@@ -130,11 +144,17 @@ fn default_on_delete(workload: &mut Value) {
 }
 
 fn annotate_rollback(deployment: &mut Value) {
-    let rollback = deployment.entry("spec").remove("rollbackTo").filter(|rollback| !rollback.is_null());
+    let rollback = deployment
+        .entry("spec")
+        .remove("rollbackTo")
+        .filter(|rollback| !rollback.is_null());
     match rollback {
         Some(rollback) => {
             let revision = rollback["revision"].int().to_string();
-            deployment.entry("metadata").entry("annotations").set(deployment::ROLLBACK, revision);
+            deployment
+                .entry("metadata")
+                .entry("annotations")
+                .set(deployment::ROLLBACK, revision);
         }
         None => pod::with(deployment, "metadata.annotations", |annotations| {
             annotations.remove(deployment::ROLLBACK);
@@ -143,19 +163,31 @@ fn annotate_rollback(deployment: &mut Value) {
 }
 
 fn restore_rollback(deployment: &mut Value) {
-    let Some(revision) = take_annotation(deployment, deployment::ROLLBACK) else { return };
+    let Some(revision) = take_annotation(deployment, deployment::ROLLBACK) else {
+        return;
+    };
     let rollback = value!({"revision": (revision.str().parse().unwrap_or(0_i64))});
     deployment.entry("spec").set("rollbackTo", rollback);
 }
 
 fn annotate_template_generation(set: &mut Value) {
-    let generation = set.entry("spec").remove("templateGeneration").unwrap_or_default();
-    set.entry("metadata").entry("annotations").set(daemon_set::GENERATION, generation.int().to_string());
+    let generation = set
+        .entry("spec")
+        .remove("templateGeneration")
+        .unwrap_or_default();
+    set.entry("metadata")
+        .entry("annotations")
+        .set(daemon_set::GENERATION, generation.int().to_string());
 }
 
 fn restore_template_generation(set: &mut Value) {
-    let Some(generation) = take_annotation(set, daemon_set::GENERATION) else { return };
-    set.entry("spec").set("templateGeneration", generation.str().parse().unwrap_or(0_i64));
+    let Some(generation) = take_annotation(set, daemon_set::GENERATION) else {
+        return;
+    };
+    set.entry("spec").set(
+        "templateGeneration",
+        generation.str().parse().unwrap_or(0_i64),
+    );
 }
 
 fn take_annotation(object: &mut Value, name: &str) -> Option<Value> {

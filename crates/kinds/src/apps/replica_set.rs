@@ -10,7 +10,14 @@ use crate::Behaviour;
 use crate::pod::{self, Options};
 
 pub(super) fn behaviour() -> Behaviour {
-    Behaviour { default, prepare, validate, warnings, selectable, ..Behaviour::NONE }
+    Behaviour {
+        default,
+        prepare,
+        validate,
+        warnings,
+        selectable,
+        ..Behaviour::NONE
+    }
 }
 
 pub(super) fn default(set: &mut Value) {
@@ -31,9 +38,19 @@ fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mu
     }
     let (spec, path) = (&new["spec"], Path::new("spec"));
     validate_counts(spec, &["replicas", "minReadySeconds"], &path, violations);
-    validate_replicas(spec, &Options::of(old.map(|old| &old["spec"]["template"])), &path, violations);
+    validate_replicas(
+        spec,
+        &Options::of(old.map(|old| &old["spec"]["template"])),
+        &path,
+        violations,
+    );
     if let Some(old) = old {
-        validate_immutable(&spec["selector"], &old["spec"]["selector"], &path.child("selector"), violations);
+        validate_immutable(
+            &spec["selector"],
+            &old["spec"]["selector"],
+            &path.child("selector"),
+            violations,
+        );
     }
 }
 
@@ -49,8 +66,20 @@ fn validate_status(status: &Value, violations: &mut Violations) {
     let path = Path::new("status");
     validate_counts(status, &COUNTS, &path, violations);
     let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
-    validate_parts(status, &parts, ("replicas", "status.replicas"), &path, violations);
-    validate_parts(status, &["availableReplicas"], ("readyReplicas", "readyReplicas"), &path, violations);
+    validate_parts(
+        status,
+        &parts,
+        ("replicas", "status.replicas"),
+        &path,
+        violations,
+    );
+    validate_parts(
+        status,
+        &["availableReplicas"],
+        ("readyReplicas", "readyReplicas"),
+        &path,
+        violations,
+    );
 }
 
 fn warnings(new: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {

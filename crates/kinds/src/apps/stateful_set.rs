@@ -23,7 +23,13 @@ const CHANGEABLE: [&str; 7] = [
 ];
 
 pub(super) fn behaviour() -> Behaviour {
-    Behaviour { default, prepare, validate, warnings, ..Behaviour::NONE }
+    Behaviour {
+        default,
+        prepare,
+        validate,
+        warnings,
+        ..Behaviour::NONE
+    }
 }
 
 pub(super) fn default(set: &mut Value) {
@@ -55,9 +61,12 @@ fn default_claim(claim: &mut Value) {
     claim.set("kind", "PersistentVolumeClaim");
     claim.entry("spec").set_default("volumeMode", "Filesystem");
     claim.entry("status").set_default("phase", "Pending");
-    for list in
-        ["spec.resources.limits", "spec.resources.requests", "status.capacity", "status.allocatedResources"]
-    {
+    for list in [
+        "spec.resources.limits",
+        "spec.resources.requests",
+        "status.capacity",
+        "status.allocatedResources",
+    ] {
         pod::round(claim.at_mut(list));
     }
 }
@@ -66,9 +75,12 @@ fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
     if context.action == Action::Status {
         return;
     }
-    let in_use = |set: &Value| !set["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"].is_null();
+    let in_use =
+        |set: &Value| !set["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"].is_null();
     if !old.is_some_and(in_use) {
-        pod::with(new, "spec.updateStrategy.rollingUpdate", |update| drop(update.remove("maxUnavailable")));
+        pod::with(new, "spec.updateStrategy.rollingUpdate", |update| {
+            drop(update.remove("maxUnavailable"))
+        });
     }
     drop_disabled(new, old);
 }
@@ -78,7 +90,11 @@ fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mu
         return validate_status(new, old, violations);
     }
     let options = Options::of(old.map(|old| &old["spec"]["template"]));
-    let mut check = Check { options: &options, old, skip_template: false };
+    let mut check = Check {
+        options: &options,
+        old,
+        skip_template: false,
+    };
     if let Some(old) = old {
         let mut violations = Violations::default();
         check.validate(&old["spec"], &Path::new(""), &mut violations);
@@ -112,27 +128,61 @@ struct Check<'a> {
 impl Check<'_> {
     fn validate(&self, spec: &Value, path: &Path, violations: &mut Violations) {
         validate_policies(spec, path, violations);
-        let claims = spec["volumeClaimTemplates"].list().iter().filter(|_| self.old.is_none());
+        let claims = spec["volumeClaimTemplates"]
+            .list()
+            .iter()
+            .filter(|_| self.old.is_none());
         let place = path.child("volumeClaimTemplates");
         for (index, claim) in claims.enumerate() {
-            pod::validate_claim_spec(&claim["spec"], &place.index(index).child("spec"), violations);
+            pod::validate_claim_spec(
+                &claim["spec"],
+                &place.index(index).child("spec"),
+                violations,
+            );
         }
         validate_counts(spec, &["replicas", "minReadySeconds"], path, violations);
         let place = path.child("ordinals");
-        field::non_negative(spec["ordinals"]["start"].int(), &place.child("start"), violations);
+        field::non_negative(
+            spec["ordinals"]["start"].int(),
+            &place.child("start"),
+            violations,
+        );
         let service = spec["serviceName"].str();
         if self.old.is_none() && !service.is_empty() {
-            field::all(names::is_dns1123_label(service), service, &path.child("serviceName"), violations);
+            field::all(
+                names::is_dns1123_label(service),
+                service,
+                &path.child("serviceName"),
+                violations,
+            );
         }
-        validate_selector(&spec["selector"], "statefulset", &path.child("selector"), violations);
+        validate_selector(
+            &spec["selector"],
+            "statefulset",
+            &path.child("selector"),
+            violations,
+        );
         match Selector::of(&spec["selector"]) {
-            Selector::Unclear => violations.invalid(path.child("selector"), spec["selector"].clone(), ""),
+            Selector::Unclear => {
+                violations.invalid(path.child("selector"), spec["selector"].clone(), "")
+            }
             selector => self.validate_template(spec, selector, &path.child("template"), violations),
         }
-        validate_lasting(&spec["template"], "StatefulSet", &path.child("template"), violations);
+        validate_lasting(
+            &spec["template"],
+            "StatefulSet",
+            &path.child("template"),
+            violations,
+        );
     }
 
-    fn validate_template(&self, spec: &Value, selector: Selector, path: &Path, violations: &mut Violations) {
+    fn validate_template(
+        &self,
+        spec: &Value,
+        selector: Selector,
+        path: &Path,
+        violations: &mut Violations,
+    ) {
         let template = completed(spec);
         validate_selected(selector, &template, path, violations);
         if !self.skip_template {
@@ -159,7 +209,11 @@ fn completed(spec: &Value) -> Value {
             volumes.push(value!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
         }
     }
-    let is_own = |volume: &&Value| !claims.iter().any(|claim| claim["metadata"]["name"] == volume["name"]);
+    let is_own = |volume: &&Value| {
+        !claims
+            .iter()
+            .any(|claim| claim["metadata"]["name"] == volume["name"])
+    };
     volumes.extend(pod["volumes"].list().iter().filter(is_own).cloned());
     pod.set("volumes", volumes);
     template
@@ -177,11 +231,23 @@ fn validate_policies(spec: &Value, path: &Path, violations: &mut Violations) {
             );
         }
     }
-    validate_strategy(&spec["updateStrategy"], &path.child("updateStrategy"), violations);
+    validate_strategy(
+        &spec["updateStrategy"],
+        &path.child("updateStrategy"),
+        violations,
+    );
     let (retention, path) = (&spec["persistentVolumeClaimRetentionPolicy"], path);
     let path = path.child("persistentVolumeClaimRetentionPolicy");
-    for key in ["whenDeleted", "whenScaled"].into_iter().filter(|_| !retention.is_null()) {
-        field::one_of(retention[key].str(), &["Retain", "Delete"], &path.child(key), violations);
+    for key in ["whenDeleted", "whenScaled"]
+        .into_iter()
+        .filter(|_| !retention.is_null())
+    {
+        field::one_of(
+            retention[key].str(),
+            &["Retain", "Delete"],
+            &path.child(key),
+            violations,
+        );
     }
 }
 
@@ -191,7 +257,11 @@ fn validate_strategy(strategy: &Value, path: &Path, violations: &mut Violations)
         "" => violations.required(path, ""),
         "OnDelete" if !update.is_null() => {
             let shown = pod::form("RollingUpdateStatefulSetStrategy", update);
-            violations.invalid(place, shown, "only allowed for updateStrategy 'RollingUpdate'");
+            violations.invalid(
+                place,
+                shown,
+                "only allowed for updateStrategy 'RollingUpdate'",
+            );
         }
         "OnDelete" => {}
         "RollingUpdate" => validate_rolling(update, &place, violations),
@@ -227,7 +297,13 @@ fn validate_status(new: &Value, old: &Value, violations: &mut Violations) {
     ];
     let (status, path) = (&new["status"], Path::new("status"));
     validate_counts(status, &COUNTS, &path, violations);
-    validate_parts(status, &COUNTS[1..5], ("replicas", "status.replicas"), &path, violations);
+    validate_parts(
+        status,
+        &COUNTS[1..5],
+        ("replicas", "status.replicas"),
+        &path,
+        violations,
+    );
     let whole = ("readyReplicas", "status.readyReplicas");
     validate_parts(status, &["availableReplicas"], whole, &path, violations);
     validate_collisions(new, old, &path, violations);
@@ -240,14 +316,23 @@ fn warnings(new: &Value, old: Option<&Value>, context: &Context) -> Vec<String> 
     let mut warnings = changed_template_warnings(new, old);
     let path = Path::new("spec");
     let place = path.child("volumeClaimTemplates");
-    for (index, claim) in new["spec"]["volumeClaimTemplates"].list().iter().enumerate() {
+    for (index, claim) in new["spec"]["volumeClaimTemplates"]
+        .list()
+        .iter()
+        .enumerate()
+    {
         // Kubernetes: the place has `Spec` in it after a change, and not before.
         let place = place.index(index);
-        let place = if old.is_some() { place.child("Spec") } else { place };
+        let place = if old.is_some() {
+            place.child("Spec")
+        } else {
+            place
+        };
         warnings.extend(pod::claim_spec_warnings(&claim["spec"], &place));
     }
     if new["spec"]["revisionHistoryLimit"].int() < 0 {
-        let advice = "a negative value retains all historical revisions; a value >= 0 is recommended";
+        let advice =
+            "a negative value retains all historical revisions; a value >= 0 is recommended";
         warnings.push(format!("spec.revisionHistoryLimit: {advice}"));
     }
     warnings

@@ -24,17 +24,32 @@ impl<'a> Selector<'a> {
             return Selector::Nothing;
         }
         let mut violations = Violations::default();
-        selector::label_selector(selector, selector::Options::default(), &Path::new(""), &mut violations);
-        if violations.is_empty() { Selector::Clear(selector) } else { Selector::Unclear }
+        selector::label_selector(
+            selector,
+            selector::Options::default(),
+            &Path::new(""),
+            &mut violations,
+        );
+        if violations.is_empty() {
+            Selector::Clear(selector)
+        } else {
+            Selector::Unclear
+        }
     }
 
     /// Whether it selects what has these labels.
     pub(crate) fn selects(self, labels: &Value) -> bool {
-        let Selector::Clear(selector) = self else { return false };
-        let mut labels_match =
-            selector["matchLabels"].entries().map(|(key, value)| labels.get(key) == Some(value));
+        let Selector::Clear(selector) = self else {
+            return false;
+        };
+        let mut labels_match = selector["matchLabels"]
+            .entries()
+            .map(|(key, value)| labels.get(key) == Some(value));
         labels_match.all(|matches| matches)
-            && selector["matchExpressions"].list().iter().all(|expression| meets(expression, labels))
+            && selector["matchExpressions"]
+                .list()
+                .iter()
+                .all(|expression| meets(expression, labels))
     }
 }
 
@@ -50,7 +65,12 @@ fn meets(expression: &Value, labels: &Value) -> bool {
 }
 
 /// A selector that must be there and select something in particular. `kind` is the word for who has it.
-pub(super) fn validate_selector(selector: &Value, kind: &str, path: &Path, violations: &mut Violations) {
+pub(super) fn validate_selector(
+    selector: &Value,
+    kind: &str,
+    path: &Path,
+    violations: &mut Violations,
+) {
     if selector.is_null() {
         return violations.required(path, "");
     }
@@ -59,9 +79,18 @@ pub(super) fn validate_selector(selector: &Value, kind: &str, path: &Path, viola
 }
 
 /// Who selects everything would take what others have made.
-pub(super) fn validate_not_empty(selector: &Value, kind: &str, path: &Path, violations: &mut Violations) {
+pub(super) fn validate_not_empty(
+    selector: &Value,
+    kind: &str,
+    path: &Path,
+    violations: &mut Violations,
+) {
     if !selector.is_null() && selector::is_empty(selector) {
-        violations.invalid(path, selector.clone(), &format!("empty selector is invalid for {kind}"));
+        violations.invalid(
+            path,
+            selector.clone(),
+            &format!("empty selector is invalid for {kind}"),
+        );
     }
 }
 
@@ -84,9 +113,19 @@ pub(crate) fn validate_selected(
 }
 
 /// The template of pods that run for ever. `kind` is the word for who has it.
-pub(super) fn validate_lasting(template: &Value, kind: &str, path: &Path, violations: &mut Violations) {
+pub(super) fn validate_lasting(
+    template: &Value,
+    kind: &str,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let (spec, path) = (&template["spec"], path.child("spec"));
-    field::one_of(spec["restartPolicy"].str(), &["Always"], &path.child("restartPolicy"), violations);
+    field::one_of(
+        spec["restartPolicy"].str(),
+        &["Always"],
+        &path.child("restartPolicy"),
+        violations,
+    );
     if !spec["activeDeadlineSeconds"].is_null() {
         let detail = format!("activeDeadlineSeconds in {kind} is not Supported");
         violations.forbidden(path.child("activeDeadlineSeconds"), &detail);
@@ -94,11 +133,19 @@ pub(super) fn validate_lasting(template: &Value, kind: &str, path: &Path, violat
 }
 
 /// Selector and template of kinds that keep a number of equal pods.
-pub(super) fn validate_replicas(spec: &Value, options: &Options, path: &Path, violations: &mut Violations) {
+pub(super) fn validate_replicas(
+    spec: &Value,
+    options: &Options,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let place = path.child("selector");
     validate_selector(&spec["selector"], "deployment", &place, violations);
-    let (selector, template, path) =
-        (Selector::of(&spec["selector"]), &spec["template"], path.child("template"));
+    let (selector, template, path) = (
+        Selector::of(&spec["selector"]),
+        &spec["template"],
+        path.child("template"),
+    );
     if let Selector::Unclear = selector {
         return violations.invalid(place, spec["selector"].clone(), "invalid label selector");
     }
@@ -108,7 +155,12 @@ pub(super) fn validate_replicas(spec: &Value, options: &Options, path: &Path, vi
 }
 
 /// Numbers that are not below zero, where they are given.
-pub(crate) fn validate_counts(holder: &Value, keys: &[&str], path: &Path, violations: &mut Violations) {
+pub(crate) fn validate_counts(
+    holder: &Value,
+    keys: &[&str],
+    path: &Path,
+    violations: &mut Violations,
+) {
     for key in keys {
         field::non_negative(holder[*key].int(), &path.child(key), violations);
     }
@@ -122,17 +174,29 @@ pub(super) fn validate_parts(
     path: &Path,
     violations: &mut Violations,
 ) {
-    for part in parts.iter().filter(|part| status[**part].int() > status[whole].int()) {
+    for part in parts
+        .iter()
+        .filter(|part| status[**part].int() > status[whole].int())
+    {
         let detail = format!("cannot be greater than {shown}");
         violations.invalid(path.child(part), status[*part].int(), &detail);
     }
 }
 
 /// How often a name was taken already. It only grows.
-pub(super) fn validate_collisions(new: &Value, old: &Value, path: &Path, violations: &mut Violations) {
+pub(super) fn validate_collisions(
+    new: &Value,
+    old: &Value,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let [new, old] = [new, old].map(|object| object["status"]["collisionCount"].as_int());
     if old.is_some_and(|old| new.is_none_or(|new| new < old)) {
-        violations.invalid(path.child("collisionCount"), new.unwrap_or(0), "cannot be decremented");
+        violations.invalid(
+            path.child("collisionCount"),
+            new.unwrap_or(0),
+            "cannot be decremented",
+        );
     }
 }
 
@@ -153,16 +217,27 @@ pub(super) fn validate_at_most_all(share: &Value, path: &Path, violations: &mut 
 
 /// The number, of pods or of percent.
 pub(super) fn share_number(share: &Value) -> i64 {
-    percent(share).unwrap_or_else(|| share.as_int().unwrap_or_else(|| share.str().parse().unwrap_or(0)))
+    percent(share).unwrap_or_else(|| {
+        share
+            .as_int()
+            .unwrap_or_else(|| share.str().parse().unwrap_or(0))
+    })
 }
 
 fn percent(share: &Value) -> Option<i64> {
-    let text = share.as_str().filter(|text| names::is_percent(text).is_empty())?;
+    let text = share
+        .as_str()
+        .filter(|text| names::is_percent(text).is_empty())?;
     Some(text.trim_end_matches('%').parse().unwrap_or(i64::MAX))
 }
 
 /// A field that never changes, shown in the API's form.
-pub(super) fn validate_immutable(new: &Value, old: &Value, path: &Path, violations: &mut Violations) {
+pub(super) fn validate_immutable(
+    new: &Value,
+    old: &Value,
+    path: &Path,
+    violations: &mut Violations,
+) {
     if new != old {
         violations.invalid_shown(path, &json::to_string(new), field::IMMUTABLE);
     }
@@ -180,14 +255,20 @@ pub(super) fn changed_template_warnings(new: &Value, old: Option<&Value>) -> Vec
 /// What is unwise in the name of something that gives it to its pods.
 pub(super) fn name_warning(new: &Value, old: Option<&Value>) -> Vec<String> {
     match old {
-        None => pod::name_warning(new["metadata"]["name"].str(), "this is used in Pod names and hostnames"),
+        None => pod::name_warning(
+            new["metadata"]["name"].str(),
+            "this is used in Pod names and hostnames",
+        ),
         Some(_) => Vec::new(),
     }
 }
 
 /// Clears what is switched off in a template of pods.
 pub(super) fn drop_disabled(new: &mut Value, old: Option<&Value>) {
-    pod::drop_disabled(new.entry("spec").entry("template"), old.map(|old| &old["spec"]["template"]));
+    pod::drop_disabled(
+        new.entry("spec").entry("template"),
+        old.map(|old| &old["spec"]["template"]),
+    );
 }
 
 #[cfg(test)]
@@ -198,8 +279,13 @@ mod tests {
 
     #[track_caller]
     fn check(selector: &str, labels: &str, selects: bool) {
-        let [selector, labels] = [selector, labels].map(|text| json::parse(text.as_bytes()).unwrap());
-        assert_eq!(Selector::of(&selector).selects(&labels), selects, "{selector:?}");
+        let [selector, labels] =
+            [selector, labels].map(|text| json::parse(text.as_bytes()).unwrap());
+        assert_eq!(
+            Selector::of(&selector).selects(&labels),
+            selects,
+            "{selector:?}"
+        );
     }
 
     #[test]
@@ -208,9 +294,25 @@ mod tests {
         check("{}", "null", true);
         check(r#"{"matchLabels":{"a":"b"}}"#, r#"{"a":"b","c":"d"}"#, true);
         check(r#"{"matchLabels":{"a":"b"}}"#, r#"{"a":"c"}"#, false);
-        check(r#"{"matchExpressions":[{"key":"a","operator":"NotIn","values":["b"]}]}"#, "{}", true);
-        check(r#"{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}"#, r#"{"a":"b"}"#, true);
-        check(r#"{"matchExpressions":[{"key":"a","operator":"DoesNotExist"}]}"#, r#"{"a":"b"}"#, false);
-        check(r#"{"matchExpressions":[{"key":"a","operator":"Exists"}]}"#, r#"{"a":"b"}"#, true);
+        check(
+            r#"{"matchExpressions":[{"key":"a","operator":"NotIn","values":["b"]}]}"#,
+            "{}",
+            true,
+        );
+        check(
+            r#"{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}"#,
+            r#"{"a":"b"}"#,
+            true,
+        );
+        check(
+            r#"{"matchExpressions":[{"key":"a","operator":"DoesNotExist"}]}"#,
+            r#"{"a":"b"}"#,
+            false,
+        );
+        check(
+            r#"{"matchExpressions":[{"key":"a","operator":"Exists"}]}"#,
+            r#"{"a":"b"}"#,
+            true,
+        );
     }
 }

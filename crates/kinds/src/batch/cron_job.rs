@@ -9,7 +9,13 @@ use crate::apps::validate_counts;
 use crate::pod::{self, Options};
 
 pub(super) fn behaviour() -> Behaviour {
-    Behaviour { default, prepare, validate, warnings, ..Behaviour::NONE }
+    Behaviour {
+        default,
+        prepare,
+        validate,
+        warnings,
+        ..Behaviour::NONE
+    }
 }
 
 fn default(cron_job: &mut Value) {
@@ -46,12 +52,27 @@ fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mu
         "" => violations.required(path.child("concurrencyPolicy"), ""),
         policy => {
             let policies = ["Allow", "Forbid", "Replace"];
-            field::one_of(policy, &policies, &path.child("concurrencyPolicy"), violations);
+            field::one_of(
+                policy,
+                &policies,
+                &path.child("concurrencyPolicy"),
+                violations,
+            );
         }
     }
     let options = Options::of(old.map(template));
-    validate_job(&spec["jobTemplate"]["spec"], &options, &path.child("jobTemplate"), violations);
-    validate_counts(spec, &["successfulJobsHistoryLimit", "failedJobsHistoryLimit"], &path, violations);
+    validate_job(
+        &spec["jobTemplate"]["spec"],
+        &options,
+        &path.child("jobTemplate"),
+        violations,
+    );
+    validate_counts(
+        spec,
+        &["successfulJobsHistoryLimit", "failedJobsHistoryLimit"],
+        &path,
+        violations,
+    );
     let name = new["metadata"]["name"].str();
     if old.is_none() && name.len() > 52 {
         violations.invalid("metadata.name", name, "must be no more than 52 characters");
@@ -87,7 +108,8 @@ fn validate_time_zone(zone: &Value, path: &Path, violations: &mut Violations) {
         return violations.invalid(path, zone, &format!("unknown time zone {zone}"));
     }
     if zone.eq_ignore_ascii_case("Local") {
-        let detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
+        let detail =
+            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
         violations.invalid(path, zone, detail);
     }
     if let Err(problem) = schedule::check_zone(zone) {
@@ -116,13 +138,19 @@ fn warnings(new: &Value, old: Option<&Value>, context: &Context) -> Vec<String> 
         return Vec::new();
     }
     let mut warnings = match old {
-        None => pod::name_warning(new["metadata"]["name"].str(), "this is used in Pod names and hostnames"),
+        None => pod::name_warning(
+            new["metadata"]["name"].str(),
+            "this is used in Pod names and hostnames",
+        ),
         Some(_) => Vec::new(),
     };
     if old.is_none_or(|old| old["spec"] != new["spec"]) {
         let path = Path::new("spec");
         let path = path.child("jobTemplate");
-        warnings.extend(job::spec_warnings(&new["spec"]["jobTemplate"]["spec"], &path.child("spec")));
+        warnings.extend(job::spec_warnings(
+            &new["spec"]["jobTemplate"]["spec"],
+            &path.child("spec"),
+        ));
     }
     if old.is_some() && new["spec"]["schedule"].str().contains("TZ") {
         let page = "https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/";

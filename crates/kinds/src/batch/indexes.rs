@@ -43,7 +43,11 @@ fn parse(interval: &str, completions: i64) -> Result<(i64, i64), String> {
         [only] => index(only, completions).map(|index| (index, index)),
         [first, last] => {
             let (first, last) = (index(first, completions)?, index(last, completions)?);
-            if first < last { Ok((first, last)) } else { Err(out_of_order(first, last)) }
+            if first < last {
+                Ok((first, last))
+            } else {
+                Err(out_of_order(first, last))
+            }
         }
         _ => Err(format!(
             "the fragment \"{interval}\" violates the requirement that an index interval can have at most two parts \
@@ -56,7 +60,9 @@ fn index(text: &str, completions: i64) -> Result<i64, String> {
     match text.parse::<i64>() {
         Ok(index) if index < completions => Ok(index),
         Ok(_) => Err(format!("too large index: \"{text}\"")),
-        Err(_) => Err(format!("cannot convert string to integer for index: \"{text}\"")),
+        Err(_) => Err(format!(
+            "cannot convert string to integer for index: \"{text}\""
+        )),
     }
 }
 
@@ -70,7 +76,11 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Result<i64, &str>) {
-        assert_eq!(count(text, 10), expected.map_err(ToString::to_string), "{text}");
+        assert_eq!(
+            count(text, 10),
+            expected.map_err(ToString::to_string),
+            "{text}"
+        );
     }
 
     #[test]
@@ -80,7 +90,10 @@ mod tests {
         check("3-3", Err("non-increasing order, previous: 3, current: 3"));
         check("4,2", Err("non-increasing order, previous: 4, current: 2"));
         check("10", Err("too large index: \"10\""));
-        check("a", Err("cannot convert string to integer for index: \"a\""));
+        check(
+            "a",
+            Err("cannot convert string to integer for index: \"a\""),
+        );
     }
 
     #[test]

@@ -13,7 +13,15 @@ const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
 const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
 
 pub(super) fn behaviour() -> Behaviour {
-    Behaviour { default, prepare, foresee, validate, warnings, selectable, ..Behaviour::NONE }
+    Behaviour {
+        default,
+        prepare,
+        foresee,
+        validate,
+        warnings,
+        selectable,
+        ..Behaviour::NONE
+    }
 }
 
 fn default(job: &mut Value) {
@@ -22,10 +30,21 @@ fn default(job: &mut Value) {
         spec.set_default("completions", 1);
     }
     spec.set_default("parallelism", 1);
-    spec.set_default("backoffLimit", if spec["backoffLimitPerIndex"].is_null() { 6 } else { i32::MAX });
+    spec.set_default(
+        "backoffLimit",
+        if spec["backoffLimitPerIndex"].is_null() {
+            6
+        } else {
+            i32::MAX
+        },
+    );
     spec.set_default("completionMode", "NonIndexed");
     spec.set_default("suspend", false);
-    let replacement = if spec["podFailurePolicy"].is_null() { "TerminatingOrFailed" } else { "Failed" };
+    let replacement = if spec["podFailurePolicy"].is_null() {
+        "TerminatingOrFailed"
+    } else {
+        "Failed"
+    };
     spec.set_default("podReplacementPolicy", replacement);
     spec.set_default("manualSelector", false);
     default_spec(spec);
@@ -60,7 +79,10 @@ fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
     if inherits || has_sound_labels(new) && inherits_labels(new) {
         inherit_labels(new);
     }
-    pod::drop_disabled(new.entry("spec").entry("template"), old.map(|old| &old["spec"]["template"]));
+    pod::drop_disabled(
+        new.entry("spec").entry("template"),
+        old.map(|old| &old["spec"]["template"]),
+    );
 }
 
 /// A job's pods are marked with its uid, so that no other job takes them for its own.
@@ -79,7 +101,9 @@ fn generate_selector(job: &mut Value) {
     selected.set_default(UID_LABELS[1], uid);
     // Go writes maps sorted and structs in the order of their fields, also where a message shows them.
     selected.make_map().sort();
-    selector.make_map().sort_by_rank(|name| name != "matchLabels");
+    selector
+        .make_map()
+        .sort_by_rank(|name| name != "matchLabels");
 }
 
 /// Whether a job without labels has its template's.
@@ -88,7 +112,8 @@ fn generate_selector(job: &mut Value) {
 /// generated afterwards count, too: both share one map. Who gives the same labels twice wants no more. When there were
 /// none but the generated ones, bad ones are reported of the template alone.
 fn inherits_labels(job: &Value) -> bool {
-    job["metadata"]["labels"].is_empty() && !job["spec"]["template"]["metadata"]["labels"].is_empty()
+    job["metadata"]["labels"].is_empty()
+        && !job["spec"]["template"]["metadata"]["labels"].is_empty()
 }
 
 fn has_sound_labels(job: &Value) -> bool {
@@ -118,7 +143,9 @@ fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mu
     let old_selector = old.map_or(&Value::Null, |old| &old["spec"]["selector"]);
     options.any_selector_values |= selector::has_invalid_value(old_selector);
     let is_marked = |template: &Value| {
-        [NAME_LABELS[1], UID_LABELS[1]].iter().all(|key| !template["metadata"]["labels"][*key].is_null())
+        [NAME_LABELS[1], UID_LABELS[1]]
+            .iter()
+            .all(|key| !template["metadata"]["labels"][*key].is_null())
     };
     let metadata = &new["metadata"];
     if old.is_some() {
@@ -160,22 +187,37 @@ fn validate_generated(job: &Value, with_prefix: bool, violations: &mut Violation
     if let selector @ Selector::Clear(_) = Selector::of(&spec["selector"])
         && !selector.selects(&expected)
     {
-        violations.invalid(path.child("selector"), spec["selector"].clone(), "`selector` not auto-generated");
+        violations.invalid(
+            path.child("selector"),
+            spec["selector"].clone(),
+            "`selector` not auto-generated",
+        );
     }
 }
 
-fn validate_label(labels: &Value, key: &str, expected: &str, path: &Path, violations: &mut Violations) {
+fn validate_label(
+    labels: &Value,
+    key: &str,
+    expected: &str,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let detail = format!("must be '{expected}'");
     match labels[key].as_str() {
         None => violations.required(path.key(key), &detail),
-        Some(value) if value != expected => violations.invalid(path.key(key), labels.clone(), &detail),
+        Some(value) if value != expected => {
+            violations.invalid(path.key(key), labels.clone(), &detail)
+        }
         Some(_) => {}
     }
 }
 
 /// The pods of an indexed job are numbered, and their names are host names.
 fn validate_hostnames(job: &Value, violations: &mut Violations) {
-    let (name, completions) = (job["metadata"]["name"].str(), job["spec"]["completions"].int());
+    let (name, completions) = (
+        job["metadata"]["name"].str(),
+        job["spec"]["completions"].int(),
+    );
     if job["spec"]["completionMode"].str() != "Indexed" || completions <= 0 {
         return;
     }
@@ -209,7 +251,10 @@ pub(super) fn spec_warnings(spec: &Value, path: &Path) -> Vec<String> {
              10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
         ));
     }
-    warnings.extend(pod::template_warnings(&spec["template"], &path.child("template")));
+    warnings.extend(pod::template_warnings(
+        &spec["template"],
+        &path.child("template"),
+    ));
     warnings
 }
 

@@ -11,7 +11,11 @@ pub(super) fn validate(spec: &Value, path: &Path, violations: &mut Violations) {
     validate_failure(spec, &path.child("podFailurePolicy"), violations);
     let (policy, place) = (&spec["successPolicy"], path.child("successPolicy"));
     if !policy.is_null() && spec["completionMode"].str() != "Indexed" {
-        violations.invalid(place, pod::form("SuccessPolicy", policy), "requires indexed completion mode");
+        violations.invalid(
+            place,
+            pod::form("SuccessPolicy", policy),
+            "requires indexed completion mode",
+        );
     } else if !policy.is_null() {
         validate_success(spec, &place, violations);
     }
@@ -19,14 +23,22 @@ pub(super) fn validate(spec: &Value, path: &Path, violations: &mut Violations) {
 }
 
 fn validate_replacement(spec: &Value, path: &Path, violations: &mut Violations) {
-    let Some(policy) = spec["podReplacementPolicy"].as_str() else { return };
-    let allowed: &[&str] =
-        if spec["podFailurePolicy"].is_null() { &["Failed", "TerminatingOrFailed"] } else { &["Failed"] };
+    let Some(policy) = spec["podReplacementPolicy"].as_str() else {
+        return;
+    };
+    let allowed: &[&str] = if spec["podFailurePolicy"].is_null() {
+        &["Failed", "TerminatingOrFailed"]
+    } else {
+        &["Failed"]
+    };
     field::one_of(policy, allowed, path, violations);
 }
 
 fn validate_failure(spec: &Value, path: &Path, violations: &mut Violations) {
-    let (rules, path) = (spec["podFailurePolicy"]["rules"].list(), path.child("rules"));
+    let (rules, path) = (
+        spec["podFailurePolicy"]["rules"].list(),
+        path.child("rules"),
+    );
     if rules.len() > 20 {
         violations.too_many(path, rules.len(), 20);
     }
@@ -47,7 +59,12 @@ fn validate_failure_rule(rule: &Value, spec: &Value, path: &Path, violations: &m
     }
     let (codes, conditions) = (&rule["onExitCodes"], rule["onPodConditions"].list());
     if !codes.is_null() {
-        validate_codes(codes, &spec["template"]["spec"], &path.child("onExitCodes"), violations);
+        validate_codes(
+            codes,
+            &spec["template"]["spec"],
+            &path.child("onExitCodes"),
+            violations,
+        );
     }
     validate_conditions(conditions, &path.child("onPodConditions"), violations);
     let detail = match (codes.is_null(), conditions.is_empty()) {
@@ -67,10 +84,17 @@ fn valid(words: &[&str]) -> String {
 fn validate_codes(codes: &Value, pod: &Value, path: &Path, violations: &mut Violations) {
     match codes["operator"].str() {
         "" => violations.required(path.child("operator"), &valid(&["In", "NotIn"])),
-        operator => field::one_of(operator, &["In", "NotIn"], &path.child("operator"), violations),
+        operator => field::one_of(
+            operator,
+            &["In", "NotIn"],
+            &path.child("operator"),
+            violations,
+        ),
     }
     if let Some(name) = codes["containerName"].as_str() {
-        let mut containers = ["containers", "initContainers"].into_iter().flat_map(|list| pod[list].list());
+        let mut containers = ["containers", "initContainers"]
+            .into_iter()
+            .flat_map(|list| pod[list].list());
         if !containers.any(|container| container["name"].str() == name) {
             let detail = "must be one of the container or initContainer names in the pod template";
             violations.invalid(path.child("containerName"), name, detail);
@@ -78,7 +102,11 @@ fn validate_codes(codes: &Value, pod: &Value, path: &Path, violations: &mut Viol
     }
     let (values, place) = (codes["values"].list(), path.child("values"));
     match values.len() {
-        0 => violations.invalid(place, codes["values"].clone(), "at least one value is required"),
+        0 => violations.invalid(
+            place,
+            codes["values"].clone(),
+            "at least one value is required",
+        ),
         1..=255 => {}
         n_values => violations.too_many(place, n_values, 255),
     }
@@ -102,7 +130,12 @@ fn validate_conditions(patterns: &[Value], path: &Path, violations: &mut Violati
     for (index, pattern) in patterns.iter().enumerate() {
         let path = path.index(index);
         let kind = pattern["type"].str();
-        field::all(names::is_qualified_name(kind), kind, &path.child("type"), violations);
+        field::all(
+            names::is_qualified_name(kind),
+            kind,
+            &path.child("type"),
+            violations,
+        );
         let statuses = ["False", "True", "Unknown"];
         match pattern["status"].str() {
             "" => violations.required(path.child("status"), &valid(&statuses)),
@@ -121,27 +154,51 @@ fn validate_success(spec: &Value, path: &Path, violations: &mut Violations) {
         violations.too_many(path, rules.len(), 20);
     }
     for (index, rule) in rules.iter().enumerate() {
-        validate_success_rule(rule, spec["completions"].int(), &path.index(index), violations);
+        validate_success_rule(
+            rule,
+            spec["completions"].int(),
+            &path.index(index),
+            violations,
+        );
     }
 }
 
 fn validate_success_rule(rule: &Value, completions: i64, path: &Path, violations: &mut Violations) {
-    let (count, list) = (rule["succeededCount"].as_int(), rule["succeededIndexes"].as_str());
+    let (count, list) = (
+        rule["succeededCount"].as_int(),
+        rule["succeededIndexes"].as_str(),
+    );
     if count.is_none() && list.is_none() {
-        violations.required(path, "at least one of succeededCount or succeededIndexes must be specified");
+        violations.required(
+            path,
+            "at least one of succeededCount or succeededIndexes must be specified",
+        );
     }
-    let n_indexes =
-        list.map(|list| validate_indexes(list, completions, &path.child("succeededIndexes"), violations));
+    let n_indexes = list.map(|list| {
+        validate_indexes(
+            list,
+            completions,
+            &path.child("succeededIndexes"),
+            violations,
+        )
+    });
     let Some(count) = count else { return };
     let path = path.child("succeededCount");
     field::non_negative(count, &path, violations);
     let limits = [
         (Some(completions), "the number of specified completions"),
-        (n_indexes, "the number of indexes in the specified succeededIndexes field"),
+        (
+            n_indexes,
+            "the number of indexes in the specified succeededIndexes field",
+        ),
     ];
     for (limit, what) in limits {
         if let Some(limit) = limit.filter(|limit| count > *limit) {
-            violations.invalid(path, count, &format!("must be less than or equal to {limit} ({what})"));
+            violations.invalid(
+                path,
+                count,
+                &format!("must be less than or equal to {limit} ({what})"),
+            );
         }
     }
 }
@@ -153,7 +210,11 @@ fn validate_indexes(list: &str, completions: i64, path: &Path, violations: &mut 
         violations.too_long(path, LONGEST);
     }
     indexes::count(list, completions).unwrap_or_else(|problem| {
-        violations.invalid(path, list, &format!("error parsing succeededIndexes: {problem}"));
+        violations.invalid(
+            path,
+            list,
+            &format!("error parsing succeededIndexes: {problem}"),
+        );
         0
     })
 }

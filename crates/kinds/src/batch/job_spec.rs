@@ -14,8 +14,16 @@ pub(super) fn validate(spec: &Value, options: &Options, path: &Path, violations:
         violations.required(path.child("selector"), "");
     }
     let any_values = options.any_selector_values;
-    let selector_options = selector::Options { any_values, ..Default::default() };
-    selector::label_selector(&spec["selector"], selector_options, &path.child("selector"), violations);
+    let selector_options = selector::Options {
+        any_values,
+        ..Default::default()
+    };
+    selector::label_selector(
+        &spec["selector"],
+        selector_options,
+        &path.child("selector"),
+        violations,
+    );
     validate_selected(
         Selector::of(&spec["selector"]),
         &spec["template"],
@@ -25,7 +33,12 @@ pub(super) fn validate(spec: &Value, options: &Options, path: &Path, violations:
 }
 
 /// A job, or the template of one.
-pub(super) fn validate_template(spec: &Value, options: &Options, path: &Path, violations: &mut Violations) {
+pub(super) fn validate_template(
+    spec: &Value,
+    options: &Options,
+    path: &Path,
+    violations: &mut Violations,
+) {
     const COUNTS: [&str; 7] = [
         "parallelism",
         "completions",
@@ -37,7 +50,10 @@ pub(super) fn validate_template(spec: &Value, options: &Options, path: &Path, vi
     ];
     validate_counts(spec, &COUNTS, path, violations);
     if !spec["maxFailedIndexes"].is_null() && spec["backoffLimitPerIndex"].is_null() {
-        violations.required(path.child("backoffLimitPerIndex"), "when maxFailedIndexes is specified");
+        violations.required(
+            path.child("backoffLimitPerIndex"),
+            "when maxFailedIndexes is specified",
+        );
     }
     if let Some(manager) = spec["managedBy"].as_str() {
         validate_manager(manager, &path.child("managedBy"), violations);
@@ -61,7 +77,11 @@ fn validate_mode(spec: &Value, path: &Path, violations: &mut Violations) {
         Some("Indexed") => return validate_indexed(spec, path, violations),
         None | Some("NonIndexed") => {}
         Some(other) => {
-            return violations.not_supported(path.child("completionMode"), other, &["NonIndexed", "Indexed"]);
+            return violations.not_supported(
+                path.child("completionMode"),
+                other,
+                &["NonIndexed", "Indexed"],
+            );
         }
     }
     for key in ["backoffLimitPerIndex", "maxFailedIndexes"] {
@@ -86,8 +106,18 @@ fn validate_indexed(spec: &Value, path: &Path, violations: &mut Violations) {
     let detail = "must be less than or equal to 100000 when completion mode is Indexed";
     limit("parallelism", parallelism, 100_000, detail);
     let all = completions.unwrap_or(i64::MAX);
-    limit("maxFailedIndexes", failed, all, "must be less than or equal to completions");
-    limit("maxFailedIndexes", failed, 100_000, "must be less than or equal to 100000");
+    limit(
+        "maxFailedIndexes",
+        failed,
+        all,
+        "must be less than or equal to completions",
+    );
+    limit(
+        "maxFailedIndexes",
+        failed,
+        100_000,
+        "must be less than or equal to 100000",
+    );
     if all <= 100_000 || completions.is_none() || spec["backoffLimitPerIndex"].is_null() {
         return;
     }
@@ -127,13 +157,25 @@ pub(super) fn validate_update(new: &Value, old: &Value, path: &Path, violations:
     validate_completions(new_spec, old_spec, path, violations);
     validate_immutable(new_spec, old_spec, "selector", path, violations);
     validate_template_update(new_spec, old, &path.child("template"), violations);
-    let keys = ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"];
+    let keys = [
+        "completionMode",
+        "podFailurePolicy",
+        "backoffLimitPerIndex",
+        "managedBy",
+        "successPolicy",
+    ];
     for key in keys {
         validate_immutable(new_spec, old_spec, key, path, violations);
     }
 }
 
-fn validate_immutable(new: &Value, old: &Value, key: &str, path: &Path, violations: &mut Violations) {
+fn validate_immutable(
+    new: &Value,
+    old: &Value,
+    key: &str,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let (new, old) = (&new[key], &old[key]);
     if new == old {
         return;
@@ -153,8 +195,14 @@ fn validate_completions(new: &Value, old: &Value, path: &Path, violations: &mut 
         return validate_immutable(new, old, "completions", path, violations);
     }
     let completions = &new["completions"];
-    if *completions != old["completions"] && !completions.is_null() && *completions != new["parallelism"] {
-        let detail = format!("can only be modified in tandem with {}", path.child("parallelism"));
+    if *completions != old["completions"]
+        && !completions.is_null()
+        && *completions != new["parallelism"]
+    {
+        let detail = format!(
+            "can only be modified in tandem with {}",
+            path.child("parallelism")
+        );
         violations.invalid(path.child("completions"), completions.clone(), &detail);
     }
 }
@@ -170,7 +218,11 @@ fn validate_template_update(spec: &Value, old: &Value, path: &Path, violations: 
     if is_idle {
         excuse_resources(&mut was, new);
         if !pod::same(&new["spec"], &was["spec"]) {
-            violations.invalid(path.child("spec"), pod::form("PodSpec", &new["spec"]), field::IMMUTABLE);
+            violations.invalid(
+                path.child("spec"),
+                pod::form("PodSpec", &new["spec"]),
+                field::IMMUTABLE,
+            );
         }
     } else if !pod::same(new, &was) {
         violations.invalid(path, pod::form("PodTemplateSpec", new), field::IMMUTABLE);
@@ -179,7 +231,8 @@ fn validate_template_update(spec: &Value, old: &Value, path: &Path, violations: 
 
 fn is_idle(job: &Value) -> bool {
     let status = &job["status"];
-    let has_stopped = status["startTime"].is_null() || super::job_status::is_true(status, "Suspended");
+    let has_stopped =
+        status["startTime"].is_null() || super::job_status::is_true(status, "Suspended");
     job["spec"]["suspend"].bool() && has_stopped && status["active"].int() == 0
 }
 
@@ -203,9 +256,16 @@ fn excuse_placement(was: &mut Value, new: &Value) {
 fn excuse_resources(was: &mut Value, new: &Value) {
     for list in ["containers", "initContainers"] {
         let new = new["spec"][list].list();
-        let was = was.entry("spec").get_mut(list).map(Value::list_mut).unwrap_or_default();
+        let was = was
+            .entry("spec")
+            .get_mut(list)
+            .map(Value::list_mut)
+            .unwrap_or_default();
         let is_as_long = was.len() == new.len();
-        let pairs = was.iter_mut().zip(new).filter(|(was, new)| is_as_long && was["name"] == new["name"]);
+        let pairs = was
+            .iter_mut()
+            .zip(new)
+            .filter(|(was, new)| is_as_long && was["name"] == new["name"]);
         for (was, new) in pairs {
             copy(was, new, "resources");
         }

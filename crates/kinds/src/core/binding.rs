@@ -4,9 +4,17 @@ use mizzen_object::{Context, Path, Value, Violations};
 
 use crate::Behaviour;
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour { validate, ..Behaviour::NONE };
+pub(super) const BEHAVIOUR: Behaviour = Behaviour {
+    validate,
+    ..Behaviour::NONE
+};
 
-fn validate(binding: &Value, _old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate(
+    binding: &Value,
+    _old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     let path = Path::new("target");
     let kind = binding["target"]["kind"].str();
     if !["", "Node"].contains(&kind) {
@@ -24,9 +32,11 @@ mod tests {
 
     #[test]
     fn a_target_is_a_node_with_a_name() {
-        check(BEHAVIOUR).create(r#"{"target":{"kind":"Pod"}}"#).refused(&[
-            r#"target.kind: Unsupported value: "Pod": supported values: "Node", "<empty>""#,
-            "target.name: Required value",
-        ]);
+        check(BEHAVIOUR)
+            .create(r#"{"target":{"kind":"Pod"}}"#)
+            .refused(&[
+                r#"target.kind: Unsupported value: "Pod": supported values: "Node", "<empty>""#,
+                "target.name: Required value",
+            ]);
     }
 }

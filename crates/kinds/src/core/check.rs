@@ -13,7 +13,12 @@ pub(super) struct Check {
 }
 
 pub(super) fn check(behaviour: Behaviour) -> Check {
-    Check { behaviour, object: Value::Null, old: None, action: Action::Create }
+    Check {
+        behaviour,
+        object: Value::Null,
+        old: None,
+        action: Action::Create,
+    }
 }
 
 pub(super) fn parse(text: &str) -> Value {
@@ -49,14 +54,20 @@ impl Check {
     /// The object as it would be stored.
     #[track_caller]
     pub(super) fn becomes(self, expected: &str) -> Check {
-        assert_eq!(json::to_string(&self.object), json::to_string(&parse(expected)));
+        assert_eq!(
+            json::to_string(&self.object),
+            json::to_string(&parse(expected))
+        );
         self
     }
 
     /// One field of it.
     #[track_caller]
     pub(super) fn has(self, path: &str, expected: &str) -> Check {
-        assert_eq!(json::to_string(self.object.at(path)), json::to_string(&parse(expected)));
+        assert_eq!(
+            json::to_string(self.object.at(path)),
+            json::to_string(&parse(expected))
+        );
         self
     }
 
@@ -64,10 +75,15 @@ impl Check {
     #[track_caller]
     pub(super) fn refused(self, expected: &[&str]) -> Check {
         let mut violations = Violations::default();
-        (self.behaviour.validate)(&self.object, self.old.as_ref(), &context(self.action), &mut violations);
+        (self.behaviour.validate)(
+            &self.object,
+            self.old.as_ref(),
+            &context(self.action),
+            &mut violations,
+        );
         let found: Vec<String> = violations.0.iter().map(ToString::to_string).collect();
-        let matches =
-            found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| a.starts_with(b));
+        let matches = found.len() == expected.len()
+            && found.iter().zip(expected).all(|(a, b)| a.starts_with(b));
         assert!(matches, "{found:#?}");
         self
     }
@@ -75,12 +91,20 @@ impl Check {
     /// The warnings, in order.
     #[track_caller]
     pub(super) fn warns(self, expected: &[&str]) -> Check {
-        let found = (self.behaviour.warnings)(&self.object, self.old.as_ref(), &context(self.action));
+        let found =
+            (self.behaviour.warnings)(&self.object, self.old.as_ref(), &context(self.action));
         assert_eq!(found, expected);
         self
     }
 }
 
 fn context(action: Action) -> Context<'static> {
-    Context { action, now: "2026-01-01T00:00:00Z", user: "tester", groups: &[], uid: "", extra: &Value::Null }
+    Context {
+        action,
+        now: "2026-01-01T00:00:00Z",
+        user: "tester",
+        groups: &[],
+        uid: "",
+        extra: &Value::Null,
+    }
 }

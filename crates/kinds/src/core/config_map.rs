@@ -9,7 +9,10 @@ use crate::Behaviour;
 /// How many bytes all items of a config map or secret may have together.
 pub(super) const MAX_SIZE: usize = 1024 * 1024;
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour { validate, ..Behaviour::NONE };
+pub(super) const BEHAVIOUR: Behaviour = Behaviour {
+    validate,
+    ..Behaviour::NONE
+};
 
 fn validate(map: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
     if let (Action::Update, Some(old)) = (context.action, old) {
@@ -25,7 +28,10 @@ fn validate(map: &Value, old: Option<&Value>, context: &Context, violations: &mu
         }
     }
     keys(&map["binaryData"], &Path::new("binaryData"), violations);
-    let text: usize = map["data"].entries().map(|(_, value)| value.str().len()).sum();
+    let text: usize = map["data"]
+        .entries()
+        .map(|(_, value)| value.str().len())
+        .sum();
     if text + size(&map["binaryData"]) > MAX_SIZE {
         // Kubernetes: the path of nothing is written as an index.
         violations.too_long("[]", MAX_SIZE);
@@ -35,13 +41,21 @@ fn validate(map: &Value, old: Option<&Value>, context: &Context, violations: &mu
 /// The keys of items.
 pub(super) fn keys(items: &Value, path: &Path, violations: &mut Violations) {
     for (key, _) in items.entries() {
-        field::all(names::is_config_map_key(key), key, &path.key(key), violations);
+        field::all(
+            names::is_config_map_key(key),
+            key,
+            &path.key(key),
+            violations,
+        );
     }
 }
 
 /// The size of items that are bytes.
 pub(super) fn size(items: &Value) -> usize {
-    items.entries().map(|(_, value)| bytes::len(value.str())).sum()
+    items
+        .entries()
+        .map(|(_, value)| bytes::len(value.str()))
+        .sum()
 }
 
 /// Whoever said that it is immutable cannot take it back.
@@ -70,21 +84,25 @@ mod tests {
 
     #[test]
     fn a_key_is_in_one_bag() {
-        check(BEHAVIOUR).create(r#"{"data":{"k":"v","a/b":""},"binaryData":{"k":"AA==","..":""}}"#).refused(
-            &[
+        check(BEHAVIOUR)
+            .create(r#"{"data":{"k":"v","a/b":""},"binaryData":{"k":"AA==","..":""}}"#)
+            .refused(&[
                 r#"data[k]: Invalid value: "k": duplicate of key present in binaryData"#,
                 r#"data[a/b]: Invalid value: "a/b": a valid config key must"#,
                 r#"binaryData[..]: Invalid value: "..": must not be '..'"#,
-            ],
-        );
+            ]);
     }
 
     #[test]
     fn all_items_together_have_a_limit() {
         let big = "x".repeat(MAX_SIZE);
-        check(BEHAVIOUR).create(&format!(r#"{{"data":{{"k":"{big}"}}}}"#)).refused(&[]);
         check(BEHAVIOUR)
-            .create(&format!(r#"{{"data":{{"k":"{big}"}},"binaryData":{{"b":"AA=="}}}}"#))
+            .create(&format!(r#"{{"data":{{"k":"{big}"}}}}"#))
+            .refused(&[]);
+        check(BEHAVIOUR)
+            .create(&format!(
+                r#"{{"data":{{"k":"{big}"}},"binaryData":{{"b":"AA=="}}}}"#
+            ))
             .refused(&["[]: Too long: may not be more than 1048576 bytes"]);
     }
 
@@ -92,7 +110,10 @@ mod tests {
     fn immutable_is_for_ever() {
         let old = r#"{"metadata":{"name":"a","namespace":"b"},"data":{"k":"v"},"immutable":true}"#;
         check(BEHAVIOUR)
-            .update(r#"{"metadata":{"name":"a","namespace":"b"},"data":{"k":"w"}}"#, old)
+            .update(
+                r#"{"metadata":{"name":"a","namespace":"b"},"data":{"k":"w"}}"#,
+                old,
+            )
             .refused(&[
                 "immutable: Forbidden: field is immutable when `immutable` is set",
                 "data: Forbidden: field is immutable when `immutable` is set",

@@ -6,7 +6,12 @@ use mizzen_object::{Action, Context, NameRule, Path, Value, Violations};
 use super::fields::{dns_label, dns_subdomain, endpoint_ip, protocol, qualified_name};
 use crate::Behaviour;
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour { default, validate, warnings, ..Behaviour::NONE };
+pub(super) const BEHAVIOUR: Behaviour = Behaviour {
+    default,
+    validate,
+    warnings,
+    ..Behaviour::NONE
+};
 
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const CONTROLLER: &str = "endpoint-controller";
@@ -14,13 +19,27 @@ const ADDRESS_LISTS: [&str; 2] = ["addresses", "notReadyAddresses"];
 
 fn default(endpoints: &mut Value) {
     for subset in endpoints.entry("subsets").list_mut() {
-        subset.entry("ports").list_mut().iter_mut().for_each(|port| port.set_default("protocol", "TCP"));
+        subset
+            .entry("ports")
+            .list_mut()
+            .iter_mut()
+            .for_each(|port| port.set_default("protocol", "TCP"));
     }
 }
 
-fn validate(endpoints: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+fn validate(
+    endpoints: &Value,
+    old: Option<&Value>,
+    context: &Context,
+    violations: &mut Violations,
+) {
     if context.action == Action::Update {
-        meta::native_object_meta(&endpoints["metadata"], true, NameRule::Subdomain, violations);
+        meta::native_object_meta(
+            &endpoints["metadata"],
+            true,
+            NameRule::Subdomain,
+            violations,
+        );
     }
     // What was accepted once may stay.
     if old.is_some_and(|old| old["subsets"] == endpoints["subsets"]) {
@@ -53,7 +72,11 @@ fn address(address: &Value, path: &Path, violations: &mut Violations) {
     let (text, ip_path) = (address["ip"].str(), path.child("ip"));
     field::all(ip::is_ip_for_legacy_field(text), text, &ip_path, violations);
     if !address["hostname"].is_empty() {
-        dns_label(address["hostname"].str(), &path.child("hostname"), violations);
+        dns_label(
+            address["hostname"].str(),
+            &path.child("hostname"),
+            violations,
+        );
     }
     if let Some(node) = address["nodeName"].as_str() {
         dns_subdomain(node, &path.child("nodeName"), violations);
@@ -68,7 +91,12 @@ fn port(port: &Value, needs_name: bool, path: &Path, violations: &mut Violations
         name => dns_label(name, &path.child("name"), violations),
     }
     let number = port["port"].int();
-    field::all(names::is_port_number(number), number, &path.child("port"), violations);
+    field::all(
+        names::is_port_number(number),
+        number,
+        &path.child("port"),
+        violations,
+    );
     protocol(port["protocol"].str(), &path.child("protocol"), violations);
     if let Some(name) = port["appProtocol"].as_str() {
         qualified_name(name, &path.child("appProtocol"), violations);
@@ -84,7 +112,10 @@ fn warnings(endpoints: &Value, _old: Option<&Value>, _context: &Context) -> Vec<
         for list in ADDRESS_LISTS {
             let addresses = subset[list].list().iter().enumerate();
             warnings.extend(addresses.filter_map(|(index, address)| {
-                ip::ip_warning(format!("subsets[{subset_idx}].{list}[{index}].ip"), address["ip"].str())
+                ip::ip_warning(
+                    format!("subsets[{subset_idx}].{list}[{index}].ip"),
+                    address["ip"].str(),
+                )
             }));
         }
     }
@@ -98,12 +129,17 @@ mod tests {
 
     #[track_caller]
     fn refused(subsets: &str, expected: &[&str]) {
-        check(BEHAVIOUR).create(&format!(r#"{{"subsets":{subsets}}}"#)).refused(expected);
+        check(BEHAVIOUR)
+            .create(&format!(r#"{{"subsets":{subsets}}}"#))
+            .refused(expected);
     }
 
     #[test]
     fn addresses_can_be_reached() {
-        refused("[{}]", &["subsets[0]: Required value: must specify `addresses` or `notReadyAddresses`"]);
+        refused(
+            "[{}]",
+            &["subsets[0]: Required value: must specify `addresses` or `notReadyAddresses`"],
+        );
         refused(
             r#"[{"addresses":[{"ip":"nope"},{"ip":"127.0.0.1"},{"ip":"169.254.1.1"},{"ip":"0.0.0.0"},{"ip":"224.0.0.1"}]}]"#,
             &[

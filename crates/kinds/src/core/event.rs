@@ -5,7 +5,11 @@ use mizzen_object::{Context, Str, Value, Violations};
 use crate::Behaviour;
 use crate::groups::events::validate_any;
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour { validate, selectable, ..Behaviour::NONE };
+pub(super) const BEHAVIOUR: Behaviour = Behaviour {
+    validate,
+    selectable,
+    ..Behaviour::NONE
+};
 
 fn validate(event: &Value, _old: Option<&Value>, _context: &Context, violations: &mut Violations) {
     validate_any(event, "reportingComponent", violations);
@@ -27,12 +31,14 @@ mod tests {
     #[test]
     fn an_event_is_where_its_object_is() {
         let about = |namespace: &str| {
-            format!(r#"{{"metadata":{{"namespace":"a"}},"involvedObject":{{"namespace":"{namespace}"}}}}"#)
+            format!(
+                r#"{{"metadata":{{"namespace":"a"}},"involvedObject":{{"namespace":"{namespace}"}}}}"#
+            )
         };
         check(BEHAVIOUR).create(&about("a")).refused(&[]);
-        check(BEHAVIOUR)
-            .create(&about("b"))
-            .refused(&["involvedObject.namespace: Invalid value: \"b\": does not match event.namespace"]);
+        check(BEHAVIOUR).create(&about("b")).refused(&[
+            "involvedObject.namespace: Invalid value: \"b\": does not match event.namespace",
+        ]);
     }
 
     #[test]
@@ -51,7 +57,10 @@ mod tests {
     #[test]
     fn the_reporter_is_the_source() {
         let source = |event: &str| selectable(&parse(event), "source").unwrap();
-        assert_eq!(source(r#"{"source":{"component":"a"},"reportingComponent":"b"}"#), "a");
+        assert_eq!(
+            source(r#"{"source":{"component":"a"},"reportingComponent":"b"}"#),
+            "a"
+        );
         assert_eq!(source(r#"{"source":{},"reportingComponent":"b"}"#), "b");
     }
 }

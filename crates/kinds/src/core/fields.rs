@@ -12,7 +12,12 @@ pub(crate) const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 pub(crate) fn port_number_or_name(port: &Value, path: &Path, violations: &mut Violations) {
     match port.as_str() {
         Some(name) => field::all(names::is_port_name(name), name, path, violations),
-        None => field::all(names::is_port_number(port.int()), port.int(), path, violations),
+        None => field::all(
+            names::is_port_number(port.int()),
+            port.int(),
+            path,
+            violations,
+        ),
     }
 }
 
@@ -61,10 +66,18 @@ pub(crate) fn endpoint_ip(text: &str, path: &Path, violations: &mut Violations) 
         violations.invalid(path, text, &format!("may not be unspecified ({text})"));
     }
     if ip.is_loopback() {
-        violations.invalid(path, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)");
+        violations.invalid(
+            path,
+            text,
+            "may not be in the loopback range (127.0.0.0/8, ::1/128)",
+        );
     }
     if is_link_local(ip) {
-        violations.invalid(path, text, "may not be in the link-local range (169.254.0.0/16, fe80::/10)");
+        violations.invalid(
+            path,
+            text,
+            "may not be in the link-local range (169.254.0.0/16, fe80::/10)",
+        );
     }
     if is_link_local_multicast(ip) {
         violations.invalid(

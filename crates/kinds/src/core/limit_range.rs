@@ -9,19 +9,35 @@ use mizzen_object::{Context, Path, Value, Violations};
 use super::resources;
 use crate::Behaviour;
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour { default, validate, ..Behaviour::NONE };
+pub(super) const BEHAVIOUR: Behaviour = Behaviour {
+    default,
+    validate,
+    ..Behaviour::NONE
+};
 
 const TYPES: [&str; 3] = ["Pod", "Container", "PersistentVolumeClaim"];
-const LISTS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
+const LISTS: [&str; 5] = [
+    "max",
+    "min",
+    "default",
+    "defaultRequest",
+    "maxLimitRequestRatio",
+];
 
 fn default(range: &mut Value) {
     for item in range.entry("spec").entry("limits").list_mut() {
         if item["type"].str() == "Container" {
-            for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
+            for (from, to) in [
+                ("max", "default"),
+                ("default", "defaultRequest"),
+                ("min", "defaultRequest"),
+            ] {
                 copy_missing(item, from, to);
             }
         }
-        LISTS.iter().for_each(|list| resources::round(item.get_mut(list)));
+        LISTS
+            .iter()
+            .for_each(|list| resources::round(item.get_mut(list)));
     }
 }
 
@@ -59,13 +75,18 @@ fn type_name(ty: &str, path: &Path, violations: &mut Violations) {
 
 fn resource_names(item: &Value, path: &Path, violations: &mut Violations) {
     let (before, after) = LISTS.split_at(4);
-    before.iter().for_each(|list| names_in(item, list, &path.child(list), violations));
+    before
+        .iter()
+        .for_each(|list| names_in(item, list, &path.child(list), violations));
     let has_storage = |list: &str| !item[list]["storage"].is_null();
     if item["type"].str() == "PersistentVolumeClaim" && !has_storage("min") && !has_storage("max") {
-        let message = "either minimum or maximum storage value is required, but neither was provided";
+        let message =
+            "either minimum or maximum storage value is required, but neither was provided";
         violations.required(path.child("limits"), message);
     }
-    after.iter().for_each(|list| names_in(item, list, &path.child(list), violations));
+    after
+        .iter()
+        .for_each(|list| names_in(item, list, &path.child(list), violations));
 }
 
 fn names_in(item: &Value, list: &str, path: &Path, violations: &mut Violations) {
@@ -78,15 +99,21 @@ fn names_in(item: &Value, list: &str, path: &Path, violations: &mut Violations) 
     }
     for (resource, _) in item[list].entries() {
         match ty {
-            "Pod" | "Container" => resources::container_name(resource, &path.key(resource), violations),
+            "Pod" | "Container" => {
+                resources::container_name(resource, &path.key(resource), violations)
+            }
             _ => resources::name(resource, &path.key(resource), violations),
         }
     }
 }
 
 fn resources_of(item: &Value) -> BTreeSet<&str> {
-    let lists = LISTS.iter().filter(|list| item["type"].str() != "Pod" || !list.starts_with("default"));
-    lists.flat_map(|list| item[*list].entries().map(|(resource, _)| resource)).collect()
+    let lists = LISTS
+        .iter()
+        .filter(|list| item["type"].str() != "Pod" || !list.starts_with("default"));
+    lists
+        .flat_map(|list| item[*list].entries().map(|(resource, _)| resource))
+        .collect()
 }
 
 /// What an item says about one resource.
@@ -116,7 +143,8 @@ impl Bounds {
             if let (Some(low), Some(high)) = (low, high)
                 && low > high
             {
-                let message = format!("{low_word} value {low} is greater than {high_word} value {high}");
+                let message =
+                    format!("{low_word} value {low} is greater than {high_word} value {high}");
                 violations.invalid(
                     path.child(field).key(resource),
                     shown.unwrap_or(low).to_string(),
@@ -129,9 +157,14 @@ impl Bounds {
             && !resources::is_overcommittable(resource)
             && limit != request
         {
-            let message =
-                format!("default value {limit} must equal to defaultRequest value {request} in {resource}");
-            violations.invalid(path.child("defaultRequest").key(resource), request.to_string(), &message);
+            let message = format!(
+                "default value {limit} must equal to defaultRequest value {request} in {resource}"
+            );
+            violations.invalid(
+                path.child("defaultRequest").key(resource),
+                request.to_string(),
+                &message,
+            );
         }
     }
 
@@ -148,7 +181,12 @@ impl Bounds {
             ("min", None, min, max),
             ("defaultRequest", self.request, min, request),
             ("defaultRequest", None, request, max),
-            ("defaultRequest", None, request, (self.limit, "default limit")),
+            (
+                "defaultRequest",
+                None,
+                request,
+                (self.limit, "default limit"),
+            ),
             ("default", None, min, limit),
             ("default", self.max, limit, max),
         ]
@@ -159,7 +197,11 @@ impl Bounds {
         let path = path.child("maxLimitRequestRatio");
         let path = path.key(resource);
         if ratio < Quantity::of("1") {
-            violations.invalid(path, ratio.to_string(), &format!("ratio {ratio} is less than 1"));
+            violations.invalid(
+                path,
+                ratio.to_string(),
+                &format!("ratio {ratio} is less than 1"),
+            );
         }
         if let (Some(min), Some(max)) = (self.min, self.max) {
             let limit = max.as_f64() / min.as_f64();
@@ -180,7 +222,9 @@ mod tests {
 
     #[track_caller]
     fn refused(items: &str, expected: &[&str]) {
-        check(BEHAVIOUR).create(&format!(r#"{{"spec":{{"limits":[{items}]}}}}"#)).refused(expected);
+        check(BEHAVIOUR)
+            .create(&format!(r#"{{"spec":{{"limits":[{items}]}}}}"#))
+            .refused(expected);
     }
 
     #[test]

@@ -21,8 +21,11 @@ pub(super) const BEHAVIOUR: Behaviour = Behaviour {
 };
 
 /// `/finalize`: takes the finalizers as they come.
-pub(super) const FINALIZE: Behaviour =
-    Behaviour { prepare: |_, _, _| {}, validate: validate_finalize, ..BEHAVIOUR };
+pub(super) const FINALIZE: Behaviour = Behaviour {
+    prepare: |_, _, _| {},
+    validate: validate_finalize,
+    ..BEHAVIOUR
+};
 
 fn default(namespace: &mut Value) {
     label(namespace);
@@ -32,7 +35,10 @@ fn default(namespace: &mut Value) {
 fn label(namespace: &mut Value) {
     let name = namespace["metadata"]["name"].str().to_string();
     if !name.is_empty() {
-        namespace.entry("metadata").entry("labels").set(NAME_LABEL, name);
+        namespace
+            .entry("metadata")
+            .entry("labels")
+            .set(NAME_LABEL, name);
     }
 }
 
@@ -40,7 +46,9 @@ fn prepare(namespace: &mut Value, old: Option<&Value>, context: &Context) {
     match context.action {
         Action::Create => prepare_create(namespace),
         Action::Update => {
-            let finalizers = old.map(|old| old["spec"]["finalizers"].clone()).unwrap_or_default();
+            let finalizers = old
+                .map(|old| old["spec"]["finalizers"].clone())
+                .unwrap_or_default();
             namespace.entry("spec").set("finalizers", finalizers);
         }
         Action::Status => {}
@@ -50,7 +58,10 @@ fn prepare(namespace: &mut Value, old: Option<&Value>, context: &Context) {
 fn prepare_create(namespace: &mut Value) {
     namespace.set("status", value!({"phase": "Active"}));
     let finalizers = namespace.entry("spec").entry("finalizers").make_list();
-    if !finalizers.iter().any(|finalizer| finalizer.str() == FINALIZER) {
+    if !finalizers
+        .iter()
+        .any(|finalizer| finalizer.str() == FINALIZER)
+    {
         finalizers.push(FINALIZER.into());
     }
     // A generated name is not yet known when defaults are set. A bad one is reported once, not as a label too.
@@ -59,7 +70,12 @@ fn prepare_create(namespace: &mut Value) {
     }
 }
 
-fn validate(namespace: &Value, _old: Option<&Value>, context: &Context, violations: &mut Violations) {
+fn validate(
+    namespace: &Value,
+    _old: Option<&Value>,
+    context: &Context,
+    violations: &mut Violations,
+) {
     if context.action == Action::Status {
         return validate_phase(namespace, violations);
     }
@@ -93,7 +109,11 @@ fn finalizer(name: &str, path: &Path, violations: &mut Violations) {
 /// Kubernetes: ValidateNamespaceStatusUpdate spells the field `Phase`.
 fn validate_phase(namespace: &Value, violations: &mut Violations) {
     let deleted = !namespace["metadata"]["deletionTimestamp"].is_null();
-    let (phase, filled) = if deleted { ("Terminating", "not empty") } else { ("Active", "empty") };
+    let (phase, filled) = if deleted {
+        ("Terminating", "not empty")
+    } else {
+        ("Active", "empty")
+    };
     let found = namespace["status"]["phase"].str();
     if found != phase {
         let message = format!("may only be '{phase}' if `deletionTimestamp` is {filled}");
@@ -118,10 +138,12 @@ mod tests {
 
     #[test]
     fn a_new_namespace_is_active_labelled_and_protected() {
-        check(BEHAVIOUR).create(r#"{"metadata":{"name":"a"},"spec":{"finalizers":["x.y/z"]}}"#).becomes(
-            r#"{"metadata":{"name":"a","labels":{"kubernetes.io/metadata.name":"a"}},
+        check(BEHAVIOUR)
+            .create(r#"{"metadata":{"name":"a"},"spec":{"finalizers":["x.y/z"]}}"#)
+            .becomes(
+                r#"{"metadata":{"name":"a","labels":{"kubernetes.io/metadata.name":"a"}},
                 "spec":{"finalizers":["x.y/z","kubernetes"]},"status":{"phase":"Active"}}"#,
-        );
+            );
     }
 
     #[test]
@@ -143,8 +165,13 @@ mod tests {
     fn finalizing_changes_finalizers() {
         let old = r#"{"metadata":{"name":"a"},"spec":{"finalizers":["kubernetes"]}}"#;
         check(FINALIZE)
-            .update(r#"{"metadata":{"name":"a"},"spec":{"finalizers":["x"]}}"#, old)
-            .refused(&[r#"spec.finalizers[0]: Invalid value: "x": name is neither a standard finalizer"#]);
+            .update(
+                r#"{"metadata":{"name":"a"},"spec":{"finalizers":["x"]}}"#,
+                old,
+            )
+            .refused(&[
+                r#"spec.finalizers[0]: Invalid value: "x": name is neither a standard finalizer"#,
+            ]);
     }
 
     #[test]
@@ -152,7 +179,9 @@ mod tests {
         let status = |new: &str| -> Check { check(BEHAVIOUR).status(new, "{}") };
         status(r#"{"metadata":{"name":"a"},"status":{"phase":"Terminating"}}"#)
             .refused(&[r#"status.Phase: Invalid value: "Terminating": may only be 'Active' if"#]);
-        status(r#"{"metadata":{"name":"a","deletionTimestamp":"t"},"status":{"phase":"Terminating"}}"#)
-            .refused(&[]);
+        status(
+            r#"{"metadata":{"name":"a","deletionTimestamp":"t"},"status":{"phase":"Terminating"}}"#,
+        )
+        .refused(&[]);
     }
 }

@@ -6,8 +6,14 @@ use mizzen_object::{Action, Context, Path, Reason, Str, Value, Violations, json,
 use super::resources;
 use crate::Behaviour;
 
-pub(super) const BEHAVIOUR: Behaviour =
-    Behaviour { default, prepare, validate, warnings, selectable, ..Behaviour::NONE };
+pub(super) const BEHAVIOUR: Behaviour = Behaviour {
+    default,
+    prepare,
+    validate,
+    warnings,
+    selectable,
+    ..Behaviour::NONE
+};
 
 const TAINTS: &str = "scheduler.alpha.kubernetes.io/taints";
 const AVOID_PODS: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
@@ -15,7 +21,9 @@ const MAX_FEATURE_LENGTH: usize = 253;
 
 fn default(node: &mut Value) {
     default_pod_cidrs(node.entry("spec"));
-    let Some(status) = node.get_mut("status") else { return };
+    let Some(status) = node.get_mut("status") else {
+        return;
+    };
     if status["allocatable"].is_null() && !status["capacity"].is_null() {
         let capacity = status["capacity"].clone();
         status.set("allocatable", capacity);
@@ -67,14 +75,27 @@ fn validate(node: &Value, old: Option<&Value>, context: &Context, violations: &m
 
 fn whole(node: &Value, violations: &mut Violations) {
     let metadata = Path::new("metadata");
-    annotations(&node["metadata"]["annotations"], &metadata.child("annotations"), violations);
-    taints(&node["spec"]["taints"], &metadata.child("taints"), violations);
+    annotations(
+        &node["metadata"]["annotations"],
+        &metadata.child("annotations"),
+        violations,
+    );
+    taints(
+        &node["spec"]["taints"],
+        &metadata.child("taints"),
+        violations,
+    );
     amounts(&node["status"], violations);
-    if let Some(capacity) =
-        node["status"]["nodeInfo"]["swap"]["capacity"].as_int().filter(|capacity| *capacity <= 0)
+    if let Some(capacity) = node["status"]["nodeInfo"]["swap"]["capacity"]
+        .as_int()
+        .filter(|capacity| *capacity <= 0)
     {
         let path = metadata.child("nodeSwapStatus");
-        violations.invalid(path.child("capacity"), capacity, "must be greater than zero");
+        violations.invalid(
+            path.child("capacity"),
+            capacity,
+            "must be greater than zero",
+        );
     }
     features(&node["status"]["declaredFeatures"], violations);
     pod_cidrs(&node["spec"]["podCIDRs"], violations);
@@ -87,10 +108,19 @@ fn annotations(annotations: &Value, path: &Path, violations: &mut Violations) {
             Err(error) => violations.invalid(path, TAINTS, &error.to_string()),
         }
     }
-    if let Some(text) = annotations[AVOID_PODS].as_str().filter(|text| !text.is_empty()) {
+    if let Some(text) = annotations[AVOID_PODS]
+        .as_str()
+        .filter(|text| !text.is_empty())
+    {
         match json::parse(text.as_bytes()) {
-            Ok(avoid) => avoid_pods(&avoid["preferAvoidPods"], &path.child(AVOID_PODS), violations),
-            Err(error) => violations.invalid(path.child("AvoidPods"), AVOID_PODS, &error.to_string()),
+            Ok(avoid) => avoid_pods(
+                &avoid["preferAvoidPods"],
+                &path.child(AVOID_PODS),
+                violations,
+            ),
+            Err(error) => {
+                violations.invalid(path.child("AvoidPods"), AVOID_PODS, &error.to_string())
+            }
         }
     }
 }
@@ -126,7 +156,8 @@ fn taints(taints: &Value, path: &Path, violations: &mut Violations) {
         effect(taint["effect"].str(), &path.child("effect"), violations);
         if repeated[index] {
             let shown = show(&shown_taint(taint));
-            let message = format!("Duplicate value: {shown}: taints must be unique by key and effect pair");
+            let message =
+                format!("Duplicate value: {shown}: taints must be unique by key and effect pair");
             violations.push(Reason::Duplicate, path, message);
         }
     }
@@ -135,7 +166,12 @@ fn taints(taints: &Value, path: &Path, violations: &mut Violations) {
 fn effect(effect: &str, path: &Path, violations: &mut Violations) {
     match effect {
         "" => violations.required(path, ""),
-        effect => field::one_of(effect, &["NoSchedule", "PreferNoSchedule", "NoExecute"], path, violations),
+        effect => field::one_of(
+            effect,
+            &["NoSchedule", "PreferNoSchedule", "NoExecute"],
+            path,
+            violations,
+        ),
     }
 }
 
@@ -167,11 +203,17 @@ fn features(features: &Value, violations: &mut Violations) {
         if let Some(message) = feature_problem(feature) {
             violations.invalid(path.index(index), feature, &message);
         }
-        let Some(next) = list.get(index + 1).map(Value::str) else { break };
+        let Some(next) = list.get(index + 1).map(Value::str) else {
+            break;
+        };
         if feature == next {
             violations.duplicate(path.index(index + 1), next);
         } else if feature > next {
-            violations.invalid(path.index(index + 1), next, "list must be sorted alphabetically");
+            violations.invalid(
+                path.index(index + 1),
+                next,
+                "list must be sorted alphabetically",
+            );
         }
     }
 }
@@ -187,7 +229,8 @@ fn feature_problem(name: &str) -> Option<String> {
         text.starts_with(|first: char| first.is_ascii_alphabetic())
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
     };
-    let fine = name.starts_with(|first: char| first.is_ascii_uppercase()) && name.split('/').all(is_segment);
+    let fine = name.starts_with(|first: char| first.is_ascii_uppercase())
+        && name.split('/').all(is_segment);
     (!fine).then(|| {
         format!(
             "invalid feature name {shown}: must start with an UpperCamelCase segment, with subsequent segments \
@@ -201,12 +244,21 @@ fn pod_cidrs(cidrs: &Value, violations: &mut Violations) {
     let path = Path::new("spec");
     let path = path.child("podCIDRs");
     for (index, cidr) in cidrs.list().iter().enumerate() {
-        field::all(ip::is_cidr_for_legacy_field(cidr.str()), cidr.str(), &path.index(index), violations);
+        field::all(
+            ip::is_cidr_for_legacy_field(cidr.str()),
+            cidr.str(),
+            &path.index(index),
+            violations,
+        );
     }
     if cidrs.list().len() < 2 {
         return;
     }
-    let blocks: Vec<_> = cidrs.list().iter().map_while(|cidr| ip::Block::parse_sloppy(cidr.str())).collect();
+    let blocks: Vec<_> = cidrs
+        .list()
+        .iter()
+        .map_while(|cidr| ip::Block::parse_sloppy(cidr.str()))
+        .collect();
     if let Some(cidr) = cidrs.list().get(blocks.len()) {
         let message = format!(
             "Internal error: invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{}]: <nil> \
@@ -218,24 +270,49 @@ fn pod_cidrs(cidrs: &Value, violations: &mut Violations) {
     }
     let n_ipv4 = blocks.iter().filter(|block| block.ip.is_ipv4()).count();
     if cidrs.list().len() != 2 || blocks.len() != 2 || n_ipv4 != 1 {
-        violations.invalid(path, cidrs.clone(), "may specify no more than one CIDR for each IP family");
+        violations.invalid(
+            path,
+            cidrs.clone(),
+            "may specify no more than one CIDR for each IP family",
+        );
     }
 }
 
 fn change(node: &Value, old: &Value, violations: &mut Violations) {
-    let (metadata, spec, status) = (Path::new("metadata"), Path::new("spec"), Path::new("status"));
-    annotations(&node["metadata"]["annotations"], &metadata.child("annotations"), violations);
+    let (metadata, spec, status) = (
+        Path::new("metadata"),
+        Path::new("spec"),
+        Path::new("status"),
+    );
+    annotations(
+        &node["metadata"]["annotations"],
+        &metadata.child("annotations"),
+        violations,
+    );
     amounts(&node["status"], violations);
     features(&node["status"]["declaredFeatures"], violations);
-    addresses(&node["status"]["addresses"], &status.child("addresses"), violations);
-    pod_cidrs_stay(&node["spec"]["podCIDRs"], &old["spec"]["podCIDRs"], &spec.child("podCIDRs"), violations);
+    addresses(
+        &node["status"]["addresses"],
+        &status.child("addresses"),
+        violations,
+    );
+    pod_cidrs_stay(
+        &node["spec"]["podCIDRs"],
+        &old["spec"]["podCIDRs"],
+        &spec.child("podCIDRs"),
+        violations,
+    );
     let (provider, old_provider) = (&node["spec"]["providerID"], &old["spec"]["providerID"]);
     if !old_provider.is_empty() && provider != old_provider {
         let message = "node updates may not change providerID except from \"\" to valid";
         violations.forbidden(spec.child("providerID"), message);
     }
     config_sources(node, violations);
-    taints(&node["spec"]["taints"], &metadata.child("taints"), violations);
+    taints(
+        &node["spec"]["taints"],
+        &metadata.child("taints"),
+        violations,
+    );
     if node["spec"]["externalID"].str() != old["spec"]["externalID"].str() {
         violations.forbidden(spec.child("externalID"), "may not be updated");
     }
@@ -245,7 +322,10 @@ fn addresses(addresses: &Value, path: &Path, violations: &mut Violations) {
     let list = addresses.list();
     for (index, address) in list.iter().enumerate() {
         if list[..index].contains(address) {
-            let fields = [("Type", "type", "".into()), ("Address", "address", "".into())];
+            let fields = [
+                ("Type", "type", "".into()),
+                ("Address", "address", "".into()),
+            ];
             violations.duplicate(path.index(index), field::go_struct(address, &fields));
         }
     }
@@ -257,8 +337,11 @@ fn pod_cidrs_stay(new: &Value, old: &Value, path: &Path, violations: &mut Violat
     if old.is_empty() {
         return;
     }
-    let n_changed =
-        if new.len() == old.len() { new.iter().zip(old).filter(|(new, old)| new != old).count() } else { 1 };
+    let n_changed = if new.len() == old.len() {
+        new.iter().zip(old).filter(|(new, old)| new != old).count()
+    } else {
+        1
+    };
     for _ in 0..n_changed {
         violations.forbidden(path, message);
     }
@@ -267,10 +350,20 @@ fn pod_cidrs_stay(new: &Value, old: &Value, path: &Path, violations: &mut Violat
 /// What is left of a feature that is gone: objects that have it may keep it.
 fn config_sources(node: &Value, violations: &mut Violations) {
     let (spec, status) = (Path::new("spec"), Path::new("status"));
-    config_source(&node["spec"]["configSource"], false, &spec.child("configSource"), violations);
+    config_source(
+        &node["spec"]["configSource"],
+        false,
+        &spec.child("configSource"),
+        violations,
+    );
     let path = status.child("config");
     for name in ["assigned", "active", "lastKnownGood"] {
-        config_source(&node["status"]["config"][name], true, &path.child(name), violations);
+        config_source(
+            &node["status"]["config"][name],
+            true,
+            &path.child(name),
+            violations,
+        );
     }
 }
 
@@ -281,7 +374,11 @@ fn config_source(source: &Value, in_status: bool, path: &Path, violations: &mut 
     let map = &source["configMap"];
     if map.is_null() {
         let shown = value!({"ConfigMap": null});
-        return violations.invalid(path, shown, "exactly one reference subfield must be non-nil");
+        return violations.invalid(
+            path,
+            shown,
+            "exactly one reference subfield must be non-nil",
+        );
     }
     let path = path.child("configMap");
     for name in ["uid", "resourceVersion"] {
@@ -312,12 +409,14 @@ fn warnings(node: &Value, _old: Option<&Value>, context: &Context) -> Vec<String
         warnings.push("spec.configSource: the feature is removed".into());
     }
     if !spec["externalID"].is_empty() {
-        warnings.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".into());
+        warnings
+            .push("spec.externalID: this field is deprecated, and is unused by Kubernetes".into());
     }
     let path = Path::new("spec");
     let path = path.child("podCIDRs");
     let cidrs = spec["podCIDRs"].list().iter().enumerate();
-    warnings.extend(cidrs.flat_map(|(index, cidr)| ip::cidr_warnings(path.index(index), cidr.str())));
+    warnings
+        .extend(cidrs.flat_map(|(index, cidr)| ip::cidr_warnings(path.index(index), cidr.str())));
     warnings
 }
 
@@ -359,7 +458,9 @@ mod tests {
     #[test]
     fn pods_get_one_block_of_each_family() {
         let refused = |cidrs: &str, expected: &[&str]| {
-            check(BEHAVIOUR).create(&format!(r#"{{"spec":{{"podCIDRs":{cidrs}}}}}"#)).refused(expected);
+            check(BEHAVIOUR)
+                .create(&format!(r#"{{"spec":{{"podCIDRs":{cidrs}}}}}"#))
+                .refused(expected);
         };
         refused(r#"["10.0.0.0/24","fd00::/64"]"#, &[]);
         refused(
@@ -368,7 +469,10 @@ mod tests {
                 r#"spec.podCIDRs: Invalid value: ["10.0.0.0/24","10.1.0.0/24"]: may specify no more than one CIDR"#,
             ],
         );
-        refused(r#"["nope"]"#, &[r#"spec.podCIDRs[0]: Invalid value: "nope": must be a valid CIDR value"#]);
+        refused(
+            r#"["nope"]"#,
+            &[r#"spec.podCIDRs[0]: Invalid value: "nope": must be a valid CIDR value"#],
+        );
     }
 
     #[test]

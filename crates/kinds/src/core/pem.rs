@@ -33,7 +33,9 @@ fn no_certificate(skipped: &[&str]) -> String {
 fn no_key(skipped: &[&str]) -> String {
     match skipped {
         [] => "tls: failed to find any PEM data in key input".into(),
-        [CERTIFICATE] => "tls: found a certificate rather than a key in the PEM for the private key".into(),
+        [CERTIFICATE] => {
+            "tls: found a certificate rather than a key in the PEM for the private key".into()
+        }
         _ => format!(
             "tls: failed to find PEM block with type ending in \"PRIVATE KEY\" in key input after skipping PEM blocks \
              of the following types: [{}]",
@@ -70,7 +72,11 @@ mod tests {
         let certificate = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n";
         let key = "-----BEGIN RSA PRIVATE KEY-----\nMA==\n-----END RSA PRIVATE KEY-----\n";
         assert_eq!(key_pair_problem(certificate, key), None);
-        assert!(key_pair_problem(key, certificate).unwrap().ends_with("PEM inputs may have been switched"));
+        assert!(
+            key_pair_problem(key, certificate)
+                .unwrap()
+                .ends_with("PEM inputs may have been switched")
+        );
         assert!(
             key_pair_problem(certificate, certificate)
                 .unwrap()

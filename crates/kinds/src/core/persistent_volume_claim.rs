@@ -8,8 +8,14 @@ use super::resources;
 use crate::Behaviour;
 use crate::pod::{self, claim_spec_warnings, validate_claim_spec};
 
-pub(super) const BEHAVIOUR: Behaviour =
-    Behaviour { default, prepare, validate, warnings, selectable, ..Behaviour::NONE };
+pub(super) const BEHAVIOUR: Behaviour = Behaviour {
+    default,
+    prepare,
+    validate,
+    warnings,
+    selectable,
+    ..Behaviour::NONE
+};
 
 pub(super) const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
@@ -52,8 +58,10 @@ fn data_sources(spec: &mut Value, old: Option<&Value>) {
     if elsewhere && old.is_none_or(|old| old["dataSourceRef"].is_null()) {
         spec.remove("dataSourceRef");
     }
-    let had_source = old.is_some_and(|old| !old["dataSource"].is_null() || !old["dataSourceRef"].is_null());
-    if !had_source && spec["dataSourceRef"].is_null() && !is_claim_or_snapshot(&spec["dataSource"]) {
+    let had_source =
+        old.is_some_and(|old| !old["dataSource"].is_null() || !old["dataSourceRef"].is_null());
+    if !had_source && spec["dataSourceRef"].is_null() && !is_claim_or_snapshot(&spec["dataSource"])
+    {
         spec.remove("dataSource");
     }
     let (source, reference) = (spec["dataSource"].clone(), spec["dataSourceRef"].clone());
@@ -118,15 +126,26 @@ fn comparable(claim: &Value, old: &Value, violations: &mut Violations) -> (Value
         let annotation = |claim: &Value| claim["metadata"]["annotations"][BETA_CLASS].clone();
         let path = Path::new("metadata");
         let path = path.child("annotations");
-        field::immutable_text(&annotation(claim), &annotation(old), &path.child(BETA_CLASS), violations);
+        field::immutable_text(
+            &annotation(claim),
+            &annotation(old),
+            &path.child(BETA_CLASS),
+            violations,
+        );
         if class_was_unsaid(claim, old) {
             new_spec.remove("storageClassName");
         }
     }
     if claim["status"]["phase"].str() == "Bound" {
-        new_spec.set("volumeAttributesClassName", old_spec["volumeAttributesClassName"].clone());
+        new_spec.set(
+            "volumeAttributesClassName",
+            old_spec["volumeAttributesClassName"].clone(),
+        );
         if let Some(requests) = new_spec.at_mut("resources.requests") {
-            requests.set("storage", old_spec["resources"]["requests"]["storage"].clone());
+            requests.set(
+                "storage",
+                old_spec["resources"]["requests"]["storage"].clone(),
+            );
         }
     }
     (new_spec, old_spec)
@@ -135,7 +154,9 @@ fn comparable(claim: &Value, old: &Value, violations: &mut Violations) -> (Value
 /// The class may move from the annotation that once held it to the field.
 fn class_moved_from_annotation(claim: &Value, old: &Value) -> bool {
     let annotation = |claim: &Value| claim["metadata"]["annotations"].get(BETA_CLASS).cloned();
-    let Some(old_class) = annotation(old) else { return false };
+    let Some(old_class) = annotation(old) else {
+        return false;
+    };
     old["spec"]["storageClassName"].is_null()
         && claim["spec"]["storageClassName"] == old_class
         && annotation(claim).is_none_or(|class| class == old_class)
@@ -146,7 +167,9 @@ fn class_was_unsaid(claim: &Value, old: &Value) -> bool {
     let class = &claim["spec"]["storageClassName"];
     !class.is_null()
         && old["spec"]["storageClassName"].is_null()
-        && old["metadata"]["annotations"].get(BETA_CLASS).is_none_or(|known| known == class)
+        && old["metadata"]["annotations"]
+            .get(BETA_CLASS)
+            .is_none_or(|known| known == class)
 }
 
 /// Whether two specs ask for the same, however their amounts are written.
@@ -174,13 +197,19 @@ fn size(claim: &Value, old: &Value, violations: &mut Violations) {
     let new_size = size(&claim["spec"]["resources"]["requests"]);
     let shrinks = new_size < size(&old["spec"]["resources"]["requests"]);
     if shrinks && new_size <= size(&old["status"]["capacity"]) {
-        violations.forbidden("spec.resources.requests.storage", "field can not be less than status.capacity");
+        violations.forbidden(
+            "spec.resources.requests.storage",
+            "field can not be less than status.capacity",
+        );
     }
 }
 
 fn attributes_class(claim: &Value, old: &Value, violations: &mut Violations) {
     let field = "volumeAttributesClassName";
-    let (new, applied) = (&claim["spec"][field], &old["status"]["currentVolumeAttributesClassName"]);
+    let (new, applied) = (
+        &claim["spec"][field],
+        &old["status"]["currentVolumeAttributesClassName"],
+    );
     if *new == old["spec"][field] || applied.is_null() {
         return;
     }
@@ -189,8 +218,9 @@ fn attributes_class(claim: &Value, old: &Value, violations: &mut Violations) {
         Some("") => "empty string",
         Some(_) => return,
     };
-    let message =
-        format!("update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil");
+    let message = format!(
+        "update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
+    );
     violations.forbidden(Path::new("spec").child(field), &message);
 }
 
@@ -213,7 +243,8 @@ fn status(claim: &Value, violations: &mut Violations) {
     let allocated = path.child("allocatedResources");
     for (resource, amount) in status["allocatedResources"].entries() {
         let path = allocated.key(resource);
-        if allocated_name(resource, &allocated, violations) && resources::reported(amount, &path, violations)
+        if allocated_name(resource, &allocated, violations)
+            && resources::reported(amount, &path, violations)
         {
             resources::amount("storage", amount, &path, violations);
         }
@@ -280,19 +311,31 @@ mod tests {
 
     #[test]
     fn a_claim_without_a_class_may_get_one() {
-        check(BEHAVIOUR).update(&claim(r#","storageClassName":"a""#), &claim("")).refused(&[]);
         check(BEHAVIOUR)
-            .update(&claim(r#","storageClassName":"a""#), &claim(r#","storageClassName":"b""#))
-            .refused(&["spec: Forbidden: spec is immutable after creation except resources.requests and"]);
+            .update(&claim(r#","storageClassName":"a""#), &claim(""))
+            .refused(&[]);
+        check(BEHAVIOUR)
+            .update(
+                &claim(r#","storageClassName":"a""#),
+                &claim(r#","storageClassName":"b""#),
+            )
+            .refused(&[
+                "spec: Forbidden: spec is immutable after creation except resources.requests and",
+            ]);
     }
 
     #[test]
     fn a_bound_claim_may_grow() {
         let sized = |size: &str| {
             let claim = claim("").replace("1Gi", size);
-            claim.replace(r#""spec""#, r#""status":{"phase":"Bound","capacity":{"storage":"2Gi"}},"spec""#)
+            claim.replace(
+                r#""spec""#,
+                r#""status":{"phase":"Bound","capacity":{"storage":"2Gi"}},"spec""#,
+            )
         };
-        check(BEHAVIOUR).update(&sized("3Gi"), &sized("2Gi")).refused(&[]);
+        check(BEHAVIOUR)
+            .update(&sized("3Gi"), &sized("2Gi"))
+            .refused(&[]);
         check(BEHAVIOUR).update(&sized("1Gi"), &sized("2Gi")).refused(&[
             "spec.resources.requests.storage: Forbidden: field can not be less than status.capacity",
         ]);

@@ -4,7 +4,13 @@ use mizzen_object::{Action, Context, Path, Value, Violations};
 
 use crate::{Behaviour, pod};
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour { default, prepare, validate, warnings, ..Behaviour::NONE };
+pub(super) const BEHAVIOUR: Behaviour = Behaviour {
+    default,
+    prepare,
+    validate,
+    warnings,
+    ..Behaviour::NONE
+};
 
 fn default(template: &mut Value) {
     pod::default_template(template.entry("template"));
@@ -14,14 +20,26 @@ fn prepare(template: &mut Value, old: Option<&Value>, _context: &Context) {
     pod::drop_disabled(template.entry("template"), old.map(|old| &old["template"]));
 }
 
-fn validate(template: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate(
+    template: &Value,
+    old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     let old = old.map(|old| &old["template"]);
-    pod::validate_template(&template["template"], old, &Path::new("template"), violations);
+    pod::validate_template(
+        &template["template"],
+        old,
+        &Path::new("template"),
+        violations,
+    );
 }
 
 fn warnings(template: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
     let generation = |template: &Value| template["metadata"]["generation"].int();
-    if context.action == Action::Update && old.is_some_and(|old| generation(old) == generation(template)) {
+    if context.action == Action::Update
+        && old.is_some_and(|old| generation(old) == generation(template))
+    {
         return Vec::new();
     }
     pod::template_warnings(&template["template"], &Path::new("template"))
@@ -38,6 +56,8 @@ mod tests {
             .create(r#"{"template":{"spec":{"containers":[{"name":"c","image":"i"}]}}}"#)
             .has("template.spec.restartPolicy", r#""Always""#)
             .refused(&[]);
-        check(BEHAVIOUR).create("{}").refused(&["template.spec.containers: Required value"]);
+        check(BEHAVIOUR)
+            .create("{}")
+            .refused(&["template.spec.containers: Required value"]);
     }
 }

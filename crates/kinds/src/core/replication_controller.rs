@@ -5,8 +5,14 @@ use mizzen_object::{Action, Context, Path, Str, Value, Violations};
 
 use crate::{Behaviour, pod};
 
-pub(super) const BEHAVIOUR: Behaviour =
-    Behaviour { default, prepare, validate, warnings, selectable, ..Behaviour::NONE };
+pub(super) const BEHAVIOUR: Behaviour = Behaviour {
+    default,
+    prepare,
+    validate,
+    warnings,
+    selectable,
+    ..Behaviour::NONE
+};
 
 /// What a conversion could not carry over is kept in annotations that start so.
 const NON_CONVERTIBLE: &str = "non-convertible.kubernetes.io";
@@ -38,12 +44,21 @@ fn prepare(controller: &mut Value, old: Option<&Value>, context: &Context) {
     }
 }
 
-fn validate(controller: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+fn validate(
+    controller: &Value,
+    old: Option<&Value>,
+    context: &Context,
+    violations: &mut Violations,
+) {
     if context.action == Action::Status {
         return status(&controller["status"], violations);
     }
     let (spec, path) = (&controller["spec"], Path::new("spec"));
-    field::non_negative(spec["minReadySeconds"].int(), &path.child("minReadySeconds"), violations);
+    field::non_negative(
+        spec["minReadySeconds"].int(),
+        &path.child("minReadySeconds"),
+        violations,
+    );
     if spec["selector"].is_empty() {
         violations.required(path.child("selector"), "");
     }
@@ -61,13 +76,25 @@ fn template(spec: &Value, old: Option<&Value>, path: &Path, violations: &mut Vio
         return violations.required(path, "");
     }
     let labels = &template["metadata"]["labels"];
-    if spec["selector"].entries().any(|(key, value)| labels[key] != *value) {
+    if spec["selector"]
+        .entries()
+        .any(|(key, value)| labels[key] != *value)
+    {
         let message = "`selector` does not match template `labels`";
-        violations.invalid(path.child("metadata").child("labels"), labels.clone(), message);
+        violations.invalid(
+            path.child("metadata").child("labels"),
+            labels.clone(),
+            message,
+        );
     }
     pod::validate_template(template, old, path, violations);
     let (spec, path) = (&template["spec"], path.child("spec"));
-    field::one_of(spec["restartPolicy"].str(), &["Always"], &path.child("restartPolicy"), violations);
+    field::one_of(
+        spec["restartPolicy"].str(),
+        &["Always"],
+        &path.child("restartPolicy"),
+        violations,
+    );
     if !spec["activeDeadlineSeconds"].is_null() {
         let message = "activeDeadlineSeconds in ReplicationController is not Supported";
         violations.forbidden(path.child("activeDeadlineSeconds"), message);
@@ -76,7 +103,8 @@ fn template(spec: &Value, old: Option<&Value>, path: &Path, violations: &mut Vio
 
 fn non_convertible(controller: &Value, old: &Value, violations: &mut Violations) {
     for (key, value) in old["metadata"]["annotations"].entries() {
-        let Some((NON_CONVERTIBLE, name)) = key.split_once('/').filter(|(_, name)| !name.contains('/'))
+        let Some((NON_CONVERTIBLE, name)) =
+            key.split_once('/').filter(|(_, name)| !name.contains('/'))
         else {
             continue;
         };
@@ -99,14 +127,22 @@ fn non_convertible(controller: &Value, old: &Value, violations: &mut Violations)
 fn status(status: &Value, violations: &mut Violations) {
     let path = Path::new("status");
     let count = |name: &str| status[name].int();
-    for name in
-        ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"]
-    {
+    for name in [
+        "replicas",
+        "fullyLabeledReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "observedGeneration",
+    ] {
         field::non_negative(count(name), &path.child(name), violations);
     }
     for name in ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
         if count(name) > count("replicas") {
-            violations.invalid(path.child(name), count(name), "cannot be greater than status.replicas");
+            violations.invalid(
+                path.child(name),
+                count(name),
+                "cannot be greater than status.replicas",
+            );
         }
     }
     let available = count("availableReplicas");
@@ -128,7 +164,10 @@ fn warnings(controller: &Value, old: Option<&Value>, context: &Context) -> Vec<S
         (Action::Create, _) => {
             let name = controller["metadata"]["name"].str();
             let mut warnings = pod::name_warning(name, "this is used in Pod names and hostnames");
-            warnings.extend(pod::template_warnings(&controller["spec"]["template"], &path));
+            warnings.extend(pod::template_warnings(
+                &controller["spec"]["template"],
+                &path,
+            ));
             warnings
         }
         (Action::Update, Some(old)) if generation(old) != generation(controller) => {
@@ -154,7 +193,9 @@ mod tests {
     #[test]
     fn labels_of_the_template_are_the_selector() {
         check(BEHAVIOUR)
-            .create(&format!(r#"{{"metadata":{{"name":"r"}},"spec":{{"template":{TEMPLATE}}}}}"#))
+            .create(&format!(
+                r#"{{"metadata":{{"name":"r"}},"spec":{{"template":{TEMPLATE}}}}}"#
+            ))
             .has("spec.selector", r#"{"a":"b"}"#)
             .has("metadata.labels", r#"{"a":"b"}"#)
             .has("spec.replicas", "1")
@@ -164,9 +205,17 @@ mod tests {
     #[test]
     fn a_selector_and_a_template_are_needed() {
         let refused = |spec: &str, expected: &[&str]| {
-            check(BEHAVIOUR).create(&format!(r#"{{"spec":{spec}}}"#)).refused(expected);
+            check(BEHAVIOUR)
+                .create(&format!(r#"{{"spec":{spec}}}"#))
+                .refused(expected);
         };
-        refused("{}", &["spec.selector: Required value", "spec.template: Required value"]);
+        refused(
+            "{}",
+            &[
+                "spec.selector: Required value",
+                "spec.template: Required value",
+            ],
+        );
         refused(
             &format!(
                 r#"{{"selector":{{"a":"z"}},"replicas":-1,"minReadySeconds":-1,"template":{TEMPLATE}}}"#
@@ -177,8 +226,10 @@ mod tests {
                 r#"spec.template.metadata.labels: Invalid value: {"a":"b"}: `selector` does not match template `labels`"#,
             ],
         );
-        let once =
-            TEMPLATE.replace(r#""spec":{"#, r#""spec":{"restartPolicy":"Never","activeDeadlineSeconds":5,"#);
+        let once = TEMPLATE.replace(
+            r#""spec":{"#,
+            r#""spec":{"restartPolicy":"Never","activeDeadlineSeconds":5,"#,
+        );
         refused(
             &format!(r#"{{"template":{once}}}"#),
             &[

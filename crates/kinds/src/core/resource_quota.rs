@@ -9,7 +9,12 @@ use mizzen_object::{Action, Context, Path, Value, Violations};
 use super::resources;
 use crate::Behaviour;
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour { default, validate, warnings, ..Behaviour::NONE };
+pub(super) const BEHAVIOUR: Behaviour = Behaviour {
+    default,
+    validate,
+    warnings,
+    ..Behaviour::NONE
+};
 
 const SCOPES: [&str; 7] = [
     "Terminating",
@@ -20,8 +25,14 @@ const SCOPES: [&str; 7] = [
     "VolumeAttributesClass",
     "CrossNamespacePodAffinity",
 ];
-const COMPUTE: [&str; 6] =
-    ["cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
+const COMPUTE: [&str; 6] = [
+    "cpu",
+    "memory",
+    "limits.cpu",
+    "limits.memory",
+    "requests.cpu",
+    "requests.memory",
+];
 
 fn default(quota: &mut Value) {
     for path in ["spec.hard", "status.hard", "status.used"] {
@@ -40,7 +51,12 @@ fn validate(quota: &Value, old: Option<&Value>, context: &Context, violations: &
     scopes(&quota["spec"], &spec.child("scopes"), violations);
     selector(&quota["spec"], &spec.child("scopeSelector"), violations);
     if let (Action::Update, Some(old)) = (context.action, old) {
-        same_scopes(&quota["spec"]["scopes"], &old["spec"]["scopes"], &spec.child("scopes"), violations);
+        same_scopes(
+            &quota["spec"]["scopes"],
+            &old["spec"]["scopes"],
+            &spec.child("scopes"),
+            violations,
+        );
     }
 }
 
@@ -59,15 +75,27 @@ fn scopes(spec: &Value, path: &Path, violations: &mut Violations) {
             violations.invalid(path, scopes.clone(), "unsupported scope");
         }
         for _ in excluded(spec, scope.str()) {
-            violations.invalid(path, scopes.clone(), "unsupported scope applied to resource");
+            violations.invalid(
+                path,
+                scopes.clone(),
+                "unsupported scope applied to resource",
+            );
         }
     }
-    conflicts(scopes.list().iter().map(Value::str), scopes, path, violations);
+    conflicts(
+        scopes.list().iter().map(Value::str),
+        scopes,
+        path,
+        violations,
+    );
 }
 
 /// The resources that a scope says nothing about.
 fn excluded<'a>(spec: &'a Value, scope: &'a str) -> impl Iterator<Item = &'a str> {
-    let resources: BTreeSet<&str> = spec["hard"].entries().map(|(resource, _)| resource).collect();
+    let resources: BTreeSet<&str> = spec["hard"]
+        .entries()
+        .map(|(resource, _)| resource)
+        .collect();
     resources
         .into_iter()
         .filter(move |resource| resources::is_for_quota(resource) && !applies(scope, resource))
@@ -76,7 +104,9 @@ fn excluded<'a>(spec: &'a Value, scope: &'a str) -> impl Iterator<Item = &'a str
 fn applies(scope: &str, resource: &str) -> bool {
     match scope {
         "BestEffort" => resource == "pods",
-        "VolumeAttributesClass" => ["persistentvolumeclaims", "requests.storage"].contains(&resource),
+        "VolumeAttributesClass" => {
+            ["persistentvolumeclaims", "requests.storage"].contains(&resource)
+        }
         _ if SCOPES.contains(&scope) => resource == "pods" || COMPUTE.contains(&resource),
         _ => true,
     }
@@ -89,7 +119,10 @@ fn conflicts<'a>(
     violations: &mut Violations,
 ) {
     let scopes: BTreeSet<&str> = scopes.collect();
-    for (one, other) in [("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")] {
+    for (one, other) in [
+        ("BestEffort", "NotBestEffort"),
+        ("Terminating", "NotTerminating"),
+    ] {
         if scopes.contains(one) && scopes.contains(other) {
             violations.invalid(path, shown.clone(), "conflicting scopes");
         }
@@ -105,16 +138,25 @@ fn selector(spec: &Value, path: &Path, violations: &mut Violations) {
             violations.invalid(path.child("scopeName"), scope, "unsupported scope");
         }
         for _ in excluded(spec, scope) {
-            violations.invalid(path, shown(requirements), "unsupported scope applied to resource");
+            violations.invalid(
+                path,
+                shown(requirements),
+                "unsupported scope applied to resource",
+            );
         }
         operator(requirement, &path, violations);
     }
-    let scopes = requirements.iter().map(|requirement| requirement["scopeName"].str());
+    let scopes = requirements
+        .iter()
+        .map(|requirement| requirement["scopeName"].str());
     conflicts(scopes, &spec["scopes"], &path, violations);
 }
 
 fn operator(requirement: &Value, path: &Path, violations: &mut Violations) {
-    let (scope, operator) = (requirement["scopeName"].str(), requirement["operator"].str());
+    let (scope, operator) = (
+        requirement["scopeName"].str(),
+        requirement["operator"].str(),
+    );
     if SCOPES.contains(&scope) && !scope.ends_with("Class") && operator != "Exists" {
         violations.invalid(
             path.child("operator"),
@@ -136,7 +178,11 @@ fn operator(requirement: &Value, path: &Path, violations: &mut Violations) {
             "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector",
         ),
         "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-        other => violations.invalid(path.child("operator"), other, "not a valid selector operator"),
+        other => violations.invalid(
+            path.child("operator"),
+            other,
+            "not a valid selector operator",
+        ),
     }
 }
 
@@ -146,13 +192,21 @@ fn shown(requirements: &[Value]) -> Value {
         ("Operator", "operator", "".into()),
         ("Values", "values", Value::Null),
     ];
-    let shown = requirements.iter().map(|requirement| go_struct(requirement, &fields)).collect::<Vec<_>>();
+    let shown = requirements
+        .iter()
+        .map(|requirement| go_struct(requirement, &fields))
+        .collect::<Vec<_>>();
     mizzen_object::value!({"MatchExpressions": shown})
 }
 
 fn same_scopes(new: &Value, old: &Value, path: &Path, violations: &mut Violations) {
-    let set =
-        |scopes: &Value| scopes.list().iter().map(|scope| scope.str().to_string()).collect::<BTreeSet<_>>();
+    let set = |scopes: &Value| {
+        scopes
+            .list()
+            .iter()
+            .map(|scope| scope.str().to_string())
+            .collect::<BTreeSet<_>>()
+    };
     if set(new) != set(old) {
         violations.invalid(path, new.clone(), field::IMMUTABLE);
     }
@@ -181,7 +235,9 @@ fn inverted(hard: &Value, resource: &str) -> Option<String> {
     let amount = |name: &str| hard[name].as_str().map(Quantity::of);
     let (request, limit) = (amount(request_name)?, amount(&limit_name)?);
     (request > limit).then(|| {
-        format!("ResourceQuota {request_name} ({request}) should be less than {limit_name} ({limit})")
+        format!(
+            "ResourceQuota {request_name} ({request}) should be less than {limit_name} ({limit})"
+        )
     })
 }
 
@@ -192,7 +248,9 @@ mod tests {
 
     #[track_caller]
     fn refused(spec: &str, expected: &[&str]) {
-        check(BEHAVIOUR).create(&format!(r#"{{"spec":{spec}}}"#)).refused(expected);
+        check(BEHAVIOUR)
+            .create(&format!(r#"{{"spec":{spec}}}"#))
+            .refused(expected);
     }
 
     #[test]
@@ -240,8 +298,9 @@ mod tests {
 
     #[test]
     fn requests_beyond_limits_are_warned_about() {
-        let quota =
-            r#"{"spec":{"hard":{"cpu":"2","limits.cpu":"1","requests.memory":"1","limits.memory":"2"}}}"#;
-        check(BEHAVIOUR).create(quota).warns(&["ResourceQuota cpu (2) should be less than limits.cpu (1)"]);
+        let quota = r#"{"spec":{"hard":{"cpu":"2","limits.cpu":"1","requests.memory":"1","limits.memory":"2"}}}"#;
+        check(BEHAVIOUR)
+            .create(quota)
+            .warns(&["ResourceQuota cpu (2) should be less than limits.cpu (1)"]);
     }
 }

@@ -37,7 +37,11 @@ const MEASURED: [&str; 10] = [
 pub(crate) fn name(name: &str, path: &Path, violations: &mut Violations) {
     let wrong = names::is_qualified_name(name);
     if wrong.is_empty() && !name.contains('/') && name != "storage" && !is_for_quota(name) {
-        violations.invalid(path, name, "must be a standard resource type or fully qualified");
+        violations.invalid(
+            path,
+            name,
+            "must be a standard resource type or fully qualified",
+        );
     }
     field::all(wrong, name, path, violations);
 }
@@ -45,11 +49,16 @@ pub(crate) fn name(name: &str, path: &Path, violations: &mut Violations) {
 /// The name of a resource that containers use.
 pub(crate) fn container_name(resource: &str, path: &Path, violations: &mut Violations) {
     name(resource, path, violations);
-    let is_known = ["cpu", "memory", "ephemeral-storage"].contains(&resource) || is_huge_pages(resource);
+    let is_known =
+        ["cpu", "memory", "ephemeral-storage"].contains(&resource) || is_huge_pages(resource);
     if !resource.contains('/') && !is_known {
         violations.invalid(path, resource, "must be a standard resource for containers");
     } else if !is_native(resource) && !is_extended(resource) {
-        violations.invalid(path, resource, "doesn't follow extended resource name standard");
+        violations.invalid(
+            path,
+            resource,
+            "doesn't follow extended resource name standard",
+        );
     }
 }
 
@@ -67,7 +76,8 @@ pub(crate) fn amount(resource: &str, amount: &Value, path: &Path, violations: &m
     if quantity.is_negative() {
         violations.invalid(path, amount.str(), "must be greater than or equal to 0");
     }
-    if (COUNTED.contains(&resource) || is_extended(resource)) && quantity.milli_value() % 1000 != 0 {
+    if (COUNTED.contains(&resource) || is_extended(resource)) && quantity.milli_value() % 1000 != 0
+    {
         violations.invalid(path, amount.str(), "must be an integer");
     }
 }

@@ -7,7 +7,12 @@ use super::config_map::{MAX_SIZE, keys, size, unchanged_when_immutable};
 use super::{bytes, pem};
 use crate::Behaviour;
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour { default, validate, warnings, ..Behaviour::NONE };
+pub(super) const BEHAVIOUR: Behaviour = Behaviour {
+    default,
+    validate,
+    warnings,
+    ..Behaviour::NONE
+};
 
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 
@@ -24,7 +29,12 @@ fn default(secret: &mut Value) {
 
 fn validate(secret: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
     if let (Action::Update, Some(old)) = (context.action, old) {
-        field::immutable_text(&secret["type"], &old["type"], &Path::new("type"), violations);
+        field::immutable_text(
+            &secret["type"],
+            &old["type"],
+            &Path::new("type"),
+            violations,
+        );
         unchanged_when_immutable(secret, old, &["data"], violations);
         meta::native_object_meta(&secret["metadata"], true, NameRule::Subdomain, violations);
     }
@@ -54,9 +64,14 @@ fn typed(secret: &Value, path: &Path, violations: &mut Violations) {
         "kubernetes.io/dockercfg" => docker(data, ".dockercfg", path, violations),
         "kubernetes.io/dockerconfigjson" => docker(data, ".dockerconfigjson", path, violations),
         "kubernetes.io/service-account-token"
-            if secret["metadata"]["annotations"][ACCOUNT_NAME].str().is_empty() =>
+            if secret["metadata"]["annotations"][ACCOUNT_NAME]
+                .str()
+                .is_empty() =>
         {
-            violations.required(Path::new("metadata").child("annotations").key(ACCOUNT_NAME), "");
+            violations.required(
+                Path::new("metadata").child("annotations").key(ACCOUNT_NAME),
+                "",
+            );
         }
         _ => {}
     }
@@ -64,7 +79,9 @@ fn typed(secret: &Value, path: &Path, violations: &mut Violations) {
 
 fn docker(data: &Value, key: &str, path: &Path, violations: &mut Violations) {
     let path = path.key(key);
-    let Some(content) = data.get(key) else { return violations.required(path, "") };
+    let Some(content) = data.get(key) else {
+        return violations.required(path, "");
+    };
     if let Some(message) = json_map_error(&bytes::decode(content.str())) {
         violations.invalid(path, "<secret contents redacted>", &message);
     }
@@ -85,7 +102,8 @@ fn warnings(secret: &Value, _old: Option<&Value>, _context: &Context) -> Vec<Str
     if secret["type"].str() != "kubernetes.io/tls" {
         return Vec::new();
     }
-    let read = |key: &str| String::from_utf8_lossy(&bytes::decode(secret["data"][key].str())).into_owned();
+    let read =
+        |key: &str| String::from_utf8_lossy(&bytes::decode(secret["data"][key].str())).into_owned();
     Vec::from_iter(pem::key_pair_problem(&read("tls.crt"), &read("tls.key")))
 }
 
@@ -107,10 +125,25 @@ mod tests {
             let secret = format!(r#"{{"type":"kubernetes.io/{ty}","stringData":{data}}}"#);
             check(BEHAVIOUR).create(&secret).refused(expected);
         };
-        refused("basic-auth", "{}", &["data[username]: Required value", "data[password]: Required value"]);
+        refused(
+            "basic-auth",
+            "{}",
+            &[
+                "data[username]: Required value",
+                "data[password]: Required value",
+            ],
+        );
         refused("basic-auth", r#"{"password":""}"#, &[]);
-        refused("ssh-auth", r#"{"ssh-privatekey":""}"#, &["data[ssh-privatekey]: Required value"]);
-        refused("tls", r#"{"tls.crt":"a"}"#, &["data[tls.key]: Required value"]);
+        refused(
+            "ssh-auth",
+            r#"{"ssh-privatekey":""}"#,
+            &["data[ssh-privatekey]: Required value"],
+        );
+        refused(
+            "tls",
+            r#"{"tls.crt":"a"}"#,
+            &["data[tls.key]: Required value"],
+        );
         refused("dockercfg", "{}", &["data[.dockercfg]: Required value"]);
         refused(
             "dockerconfigjson",
@@ -135,13 +168,20 @@ mod tests {
 
     #[test]
     fn a_type_stays() {
-        let (new, old) = (r#"{"metadata":{"name":"a","namespace":"b"}}"#, r#"{"type":"x/y"}"#);
-        check(BEHAVIOUR).update(new, old).refused(&[r#"type: Invalid value: "Opaque": field is immutable"#]);
+        let (new, old) = (
+            r#"{"metadata":{"name":"a","namespace":"b"}}"#,
+            r#"{"type":"x/y"}"#,
+        );
+        check(BEHAVIOUR)
+            .update(new, old)
+            .refused(&[r#"type: Invalid value: "Opaque": field is immutable"#]);
     }
 
     #[test]
     fn a_certificate_that_is_none_is_warned_about() {
         let secret = r#"{"type":"kubernetes.io/tls","stringData":{"tls.crt":"","tls.key":""}}"#;
-        check(BEHAVIOUR).create(secret).warns(&["tls: failed to find any PEM data in certificate input"]);
+        check(BEHAVIOUR)
+            .create(secret)
+            .warns(&["tls: failed to find any PEM data in certificate input"]);
     }
 }

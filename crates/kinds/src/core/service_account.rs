@@ -5,7 +5,12 @@ use mizzen_object::{Action, Context, NameRule, Value, Violations, value};
 
 use crate::Behaviour;
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour { prepare, validate, warnings, ..Behaviour::NONE };
+pub(super) const BEHAVIOUR: Behaviour = Behaviour {
+    prepare,
+    validate,
+    warnings,
+    ..Behaviour::NONE
+};
 
 const ENFORCE_MOUNTABLE: &str = "kubernetes.io/enforce-mountable-secrets";
 
@@ -22,12 +27,19 @@ fn validate(account: &Value, _old: Option<&Value>, context: &Context, violations
 }
 
 fn warnings(account: &Value, old: Option<&Value>, _context: &Context) -> Vec<String> {
-    let has = |account: &Value| account["metadata"]["annotations"].get(ENFORCE_MOUNTABLE).is_some();
+    let has = |account: &Value| {
+        account["metadata"]["annotations"]
+            .get(ENFORCE_MOUNTABLE)
+            .is_some()
+    };
     if !has(account) || old.is_some_and(has) {
         return Vec::new();
     }
-    let advice = "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets";
-    vec![format!("metadata.annotations[{ENFORCE_MOUNTABLE}]: {advice}")]
+    let advice =
+        "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets";
+    vec![format!(
+        "metadata.annotations[{ENFORCE_MOUNTABLE}]: {advice}"
+    )]
 }
 
 #[cfg(test)]
@@ -44,7 +56,8 @@ mod tests {
 
     #[test]
     fn a_deprecated_annotation_is_warned_about_once() {
-        let account = r#"{"metadata":{"annotations":{"kubernetes.io/enforce-mountable-secrets":"true"}}}"#;
+        let account =
+            r#"{"metadata":{"annotations":{"kubernetes.io/enforce-mountable-secrets":"true"}}}"#;
         let warning = "metadata.annotations[kubernetes.io/enforce-mountable-secrets]: deprecated in v1.32+; prefer \
                        separate namespaces to isolate access to mounted secrets";
         check(BEHAVIOUR).create(account).warns(&[warning]);

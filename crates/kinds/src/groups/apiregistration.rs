@@ -8,7 +8,12 @@ use crate::Behaviour;
 
 pub(super) fn behaviour(kind: &str) -> Behaviour {
     match kind {
-        "APIService" => Behaviour { default, prepare, validate, ..Behaviour::NONE },
+        "APIService" => Behaviour {
+            default,
+            prepare,
+            validate,
+            ..Behaviour::NONE
+        },
         _ => Behaviour::NONE,
     }
 }
@@ -65,9 +70,19 @@ fn validate_version(spec: &Value, path: &Path, violations: &mut Violations) {
         violations.required(path.child("group"), detail);
     }
     if !group.is_empty() {
-        rules::text(group, names::is_dns1123_subdomain, &path.child("group"), violations);
+        rules::text(
+            group,
+            names::is_dns1123_subdomain,
+            &path.child("group"),
+            violations,
+        );
     }
-    rules::text(version, names::is_dns1035_label, &path.child("version"), violations);
+    rules::text(
+        version,
+        names::is_dns1035_label,
+        &path.child("version"),
+        violations,
+    );
 }
 
 fn validate_priorities(spec: &Value, path: &Path, violations: &mut Violations) {

@@ -6,7 +6,11 @@ use crate::Behaviour;
 
 pub(super) fn behaviour(kind: &str) -> Behaviour {
     match kind {
-        "TokenRequest" => Behaviour { default, validate, ..Behaviour::NONE },
+        "TokenRequest" => Behaviour {
+            default,
+            validate,
+            ..Behaviour::NONE
+        },
         _ => Behaviour::NONE,
     }
 }
@@ -15,14 +19,27 @@ fn default(request: &mut Value) {
     request.entry("spec").set_default("expirationSeconds", 3600);
 }
 
-fn validate(request: &Value, _old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate(
+    request: &Value,
+    _old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     let spec = Path::new("spec");
     let path = spec.child("expirationSeconds");
     let seconds = request["spec"]["expirationSeconds"].int();
     if seconds < 600 {
-        violations.invalid(path, seconds, "may not specify a duration less than 10 minutes");
+        violations.invalid(
+            path,
+            seconds,
+            "may not specify a duration less than 10 minutes",
+        );
     }
     if seconds > 1 << 32 {
-        violations.invalid(path, seconds, "may not specify a duration larger than 2^32 seconds");
+        violations.invalid(
+            path,
+            seconds,
+            "may not specify a duration larger than 2^32 seconds",
+        );
     }
 }

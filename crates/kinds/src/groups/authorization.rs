@@ -16,49 +16,96 @@ pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
         _ => Behaviour::NONE,
     };
     match kind {
-        "SubjectAccessReview" => Behaviour { validate: validate_subject, ..versioned },
-        "SelfSubjectAccessReview" => Behaviour { validate: validate_self, ..Behaviour::NONE },
-        "LocalSubjectAccessReview" => Behaviour { validate: validate_local, ..versioned },
+        "SubjectAccessReview" => Behaviour {
+            validate: validate_subject,
+            ..versioned
+        },
+        "SelfSubjectAccessReview" => Behaviour {
+            validate: validate_self,
+            ..Behaviour::NONE
+        },
+        "LocalSubjectAccessReview" => Behaviour {
+            validate: validate_local,
+            ..versioned
+        },
         _ => Behaviour::NONE,
     }
 }
 
 /// v1beta1 calls the list of the subject's groups `group`.
 fn rename_groups(review: &mut Value, from: &str, to: &str) {
-    let Some(spec) = review.get_mut("spec") else { return };
+    let Some(spec) = review.get_mut("spec") else {
+        return;
+    };
     if let Some(groups) = spec.remove(from) {
         spec.set(to, groups);
     }
 }
 
-fn validate_subject(review: &Value, _old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_subject(
+    review: &Value,
+    _old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     validate_spec(&review["spec"], true, violations);
     validate_metadata(&review["metadata"], &[], "must be empty", violations);
 }
 
-fn validate_self(review: &Value, _old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_self(
+    review: &Value,
+    _old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     validate_spec(&review["spec"], false, violations);
     validate_metadata(&review["metadata"], &[], "must be empty", violations);
 }
 
-fn validate_local(review: &Value, _old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_local(
+    review: &Value,
+    _old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     let (spec, metadata) = (&review["spec"], &review["metadata"]);
     validate_spec(spec, true, violations);
-    validate_metadata(metadata, &["namespace"], "must be empty except for namespace", violations);
+    validate_metadata(
+        metadata,
+        &["namespace"],
+        "must be empty except for namespace",
+        violations,
+    );
     if let Some(resource) = spec.get("resourceAttributes")
         && resource["namespace"].str() != metadata["namespace"].str()
     {
         let path = "spec.resourceAttributes.namespace";
-        violations.invalid(path, resource["namespace"].str(), "must match metadata.namespace");
+        violations.invalid(
+            path,
+            resource["namespace"].str(),
+            "must match metadata.namespace",
+        );
     }
     if let Some(other) = spec.get("nonResourceAttributes") {
-        violations.invalid("spec.nonResourceAttributes", shown(other), "disallowed on this kind of request");
+        violations.invalid(
+            "spec.nonResourceAttributes",
+            shown(other),
+            "disallowed on this kind of request",
+        );
     }
 }
 
-fn validate_metadata(metadata: &Value, allowed: &[&str], detail: &str, violations: &mut Violations) {
+fn validate_metadata(
+    metadata: &Value,
+    allowed: &[&str],
+    detail: &str,
+    violations: &mut Violations,
+) {
     let is_allowed = |name: &str| name == "managedFields" || allowed.contains(&name);
-    if metadata.entries().any(|(name, value)| !is_allowed(name) && !value.is_empty()) {
+    if metadata
+        .entries()
+        .any(|(name, value)| !is_allowed(name) && !value.is_empty())
+    {
         violations.invalid("metadata", metadata.clone(), detail);
     }
 }
@@ -69,19 +116,27 @@ fn shown(attributes: &Value) -> Value {
 
 fn validate_spec(spec: &Value, names_subject: bool, violations: &mut Violations) {
     let path = Path::new("spec");
-    match (spec.get("resourceAttributes"), spec.get("nonResourceAttributes")) {
+    match (
+        spec.get("resourceAttributes"),
+        spec.get("nonResourceAttributes"),
+    ) {
         (Some(_), Some(other)) => {
             let detail = "cannot be specified in combination with resourceAttributes";
             violations.invalid(path.child("nonResourceAttributes"), shown(other), detail);
         }
         (None, None) => {
-            let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+            let detail =
+                "exactly one of nonResourceAttributes or resourceAttributes must be specified";
             violations.invalid(path.child("resourceAttributes"), Value::Null, detail);
         }
         _ => {}
     }
     if names_subject && spec["user"].is_empty() && spec["groups"].is_empty() {
-        violations.invalid(path.child("user"), "", "at least one of user or group must be specified");
+        violations.invalid(
+            path.child("user"),
+            "",
+            "at least one of user or group must be specified",
+        );
     }
     let path = path.child("resourceAttributes");
     for name in ["fieldSelector", "labelSelector"] {
@@ -92,7 +147,10 @@ fn validate_spec(spec: &Value, names_subject: bool, violations: &mut Violations)
 }
 
 fn validate_selector(selector: &Value, path: &Path, violations: &mut Violations) {
-    let (raw, requirements) = (selector["rawSelector"].str(), selector["requirements"].list());
+    let (raw, requirements) = (
+        selector["rawSelector"].str(),
+        selector["requirements"].list(),
+    );
     if !raw.is_empty() && !requirements.is_empty() {
         violations.invalid(
             path.child("rawSelector"),
@@ -104,10 +162,22 @@ fn validate_selector(selector: &Value, path: &Path, violations: &mut Violations)
         let detail = format!("when {path} is specified, requirements or rawSelector is required");
         violations.required(path.child("requirements"), &detail);
     }
-    let options = Options { any_operators: true, ..Options::default() };
+    let options = Options {
+        any_operators: true,
+        ..Options::default()
+    };
     let is_label = path.to_string().ends_with("labelSelector");
-    let check = if is_label { selector::label_requirement } else { selector::field_requirement };
+    let check = if is_label {
+        selector::label_requirement
+    } else {
+        selector::field_requirement
+    };
     for (index, requirement) in requirements.iter().enumerate() {
-        check(requirement, options, &path.child("requirements").index(index), violations);
+        check(
+            requirement,
+            options,
+            &path.child("requirements").index(index),
+            violations,
+        );
     }
 }

@@ -36,7 +36,11 @@ fn validate_url(text: &str, path: &Path, violations: &mut Violations) {
         violations.invalid(path, url.fragment, "fragments are not permitted in the URL");
     }
     if !url.query.is_empty() {
-        violations.invalid(path, url.query, "query parameters are not permitted in the URL");
+        violations.invalid(
+            path,
+            url.query,
+            "query parameters are not permitted in the URL",
+        );
     }
 }
 
@@ -68,7 +72,13 @@ impl<'a> Url<'a> {
         };
         check_host(host)?;
         check_escapes(tail)?;
-        Ok(Url { scheme, user, host, query, fragment })
+        Ok(Url {
+            scheme,
+            user,
+            host,
+            query,
+            fragment,
+        })
     }
 
     fn without_host(
@@ -82,16 +92,24 @@ impl<'a> Url<'a> {
             return Err("first path segment in URL cannot contain colon".into());
         }
         check_escapes(rest)?;
-        Ok(Url { scheme, user: None, host: "", query, fragment })
+        Ok(Url {
+            scheme,
+            user: None,
+            host: "",
+            query,
+            fragment,
+        })
     }
 }
 
 fn split_scheme(text: &str) -> Result<(String, &str), String> {
-    let end = text.find(|char: char| !(char.is_ascii_alphanumeric() || matches!(char, '+' | '-' | '.')));
+    let end =
+        text.find(|char: char| !(char.is_ascii_alphanumeric() || matches!(char, '+' | '-' | '.')));
     match end {
         Some(0) if text.starts_with(':') => Err("missing protocol scheme".into()),
         Some(end)
-            if text[end..].starts_with(':') && text.starts_with(|char: char| char.is_ascii_alphabetic()) =>
+            if text[end..].starts_with(':')
+                && text.starts_with(|char: char| char.is_ascii_alphabetic()) =>
         {
             Ok((text[..end].to_ascii_lowercase(), &text[end + 1..]))
         }
@@ -100,18 +118,28 @@ fn split_scheme(text: &str) -> Result<(String, &str), String> {
 }
 
 fn check_host(host: &str) -> Result<(), String> {
-    if let Some(bad) =
-        host.chars().find(|char| matches!(char, ' ' | '"' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}'))
-    {
-        return Err(format!("invalid character {:?} in host name", bad.to_string()));
+    if let Some(bad) = host.chars().find(|char| {
+        matches!(
+            char,
+            ' ' | '"' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}'
+        )
+    }) {
+        return Err(format!(
+            "invalid character {:?} in host name",
+            bad.to_string()
+        ));
     }
     let port = match host.rfind(']') {
         Some(end) => &host[end + 1..],
         None => host.find(':').map_or("", |colon| &host[colon..]),
     };
-    let is_port =
-        port.is_empty() || port.starts_with(':') && port[1..].bytes().all(|byte| byte.is_ascii_digit());
-    if is_port { Ok(()) } else { Err(format!("invalid port {port:?} after host")) }
+    let is_port = port.is_empty()
+        || port.starts_with(':') && port[1..].bytes().all(|byte| byte.is_ascii_digit());
+    if is_port {
+        Ok(())
+    } else {
+        Err(format!("invalid port {port:?} after host"))
+    }
 }
 
 fn check_escapes(text: &str) -> Result<(), String> {
@@ -136,7 +164,11 @@ fn validate_service(service: &Value, path: &Path, violations: &mut Violations) {
     let port = service["port"].int();
     let wrong = names::is_port_number(port);
     if !wrong.is_empty() {
-        violations.invalid(path.child("port"), port, &format!("port is not valid: {}", wrong.join(", ")));
+        violations.invalid(
+            path.child("port"),
+            port,
+            &format!("port is not valid: {}", wrong.join(", ")),
+        );
     }
     validate_path(service["path"].str(), &path.child("path"), violations);
 }
@@ -149,7 +181,12 @@ fn validate_path(text: &str, path: &Path, violations: &mut Violations) {
         _ => {}
     }
     let inner = text.get(1..).unwrap_or_default();
-    for (index, segment) in inner.strip_suffix('/').unwrap_or(inner).split('/').enumerate() {
+    for (index, segment) in inner
+        .strip_suffix('/')
+        .unwrap_or(inner)
+        .split('/')
+        .enumerate()
+    {
         if segment.is_empty() {
             violations.invalid(path, text, &format!("segment[{index}] may not be empty"));
             continue;

@@ -7,7 +7,11 @@ use crate::Behaviour;
 
 pub(super) fn behaviour(kind: &str) -> Behaviour {
     match kind {
-        "Lease" => Behaviour { prepare: prepare_lease, validate: validate_lease, ..Behaviour::NONE },
+        "Lease" => Behaviour {
+            prepare: prepare_lease,
+            validate: validate_lease,
+            ..Behaviour::NONE
+        },
         _ => Behaviour::NONE,
     }
 }
@@ -21,10 +25,26 @@ fn prepare_lease(lease: &mut Value, old: Option<&Value>, _context: &Context) {
     }
 }
 
-fn validate_lease(lease: &Value, _old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_lease(
+    lease: &Value,
+    _old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     let (spec, path) = (&lease["spec"], Path::new("spec"));
-    if let Some(seconds) = spec["leaseDurationSeconds"].as_int().filter(|seconds| *seconds <= 0) {
-        violations.invalid(path.child("leaseDurationSeconds"), seconds, "must be greater than 0");
+    if let Some(seconds) = spec["leaseDurationSeconds"]
+        .as_int()
+        .filter(|seconds| *seconds <= 0)
+    {
+        violations.invalid(
+            path.child("leaseDurationSeconds"),
+            seconds,
+            "must be greater than 0",
+        );
     }
-    field::non_negative(spec["leaseTransitions"].int(), &path.child("leaseTransitions"), violations);
+    field::non_negative(
+        spec["leaseTransitions"].int(),
+        &path.child("leaseTransitions"),
+        violations,
+    );
 }

@@ -33,16 +33,25 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 fn each_endpoint(slice: &mut Value, convert: fn(&mut Value)) {
-    slice.get_mut("endpoints").into_iter().flat_map(Value::list_mut).for_each(convert);
+    slice
+        .get_mut("endpoints")
+        .into_iter()
+        .flat_map(Value::list_mut)
+        .for_each(convert);
 }
 
 /// The zone becomes a field, and a host name that is the node's is left out; the rest of the topology stays a map.
 fn from_topology(endpoint: &mut Value) {
-    let Some(mut topology) = endpoint.remove("topology") else { return };
+    let Some(mut topology) = endpoint.remove("topology") else {
+        return;
+    };
     if let Some(zone) = topology.remove(ZONE) {
         endpoint.set("zone", zone);
     }
-    if topology.get(HOSTNAME).is_some_and(|host| *host == endpoint["nodeName"]) {
+    if topology
+        .get(HOSTNAME)
+        .is_some_and(|host| *host == endpoint["nodeName"])
+    {
         topology.remove(HOSTNAME);
     }
     if !topology.is_empty() {
@@ -51,7 +60,9 @@ fn from_topology(endpoint: &mut Value) {
 }
 
 fn to_topology(endpoint: &mut Value) {
-    let mut topology = endpoint.remove("deprecatedTopology").unwrap_or_else(Value::object);
+    let mut topology = endpoint
+        .remove("deprecatedTopology")
+        .unwrap_or_else(Value::object);
     if let Some(zone) = endpoint.remove("zone").filter(|zone| !zone.is_null()) {
         topology.set(ZONE, zone);
     }
@@ -76,12 +87,21 @@ fn prepare_slice(slice: &mut Value, old: Option<&Value>, _context: &Context) {
     if old.is_some_and(|old| old["endpoints"] == slice["endpoints"]) {
         return;
     }
-    for endpoint in slice.get_mut("endpoints").into_iter().flat_map(Value::list_mut) {
+    for endpoint in slice
+        .get_mut("endpoints")
+        .into_iter()
+        .flat_map(Value::list_mut)
+    {
         endpoint.remove("deprecatedTopology");
     }
 }
 
-fn validate_slice(slice: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_slice(
+    slice: &Value,
+    old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     let (address_type, path) = (slice["addressType"].str(), Path::new("addressType"));
     match address_type {
         "" => violations.required(path, ""),
@@ -92,7 +112,12 @@ fn validate_slice(slice: &Value, old: Option<&Value>, _context: &Context, violat
         validate_endpoints(slice["endpoints"].list(), address_type, violations);
     }
     if let Some(old) = old {
-        field::immutable(&slice["addressType"], &old["addressType"], &path, violations);
+        field::immutable(
+            &slice["addressType"],
+            &old["addressType"],
+            &path,
+            violations,
+        );
     }
 }
 
@@ -110,15 +135,30 @@ fn validate_ports(ports: &[Value], violations: &mut Violations) {
     for (index, port) in ports.iter().enumerate() {
         let (name, path) = (port["name"].str(), path.index(index));
         if !name.is_empty() {
-            rules::text(name, names::is_dns1123_label, &path.child("name"), violations);
+            rules::text(
+                name,
+                names::is_dns1123_label,
+                &path.child("name"),
+                violations,
+            );
         }
         if repeated[index] {
             violations.duplicate(path.child("name"), name);
         }
         let protocols = ["SCTP", "TCP", "UDP"];
-        field::one_of(port["protocol"].str(), &protocols, &path.child("protocol"), violations);
+        field::one_of(
+            port["protocol"].str(),
+            &protocols,
+            &path.child("protocol"),
+            violations,
+        );
         if let Some(protocol) = port["appProtocol"].as_str() {
-            rules::text(protocol, names::is_qualified_name, &path.child("appProtocol"), violations);
+            rules::text(
+                protocol,
+                names::is_qualified_name,
+                &path.child("appProtocol"),
+                violations,
+            );
         }
     }
 }
@@ -130,18 +170,38 @@ fn validate_endpoints(endpoints: &[Value], address_type: &str, violations: &mut 
     }
     for (index, endpoint) in endpoints.iter().enumerate() {
         let path = path.index(index);
-        validate_addresses(endpoint["addresses"].list(), address_type, &path.child("addresses"), violations);
+        validate_addresses(
+            endpoint["addresses"].list(),
+            address_type,
+            &path.child("addresses"),
+            violations,
+        );
         if let Some(node) = endpoint["nodeName"].as_str() {
-            rules::text(node, names::is_dns1123_subdomain, &path.child("nodeName"), violations);
+            rules::text(
+                node,
+                names::is_dns1123_subdomain,
+                &path.child("nodeName"),
+                violations,
+            );
         }
         if let Some(hostname) = endpoint["hostname"].as_str() {
-            rules::text(hostname, names::is_dns1123_label, &path.child("hostname"), violations);
+            rules::text(
+                hostname,
+                names::is_dns1123_label,
+                &path.child("hostname"),
+                violations,
+            );
         }
         validate_hints(&endpoint["hints"], &path.child("hints"), violations);
     }
 }
 
-fn validate_addresses(addresses: &[Value], address_type: &str, path: &Path, violations: &mut Violations) {
+fn validate_addresses(
+    addresses: &[Value],
+    address_type: &str,
+    path: &Path,
+    violations: &mut Violations,
+) {
     if addresses.is_empty() {
         violations.required(path, "must contain at least 1 address");
     } else if addresses.len() > MAX_ADDRESSES {
@@ -150,7 +210,14 @@ fn validate_addresses(addresses: &[Value], address_type: &str, path: &Path, viol
     for (index, address) in addresses.iter().enumerate() {
         let (address, item) = (address.str(), path.index(index));
         match address_type {
-            "IPv4" => validate_ip(address, ip::is_ip_for_legacy_field, "IPv4", path, &item, violations),
+            "IPv4" => validate_ip(
+                address,
+                ip::is_ip_for_legacy_field,
+                "IPv4",
+                path,
+                &item,
+                violations,
+            ),
             "IPv6" => validate_ip(address, ip::is_ip, "IPv6", path, &item, violations),
             "FQDN" => names::fully_qualified_domain_name(address, &item, violations),
             _ => {}
@@ -178,8 +245,10 @@ fn validate_ip(
 }
 
 fn validate_hints(hints: &Value, path: &Path, violations: &mut Violations) {
-    let checks: [(&str, rules::Check); 2] =
-        [("forZones", names::is_label_value), ("forNodes", names::is_dns1123_subdomain)];
+    let checks: [(&str, rules::Check); 2] = [
+        ("forZones", names::is_label_value),
+        ("forNodes", names::is_dns1123_subdomain),
+    ];
     for (name, check) in checks {
         let (list, path) = (hints[name].list(), path.child(name));
         if list.len() > MAX_HINTS {
@@ -195,8 +264,10 @@ fn validate_hints(hints: &Value, path: &Path, violations: &mut Violations) {
     }
 }
 
-const CONTROLLERS: [&str; 2] =
-    ["endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"];
+const CONTROLLERS: [&str; 2] = [
+    "endpointslice-controller.k8s.io",
+    "endpointslicemirroring-controller.k8s.io",
+];
 
 fn slice_warnings(slice: &Value, _old: Option<&Value>, context: &Context) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -209,7 +280,10 @@ fn slice_warnings(slice: &Value, _old: Option<&Value>, context: &Context) -> Vec
     }
     for (i, endpoint) in slice["endpoints"].list().iter().enumerate() {
         for (j, address) in endpoint["addresses"].list().iter().enumerate() {
-            warnings.extend(ip::ip_warning(format!("endpoints[{i}].addresses[{j}]"), address.str()));
+            warnings.extend(ip::ip_warning(
+                format!("endpoints[{i}].addresses[{j}]"),
+                address.str(),
+            ));
         }
     }
     warnings

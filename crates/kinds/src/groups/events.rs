@@ -10,16 +10,30 @@ use super::{internal, rules};
 use crate::Behaviour;
 
 pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
-    let event = Behaviour { validate, selectable, to_stored, from_stored, ..Behaviour::NONE };
+    let event = Behaviour {
+        validate,
+        selectable,
+        to_stored,
+        from_stored,
+        ..Behaviour::NONE
+    };
     match (version, kind) {
-        ("v1beta1", "Event") => Behaviour { validate: validate_v1beta1, ..event },
+        ("v1beta1", "Event") => Behaviour {
+            validate: validate_v1beta1,
+            ..event
+        },
         (_, "Event") => event,
         _ => Behaviour::NONE,
     }
 }
 
 /// Kubernetes: v1beta1 asks for no more than the core group does.
-fn validate_v1beta1(event: &Value, _old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_v1beta1(
+    event: &Value,
+    _old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     validate_any(event, "reportingController", violations);
 }
 
@@ -82,12 +96,21 @@ pub(crate) fn validate_any(event: &Value, controller: &str, violations: &mut Vio
     };
     if !matches {
         let path = Path::new("involvedObject");
-        violations.invalid(path.child("namespace"), about, "does not match event.namespace");
+        violations.invalid(
+            path.child("namespace"),
+            about,
+            "does not match event.namespace",
+        );
     }
     if !is_old {
         validate_details(event, controller, violations);
     }
-    rules::text(namespace, names::is_dns1123_subdomain, &Path::new("namespace"), violations);
+    rules::text(
+        namespace,
+        names::is_dns1123_subdomain,
+        &Path::new("namespace"),
+        violations,
+    );
 }
 
 fn validate_details(event: &Value, controller: &str, violations: &mut Violations) {
@@ -95,8 +118,18 @@ fn validate_details(event: &Value, controller: &str, violations: &mut Violations
     if reporter.is_empty() {
         violations.required(controller, "");
     }
-    rules::text(reporter, names::is_qualified_name, &Path::new(controller), violations);
-    for (name, limit) in [("reportingInstance", 128), ("action", 128), ("reason", 128), ("message", 1024)] {
+    rules::text(
+        reporter,
+        names::is_qualified_name,
+        &Path::new(controller),
+        violations,
+    );
+    for (name, limit) in [
+        ("reportingInstance", 128),
+        ("action", 128),
+        ("reason", 128),
+        ("message", 1024),
+    ] {
         let text = event[name].str();
         if text.is_empty() && name != "message" {
             violations.required(name, "");
@@ -140,10 +173,21 @@ fn validate_change(new: &Value, old: &Value, violations: &mut Violations) {
         validate_series(&new["series"], violations);
     }
     let mut immutable = |name: &str, shown: fn(&Value) -> Value| {
-        let path = if name == "reportingComponent" { "reportingController" } else { name };
-        field::immutable(&shown(&new[name]), &shown(&old[name]), &Path::new(path), violations);
+        let path = if name == "reportingComponent" {
+            "reportingController"
+        } else {
+            name
+        };
+        field::immutable(
+            &shown(&new[name]),
+            &shown(&old[name]),
+            &Path::new(path),
+            violations,
+        );
     };
-    immutable("involvedObject", |value| internal::shown("ObjectReference", value));
+    immutable("involvedObject", |value| {
+        internal::shown("ObjectReference", value)
+    });
     immutable("reason", text);
     immutable("message", text);
     immutable("source", |value| internal::shown("EventSource", value));
@@ -155,7 +199,11 @@ fn validate_change(new: &Value, old: &Value, violations: &mut Violations) {
     immutable("eventTime", Value::clone);
     immutable("action", text);
     immutable("related", |value| {
-        if value.is_null() { Value::Null } else { internal::shown("ObjectReference", value) }
+        if value.is_null() {
+            Value::Null
+        } else {
+            internal::shown("ObjectReference", value)
+        }
     });
     immutable("reportingComponent", text);
     immutable("reportingInstance", text);

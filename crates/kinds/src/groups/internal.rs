@@ -14,15 +14,24 @@ const TYPES: &[(&str, &str)] = &[
          AdditionalPrinterColumns:[]PrinterColumn SelectableFields:[]SelectableField",
     ),
     ("Subresources", "Status:?Nothing Scale:?ScalePaths"),
-    ("ScalePaths", "SpecReplicasPath:s StatusReplicasPath:s LabelSelectorPath:?"),
-    ("PrinterColumn", "Name:s Type:s Format:s Description:s Priority:i JSONPath=jsonPath:s"),
+    (
+        "ScalePaths",
+        "SpecReplicasPath:s StatusReplicasPath:s LabelSelectorPath:?",
+    ),
+    (
+        "PrinterColumn",
+        "Name:s Type:s Format:s Description:s Priority:i JSONPath=jsonPath:s",
+    ),
     ("SelectableField", "JSONPath=jsonPath:s"),
     ("ResourceClaimSpec", "Devices:DeviceClaim"),
     (
         "DeviceClaim",
         "Requests:[]DeviceRequest Constraints:[]DeviceConstraint Config:[]DeviceClaimConfiguration",
     ),
-    ("DeviceRequest", "Name:s Exactly:?ExactDeviceRequest FirstAvailable:[]DeviceSubRequest"),
+    (
+        "DeviceRequest",
+        "Name:s Exactly:?ExactDeviceRequest FirstAvailable:[]DeviceSubRequest",
+    ),
     (
         "ExactDeviceRequest",
         "DeviceClassName:s Selectors:[]DeviceSelector AllocationMode:s Count:i AdminAccess:? \
@@ -36,17 +45,32 @@ const TYPES: &[(&str, &str)] = &[
     ("CapacityRequirements", "Requests:?"),
     ("DeviceSelector", "CEL=cel:?DeviceExpression"),
     ("DeviceExpression", "Expression:s"),
-    ("DeviceConstraint", "Requests:? MatchAttribute:? DistinctAttribute:?"),
-    ("DeviceClaimConfiguration", "Requests:? Opaque:?OpaqueConfiguration"),
+    (
+        "DeviceConstraint",
+        "Requests:? MatchAttribute:? DistinctAttribute:?",
+    ),
+    (
+        "DeviceClaimConfiguration",
+        "Requests:? Opaque:?OpaqueConfiguration",
+    ),
     ("OpaqueConfiguration", "Driver:s Parameters:?"),
-    ("AllocationResult", "Devices:DeviceAllocationResult NodeSelector:?NodeSelector AllocationTimestamp:?"),
-    ("DeviceAllocationResult", "Results:[]DeviceResult Config:[]DeviceResultConfiguration"),
+    (
+        "AllocationResult",
+        "Devices:DeviceAllocationResult NodeSelector:?NodeSelector AllocationTimestamp:?",
+    ),
+    (
+        "DeviceAllocationResult",
+        "Results:[]DeviceResult Config:[]DeviceResultConfiguration",
+    ),
     (
         "DeviceResult",
         "Request:s Driver:s Pool:s Device:s AdminAccess:? Tolerations:[]Toleration BindingConditions:? \
          BindingFailureConditions:? ShareID:? ConsumedCapacity:?",
     ),
-    ("DeviceResultConfiguration", "Source:s Requests:? Opaque:?OpaqueConfiguration"),
+    (
+        "DeviceResultConfiguration",
+        "Source:s Requests:? Opaque:?OpaqueConfiguration",
+    ),
     (
         "DeviceAttribute",
         "IntValue=int:? BoolValue=bool:? StringValue=string:? VersionValue=version:? IntValues=ints:? \
@@ -54,15 +78,30 @@ const TYPES: &[(&str, &str)] = &[
     ),
     ("SharedDeviceID", "Driver:s Pool:s Device:s ShareID:s"),
     ("NodeSelector", "NodeSelectorTerms:[]NodeSelectorTerm"),
-    ("NodeSelectorTerm", "MatchExpressions:[]NodeSelectorRequirement MatchFields:[]NodeSelectorRequirement"),
+    (
+        "NodeSelectorTerm",
+        "MatchExpressions:[]NodeSelectorRequirement MatchFields:[]NodeSelectorRequirement",
+    ),
     ("NodeSelectorRequirement", "Key:s Operator:s Values:?"),
     ("RoleRef", "APIGroup=apiGroup:s Kind:s Name:s"),
-    ("PodDisruptionBudgetSpec", "MinAvailable:? Selector:? MaxUnavailable:? UnhealthyPodEvictionPolicy:?"),
+    (
+        "PodDisruptionBudgetSpec",
+        "MinAvailable:? Selector:? MaxUnavailable:? UnhealthyPodEvictionPolicy:?",
+    ),
     ("ParentReference", "Group:s Resource:s Namespace:s Name:s"),
     ("ServiceCIDRSpec", "CIDRs=cidrs:?"),
-    ("CSINodeDriver", "Name:s NodeID:s TopologyKeys:? Allocatable:?"),
-    ("VolumeAttachmentSpec", "Attacher:s Source:VolumeAttachmentSource NodeName:s"),
-    ("VolumeAttachmentSource", "PersistentVolumeName:? InlineVolumeSpec:?"),
+    (
+        "CSINodeDriver",
+        "Name:s NodeID:s TopologyKeys:? Allocatable:?",
+    ),
+    (
+        "VolumeAttachmentSpec",
+        "Attacher:s Source:VolumeAttachmentSource NodeName:s",
+    ),
+    (
+        "VolumeAttachmentSource",
+        "PersistentVolumeName:? InlineVolumeSpec:?",
+    ),
     (
         "ObjectReference",
         "Kind:s Namespace:s Name:s UID=uid:s APIVersion=apiVersion:s ResourceVersion:s FieldPath:s",
@@ -77,40 +116,68 @@ const TYPES: &[(&str, &str)] = &[
         "FlowRule",
         "Subjects:[]FlowSubject ResourceRules:[]FlowResourceRule NonResourceRules:[]FlowNonResourceRule",
     ),
-    ("FlowSubject", "Kind:s User:?Named Group:?Named ServiceAccount:?FlowServiceAccount"),
+    (
+        "FlowSubject",
+        "Kind:s User:?Named Group:?Named ServiceAccount:?FlowServiceAccount",
+    ),
     ("FlowServiceAccount", "Namespace:s Name:s"),
-    ("FlowResourceRule", "Verbs:? APIGroups=apiGroups:? Resources:? ClusterScope:b Namespaces:?"),
+    (
+        "FlowResourceRule",
+        "Verbs:? APIGroups=apiGroups:? Resources:? ClusterScope:b Namespaces:?",
+    ),
     ("FlowNonResourceRule", "Verbs:? NonResourceURLs:?"),
-    ("PriorityLevelConfigurationSpec", "Type:s Limited:?LimitedLevel Exempt:?ExemptLevel"),
+    (
+        "PriorityLevelConfigurationSpec",
+        "Type:s Limited:?LimitedLevel Exempt:?ExemptLevel",
+    ),
     (
         "LimitedLevel",
         "NominalConcurrencyShares:i LimitResponse:LimitResponse LendablePercent:? BorrowingLimitPercent:?",
     ),
-    ("ExemptLevel", "NominalConcurrencyShares:? LendablePercent:?"),
+    (
+        "ExemptLevel",
+        "NominalConcurrencyShares:? LendablePercent:?",
+    ),
     ("LimitResponse", "Type:s Queuing:?Queuing"),
     ("Queuing", "Queues:i HandSize:i QueueLengthLimit:i"),
     ("Named", "Name:s"),
     ("Typed", "Type:s"),
-    ("Toleration", "Key:s Operator:s Value:s Effect:s TolerationSeconds:?"),
+    (
+        "Toleration",
+        "Key:s Operator:s Value:s Effect:s TolerationSeconds:?",
+    ),
 ];
 
 /// The internal form of a value of a type.
 pub(super) fn shown(ty: &str, value: &Value) -> Value {
-    let fields = TYPES.iter().find(|(name, _)| *name == ty).map_or("", |(_, fields)| fields);
-    fields.split_whitespace().map(|field| shown_field(field, value)).collect::<Map>().into()
+    let fields = TYPES
+        .iter()
+        .find(|(name, _)| *name == ty)
+        .map_or("", |(_, fields)| fields);
+    fields
+        .split_whitespace()
+        .map(|field| shown_field(field, value))
+        .collect::<Map>()
+        .into()
 }
 
 fn shown_field(field: &str, value: &Value) -> (String, Value) {
     let (names, ty) = field.split_once(':').unwrap_or((field, "?"));
     let (go, name) = match names.split_once('=') {
         Some((go, name)) => (go, name.to_string()),
-        None => (names, format!("{}{}", names[..1].to_ascii_lowercase(), &names[1..])),
+        None => (
+            names,
+            format!("{}{}", names[..1].to_ascii_lowercase(), &names[1..]),
+        ),
     };
     (go.to_string(), shown_member(ty, &value[name.as_str()]))
 }
 
 fn shown_member(ty: &str, value: &Value) -> Value {
-    let (mark, name) = ty.split_at(ty.find(|char: char| char.is_ascii_alphabetic()).unwrap_or(ty.len()));
+    let (mark, name) = ty.split_at(
+        ty.find(|char: char| char.is_ascii_alphabetic())
+            .unwrap_or(ty.len()),
+    );
     match (mark, name) {
         ("", "s") => value.str().into(),
         ("", "i") => value.int().into(),
@@ -118,7 +185,12 @@ fn shown_member(ty: &str, value: &Value) -> Value {
         ("?", "") => value.clone(),
         ("", name) => shown(name, value),
         (_, _) if value.is_null() => Value::Null,
-        ("[]", name) => value.list().iter().map(|item| shown(name, item)).collect::<Vec<_>>().into(),
+        ("[]", name) => value
+            .list()
+            .iter()
+            .map(|item| shown(name, item))
+            .collect::<Vec<_>>()
+            .into(),
         (_, name) => shown(name, value),
     }
 }
@@ -134,6 +206,9 @@ mod tests {
         let spec = value!({"type": "Limited", "limited": {"lendablePercent": 7, "limitResponse": {"type": "Reject"}}});
         let shown = json::to_string(&shown("PriorityLevelConfigurationSpec", &spec));
         let limited = r#"{"NominalConcurrencyShares":0,"LimitResponse":{"Type":"Reject","Queuing":null},"LendablePercent":7,"BorrowingLimitPercent":null}"#;
-        assert_eq!(shown, format!(r#"{{"Type":"Limited","Limited":{limited},"Exempt":null}}"#));
+        assert_eq!(
+            shown,
+            format!(r#"{{"Type":"Limited","Limited":{limited},"Exempt":null}}"#)
+        );
     }
 }

@@ -9,18 +9,39 @@ use crate::core::resources;
 
 pub(super) fn behaviour(kind: &str) -> Behaviour {
     match kind {
-        "RuntimeClass" => Behaviour { validate, warnings, ..Behaviour::NONE },
+        "RuntimeClass" => Behaviour {
+            validate,
+            warnings,
+            ..Behaviour::NONE
+        },
         _ => Behaviour::NONE,
     }
 }
 
 fn validate(class: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
     let handler = Path::new("handler");
-    rules::required_text(&class["handler"], names::is_dns1123_label, &handler, violations);
-    validate_overhead(&class["overhead"]["podFixed"], &Path::new("overhead"), violations);
+    rules::required_text(
+        &class["handler"],
+        names::is_dns1123_label,
+        &handler,
+        violations,
+    );
+    validate_overhead(
+        &class["overhead"]["podFixed"],
+        &Path::new("overhead"),
+        violations,
+    );
     let (scheduling, path) = (&class["scheduling"], Path::new("scheduling"));
-    meta::labels(&scheduling["nodeSelector"], &path.child("nodeSelector"), violations);
-    validate_tolerations(scheduling["tolerations"].list(), &path.child("tolerations"), violations);
+    meta::labels(
+        &scheduling["nodeSelector"],
+        &path.child("nodeSelector"),
+        violations,
+    );
+    validate_tolerations(
+        scheduling["tolerations"].list(),
+        &path.child("tolerations"),
+        violations,
+    );
     if let Some(old) = old {
         field::immutable_text(&class["handler"], &old["handler"], &handler, violations);
     }
@@ -55,13 +76,13 @@ fn validate_tolerations(tolerations: &[Value], path: &Path, violations: &mut Vio
 
 fn validate_toleration(toleration: &Value, path: &Path, violations: &mut Violations) {
     let text = |name: &str| toleration[name].str();
-    let (key, operator, value, effect) = (text("key"), text("operator"), text("value"), text("effect"));
+    let (key, operator, value, effect) =
+        (text("key"), text("operator"), text("value"), text("effect"));
     let place = path.child("operator");
     if !key.is_empty() {
         meta::label_name(key, &path.child("key"), violations);
     } else if operator != "Exists" {
-        let detail =
-            "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+        let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
         violations.invalid(place, operator, detail);
     }
     if !toleration["tolerationSeconds"].is_null() && effect != "NoExecute" {
@@ -72,7 +93,11 @@ fn validate_toleration(toleration: &Value, path: &Path, violations: &mut Violati
     match operator {
         "Equal" | "" if !wrong.is_empty() => violations.invalid(place, value, &wrong.join(";")),
         "Exists" if !value.is_empty() => {
-            violations.invalid(place, value, "value must be empty when `operator` is 'Exists'");
+            violations.invalid(
+                place,
+                value,
+                "value must be empty when `operator` is 'Exists'",
+            );
         }
         "Equal" | "" | "Exists" => {}
         "Lt" | "Gt" => violations.not_supported(place, operator, &["Equal", "Exists", "Lt", "Gt"]),
@@ -87,5 +112,7 @@ fn validate_toleration(toleration: &Value, path: &Path, violations: &mut Violati
 fn warnings(class: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
     let labels = class["scheduling"]["nodeSelector"].entries();
     let messages = labels.filter_map(|(key, _)| crate::pod::old_node_label(key));
-    messages.map(|message| format!("scheduling.nodeSelector: {message}")).collect()
+    messages
+        .map(|message| format!("scheduling.nodeSelector: {message}"))
+        .collect()
 }

@@ -14,9 +14,11 @@ pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
             from_stored: to_v1beta1,
             ..Behaviour::NONE
         },
-        (_, "PodDisruptionBudget") => {
-            Behaviour { default: default_budget, validate: validate_budget, ..Behaviour::NONE }
-        }
+        (_, "PodDisruptionBudget") => Behaviour {
+            default: default_budget,
+            validate: validate_budget,
+            ..Behaviour::NONE
+        },
         _ => Behaviour::NONE,
     }
 }
@@ -35,7 +37,9 @@ fn is_empty(selector: &Value) -> bool {
 
 /// Kubernetes: pkg/apis/policy/v1/conversion.go strips v1beta1's key where a user combined it with other terms.
 fn default_budget(budget: &mut Value) {
-    if let Some(selector) = budget.at_mut("spec.selector").filter(|selector| **selector != only_key("Exists"))
+    if let Some(selector) = budget
+        .at_mut("spec.selector")
+        .filter(|selector| **selector != only_key("Exists"))
     {
         strip_key(selector);
     }
@@ -84,7 +88,12 @@ fn validate_budget_v1beta1(
     }
 }
 
-fn validate_budget(budget: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+fn validate_budget(
+    budget: &Value,
+    old: Option<&Value>,
+    context: &Context,
+    violations: &mut Violations,
+) {
     match context.action {
         Action::Status => validate_status(&budget["status"], violations),
         Action::Create | Action::Update => {
@@ -97,7 +106,11 @@ fn validate_spec(spec: &Value, old: Option<&Value>, violations: &mut Violations)
     let path = Path::new("spec");
     if spec.get("minAvailable").is_some() && spec.get("maxUnavailable").is_some() {
         let detail = "minAvailable and maxUnavailable cannot be both set";
-        violations.invalid(path, internal::shown("PodDisruptionBudgetSpec", spec), detail);
+        violations.invalid(
+            path,
+            internal::shown("PodDisruptionBudgetSpec", spec),
+            detail,
+        );
     }
     for field in ["minAvailable", "maxUnavailable"] {
         if let Some(amount) = spec.get(field) {
@@ -105,16 +118,31 @@ fn validate_spec(spec: &Value, old: Option<&Value>, violations: &mut Violations)
         }
     }
     let selector = old.map(|old| &old["selector"]);
-    rules::selector(&spec["selector"], selector, &path.child("selector"), violations);
+    rules::selector(
+        &spec["selector"],
+        selector,
+        &path.child("selector"),
+        violations,
+    );
 
     let field = "unhealthyPodEvictionPolicy";
-    rules::optional_word(&spec[field], &["AlwaysAllow", "IfHealthyBudget"], &path.child(field), violations);
+    rules::optional_word(
+        &spec[field],
+        &["AlwaysAllow", "IfHealthyBudget"],
+        &path.child(field),
+        violations,
+    );
 }
 
 fn validate_status(status: &Value, violations: &mut Violations) {
     let path = Path::new("status");
     condition::conditions(&status["conditions"], &path.child("conditions"), violations);
-    for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+    for field in [
+        "disruptionsAllowed",
+        "currentHealthy",
+        "desiredHealthy",
+        "expectedPods",
+    ] {
         field::non_negative(status[field].int(), &path.child(field), violations);
     }
 }

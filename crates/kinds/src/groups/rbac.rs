@@ -10,14 +10,24 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 
 pub(super) fn behaviour(kind: &str) -> Behaviour {
     match kind {
-        "Role" => Behaviour { validate: validate_role, ..Behaviour::NONE },
-        "ClusterRole" => Behaviour { validate: validate_cluster_role, ..Behaviour::NONE },
-        "RoleBinding" => {
-            Behaviour { default: default_binding, validate: validate_binding, ..Behaviour::NONE }
-        }
-        "ClusterRoleBinding" => {
-            Behaviour { default: default_binding, validate: validate_cluster_binding, ..Behaviour::NONE }
-        }
+        "Role" => Behaviour {
+            validate: validate_role,
+            ..Behaviour::NONE
+        },
+        "ClusterRole" => Behaviour {
+            validate: validate_cluster_role,
+            ..Behaviour::NONE
+        },
+        "RoleBinding" => Behaviour {
+            default: default_binding,
+            validate: validate_binding,
+            ..Behaviour::NONE
+        },
+        "ClusterRoleBinding" => Behaviour {
+            default: default_binding,
+            validate: validate_cluster_binding,
+            ..Behaviour::NONE
+        },
         _ => Behaviour::NONE,
     }
 }
@@ -34,11 +44,21 @@ fn default_binding(binding: &mut Value) {
     }
 }
 
-fn validate_role(role: &Value, _old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_role(
+    role: &Value,
+    _old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     validate_rules(role, true, violations);
 }
 
-fn validate_cluster_role(role: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_cluster_role(
+    role: &Value,
+    old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     validate_rules(role, false, violations);
     let Some(aggregation) = role.get("aggregationRule") else {
         return;
@@ -47,7 +67,10 @@ fn validate_cluster_role(role: &Value, old: Option<&Value>, _context: &Context, 
     let path = path.child("clusterRoleSelectors");
     let selectors = aggregation["clusterRoleSelectors"].list();
     if selectors.is_empty() {
-        violations.required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil");
+        violations.required(
+            path,
+            "at least one clusterRoleSelector required if aggregationRule is non-nil",
+        );
     }
     let lenient = old.is_some_and(has_invalid_selector);
     for (index, selector) in selectors.iter().enumerate() {
@@ -61,7 +84,10 @@ fn validate_cluster_role(role: &Value, old: Option<&Value>, _context: &Context, 
 
 /// Kubernetes: a selector that was stored before label values were checked may stay.
 fn has_invalid_selector(role: &Value) -> bool {
-    role.at("aggregationRule.clusterRoleSelectors").list().iter().any(rules::is_bad_selector)
+    role.at("aggregationRule.clusterRoleSelectors")
+        .list()
+        .iter()
+        .any(rules::is_bad_selector)
 }
 
 fn validate_rules(role: &Value, namespaced: bool, violations: &mut Violations) {
@@ -80,25 +106,43 @@ fn validate_rule(rule: &Value, namespaced: bool, path: &Path, violations: &mut V
         return validate_urls(rule, namespaced, &path.child("nonResourceURLs"), violations);
     }
     if rule["apiGroups"].is_empty() {
-        violations.required(path.child("apiGroups"), "resource rules must supply at least one api group");
+        violations.required(
+            path.child("apiGroups"),
+            "resource rules must supply at least one api group",
+        );
     }
     if rule["resources"].is_empty() {
-        violations.required(path.child("resources"), "resource rules must supply at least one resource");
+        violations.required(
+            path.child("resources"),
+            "resource rules must supply at least one resource",
+        );
     }
 }
 
 fn validate_urls(rule: &Value, namespaced: bool, path: &Path, violations: &mut Violations) {
     let urls = &rule["nonResourceURLs"];
     if namespaced {
-        violations.invalid(path, urls.clone(), "namespaced rules cannot apply to non-resource URLs");
+        violations.invalid(
+            path,
+            urls.clone(),
+            "namespaced rules cannot apply to non-resource URLs",
+        );
     }
-    if ["apiGroups", "resources", "resourceNames"].iter().any(|field| !rule[*field].is_empty()) {
+    if ["apiGroups", "resources", "resourceNames"]
+        .iter()
+        .any(|field| !rule[*field].is_empty())
+    {
         let detail = "rules cannot apply to both regular resources and non-resource URLs";
         violations.invalid(path, urls.clone(), detail);
     }
 }
 
-fn validate_binding(binding: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_binding(
+    binding: &Value,
+    old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     validate_any_binding(binding, old, &["Role", "ClusterRole"], violations);
 }
 
@@ -111,11 +155,26 @@ fn validate_cluster_binding(
     validate_any_binding(binding, old, &["ClusterRole"], violations);
 }
 
-fn validate_any_binding(binding: &Value, old: Option<&Value>, kinds: &[&str], violations: &mut Violations) {
+fn validate_any_binding(
+    binding: &Value,
+    old: Option<&Value>,
+    kinds: &[&str],
+    violations: &mut Violations,
+) {
     let (role, path) = (&binding["roleRef"], Path::new("roleRef"));
-    field::one_of(role["apiGroup"].str(), &[GROUP], &path.child("apiGroup"), violations);
+    field::one_of(
+        role["apiGroup"].str(),
+        &[GROUP],
+        &path.child("apiGroup"),
+        violations,
+    );
     field::one_of(role["kind"].str(), kinds, &path.child("kind"), violations);
-    rules::required_text(&role["name"], names::is_path_segment_name, &path.child("name"), violations);
+    rules::required_text(
+        &role["name"],
+        names::is_path_segment_name,
+        &path.child("name"),
+        violations,
+    );
 
     let namespaced = kinds.contains(&"Role");
     let subjects = Path::new("subjects");
@@ -133,20 +192,41 @@ fn validate_subject(subject: &Value, namespaced: bool, path: &Path, violations: 
     if name.is_empty() {
         violations.required(path.child("name"), "");
     }
-    let group = if subject["kind"].str() == "ServiceAccount" { "" } else { GROUP };
+    let group = if subject["kind"].str() == "ServiceAccount" {
+        ""
+    } else {
+        GROUP
+    };
     match subject["kind"].str() {
         "ServiceAccount" => {
             if !name.is_empty() {
-                rules::text(name, names::is_dns1123_subdomain, &path.child("name"), violations);
+                rules::text(
+                    name,
+                    names::is_dns1123_subdomain,
+                    &path.child("name"),
+                    violations,
+                );
             }
-            field::one_of(subject["apiGroup"].str(), &[group], &path.child("apiGroup"), violations);
+            field::one_of(
+                subject["apiGroup"].str(),
+                &[group],
+                &path.child("apiGroup"),
+                violations,
+            );
             if !namespaced && subject["namespace"].is_empty() {
                 violations.required(path.child("namespace"), "");
             }
         }
-        "User" | "Group" => {
-            field::one_of(subject["apiGroup"].str(), &[group], &path.child("apiGroup"), violations)
-        }
-        kind => violations.not_supported(path.child("kind"), kind, &["ServiceAccount", "User", "Group"]),
+        "User" | "Group" => field::one_of(
+            subject["apiGroup"].str(),
+            &[group],
+            &path.child("apiGroup"),
+            violations,
+        ),
+        kind => violations.not_supported(
+            path.child("kind"),
+            kind,
+            &["ServiceAccount", "User", "Group"],
+        ),
     }
 }

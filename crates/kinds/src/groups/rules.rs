@@ -21,7 +21,12 @@ pub(super) fn required_text(value: &Value, check: Check, path: &Path, violations
 }
 
 /// A text that, if it is there, is one of a few words.
-pub(super) fn optional_word(value: &Value, allowed: &[&str], path: &Path, violations: &mut Violations) {
+pub(super) fn optional_word(
+    value: &Value,
+    allowed: &[&str],
+    path: &Path,
+    violations: &mut Violations,
+) {
     if let Some(word) = value.as_str() {
         field::one_of(word, allowed, path, violations);
     }
@@ -34,7 +39,10 @@ pub(super) fn port(port: i64, path: &Path, violations: &mut Violations) {
 
 /// An amount that, if it is there, is not below zero.
 pub(super) fn nonnegative_amount(amount: &Value, path: &Path, violations: &mut Violations) {
-    if let Some(amount) = amount.as_str().filter(|amount| Quantity::of(amount).is_negative()) {
+    if let Some(amount) = amount
+        .as_str()
+        .filter(|amount| Quantity::of(amount).is_negative())
+    {
         violations.invalid(path, amount, "must be greater than or equal to 0");
     }
 }
@@ -60,14 +68,27 @@ pub(super) fn selector(new: &Value, old: Option<&Value>, path: &Path, violations
 }
 
 /// A label selector, perhaps with bad label values.
-pub(super) fn lenient_selector(new: &Value, any_values: bool, path: &Path, violations: &mut Violations) {
-    let options = selector::Options { any_values, ..selector::Options::default() };
+pub(super) fn lenient_selector(
+    new: &Value,
+    any_values: bool,
+    path: &Path,
+    violations: &mut Violations,
+) {
+    let options = selector::Options {
+        any_values,
+        ..selector::Options::default()
+    };
     selector::label_selector(new, options, path, violations);
 }
 
 /// Whether something is wrong with a label selector.
 pub(super) fn is_bad_selector(value: &Value) -> bool {
     let mut violations = Violations::default();
-    selector::label_selector(value, selector::Options::default(), &Path::new(""), &mut violations);
+    selector::label_selector(
+        value,
+        selector::Options::default(),
+        &Path::new(""),
+        &mut violations,
+    );
     !violations.is_empty()
 }

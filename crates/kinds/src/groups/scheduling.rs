@@ -8,13 +8,19 @@ use crate::Behaviour;
 
 /// What the server itself defines; nobody else may use the prefix.
 const SYSTEM_PREFIX: &str = "system-";
-const SYSTEM_CLASSES: [(&str, i64); 2] =
-    [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+const SYSTEM_CLASSES: [(&str, i64); 2] = [
+    ("system-node-critical", 2_000_001_000),
+    ("system-cluster-critical", 2_000_000_000),
+];
 const HIGHEST_USER_PRIORITY: i64 = 1_000_000_000;
 
 pub(super) fn behaviour(kind: &str) -> Behaviour {
     match kind {
-        "PriorityClass" => Behaviour { default: default_class, validate: validate_class, ..Behaviour::NONE },
+        "PriorityClass" => Behaviour {
+            default: default_class,
+            validate: validate_class,
+            ..Behaviour::NONE
+        },
         _ => Behaviour::NONE,
     }
 }
@@ -23,7 +29,12 @@ fn default_class(class: &mut Value) {
     class.set_default("preemptionPolicy", "PreemptLowerPriority");
 }
 
-fn validate_class(class: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_class(
+    class: &Value,
+    old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     match old {
         Some(old) => validate_change(class, old, violations),
         None => validate_new(class, violations),
@@ -35,12 +46,12 @@ fn validate_new(class: &Value, violations: &mut Violations) {
     if name.starts_with(SYSTEM_PREFIX) {
         if let Some(error) = not_system(class, name) {
             let metadata = Path::new("metadata");
-            let detail =
-                "priority class names with 'system-' prefix are reserved for system use only. error: ";
+            let detail = "priority class names with 'system-' prefix are reserved for system use only. error: ";
             violations.forbidden(metadata.child("name"), &format!("{detail}{error}"));
         }
     } else if class["value"].int() > HIGHEST_USER_PRIORITY {
-        let detail = format!("maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}");
+        let detail =
+            format!("maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}");
         violations.forbidden(Path::new("value"), &detail);
     }
     let path = Path::new("preemptionPolicy");
@@ -63,7 +74,9 @@ fn not_system(class: &Value, name: &str) -> Option<String> {
     if class["value"].int() != *value {
         return Some(format!("value of {name} PriorityClass must be {value}"));
     }
-    class["globalDefault"].bool().then(|| format!("globalDefault of {name} PriorityClass must be false"))
+    class["globalDefault"]
+        .bool()
+        .then(|| format!("globalDefault of {name} PriorityClass must be false"))
 }
 
 fn validate_change(class: &Value, old: &Value, violations: &mut Violations) {

@@ -9,10 +9,25 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 /// Nodes it shall run on, and pods it shall be near to or far from.
-pub(super) fn validate(affinity: &Value, options: &Options, path: &Path, violations: &mut Violations) {
-    validate_nodes(&affinity["nodeAffinity"], options, &path.child("nodeAffinity"), violations);
+pub(super) fn validate(
+    affinity: &Value,
+    options: &Options,
+    path: &Path,
+    violations: &mut Violations,
+) {
+    validate_nodes(
+        &affinity["nodeAffinity"],
+        options,
+        &path.child("nodeAffinity"),
+        violations,
+    );
     for key in ["podAffinity", "podAntiAffinity"] {
-        validate_pods(&affinity[key], options.any_selector_values, &path.child(key), violations);
+        validate_pods(
+            &affinity[key],
+            options.any_selector_values,
+            &path.child(key),
+            violations,
+        );
     }
 }
 
@@ -30,13 +45,22 @@ fn validate_nodes(affinity: &Value, options: &Options, path: &Path, violations: 
         let path = path.index(index);
         validate_weight(&term["weight"], &path, violations);
         // What is only wished for may be impossible.
-        validate_node_term(&term["preference"], true, &path.child("preference"), violations);
+        validate_node_term(
+            &term["preference"],
+            true,
+            &path.child("preference"),
+            violations,
+        );
     }
 }
 
 fn validate_weight(weight: &Value, path: &Path, violations: &mut Violations) {
     if !(1..=100).contains(&weight.int()) {
-        violations.invalid(path.child("weight"), weight.int(), "must be in the range 1-100");
+        violations.invalid(
+            path.child("weight"),
+            weight.int(),
+            "must be in the range 1-100",
+        );
     }
 }
 
@@ -59,7 +83,12 @@ pub(crate) fn validate_node_selector(
 fn validate_node_term(term: &Value, any_values: bool, path: &Path, violations: &mut Violations) {
     let expressions = path.child("matchExpressions");
     for (index, expression) in term["matchExpressions"].list().iter().enumerate() {
-        validate_node_labels(expression, any_values, &expressions.index(index), violations);
+        validate_node_labels(
+            expression,
+            any_values,
+            &expressions.index(index),
+            violations,
+        );
     }
     let fields = path.child("matchFields");
     for (index, requirement) in term["matchFields"].list().iter().enumerate() {
@@ -67,28 +96,51 @@ fn validate_node_term(term: &Value, any_values: bool, path: &Path, violations: &
     }
 }
 
-fn validate_node_labels(expression: &Value, any_values: bool, path: &Path, violations: &mut Violations) {
+fn validate_node_labels(
+    expression: &Value,
+    any_values: bool,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let values = expression["values"].list();
     let place = path.child("values");
     match expression["operator"].str() {
         "In" | "NotIn" if values.is_empty() => {
-            violations.required(place, "must be specified when `operator` is 'In' or 'NotIn'");
+            violations.required(
+                place,
+                "must be specified when `operator` is 'In' or 'NotIn'",
+            );
         }
         "Exists" | "DoesNotExist" if !values.is_empty() => {
-            violations.forbidden(place, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
+            violations.forbidden(
+                place,
+                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+            );
         }
         "Gt" | "Lt" if values.len() != 1 => {
-            violations.required(place, "must be specified single value when `operator` is 'Lt' or 'Gt'");
+            violations.required(
+                place,
+                "must be specified single value when `operator` is 'Lt' or 'Gt'",
+            );
         }
         "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
-        other => violations.invalid(path.child("operator"), other, "not a valid selector operator"),
+        other => violations.invalid(
+            path.child("operator"),
+            other,
+            "not a valid selector operator",
+        ),
     }
     meta::label_name(expression["key"].str(), &path.child("key"), violations);
     if any_values {
         return;
     }
     for (index, value) in values.iter().enumerate() {
-        field::all(names::is_label_value(value.str()), value.str(), &place.index(index), violations);
+        field::all(
+            names::is_label_value(value.str()),
+            value.str(),
+            &place.index(index),
+            violations,
+        );
     }
 }
 
@@ -98,10 +150,15 @@ fn validate_node_field(requirement: &Value, path: &Path, violations: &mut Violat
     match requirement["operator"].str() {
         "In" | "NotIn" if values.len() == 1 => {}
         "In" | "NotIn" => {
-            let detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
+            let detail =
+                "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
             violations.required(path.child("values"), detail);
         }
-        other => violations.invalid(path.child("operator"), other, "not a valid selector operator"),
+        other => violations.invalid(
+            path.child("operator"),
+            other,
+            "not a valid selector operator",
+        ),
     }
     let key = requirement["key"].str();
     if key != "metadata.name" {
@@ -123,7 +180,12 @@ fn validate_pods(affinity: &Value, any_values: bool, path: &Path, violations: &m
     for (index, term) in affinity[PREFERRED].list().iter().enumerate() {
         let path = preferred.index(index);
         validate_weight(&term["weight"], &path, violations);
-        validate_pod_term(&term["podAffinityTerm"], any_values, &path.child("podAffinityTerm"), violations);
+        validate_pod_term(
+            &term["podAffinityTerm"],
+            any_values,
+            &path.child("podAffinityTerm"),
+            violations,
+        );
     }
 }
 
@@ -131,7 +193,12 @@ fn validate_pod_term(term: &Value, any_values: bool, path: &Path, violations: &m
     validate_selectors(term, any_values, path, violations);
     for namespace in term["namespaces"].list() {
         let namespace = namespace.str();
-        field::all(names::is_dns1123_label(namespace), namespace, &path.child("namespace"), violations);
+        field::all(
+            names::is_dns1123_label(namespace),
+            namespace,
+            &path.child("namespace"),
+            violations,
+        );
     }
     scheduling::validate_label_keys(term, path, violations);
     let key = term["topologyKey"].str();
@@ -142,8 +209,16 @@ fn validate_pod_term(term: &Value, any_values: bool, path: &Path, violations: &m
 }
 
 /// Which pods, in which namespaces.
-pub(super) fn validate_selectors(term: &Value, any_values: bool, path: &Path, violations: &mut Violations) {
-    let options = selector::Options { any_values, ..Default::default() };
+pub(super) fn validate_selectors(
+    term: &Value,
+    any_values: bool,
+    path: &Path,
+    violations: &mut Violations,
+) {
+    let options = selector::Options {
+        any_values,
+        ..Default::default()
+    };
     for key in ["labelSelector", "namespaceSelector"] {
         selector::label_selector(&term[key], options, &path.child(key), violations);
     }
@@ -154,17 +229,25 @@ pub(super) fn terms<'a>(spec: &'a Value, mut visit: impl FnMut(&'a Value)) {
     for key in ["podAffinity", "podAntiAffinity"] {
         let affinity = &spec["affinity"][key];
         affinity[REQUIRED].list().iter().for_each(&mut visit);
-        affinity[PREFERRED].list().iter().for_each(|term| visit(&term["podAffinityTerm"]));
+        affinity[PREFERRED]
+            .list()
+            .iter()
+            .for_each(|term| visit(&term["podAffinityTerm"]));
     }
 }
 
 /// Every term about other pods, to be changed.
 pub(super) fn terms_mut(spec: &mut Value, mut visit: impl FnMut(&mut Value)) {
     for key in ["podAffinity", "podAntiAffinity"] {
-        let Some(affinity) = spec.get_mut("affinity").and_then(|affinity| affinity.get_mut(key)) else {
+        let Some(affinity) = spec
+            .get_mut("affinity")
+            .and_then(|affinity| affinity.get_mut(key))
+        else {
             continue;
         };
-        super::each(affinity, PREFERRED, |term| visit(term.entry("podAffinityTerm")));
+        super::each(affinity, PREFERRED, |term| {
+            visit(term.entry("podAffinityTerm"))
+        });
         super::each(affinity, REQUIRED, &mut visit);
     }
 }

@@ -21,7 +21,10 @@ pub(super) fn validate(
     path: &Path,
     violations: &mut Violations,
 ) {
-    if let Some(mirror) = annotations[MIRROR].as_str().filter(|_| spec["nodeName"].str().is_empty()) {
+    if let Some(mirror) = annotations[MIRROR]
+        .as_str()
+        .filter(|_| spec["nodeName"].str().is_empty())
+    {
         let detail = "must set spec.nodeName if mirror pod annotation is set";
         violations.invalid(path.key(MIRROR), mirror, detail);
     }
@@ -51,7 +54,12 @@ fn validate_tolerations(text: &str, options: &Options, path: &Path, violations: 
     }
     match json::parse(text.as_bytes()) {
         Ok(tolerations) => {
-            scheduling::validate_tolerations(&tolerations, options, &path.child(TOLERATIONS), violations);
+            scheduling::validate_tolerations(
+                &tolerations,
+                options,
+                &path.child(TOLERATIONS),
+                violations,
+            );
         }
         Err(error) => violations.invalid(path, TOLERATIONS, &error.to_string()),
     }
@@ -83,23 +91,45 @@ fn validate_app_armor(
     if !containers(spec).any(|other| other["name"].str() == container) {
         violations.invalid(path, container, "container not found");
     }
-    let is_known =
-        matches!(profile, "" | "runtime/default" | "unconfined") || profile.starts_with("localhost/");
+    let is_known = matches!(profile, "" | "runtime/default" | "unconfined")
+        || profile.starts_with("localhost/");
     if !is_known {
-        violations.invalid(path, profile, &format!("invalid AppArmor profile name: {}", quote(profile)));
+        violations.invalid(
+            path,
+            profile,
+            &format!("invalid AppArmor profile name: {}", quote(profile)),
+        );
     }
 }
 
 /// Where a profile is given both as an annotation and as a field, they agree.
-pub(super) fn match_fields(annotations: &Value, spec: &Value, path: &Path, violations: &mut Violations) {
+pub(super) fn match_fields(
+    annotations: &Value,
+    spec: &Value,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let profile = &spec["securityContext"]["seccompProfile"];
     let place = path.child("securityContext");
-    match_field(&annotations[SECCOMP_POD], profile, &SECCOMP, &place.child("seccompProfile"), violations);
+    match_field(
+        &annotations[SECCOMP_POD],
+        profile,
+        &SECCOMP,
+        &place.child("seccompProfile"),
+        violations,
+    );
     visit_containers(spec, path, |container, path| {
-        let annotation = &annotations[format!("{SECCOMP_CONTAINER}{}", container["name"].str()).as_str()];
+        let annotation =
+            &annotations[format!("{SECCOMP_CONTAINER}{}", container["name"].str()).as_str()];
         let profile = &container["securityContext"]["seccompProfile"];
         let place = path.child("securityContext");
-        match_field(annotation, profile, &SECCOMP, &place.child("seccompProfile"), violations);
+        match_field(
+            annotation,
+            profile,
+            &SECCOMP,
+            &place.child("seccompProfile"),
+            violations,
+        );
     });
     if spec["os"]["name"].str() == "windows" {
         return;
@@ -111,7 +141,13 @@ pub(super) fn match_fields(annotations: &Value, spec: &Value, path: &Path, viola
             own => own,
         };
         let place = path.child("securityContext");
-        match_field(annotation, profile, &ARMOR, &place.child("appArmorProfile"), violations);
+        match_field(
+            annotation,
+            profile,
+            &ARMOR,
+            &place.child("appArmorProfile"),
+            violations,
+        );
     });
 }
 
@@ -121,11 +157,25 @@ struct Words {
     runtime: &'static [&'static str],
 }
 
-const SECCOMP: Words = Words { name: "seccomp", runtime: &["runtime/default", "docker/default"] };
-const ARMOR: Words = Words { name: "apparmor", runtime: &["runtime/default"] };
+const SECCOMP: Words = Words {
+    name: "seccomp",
+    runtime: &["runtime/default", "docker/default"],
+};
+const ARMOR: Words = Words {
+    name: "apparmor",
+    runtime: &["runtime/default"],
+};
 
-fn match_field(annotation: &Value, profile: &Value, words: &Words, path: &Path, violations: &mut Violations) {
-    let Some(annotation) = annotation.as_str() else { return };
+fn match_field(
+    annotation: &Value,
+    profile: &Value,
+    words: &Words,
+    path: &Path,
+    violations: &mut Violations,
+) {
+    let Some(annotation) = annotation.as_str() else {
+        return;
+    };
     let local = annotation.strip_prefix("localhost/");
     let agrees = match profile["type"].str() {
         "Unconfined" => annotation == "unconfined",
@@ -136,7 +186,8 @@ fn match_field(annotation: &Value, profile: &Value, words: &Words, path: &Path, 
     if !agrees {
         let detail = format!("{} type in annotation and field must match", words.name);
         violations.forbidden(path.child("type"), &detail);
-    } else if profile["type"].str() == "Localhost" && profile["localhostProfile"].as_str() != local {
+    } else if profile["type"].str() == "Localhost" && profile["localhostProfile"].as_str() != local
+    {
         let detail = format!("{} profile in annotation and field must match", words.name);
         violations.forbidden(path.child("localhostProfile"), &detail);
     }
@@ -144,17 +195,31 @@ fn match_field(annotation: &Value, profile: &Value, words: &Words, path: &Path, 
 
 /// Some annotations say how a pod was started, which no update changes.
 pub(super) fn validate_update(new: &Value, old: &Value, path: &Path, violations: &mut Violations) {
-    let (new, old) = (&new["metadata"]["annotations"], &old["metadata"]["annotations"]);
-    let changed =
-        old.entries().filter(|(key, value)| new.get(key) != Some(*value)).map(|(key, _)| (key, true));
-    let added = new.entries().filter(|(key, _)| old.get(key).is_none()).map(|(key, _)| (key, false));
+    let (new, old) = (
+        &new["metadata"]["annotations"],
+        &old["metadata"]["annotations"],
+    );
+    let changed = old
+        .entries()
+        .filter(|(key, value)| new.get(key) != Some(*value))
+        .map(|(key, _)| (key, true));
+    let added = new
+        .entries()
+        .filter(|(key, _)| old.get(key).is_none())
+        .map(|(key, _)| (key, false));
     for (key, existed) in changed.chain(added) {
         let verb = if existed { "remove or update" } else { "add" };
         if key.starts_with(APP_ARMOR) {
-            violations.forbidden(path.key(key), &format!("may not {verb} AppArmor annotations"));
+            violations.forbidden(
+                path.key(key),
+                &format!("may not {verb} AppArmor annotations"),
+            );
         }
         if key == MIRROR {
-            violations.forbidden(path.key(key), &format!("may not {verb} mirror pod annotation"));
+            violations.forbidden(
+                path.key(key),
+                &format!("may not {verb} mirror pod annotation"),
+            );
         }
     }
 }

@@ -23,7 +23,11 @@ pub(super) fn validate_template(template: &Value, path: &Path, violations: &mut 
         ("managedFields", "managedFields"),
     ];
     let (metadata, place) = (&template["metadata"], path.child("metadata"));
-    meta::annotations(&metadata["annotations"], &place.child("annotations"), violations);
+    meta::annotations(
+        &metadata["annotations"],
+        &place.child("annotations"),
+        violations,
+    );
     meta::labels(&metadata["labels"], &place.child("labels"), violations);
     for (_, shown) in OTHERS.iter().filter(|(name, _)| !metadata[*name].is_null()) {
         violations.forbidden(place.child(shown), "cannot be set");
@@ -41,7 +45,12 @@ pub(crate) fn validate_claim_spec(spec: &Value, path: &Path, violations: &mut Vi
     );
     validate_class(spec, "storageClassName", path, violations);
     if let Some(mode) = spec["volumeMode"].as_str() {
-        field::one_of(mode, &["Block", "Filesystem"], &path.child("volumeMode"), violations);
+        field::one_of(
+            mode,
+            &["Block", "Filesystem"],
+            &path.child("volumeMode"),
+            violations,
+        );
     }
     for source in ["dataSource", "dataSourceRef"] {
         if !spec[source].is_null() {
@@ -53,7 +62,12 @@ pub(crate) fn validate_claim_spec(spec: &Value, path: &Path, violations: &mut Vi
 }
 
 fn validate_access(modes: &Value, selector: &Value, path: &Path, violations: &mut Violations) {
-    const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+    const MODES: [&str; 4] = [
+        "ReadOnlyMany",
+        "ReadWriteMany",
+        "ReadWriteOnce",
+        "ReadWriteOncePod",
+    ];
     let place = path.child("accessModes");
     if modes.is_empty() {
         violations.required(place, "at least 1 access mode is required");
@@ -65,7 +79,10 @@ fn validate_access(modes: &Value, selector: &Value, path: &Path, violations: &mu
     }
     let has = |wanted: fn(&str) -> bool| modes.list().iter().any(|mode| wanted(mode.str()));
     if has(|mode| mode == "ReadWriteOncePod") && has(|mode| MODES[..3].contains(&mode)) {
-        violations.forbidden(place, "may not use ReadWriteOncePod with other access modes");
+        violations.forbidden(
+            place,
+            "may not use ReadWriteOncePod with other access modes",
+        );
     }
 }
 
@@ -80,7 +97,12 @@ fn validate_size(size: &Value, path: &Path, violations: &mut Violations) {
 fn validate_class(spec: &Value, key: &str, path: &Path, violations: &mut Violations) {
     let name = spec[key].str();
     if !name.is_empty() {
-        field::all(names::name_is_dns_subdomain(name, false), name, &path.child(key), violations);
+        field::all(
+            names::name_is_dns_subdomain(name, false),
+            name,
+            &path.child(key),
+            violations,
+        );
     }
 }
 
@@ -96,11 +118,21 @@ fn validate_source(source: &Value, path: &Path, violations: &mut Violations) {
         violations.invalid(path, kind, detail);
     }
     if !group.is_empty() {
-        field::all(names::is_dns1123_subdomain(group), group, &path.child("apiGroup"), violations);
+        field::all(
+            names::is_dns1123_subdomain(group),
+            group,
+            &path.child("apiGroup"),
+            violations,
+        );
     }
     let namespace = source["namespace"].str();
     if !namespace.is_empty() {
-        field::all(names::is_dns1123_label(namespace), namespace, &path.child("namespace"), violations);
+        field::all(
+            names::is_dns1123_label(namespace),
+            namespace,
+            &path.child("namespace"),
+            violations,
+        );
     }
 }
 
@@ -109,7 +141,9 @@ fn validate_sources_agree(spec: &Value, path: &Path, violations: &mut Violations
     if source.is_null() || reference.is_null() {
         return;
     }
-    let agree = ["apiGroup", "kind", "name"].iter().all(|part| source[*part] == reference[*part]);
+    let agree = ["apiGroup", "kind", "name"]
+        .iter()
+        .all(|part| source[*part] == reference[*part]);
     let detail = if !reference["namespace"].str().is_empty() {
         "may not be specified when dataSourceRef.namespace is specified"
     } else if !agree {
@@ -128,8 +162,12 @@ pub(crate) fn claim_spec_warnings(spec: &Value, path: &Path) -> Vec<String> {
         let path = path.child("resources");
         let path = path.child(list);
         let path = path.key("storage");
-        (!amount.is_empty() && Quantity::of(amount).milli_value() % 1000 != 0)
-            .then(|| format!("{path}: fractional byte value \"{amount}\" is invalid, must be an integer"))
+        (!amount.is_empty() && Quantity::of(amount).milli_value() % 1000 != 0).then(|| {
+            format!("{path}: fractional byte value \"{amount}\" is invalid, must be an integer")
+        })
     };
-    ["requests", "limits"].into_iter().filter_map(fractional).collect()
+    ["requests", "limits"]
+        .into_iter()
+        .filter_map(fractional)
+        .collect()
 }

@@ -37,8 +37,11 @@ pub(super) fn validate(around: &Around, path: &Path, violations: &mut Violations
 
 /// The containers that come first. Those that stay are like the others; the rest has no life worth watching.
 pub(super) fn validate_init(around: &Around, path: &Path, violations: &mut Violations) {
-    let mut seen: HashSet<&str> =
-        around.spec["containers"].list().iter().map(|container| container["name"].str()).collect();
+    let mut seen: HashSet<&str> = around.spec["containers"]
+        .list()
+        .iter()
+        .map(|container| container["name"].str())
+        .collect();
     for (index, container) in around.spec["initContainers"].list().iter().enumerate() {
         let place = path.index(index);
         validate_common(container, around, &place, violations);
@@ -64,8 +67,18 @@ pub(super) fn validate_init(around: &Around, path: &Path, violations: &mut Viola
 }
 
 /// An init container that ends before the others start.
-fn validate_passing(container: &Value, options: &Options, path: &Path, violations: &mut Violations) {
-    for key in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
+fn validate_passing(
+    container: &Value,
+    options: &Options,
+    path: &Path,
+    violations: &mut Violations,
+) {
+    for key in [
+        "lifecycle",
+        "livenessProbe",
+        "readinessProbe",
+        "startupProbe",
+    ] {
         if !container[key].is_null() {
             let detail = "may not be set for init containers without restartPolicy=Always";
             violations.forbidden(path.child(key), detail);
@@ -116,7 +129,9 @@ fn validate_modest(container: &Value, path: &Path, violations: &mut Violations) 
     let detail = "cannot be set for an Ephemeral Container";
     let is_set = |key: &&str| match *key {
         // It is always there, mostly empty.
-        "resources" => container["resources"].entries().any(|(_, part)| !part.is_null()),
+        "resources" => container["resources"]
+            .entries()
+            .any(|(_, part)| !part.is_null()),
         key => !container[key].is_null(),
     };
     for key in NEVER.into_iter().filter(is_set) {
@@ -124,13 +139,21 @@ fn validate_modest(container: &Value, path: &Path, violations: &mut Violations) 
     }
     let path = path.child("volumeMounts");
     for (index, mount) in container["volumeMounts"].list().iter().enumerate() {
-        for key in ["subPath", "subPathExpr"].into_iter().filter(|key| !mount[*key].str().is_empty()) {
+        for key in ["subPath", "subPathExpr"]
+            .into_iter()
+            .filter(|key| !mount[*key].str().is_empty())
+        {
             violations.forbidden(path.index(index).child(key), detail);
         }
     }
 }
 
-fn validate_unique<'a>(name: &'a str, seen: &mut HashSet<&'a str>, path: &Path, violations: &mut Violations) {
+fn validate_unique<'a>(
+    name: &'a str,
+    seen: &mut HashSet<&'a str>,
+    path: &Path,
+    violations: &mut Violations,
+) {
     if seen.contains(&name) {
         violations.duplicate(path.child("name"), name);
     } else {
@@ -142,7 +165,11 @@ fn validate_unique<'a>(name: &'a str, seen: &mut HashSet<&'a str>, path: &Path, 
 pub(super) fn validate_image(container: &Value, path: &Path, violations: &mut Violations) {
     let image = container["image"].str();
     if image.trim() != image {
-        violations.invalid(path.child("image"), image, "must not have leading or trailing whitespace");
+        violations.invalid(
+            path.child("image"),
+            image,
+            "must not have leading or trailing whitespace",
+        );
     }
 }
 
@@ -155,7 +182,12 @@ fn validate_common(container: &Value, around: &Around, path: &Path, violations: 
         "" => violations.required(path.child("terminationMessagePolicy"), ""),
         policy => {
             let allowed = ["File", "FallbackToLogsOnError"];
-            field::one_of(policy, &allowed, &path.child("terminationMessagePolicy"), violations);
+            field::one_of(
+                policy,
+                &allowed,
+                &path.child("terminationMessagePolicy"),
+                violations,
+            );
         }
     }
     validate_ports(&container["ports"], &path.child("ports"), violations);
@@ -173,9 +205,19 @@ fn validate_common(container: &Value, around: &Around, path: &Path, violations: 
         violations,
     );
     let place = path.child("resizePolicy");
-    validate_resizing(&container["resizePolicy"], around.spec["restartPolicy"].str(), &place, violations);
+    validate_resizing(
+        &container["resizePolicy"],
+        around.spec["restartPolicy"].str(),
+        &place,
+        violations,
+    );
     let place = path.child("securityContext");
-    security::validate_container(&container["securityContext"], around.spec, &place, violations);
+    security::validate_container(
+        &container["securityContext"],
+        around.spec,
+        &place,
+        violations,
+    );
 }
 
 fn validate_ports(ports: &Value, path: &Path, violations: &mut Violations) {
@@ -192,17 +234,30 @@ fn validate_ports(ports: &Value, path: &Path, violations: &mut Violations) {
         }
         match port["containerPort"].int() {
             0 => violations.required(path.child("containerPort"), ""),
-            number => {
-                field::all(names::is_port_number(number), number, &path.child("containerPort"), violations)
-            }
+            number => field::all(
+                names::is_port_number(number),
+                number,
+                &path.child("containerPort"),
+                violations,
+            ),
         }
         match port["hostPort"].int() {
             0 => {}
-            number => field::all(names::is_port_number(number), number, &path.child("hostPort"), violations),
+            number => field::all(
+                names::is_port_number(number),
+                number,
+                &path.child("hostPort"),
+                violations,
+            ),
         }
         match port["protocol"].str() {
             "" => violations.required(path.child("protocol"), ""),
-            protocol => field::one_of(protocol, &["SCTP", "TCP", "UDP"], &path.child("protocol"), violations),
+            protocol => field::one_of(
+                protocol,
+                &["SCTP", "TCP", "UDP"],
+                &path.child("protocol"),
+                violations,
+            ),
         }
     }
 }
@@ -215,7 +270,11 @@ fn validate_host_ports(containers: &[Value], path: &Path, violations: &mut Viola
         let path = path.child("ports");
         for (index, port) in container["ports"].list().iter().enumerate() {
             let number = port["hostPort"].int();
-            let key = format!("{}/{}/{number}", port["protocol"].str(), port["hostIP"].str());
+            let key = format!(
+                "{}/{}/{number}",
+                port["protocol"].str(),
+                port["hostIP"].str()
+            );
             if number != 0 && taken.contains(&key) {
                 violations.duplicate(path.index(index).child("hostPort"), key);
             } else if number != 0 {
@@ -234,7 +293,10 @@ fn validate_resizing(policies: &Value, restarts: &str, path: &Path, violations: 
             violations.duplicate(path.index(index), resource);
         }
         seen.insert(resource);
-        let words = [(resource, ["cpu", "memory"]), (restart, ["NotRequired", "RestartContainer"])];
+        let words = [
+            (resource, ["cpu", "memory"]),
+            (restart, ["NotRequired", "RestartContainer"]),
+        ];
         for (word, allowed) in words {
             match word {
                 "" => violations.required(path, ""),
@@ -252,7 +314,10 @@ const UNSAID_RESTARTS: &str = "must specify restartPolicy when restart rules are
 
 /// When a container is started again, if that is not for the pod to say.
 fn validate_restarts(container: &Value, path: &Path, violations: &mut Violations) {
-    let (policy, rules) = (&container["restartPolicy"], container["restartPolicyRules"].list());
+    let (policy, rules) = (
+        &container["restartPolicy"],
+        container["restartPolicyRules"].list(),
+    );
     match policy.as_str() {
         None if rules.is_empty() => return,
         None => violations.required(path.child("restartPolicy"), UNSAID_RESTARTS),
@@ -276,12 +341,22 @@ fn validate_restarts(container: &Value, path: &Path, violations: &mut Violations
 
 fn validate_restart_rule(rule: &Value, path: &Path, violations: &mut Violations) {
     let actions = ["Restart", "RestartAllContainers"];
-    field::one_of(rule["action"].str(), &actions, &path.child("action"), violations);
+    field::one_of(
+        rule["action"].str(),
+        &actions,
+        &path.child("action"),
+        violations,
+    );
     let (codes, path) = (&rule["exitCodes"], path.child("exitCodes"));
     if codes.is_null() {
         return violations.required(path, "must be specified");
     }
-    field::one_of(codes["operator"].str(), &["In", "NotIn"], &path.child("operator"), violations);
+    field::one_of(
+        codes["operator"].str(),
+        &["In", "NotIn"],
+        &path.child("operator"),
+        violations,
+    );
     let n_values = codes["values"].list().len();
     if n_values > 255 {
         violations.too_many(path.child("values"), n_values, 255);

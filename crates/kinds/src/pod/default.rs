@@ -64,13 +64,18 @@ fn drop_legacy_annotations(object: &mut Value) {
     if let Some(Value::Map(annotations)) = object.at_mut("metadata.annotations") {
         for stage in ["alpha", "beta"] {
             annotations.remove(&format!("pod.{stage}.kubernetes.io/init-containers"));
-            annotations.remove(&format!("pod.{stage}.kubernetes.io/init-container-statuses"));
+            annotations.remove(&format!(
+                "pod.{stage}.kubernetes.io/init-container-statuses"
+            ));
         }
     }
 }
 
 fn default_container(container: &mut Value) {
-    container.set_default("imagePullPolicy", image::pull_policy(container["image"].str()));
+    container.set_default(
+        "imagePullPolicy",
+        image::pull_policy(container["image"].str()),
+    );
     container.set_default("terminationMessagePath", "/dev/termination-log");
     container.set_default("terminationMessagePolicy", "File");
     each(container, "env", default_env);
@@ -85,7 +90,9 @@ fn default_container(container: &mut Value) {
 
 fn default_env(variable: &mut Value) {
     with(variable, "valueFrom.fieldRef", default_field_ref);
-    with(variable, "valueFrom.fileKeyRef", |file| file.set_default("optional", false));
+    with(variable, "valueFrom.fileKeyRef", |file| {
+        file.set_default("optional", false)
+    });
 }
 
 fn default_field_ref(field: &mut Value) {
@@ -107,7 +114,9 @@ fn default_http_get(action: &mut Value) {
 }
 
 fn default_volume(volume: &mut Value) {
-    let sourceless = volume.entries().all(|(key, value)| key == "name" || value.is_null());
+    let sourceless = volume
+        .entries()
+        .all(|(key, value)| key == "name" || value.is_null());
     if sourceless {
         volume.set("emptyDir", Value::object());
     }
@@ -115,12 +124,18 @@ fn default_volume(volume: &mut Value) {
         image.set_default("pullPolicy", image::pull_policy(image["reference"].str()));
     });
     with(volume, "hostPath", |path| path.set_default("type", ""));
-    with(volume, "azureDisk", |disk| disk.set_default("readOnly", false));
+    with(volume, "azureDisk", |disk| {
+        disk.set_default("readOnly", false)
+    });
     for source in ["secret", "configMap", "downwardAPI", "projected"] {
-        with(volume, source, |source| source.set_default("defaultMode", 0o644));
+        with(volume, source, |source| {
+            source.set_default("defaultMode", 0o644)
+        });
     }
     with(volume, "downwardAPI", default_files);
-    with(volume, "projected", |projected| each(projected, "sources", default_projection));
+    with(volume, "projected", |projected| {
+        each(projected, "sources", default_projection)
+    });
     with(volume, "ephemeral.volumeClaimTemplate.spec", |claim| {
         claim.set_default("volumeMode", "Filesystem");
         round_requirements(claim);
@@ -129,18 +144,25 @@ fn default_volume(volume: &mut Value) {
 
 fn default_projection(source: &mut Value) {
     with(source, "downwardAPI", default_files);
-    with(source, "serviceAccountToken", |token| token.set_default("expirationSeconds", 3600));
+    with(source, "serviceAccountToken", |token| {
+        token.set_default("expirationSeconds", 3600)
+    });
 }
 
 fn default_files(source: &mut Value) {
-    each(source, "items", |file| with(file, "fieldRef", default_field_ref));
+    each(source, "items", |file| {
+        with(file, "fieldRef", default_field_ref)
+    });
 }
 
 /// Who limits a resource without requesting it requests all of it.
 fn request_the_limits(container: &mut Value) {
     let limits = container.at("resources.limits").clone();
     for (name, limit) in limits.entries() {
-        container.entry("resources").entry("requests").set_default(name, limit.clone());
+        container
+            .entry("resources")
+            .entry("requests")
+            .set_default(name, limit.clone());
     }
 }
 
@@ -160,7 +182,9 @@ fn default_pod_resources(spec: &mut Value) {
     let requested = spec.at("resources.requests").clone();
     for (name, limit) in resources::aggregate(spec, "limits") {
         if resources::is_huge_page(&name) && requested.get(&name).is_none() {
-            spec.entry("resources").entry("limits").set_default(&name, limit.to_string());
+            spec.entry("resources")
+                .entry("limits")
+                .set_default(&name, limit.to_string());
         }
     }
     if !said(spec, "limits") {
@@ -168,18 +192,27 @@ fn default_pod_resources(spec: &mut Value) {
     }
     for (name, request) in resources::aggregate(spec, "requests") {
         if matches!(name.as_str(), "cpu" | "memory") {
-            spec.entry("resources").entry("requests").set_default(&name, request.to_string());
+            spec.entry("resources")
+                .entry("requests")
+                .set_default(&name, request.to_string());
         }
     }
     let limits = spec.at("resources.limits").clone();
-    for (name, limit) in limits.entries().filter(|(name, _)| resources::is_for_pods(name)) {
-        spec.entry("resources").entry("requests").set_default(name, limit.clone());
+    for (name, limit) in limits
+        .entries()
+        .filter(|(name, _)| resources::is_for_pods(name))
+    {
+        spec.entry("resources")
+            .entry("requests")
+            .set_default(name, limit.clone());
     }
 }
 
 /// `podIP` is the old name of the first of `podIPs`, and wins where they differ.
 fn default_status(pod: &mut Value) {
-    let Some(status) = pod.get_mut("status") else { return };
+    let Some(status) = pod.get_mut("status") else {
+        return;
+    };
     let (ip, first) = (status["podIP"].clone(), status["podIPs"][0]["ip"].clone());
     if !ip.str().is_empty() && ip != first {
         status.set("podIPs", vec![mizzen_object::value!({"ip": (ip.clone())})]);
@@ -204,7 +237,9 @@ fn round_requirements(holder: &mut Value) {
 
 /// Amounts are kept in thousandths at the finest.
 pub(crate) fn round(amounts: Option<&mut Value>) {
-    let Some(Value::Map(amounts)) = amounts else { return };
+    let Some(Value::Map(amounts)) = amounts else {
+        return;
+    };
     for amount in amounts.values_mut() {
         if let Some(rounded) = Quantity::of(amount.str()).rounded_to_milli() {
             *amount = rounded.to_string().into();
@@ -269,14 +304,24 @@ mod tests {
             "resources",
             r#"{"resources":{"limits":{"cpu":"2","memory":"1Gi"}},
                 "containers":[{"resources":{"requests":{"cpu":"100m"}}},{"resources":{"requests":{"cpu":"200m"}}}]}"#,
-            expect![[r#"{"limits":{"cpu":"2","memory":"1Gi"},"requests":{"cpu":"300m","memory":"1Gi"}}"#]],
+            expect![[
+                r#"{"limits":{"cpu":"2","memory":"1Gi"},"requests":{"cpu":"300m","memory":"1Gi"}}"#
+            ]],
         );
     }
 
     #[test]
     fn one_name_of_the_service_account_gives_the_other() {
-        check("serviceAccountName", r#"{"serviceAccount":"a"}"#, expect![[r#""a""#]]);
-        check("serviceAccount", r#"{"serviceAccountName":"a","serviceAccount":"b"}"#, expect![[r#""a""#]]);
+        check(
+            "serviceAccountName",
+            r#"{"serviceAccount":"a"}"#,
+            expect![[r#""a""#]],
+        );
+        check(
+            "serviceAccount",
+            r#"{"serviceAccountName":"a","serviceAccount":"b"}"#,
+            expect![[r#""a""#]],
+        );
     }
 
     #[test]
@@ -301,7 +346,8 @@ mod tests {
     #[test]
     fn nothing_changes_the_second_time() {
         let mut pod =
-            json::parse(br#"{"spec":{"containers":[{"resources":{"limits":{"cpu":"1"}}}]}}"#).unwrap();
+            json::parse(br#"{"spec":{"containers":[{"resources":{"limits":{"cpu":"1"}}}]}}"#)
+                .unwrap();
         default_pod(&mut pod);
         let once = pod.clone();
         default_pod(&mut pod);

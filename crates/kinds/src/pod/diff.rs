@@ -12,7 +12,10 @@ const CONTEXT: usize = 3;
 
 /// The lines of a hunk as `-35,7 +35,7`, then the lines with their signs; nothing where nothing differs.
 pub(super) fn unified(before: &str, after: &str) -> String {
-    let (a, b) = (before.lines().collect::<Vec<_>>(), after.lines().collect::<Vec<_>>());
+    let (a, b) = (
+        before.lines().collect::<Vec<_>>(),
+        after.lines().collect::<Vec<_>>(),
+    );
     let mut text = String::new();
     for hunk in hunks(changes(&a, &b)) {
         write_hunk(&a, &b, &hunk, &mut text);
@@ -29,10 +32,17 @@ struct Change {
 fn changes(a: &[&str], b: &[&str]) -> Vec<Change> {
     let mut changes = Vec::new();
     let (mut i, mut j) = (0, 0);
-    let end = Run { a: a.len(), b: b.len(), len: 0 };
+    let end = Run {
+        a: a.len(),
+        b: b.len(),
+        len: 0,
+    };
     for run in Matcher::new(a, b).runs().into_iter().chain([end]) {
         if i < run.a || j < run.b {
-            changes.push(Change { a: i..run.a, b: j..run.b });
+            changes.push(Change {
+                a: i..run.a,
+                b: j..run.b,
+            });
         }
         (i, j) = (run.a + run.len, run.b + run.len);
     }
@@ -43,7 +53,10 @@ fn changes(a: &[&str], b: &[&str]) -> Vec<Change> {
 fn hunks(changes: Vec<Change>) -> Vec<Vec<Change>> {
     let mut hunks: Vec<Vec<Change>> = Vec::new();
     for change in changes {
-        match hunks.last_mut().filter(|hunk| change.a.start - hunk[hunk.len() - 1].a.end <= 2 * CONTEXT) {
+        match hunks
+            .last_mut()
+            .filter(|hunk| change.a.start - hunk[hunk.len() - 1].a.end <= 2 * CONTEXT)
+        {
             Some(hunk) => hunk.push(change),
             None => hunks.push(vec![change]),
         }
@@ -54,9 +67,13 @@ fn hunks(changes: Vec<Change>) -> Vec<Vec<Change>> {
 fn write_hunk(a: &[&str], b: &[&str], hunk: &[Change], text: &mut String) {
     let (first, last) = (&hunk[0], &hunk[hunk.len() - 1]);
     let before = first.a.start.min(first.b.start).min(CONTEXT);
-    let after = (a.len() - last.a.end).min(b.len() - last.b.end).min(CONTEXT);
-    let (shown_a, shown_b) =
-        (first.a.start - before..last.a.end + after, first.b.start - before..last.b.end + after);
+    let after = (a.len() - last.a.end)
+        .min(b.len() - last.b.end)
+        .min(CONTEXT);
+    let (shown_a, shown_b) = (
+        first.a.start - before..last.a.end + after,
+        first.b.start - before..last.b.end + after,
+    );
     let _ = writeln!(text, "@@ -{} +{} @@", span(&shown_a), span(&shown_b));
     let mut next = shown_a.start;
     for change in hunk {
@@ -127,15 +144,33 @@ impl<'a> Matcher<'a> {
 
     /// The longest run between two places; among equals the first.
     fn longest(&self, a: &Range<usize>, b: &Range<usize>) -> Run {
-        let mut best = Run { a: a.start, b: b.start, len: 0 };
+        let mut best = Run {
+            a: a.start,
+            b: b.start,
+            len: 0,
+        };
         let mut ending: HashMap<usize, usize> = HashMap::new();
         for i in a.clone() {
             let mut ending_here = HashMap::new();
-            for &j in self.places.get(self.a[i]).into_iter().flatten().filter(|j| b.contains(j)) {
-                let len = 1 + j.checked_sub(1).and_then(|j| ending.get(&j)).copied().unwrap_or(0);
+            for &j in self
+                .places
+                .get(self.a[i])
+                .into_iter()
+                .flatten()
+                .filter(|j| b.contains(j))
+            {
+                let len = 1 + j
+                    .checked_sub(1)
+                    .and_then(|j| ending.get(&j))
+                    .copied()
+                    .unwrap_or(0);
                 ending_here.insert(j, len);
                 if len > best.len {
-                    best = Run { a: i + 1 - len, b: j + 1 - len, len };
+                    best = Run {
+                        a: i + 1 - len,
+                        b: j + 1 - len,
+                        len,
+                    };
                 }
             }
             ending = ending_here;
@@ -146,7 +181,11 @@ impl<'a> Matcher<'a> {
     /// Takes in the frequent lines on both sides.
     fn extend(&self, mut run: Run, a: &Range<usize>, b: &Range<usize>) -> Run {
         while run.a > a.start && run.b > b.start && self.a[run.a - 1] == self.b[run.b - 1] {
-            run = Run { a: run.a - 1, b: run.b - 1, len: run.len + 1 };
+            run = Run {
+                a: run.a - 1,
+                b: run.b - 1,
+                len: run.len + 1,
+            };
         }
         while run.a + run.len < a.end
             && run.b + run.len < b.end
@@ -166,7 +205,11 @@ mod tests {
 
     #[track_caller]
     fn check(before: &str, after: &str, expected: Expect) {
-        let lines = |text: &str| text.split(' ').map(|line| format!("{line}\n")).collect::<String>();
+        let lines = |text: &str| {
+            text.split(' ')
+                .map(|line| format!("{line}\n"))
+                .collect::<String>()
+        };
         expected.assert_eq(&unified(&lines(before), &lines(after)));
     }
 

@@ -12,7 +12,12 @@ pub(super) fn validate(variables: &Value, path: &Path, violations: &mut Violatio
         let path = path.index(index);
         match variable["name"].str() {
             "" => violations.required(path.child("name"), ""),
-            name => field::all(names::is_relaxed_env_var_name(name), name, &path.child("name"), violations),
+            name => field::all(
+                names::is_relaxed_env_var_name(name),
+                name,
+                &path.child("name"),
+                violations,
+            ),
         }
         if !variable["valueFrom"].is_null() {
             validate_source(variable, &path.child("valueFrom"), violations);
@@ -32,7 +37,9 @@ const SOURCES: [(&str, Check); 5] = [
 
 fn validate_source(variable: &Value, path: &Path, violations: &mut Violations) {
     let from = &variable["valueFrom"];
-    let sources = SOURCES.iter().filter(|(source, _)| !from[*source].is_null());
+    let sources = SOURCES
+        .iter()
+        .filter(|(source, _)| !from[*source].is_null());
     for (source, check) in sources.clone() {
         check(&from[*source], &path.child(source), violations);
     }
@@ -40,7 +47,9 @@ fn validate_source(variable: &Value, path: &Path, violations: &mut Violations) {
         0 => {
             "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
         }
-        _ if !variable["value"].str().is_empty() => "may not be specified when `value` is not empty",
+        _ if !variable["value"].str().is_empty() => {
+            "may not be specified when `value` is not empty"
+        }
         1 => return,
         _ => "may not have more than one field specified at a time",
     };
@@ -67,7 +76,12 @@ fn validate_env_resource(resource: &Value, path: &Path, violations: &mut Violati
 }
 
 /// A field of the pod, one of `fields` or one label or annotation.
-pub(super) fn validate_field(selector: &Value, fields: &[&str], path: &Path, violations: &mut Violations) {
+pub(super) fn validate_field(
+    selector: &Value,
+    fields: &[&str],
+    path: &Path,
+    violations: &mut Violations,
+) {
     for part in ["apiVersion", "fieldPath"] {
         if selector[part].str().is_empty() {
             return violations.required(path.child(part), "");
@@ -119,16 +133,27 @@ fn unreadable(version: &str, text: &str) -> Option<String> {
 
 /// `spec.host` is the old name of `spec.nodeName`.
 fn known_as(text: &str) -> &str {
-    if text == "spec.host" { "spec.nodeName" } else { text }
+    if text == "spec.host" {
+        "spec.nodeName"
+    } else {
+        text
+    }
 }
 
 /// Splits `metadata.labels['key']`.
 fn subscript(text: &str) -> Option<(&str, &str)> {
-    text.strip_suffix("']")?.split_once("['").filter(|(path, _)| !path.is_empty())
+    text.strip_suffix("']")?
+        .split_once("['")
+        .filter(|(path, _)| !path.is_empty())
 }
 
 /// What a container may use, as a number.
-pub(super) fn validate_resource(selector: &Value, is_file: bool, path: &Path, violations: &mut Violations) {
+pub(super) fn validate_resource(
+    selector: &Value,
+    is_file: bool,
+    path: &Path,
+    violations: &mut Violations,
+) {
     const RESOURCES: [&str; 6] = [
         "limits.cpu",
         "limits.ephemeral-storage",
@@ -145,7 +170,12 @@ pub(super) fn validate_resource(selector: &Value, is_file: bool, path: &Path, vi
     } else if !RESOURCES.contains(&resource) && !is_huge_page(resource) {
         violations.not_supported(path.child("resource"), resource, &RESOURCES);
     }
-    validate_divisor(resource, selector["divisor"].str(), &path.child("divisor"), violations);
+    validate_divisor(
+        resource,
+        selector["divisor"].str(),
+        &path.child("divisor"),
+        violations,
+    );
 }
 
 fn is_huge_page(resource: &str) -> bool {
@@ -153,8 +183,9 @@ fn is_huge_page(resource: &str) -> bool {
 }
 
 fn validate_divisor(resource: &str, divisor: &str, path: &Path, violations: &mut Violations) {
-    const BYTES: [&str; 13] =
-        ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
+    const BYTES: [&str; 13] = [
+        "1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei",
+    ];
     if Quantity::of(divisor).is_zero() {
         return;
     }
@@ -175,21 +206,41 @@ fn validate_divisor(resource: &str, divisor: &str, path: &Path, violations: &mut
 
 fn validate_key(selector: &Value, path: &Path, violations: &mut Violations) {
     let name = selector["name"].str();
-    field::all(names::name_is_dns_subdomain(name, false), name, &path.child("name"), violations);
+    field::all(
+        names::name_is_dns_subdomain(name, false),
+        name,
+        &path.child("name"),
+        violations,
+    );
     match selector["key"].str() {
         "" => violations.required(path.child("key"), ""),
-        key => field::all(names::is_config_map_key(key), key, &path.child("key"), violations),
+        key => field::all(
+            names::is_config_map_key(key),
+            key,
+            &path.child("key"),
+            violations,
+        ),
     }
 }
 
 fn validate_file_key(selector: &Value, path: &Path, violations: &mut Violations) {
     match selector["key"].str() {
         "" => violations.required(path.child("key"), ""),
-        key => field::all(names::is_relaxed_env_var_name(key), key, &path.child("key"), violations),
+        key => field::all(
+            names::is_relaxed_env_var_name(key),
+            key,
+            &path.child("key"),
+            violations,
+        ),
     }
     match selector["volumeName"].str() {
         "" => violations.required(path.child("volumeName"), ""),
-        name => field::all(names::is_dns1123_label(name), name, &path.child("volumeName"), violations),
+        name => field::all(
+            names::is_dns1123_label(name),
+            name,
+            &path.child("volumeName"),
+            violations,
+        ),
     }
     match selector["path"].str() {
         "" => violations.required(path.child("path"), ""),
@@ -212,14 +263,24 @@ pub(super) fn validate_from(sets: &Value, path: &Path, violations: &mut Violatio
                 );
             }
         }
-        let sources = ["configMapRef", "secretRef"].into_iter().filter(|source| !set[*source].is_null());
+        let sources = ["configMapRef", "secretRef"]
+            .into_iter()
+            .filter(|source| !set[*source].is_null());
         for source in sources.clone() {
             validate_set(&set[source], &place.child(source), violations);
         }
         match sources.count() {
-            0 => violations.invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"),
+            0 => violations.invalid(
+                path,
+                "",
+                "must specify one of: `configMapRef` or `secretRef`",
+            ),
             1 => {}
-            _ => violations.invalid(path, "", "may not have more than one field specified at a time"),
+            _ => violations.invalid(
+                path,
+                "",
+                "may not have more than one field specified at a time",
+            ),
         }
     }
 }
@@ -227,7 +288,12 @@ pub(super) fn validate_from(sets: &Value, path: &Path, violations: &mut Violatio
 fn validate_set(reference: &Value, path: &Path, violations: &mut Violations) {
     match reference["name"].str() {
         "" => violations.required(path.child("name"), ""),
-        name => field::all(names::name_is_dns_subdomain(name, true), name, &path.child("name"), violations),
+        name => field::all(
+            names::name_is_dns_subdomain(name, true),
+            name,
+            &path.child("name"),
+            violations,
+        ),
     }
 }
 
@@ -239,7 +305,12 @@ pub(super) fn validate_files(spec: &Value, path: &Path, violations: &mut Violati
             let file = &variable["valueFrom"]["fileKeyRef"];
             if !file.is_null() {
                 let path = path.index(index);
-                validate_file_volume(spec, file["volumeName"].str(), &path.child("valueFrom"), violations);
+                validate_file_volume(
+                    spec,
+                    file["volumeName"].str(),
+                    &path.child("valueFrom"),
+                    violations,
+                );
             }
         }
     });
@@ -247,11 +318,18 @@ pub(super) fn validate_files(spec: &Value, path: &Path, violations: &mut Violati
 
 fn validate_file_volume(spec: &Value, name: &str, path: &Path, violations: &mut Violations) {
     let path = path.child("fileKeyRef");
-    let volume = spec["volumes"].list().iter().rfind(|volume| volume["name"].str() == name);
+    let volume = spec["volumes"]
+        .list()
+        .iter()
+        .rfind(|volume| volume["name"].str() == name);
     match volume {
         None => violations.not_found(path.child("volumeName"), name),
         Some(volume) if volume["emptyDir"].is_null() => {
-            violations.invalid(path.child("volumeName"), name, "referenced volume must be of type emptyDir");
+            violations.invalid(
+                path.child("volumeName"),
+                name,
+                "referenced volume must be of type emptyDir",
+            );
         }
         Some(_) => {}
     }

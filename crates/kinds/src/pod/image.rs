@@ -6,7 +6,9 @@
 /// When to pull an image if nobody has said: always if it is whatever is the latest.
 pub(super) fn pull_policy(image: &str) -> &'static str {
     let latest = match read(image) {
-        Some(Reference { tag, digest }) => tag == Some("latest") || tag.is_none() && digest.is_none(),
+        Some(Reference { tag, digest }) => {
+            tag == Some("latest") || tag.is_none() && digest.is_none()
+        }
         None => false,
     };
     if latest { "Always" } else { "IfNotPresent" }
@@ -22,8 +24,10 @@ fn read(image: &str) -> Option<Reference<'_>> {
     let slash = name.rfind('/').map_or(0, |slash| slash + 1);
     let (last, tag) = split(&name[slash..], ':');
     let path = &name[..slash + last.len()];
-    let sound =
-        !is_identifier(image) && is_path(path) && tag.is_none_or(is_tag) && digest.is_none_or(is_digest);
+    let sound = !is_identifier(image)
+        && is_path(path)
+        && tag.is_none_or(is_tag)
+        && digest.is_none_or(is_digest);
     sound.then_some(Reference { tag, digest })
 }
 
@@ -53,7 +57,9 @@ fn is_path(path: &str) -> bool {
 }
 
 fn looks_like_domain(text: &str) -> bool {
-    text == "localhost" || text.contains(['.', ':']) || text.bytes().any(|byte| byte.is_ascii_uppercase())
+    text == "localhost"
+        || text.contains(['.', ':'])
+        || text.bytes().any(|byte| byte.is_ascii_uppercase())
 }
 
 fn is_domain(text: &str) -> bool {
@@ -65,13 +71,23 @@ fn is_domain(text: &str) -> bool {
 }
 
 fn is_host(text: &str) -> bool {
-    match text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
-        Some(ip) => !ip.is_empty() && ip.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b':'),
+    match text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'))
+    {
+        Some(ip) => {
+            !ip.is_empty()
+                && ip
+                    .bytes()
+                    .all(|byte| byte.is_ascii_hexdigit() || byte == b':')
+        }
         None => text.split('.').all(|label| {
             !label.is_empty()
                 && !label.starts_with('-')
                 && !label.ends_with('-')
-                && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+                && label
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
         }),
     }
 }
@@ -79,7 +95,9 @@ fn is_host(text: &str) -> bool {
 /// Lower-case words with `.`, `_`, `__` or dashes between them.
 fn is_component(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let separators = text.split(|c: char| c.is_ascii() && is_word(c as u8)).filter(|part| !part.is_empty());
+    let separators = text
+        .split(|c: char| c.is_ascii() && is_word(c as u8))
+        .filter(|part| !part.is_empty());
     text.bytes().next().is_some_and(is_word) && text.bytes().next_back().is_some_and(is_word) && {
         separators
     }
@@ -90,7 +108,9 @@ fn is_tag(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     (1..=128).contains(&text.len())
         && is_word(text.as_bytes()[0])
-        && text.bytes().all(|byte| is_word(byte) || byte == b'.' || byte == b'-')
+        && text
+            .bytes()
+            .all(|byte| is_word(byte) || byte == b'.' || byte == b'-')
 }
 
 fn is_digest(text: &str) -> bool {

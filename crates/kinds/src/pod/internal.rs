@@ -48,20 +48,30 @@ fn include(ty: &str, value: &Value, parent: &Value, form: &mut Map) {
     if ty != "meta" {
         return fill(ty, value, parent, form);
     }
-    for (name, value) in value["metadata"].entries().filter(|(_, value)| !value.is_empty()) {
+    for (name, value) in value["metadata"]
+        .entries()
+        .filter(|(_, value)| !value.is_empty())
+    {
         form.insert(name, value.clone());
     }
 }
 
 fn member_form(ty: &str, value: &Value, parent: &Value) -> Value {
     if let Some(ty) = ty.strip_prefix('?') {
-        return if value.is_null() { Value::Null } else { member_form(ty, value, parent) };
+        return if value.is_null() {
+            Value::Null
+        } else {
+            member_form(ty, value, parent)
+        };
     }
     if let Some(item) = ty.strip_prefix("[]") {
         return match value {
-            Value::List(items) => {
-                Value::List(items.iter().map(|item_value| member_form(item, item_value, value)).collect())
-            }
+            Value::List(items) => Value::List(
+                items
+                    .iter()
+                    .map(|item_value| member_form(item, item_value, value))
+                    .collect(),
+            ),
             _ => Value::Null,
         };
     }
@@ -93,7 +103,10 @@ struct Field {
 static TYPES: LazyLock<HashMap<&str, Vec<Field>>> = LazyLock::new(|| {
     let mut types: HashMap<&str, Vec<Field>> = HashMap::new();
     let mut current = "";
-    for line in include_str!("internal.types").lines().filter(|line| !line.starts_with('#')) {
+    for line in include_str!("internal.types")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+    {
         match line.strip_prefix("type ") {
             Some(name) => current = name,
             None => types.entry(current).or_default().extend(field(line)),
@@ -162,7 +175,10 @@ mod tests {
     fn every_type_that_is_named_is_there() {
         let basic = ["string", "int", "bool", "quantity", "raw", "meta", "bytes"];
         for field in TYPES.values().flatten() {
-            let ty = field.ty.trim_start_matches(['?', '[', ']']).trim_start_matches("map ");
+            let ty = field
+                .ty
+                .trim_start_matches(['?', '[', ']'])
+                .trim_start_matches("map ");
             assert!(basic.contains(&ty) || TYPES.contains_key(ty), "{ty}");
         }
     }
@@ -178,7 +194,8 @@ mod tests {
     fn what_the_host_shares_is_in_the_security_context() {
         let spec = value!({"hostPID": true, "securityContext": {}});
         assert!(
-            shown("PodSpec", &spec).contains(r#""SecurityContext":{"HostNetwork":false,"HostPID":true,"#)
+            shown("PodSpec", &spec)
+                .contains(r#""SecurityContext":{"HostNetwork":false,"HostPID":true,"#)
         );
     }
 
@@ -186,7 +203,8 @@ mod tests {
     fn metadata_keeps_its_names() {
         let template = value!({"metadata": {"labels": {"a": "b"}}, "spec": {}});
         assert!(
-            shown("PodTemplateSpec", &template).starts_with(r#"{"labels":{"a":"b"},"Spec":{"Volumes":null,"#)
+            shown("PodTemplateSpec", &template)
+                .starts_with(r#"{"labels":{"a":"b"},"Spec":{"Volumes":null,"#)
         );
     }
 

@@ -50,9 +50,14 @@ pub use update::same;
 pub(crate) use warnings::{name_warning, old_node_label, template_warnings};
 
 /// The lists of containers, in the order in which upstream visits them.
-pub(crate) const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+pub(crate) const CONTAINER_LISTS: [&str; 3] =
+    ["initContainers", "containers", "ephemeralContainers"];
 /// Their statuses.
-const STATUS_LISTS: [&str; 3] = ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"];
+const STATUS_LISTS: [&str; 3] = [
+    "initContainerStatuses",
+    "containerStatuses",
+    "ephemeralContainerStatuses",
+];
 
 /// Kubernetes: how messages show a path without a name.
 const NOWHERE: &str = "[]";
@@ -70,7 +75,10 @@ pub(crate) fn behaviour() -> Behaviour {
 }
 
 fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
-    let options = Options { is_pod: true, ..Options::of(old) };
+    let options = Options {
+        is_pod: true,
+        ..Options::of(old)
+    };
     match (context.action, old) {
         (Action::Status, Some(old)) => status::validate(new, old, &options, violations),
         (_, Some(old)) => update::validate(new, old, &options, violations),
@@ -103,7 +111,12 @@ pub(crate) fn validate_template_with(
     validate_template_annotations(template, options, path, violations);
     let (spec, spec_path) = (&template["spec"], path.child("spec"));
     spec::validate(spec, None, options, &spec_path, violations);
-    annotations::match_fields(&template["metadata"]["annotations"], spec, &spec_path, violations);
+    annotations::match_fields(
+        &template["metadata"]["annotations"],
+        spec,
+        &spec_path,
+        violations,
+    );
     if !spec["ephemeralContainers"].is_empty() {
         let detail = "ephemeral containers not allowed in pod template";
         violations.forbidden(spec_path.child("ephemeralContainers"), detail);
@@ -121,7 +134,13 @@ pub(crate) fn validate_template_annotations(
     meta::labels(&metadata["labels"], &path.child("labels"), violations);
     let path = path.child("annotations");
     meta::annotations(&metadata["annotations"], &path, violations);
-    annotations::validate(&metadata["annotations"], &template["spec"], options, &path, violations);
+    annotations::validate(
+        &metadata["annotations"],
+        &template["spec"],
+        options,
+        &path,
+        violations,
+    );
 }
 
 /// What differs between two values of a type, in the form that messages quote.
@@ -162,7 +181,9 @@ fn visit_containers<'a>(spec: &'a Value, path: &Path, mut visit: impl FnMut(&'a 
 
 /// Every container, whatever its list.
 fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
-    CONTAINER_LISTS.into_iter().flat_map(|list| spec[list].list())
+    CONTAINER_LISTS
+        .into_iter()
+        .flat_map(|list| spec[list].list())
 }
 
 /// A container that keeps running beside those that it was started before.

@@ -10,7 +10,12 @@ use super::volumes::{descending_path, no_backsteps};
 type Volumes<'a> = [(&'a str, &'a Value)];
 
 /// As directories or as devices, each at a place of its own.
-pub(super) fn validate(container: &Value, volumes: &Volumes, path: &Path, violations: &mut Violations) {
+pub(super) fn validate(
+    container: &Value,
+    volumes: &Volumes,
+    path: &Path,
+    violations: &mut Violations,
+) {
     validate_mounts(container, volumes, &path.child("volumeMounts"), violations);
     validate_devices(container, volumes, &path.child("volumeDevices"), violations);
 }
@@ -35,14 +40,26 @@ fn validate_mounts(container: &Value, volumes: &Volumes, path: &Path, violations
         }
         taken.insert(text);
         if devices.iter().any(|device| device["name"].str() == name) {
-            violations.invalid(place.child("name"), name, "must not already exist in volumeDevices");
+            violations.invalid(
+                place.child("name"),
+                name,
+                "must not already exist in volumeDevices",
+            );
         }
-        if devices.iter().any(|device| device["devicePath"].str() == text) {
+        if devices
+            .iter()
+            .any(|device| device["devicePath"].str() == text)
+        {
             let detail = "must not already exist as a path in volumeDevices";
             violations.invalid(place.child("mountPath"), text, detail);
         }
         validate_part(mount, &place, path, violations);
-        validate_propagation(mount, container, &path.child("mountPropagation"), violations);
+        validate_propagation(
+            mount,
+            container,
+            &path.child("mountPropagation"),
+            violations,
+        );
         validate_recursion(mount, &path.child("recursiveReadOnly"), violations);
     }
 }
@@ -64,9 +81,21 @@ fn validate_part(mount: &Value, place: &Path, list: &Path, violations: &mut Viol
     }
 }
 
-fn validate_propagation(mount: &Value, container: &Value, path: &Path, violations: &mut Violations) {
-    let Some(mode) = mount["mountPropagation"].as_str() else { return };
-    field::one_of(mode, &["Bidirectional", "HostToContainer", "None"], path, violations);
+fn validate_propagation(
+    mount: &Value,
+    container: &Value,
+    path: &Path,
+    violations: &mut Violations,
+) {
+    let Some(mode) = mount["mountPropagation"].as_str() else {
+        return;
+    };
+    field::one_of(
+        mode,
+        &["Bidirectional", "HostToContainer", "None"],
+        path,
+        violations,
+    );
     if mode == "Bidirectional" && !container["securityContext"]["privileged"].bool() {
         let detail = "Bidirectional mount propagation is available only to privileged containers";
         violations.forbidden(path, detail);
@@ -80,16 +109,26 @@ fn validate_recursion(mount: &Value, path: &Path, violations: &mut Violations) {
             if !mount["readOnly"].bool() {
                 violations.forbidden(path, "may only be specified when readOnly is true");
             }
-            if mount["mountPropagation"].as_str().is_some_and(|mode| mode != "None") {
+            if mount["mountPropagation"]
+                .as_str()
+                .is_some_and(|mode| mode != "None")
+            {
                 let detail = "may only be specified when mountPropagation is None or not specified";
                 violations.forbidden(path, detail);
             }
         }
-        Some(other) => violations.not_supported(path, other, &["Disabled", "Enabled", "IfPossible"]),
+        Some(other) => {
+            violations.not_supported(path, other, &["Disabled", "Enabled", "IfPossible"])
+        }
     }
 }
 
-fn validate_devices(container: &Value, volumes: &Volumes, path: &Path, violations: &mut Violations) {
+fn validate_devices(
+    container: &Value,
+    volumes: &Volumes,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let mounts = container["volumeMounts"].list();
     let (mut names, mut paths): (HashSet<&str>, HashSet<&str>) = Default::default();
     for (index, device) in container["volumeDevices"].list().iter().enumerate() {
@@ -118,7 +157,11 @@ fn validate_devices(container: &Value, volumes: &Volumes, path: &Path, violation
             violations.invalid(name_place, name, "must not already exist in volumeMounts");
         }
         if mounts.iter().any(|mount| mount["mountPath"].str() == text) {
-            violations.invalid(path_place, text, "must not already exist as a path in volumeMounts");
+            violations.invalid(
+                path_place,
+                text,
+                "must not already exist as a path in volumeMounts",
+            );
         }
         if !name.is_empty() {
             names.insert(name);
@@ -128,11 +171,16 @@ fn validate_devices(container: &Value, volumes: &Volumes, path: &Path, violation
 
 /// Only what is claimed can be a device.
 fn validate_device_volume(name: &str, volumes: &Volumes, path: &Path, violations: &mut Violations) {
-    let volume = volumes.iter().rfind(|(volume, _)| *volume == name).map(|(_, volume)| volume);
-    let is_claimed =
-        |volume: &&Value| !volume["persistentVolumeClaim"].is_null() || !volume["ephemeral"].is_null();
+    let volume = volumes
+        .iter()
+        .rfind(|(volume, _)| *volume == name)
+        .map(|(_, volume)| volume);
+    let is_claimed = |volume: &&Value| {
+        !volume["persistentVolumeClaim"].is_null() || !volume["ephemeral"].is_null()
+    };
     if volume.is_some_and(|volume| !is_claimed(volume)) {
-        let detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
+        let detail =
+            "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
         violations.invalid(path, name, detail);
     }
     if volume.is_none() {

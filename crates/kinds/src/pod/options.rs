@@ -6,7 +6,9 @@
 use mizzen_object::validate::{names, selector};
 use mizzen_object::{Path, Value, Violations};
 
-use super::{affinity, annotations, containers, is_sidecar, resources, scheduling, security, volumes};
+use super::{
+    affinity, annotations, containers, is_sidecar, resources, scheduling, security, volumes,
+};
 
 /// What is tolerated. Nothing, unless an old object excuses it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,20 +37,29 @@ pub(crate) struct Options {
 impl Options {
     /// What the old pod or template excuses.
     pub(crate) fn of(old: Option<&Value>) -> Options {
-        let Some(old) = old else { return Options::default() };
+        let Some(old) = old else {
+            return Options::default();
+        };
         let spec = &old["spec"];
         let shares_network = spec["hostNetwork"].bool();
         Options {
             is_pod: false,
             any_deletion_cost: !annotations::is_deletion_cost(&old["metadata"]["annotations"]),
             any_selector_values: violates(|path, violations| {
-                affinity::terms(spec, |term| affinity::validate_selectors(term, false, path, violations));
+                affinity::terms(spec, |term| {
+                    affinity::validate_selectors(term, false, path, violations)
+                });
             }),
             any_node_values: has_odd_node_values(spec),
             any_spread_selectors: violates(|path, violations| {
                 for constraint in spec["topologySpreadConstraints"].list() {
                     let options = selector::Options::default();
-                    selector::label_selector(&constraint["labelSelector"], options, path, violations);
+                    selector::label_selector(
+                        &constraint["labelSelector"],
+                        options,
+                        path,
+                        violations,
+                    );
                 }
             }),
             repeated_label_keys: violates(|path, violations| {
@@ -86,8 +97,12 @@ fn violates(check: impl FnOnce(&Path, &mut Violations)) -> bool {
 }
 
 fn has_odd_node_values(spec: &Value) -> bool {
-    let terms = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
-    let expressions = terms.list().iter().flat_map(|term| term["matchExpressions"].list());
+    let terms = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        ["nodeSelectorTerms"];
+    let expressions = terms
+        .list()
+        .iter()
+        .flat_map(|term| term["matchExpressions"].list());
     let mut values = expressions.flat_map(|expression| expression["values"].list());
     values.any(|value| !names::is_label_value(value.str()).is_empty())
 }
@@ -99,10 +114,16 @@ fn has_odd_huge_pages(container: &Value) -> bool {
 }
 
 fn has_odd_token_path(spec: &Value) -> bool {
-    let sources = spec["volumes"].list().iter().flat_map(|volume| volume["projected"]["sources"].list());
-    let mut tokens = sources.map(|source| &source["serviceAccountToken"]).filter(|token| !token.is_null());
-    tokens
-        .any(|token| violates(|path, violations| volumes::local_path(token["path"].str(), path, violations)))
+    let sources = spec["volumes"]
+        .list()
+        .iter()
+        .flat_map(|volume| volume["projected"]["sources"].list());
+    let mut tokens = sources
+        .map(|source| &source["serviceAccountToken"])
+        .filter(|token| !token.is_null());
+    tokens.any(|token| {
+        violates(|path, violations| volumes::local_path(token["path"].str(), path, violations))
+    })
 }
 
 fn is_restarting_init_container(container: &Value) -> bool {

@@ -18,7 +18,11 @@ fn volume_warnings(volume: &Value) -> Vec<String> {
     for (key, word, name) in plain {
         let about = describe(word, volume[key][name].str());
         let files = files(&volume[key]["items"], "");
-        warnings.extend(clashes(files).into_iter().map(|clash| warning(volume, &about, &clash)));
+        warnings.extend(
+            clashes(files)
+                .into_iter()
+                .map(|clash| warning(volume, &about, &clash)),
+        );
     }
     let mut projected = Vec::new();
     for source in volume["projected"]["sources"].list() {
@@ -28,29 +32,51 @@ fn volume_warnings(volume: &Value) -> Vec<String> {
         }
         projected.extend(projected_files(source));
     }
-    warnings.extend(clashes(projected).into_iter().map(|clash| warning(volume, "Projected", &clash)));
+    warnings.extend(
+        clashes(projected)
+            .into_iter()
+            .map(|clash| warning(volume, "Projected", &clash)),
+    );
     warnings
 }
 
 fn warning(volume: &Value, about: &str, clash: &str) -> String {
-    format!("volume {} ({about}): overlapping paths: {clash}", quote(volume["name"].str()))
+    format!(
+        "volume {} ({about}): overlapping paths: {clash}",
+        quote(volume["name"].str())
+    )
 }
 
 fn describe(word: &str, name: &str) -> String {
-    if word == "DownwardAPI" { word.into() } else { format!("{word} {}", quote(name)) }
+    if word == "DownwardAPI" {
+        word.into()
+    } else {
+        format!("{word} {}", quote(name))
+    }
 }
 
 /// A file and where it comes from.
 type File<'a> = (&'a str, String);
 
 fn files<'a>(items: &'a Value, source: &str) -> Vec<File<'a>> {
-    items.list().iter().map(|item| (item["path"].str(), source.to_string())).collect()
+    items
+        .list()
+        .iter()
+        .map(|item| (item["path"].str(), source.to_string()))
+        .collect()
 }
 
 fn projected_files(source: &Value) -> Vec<File<'_>> {
-    for (key, word) in [("configMap", "ConfigMap"), ("secret", "Secret"), ("downwardAPI", "DownwardAPI")] {
+    for (key, word) in [
+        ("configMap", "ConfigMap"),
+        ("secret", "Secret"),
+        ("downwardAPI", "DownwardAPI"),
+    ] {
         if !source[key]["items"].is_null() {
-            return files(&source[key]["items"], &describe(word, source[key]["name"].str()));
+            return files(
+                &source[key]["items"],
+                &describe(word, source[key]["name"].str()),
+            );
         }
     }
     let token = &source["serviceAccountToken"];
@@ -59,7 +85,9 @@ fn projected_files(source: &Value) -> Vec<File<'_>> {
     }
     let bundle = &source["clusterTrustBundle"];
     if !bundle.is_null() {
-        let name = bundle["name"].as_str().unwrap_or(bundle["signerName"].str());
+        let name = bundle["name"]
+            .as_str()
+            .unwrap_or(bundle["signerName"].str());
         return vec![(bundle["path"].str(), describe("ClusterTrustBundle", name))];
     }
     let parts = [
@@ -68,16 +96,23 @@ fn projected_files(source: &Value) -> Vec<File<'_>> {
         ("credentialBundlePath", "PodCertificate credential bundle"),
     ];
     let certificate = &source["podCertificate"];
-    let given = parts.into_iter().map(|(key, word)| (certificate[key].str(), word.to_string()));
+    let given = parts
+        .into_iter()
+        .map(|(key, word)| (certificate[key].str(), word.to_string()));
     given.filter(|(path, _)| !path.is_empty()).collect()
 }
 
 fn clashes(files: Vec<File>) -> Vec<String> {
     let mut clashes = Vec::new();
-    let files: Vec<File> =
-        files.into_iter().map(|(path, source)| (path.trim_end_matches('/'), source)).collect();
+    let files: Vec<File> = files
+        .into_iter()
+        .map(|(path, source)| (path.trim_end_matches('/'), source))
+        .collect();
     for (index, file) in files.iter().enumerate() {
-        for other in files[..index].iter().filter(|other| overlap(file.0, other.0)) {
+        for other in files[..index]
+            .iter()
+            .filter(|other| overlap(file.0, other.0))
+        {
             clashes.push(format!("{} with {}", show(file), show(other)));
         }
     }
@@ -85,11 +120,21 @@ fn clashes(files: Vec<File>) -> Vec<String> {
 }
 
 fn overlap(path: &str, other: &str) -> bool {
-    let (long, short) = if path.len() > other.len() { (path, other) } else { (other, path) };
-    let below = long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let (long, short) = if path.len() > other.len() {
+        (path, other)
+    } else {
+        (other, path)
+    };
+    let below = long
+        .strip_prefix(short)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     !short.is_empty() && below
 }
 
 fn show((path, source): &File) -> String {
-    if source.is_empty() { quote(path) } else { format!("{} ({source})", quote(path)) }
+    if source.is_empty() {
+        quote(path)
+    } else {
+        format!("{} ({source})", quote(path))
+    }
 }

@@ -17,7 +17,10 @@ pub(super) fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
 }
 
 fn prepare_new(pod: &mut Value, now: &str) {
-    pod.set("status", value!({"phase": "Pending", "qosClass": (qos_class(&pod["spec"]))}));
+    pod.set(
+        "status",
+        value!({"phase": "Pending", "qosClass": (qos_class(&pod["spec"]))}),
+    );
     drop_disabled(pod, None);
     if !pod["spec"]["schedulingGates"].is_empty() {
         let condition = value!({
@@ -44,7 +47,9 @@ pub(crate) fn drop_disabled(new: &mut Value, old: Option<&Value>) {
         if !projects(old, source) {
             each(spec, "volumes", |volume| {
                 super::with(volume, "projected", |projected| {
-                    each(projected, "sources", |projection| drop(projection.remove(source)));
+                    each(projected, "sources", |projection| {
+                        drop(projection.remove(source))
+                    });
                 });
             });
         }
@@ -57,13 +62,18 @@ pub(crate) fn drop_disabled(new: &mut Value, old: Option<&Value>) {
 }
 
 fn projects(spec: &Value, source: &str) -> bool {
-    let projections = spec["volumes"].list().iter().flat_map(|volume| volume["projected"]["sources"].list());
+    let projections = spec["volumes"]
+        .list()
+        .iter()
+        .flat_map(|volume| volume["projected"]["sources"].list());
     { projections }.any(|projection| !projection[source].is_null())
 }
 
 fn drop_stop_signal(container: &mut Value) {
     if let Some(lifecycle) = container.get_mut("lifecycle")
-        && lifecycle.remove("stopSignal").is_some_and(|signal| !signal.is_null())
+        && lifecycle
+            .remove("stopSignal")
+            .is_some_and(|signal| !signal.is_null())
         && lifecycle.entries().all(|(_, moment)| moment.is_null())
     {
         container.remove("lifecycle");
@@ -86,26 +96,37 @@ fn prepare_status(new: &mut Value, old: &Value) {
     if old["nodeAllocatableResourceClaimStatuses"].is_empty() {
         status.remove("nodeAllocatableResourceClaimStatuses");
     }
-    let mounts =
-        |status: &Value| STATUS_LISTS.iter().any(|list| status[*list].list().iter().any(shows_volumes));
+    let mounts = |status: &Value| {
+        STATUS_LISTS
+            .iter()
+            .any(|list| status[*list].list().iter().any(shows_volumes))
+    };
     if !mounts(old) {
         for list in STATUS_LISTS {
             each(status, list, |status| {
-                each(status, "volumeMounts", |mount| drop(mount.remove("volumeStatus")));
+                each(status, "volumeMounts", |mount| {
+                    drop(mount.remove("volumeStatus"))
+                });
             });
         }
     }
 }
 
 fn shows_volumes(status: &Value) -> bool {
-    status["volumeMounts"].list().iter().any(|mount| !mount["volumeStatus"].is_null())
+    status["volumeMounts"]
+        .list()
+        .iter()
+        .any(|mount| !mount["volumeStatus"].is_null())
 }
 
 /// The n-th condition of a type remembers the generation of the n-th before it.
 fn keep_observed_generations(status: &mut Value, old: &Value) {
     let mut known: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
     for condition in old["conditions"].list().iter().rev() {
-        known.entry(condition["type"].str()).or_default().push(&condition["observedGeneration"]);
+        known
+            .entry(condition["type"].str())
+            .or_default()
+            .push(&condition["observedGeneration"]);
     }
     each(status, "conditions", |condition| {
         let generation = known.get_mut(condition["type"].str()).and_then(Vec::pop);
@@ -120,7 +141,9 @@ fn merge_label_keys(pod: &mut Value) {
     let labels = pod["metadata"]["labels"].clone();
     let spec = pod.entry("spec");
     affinity::terms_mut(spec, |term| merge_into(term, &labels));
-    each(spec, "topologySpreadConstraints", |constraint| merge_into(constraint, &labels));
+    each(spec, "topologySpreadConstraints", |constraint| {
+        merge_into(constraint, &labels)
+    });
 }
 
 fn merge_into(term: &mut Value, labels: &Value) {
@@ -130,8 +153,12 @@ fn merge_into(term: &mut Value, labels: &Value) {
     for (list, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
         for key in term[list].list().to_vec() {
             if let Some(label) = labels.get(key.str()) {
-                let expression = value!({"key": key, "operator": operator, "values": [(label.clone())]});
-                term.entry("labelSelector").entry("matchExpressions").make_list().push(expression);
+                let expression =
+                    value!({"key": key, "operator": operator, "values": [(label.clone())]});
+                term.entry("labelSelector")
+                    .entry("matchExpressions")
+                    .make_list()
+                    .push(expression);
             }
         }
     }
@@ -147,13 +174,15 @@ fn copy_app_armor(pod: &mut Value) {
     let whole = spec["securityContext"]["appArmorProfile"].clone();
     for list in CONTAINER_LISTS {
         each(spec, list, |container| {
-            let annotation =
-                &annotations[format!("{}{}", annotations::APP_ARMOR, container["name"].str()).as_str()];
+            let annotation = &annotations
+                [format!("{}{}", annotations::APP_ARMOR, container["name"].str()).as_str()];
             let profile = annotation.as_str().and_then(app_armor_profile);
             if let Some(profile) = profile.filter(|profile| *profile != whole)
                 && container["securityContext"]["appArmorProfile"].is_null()
             {
-                container.entry("securityContext").set("appArmorProfile", profile);
+                container
+                    .entry("securityContext")
+                    .set("appArmorProfile", profile);
             }
         });
     }
@@ -164,7 +193,9 @@ pub(super) fn app_armor_profile(annotation: &str) -> Option<Value> {
     let profile = match (annotation, annotation.strip_prefix("localhost/")) {
         ("unconfined", _) => value!({"type": "Unconfined"}),
         ("runtime/default", _) => value!({"type": "RuntimeDefault"}),
-        (_, Some(file)) if !file.is_empty() => value!({"type": "Localhost", "localhostProfile": file}),
+        (_, Some(file)) if !file.is_empty() => {
+            value!({"type": "Localhost", "localhostProfile": file})
+        }
         _ => return None,
     };
     let mut violations = Violations::default();
@@ -179,14 +210,19 @@ pub fn qos_class(spec: &Value) -> &'static str {
     let mut count = |resources: &Value| {
         for (list, sums) in ["requests", "limits"].iter().zip(&mut sums) {
             for (name, amount) in compute_amounts(&resources[*list]) {
-                sums.entry(name).and_modify(|sum: &mut Quantity| *sum = sum.add(&amount)).or_insert(amount);
+                sums.entry(name)
+                    .and_modify(|sum: &mut Quantity| *sum = sum.add(&amount))
+                    .or_insert(amount);
             }
         }
         all_limited &= compute_amounts(&resources["limits"]).count() == 2;
     };
     if spec["resources"].is_null() {
         for list in ["containers", "initContainers"] {
-            spec[list].list().iter().for_each(|container| count(&container["resources"]));
+            spec[list]
+                .list()
+                .iter()
+                .for_each(|container| count(&container["resources"]));
         }
     } else {
         count(&spec["resources"]);
@@ -221,12 +257,18 @@ mod tests {
 
     #[test]
     fn who_asks_for_nothing_gets_what_is_left() {
-        check("BestEffort", r#"{"containers":[{"resources":{"requests":{"cpu":"0","x.io/gpu":"1"}}}]}"#);
+        check(
+            "BestEffort",
+            r#"{"containers":[{"resources":{"requests":{"cpu":"0","x.io/gpu":"1"}}}]}"#,
+        );
     }
 
     #[test]
     fn who_asks_for_something_is_burstable() {
-        check("Burstable", r#"{"containers":[{"resources":{"requests":{"cpu":"1"}}}]}"#);
+        check(
+            "Burstable",
+            r#"{"containers":[{"resources":{"requests":{"cpu":"1"}}}]}"#,
+        );
         check(
             "Burstable",
             r#"{"containers":[{"resources":{"requests":{"cpu":"1","memory":"1"},"limits":{"cpu":"1","memory":"1"}}},{}]}"#,

@@ -5,7 +5,12 @@ use mizzen_object::{Path, Value, Violations};
 
 /// What is done at the turns of a container's life, and how one knows that it is well.
 pub(super) fn validate(container: &Value, spec: &Value, path: &Path, violations: &mut Violations) {
-    validate_lifecycle(&container["lifecycle"], spec, &path.child("lifecycle"), violations);
+    validate_lifecycle(
+        &container["lifecycle"],
+        spec,
+        &path.child("lifecycle"),
+        violations,
+    );
     for key in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let (probe, path) = (&container[key], path.child(key));
         if probe.is_null() {
@@ -19,7 +24,11 @@ pub(super) fn validate(container: &Value, spec: &Value, path: &Path, violations:
         }
         if key == "readinessProbe" && !grace.is_null() {
             let detail = "must not be set for readinessProbes";
-            violations.invalid(path.child("terminationGracePeriodSeconds"), grace.clone(), detail);
+            violations.invalid(
+                path.child("terminationGracePeriodSeconds"),
+                grace.clone(),
+                detail,
+            );
         }
     }
 }
@@ -36,14 +45,26 @@ fn validate_lifecycle(lifecycle: &Value, spec: &Value, path: &Path, violations: 
 }
 
 fn validate_probe(probe: &Value, spec: &Value, path: &Path, violations: &mut Violations) {
-    const NUMBERS: [&str; 5] =
-        ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"];
+    const NUMBERS: [&str; 5] = [
+        "initialDelaySeconds",
+        "timeoutSeconds",
+        "periodSeconds",
+        "successThreshold",
+        "failureThreshold",
+    ];
     validate_handler(probe, spec, path, violations);
     for key in NUMBERS {
         field::non_negative(probe[key].int(), &path.child(key), violations);
     }
-    if let Some(grace) = probe["terminationGracePeriodSeconds"].as_int().filter(|grace| *grace <= 0) {
-        violations.invalid(path.child("terminationGracePeriodSeconds"), grace, "must be greater than 0");
+    if let Some(grace) = probe["terminationGracePeriodSeconds"]
+        .as_int()
+        .filter(|grace| *grace <= 0)
+    {
+        violations.invalid(
+            path.child("terminationGracePeriodSeconds"),
+            grace,
+            "must be greater than 0",
+        );
     }
 }
 
@@ -80,10 +101,20 @@ fn validate_http_get(action: &Value, _: &Value, path: &Path, violations: &mut Vi
         violations.required(path.child("path"), "");
     }
     validate_port(&action["port"], &path.child("port"), violations);
-    field::one_of(action["scheme"].str(), &["HTTP", "HTTPS"], &path.child("scheme"), violations);
+    field::one_of(
+        action["scheme"].str(),
+        &["HTTP", "HTTPS"],
+        &path.child("scheme"),
+        violations,
+    );
     for header in action["httpHeaders"].list() {
         let name = header["name"].str();
-        field::all(names::is_http_header_name(name), name, &path.child("httpHeaders"), violations);
+        field::all(
+            names::is_http_header_name(name),
+            name,
+            &path.child("httpHeaders"),
+            violations,
+        );
     }
 }
 
@@ -94,15 +125,23 @@ fn validate_socket(action: &Value, _: &Value, path: &Path, violations: &mut Viol
 fn validate_port(port: &Value, path: &Path, violations: &mut Violations) {
     match port.as_str() {
         Some(name) => field::all(names::is_port_name(name), name, path, violations),
-        None => field::all(names::is_port_number(port.int()), port.int(), path, violations),
+        None => field::all(
+            names::is_port_number(port.int()),
+            port.int(),
+            path,
+            violations,
+        ),
     }
 }
 
 fn validate_sleep(action: &Value, spec: &Value, path: &Path, violations: &mut Violations) {
-    let Some(grace) = spec["terminationGracePeriodSeconds"].as_int() else { return };
+    let Some(grace) = spec["terminationGracePeriodSeconds"].as_int() else {
+        return;
+    };
     let seconds = action["seconds"].int();
     if seconds < 0 || seconds > grace {
-        let detail = format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
+        let detail =
+            format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
         violations.invalid(path, seconds, &detail);
     }
 }
@@ -147,9 +186,10 @@ const SIGNALS: [&str; 34] = [
 
 fn validate_signal(signal: &str, os: &Value, path: &Path, violations: &mut Violations) {
     match os["name"].str() {
-        _ if os.is_null() => {
-            violations.forbidden(path, "may not be set for containers with empty `spec.os.name`")
-        }
+        _ if os.is_null() => violations.forbidden(
+            path,
+            "may not be set for containers with empty `spec.os.name`",
+        ),
         "windows" => field::one_of(signal, &["SIGKILL", "SIGTERM"], path, violations),
         "linux" => {
             let mut known: Vec<String> = SIGNALS.iter().map(ToString::to_string).collect();

@@ -10,9 +10,21 @@ use super::sources::{validate_file, validate_item, validate_mode};
 use super::volumes::{Around, local_path};
 
 /// Several sources, of which no two may want the same file.
-pub(super) fn validate(projected: &Value, around: &Around, path: &Path, violations: &mut Violations) {
-    validate_mode(&projected["defaultMode"], &path.child("defaultMode"), violations);
-    let mut files = Files { path, taken: HashSet::new() };
+pub(super) fn validate(
+    projected: &Value,
+    around: &Around,
+    path: &Path,
+    violations: &mut Violations,
+) {
+    validate_mode(
+        &projected["defaultMode"],
+        &path.child("defaultMode"),
+        violations,
+    );
+    let mut files = Files {
+        path,
+        taken: HashSet::new(),
+    };
     let sources = path.child("sources");
     for (index, source) in projected["sources"].list().iter().enumerate() {
         let place = sources.index(index);
@@ -20,7 +32,13 @@ pub(super) fn validate(projected: &Value, around: &Around, path: &Path, violatio
         for (key, check) in SOURCES {
             if !source[key].is_null() {
                 n_sources += 1;
-                check(&source[key], around, &place.child(key), &mut files, violations);
+                check(
+                    &source[key],
+                    around,
+                    &place.child(key),
+                    &mut files,
+                    violations,
+                );
             }
         }
         if n_sources > 1 {
@@ -177,18 +195,43 @@ fn validate_certificate<'a>(
     files: &mut Files<'a, '_>,
     violations: &mut Violations,
 ) {
-    const KEY_TYPES: [&str; 6] = ["RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"];
+    const KEY_TYPES: [&str; 6] = [
+        "RSA3072",
+        "RSA4096",
+        "ECDSAP256",
+        "ECDSAP384",
+        "ECDSAP521",
+        "ED25519",
+    ];
     let signer = certificate["signerName"].str();
     validate_signer(signer, &path.child("signerName"), violations);
-    validate_user_annotations(&certificate["userAnnotations"], &path.child("userAnnotations"), violations);
-    field::one_of(certificate["keyType"].str(), &KEY_TYPES, &path.child("keyType"), violations);
+    validate_user_annotations(
+        &certificate["userAnnotations"],
+        &path.child("userAnnotations"),
+        violations,
+    );
+    field::one_of(
+        certificate["keyType"].str(),
+        &KEY_TYPES,
+        &path.child("keyType"),
+        violations,
+    );
     if let Some(seconds) = certificate["maxExpirationSeconds"].as_int() {
-        validate_expiration(seconds, signer, &path.child("maxExpirationSeconds"), violations);
+        validate_expiration(
+            seconds,
+            signer,
+            &path.child("maxExpirationSeconds"),
+            violations,
+        );
     }
     let names = ["credentialBundlePath", "keyPath", "certificateChainPath"];
-    let mut used = names.into_iter().filter(|name| !certificate[*name].str().is_empty()).peekable();
+    let mut used = names
+        .into_iter()
+        .filter(|name| !certificate[*name].str().is_empty())
+        .peekable();
     if used.peek().is_none() {
-        let detail = "specify at least one of credentialBundlePath, keyPath, and certificateChainPath";
+        let detail =
+            "specify at least one of credentialBundlePath, keyPath, and certificateChainPath";
         violations.required(path, detail);
     }
     for name in used {
@@ -202,7 +245,10 @@ fn validate_user_annotations(annotations: &Value, path: &Path, violations: &mut 
     for (key, _) in annotations.entries() {
         names::domain_prefixed_key(&key.to_lowercase(), path, violations);
     }
-    let size: usize = annotations.entries().map(|(key, value)| key.len() + value.str().len()).sum();
+    let size: usize = annotations
+        .entries()
+        .map(|(key, value)| key.len() + value.str().len())
+        .sum();
     if size > meta::ANNOTATIONS_SIZE {
         violations.too_long(path, meta::ANNOTATIONS_SIZE);
     }
@@ -211,12 +257,24 @@ fn validate_user_annotations(annotations: &Value, path: &Path, violations: &mut 
 fn validate_expiration(seconds: i64, signer: &str, path: &Path, violations: &mut Violations) {
     let host = signer.split('/').next().unwrap_or_default();
     let is_kubernetes = host == "kubernetes.io" || host.ends_with(".kubernetes.io");
-    let max = if is_kubernetes { 24 * 60 * 60 } else { 91 * 24 * 60 * 60 };
+    let max = if is_kubernetes {
+        24 * 60 * 60
+    } else {
+        91 * 24 * 60 * 60
+    };
     if seconds < 3600 {
-        violations.invalid(path, seconds, "if provided, maxExpirationSeconds must be >= 3600");
+        violations.invalid(
+            path,
+            seconds,
+            "if provided, maxExpirationSeconds must be >= 3600",
+        );
     }
     if seconds > max {
-        violations.invalid(path, seconds, &format!("if provided, maxExpirationSeconds must be <= {max}"));
+        violations.invalid(
+            path,
+            seconds,
+            &format!("if provided, maxExpirationSeconds must be <= {max}"),
+        );
     }
 }
 
@@ -226,7 +284,8 @@ fn validate_signer(name: &str, path: &Path, violations: &mut Violations) {
         return violations.required(path, "");
     }
     let Some((domain, rest)) = name.split_once('/').filter(|(_, rest)| !rest.contains('/')) else {
-        let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+        let detail =
+            "must be a fully qualified domain and path of the form 'example.com/signer-name'";
         return violations.invalid(path, name, detail);
     };
     if domain.len() > names::SUBDOMAIN_LENGTH {
@@ -245,11 +304,20 @@ fn validate_signer(name: &str, path: &Path, violations: &mut Violations) {
 }
 
 /// The first part between dots that is wrong.
-fn validate_parts(text: &str, check: fn(&str) -> Vec<String>, path: &Path, violations: &mut Violations) {
+fn validate_parts(
+    text: &str,
+    check: fn(&str) -> Vec<String>,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let parts = text.split('.').map(|part| (part, check(part)));
     if let Some((part, wrong)) = { parts }.find(|(_, wrong)| !wrong.is_empty()) {
         for message in wrong {
-            violations.invalid(path, text, &format!("validating label \"{part}\": {message}"));
+            violations.invalid(
+                path,
+                text,
+                &format!("validating label \"{part}\": {message}"),
+            );
         }
     }
 }

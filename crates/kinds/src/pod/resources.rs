@@ -35,18 +35,25 @@ type Amounts = BTreeMap<Str, Quantity>;
 
 fn amounts(container: &Value, list: &str) -> Amounts {
     let entries = container["resources"][list].entries();
-    entries.map(|(name, amount)| (name.into(), Quantity::of(amount.str()))).collect()
+    entries
+        .map(|(name, amount)| (name.into(), Quantity::of(amount.str())))
+        .collect()
 }
 
 fn add(sum: &mut Amounts, more: &Amounts) {
     for (name, amount) in more {
-        sum.entry(name.clone()).and_modify(|sum| *sum = sum.add(amount)).or_insert(*amount);
+        sum.entry(name.clone())
+            .and_modify(|sum| *sum = sum.add(amount))
+            .or_insert(*amount);
     }
 }
 
 fn raise(highest: &mut Amounts, other: &Amounts) {
     for (name, amount) in other {
-        highest.entry(name.clone()).and_modify(|highest| *highest = *amount.max(highest)).or_insert(*amount);
+        highest
+            .entry(name.clone())
+            .and_modify(|highest| *highest = *amount.max(highest))
+            .or_insert(*amount);
     }
 }
 
@@ -101,7 +108,11 @@ fn is_standard(name: &str) -> bool {
 pub(crate) fn validate_name(name: &str, path: &Path, violations: &mut Violations) {
     let wrong = names::is_qualified_name(name);
     if wrong.is_empty() && !name.contains('/') && !is_standard(name) {
-        violations.invalid(path, name, "must be a standard resource type or fully qualified");
+        violations.invalid(
+            path,
+            name,
+            "must be a standard resource type or fully qualified",
+        );
     }
     field::all(wrong, name, path, violations);
 }
@@ -127,7 +138,12 @@ fn validate_pod_name(name: &str, path: &Path, violations: &mut Violations) {
 }
 
 /// An amount of something. What is counted comes in whole numbers.
-pub(crate) fn validate_amount(name: &str, amount: &Value, path: &Path, violations: &mut Violations) {
+pub(crate) fn validate_amount(
+    name: &str,
+    amount: &Value,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let quantity = Quantity::of(amount.str());
     if quantity.is_negative() {
         violations.invalid(path, amount.clone(), "must be greater than or equal to 0");
@@ -139,12 +155,18 @@ pub(crate) fn validate_amount(name: &str, amount: &Value, path: &Path, violation
 
 /// Whether there are huge pages that are not a whole number of pages.
 pub(super) fn has_odd_huge_pages(amounts: &Value) -> bool {
-    amounts.entries().any(|(name, amount)| is_huge_page(name) && !is_whole_pages(name, amount))
+    amounts
+        .entries()
+        .any(|(name, amount)| is_huge_page(name) && !is_whole_pages(name, amount))
 }
 
 fn is_whole_pages(name: &str, amount: &Value) -> bool {
-    let page = name.strip_prefix("hugepages-").and_then(|size| Quantity::parse(size).ok());
-    let Some(page) = page.filter(|page| *page > Quantity::default() && page.is_whole()) else { return false };
+    let page = name
+        .strip_prefix("hugepages-")
+        .and_then(|size| Quantity::parse(size).ok());
+    let Some(page) = page.filter(|page| *page > Quantity::default() && page.is_whole()) else {
+        return false;
+    };
     Quantity::of(amount.str()).value() % page.value() == 0
 }
 
@@ -156,7 +178,14 @@ pub(super) fn validate_container(
     path: &Path,
     violations: &mut Violations,
 ) {
-    validate_requirements(resources, validate_container_name, claims, options, path, violations);
+    validate_requirements(
+        resources,
+        validate_container_name,
+        claims,
+        options,
+        path,
+        violations,
+    );
 }
 
 /// What the machinery around the containers uses.
@@ -188,16 +217,30 @@ fn validate_requirements(
                 validate_request(name, amount, &resources["limits"][name], path, violations);
             }
             if is_huge_page(name) && !options.any_huge_pages && !is_whole_pages(name, amount) {
-                let detail = format!("{} is not positive integer multiple of {name}", amount.str());
+                let detail = format!(
+                    "{} is not positive integer multiple of {name}",
+                    amount.str()
+                );
                 violations.invalid(place, amount.clone(), &detail);
             }
         }
     }
     validate_huge_pages(resources, path, violations);
-    validate_claims(&resources["claims"], claims, &path.child("claims"), violations);
+    validate_claims(
+        &resources["claims"],
+        claims,
+        &path.child("claims"),
+        violations,
+    );
 }
 
-fn validate_request(name: &str, amount: &Value, limit: &Value, path: &Path, violations: &mut Violations) {
+fn validate_request(
+    name: &str,
+    amount: &Value,
+    limit: &Value,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let (requested, limited) = (Quantity::of(amount.str()), Quantity::of(limit.str()));
     let (limit, place) = (limit.str(), path.child("requests"));
     if limit.is_empty() {
@@ -206,7 +249,11 @@ fn validate_request(name: &str, amount: &Value, limit: &Value, path: &Path, viol
             violations.required(path.child("limits"), detail);
         }
     } else if requested != limited && !is_elastic(name) {
-        violations.invalid(place, amount.clone(), &format!("must be equal to {name} limit of {limit}"));
+        violations.invalid(
+            place,
+            amount.clone(),
+            &format!("must be equal to {name} limit of {limit}"),
+        );
     } else if requested > limited {
         violations.invalid(
             place,
@@ -218,7 +265,10 @@ fn validate_request(name: &str, amount: &Value, limit: &Value, path: &Path, viol
 
 fn validate_huge_pages(resources: &Value, path: &Path, violations: &mut Violations) {
     let names = || {
-        ["limits", "requests"].into_iter().flat_map(|list| resources[list].entries()).map(|(name, _)| name)
+        ["limits", "requests"]
+            .into_iter()
+            .flat_map(|list| resources[list].entries())
+            .map(|(name, _)| name)
     };
     if names().any(is_huge_page) && !names().any(|name| matches!(name, "cpu" | "memory")) {
         violations.forbidden(path, "HugePages require cpu or memory");
@@ -252,7 +302,12 @@ fn validate_claims(wanted: &Value, claims: &[&str], path: &Path, violations: &mu
 
 fn validate_request_name(request: &str, path: &Path, violations: &mut Violations) {
     if !request.is_empty() {
-        field::all(names::is_dns1123_label(request), request, &path.child("request"), violations);
+        field::all(
+            names::is_dns1123_label(request),
+            request,
+            &path.child("request"),
+            violations,
+        );
     }
 }
 
@@ -276,8 +331,15 @@ fn unknown_claim(name: &str, claims: &[&str]) -> String {
     let mut known = claims.to_vec();
     known.sort_unstable();
     known.dedup();
-    let known = if known.is_empty() { " which is empty".into() } else { format!(": {}", known.join(", ")) };
-    format!("Not found: {}: must be one of the names in pod.spec.resourceClaims{known}", show(&name.into()))
+    let known = if known.is_empty() {
+        " which is empty".into()
+    } else {
+        format!(": {}", known.join(", "))
+    };
+    format!(
+        "Not found: {}: must be one of the names in pod.spec.resourceClaims{known}",
+        show(&name.into())
+    )
 }
 
 /// What a pod as a whole asks for, beside what its containers do.
@@ -296,9 +358,19 @@ pub(super) fn validate_pod(
         return violations.forbidden(path, "may not be set for a windows pod");
     }
     if !resources["claims"].is_null() {
-        violations.forbidden(path.child("claims"), "claims may not be set for Resources at pod-level");
+        violations.forbidden(
+            path.child("claims"),
+            "claims may not be set for Resources at pod-level",
+        );
     }
-    validate_requirements(resources, validate_pod_name, claims, options, path, violations);
+    validate_requirements(
+        resources,
+        validate_pod_name,
+        claims,
+        options,
+        path,
+        violations,
+    );
     validate_sums(spec, "requests", path, violations);
     validate_sums(spec, "limits", path, violations);
     validate_container_limits(spec, path, violations);
@@ -310,7 +382,8 @@ fn validate_sums(spec: &Value, list: &str, path: &Path, violations: &mut Violati
         let whole = &spec["resources"][list][name.as_str()];
         let counts = list == "requests" || is_huge_page(&name);
         if counts && !whole.is_null() && sum > Quantity::of(whole.str()) {
-            let detail = format!("must be greater than or equal to aggregate container {list} of {sum}");
+            let detail =
+                format!("must be greater than or equal to aggregate container {list} of {sum}");
             violations.invalid(path.child(list).key(&name), whole.clone(), &detail);
         }
     }
@@ -322,8 +395,15 @@ fn validate_container_limits(spec: &Value, path: &Path, violations: &mut Violati
         for (name, limit) in container["resources"]["limits"].entries() {
             let whole = &spec["resources"]["limits"][name];
             if !whole.is_null() && Quantity::of(limit.str()) > Quantity::of(whole.str()) {
-                let detail = format!("must be less than or equal to pod limits of {}", whole.str());
-                violations.invalid(path.index(index).key(name).child("limits"), limit.clone(), &detail);
+                let detail = format!(
+                    "must be less than or equal to pod limits of {}",
+                    whole.str()
+                );
+                violations.invalid(
+                    path.index(index).key(name).child("limits"),
+                    limit.clone(),
+                    &detail,
+                );
             }
         }
     }

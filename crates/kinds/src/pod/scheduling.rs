@@ -18,13 +18,17 @@ pub(crate) fn validate_tolerations(
     }
 }
 
-fn validate_toleration(toleration: &Value, options: &Options, path: &Path, violations: &mut Violations) {
+fn validate_toleration(
+    toleration: &Value,
+    options: &Options,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let (key, operator) = (toleration["key"].str(), toleration["operator"].str());
     if !key.is_empty() {
         meta::label_name(key, &path.child("key"), violations);
     } else if operator != "Exists" {
-        let detail =
-            "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+        let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
         violations.invalid(path.child("operator"), operator, detail);
     }
     let effect = toleration["effect"].str();
@@ -32,7 +36,13 @@ fn validate_toleration(toleration: &Value, options: &Options, path: &Path, viola
         let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
         violations.invalid(path.child("effect"), effect, detail);
     }
-    validate_operator(operator, toleration["value"].str(), options, path, violations);
+    validate_operator(
+        operator,
+        toleration["value"].str(),
+        options,
+        path,
+        violations,
+    );
     if !effect.is_empty() {
         let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
         field::one_of(effect, &effects, &path.child("effect"), violations);
@@ -55,11 +65,20 @@ fn validate_operator(
             }
         }
         "Exists" if !value.is_empty() => {
-            violations.invalid(place, value, "value must be empty when `operator` is 'Exists'");
+            violations.invalid(
+                place,
+                value,
+                "value must be empty when `operator` is 'Exists'",
+            );
         }
         "Exists" => {}
         "Lt" | "Gt" if options.comparing_tolerations => {
-            field::all(names::is_decimal_integer(value), value, &path.child("value"), violations);
+            field::all(
+                names::is_decimal_integer(value),
+                value,
+                &path.child("value"),
+                violations,
+            );
             if let Err(detail) = number::parse("ParseInt", value) {
                 violations.invalid(path.child("value"), value, &detail);
             }
@@ -70,18 +89,31 @@ fn validate_operator(
 }
 
 /// How evenly pods shall be spread.
-pub(super) fn validate_spread(spec: &Value, options: &Options, path: &Path, violations: &mut Violations) {
+pub(super) fn validate_spread(
+    spec: &Value,
+    options: &Options,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let constraints = spec["topologySpreadConstraints"].list();
     for (index, constraint) in constraints.iter().enumerate() {
         let path = path.index(index);
         validate_constraint(constraint, &path, violations);
         let pair = |constraint: &Value| {
-            (constraint["topologyKey"].str().to_string(), constraint["whenUnsatisfiable"].str().to_string())
+            (
+                constraint["topologyKey"].str().to_string(),
+                constraint["whenUnsatisfiable"].str().to_string(),
+            )
         };
         let (key, action) = pair(constraint);
-        if constraints[index + 1..].iter().any(|other| pair(other) == (key.clone(), action.clone())) {
-            violations
-                .duplicate(path.child("{topologyKey, whenUnsatisfiable}"), format!("{{{key}, {action}}}"));
+        if constraints[index + 1..]
+            .iter()
+            .any(|other| pair(other) == (key.clone(), action.clone()))
+        {
+            violations.duplicate(
+                path.child("{topologyKey, whenUnsatisfiable}"),
+                format!("{{{key}, {action}}}"),
+            );
         }
         validate_domains(constraint, &path, violations);
         if options.repeated_label_keys {
@@ -91,13 +123,22 @@ pub(super) fn validate_spread(spec: &Value, options: &Options, path: &Path, viol
         }
         if !options.any_spread_selectors {
             let place = path.child("labelSelector");
-            selector::label_selector(&constraint["labelSelector"], Default::default(), &place, violations);
+            selector::label_selector(
+                &constraint["labelSelector"],
+                Default::default(),
+                &place,
+                violations,
+            );
         }
     }
 }
 
 fn validate_constraint(constraint: &Value, path: &Path, violations: &mut Violations) {
-    validate_positive(constraint["maxSkew"].int(), &path.child("maxSkew"), violations);
+    validate_positive(
+        constraint["maxSkew"].int(),
+        &path.child("maxSkew"),
+        violations,
+    );
     if constraint["topologyKey"].str().is_empty() {
         violations.required(path.child("topologyKey"), "can not be empty");
     }
@@ -116,7 +157,8 @@ fn validate_domains(constraint: &Value, path: &Path, violations: &mut Violations
         validate_positive(n_domains, &place, violations);
         let action = constraint["whenUnsatisfiable"].str();
         if action != "DoNotSchedule" {
-            let detail = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
+            let detail =
+                format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
             violations.invalid(place, n_domains, &detail);
         }
     }
@@ -138,7 +180,12 @@ const REPEATED: &str = "exists in both matchLabelKeys and labelSelector";
 /// Labels of which the pod's own value counts. They become part of the selector, so they are not in it yet.
 pub(super) fn validate_label_keys(term: &Value, path: &Path, violations: &mut Violations) {
     for key in ["matchLabelKeys", "mismatchLabelKeys"] {
-        validate_key_names(&term[key], &term["labelSelector"], &path.child(key), violations);
+        validate_key_names(
+            &term[key],
+            &term["labelSelector"],
+            &path.child(key),
+            violations,
+        );
     }
     validate_repeated_keys(term, path, violations);
     let (matched, place) = (term["matchLabelKeys"].list(), path.child("matchLabelKeys"));
@@ -166,11 +213,16 @@ fn validate_key_names(keys: &Value, selector: &Value, path: &Path, violations: &
 /// message is at an item of the term, which is no list.
 fn validate_repeated_keys(term: &Value, path: &Path, violations: &mut Violations) {
     let matched = term["matchLabelKeys"].list();
-    let mut seen: Vec<&str> = term["labelSelector"]["matchLabels"].entries().map(|(key, _)| key).collect();
+    let mut seen: Vec<&str> = term["labelSelector"]["matchLabels"]
+        .entries()
+        .map(|(key, _)| key)
+        .collect();
     for expression in term["labelSelector"]["matchExpressions"].list() {
         let key = expression["key"].str();
-        if let Some(index) =
-            matched.iter().rposition(|matched| matched.str() == key).filter(|_| seen.contains(&key))
+        if let Some(index) = matched
+            .iter()
+            .rposition(|matched| matched.str() == key)
+            .filter(|_| seen.contains(&key))
         {
             violations.invalid(path.index(index), key, REPEATED);
         }
@@ -190,8 +242,10 @@ fn validate_old_label_keys(constraint: &Value, path: &Path, violations: &mut Vio
     for (index, key) in keys.list().iter().enumerate() {
         let (key, path) = (key.str(), path.index(index));
         meta::label_name(key, &path, violations);
-        let in_expressions =
-            selector["matchExpressions"].list().iter().any(|other| other["key"].str() == key);
+        let in_expressions = selector["matchExpressions"]
+            .list()
+            .iter()
+            .any(|other| other["key"].str() == key);
         if in_expressions || selector["matchLabels"].get(key).is_some() {
             violations.invalid(path, key, REPEATED);
         }

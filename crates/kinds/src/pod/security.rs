@@ -11,7 +11,12 @@ use super::volumes::descending_path;
 use super::{Options, internal, windows};
 
 /// The pod's own context.
-pub(super) fn validate_pod(spec: &Value, options: &Options, path: &Path, violations: &mut Violations) {
+pub(super) fn validate_pod(
+    spec: &Value,
+    options: &Options,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let context = &spec["securityContext"];
     for key in ["fsGroup", "runAsUser", "runAsGroup"] {
         validate_id(&context[key], &path.child(key), violations);
@@ -25,17 +30,50 @@ pub(super) fn validate_pod(spec: &Value, options: &Options, path: &Path, violati
         violations.invalid(path.child("shareProcessNamespace"), true, detail);
     }
     validate_sysctls(spec, options, &path.child("sysctls"), violations);
-    validate_word(context, "fsGroupChangePolicy", &["Always", "OnRootMismatch"], path, violations);
-    validate_seccomp(&context["seccompProfile"], &path.child("seccompProfile"), violations);
-    windows::validate(&context["windowsOptions"], &path.child("windowsOptions"), violations);
-    validate_app_armor(&context["appArmorProfile"], &path.child("appArmorProfile"), violations);
-    validate_word(context, "supplementalGroupsPolicy", &["Merge", "Strict"], path, violations);
-    let policies: &[&str] =
-        if options.any_selinux_policy { &["MountOption", "Recursive"] } else { &["Recursive"] };
+    validate_word(
+        context,
+        "fsGroupChangePolicy",
+        &["Always", "OnRootMismatch"],
+        path,
+        violations,
+    );
+    validate_seccomp(
+        &context["seccompProfile"],
+        &path.child("seccompProfile"),
+        violations,
+    );
+    windows::validate(
+        &context["windowsOptions"],
+        &path.child("windowsOptions"),
+        violations,
+    );
+    validate_app_armor(
+        &context["appArmorProfile"],
+        &path.child("appArmorProfile"),
+        violations,
+    );
+    validate_word(
+        context,
+        "supplementalGroupsPolicy",
+        &["Merge", "Strict"],
+        path,
+        violations,
+    );
+    let policies: &[&str] = if options.any_selinux_policy {
+        &["MountOption", "Recursive"]
+    } else {
+        &["Recursive"]
+    };
     validate_word(context, "seLinuxChangePolicy", policies, path, violations);
 }
 
-fn validate_word(context: &Value, key: &str, allowed: &[&str], path: &Path, violations: &mut Violations) {
+fn validate_word(
+    context: &Value,
+    key: &str,
+    allowed: &[&str],
+    path: &Path,
+    violations: &mut Violations,
+) {
     if let Some(word) = context[key].as_str() {
         field::one_of(word, allowed, &path.child(key), violations);
     }
@@ -70,11 +108,16 @@ fn is_sysctl(name: &str) -> bool {
     let is_outer = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_inner = |byte: u8| is_outer(byte) || matches!(byte, b'-' | b'_');
     name.len() <= 253
-        && name.split(['.', '/']).map(str::as_bytes).all(|part| match part {
-            [] => false,
-            [first, .., last] => is_outer(*first) && is_outer(*last) && part.iter().copied().all(is_inner),
-            [only] => is_outer(*only),
-        })
+        && name
+            .split(['.', '/'])
+            .map(str::as_bytes)
+            .all(|part| match part {
+                [] => false,
+                [first, .., last] => {
+                    is_outer(*first) && is_outer(*last) && part.iter().copied().all(is_inner)
+                }
+                [only] => is_outer(*only),
+            })
 }
 
 /// Why a pod that shares something of the host may not change it.
@@ -82,7 +125,10 @@ pub(super) fn host_sysctl(name: &str, spec: &Value) -> Option<&'static str> {
     let name = with_dots(name);
     let name = name.split('*').next().unwrap_or_default();
     let is_ipc = name.starts_with("fs.mqueue.")
-        || matches!(name, "kernel.sem" | "kernel.shmall" | "kernel.shmmax" | "kernel.shmmni" | "kernel.shm")
+        || matches!(
+            name,
+            "kernel.sem" | "kernel.shmall" | "kernel.shmmax" | "kernel.shmmni" | "kernel.shm"
+        )
         || matches!(name, "kernel.shm_rmid_forced" | "kernel.msg")
         || matches!(name, "kernel.msgmax" | "kernel.msgmnb" | "kernel.msgmni");
     if spec["hostNetwork"].bool() && name.starts_with("net.") {
@@ -96,7 +142,10 @@ pub(super) fn host_sysctl(name: &str, spec: &Value) -> Option<&'static str> {
 
 /// A name that is separated by slashes has its dots for slashes.
 fn with_dots(name: &str) -> String {
-    if name.find(['.', '/']).is_none_or(|at| name.as_bytes()[at] == b'.') {
+    if name
+        .find(['.', '/'])
+        .is_none_or(|at| name.as_bytes()[at] == b'.')
+    {
         return name.to_string();
     }
     name.chars()
@@ -113,22 +162,45 @@ fn with_dots(name: &str) -> String {
 }
 
 /// A container's own context.
-pub(super) fn validate_container(context: &Value, spec: &Value, path: &Path, violations: &mut Violations) {
+pub(super) fn validate_container(
+    context: &Value,
+    spec: &Value,
+    path: &Path,
+    violations: &mut Violations,
+) {
     if context["privileged"].bool() && !allows_privileged() {
         violations.forbidden(path.child("privileged"), "disallowed by cluster policy");
     }
     for key in ["runAsUser", "runAsGroup"] {
         validate_id(&context[key], &path.child(key), violations);
     }
-    validate_word(context, "procMount", &["Default", "Unmasked"], path, violations);
+    validate_word(
+        context,
+        "procMount",
+        &["Default", "Unmasked"],
+        path,
+        violations,
+    );
     if context["procMount"].str() == "Unmasked" && !has_namespaced_users(spec) {
         let detail = "`hostUsers` must be false to use `Unmasked`";
         violations.invalid(path.child("procMount"), "Unmasked", detail);
     }
-    validate_seccomp(&context["seccompProfile"], &path.child("seccompProfile"), violations);
+    validate_seccomp(
+        &context["seccompProfile"],
+        &path.child("seccompProfile"),
+        violations,
+    );
     validate_escalation(context, path, violations);
-    windows::validate(&context["windowsOptions"], &path.child("windowsOptions"), violations);
-    validate_app_armor(&context["appArmorProfile"], &path.child("appArmorProfile"), violations);
+    windows::validate(
+        &context["windowsOptions"],
+        &path.child("windowsOptions"),
+        violations,
+    );
+    validate_app_armor(
+        &context["appArmorProfile"],
+        &path.child("appArmorProfile"),
+        violations,
+    );
 }
 
 fn validate_escalation(context: &Value, path: &Path, violations: &mut Violations) {
@@ -142,8 +214,13 @@ fn validate_escalation(context: &Value, path: &Path, violations: &mut Violations
         refuse("cannot set `allowPrivilegeEscalation` to false and `privileged` to true");
     }
     let added = context["capabilities"]["add"].list();
-    for _ in added.iter().filter(|capability| capability.str() == "CAP_SYS_ADMIN") {
-        refuse("cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN");
+    for _ in added
+        .iter()
+        .filter(|capability| capability.str() == "CAP_SYS_ADMIN")
+    {
+        refuse(
+            "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN",
+        );
     }
 }
 
@@ -155,16 +232,25 @@ fn validate_seccomp(profile: &Value, path: &Path, violations: &mut Violations) {
     }
     let kind = profile["type"].str();
     match kind {
-        "" => violations.required(path.child("type"), "type is required when seccompProfile is set"),
+        "" => violations.required(
+            path.child("type"),
+            "type is required when seccompProfile is set",
+        ),
         kind => field::one_of(kind, &PROFILES, &path.child("type"), violations),
     }
     let (file, path) = (&profile["localhostProfile"], path.child("localhostProfile"));
     match (kind, file.as_str()) {
-        ("Localhost", None) => violations.required(path, "must be set when seccomp type is Localhost"),
+        ("Localhost", None) => {
+            violations.required(path, "must be set when seccomp type is Localhost")
+        }
         ("Localhost", Some(file)) => descending_path(file, &path, violations),
         (_, Some(_)) => {
             let shown = internal::form("SeccompProfile", profile);
-            violations.invalid(path, shown, "can only be set when seccomp type is Localhost");
+            violations.invalid(
+                path,
+                shown,
+                "can only be set when seccomp type is Localhost",
+            );
         }
         (_, None) => {}
     }
@@ -173,7 +259,10 @@ fn validate_seccomp(profile: &Value, path: &Path, violations: &mut Violations) {
 /// Which AppArmor profile applies.
 pub(super) fn validate_app_armor(profile: &Value, path: &Path, violations: &mut Violations) {
     const UNSET: &str = "must be set when AppArmor type is Localhost";
-    let (name, place) = (profile["localhostProfile"].as_str(), path.child("localhostProfile"));
+    let (name, place) = (
+        profile["localhostProfile"].as_str(),
+        path.child("localhostProfile"),
+    );
     match (profile["type"].str(), name) {
         _ if profile.is_null() => {}
         ("Localhost", None) => violations.required(place, UNSET),
@@ -188,16 +277,28 @@ pub(super) fn validate_app_armor(profile: &Value, path: &Path, violations: &mut 
             }
         }
         ("RuntimeDefault" | "Unconfined", Some(name)) => {
-            violations.invalid(place, name, "can only be set when AppArmor type is Localhost");
+            violations.invalid(
+                place,
+                name,
+                "can only be set when AppArmor type is Localhost",
+            );
         }
         ("RuntimeDefault" | "Unconfined", None) => {}
-        ("", _) => violations.required(path.child("type"), "type is required when appArmorProfile is set"),
+        ("", _) => violations.required(
+            path.child("type"),
+            "type is required when appArmorProfile is set",
+        ),
         (other, _) => violations.not_supported(path.child("type"), other, &PROFILES),
     }
 }
 
 /// Users that are not the host's go with nothing else of the host.
-pub(super) fn validate_users(spec: &Value, options: &Options, path: &Path, violations: &mut Violations) {
+pub(super) fn validate_users(
+    spec: &Value,
+    options: &Options,
+    path: &Path,
+    violations: &mut Violations,
+) {
     const DETAIL: &str = "when `hostUsers` is false";
     if !has_namespaced_users(spec) {
         return;

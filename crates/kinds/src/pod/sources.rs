@@ -12,7 +12,9 @@ use super::{claim, env, projected};
 /// A volume has one source.
 pub(super) fn validate(volume: &Value, around: &Around, violations: &mut Violations) {
     let path = around.path;
-    let mut found = SOURCES.iter().filter(|source| !volume[source.key].is_null());
+    let mut found = SOURCES
+        .iter()
+        .filter(|source| !volume[source.key].is_null());
     let Some(source) = found.next() else {
         return violations.required(path, "must specify a volume type");
     };
@@ -20,7 +22,10 @@ pub(super) fn validate(volume: &Value, around: &Around, violations: &mut Violati
     require(value, source.required, &place, violations);
     (source.check)(value, around, &place, violations);
     for source in found {
-        violations.forbidden(path.child(source.surplus), "may not specify more than 1 volume type");
+        violations.forbidden(
+            path.child(source.surplus),
+            "may not specify more than 1 volume type",
+        );
     }
 }
 
@@ -39,7 +44,13 @@ struct Source {
 }
 
 const fn plain(key: &'static str, required: &'static [&'static str]) -> Source {
-    Source { key, shown: key, surplus: key, required, check: |_, _, _, _| {} }
+    Source {
+        key,
+        shown: key,
+        surplus: key,
+        required,
+        check: |_, _, _, _| {},
+    }
 }
 
 const fn checked(
@@ -47,7 +58,13 @@ const fn checked(
     required: &'static [&'static str],
     check: fn(&Value, &Around, &Path, &mut Violations),
 ) -> Source {
-    Source { key, shown: key, surplus: key, required, check }
+    Source {
+        key,
+        shown: key,
+        surplus: key,
+        required,
+        check,
+    }
 }
 
 /// In the order in which upstream looks for them.
@@ -55,7 +72,10 @@ const SOURCES: [Source; 30] = [
     checked("emptyDir", &[], validate_empty_dir),
     checked("hostPath", &["path"], validate_host_path),
     checked("gitRepo", &["repository"], validate_git_repo),
-    Source { shown: "persistentDisk", ..checked("gcePersistentDisk", &["pdName"], validate_partition) },
+    Source {
+        shown: "persistentDisk",
+        ..checked("gcePersistentDisk", &["pdName"], validate_partition)
+    },
     checked("awsElasticBlockStore", &["volumeID"], validate_partition),
     checked("secret", &["secretName"], validate_items),
     checked("nfs", &["server", "path"], validate_nfs),
@@ -65,9 +85,15 @@ const SOURCES: [Source; 30] = [
     plain("persistentVolumeClaim", &["claimName"]),
     plain("rbd", &["monitors", "image"]),
     checked("cinder", &["volumeID"], validate_secret_ref),
-    Source { surplus: "cephFS", ..plain("cephfs", &["monitors"]) },
+    Source {
+        surplus: "cephFS",
+        ..plain("cephfs", &["monitors"])
+    },
     checked("quobyte", &[], validate_quobyte),
-    Source { surplus: "downwarAPI", ..checked("downwardAPI", &[], validate_downward_api) },
+    Source {
+        surplus: "downwarAPI",
+        ..checked("downwardAPI", &[], validate_downward_api)
+    },
     checked("fc", &[], validate_fc),
     checked("flexVolume", &["driver"], validate_flex),
     checked("configMap", &["name"], validate_items),
@@ -92,33 +118,61 @@ fn require(value: &Value, fields: &[&str], path: &Path, violations: &mut Violati
 
 fn validate_empty_dir(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
     if Quantity::of(source["sizeLimit"].str()).is_negative() {
-        violations.forbidden(path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity");
+        violations.forbidden(
+            path.child("sizeLimit"),
+            "SizeLimit field must be a valid resource quantity",
+        );
     }
 }
 
 fn validate_host_path(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
-    const TYPES: [&str; 8] =
-        ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
+    const TYPES: [&str; 8] = [
+        "",
+        "BlockDevice",
+        "CharDevice",
+        "Directory",
+        "DirectoryOrCreate",
+        "File",
+        "FileOrCreate",
+        "Socket",
+    ];
     if source["path"].str().is_empty() {
         return;
     }
     no_backsteps(source["path"].str(), &path.child("path"), violations);
-    field::one_of(source["type"].str(), &TYPES, &path.child("type"), violations);
+    field::one_of(
+        source["type"].str(),
+        &TYPES,
+        &path.child("type"),
+        violations,
+    );
 }
 
 fn validate_git_repo(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
-    descending_path(source["directory"].str(), &path.child("directory"), violations);
+    descending_path(
+        source["directory"].str(),
+        &path.child("directory"),
+        violations,
+    );
 }
 
 fn validate_partition(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
     let partition = source["partition"].int();
     if !(0..=255).contains(&partition) {
-        violations.invalid(path.child("partition"), partition, "must be between 1 and 255, inclusive");
+        violations.invalid(
+            path.child("partition"),
+            partition,
+            "must be between 1 and 255, inclusive",
+        );
     }
 }
 
 fn validate_items(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
-    validate_mode(&source["defaultMode"], &path.child("defaultMode"), violations);
+    validate_mode(
+        &source["defaultMode"],
+        &path.child("defaultMode"),
+        violations,
+    );
     let path = path.child("items");
     for (index, item) in source["items"].list().iter().enumerate() {
         validate_item(item, &path.index(index), violations);
@@ -153,7 +207,12 @@ fn validate_iscsi(source: &Value, around: &Around, path: &Path, violations: &mut
         name => validate_iscsi_name(name, &path.child("iqn"), violations),
     }
     let lun = source["lun"].int();
-    field::all(names::is_in_range(lun, 0, 255), lun, &path.child("lun"), violations);
+    field::all(
+        names::is_in_range(lun, 0, 255),
+        lun,
+        &path.child("lun"),
+        violations,
+    );
     let authenticates = source["chapAuthDiscovery"].bool() || source["chapAuthSession"].bool();
     if authenticates && source["secretRef"].is_null() {
         violations.required(path.child("secretRef"), "");
@@ -173,7 +232,13 @@ fn validate_iscsi_name(name: &str, path: &Path, violations: &mut Violations) {
         Some("iqn") => is_iqn(name),
         Some("eui") => is_identifier(name, 16),
         Some("naa") => is_identifier(name, 32),
-        _ => return violations.invalid(path, name, "must be valid format starting with iqn, eui, or naa"),
+        _ => {
+            return violations.invalid(
+                path,
+                name,
+                "must be valid format starting with iqn, eui, or naa",
+            );
+        }
     };
     if !is_sound {
         violations.invalid(path, name, "must be valid format");
@@ -182,22 +247,31 @@ fn validate_iscsi_name(name: &str, path: &Path, violations: &mut Violations) {
 
 /// `iqn.2001-04.com.example:storage`, at the end of whatever there is.
 fn is_iqn(name: &str) -> bool {
-    let mut starts = name.match_indices("iqn.").map(|(index, _)| &name[index + 4..]);
+    let mut starts = name
+        .match_indices("iqn.")
+        .map(|(index, _)| &name[index + 4..]);
     starts.any(|rest| {
         let is_date = |date: &str| {
-            date.bytes()
-                .enumerate()
-                .all(|(at, byte)| if at == 4 { byte == b'-' } else { byte.is_ascii_digit() })
+            date.bytes().enumerate().all(|(at, byte)| {
+                if at == 4 {
+                    byte == b'-'
+                } else {
+                    byte.is_ascii_digit()
+                }
+            })
         };
         let Some((date, rest)) = rest.split_at_checked(7).filter(|(date, _)| is_date(date)) else {
             return false;
         };
-        let Some((domain, target)) = rest.strip_prefix('.').and_then(|rest| rest.split_once(':')) else {
+        let Some((domain, target)) = rest.strip_prefix('.').and_then(|rest| rest.split_once(':'))
+        else {
             return false;
         };
         date.len() == 7
             && !domain.is_empty()
-            && domain.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+            && domain
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
             && !target.is_empty()
             && !target.contains([',', ';', '*', '&', '$', '|', ' ', '\t', '\n', '\r', '\x0c'])
     })
@@ -208,7 +282,10 @@ fn is_identifier(name: &str, length: usize) -> bool {
     let mut rest = name.chars();
     rest.nth(3).is_some_and(|separator| separator != '\n')
         && rest.as_str().len() == length
-        && rest.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric())
+        && rest
+            .as_str()
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric())
 }
 
 fn validate_flocker(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
@@ -228,7 +305,12 @@ fn validate_flocker(source: &Value, _: &Around, path: &Path, violations: &mut Vi
 
 fn validate_secret_ref(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
     if !source["secretRef"].is_null() {
-        require(&source["secretRef"], &["name"], &path.child("secretRef"), violations);
+        require(
+            &source["secretRef"],
+            &["name"],
+            &path.child("secretRef"),
+            violations,
+        );
     }
 }
 
@@ -250,15 +332,23 @@ fn validate_quobyte(source: &Value, _: &Around, path: &Path, violations: &mut Vi
 
 /// Go's `net.SplitHostPort`.
 fn is_host_and_port(text: &str) -> bool {
-    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return false;
+    };
     match host.strip_prefix('[') {
-        Some(inner) => inner.find(']') == Some(inner.len().wrapping_sub(1)) && !port.contains(['[', ']']),
+        Some(inner) => {
+            inner.find(']') == Some(inner.len().wrapping_sub(1)) && !port.contains(['[', ']'])
+        }
         None => !host.contains([':', '[', ']']) && !port.contains(['[', ']']),
     }
 }
 
 fn validate_downward_api(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
-    validate_mode(&source["defaultMode"], &path.child("defaultMode"), violations);
+    validate_mode(
+        &source["defaultMode"],
+        &path.child("defaultMode"),
+        violations,
+    );
     for file in source["items"].list() {
         validate_file(file, path, violations);
     }
@@ -268,12 +358,22 @@ fn validate_downward_api(source: &Value, _: &Around, path: &Path, violations: &m
 ///
 /// Kubernetes: its index is in no message.
 pub(super) fn validate_file(file: &Value, path: &Path, violations: &mut Violations) {
-    const FIELDS: [&str; 5] =
-        ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
+    const FIELDS: [&str; 5] = [
+        "metadata.annotations",
+        "metadata.labels",
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+    ];
     require(file, &["path"], path, violations);
     local_path(file["path"].str(), &path.child("path"), violations);
-    match (file["fieldRef"].is_null(), file["resourceFieldRef"].is_null()) {
-        (true, true) => violations.required(path, "one of fieldRef and resourceFieldRef is required"),
+    match (
+        file["fieldRef"].is_null(),
+        file["resourceFieldRef"].is_null(),
+    ) {
+        (true, true) => {
+            violations.required(path, "one of fieldRef and resourceFieldRef is required")
+        }
         (true, false) => {
             env::validate_resource(
                 &file["resourceFieldRef"],
@@ -283,7 +383,12 @@ pub(super) fn validate_file(file: &Value, path: &Path, violations: &mut Violatio
             );
         }
         (false, alone) => {
-            env::validate_field(&file["fieldRef"], &FIELDS, &path.child("fieldRef"), violations);
+            env::validate_field(
+                &file["fieldRef"],
+                &FIELDS,
+                &path.child("fieldRef"),
+                violations,
+            );
             if !alone {
                 let detail = "fieldRef and resourceFieldRef can not be specified simultaneously";
                 violations.invalid(path, "resource", detail);
@@ -297,7 +402,10 @@ fn validate_fc(source: &Value, _: &Around, path: &Path, violations: &mut Violati
     let (targets, ids) = (&source["targetWWNs"], &source["wwids"]);
     let place = path.child("targetWWNs");
     match (targets.is_empty(), ids.is_empty()) {
-        (true, true) => violations.required(place, "must specify either targetWWNs or wwids, but not both"),
+        (true, true) => violations.required(
+            place,
+            "must specify either targetWWNs or wwids, but not both",
+        ),
         (false, false) => {
             let detail = "targetWWNs and wwids can not be specified simultaneously";
             violations.invalid(place, targets.clone(), detail);
@@ -306,8 +414,16 @@ fn validate_fc(source: &Value, _: &Around, path: &Path, violations: &mut Violati
     }
     match source["lun"].as_int() {
         _ if targets.is_empty() => {}
-        None => violations.required(path.child("lun"), "lun is required if targetWWNs is specified"),
-        Some(lun) => field::all(names::is_in_range(lun, 0, 255), lun, &path.child("lun"), violations),
+        None => violations.required(
+            path.child("lun"),
+            "lun is required if targetWWNs is specified",
+        ),
+        Some(lun) => field::all(
+            names::is_in_range(lun, 0, 255),
+            lun,
+            &path.child("lun"),
+            violations,
+        ),
     }
 }
 
@@ -317,7 +433,11 @@ fn validate_flex(source: &Value, _: &Around, path: &Path, violations: &mut Viola
         let domain = key.split_once('/').map_or(key, |(domain, _)| domain);
         let domain = format!(".{}", domain.to_lowercase());
         if domain.ends_with(".kubernetes.io") || domain.ends_with(".k8s.io") {
-            violations.invalid(path.key(key), key, "kubernetes.io and k8s.io namespaces are reserved");
+            violations.invalid(
+                path.key(key),
+                key,
+                "kubernetes.io and k8s.io namespaces are reserved",
+            );
         }
     }
 }
@@ -325,23 +445,44 @@ fn validate_flex(source: &Value, _: &Around, path: &Path, violations: &mut Viola
 fn validate_azure_disk(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
     const CACHING: [&str; 3] = ["None", "ReadOnly", "ReadWrite"];
     const KINDS: [&str; 3] = ["Dedicated", "Managed", "Shared"];
-    const MANAGED: &str =
-        "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}";
-    const BLOB: &str = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd";
-    field::one_of(source["cachingMode"].str(), &CACHING, &path.child("cachingMode"), violations);
-    field::one_of(source["kind"].str(), &KINDS, &path.child("kind"), violations);
+    const MANAGED: &str = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}";
+    const BLOB: &str =
+        "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd";
+    field::one_of(
+        source["cachingMode"].str(),
+        &CACHING,
+        &path.child("cachingMode"),
+        violations,
+    );
+    field::one_of(
+        source["kind"].str(),
+        &KINDS,
+        &path.child("kind"),
+        violations,
+    );
     let uri = source["diskURI"].str();
-    let (start, pattern) =
-        if source["kind"].str() == "Managed" { ("/subscriptions/", MANAGED) } else { ("https://", BLOB) };
+    let (start, pattern) = if source["kind"].str() == "Managed" {
+        ("/subscriptions/", MANAGED)
+    } else {
+        ("https://", BLOB)
+    };
     if !uri.starts_with(start) {
         violations.not_supported(path.child("diskURI"), uri, &[pattern]);
     }
 }
 
 fn validate_storageos(source: &Value, around: &Around, path: &Path, violations: &mut Violations) {
-    validate_name(source["volumeName"].str(), &path.child("volumeName"), violations);
+    validate_name(
+        source["volumeName"].str(),
+        &path.child("volumeName"),
+        violations,
+    );
     if !source["volumeNamespace"].str().is_empty() {
-        validate_name(source["volumeNamespace"].str(), &path.child("volumeNamespace"), violations);
+        validate_name(
+            source["volumeNamespace"].str(),
+            &path.child("volumeNamespace"),
+            violations,
+        );
     }
     validate_secret_ref(source, around, path, violations);
 }
@@ -352,7 +493,12 @@ fn validate_csi(source: &Value, _: &Around, path: &Path, violations: &mut Violat
     match secret["name"].str() {
         _ if secret.is_null() => {}
         "" => violations.required(path.child("nodePublishSecretRef").child("name"), ""),
-        name => field::all(names::name_is_dns_subdomain(name, false), name, &path.child("name"), violations),
+        name => field::all(
+            names::name_is_dns_subdomain(name, false),
+            name,
+            &path.child("name"),
+            violations,
+        ),
     }
 }
 
@@ -363,7 +509,12 @@ fn validate_driver(name: &str, path: &Path, violations: &mut Violations) {
     if name.len() > 63 {
         violations.too_long(path, 63);
     }
-    field::all(names::is_dns1123_subdomain(&name.to_lowercase()), name, path, violations);
+    field::all(
+        names::is_dns1123_subdomain(&name.to_lowercase()),
+        name,
+        path,
+        violations,
+    );
 }
 
 fn validate_ephemeral(source: &Value, around: &Around, path: &Path, violations: &mut Violations) {
@@ -373,7 +524,10 @@ fn validate_ephemeral(source: &Value, around: &Around, path: &Path, violations: 
     } else {
         claim::validate_template(template, &path.child("volumeClaimTemplate"), violations);
     }
-    if let Some(pod) = around.pod.filter(|pod| !pod.is_empty() && !around.name.is_empty()) {
+    if let Some(pod) = around
+        .pod
+        .filter(|pod| !pod.is_empty() && !around.name.is_empty())
+    {
         let claim = format!("{pod}-{}", around.name);
         for message in names::name_is_dns_subdomain(&claim, false) {
             let detail = format!("PVC name \"{claim}\": {message}");
@@ -386,13 +540,22 @@ fn validate_image(source: &Value, around: &Around, path: &Path, violations: &mut
     if around.options.is_pod {
         require(source, &["reference"], path, violations);
     }
-    validate_pull_policy(source["pullPolicy"].str(), &path.child("pullPolicy"), violations);
+    validate_pull_policy(
+        source["pullPolicy"].str(),
+        &path.child("pullPolicy"),
+        violations,
+    );
 }
 
 /// When an image is to be pulled.
 pub(super) fn validate_pull_policy(policy: &str, path: &Path, violations: &mut Violations) {
     match policy {
         "" => violations.required(path, ""),
-        policy => field::one_of(policy, &["Always", "IfNotPresent", "Never"], path, violations),
+        policy => field::one_of(
+            policy,
+            &["Always", "IfNotPresent", "Never"],
+            path,
+            violations,
+        ),
     }
 }

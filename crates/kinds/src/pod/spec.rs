@@ -7,8 +7,8 @@ use mizzen_object::{Path, Value, Violations};
 
 use super::containers::Around;
 use super::{
-    NOWHERE, Options, affinity, annotations, containers, env, internal, resources, scheduling, security,
-    volumes, windows,
+    NOWHERE, Options, affinity, annotations, containers, env, internal, resources, scheduling,
+    security, volumes, windows,
 };
 use crate::references::MIRROR;
 
@@ -30,7 +30,13 @@ pub(super) fn validate_new(pod: &Value, options: &Options, violations: &mut Viol
 pub(super) fn validate_whole(pod: &Value, options: &Options, violations: &mut Violations) {
     let (spec, path) = (&pod["spec"], Path::new("spec"));
     let (metadata, place) = (&pod["metadata"], Path::new("metadata"));
-    annotations::validate(&metadata["annotations"], spec, options, &place.child("annotations"), violations);
+    annotations::validate(
+        &metadata["annotations"],
+        spec,
+        options,
+        &place.child("annotations"),
+        violations,
+    );
     validate(spec, Some(metadata), options, &path, violations);
     validate_tokens(spec, &path.child("volumes"), violations);
     for list in ["containers", "initContainers"] {
@@ -81,25 +87,59 @@ pub(super) fn validate(
     containers::validate(&around, &path.child("containers"), violations);
     containers::validate_init(&around, &path.child("initContainers"), violations);
     containers::validate_ephemeral(&around, &path.child("ephemeralContainers"), violations);
-    resources::validate_pod(spec, &around.claims, options, &path.child("resources"), violations);
+    resources::validate_pod(
+        spec,
+        &around.claims,
+        options,
+        &path.child("resources"),
+        violations,
+    );
     containers::validate_shared_ports(spec, options, path, violations);
     validate_policies(spec, path, violations);
-    meta::labels(&spec["nodeSelector"], &path.child("nodeSelector"), violations);
+    meta::labels(
+        &spec["nodeSelector"],
+        &path.child("nodeSelector"),
+        violations,
+    );
     security::validate_pod(spec, options, &path.child("securityContext"), violations);
-    affinity::validate(&spec["affinity"], options, &path.child("affinity"), violations);
+    affinity::validate(
+        &spec["affinity"],
+        options,
+        &path.child("affinity"),
+        violations,
+    );
     validate_dns(spec, &path.child("dnsConfig"), violations);
     validate_gates(spec, path, violations);
-    scheduling::validate_spread(spec, options, &path.child("topologySpreadConstraints"), violations);
+    scheduling::validate_spread(
+        spec,
+        options,
+        &path.child("topologySpreadConstraints"),
+        violations,
+    );
     windows::validate_host_processes(spec, path, violations);
     security::validate_users(spec, options, path, violations);
     validate_hostname(spec, &path.child("hostnameOverride"), violations);
     validate_names(spec, path, violations);
-    scheduling::validate_tolerations(&spec["tolerations"], options, &path.child("tolerations"), violations);
+    scheduling::validate_tolerations(
+        &spec["tolerations"],
+        options,
+        &path.child("tolerations"),
+        violations,
+    );
     validate_aliases(&spec["hostAliases"], &path.child("hostAliases"), violations);
     validate_classes(spec, path, violations);
-    resources::validate_overhead(&spec["overhead"], options, &path.child("overhead"), violations);
+    resources::validate_overhead(
+        &spec["overhead"],
+        options,
+        &path.child("overhead"),
+        violations,
+    );
     windows::validate_os(spec, path, violations);
-    validate_group(&spec["schedulingGroup"], &path.child("schedulingGroup"), violations);
+    validate_group(
+        &spec["schedulingGroup"],
+        &path.child("schedulingGroup"),
+        violations,
+    );
     env::validate_files(spec, path, violations);
 }
 
@@ -112,7 +152,12 @@ fn claim_names(spec: &Value) -> Vec<&str> {
         .collect()
 }
 
-fn validate_claims(spec: &Value, metadata: Option<&Value>, path: &Path, violations: &mut Violations) {
+fn validate_claims(
+    spec: &Value,
+    metadata: Option<&Value>,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let mut seen: HashSet<&str> = HashSet::new();
     for (index, claim) in spec["resourceClaims"].list().iter().enumerate() {
         if metadata.is_some_and(|metadata| !metadata["annotations"][MIRROR].is_null()) {
@@ -153,14 +198,22 @@ fn validate_claim_source(claim: &Value, path: &Path, violations: &mut Violations
 /// A name of something, if it is given.
 fn validate_subdomain(name: &Value, path: &Path, violations: &mut Violations) {
     if let Some(name) = name.as_str() {
-        field::all(names::name_is_dns_subdomain(name, false), name, path, violations);
+        field::all(
+            names::name_is_dns_subdomain(name, false),
+            name,
+            path,
+            violations,
+        );
     }
 }
 
 fn validate_policies(spec: &Value, path: &Path, violations: &mut Violations) {
     let policies: [(&str, &[&str]); 2] = [
         ("restartPolicy", &["Always", "OnFailure", "Never"]),
-        ("dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"]),
+        (
+            "dnsPolicy",
+            &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
+        ),
     ];
     for (key, allowed) in policies {
         match spec[key].str() {
@@ -184,10 +237,19 @@ fn validate_dns(spec: &Value, path: &Path, violations: &mut Violations) {
     }
     let place = path.child("nameservers");
     if servers.len() > 3 {
-        violations.invalid(place, config["nameservers"].clone(), "must not have more than 3 nameservers");
+        violations.invalid(
+            place,
+            config["nameservers"].clone(),
+            "must not have more than 3 nameservers",
+        );
     }
     for (index, server) in servers.iter().enumerate() {
-        field::all(ip::is_ip_for_legacy_field(server.str()), server.str(), &place.index(index), violations);
+        field::all(
+            ip::is_ip_for_legacy_field(server.str()),
+            server.str(),
+            &place.index(index),
+            violations,
+        );
     }
     validate_searches(&config["searches"], &path.child("searches"), violations);
     let place = path.child("options");
@@ -201,13 +263,22 @@ fn validate_dns(spec: &Value, path: &Path, violations: &mut Violations) {
 fn validate_searches(searches: &Value, path: &Path, violations: &mut Violations) {
     let domains: Vec<&str> = searches.list().iter().map(Value::str).collect();
     if domains.len() > 32 {
-        violations.invalid(path, searches.clone(), "must not have more than 32 search paths");
+        violations.invalid(
+            path,
+            searches.clone(),
+            "must not have more than 32 search paths",
+        );
     }
     if domains.join(" ").len() > 2048 {
-        let detail = "must not have more than 2048 characters (including spaces) in the search list";
+        let detail =
+            "must not have more than 2048 characters (including spaces) in the search list";
         violations.invalid(path, searches.clone(), detail);
     }
-    for (index, domain) in domains.iter().enumerate().filter(|(_, domain)| **domain != ".") {
+    for (index, domain) in domains
+        .iter()
+        .enumerate()
+        .filter(|(_, domain)| **domain != ".")
+    {
         let domain = domain.strip_suffix('.').unwrap_or(domain);
         field::all(
             names::is_dns1123_subdomain_with_underscore(domain),
@@ -243,7 +314,9 @@ fn validate_gates(spec: &Value, path: &Path, violations: &mut Violations) {
 }
 
 fn validate_hostname(spec: &Value, path: &Path, violations: &mut Violations) {
-    let Some(name) = spec["hostnameOverride"].as_str() else { return };
+    let Some(name) = spec["hostnameOverride"].as_str() else {
+        return;
+    };
     if spec["setHostnameAsFQDN"].bool() {
         violations.forbidden(path, "may not be specified when setHostnameAsFQDN is true");
     }
@@ -263,16 +336,28 @@ fn validate_names(spec: &Value, path: &Path, violations: &mut Violations) {
             field::all(wrong(name), name, &path.child(key), violations);
         }
     };
-    check("serviceAccountName", |name| names::name_is_dns_subdomain(name, false));
+    check("serviceAccountName", |name| {
+        names::name_is_dns_subdomain(name, false)
+    });
     check("nodeName", |name| names::name_is_dns_subdomain(name, false));
     if let Some(seconds) = spec["activeDeadlineSeconds"].as_int() {
         let wrong = names::is_in_range(seconds, 1, i32::MAX.into());
-        field::all(wrong, seconds, &path.child("activeDeadlineSeconds"), violations);
+        field::all(
+            wrong,
+            seconds,
+            &path.child("activeDeadlineSeconds"),
+            violations,
+        );
     }
     let mut check = |key: &str| {
         let name = spec[key].str();
         if !name.is_empty() {
-            field::all(names::is_dns1123_label(name), name, &path.child(key), violations);
+            field::all(
+                names::is_dns1123_label(name),
+                name,
+                &path.child(key),
+                violations,
+            );
         }
     };
     check("hostname");
@@ -283,25 +368,48 @@ fn validate_aliases(aliases: &Value, path: &Path, violations: &mut Violations) {
     for (index, alias) in aliases.list().iter().enumerate() {
         let path = path.index(index);
         let address = alias["ip"].str();
-        field::all(ip::is_ip_for_legacy_field(address), address, &path.child("ip"), violations);
+        field::all(
+            ip::is_ip_for_legacy_field(address),
+            address,
+            &path.child("ip"),
+            violations,
+        );
         let path = path.child("hostnames");
         for (index, name) in alias["hostnames"].list().iter().enumerate() {
-            field::all(names::is_dns1123_subdomain(name.str()), name.str(), &path.index(index), violations);
+            field::all(
+                names::is_dns1123_subdomain(name.str()),
+                name.str(),
+                &path.index(index),
+                violations,
+            );
         }
     }
 }
 
 fn validate_classes(spec: &Value, path: &Path, violations: &mut Violations) {
     if !spec["priorityClassName"].str().is_empty() {
-        validate_subdomain(&spec["priorityClassName"], &path.child("priorityClassName"), violations);
+        validate_subdomain(
+            &spec["priorityClassName"],
+            &path.child("priorityClassName"),
+            violations,
+        );
     }
-    validate_subdomain(&spec["runtimeClassName"], &path.child("runtimeClassName"), violations);
+    validate_subdomain(
+        &spec["runtimeClassName"],
+        &path.child("runtimeClassName"),
+        violations,
+    );
     match spec["preemptionPolicy"].as_str() {
         None => {}
         Some("") => violations.required(path.child("preemptionPolicy"), ""),
         Some(policy) => {
             let policies = ["PreemptLowerPriority", "Never"];
-            field::one_of(policy, &policies, &path.child("preemptionPolicy"), violations);
+            field::one_of(
+                policy,
+                &policies,
+                &path.child("preemptionPolicy"),
+                violations,
+            );
         }
     }
 }
@@ -311,6 +419,11 @@ fn validate_group(group: &Value, path: &Path, violations: &mut Violations) {
     match group["podGroupName"].as_str() {
         _ if group.is_null() => {}
         None => violations.invalid_shown(path, "null", "must specify one of: `podGroupName`"),
-        Some(name) => field::all(names::name_is_dns_subdomain(name, false), name, &path, violations),
+        Some(name) => field::all(
+            names::name_is_dns_subdomain(name, false),
+            name,
+            &path,
+            violations,
+        ),
     }
 }

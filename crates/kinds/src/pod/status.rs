@@ -19,7 +19,12 @@ pub(super) fn validate(new: &Value, old: &Value, options: &Options, violations: 
     validate_nomination(new, old, &path.child("nominatedNodeName"), violations);
     validate_generation(&status["observedGeneration"], &path, violations);
     let old_class = &old["status"]["qosClass"];
-    field::immutable_text(&status["qosClass"], old_class, &path.child("qosClass"), violations);
+    field::immutable_text(
+        &status["qosClass"],
+        old_class,
+        &path.child("qosClass"),
+        violations,
+    );
     validate_transitions(new, old, &path, violations);
     validate_claims(new, &path.child("resourceClaimStatuses"), violations);
     validate_extended_claim(new, &path.child("extendedResourceClaimStatus"), violations);
@@ -47,7 +52,12 @@ fn validate_conditions(conditions: &Value, path: &Path, violations: &mut Violati
         validate_generation(&condition["observedGeneration"], &path, violations);
         let kind = condition["type"].str();
         if !matches!(kind, "PodScheduled" | "Ready" | "Initialized") {
-            field::all(names::is_qualified_name(kind), kind, &path.child("Type"), violations);
+            field::all(
+                names::is_qualified_name(kind),
+                kind,
+                &path.child("Type"),
+                violations,
+            );
         }
     }
 }
@@ -68,9 +78,17 @@ fn validate_nomination(new: &Value, old: &Value, path: &Path, violations: &mut V
     if name.is_empty() || name == old["status"]["nominatedNodeName"].str() {
         return;
     }
-    field::all(names::name_is_dns_subdomain(name, false), name, path, violations);
+    field::all(
+        names::name_is_dns_subdomain(name, false),
+        name,
+        path,
+        violations,
+    );
     if !old["spec"]["nodeName"].str().is_empty() {
-        violations.forbidden(path, "may not be set on pods that are already bound to a node");
+        violations.forbidden(
+            path,
+            "may not be set on pods that are already bound to a node",
+        );
     }
 }
 
@@ -89,11 +107,17 @@ fn validate_transitions(new: &Value, old: &Value, path: &Path, violations: &mut 
         let path = path.child(list);
         for (index, was) in old["status"][list].list().iter().enumerate() {
             let ended = &was["state"]["terminated"];
-            let mut now = new["status"][list].list().iter().filter(|now| now["name"] == was["name"]);
+            let mut now = new["status"][list]
+                .list()
+                .iter()
+                .filter(|now| now["name"] == was["name"]);
             let revived = !ended.is_null() && now.any(|now| now["state"]["terminated"].is_null());
-            let container = spec[containers].list().iter().find(|container| container["name"] == was["name"]);
-            let may =
-                container.is_some_and(|container| may_restart(container, spec, ended["exitCode"].int()));
+            let container = spec[containers]
+                .list()
+                .iter()
+                .find(|container| container["name"] == was["name"]);
+            let may = container
+                .is_some_and(|container| may_restart(container, spec, ended["exitCode"].int()));
             if revived && (containers == "ephemeralContainers" || !may) {
                 violations.forbidden(
                     path.index(index).child("state"),
@@ -124,7 +148,10 @@ fn may_restart(container: &Value, spec: &Value, code: i64) -> bool {
 fn matching_rule(container: &Value, code: i64) -> bool {
     container["restartPolicyRules"].list().iter().any(|rule| {
         let codes = &rule["exitCodes"];
-        let listed = codes["values"].list().iter().any(|value| value.int() == code);
+        let listed = codes["values"]
+            .list()
+            .iter()
+            .any(|value| value.int() == code);
         !codes.is_null() && listed == (codes["operator"].str() == "In")
     })
 }
@@ -132,7 +159,11 @@ fn matching_rule(container: &Value, code: i64) -> bool {
 fn validate_claims(pod: &Value, path: &Path, violations: &mut Violations) {
     let known = pod["spec"]["resourceClaims"].list();
     let mut seen: HashSet<&str> = HashSet::new();
-    for (index, status) in pod["status"]["resourceClaimStatuses"].list().iter().enumerate() {
+    for (index, status) in pod["status"]["resourceClaimStatuses"]
+        .list()
+        .iter()
+        .enumerate()
+    {
         let path = path.index(index);
         let name = status["name"].str();
         if !known.iter().any(|claim| claim["name"].str() == name) {
@@ -164,8 +195,14 @@ fn validate_extended_claim(pod: &Value, path: &Path, violations: &mut Violations
         let place = place.index(index);
         validate_mapping(mapping, pod, &place, violations);
         let request = mapping["requestName"].str();
-        field::all(names::is_dns1123_label(request), request, &path.child("requestName"), violations);
-        let parts = ["containerName", "resourceName", "requestName"].map(|part| (part, mapping[part].str()));
+        field::all(
+            names::is_dns1123_label(request),
+            request,
+            &path.child("requestName"),
+            violations,
+        );
+        let parts = ["containerName", "resourceName", "requestName"]
+            .map(|part| (part, mapping[part].str()));
         if seen.contains(&parts) {
             for (part, name) in parts {
                 violations.duplicate(place.child(part), name);
@@ -183,13 +220,15 @@ fn validate_extended_claim(pod: &Value, path: &Path, violations: &mut Violations
 }
 
 fn validate_mapping(mapping: &Value, pod: &Value, path: &Path, violations: &mut Violations) {
-    let (container, resource) = (mapping["containerName"].str(), mapping["resourceName"].str());
+    let (container, resource) = (
+        mapping["containerName"].str(),
+        mapping["resourceName"].str(),
+    );
     let lists = ["containers", "initContainers"];
     let mut containers = lists.into_iter().flat_map(|list| pod["spec"][list].list());
     match containers.find(|other| other["name"].str() == container) {
         None => {
-            let detail =
-                "must match the name of an entry in spec.initContainers.name or spec.containers.name";
+            let detail = "must match the name of an entry in spec.initContainers.name or spec.containers.name";
             violations.invalid(path.child("containerName"), container, detail);
         }
         Some(container) if container["resources"]["requests"].get(resource).is_none() => {
@@ -202,17 +241,29 @@ fn validate_mapping(mapping: &Value, pod: &Value, path: &Path, violations: &mut 
 }
 
 fn validate_node_claims(pod: &Value, path: &Path, violations: &mut Violations) {
-    let references =
-        pod["spec"]["resourceClaims"].list().iter().chain(pod["status"]["resourceClaimStatuses"].list());
-    let known: Vec<&str> = references.filter_map(|claim| claim["resourceClaimName"].as_str()).collect();
-    for (index, status) in pod["status"]["nodeAllocatableResourceClaimStatuses"].list().iter().enumerate() {
+    let references = pod["spec"]["resourceClaims"]
+        .list()
+        .iter()
+        .chain(pod["status"]["resourceClaimStatuses"].list());
+    let known: Vec<&str> = references
+        .filter_map(|claim| claim["resourceClaimName"].as_str())
+        .collect();
+    for (index, status) in pod["status"]["nodeAllocatableResourceClaimStatuses"]
+        .list()
+        .iter()
+        .enumerate()
+    {
         let path = path.index(index);
         let name = status["resourceClaimName"].str();
         if name.is_empty() {
             violations.required(path.child("resourceClaimName"), "must not be empty");
         }
         if !known.contains(&name) {
-            violations.invalid(path.child("resourceClaimName"), name, "no mapping found in pod reference");
+            violations.invalid(
+                path.child("resourceClaimName"),
+                name,
+                "no mapping found in pod reference",
+            );
         }
         for key in ["containers", "resources"] {
             if status[key].is_empty() {
@@ -222,7 +273,11 @@ fn validate_node_claims(pod: &Value, path: &Path, violations: &mut Violations) {
         let path = path.child("resources");
         for (name, amount) in status["resources"].entries() {
             if !resources::is_native(name) {
-                violations.invalid(path.key(name), name, "must be a node allocatable resource name");
+                violations.invalid(
+                    path.key(name),
+                    name,
+                    "must be a node allocatable resource name",
+                );
             }
             if Quantity::of(amount.str()).is_negative() {
                 violations.invalid(path.key(name), amount.clone(), "must be non-negative");
@@ -237,9 +292,20 @@ fn validate_addresses(new: &Value, old: &Value, path: &Path, violations: &mut Vi
     let first = status["hostIPs"][0]["ip"].str();
     if !status["hostIPs"].is_empty() && status["hostIP"].str() != first {
         let place = path.child("hostIPs");
-        violations.invalid(place.index(0).child("ip"), first, "must be equal to `hostIP`");
+        violations.invalid(
+            place.index(0).child("ip"),
+            first,
+            "must be equal to `hostIP`",
+        );
     }
-    validate_address_list(status, &old["status"], "hostIPs", "HostIP", path, violations);
+    validate_address_list(
+        status,
+        &old["status"],
+        "hostIPs",
+        "HostIP",
+        path,
+        violations,
+    );
 }
 
 /// One address, or one of each family. What was accepted once may stay.
@@ -252,27 +318,50 @@ fn validate_address_list(
     violations: &mut Violations,
 ) {
     let path = path.child(list);
-    let addresses: Vec<&str> = new[list].list().iter().map(|address| address["ip"].str()).collect();
+    let addresses: Vec<&str> = new[list]
+        .list()
+        .iter()
+        .map(|address| address["ip"].str())
+        .collect();
     for (index, address) in addresses.iter().enumerate() {
-        if !old[list].list().iter().any(|old| old["ip"].str() == *address) {
-            field::all(ip::is_ip_for_legacy_field(address), *address, &path.index(index), violations);
+        if !old[list]
+            .list()
+            .iter()
+            .any(|old| old["ip"].str() == *address)
+        {
+            field::all(
+                ip::is_ip_for_legacy_field(address),
+                *address,
+                &path.index(index),
+                violations,
+            );
         }
     }
     if addresses.len() < 2 {
         return;
     }
-    let families: Option<Vec<bool>> =
-        addresses.iter().map(|address| ip::parse_sloppy(address).map(|address| address.is_ipv6())).collect();
-    let is_dual =
-        families.as_ref().is_some_and(|families| families.contains(&true) && families.contains(&false));
-    if let Some(index) = addresses.iter().position(|address| ip::parse_sloppy(address).is_none()) {
+    let families: Option<Vec<bool>> = addresses
+        .iter()
+        .map(|address| ip::parse_sloppy(address).map(|address| address.is_ipv6()))
+        .collect();
+    let is_dual = families
+        .as_ref()
+        .is_some_and(|families| families.contains(&true) && families.contains(&false));
+    if let Some(index) = addresses
+        .iter()
+        .position(|address| ip::parse_sloppy(address).is_none())
+    {
         let detail = format!("invalid IP[{index}]: {}", addresses[index]);
         let message = format!("Internal error: failed to check for dual stack with error:{detail}");
         violations.push(Reason::Internal, path, message);
     }
     if !is_dual || addresses.len() > 2 {
         let shown = internal::form_list(ty, new[list].list());
-        violations.invalid(path, shown, "may specify no more than one IP for each IP family");
+        violations.invalid(
+            path,
+            shown,
+            "may specify no more than one IP for each IP family",
+        );
     }
 }
 
@@ -292,31 +381,57 @@ fn validate_users(pod: &Value, list: &str, path: &Path, violations: &mut Violati
 
 fn validate_user(user: &Value, path: &Path, violations: &mut Violations) {
     for key in ["uid", "gid"] {
-        field::all(names::is_user_id(user[key].int()), user[key].int(), &path.child(key), violations);
+        field::all(
+            names::is_user_id(user[key].int()),
+            user[key].int(),
+            &path.child(key),
+            violations,
+        );
     }
     let path = path.child("supplementalGroups");
     for (index, group) in user["supplementalGroups"].list().iter().enumerate() {
-        field::all(names::is_user_id(group.int()), group.int(), &path.index(index), violations);
+        field::all(
+            names::is_user_id(group.int()),
+            group.int(),
+            &path.index(index),
+            violations,
+        );
     }
 }
 
 /// The health of devices that containers use.
-fn validate_devices(pod: &Value, containers: &str, list: &str, path: &Path, violations: &mut Violations) {
+fn validate_devices(
+    pod: &Value,
+    containers: &str,
+    list: &str,
+    path: &Path,
+    violations: &mut Violations,
+) {
     for (index, status) in pod["status"][list].list().iter().enumerate() {
         let path = path.index(index);
-        let (devices, path) =
-            (status["allocatedResourcesStatus"].list(), path.child("allocatedResourcesStatus"));
+        let (devices, path) = (
+            status["allocatedResourcesStatus"].list(),
+            path.child("allocatedResourcesStatus"),
+        );
         if containers == "ephemeralContainers" {
             if !devices.is_empty() {
                 violations.forbidden(path, "must not be specified in container status");
             }
             continue;
         }
-        let container = pod["spec"][containers].list().iter().find(|other| other["name"] == status["name"]);
+        let container = pod["spec"][containers]
+            .list()
+            .iter()
+            .find(|other| other["name"] == status["name"]);
         for (index, device) in devices.iter().enumerate() {
             let path = path.index(index);
             if let Some(container) = container {
-                validate_device_name(device["name"].str(), container, &path.child("name"), violations);
+                validate_device_name(
+                    device["name"].str(),
+                    container,
+                    &path.child("name"),
+                    violations,
+                );
             }
             validate_health(&device["resources"], &path.child("resources"), violations);
         }
@@ -336,7 +451,11 @@ fn validate_device_name(name: &str, container: &Value, path: &Path, violations: 
             violations.invalid(path, name, detail);
         }
     } else if resources["requests"].get(name).is_none() {
-        violations.invalid(path, name, "must match one of the container's resource requests");
+        violations.invalid(
+            path,
+            name,
+            "must match one of the container's resource requests",
+        );
     }
 }
 
@@ -345,7 +464,12 @@ fn validate_health(devices: &Value, path: &Path, violations: &mut Violations) {
     for (index, device) in devices.list().iter().enumerate() {
         let path = path.index(index);
         let health = ["Healthy", "Unhealthy", "Unknown"];
-        field::one_of(device["health"].str(), &health, &path.child("health"), violations);
+        field::one_of(
+            device["health"].str(),
+            &health,
+            &path.child("health"),
+            violations,
+        );
         match device["message"].as_str().map(str::len) {
             Some(0) => violations.required(path.child("message"), "must be non-empty if specified"),
             Some(length) if length > 1024 => violations.too_long(path.child("message"), 1024),

@@ -22,7 +22,10 @@ pub fn validate_ephemeral_containers(new: &Value, old: &Value, violations: &mut 
     if is_mirror(old) {
         return violations.forbidden(NOWHERE, "static pods do not support ephemeral containers");
     }
-    let options = Options { is_pod: true, ..Options::of(Some(old)) };
+    let options = Options {
+        is_pod: true,
+        ..Options::of(Some(old))
+    };
     spec::validate_whole(new, &options, violations);
     update::validate_annotations(new, old, &options, violations);
     let path = Path::new("spec");
@@ -32,13 +35,15 @@ pub fn validate_ephemeral_containers(new: &Value, old: &Value, violations: &mut 
         let mut containers = new["spec"]["ephemeralContainers"].list().iter();
         match containers.rfind(|container| container["name"].str() == name) {
             None => {
-                let detail = format!("existing ephemeral containers \"{name}\" may not be removed\n");
+                let detail =
+                    format!("existing ephemeral containers \"{name}\" may not be removed\n");
                 violations.forbidden(path, &detail);
             }
             Some(now) if !update::same(now, was) => {
                 let difference = difference("EphemeralContainer", was, now);
-                let detail =
-                    format!("existing ephemeral containers \"{name}\" may not be changed\n{difference}");
+                let detail = format!(
+                    "existing ephemeral containers \"{name}\" may not be changed\n{difference}"
+                );
                 violations.forbidden(path, &detail);
             }
             Some(_) => {}
@@ -72,14 +77,23 @@ const LISTS: [&str; 2] = ["containers", "initContainers"];
 
 /// Through `/resize` only resources and how to resize them change.
 pub fn prepare_resize(new: &mut Value, old: &Value) {
-    let same_length = |list: &&str| new["spec"][*list].list().len() == old["spec"][*list].list().len();
+    let same_length =
+        |list: &&str| new["spec"][*list].list().len() == old["spec"][*list].list().len();
     if !LISTS.iter().all(same_length) {
         return;
     }
-    let kept = LISTS.map(|list| (list, resized(new["spec"][list].list(), old["spec"][list].list())));
+    let kept = LISTS.map(|list| {
+        (
+            list,
+            resized(new["spec"][list].list(), old["spec"][list].list()),
+        )
+    });
     let whole = new["spec"].get("resources").cloned();
     restore(new, old, |spec| {
-        for (list, containers) in kept.into_iter().filter(|(_, containers)| !containers.is_empty()) {
+        for (list, containers) in kept
+            .into_iter()
+            .filter(|(_, containers)| !containers.is_empty())
+        {
             spec.set(list, containers);
         }
         match whole {
@@ -92,7 +106,11 @@ pub fn prepare_resize(new: &mut Value, old: &Value) {
 
 /// The old containers with the new resources; the new ones as they are if they are not the same.
 fn resized(new: &[Value], old: &[Value]) -> Vec<Value> {
-    if new.iter().zip(old).any(|(new, old)| new["name"] != old["name"]) {
+    if new
+        .iter()
+        .zip(old)
+        .any(|(new, old)| new["name"] != old["name"])
+    {
         return new.to_vec();
     }
     let merge = |(new, old): (&Value, &Value)| {
@@ -117,7 +135,10 @@ pub fn validate_resize(new: &Value, old: &Value, violations: &mut Violations) {
         return violations.forbidden(NOWHERE, "windows pods cannot be resized");
     }
     let known = violations.0.len();
-    let options = Options { is_pod: true, ..Options::of(Some(old)) };
+    let options = Options {
+        is_pod: true,
+        ..Options::of(Some(old))
+    };
     spec::validate_whole(new, &options, violations);
     let path = Path::new("spec");
     validate_resizable(new, old, &path, violations);
@@ -126,13 +147,21 @@ pub fn validate_resize(new: &Value, old: &Value, violations: &mut Violations) {
         validate_pod_resize(&mut rest, &old["spec"], &path, violations);
     }
     if !old["status"]["nodeAllocatableResourceClaimStatuses"].is_empty() {
-        violations.forbidden(path, "pods with node allocatable resource claims cannot be resized");
+        violations.forbidden(
+            path,
+            "pods with node allocatable resource claims cannot be resized",
+        );
     }
     if !validate_order(new, old, &path, violations) {
         return;
     }
     for list in ["initContainers", "containers"] {
-        validate_kept(&new["spec"][list], &old["spec"][list], &path.child(list), violations);
+        validate_kept(
+            &new["spec"][list],
+            &old["spec"][list],
+            &path.child(list),
+            violations,
+        );
     }
     for list in LISTS {
         validate_only_compute(&mut rest, &old["spec"], list, &path, violations);
@@ -159,7 +188,9 @@ fn validate_resizable(new: &Value, old: &Value, path: &Path, violations: &mut Vi
 }
 
 fn has_resources(spec: &Value) -> bool {
-    ["requests", "limits"].iter().any(|list| !spec["resources"][*list].is_empty())
+    ["requests", "limits"]
+        .iter()
+        .any(|list| !spec["resources"][*list].is_empty())
 }
 
 fn validate_pod_resize(rest: &mut Value, old: &Value, path: &Path, violations: &mut Violations) {
@@ -178,7 +209,10 @@ fn validate_pod_resize(rest: &mut Value, old: &Value, path: &Path, violations: &
         rest.remove("resources");
     }
     if !update::same(&rest["resources"], &old["resources"]) {
-        violations.forbidden(path, "only cpu and memory resources are mutable at pod-level");
+        violations.forbidden(
+            path,
+            "only cpu and memory resources are mutable at pod-level",
+        );
     }
 }
 
@@ -192,7 +226,11 @@ fn restore_compute(resources: &mut Value, old: &Value) {
         for name in ["cpu", "memory"] {
             match old[list].get(name) {
                 Some(amount) => resources.entry(list).set(name, amount.clone()),
-                None => drop(resources.get_mut(list).and_then(|amounts| amounts.remove(name))),
+                None => drop(
+                    resources
+                        .get_mut(list)
+                        .and_then(|amounts| amounts.remove(name)),
+                ),
             }
         }
         if resources[list].is_empty() {
@@ -205,12 +243,23 @@ fn restore_compute(resources: &mut Value, old: &Value) {
 fn validate_order(new: &Value, old: &Value, path: &Path, violations: &mut Violations) -> bool {
     let known = violations.0.len();
     for list in LISTS {
-        let (new, old, path) = (new["spec"][list].list(), old["spec"][list].list(), path.child(list));
+        let (new, old, path) = (
+            new["spec"][list].list(),
+            old["spec"][list].list(),
+            path.child(list),
+        );
         if new.len() != old.len() {
-            violations.forbidden(path, &format!("{list} may not be added or removed on resize"));
+            violations.forbidden(
+                path,
+                &format!("{list} may not be added or removed on resize"),
+            );
             continue;
         }
-        for (index, _) in new.iter().zip(old).enumerate().filter(|(_, (new, old))| new["name"] != old["name"])
+        for (index, _) in new
+            .iter()
+            .zip(old)
+            .enumerate()
+            .filter(|(_, (new, old))| new["name"] != old["name"])
         {
             let detail = format!("{list} may not be renamed or reordered on resize");
             violations.forbidden(path.index(index).child("name"), &detail);
@@ -226,7 +275,10 @@ fn validate_kept(new: &Value, old: &Value, path: &Path, violations: &mut Violati
         let path = path.child("resources");
         for list in ["requests", "limits"] {
             if is_less(&new["resources"][list], &old["resources"][list]) {
-                violations.forbidden(path.child(list), &format!("resource {list} cannot be removed"));
+                violations.forbidden(
+                    path.child(list),
+                    &format!("resource {list} cannot be removed"),
+                );
             }
         }
     }
@@ -255,8 +307,7 @@ fn validate_only_compute(
         if is_init && is_changed && !is_sidecar(container) {
             let policies = container["resizePolicy"].list().iter();
             for _ in policies.filter(|policy| policy["restartPolicy"].str() == "RestartContainer") {
-                let detail =
-                    "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";
+                let detail = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";
                 violations.forbidden(place.index(index), detail);
             }
         }
@@ -267,7 +318,11 @@ fn validate_only_compute(
 pub fn validate_binding(binding: &Value, violations: &mut Violations) {
     let (target, path) = (&binding["target"], Path::new("target"));
     if !matches!(target["kind"].str(), "" | "Node") {
-        violations.not_supported(path.child("kind"), target["kind"].str(), &["Node", "<empty>"]);
+        violations.not_supported(
+            path.child("kind"),
+            target["kind"].str(),
+            &["Node", "<empty>"],
+        );
     }
     if target["name"].str().is_empty() {
         violations.required(path.child("name"), "");

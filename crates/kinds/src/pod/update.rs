@@ -37,7 +37,8 @@ pub(super) fn validate(new: &Value, old: &Value, options: &Options, violations: 
     }
     if !same(&rest, old) {
         let difference = difference("PodSpec", old, &rest);
-        let detail = format!("pod updates may not change fields other than {CHANGEABLE}\n{difference}");
+        let detail =
+            format!("pod updates may not change fields other than {CHANGEABLE}\n{difference}");
         violations.forbidden(path, &detail);
     }
 }
@@ -45,11 +46,22 @@ pub(super) fn validate(new: &Value, old: &Value, options: &Options, violations: 
 /// Annotations that say how a pod was started.
 ///
 /// Kubernetes: what is wrong with annotations is said once more after a change.
-pub(super) fn validate_annotations(new: &Value, old: &Value, options: &Options, violations: &mut Violations) {
+pub(super) fn validate_annotations(
+    new: &Value,
+    old: &Value,
+    options: &Options,
+    violations: &mut Violations,
+) {
     let path = Path::new("metadata");
     let path = path.child("annotations");
     annotations::validate_update(new, old, &path, violations);
-    annotations::validate(&new["metadata"]["annotations"], &new["spec"], options, &path, violations);
+    annotations::validate(
+        &new["metadata"]["annotations"],
+        &new["spec"],
+        options,
+        &path,
+        violations,
+    );
 }
 
 /// Images may change. Answers whether there are as many containers as before.
@@ -73,13 +85,22 @@ fn validate_deadline(new: &Value, old: &Value, path: &Path, violations: &mut Vio
     let known = violations.0.len();
     match (new, old) {
         (Some(new), _) if !(0..=i64::from(i32::MAX)).contains(&new) => {
-            field::all(names::is_in_range(new, 0, i32::MAX.into()), new, path, violations);
+            field::all(
+                names::is_in_range(new, 0, i32::MAX.into()),
+                new,
+                path,
+                violations,
+            );
         }
         (Some(new), Some(old)) if old < new => {
             violations.invalid(path, new, "must be less than or equal to previous value");
         }
         (None, Some(_)) => {
-            violations.invalid_shown(path, "null", "must not update from a positive integer to nil value");
+            violations.invalid_shown(
+                path,
+                "null",
+                "must not update from a positive integer to nil value",
+            );
             return true;
         }
         _ => {}
@@ -100,19 +121,30 @@ fn validate_tolerations(
         toleration
     };
     let kept: Vec<Value> = new["tolerations"].list().iter().map(but_seconds).collect();
-    if old["tolerations"].list().iter().any(|old| !kept.contains(&but_seconds(old))) {
-        return violations
-            .forbidden(path, "existing toleration can not be modified except its tolerationSeconds");
+    if old["tolerations"]
+        .list()
+        .iter()
+        .any(|old| !kept.contains(&but_seconds(old)))
+    {
+        return violations.forbidden(
+            path,
+            "existing toleration can not be modified except its tolerationSeconds",
+        );
     }
     scheduling::validate_tolerations(&new["tolerations"], options, path, violations);
 }
 
 fn validate_gates(new: &Value, old: &Value, path: &Path, violations: &mut Violations) {
-    let known: Vec<&str> = old["schedulingGates"].list().iter().map(|gate| gate["name"].str()).collect();
+    let known: Vec<&str> = old["schedulingGates"]
+        .list()
+        .iter()
+        .map(|gate| gate["name"].str())
+        .collect();
     for (index, gate) in new["schedulingGates"].list().iter().enumerate() {
         let gate = gate["name"].str();
         if !known.contains(&gate) {
-            let detail = format!("only deletion is allowed, but found new scheduling gate '{gate}'");
+            let detail =
+                format!("only deletion is allowed, but found new scheduling gate '{gate}'");
             violations.forbidden(path.index(index).child("name"), &detail);
         }
     }
@@ -122,7 +154,10 @@ fn validate_gates(new: &Value, old: &Value, path: &Path, violations: &mut Violat
 fn without_changeable(new: &Value, old: &Value) -> Value {
     let mut rest = new.clone();
     for list in ["containers", "initContainers"] {
-        let images = old[list].list().iter().map(|container| container["image"].clone());
+        let images = old[list]
+            .list()
+            .iter()
+            .map(|container| container["image"].clone());
         let containers = rest.get_mut(list).map(Value::list_mut).unwrap_or_default();
         for (container, image) in containers.iter_mut().zip(images) {
             container.set("image", image);
@@ -149,7 +184,10 @@ fn restore(rest: &mut Value, old: &Value, key: &str) {
 /// Until a pod may be scheduled, the choice of nodes may become narrower.
 fn validate_placement(rest: &mut Value, old: &Value, path: &Path, violations: &mut Violations) {
     let selector = &rest["nodeSelector"];
-    if old["nodeSelector"].entries().any(|(key, value)| selector.get(key) != Some(value)) {
+    if old["nodeSelector"]
+        .entries()
+        .any(|(key, value)| selector.get(key) != Some(value))
+    {
         let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
         violations.invalid(path.child("nodeSelector"), selector.clone(), detail);
     }
@@ -159,14 +197,20 @@ fn validate_placement(rest: &mut Value, old: &Value, path: &Path, violations: &m
         return;
     }
     let place = path.child("affinity");
-    validate_node_terms(new_affinity, old_affinity, &place.child("nodeAffinity"), violations);
+    validate_node_terms(
+        new_affinity,
+        old_affinity,
+        &place.child("nodeAffinity"),
+        violations,
+    );
     restore_node_affinity(rest, old);
 }
 
 fn restore_node_affinity(rest: &mut Value, old: &Value) {
     let old_nodes = &old["affinity"]["nodeAffinity"];
     if !old_nodes.is_null() {
-        rest.entry("affinity").set("nodeAffinity", old_nodes.clone());
+        rest.entry("affinity")
+            .set("nodeAffinity", old_nodes.clone());
     } else if let Some(affinity) = rest.get_mut("affinity") {
         affinity.remove("nodeAffinity");
         if old["affinity"].is_null() && affinity.is_empty() {
@@ -182,7 +226,11 @@ fn validate_node_terms(new: &Value, old: &Value, path: &Path, violations: &mut V
     let path = path.child(REQUIRED);
     let path = path.child("nodeSelectorTerms");
     if !old.is_empty() && old.len() != new.len() {
-        let shown = if new.is_empty() { Value::Null } else { internal::form_list("NodeSelectorTerm", new) };
+        let shown = if new.is_empty() {
+            Value::Null
+        } else {
+            internal::form_list("NodeSelectorTerm", new)
+        };
         let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
         return violations.invalid(path, shown, detail);
     }
@@ -201,7 +249,11 @@ fn is_narrower(new: &Value, old: &Value) -> bool {
     let was_empty = lists.iter().all(|list| old[*list].is_empty());
     let is_empty = lists.iter().all(|list| new[*list].is_empty());
     let keeps = |list: &&str| new[*list].list().starts_with(old[*list].list());
-    if was_empty { is_empty } else { lists.iter().all(keeps) }
+    if was_empty {
+        is_empty
+    } else {
+        lists.iter().all(keeps)
+    }
 }
 
 /// Whether two parts of a pod mean the same: nothing is as good as an empty list, and `1Gi` is `1073741824`.
@@ -217,10 +269,16 @@ fn same_in(key: &str, a: &Value, b: &Value) -> bool {
                 true => same_amount(&a[name], &b[name]),
                 false => same_in(name, &a[name], &b[name]),
             };
-            left.keys().chain(right.keys()).all(|name| same_member(name))
+            left.keys()
+                .chain(right.keys())
+                .all(|name| same_member(name))
         }
         (Value::List(left), Value::List(right)) => {
-            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| same_in("", left, right))
+            left.len() == right.len()
+                && left
+                    .iter()
+                    .zip(right)
+                    .all(|(left, right)| same_in("", left, right))
         }
         (Value::Null, Value::List(list)) | (Value::List(list), Value::Null) => list.is_empty(),
         _ if matches!(key, "sizeLimit" | "divisor") => same_amount(a, b),

@@ -31,7 +31,16 @@ pub(super) fn validate<'a>(
     for (index, volume) in volumes.iter().enumerate() {
         let path = path.index(index);
         let (name, known) = (volume["name"].str(), violations.0.len());
-        sources::validate(volume, &Around { name, pod, options, path: &path }, violations);
+        sources::validate(
+            volume,
+            &Around {
+                name,
+                pod,
+                options,
+                path: &path,
+            },
+            violations,
+        );
         validate_name(name, &path.child("name"), violations);
         if sound.iter().any(|(other, _)| *other == name) {
             violations.duplicate(path.child("name"), name);
@@ -60,13 +69,20 @@ fn validate_claim_reference(
     path: &Path,
     violations: &mut Violations,
 ) {
-    let Some(pod) = pod.filter(|pod| !pod.is_empty()) else { return };
+    let Some(pod) = pod.filter(|pod| !pod.is_empty()) else {
+        return;
+    };
     let claim = volume["persistentVolumeClaim"]["claimName"].str();
-    let is_made =
-        |volume: &Value| !volume["ephemeral"].is_null() && claim == format!("{pod}-{}", volume["name"].str());
+    let is_made = |volume: &Value| {
+        !volume["ephemeral"].is_null() && claim == format!("{pod}-{}", volume["name"].str())
+    };
     if !volume["persistentVolumeClaim"].is_null() && volumes.iter().any(is_made) {
         let detail = "must not reference a PVC that gets created for an ephemeral volume";
-        violations.invalid(path.child("persistentVolumeClaim").child("claimName"), claim, detail);
+        violations.invalid(
+            path.child("persistentVolumeClaim").child("claimName"),
+            claim,
+            detail,
+        );
     }
 }
 

@@ -14,9 +14,17 @@ use super::{claim_spec_warnings, overlaps, visit_containers};
 pub(super) fn warnings(pod: &Value, _: Option<&Value>, context: &Context) -> Vec<String> {
     match context.action {
         Action::Create => {
-            let mut warnings =
-                name_warning(pod["metadata"]["name"].str(), "this is used in the Pod's hostname");
-            warnings.extend(Warner { list: Vec::new(), is_template: false }.all(pod, &Path::new("")));
+            let mut warnings = name_warning(
+                pod["metadata"]["name"].str(),
+                "this is used in the Pod's hostname",
+            );
+            warnings.extend(
+                Warner {
+                    list: Vec::new(),
+                    is_template: false,
+                }
+                .all(pod, &Path::new("")),
+            );
             warnings
         }
         Action::Update => Vec::new(),
@@ -26,7 +34,11 @@ pub(super) fn warnings(pod: &Value, _: Option<&Value>, context: &Context) -> Vec
 
 /// The same for who makes pods from a template.
 pub(crate) fn template_warnings(template: &Value, path: &Path) -> Vec<String> {
-    Warner { list: Vec::new(), is_template: true }.all(template, path)
+    Warner {
+        list: Vec::new(),
+        is_template: true,
+    }
+    .all(template, path)
 }
 
 /// A name that is used for something that takes less than names may be.
@@ -36,17 +48,28 @@ pub(crate) fn name_warning(name: &str, use_of_it: &str) -> Vec<String> {
         return Vec::new();
     }
     let advice = "which can result in surprising behavior; a DNS label is recommended";
-    vec![format!("metadata.name: {use_of_it}, {advice}: [{}]", wrong.join(" "))]
+    vec![format!(
+        "metadata.name: {use_of_it}, {advice}: [{}]",
+        wrong.join(" ")
+    )]
 }
 
 fn address_warnings(status: &Value) -> Vec<String> {
     let path = Path::new("status");
     let lists = ["podIPs", "hostIPs"].into_iter();
-    let addresses =
-        lists.flat_map(|list| status[list].list().iter().enumerate().map(move |address| (list, address)));
+    let addresses = lists.flat_map(|list| {
+        status[list]
+            .list()
+            .iter()
+            .enumerate()
+            .map(move |address| (list, address))
+    });
     addresses
         .filter_map(|(list, (index, address))| {
-            ip::ip_warning(path.child(list).index(index).child("ip"), address["ip"].str())
+            ip::ip_warning(
+                path.child(list).index(index).child("ip"),
+                address["ip"].str(),
+            )
         })
         .collect()
 }
@@ -71,7 +94,10 @@ impl Warner {
         self.ports(spec, &spec_path);
         if spec["terminationGracePeriodSeconds"].int() < 0 {
             let place = spec_path.child("terminationGracePeriodSeconds");
-            self.add(place, "must be >= 0; negative values are invalid and will be treated as 1");
+            self.add(
+                place,
+                "must be >= 0; negative values are invalid and will be treated as 1",
+            );
         }
         self.affinity(spec, &spec_path.child("affinity"));
         self.addresses(spec, &spec_path);
@@ -92,16 +118,28 @@ impl Warner {
         let place = place.child("nodeAffinity");
         let affinity = &spec["affinity"]["nodeAffinity"];
         let required = place.child("requiredDuringSchedulingIgnoredDuringExecution");
-        let terms = &affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+        let terms =
+            &affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
         for (index, term) in terms.list().iter().enumerate() {
-            self.node_term(term, false, &required.child("nodeSelectorTerms").index(index));
+            self.node_term(
+                term,
+                false,
+                &required.child("nodeSelectorTerms").index(index),
+            );
         }
         let preferred = place.child("preferredDuringSchedulingIgnoredDuringExecution");
         let terms = &affinity["preferredDuringSchedulingIgnoredDuringExecution"];
         for (index, term) in terms.list().iter().enumerate() {
-            self.node_term(&term["preference"], true, &preferred.index(index).child("preference"));
+            self.node_term(
+                &term["preference"],
+                true,
+                &preferred.index(index).child("preference"),
+            );
         }
-        self.spread(&spec["topologySpreadConstraints"], &path.child("topologySpreadConstraints"));
+        self.spread(
+            &spec["topologySpreadConstraints"],
+            &path.child("topologySpreadConstraints"),
+        );
     }
 
     fn node_term(&mut self, term: &Value, check_values: bool, path: &Path) {
@@ -113,10 +151,17 @@ impl Warner {
                 self.add(path.child("key"), &format!("{key} is {text}"));
             }
             let path = path.child("values");
-            let values = expression["values"].list().iter().enumerate().filter(|_| check_values);
+            let values = expression["values"]
+                .list()
+                .iter()
+                .enumerate()
+                .filter(|_| check_values);
             for (index, value) in values {
                 for message in names::is_label_value(value.str()) {
-                    self.add(path.index(index), &format!("{} is invalid, {message}", value.str()));
+                    self.add(
+                        path.index(index),
+                        &format!("{} is invalid, {message}", value.str()),
+                    );
                 }
             }
         }
@@ -135,7 +180,10 @@ impl Warner {
 
     fn selector(&mut self, term: &Value, path: &Path) {
         if term["labelSelector"].is_null() {
-            self.add(path.child("labelSelector"), "a null labelSelector results in matching no pod");
+            self.add(
+                path.child("labelSelector"),
+                "a null labelSelector results in matching no pod",
+            );
         }
     }
 
@@ -150,7 +198,10 @@ impl Warner {
             let preferred = path.child("preferredDuringSchedulingIgnoredDuringExecution");
             let terms = &affinity["preferredDuringSchedulingIgnoredDuringExecution"];
             for (index, term) in terms.list().iter().enumerate() {
-                self.selector(&term["podAffinityTerm"], &preferred.index(index).child("podAffinityTerm"));
+                self.selector(
+                    &term["podAffinityTerm"],
+                    &preferred.index(index).child("podAffinityTerm"),
+                );
             }
         }
     }
@@ -180,13 +231,29 @@ impl Warner {
         const EARLY: &str = "deprecated in v1.22, non-functional in v1.25+";
         const LATE: &str = "deprecated in v1.28, non-functional in v1.31+";
         const OLD: [(&str, &str, &str); 9] = [
-            ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
-            ("gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
-            ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+            (
+                "photonPersistentDisk",
+                "photonPersistentDisk",
+                "deprecated in v1.11, non-functional in v1.16+",
+            ),
+            (
+                "gitRepo",
+                "gitRepo",
+                "deprecated in v1.11, and disabled by default in v1.33+",
+            ),
+            (
+                "scaleIO",
+                "scaleIO",
+                "deprecated in v1.16, non-functional in v1.22+",
+            ),
             ("flocker", "flocker", EARLY),
             ("storageos", "storageOS", EARLY),
             ("quobyte", "quobyte", EARLY),
-            ("glusterfs", "glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+            (
+                "glusterfs",
+                "glusterfs",
+                "deprecated in v1.25, non-functional in v1.26+",
+            ),
             ("cephfs", "cephfs", LATE),
             ("rbd", "rbd", LATE),
         ];
@@ -198,7 +265,8 @@ impl Warner {
             let template = &volume["ephemeral"]["volumeClaimTemplate"];
             let path = path.child("ephemeral");
             let path = path.child("volumeClaimTemplate");
-            self.list.extend(claim_spec_warnings(&template["spec"], &path.child("spec")));
+            self.list
+                .extend(claim_spec_warnings(&template["spec"], &path.child("spec")));
         }
     }
 
@@ -237,8 +305,15 @@ impl Warner {
         }
     }
 
-    fn containers(&mut self, spec: &Value, annotations: &Value, path: &Path, annotations_path: &Path) {
-        const OLD_SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
+    fn containers(
+        &mut self,
+        spec: &Value,
+        annotations: &Value,
+        path: &Path,
+        annotations_path: &Path,
+    ) {
+        const OLD_SECCOMP: &str =
+            "non-functional in v1.27+; use the \"seccompProfile\" field instead";
         let context = &spec["securityContext"];
         if context["seccompProfile"].is_null() && !annotations[SECCOMP_POD].is_null() {
             self.add(annotations_path.key(SECCOMP_POD), OLD_SECCOMP);
@@ -254,7 +329,11 @@ impl Warner {
             let path_of_resources = path.child("resources");
             for name in ["memory", "ephemeral-storage"] {
                 for list in ["limits", "requests"] {
-                    self.fraction(&container["resources"][list], name, &path_of_resources.child(list));
+                    self.fraction(
+                        &container["resources"][list],
+                        name,
+                        &path_of_resources.child(list),
+                    );
                 }
             }
             self.env(&container["env"], &path.child("env"));
@@ -264,13 +343,18 @@ impl Warner {
     /// A profile that is only an annotation. When a pod is made it has become a field by now.
     fn app_armor(&mut self, container: &Value, context: &Value, annotations: &Value, path: &Path) {
         let key = format!("{APP_ARMOR}{}", container["name"].str());
-        let Some(annotation) = annotations[key.as_str()].as_str() else { return };
+        let Some(annotation) = annotations[key.as_str()].as_str() else {
+            return;
+        };
         let profile = app_armor_profile(annotation).unwrap_or_default();
         let own = &container["securityContext"]["appArmorProfile"];
         let is_of_pod = !profile.is_null() && context["appArmorProfile"] == profile;
         let is_only_annotation = own.is_null() || !self.is_template && *own == profile;
         if is_only_annotation && !is_of_pod {
-            self.add(path.key(&key), "deprecated since v1.30; use the \"appArmorProfile\" field instead");
+            self.add(
+                path.key(&key),
+                "deprecated since v1.30; use the \"appArmorProfile\" field instead",
+            );
         }
     }
 
@@ -283,8 +367,9 @@ impl Warner {
             let builds_on =
                 variable["valueFrom"].is_null() && value != reference && value.contains(&reference);
             if !names.insert(name) && !builds_on {
-                let text =
-                    format!("hides previous definition of \"{name}\", which may be dropped when using apply");
+                let text = format!(
+                    "hides previous definition of \"{name}\", which may be dropped when using apply"
+                );
                 self.add(path.index(index), &text);
             }
         }
@@ -301,13 +386,20 @@ impl Warner {
         let mut by_port: HashMap<(i64, &str), Vec<&(String, &Value)>> = HashMap::new();
         for entry @ (place, port) in &ports {
             if !port["hostIP"].str().is_empty() && port["hostPort"].int() == 0 {
-                self.list.push(format!("{place}: hostIP set without hostPort: {}", go_port(port)));
+                self.list.push(format!(
+                    "{place}: hostIP set without hostPort: {}",
+                    go_port(port)
+                ));
             }
-            let others = by_port.entry((port["containerPort"].int(), port["protocol"].str())).or_default();
+            let others = by_port
+                .entry((port["containerPort"].int(), port["protocol"].str()))
+                .or_default();
             for (other_place, other) in others.iter() {
                 let clash = port_clash(port, other);
                 self.list.extend(
-                    clash.map(|clash| format!("{place}: {clash} port definition with {other_place}")),
+                    clash.map(|clash| {
+                        format!("{place}: {clash} port definition with {other_place}")
+                    }),
                 );
             }
             others.push(entry);
@@ -329,11 +421,15 @@ impl Warner {
         let place = path.child("dnsConfig");
         let place = place.child("nameservers");
         for (index, server) in spec["dnsConfig"]["nameservers"].list().iter().enumerate() {
-            self.list.extend(ip::ip_warning(place.index(index), server.str()));
+            self.list
+                .extend(ip::ip_warning(place.index(index), server.str()));
         }
         let place = path.child("hostAliases");
         for (index, alias) in spec["hostAliases"].list().iter().enumerate() {
-            self.list.extend(ip::ip_warning(place.index(index).child("ip"), alias["ip"].str()));
+            self.list.extend(ip::ip_warning(
+                place.index(index).child("ip"),
+                alias["ip"].str(),
+            ));
         }
     }
 }

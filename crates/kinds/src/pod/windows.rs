@@ -54,10 +54,20 @@ fn validate_user(name: &str, path: &Path, violations: &mut Violations) {
         None => (None, name),
     };
     if domain.is_some_and(|domain| domain.len() >= 256) {
-        refuse("runAsUserName's Domain length must be under 256 characters", name, path, violations);
+        refuse(
+            "runAsUserName's Domain length must be under 256 characters",
+            name,
+            path,
+            violations,
+        );
     }
     if domain.is_some_and(|domain| !is_net_bios(domain) && !is_dns(domain)) {
-        refuse("runAsUserName's Domain doesn't match the NetBios nor the DNS format", name, path, violations);
+        refuse(
+            "runAsUserName's Domain doesn't match the NetBios nor the DNS format",
+            name,
+            path,
+            violations,
+        );
     }
     let detail = match user.len() {
         0 => "runAsUserName's User cannot be empty",
@@ -66,10 +76,18 @@ fn validate_user(name: &str, path: &Path, violations: &mut Violations) {
     };
     refuse(detail, name, path, violations);
     if !user.is_empty() && user.bytes().all(|byte| matches!(byte, b'.' | b' ')) {
-        refuse("runAsUserName's User cannot contain only periods or spaces", name, path, violations);
+        refuse(
+            "runAsUserName's User cannot contain only periods or spaces",
+            name,
+            path,
+            violations,
+        );
     }
-    if user.contains(['"', '/', '\\', ':', ';', '|', '=', ',', '+', '*', '?', '<', '>', '@', '[', ']']) {
-        let detail = r#"runAsUserName's User cannot contain the following characters: "/\:;|=,+*?<>@[]"#;
+    if user.contains([
+        '"', '/', '\\', ':', ';', '|', '=', ',', '+', '*', '?', '<', '>', '@', '[', ']',
+    ]) {
+        let detail =
+            r#"runAsUserName's User cannot contain the following characters: "/\:;|=,+*?<>@[]"#;
         refuse(detail, name, path, violations);
     }
 }
@@ -85,7 +103,9 @@ fn is_dns(domain: &str) -> bool {
         (1..=63).contains(&label.len())
             && !label.starts_with('-')
             && !label.ends_with('-')
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     })
 }
 
@@ -98,9 +118,14 @@ pub(super) fn validate_host_processes(spec: &Value, path: &Path, violations: &mu
         if let (Some(pod), Some(own)) = (pod, own)
             && pod != own
         {
-            let detail = format!("pod hostProcess value must be identical if both are specified, was {pod}");
+            let detail =
+                format!("pod hostProcess value must be identical if both are specified, was {pod}");
             let context = path.child("securityContext");
-            violations.invalid(context.child("windowsOptions").child("hostProcess"), own, &detail);
+            violations.invalid(
+                context.child("windowsOptions").child("hostProcess"),
+                own,
+                &detail,
+            );
         }
         n_containers += 1;
         n_processes += usize::from(own.or(pod) == Some(true));
@@ -109,8 +134,7 @@ pub(super) fn validate_host_processes(spec: &Value, path: &Path, violations: &mu
         return;
     }
     if n_processes != n_containers {
-        let detail =
-            "If pod contains any hostProcess containers then all containers must be HostProcess containers";
+        let detail = "If pod contains any hostProcess containers then all containers must be HostProcess containers";
         violations.invalid(path, "", detail);
     }
     if !spec["hostNetwork"].bool() {
@@ -118,7 +142,10 @@ pub(super) fn validate_host_processes(spec: &Value, path: &Path, violations: &mu
         violations.invalid(path.child("hostNetwork"), false, detail);
     }
     if !allows_privileged() {
-        violations.forbidden(path, "hostProcess containers are disallowed by cluster policy");
+        violations.forbidden(
+            path,
+            "hostProcess containers are disallowed by cluster policy",
+        );
     }
 }
 
@@ -138,8 +165,10 @@ fn validate_linux(spec: &Value, path: &Path, violations: &mut Violations) {
     let mut check = |holder: &Value, path: &Path| {
         if !holder["securityContext"]["windowsOptions"].is_null() {
             let path = path.child("securityContext");
-            violations
-                .forbidden(path.child("windowsOptions"), "windows options cannot be set for a linux pod");
+            violations.forbidden(
+                path.child("windowsOptions"),
+                "windows options cannot be set for a linux pod",
+            );
         }
     };
     check(spec, path);
@@ -181,7 +210,11 @@ const NOT_OF_CONTAINERS: [&str; 10] = [
 fn validate_windows(spec: &Value, path: &Path, violations: &mut Violations) {
     const DETAIL: &str = "cannot be set for a windows pod";
     for (key, in_context) in NOT_OF_PODS {
-        let holder = if in_context { &spec["securityContext"] } else { spec };
+        let holder = if in_context {
+            &spec["securityContext"]
+        } else {
+            spec
+        };
         if !holder[key].is_null() {
             let context = path.child("securityContext");
             violations.forbidden(if in_context { &context } else { path }.child(key), DETAIL);
@@ -189,7 +222,10 @@ fn validate_windows(spec: &Value, path: &Path, violations: &mut Violations) {
     }
     visit_containers(spec, path, |container, path| {
         let path = path.child("securityContext");
-        for key in NOT_OF_CONTAINERS.into_iter().filter(|key| !container["securityContext"][*key].is_null()) {
+        for key in NOT_OF_CONTAINERS
+            .into_iter()
+            .filter(|key| !container["securityContext"][*key].is_null())
+        {
             violations.forbidden(path.child(key), DETAIL);
         }
     });

@@ -27,7 +27,12 @@ const IGNORED: [(&str, &str); 10] = [
     ("authorization.k8s.io", "selfsubjectrulesreviews"),
 ];
 /// What is also counted under its bare name.
-const BARE: [&str; 4] = ["configmaps", "resourcequotas", "replicationcontrollers", "secrets"];
+const BARE: [&str; 4] = [
+    "configmaps",
+    "resourcequotas",
+    "replicationcontrollers",
+    "secrets",
+];
 const STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 const DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
 /// The most devices that a request can get.
@@ -89,8 +94,13 @@ impl Counted {
                 )
             }
             Counted::VolumeClaim => {
-                let name = name.split_once(STORAGE_CLASS).map_or(name, |(_, name)| name);
-                matches!(name, "persistentvolumeclaims" | "requests.storage" | "count/persistentvolumeclaims")
+                let name = name
+                    .split_once(STORAGE_CLASS)
+                    .map_or(name, |(_, name)| name);
+                matches!(
+                    name,
+                    "persistentvolumeclaims" | "requests.storage" | "count/persistentvolumeclaims"
+                )
             }
             Counted::DeviceClaim => {
                 name == "count/resourceclaims.resource.k8s.io" || name.ends_with(DEVICE_CLASS)
@@ -104,7 +114,8 @@ impl Counted {
         match self {
             Counted::Pod => pods::is_in(selector, object),
             Counted::VolumeClaim => {
-                selector.scope == "VolumeAttributesClass" && selector.selects(&attributes_classes(object))
+                selector.scope == "VolumeAttributesClass"
+                    && selector.selects(&attributes_classes(object))
             }
             _ => false,
         }
@@ -112,7 +123,11 @@ impl Counted {
 
     /// What an object must say of itself before it can be counted under `names`, and does not.
     pub fn missing(&self, names: &[&str], object: &Value) -> Option<String> {
-        if *self == Counted::Pod { pods::missing(names, object) } else { None }
+        if *self == Counted::Pod {
+            pods::missing(names, object)
+        } else {
+            None
+        }
     }
 
     /// What an object takes at a time, in seconds since 1970.
@@ -136,9 +151,10 @@ fn service_usage(spec: &Value) -> Amounts {
     let ports = spec["ports"].list();
     let balanced = spec["type"].str() == "LoadBalancer";
     let node_ports = match spec["type"].str() {
-        "LoadBalancer" if spec["allocateLoadBalancerNodePorts"].as_bool() == Some(false) => {
-            ports.iter().filter(|port| port["nodePort"].int() != 0).count()
-        }
+        "LoadBalancer" if spec["allocateLoadBalancerNodePorts"].as_bool() == Some(false) => ports
+            .iter()
+            .filter(|port| port["nodePort"].int() != 0)
+            .count(),
         "LoadBalancer" | "NodePort" => ports.len(),
         _ => 0,
     };
@@ -146,9 +162,15 @@ fn service_usage(spec: &Value) -> Amounts {
         ("count/services", 1),
         ("services", 1),
         ("services.loadbalancers", i64::from(balanced)),
-        ("services.nodeports", i64::try_from(node_ports).unwrap_or(i64::MAX)),
+        (
+            "services.nodeports",
+            i64::try_from(node_ports).unwrap_or(i64::MAX),
+        ),
     ];
-    usage.into_iter().map(|(name, amount)| (name.to_string(), count(amount))).collect()
+    usage
+        .into_iter()
+        .map(|(name, amount)| (name.to_string(), count(amount)))
+        .collect()
 }
 
 /// The class of storage that a claim names, in the field or in the old annotation.
@@ -168,9 +190,14 @@ fn claim_usage(claim: &Value) -> Amounts {
     };
     note("persistentvolumeclaims", count(1));
     if let Some(asked) = claim["spec"]["resources"]["requests"]["storage"].as_str() {
-        let given = claim["status"]["allocatedResources"]["storage"].as_str().map(Quantity::of);
+        let given = claim["status"]["allocatedResources"]["storage"]
+            .as_str()
+            .map(Quantity::of);
         let asked = Quantity::of(asked);
-        note("requests.storage", given.map_or(asked, |given| given.max(asked)));
+        note(
+            "requests.storage",
+            given.map_or(asked, |given| given.max(asked)),
+        );
     }
     usage
 }
@@ -183,7 +210,11 @@ fn attributes_classes(claim: &Value) -> Vec<&str> {
         &status["currentVolumeAttributesClassName"],
         &status["modifyVolumeStatus"]["targetVolumeAttributesClassName"],
     ];
-    names.into_iter().map(Value::str).filter(|name| !name.is_empty()).collect()
+    names
+        .into_iter()
+        .map(Value::str)
+        .filter(|name| !name.is_empty())
+        .collect()
 }
 
 /// What a claim may get of each class of devices, at worst.
@@ -191,8 +222,8 @@ fn device_usage(claim: &Value) -> Amounts {
     let mut usage = Amounts::from([("count/resourceclaims.resource.k8s.io".to_string(), count(1))]);
     for request in claim["spec"]["devices"]["requests"].list() {
         let alternatives = request["firstAvailable"].list();
-        let exactly =
-            Some(&request["exactly"]).filter(|exactly| alternatives.is_empty() && !exactly.is_null());
+        let exactly = Some(&request["exactly"])
+            .filter(|exactly| alternatives.is_empty() && !exactly.is_null());
         let mut most = Amounts::new();
         for wanted in alternatives.iter().chain(exactly) {
             let name = format!("{}{DEVICE_CLASS}", wanted["deviceClassName"].str());
@@ -217,7 +248,10 @@ mod tests {
     #[track_caller]
     fn check(usage: fn(&Value) -> Amounts, object: &str, expected: &str) {
         let found = usage(&json::parse(object.as_bytes()).unwrap());
-        let found: Vec<String> = found.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
+        let found: Vec<String> = found
+            .iter()
+            .map(|(name, amount)| format!("{name}={amount}"))
+            .collect();
         assert_eq!(found.join(" "), expected);
     }
 

@@ -10,15 +10,24 @@ use crate::amounts::{Amounts, add, amounts, is_pod_level, pod_total, raise};
 
 const COUNT: &str = "count/pods";
 /// What every container must ask for before it can be counted.
-const EXPLICIT: [&str; 6] =
-    ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
+const EXPLICIT: [&str; 6] = [
+    "cpu",
+    "memory",
+    "requests.cpu",
+    "requests.memory",
+    "limits.cpu",
+    "limits.memory",
+];
 const REQUESTS: &str = "requests.";
 const HUGE_PAGES: &str = "hugepages-";
 const IMPLICIT_DEVICES: &str = "requests.deviceclass.resource.kubernetes.io/";
 
 /// Whether a quota's name for something is about pods.
 pub(super) fn counts_as(name: &str) -> bool {
-    let plain = name.strip_prefix(REQUESTS).or(name.strip_prefix("limits.")).unwrap_or(name);
+    let plain = name
+        .strip_prefix(REQUESTS)
+        .or(name.strip_prefix("limits."))
+        .unwrap_or(name);
     matches!(name, COUNT | "pods")
         || matches!(plain, "cpu" | "memory" | "ephemeral-storage")
         || name.starts_with(HUGE_PAGES)
@@ -34,7 +43,9 @@ fn is_extended(name: &str) -> bool {
 
 /// Whether a pod ends by itself.
 pub(super) fn is_terminating(pod: &Value) -> bool {
-    pod["spec"]["activeDeadlineSeconds"].as_int().is_some_and(|seconds| seconds >= 0)
+    pod["spec"]["activeDeadlineSeconds"]
+        .as_int()
+        .is_some_and(|seconds| seconds >= 0)
 }
 
 /// Whether a pod is in a scope.
@@ -46,7 +57,11 @@ pub(super) fn is_in(selector: &Selector, pod: &Value) -> bool {
         "NotBestEffort" => !is_best_effort(pod),
         "PriorityClass" => {
             let class = pod["spec"]["priorityClassName"].str();
-            selector.selects(if class.is_empty() { &[] } else { std::slice::from_ref(&class) })
+            selector.selects(if class.is_empty() {
+                &[]
+            } else {
+                std::slice::from_ref(&class)
+            })
         }
         "CrossNamespacePodAffinity" => looks_elsewhere(&pod["spec"]["affinity"]),
         _ => false,
@@ -55,49 +70,85 @@ pub(super) fn is_in(selector: &Selector, pod: &Value) -> bool {
 
 /// Whether nothing in a pod asks for anything.
 fn is_best_effort(pod: &Value) -> bool {
-    if let Some(class) = pod["status"]["qosClass"].as_str().filter(|class| !class.is_empty()) {
+    if let Some(class) = pod["status"]["qosClass"]
+        .as_str()
+        .filter(|class| !class.is_empty())
+    {
         return class == "BestEffort";
     }
     let spec = &pod["spec"];
     let asks = |resources: &Value| {
         ["requests", "limits"].iter().any(|field| {
             let mut asked = amounts(&resources[*field]).into_iter();
-            asked.any(|(name, amount)| matches!(name.as_str(), "cpu" | "memory") && !amount.is_zero())
+            asked.any(|(name, amount)| {
+                matches!(name.as_str(), "cpu" | "memory") && !amount.is_zero()
+            })
         })
     };
-    let mut containers = spec["containers"].list().iter().chain(spec["initContainers"].list());
+    let mut containers = spec["containers"]
+        .list()
+        .iter()
+        .chain(spec["initContainers"].list());
     !asks(&spec["resources"]) && !containers.any(|container| asks(&container["resources"]))
 }
 
 /// Whether a pod wants to be near to or far from pods of other namespaces.
 fn looks_elsewhere(affinity: &Value) -> bool {
-    let is_elsewhere = |term: &Value| !term["namespaces"].is_empty() || !term["namespaceSelector"].is_null();
+    let is_elsewhere =
+        |term: &Value| !term["namespaces"].is_empty() || !term["namespaceSelector"].is_null();
     ["podAffinity", "podAntiAffinity"].iter().any(|side| {
         let side = &affinity[*side];
-        let weighted = side["preferredDuringSchedulingIgnoredDuringExecution"].list().iter();
-        side["requiredDuringSchedulingIgnoredDuringExecution"].list().iter().any(is_elsewhere)
-            || weighted.map(|weighted| &weighted["podAffinityTerm"]).any(is_elsewhere)
+        let weighted = side["preferredDuringSchedulingIgnoredDuringExecution"]
+            .list()
+            .iter();
+        side["requiredDuringSchedulingIgnoredDuringExecution"]
+            .list()
+            .iter()
+            .any(is_elsewhere)
+            || weighted
+                .map(|weighted| &weighted["podAffinityTerm"])
+                .any(is_elsewhere)
     })
 }
 
 /// What the containers of a pod must ask for and do not: `cpu for: a,b; memory for: b`.
 pub(super) fn missing(names: &[&str], pod: &Value) -> Option<String> {
     let spec = &pod["spec"];
-    let whole = |field: &str| spec["resources"][field].entries().any(|(name, _)| is_pod_level(name));
+    let whole = |field: &str| {
+        spec["resources"][field]
+            .entries()
+            .any(|(name, _)| is_pod_level(name))
+    };
     if whole("requests") || whole("limits") {
         return None;
     }
     let mut missing: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for container in spec["containers"].list().iter().chain(spec["initContainers"].list()) {
+    for container in spec["containers"]
+        .list()
+        .iter()
+        .chain(spec["initContainers"].list())
+    {
         let resources = &container["resources"];
-        let usage = usage_of(&amounts(&resources["requests"]), &amounts(&resources["limits"]));
-        for name in names.iter().filter(|name| EXPLICIT.contains(name) && !usage.contains_key(**name)) {
-            missing.entry(name).or_default().insert(container["name"].str());
+        let usage = usage_of(
+            &amounts(&resources["requests"]),
+            &amounts(&resources["limits"]),
+        );
+        for name in names
+            .iter()
+            .filter(|name| EXPLICIT.contains(name) && !usage.contains_key(**name))
+        {
+            missing
+                .entry(name)
+                .or_default()
+                .insert(container["name"].str());
         }
     }
-    let list = |containers: &BTreeSet<&str>| containers.iter().copied().collect::<Vec<_>>().join(",");
-    let texts: Vec<String> =
-        missing.iter().map(|(name, containers)| format!("{name} for: {}", list(containers))).collect();
+    let list =
+        |containers: &BTreeSet<&str>| containers.iter().copied().collect::<Vec<_>>().join(",");
+    let texts: Vec<String> = missing
+        .iter()
+        .map(|(name, containers)| format!("{name} for: {}", list(containers)))
+        .collect();
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
@@ -108,8 +159,12 @@ pub(super) fn usage(pod: &Value, now: i64) -> Amounts {
         return usage;
     }
     let spec = &pod["spec"];
-    let mut requests = pod_total(spec, "requests", |container| effective(pod, container, "requests"));
-    let mut limits = pod_total(spec, "limits", |container| effective(pod, container, "limits"));
+    let mut requests = pod_total(spec, "requests", |container| {
+        effective(pod, container, "requests")
+    });
+    let mut limits = pod_total(spec, "limits", |container| {
+        effective(pod, container, "limits")
+    });
     let overhead = amounts(&spec["overhead"]);
     add(&mut requests, &overhead);
     for (name, amount) in &overhead {
@@ -135,7 +190,9 @@ fn effective(pod: &Value, container: &Value, field: &str) -> Amounts {
     let name = container["name"].str();
     let known = ["containerStatuses", "initContainerStatuses"];
     let mut statuses = known.iter().flat_map(|list| pod["status"][*list].list());
-    let Some(status) = statuses.find(|status| status["name"].str() == name) else { return asked };
+    let Some(status) = statuses.find(|status| status["name"].str() == name) else {
+        return asked;
+    };
     if status["resources"].is_null() {
         return asked;
     }
@@ -156,7 +213,9 @@ fn effective(pod: &Value, container: &Value, field: &str) -> Amounts {
 fn usage_of(requests: &Amounts, limits: &Amounts) -> Amounts {
     let mut usage = Amounts::from([("pods".to_string(), count(1))]);
     for (name, amount) in requests {
-        if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with(HUGE_PAGES) {
+        if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage")
+            || name.starts_with(HUGE_PAGES)
+        {
             usage.insert(name.clone(), *amount);
             usage.insert(format!("{REQUESTS}{name}"), *amount);
         } else if is_extended(name) || name.starts_with("deviceclass.resource.kubernetes.io/") {
@@ -183,7 +242,10 @@ mod tests {
     #[track_caller]
     fn check(pod: &str, expected: &str) {
         let usage = usage(&read(pod), 1000);
-        let found: Vec<String> = usage.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
+        let found: Vec<String> = usage
+            .iter()
+            .map(|(name, amount)| format!("{name}={amount}"))
+            .collect();
         assert_eq!(found.join(" "), expected);
     }
 
@@ -201,7 +263,10 @@ mod tests {
 
     #[test]
     fn a_pod_that_is_over_takes_only_its_place() {
-        check(r#"{"status":{"phase":"Failed"},"spec":{"containers":[{}]}}"#, "count/pods=1");
+        check(
+            r#"{"status":{"phase":"Failed"},"spec":{"containers":[{}]}}"#,
+            "count/pods=1",
+        );
         let going = r#"{"metadata":{"deletionTimestamp":"1970-01-01T00:10:00Z","deletionGracePeriodSeconds":30},"spec":{}}"#;
         check(going, "count/pods=1");
     }
@@ -221,25 +286,43 @@ mod tests {
             r#"{"spec":{"containers":[{"name":"b"},{"name":"a","resources":{"requests":{"cpu":"1"}}}]}}"#,
         );
         let found = missing(&["requests.cpu", "memory", "pods"], &pod);
-        assert_eq!(found.as_deref(), Some("memory for: a,b; requests.cpu for: b"));
-        let whole = read(r#"{"spec":{"resources":{"limits":{"cpu":"1"}},"containers":[{"name":"b"}]}}"#);
+        assert_eq!(
+            found.as_deref(),
+            Some("memory for: a,b; requests.cpu for: b")
+        );
+        let whole =
+            read(r#"{"spec":{"resources":{"limits":{"cpu":"1"}},"containers":[{"name":"b"}]}}"#);
         assert_eq!(missing(&["memory"], &whole), None);
     }
 
     #[test]
     fn scopes_part_pods() {
-        let scope =
-            |scope: &str| Selector { scope: scope.into(), operator: "Exists".into(), values: Vec::new() };
+        let scope = |scope: &str| Selector {
+            scope: scope.into(),
+            operator: "Exists".into(),
+            values: Vec::new(),
+        };
         let plain = read(r#"{"spec":{"containers":[{}]}}"#);
         let bound = read(
             r#"{"spec":{"activeDeadlineSeconds":1,"priorityClassName":"p","containers":[{"resources":{"limits":{"cpu":"1"}}}],
                 "affinity":{"podAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"podAffinityTerm":{"namespaces":["x"]}}]}}}}"#,
         );
-        for name in ["Terminating", "NotBestEffort", "PriorityClass", "CrossNamespacePodAffinity"] {
-            assert!(is_in(&scope(name), &bound) && !is_in(&scope(name), &plain), "{name}");
+        for name in [
+            "Terminating",
+            "NotBestEffort",
+            "PriorityClass",
+            "CrossNamespacePodAffinity",
+        ] {
+            assert!(
+                is_in(&scope(name), &bound) && !is_in(&scope(name), &plain),
+                "{name}"
+            );
         }
         for name in ["NotTerminating", "BestEffort"] {
-            assert!(is_in(&scope(name), &plain) && !is_in(&scope(name), &bound), "{name}");
+            assert!(
+                is_in(&scope(name), &plain) && !is_in(&scope(name), &bound),
+                "{name}"
+            );
         }
     }
 }

@@ -23,7 +23,14 @@ pub fn selectors(quota: &Value) -> Vec<Selector> {
         operator: "Exists".into(),
         values: Vec::new(),
     });
-    plain.chain(spec["scopeSelector"]["matchExpressions"].list().iter().map(Selector::of)).collect()
+    plain
+        .chain(
+            spec["scopeSelector"]["matchExpressions"]
+                .list()
+                .iter()
+                .map(Selector::of),
+        )
+        .collect()
 }
 
 impl Selector {
@@ -32,7 +39,11 @@ impl Selector {
         Selector {
             scope: value["scopeName"].str().into(),
             operator: value["operator"].str().into(),
-            values: value["values"].list().iter().map(|value| value.str().to_string()).collect(),
+            values: value["values"]
+                .list()
+                .iter()
+                .map(|value| value.str().to_string())
+                .collect(),
         }
     }
 
@@ -52,7 +63,13 @@ impl Selector {
 /// As Go prints it.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{{{} {} [{}]}}", self.scope, self.operator, self.values.join(" "))
+        write!(
+            f,
+            "{{{} {} [{}]}}",
+            self.scope,
+            self.operator,
+            self.values.join(" ")
+        )
     }
 }
 

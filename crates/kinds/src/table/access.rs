@@ -6,7 +6,11 @@ use super::text::{NONE, age, condition};
 use super::{Cells, nothing, row};
 
 pub(super) fn rbac(kind: &str) -> Cells {
-    if matches!(kind, "RoleBinding" | "ClusterRoleBinding") { binding } else { nothing }
+    if matches!(kind, "RoleBinding" | "ClusterRoleBinding") {
+        binding
+    } else {
+        nothing
+    }
 }
 
 fn binding(object: &Value, now: i64) -> Vec<Value> {
@@ -21,7 +25,10 @@ fn binding(object: &Value, now: i64) -> Vec<Value> {
 }
 
 fn subjects(binding: &Value, kind: &str) -> String {
-    let subjects = binding["subjects"].list().iter().filter(|subject| subject["kind"].str() == kind);
+    let subjects = binding["subjects"]
+        .list()
+        .iter()
+        .filter(|subject| subject["kind"].str() == kind);
     subjects.map(subject_name).collect::<Vec<_>>().join(", ")
 }
 
@@ -51,7 +58,11 @@ fn request_condition(status: &Value) -> String {
         _ => "Pending",
     };
     let failed = if has("Failed") { ",Failed" } else { "" };
-    let issued = if status["certificate"].is_empty() { "" } else { ",Issued" };
+    let issued = if status["certificate"].is_empty() {
+        ""
+    } else {
+        ",Issued"
+    };
     format!("{decision}{failed}{issued}")
 }
 
@@ -59,7 +70,11 @@ pub(super) fn api_service(object: &Value, now: i64) -> Vec<Value> {
     let service = &object["spec"]["service"];
     let name = format!("{}/{}", service["namespace"].str(), service["name"].str());
     row![
-        if service.is_null() { "Local".into() } else { name },
+        if service.is_null() {
+            "Local".into()
+        } else {
+            name
+        },
         availability(condition(&object["status"]["conditions"], "Available")),
         age(object, now),
     ]

@@ -34,11 +34,18 @@ fn n_entries(map: &Value) -> i64 {
 }
 
 fn config_map(object: &Value, now: i64) -> Vec<Value> {
-    row![n_entries(&object["data"]) + n_entries(&object["binaryData"]), age(object, now)]
+    row![
+        n_entries(&object["data"]) + n_entries(&object["binaryData"]),
+        age(object, now)
+    ]
 }
 
 fn secret(object: &Value, now: i64) -> Vec<Value> {
-    row![object["type"].str(), n_entries(&object["data"]), age(object, now)]
+    row![
+        object["type"].str(),
+        n_entries(&object["data"]),
+        age(object, now)
+    ]
 }
 
 fn namespace(object: &Value, now: i64) -> Vec<Value> {
@@ -66,21 +73,29 @@ fn node(object: &Value, now: i64) -> Vec<Value> {
 
 fn node_status(node: &Value) -> String {
     // Of several conditions of one type the last counts.
-    let ready = node["status"]["conditions"].list().iter().rfind(|it| it["type"].str() == "Ready");
+    let ready = node["status"]["conditions"]
+        .list()
+        .iter()
+        .rfind(|it| it["type"].str() == "Ready");
     let status = match ready.map(|ready| ready["status"].str()) {
         None => "Unknown",
         Some("True") => "Ready",
         Some(_) => "NotReady",
     };
     let cordoned = node["spec"]["unschedulable"].bool();
-    format!("{status}{}", if cordoned { ",SchedulingDisabled" } else { "" })
+    format!(
+        "{status}{}",
+        if cordoned { ",SchedulingDisabled" } else { "" }
+    )
 }
 
 fn node_roles(node: &Value) -> String {
-    let roles = node["metadata"]["labels"].entries().filter_map(|(label, value)| {
-        let named = label.strip_prefix("node-role.kubernetes.io/");
-        named.or((label == "kubernetes.io/role").then_some(value.str()))
-    });
+    let roles = node["metadata"]["labels"]
+        .entries()
+        .filter_map(|(label, value)| {
+            let named = label.strip_prefix("node-role.kubernetes.io/");
+            named.or((label == "kubernetes.io/role").then_some(value.str()))
+        });
     match join_set(roles.filter(|role| !role.is_empty()).map(Into::into)) {
         roles if roles.is_empty() => NONE.into(),
         roles => roles,
@@ -89,7 +104,10 @@ fn node_roles(node: &Value) -> String {
 
 fn node_address<'a>(node: &'a Value, of_type: &str) -> &'a str {
     let addresses = node["status"]["addresses"].list();
-    addresses.iter().find(|it| it["type"].str() == of_type).map_or(NONE, |it| it["address"].str())
+    addresses
+        .iter()
+        .find(|it| it["type"].str() == of_type)
+        .map_or(NONE, |it| it["address"].str())
 }
 
 fn node_kernel(info: &Value) -> String {
@@ -118,11 +136,21 @@ pub(super) fn event(object: &Value, now: i64) -> Vec<Value> {
 
 /// When an event was first and last seen, and how often: old writers and new ones say it in different fields.
 fn event_times(event: &Value, now: i64) -> (String, String, i64) {
-    let or = |time: &Value, other: String| if time.is_null() { other } else { since(time, now) };
+    let or = |time: &Value, other: String| {
+        if time.is_null() {
+            other
+        } else {
+            since(time, now)
+        }
+    };
     let first = or(&event["firstTimestamp"], since(&event["eventTime"], now));
     let (series, count) = (&event["series"], event["count"].int());
     if !series.is_null() {
-        return (first, since(&series["lastObservedTime"], now), series["count"].int());
+        return (
+            first,
+            since(&series["lastObservedTime"], now),
+            series["count"].int(),
+        );
     }
     let last = or(&event["lastTimestamp"], first.clone());
     (first, last, if count == 0 { 1 } else { count })
@@ -137,7 +165,10 @@ fn event_target(target: &Value) -> String {
 }
 
 fn event_source(event: &Value) -> String {
-    let component = text_or(&event["source"]["component"], event["reportingComponent"].str());
+    let component = text_or(
+        &event["source"]["component"],
+        event["reportingComponent"].str(),
+    );
     match text_or(&event["source"]["host"], event["reportingInstance"].str()) {
         "" => component.into(),
         host => format!("{component}, {host}"),
@@ -148,10 +179,16 @@ fn resource_quota(object: &Value, now: i64) -> Vec<Value> {
     let status = &object["status"];
     let mut names: Vec<_> = status["hard"].entries().map(|(name, _)| name).collect();
     names.sort_unstable();
-    let (limits, requests): (Vec<_>, Vec<_>) =
-        names.into_iter().partition(|name| name.starts_with("limits."));
-    let show =
-        |names: Vec<&str>| names.into_iter().map(|name| usage(status, name)).collect::<Vec<_>>().join(", ");
+    let (limits, requests): (Vec<_>, Vec<_>) = names
+        .into_iter()
+        .partition(|name| name.starts_with("limits."));
+    let show = |names: Vec<&str>| {
+        names
+            .into_iter()
+            .map(|name| usage(status, name))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     row![show(requests), show(limits), age(object, now)]
 }
 

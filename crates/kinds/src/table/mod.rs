@@ -70,7 +70,10 @@ fn nothing(_: &Value, _: i64) -> Vec<Value> {
 pub fn row_conditions(gvk: &GroupVersionKind, object: &Value) -> Vec<Value> {
     let is_pod = gvk.group.is_empty() && gvk.kind == "Pod";
     match object["status"]["phase"].str() {
-        "Succeeded" if is_pod => vec![completed("Succeeded", "The pod has completed successfully.")],
+        "Succeeded" if is_pod => vec![completed(
+            "Succeeded",
+            "The pod has completed successfully.",
+        )],
         "Failed" if is_pod => vec![completed("Failed", "The pod failed.")],
         _ => Vec::new(),
     }
@@ -88,20 +91,34 @@ pub fn row_rank(gvk: &GroupVersionKind) -> Option<fn(&Value) -> i64> {
 
 /// The columns of the `scale` subresource, which no kind's data describes.
 pub fn scale_columns() -> Vec<Column> {
-    ["Name string at=.metadata.name", "Desired integer", "Available integer", "Age string"]
-        .into_iter()
-        .map(|text| Column::parse(text).expect("the lines above are columns"))
-        .collect()
+    [
+        "Name string at=.metadata.name",
+        "Desired integer",
+        "Available integer",
+        "Age string",
+    ]
+    .into_iter()
+    .map(|text| Column::parse(text).expect("the lines above are columns"))
+    .collect()
 }
 
 /// The cells of the `scale` subresource.
 pub fn scale_cells(scale: &Value, now: i64) -> Vec<Value> {
-    row![scale["spec"]["replicas"].int(), scale["status"]["replicas"].int(), text::age(scale, now)]
+    row![
+        scale["spec"]["replicas"].int(),
+        scale["status"]["replicas"].int(),
+        text::age(scale, now)
+    ]
 }
 
 /// Sorted, without repetition, and joined: how sets are shown.
 fn join_set(items: impl IntoIterator<Item = Str>) -> String {
-    items.into_iter().collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(",")
+    items
+        .into_iter()
+        .collect::<std::collections::BTreeSet<_>>()
+        .into_iter()
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 #[cfg(test)]

@@ -6,7 +6,11 @@ use super::text::{NONE, UNSET, age, cut_short, given_or, join, labels, selector}
 use super::{Cells, join_set, row};
 
 pub(super) fn core(kind: &str) -> Cells {
-    if kind == "Service" { service } else { endpoints }
+    if kind == "Service" {
+        service
+    } else {
+        endpoints
+    }
 }
 
 pub(super) fn cells(kind: &str) -> Cells {
@@ -54,12 +58,20 @@ fn balancer_addresses(object: &Value) -> String {
         "" => point["hostname"].str(),
         ip => ip,
     });
-    join_set(addresses.filter(|address| !address.is_empty()).map(Into::into))
+    join_set(
+        addresses
+            .filter(|address| !address.is_empty())
+            .map(Into::into),
+    )
 }
 
 fn service_ports(ports: &Value) -> String {
     let ports: Vec<_> = ports.list().iter().map(service_port).collect();
-    if ports.is_empty() { NONE.into() } else { ports.join(",") }
+    if ports.is_empty() {
+        NONE.into()
+    } else {
+        ports.join(",")
+    }
 }
 
 fn service_port(port: &Value) -> String {
@@ -73,28 +85,51 @@ fn service_port(port: &Value) -> String {
 fn endpoints(object: &Value, now: i64) -> Vec<Value> {
     let subsets = object["subsets"].list();
     let addresses: Vec<_> = subsets.iter().flat_map(subset_addresses).collect();
-    let shown = if subsets.is_empty() { NONE.into() } else { cut_short(&addresses, 3, ",") };
+    let shown = if subsets.is_empty() {
+        NONE.into()
+    } else {
+        cut_short(&addresses, 3, ",")
+    };
     row![shown, age(object, now)]
 }
 
 fn subset_addresses(subset: &Value) -> Vec<String> {
-    let ips = || subset["addresses"].list().iter().map(|address| address["ip"].str());
+    let ips = || {
+        subset["addresses"]
+            .list()
+            .iter()
+            .map(|address| address["ip"].str())
+    };
     match subset["ports"].list() {
         [] => ips().map(Into::into).collect(),
-        ports => ports.iter().flat_map(|port| ips().map(|ip| host_port(ip, port["port"].int()))).collect(),
+        ports => ports
+            .iter()
+            .flat_map(|port| ips().map(|ip| host_port(ip, port["port"].int())))
+            .collect(),
     }
 }
 
 fn host_port(ip: &str, port: i64) -> String {
-    if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }
+    if ip.contains(':') {
+        format!("[{ip}]:{port}")
+    } else {
+        format!("{ip}:{port}")
+    }
 }
 
 pub(super) fn endpoint_slice(object: &Value, now: i64) -> Vec<Value> {
     let ports: Vec<_> = object["ports"].list().iter().map(slice_port).collect();
-    let addresses = object["endpoints"].list().iter().flat_map(|endpoint| endpoint["addresses"].list());
+    let addresses = object["endpoints"]
+        .list()
+        .iter()
+        .flat_map(|endpoint| endpoint["addresses"].list());
     let addresses: Vec<_> = addresses.map(|address| address.str().to_string()).collect();
     let show = |items: &[String]| Some(cut_short(items, 3, ",")).filter(|shown| !shown.is_empty());
-    row![show(&ports).unwrap_or(UNSET.into()), show(&addresses).unwrap_or(UNSET.into()), age(object, now),]
+    row![
+        show(&ports).unwrap_or(UNSET.into()),
+        show(&addresses).unwrap_or(UNSET.into()),
+        age(object, now),
+    ]
 }
 
 fn slice_port(port: &Value) -> String {
@@ -106,7 +141,11 @@ fn slice_port(port: &Value) -> String {
 
 fn ingress(object: &Value, now: i64) -> Vec<Value> {
     let spec = &object["spec"];
-    let ports = if spec["tls"].list().is_empty() { "80" } else { "80, 443" };
+    let ports = if spec["tls"].list().is_empty() {
+        "80"
+    } else {
+        "80, 443"
+    };
     row![
         given_or(&spec["ingressClassName"], NONE),
         ingress_hosts(spec["rules"].list()),
@@ -118,9 +157,19 @@ fn ingress(object: &Value, now: i64) -> Vec<Value> {
 
 /// Kubernetes: three hosts are shown, and any rule after the third host makes it "more", with a host or without.
 fn ingress_hosts(rules: &[Value]) -> String {
-    let with_host = || rules.iter().enumerate().filter(|(_, rule)| !rule["host"].str().is_empty());
-    let shown: Vec<_> = with_host().take(3).map(|(_, rule)| rule["host"].str()).collect();
-    let rest = with_host().nth(2).map_or(0, |(third, _)| rules.len() - 1 - third);
+    let with_host = || {
+        rules
+            .iter()
+            .enumerate()
+            .filter(|(_, rule)| !rule["host"].str().is_empty())
+    };
+    let shown: Vec<_> = with_host()
+        .take(3)
+        .map(|(_, rule)| rule["host"].str())
+        .collect();
+    let rest = with_host()
+        .nth(2)
+        .map_or(0, |(third, _)| rules.len() - 1 - third);
     match rest {
         _ if shown.is_empty() => "*".into(),
         0 => shown.join(","),
@@ -130,9 +179,19 @@ fn ingress_hosts(rules: &[Value]) -> String {
 
 fn ingress_class(object: &Value, now: i64) -> Vec<Value> {
     let (metadata, spec) = (&object["metadata"], &object["spec"]);
-    let is_default = metadata["annotations"]["ingressclass.kubernetes.io/is-default-class"].str() == "true";
-    let name = format!("{}{}", metadata["name"].str(), if is_default { " (default)" } else { "" });
-    row![name, spec["controller"].str(), class_parameters(&spec["parameters"]), age(object, now)]
+    let is_default =
+        metadata["annotations"]["ingressclass.kubernetes.io/is-default-class"].str() == "true";
+    let name = format!(
+        "{}{}",
+        metadata["name"].str(),
+        if is_default { " (default)" } else { "" }
+    );
+    row![
+        name,
+        spec["controller"].str(),
+        class_parameters(&spec["parameters"]),
+        age(object, now)
+    ]
 }
 
 fn class_parameters(parameters: &Value) -> String {

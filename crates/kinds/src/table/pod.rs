@@ -22,7 +22,10 @@ pub(super) fn cells(pod: &Value, now: i64) -> Vec<Value> {
 
 /// How many containers have to be ready: those that stay, wherever they are listed.
 fn n_containers(spec: &Value) -> usize {
-    let sidecars = spec["initContainers"].list().iter().filter(|container| stays(container));
+    let sidecars = spec["initContainers"]
+        .list()
+        .iter()
+        .filter(|container| stays(container));
     spec["containers"].list().len() + sidecars.count()
 }
 
@@ -36,7 +39,9 @@ fn readiness_gates(pod: &Value) -> String {
     if gates.is_empty() {
         return NONE.into();
     }
-    let open = gates.iter().filter(|gate| is_true(&pod["status"]["conditions"], gate["conditionType"].str()));
+    let open = gates
+        .iter()
+        .filter(|gate| is_true(&pod["status"]["conditions"], gate["conditionType"].str()));
     format!("{}/{}", open.count(), gates.len())
 }
 
@@ -51,12 +56,16 @@ struct Restarts<'a> {
 impl<'a> Restarts<'a> {
     fn add(&mut self, container: &'a Value) {
         self.count += container["restartCount"].int();
-        self.last = self.last.max(container["lastState"]["terminated"]["finishedAt"].as_str());
+        self.last = self
+            .last
+            .max(container["lastState"]["terminated"]["finishedAt"].as_str());
     }
 
     fn show(&self, now: i64) -> String {
         match self.last {
-            Some(last) if self.count != 0 => format!("{} ({} ago)", self.count, since(&last.into(), now)),
+            Some(last) if self.count != 0 => {
+                format!("{} ({} ago)", self.count, since(&last.into(), now))
+            }
             _ => self.count.to_string(),
         }
     }
@@ -71,7 +80,11 @@ struct Summary<'a> {
 impl<'a> Summary<'a> {
     fn of(pod: &'a Value) -> Summary<'a> {
         let status = &pod["status"];
-        let mut summary = Summary { reason: first_reason(status), ready: 0, restarts: Restarts::default() };
+        let mut summary = Summary {
+            reason: first_reason(status),
+            ready: 0,
+            restarts: Restarts::default(),
+        };
         let mut sidecars = Restarts::default();
         let initializing = summary.add_init_containers(pod, &mut sidecars);
         if !initializing || is_true(&status["conditions"], "Initialized") {
@@ -85,8 +98,14 @@ impl<'a> Summary<'a> {
     /// Returns whether an init container has yet to end.
     fn add_init_containers(&mut self, pod: &'a Value, sidecars: &mut Restarts<'a>) -> bool {
         let containers = pod["spec"]["initContainers"].list();
-        for (index, container) in pod["status"]["initContainerStatuses"].list().iter().enumerate() {
-            let stays = containers.iter().any(|it| it["name"] == container["name"] && stays(it));
+        for (index, container) in pod["status"]["initContainerStatuses"]
+            .list()
+            .iter()
+            .enumerate()
+        {
+            let stays = containers
+                .iter()
+                .any(|it| it["name"] == container["name"] && stays(it));
             self.restarts.add(container);
             if stays {
                 sidecars.add(container);
@@ -161,7 +180,9 @@ fn init_reason(container: &Value, index: usize, total: usize) -> String {
 }
 
 fn waiting_reason(state: &Value) -> Option<&str> {
-    state["waiting"]["reason"].as_str().filter(|reason| !reason.is_empty())
+    state["waiting"]["reason"]
+        .as_str()
+        .filter(|reason| !reason.is_empty())
 }
 
 fn end_reason(terminated: &Value) -> String {

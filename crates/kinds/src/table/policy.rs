@@ -23,12 +23,20 @@ fn policy(object: &Value, rules: &str, now: i64) -> Vec<Value> {
     let params = &spec["paramKind"];
     let kind = format!("{}/{}", params["apiVersion"].str(), params["kind"].str());
     let n_rules = spec[rules].list().len() as i64;
-    row![n_rules, if params.is_null() { UNSET.into() } else { kind }, age(object, now)]
+    row![
+        n_rules,
+        if params.is_null() { UNSET.into() } else { kind },
+        age(object, now)
+    ]
 }
 
 fn binding(object: &Value, now: i64) -> Vec<Value> {
     let spec = &object["spec"];
-    row![spec["policyName"].str(), param(&spec["paramRef"]), age(object, now)]
+    row![
+        spec["policyName"].str(),
+        param(&spec["paramRef"]),
+        age(object, now)
+    ]
 }
 
 fn param(param: &Value) -> String {
@@ -44,15 +52,26 @@ fn param(param: &Value) -> String {
 fn go_selector(selector: &Value) -> String {
     let mut labels: Vec<_> = selector["matchLabels"].entries().collect();
     labels.sort_by_key(|(key, _)| *key);
-    let labels: String = labels.into_iter().map(|(key, value)| format!("{key}: {},", value.str())).collect();
-    let expressions: String = selector["matchExpressions"].list().iter().map(go_requirement).collect();
+    let labels: String = labels
+        .into_iter()
+        .map(|(key, value)| format!("{key}: {},", value.str()))
+        .collect();
+    let expressions: String = selector["matchExpressions"]
+        .list()
+        .iter()
+        .map(go_requirement)
+        .collect();
     format!(
         "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}",
     )
 }
 
 fn go_requirement(requirement: &Value) -> String {
-    let values: Vec<_> = requirement["values"].list().iter().map(Value::str).collect();
+    let values: Vec<_> = requirement["values"]
+        .list()
+        .iter()
+        .map(Value::str)
+        .collect();
     format!(
         "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{}],}},",
         requirement["key"].str(),
@@ -62,24 +81,41 @@ fn go_requirement(requirement: &Value) -> String {
 }
 
 pub(super) fn flow(kind: &str) -> Cells {
-    if kind == "FlowSchema" { flow_schema } else { priority_level }
+    if kind == "FlowSchema" {
+        flow_schema
+    } else {
+        priority_level
+    }
 }
 
 fn flow_schema(object: &Value, now: i64) -> Vec<Value> {
     let method = &object["spec"]["distinguisherMethod"];
     let dangling = condition(&object["status"]["conditions"], "Dangling");
     row![
-        if method.is_null() { NONE } else { method["type"].str() },
+        if method.is_null() {
+            NONE
+        } else {
+            method["type"].str()
+        },
         age(object, now),
-        if dangling.is_null() { "?" } else { dangling["status"].str() },
+        if dangling.is_null() {
+            "?"
+        } else {
+            dangling["status"].str()
+        },
     ]
 }
 
 fn priority_level(object: &Value, now: i64) -> Vec<Value> {
     let limited = &object["spec"]["limited"];
     let queuing = &limited["limitResponse"]["queuing"];
-    let number =
-        |of: &Value, member: &str| if of.is_null() { NONE.into() } else { Value::from(of[member].int()) };
+    let number = |of: &Value, member: &str| {
+        if of.is_null() {
+            NONE.into()
+        } else {
+            Value::from(of[member].int())
+        }
+    };
     row![
         number(limited, "nominalConcurrencyShares"),
         number(queuing, "queues"),
@@ -90,5 +126,9 @@ fn priority_level(object: &Value, now: i64) -> Vec<Value> {
 }
 
 pub(super) fn priority_class(object: &Value, now: i64) -> Vec<Value> {
-    row![object["globalDefault"].bool(), age(object, now), object["preemptionPolicy"].str()]
+    row![
+        object["globalDefault"].bool(),
+        age(object, now),
+        object["preemptionPolicy"].str()
+    ]
 }

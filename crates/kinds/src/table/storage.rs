@@ -6,7 +6,11 @@ use super::text::{NONE, UNSET, age, given_or, join, join_member, only_age};
 use super::{Cells, nothing, row};
 
 pub(super) fn core(kind: &str) -> Cells {
-    if kind == "PersistentVolume" { volume } else { claim }
+    if kind == "PersistentVolume" {
+        volume
+    } else {
+        claim
+    }
 }
 
 pub(super) fn cells(kind: &str) -> Cells {
@@ -37,7 +41,11 @@ fn volume(object: &Value, now: i64) -> Vec<Value> {
         access_modes(&spec["accessModes"]),
         spec["persistentVolumeReclaimPolicy"].str(),
         phase(object),
-        if claim.is_null() { String::new() } else { claim_name },
+        if claim.is_null() {
+            String::new()
+        } else {
+            claim_name
+        },
         class(object),
         given_or(&spec["volumeAttributesClassName"], UNSET),
         status["reason"].str(),
@@ -50,7 +58,10 @@ fn claim(object: &Value, now: i64) -> Vec<Value> {
     let (spec, status) = (&object["spec"], &object["status"]);
     let is_bound = !spec["volumeName"].str().is_empty();
     let (capacity, modes) = match is_bound {
-        true => (given_or(&status["capacity"]["storage"], "0"), access_modes(&status["accessModes"])),
+        true => (
+            given_or(&status["capacity"]["storage"], "0"),
+            access_modes(&status["accessModes"]),
+        ),
         false => ("", String::new()),
     };
     row![
@@ -67,7 +78,11 @@ fn claim(object: &Value, now: i64) -> Vec<Value> {
 
 fn phase(object: &Value) -> &str {
     let is_going = !object["metadata"]["deletionTimestamp"].is_null();
-    if is_going { "Terminating" } else { object["status"]["phase"].str() }
+    if is_going {
+        "Terminating"
+    } else {
+        object["status"]["phase"].str()
+    }
 }
 
 fn class(object: &Value) -> &str {
@@ -83,16 +98,29 @@ fn access_modes(modes: &Value) -> String {
         ("ReadWriteOncePod", "RWOP"),
     ];
     let has = |mode: &str| modes.list().iter().any(|it| it.str() == mode);
-    short.into_iter().filter(|(mode, _)| has(mode)).map(|(_, short)| short).collect::<Vec<_>>().join(",")
+    short
+        .into_iter()
+        .filter(|(mode, _)| has(mode))
+        .map(|(_, short)| short)
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 fn storage_class(object: &Value, now: i64) -> Vec<Value> {
     let metadata = &object["metadata"];
-    let marks =
-        ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
-    let is_default = marks.into_iter().any(|mark| metadata["annotations"][mark].str() == "true");
+    let marks = [
+        "storageclass.kubernetes.io/is-default-class",
+        "storageclass.beta.kubernetes.io/is-default-class",
+    ];
+    let is_default = marks
+        .into_iter()
+        .any(|mark| metadata["annotations"][mark].str() == "true");
     row![
-        format!("{}{}", metadata["name"].str(), if is_default { " (default)" } else { "" }),
+        format!(
+            "{}{}",
+            metadata["name"].str(),
+            if is_default { " (default)" } else { "" }
+        ),
         given_or(&object["reclaimPolicy"], "Delete"),
         given_or(&object["volumeBindingMode"], "Immediate"),
         object["allowVolumeExpansion"].bool(),
@@ -101,11 +129,17 @@ fn storage_class(object: &Value, now: i64) -> Vec<Value> {
 }
 
 fn attachment(object: &Value, now: i64) -> Vec<Value> {
-    row![object["spec"]["source"]["persistentVolumeName"].str(), age(object, now)]
+    row![
+        object["spec"]["source"]["persistentVolumeName"].str(),
+        age(object, now)
+    ]
 }
 
 fn csi_node(object: &Value, now: i64) -> Vec<Value> {
-    row![object["spec"]["drivers"].list().len() as i64, age(object, now)]
+    row![
+        object["spec"]["drivers"].list().len() as i64,
+        age(object, now)
+    ]
 }
 
 fn csi_driver(object: &Value, now: i64) -> Vec<Value> {
@@ -116,7 +150,11 @@ fn csi_driver(object: &Value, now: i64) -> Vec<Value> {
         spec["attachRequired"].as_bool().unwrap_or(true),
         spec["podInfoOnMount"].bool(),
         spec["storageCapacity"].bool(),
-        if requests.is_null() { UNSET.into() } else { join_member(requests, "audience") },
+        if requests.is_null() {
+            UNSET.into()
+        } else {
+            join_member(requests, "audience")
+        },
         spec["requiresRepublish"].bool(),
         if modes.is_empty() { NONE.into() } else { modes },
         age(object, now),
@@ -134,7 +172,11 @@ fn resource_claim(object: &Value, now: i64) -> Vec<Value> {
         (is_allocated, "allocated"),
         (is_reserved, "reserved"),
     ];
-    let states: Vec<_> = states.into_iter().filter(|(holds, _)| *holds).map(|(_, state)| state).collect();
+    let states: Vec<_> = states
+        .into_iter()
+        .filter(|(holds, _)| *holds)
+        .map(|(_, state)| state)
+        .collect();
     row![states.join(","), age(object, now)]
 }
 

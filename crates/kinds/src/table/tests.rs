@@ -11,13 +11,20 @@ const NOW: i64 = 1_767_229_200;
 
 fn row(catalog: &Catalog, gvk: &str, object: &str) -> Vec<Value> {
     let mut object = value(object);
-    object.entry("metadata").set_default("creationTimestamp", "2026-01-01T00:00:00Z");
+    object
+        .entry("metadata")
+        .set_default("creationTimestamp", "2026-01-01T00:00:00Z");
     let (api_version, name) = gvk.rsplit_once(' ').expect("version and kind");
-    let kind = catalog.kinds.iter().find(|it| it.gvk.api_version() == api_version && it.gvk.kind == name);
+    let kind = catalog
+        .kinds
+        .iter()
+        .find(|it| it.gvk.api_version() == api_version && it.gvk.kind == name);
     let kind = kind.expect("the test's kind exists");
     let mut computed = kind.hooks.cells(&object, NOW).into_iter();
     let paths = kind.columns.iter().map(|column| column.path.as_deref());
-    let mut cells: Vec<_> = paths.map(|path| cell(&object, path, &mut computed)).collect();
+    let mut cells: Vec<_> = paths
+        .map(|path| cell(&object, path, &mut computed))
+        .collect();
     cells.extend(computed);
     cells
 }
@@ -75,9 +82,14 @@ fn a_pod_is_what_its_containers_say() {
     );
     let one_left = r#""containerStatuses":[{"name":"a","state":{"terminated":{"exitCode":0,"reason":"Completed"}}},
         {"name":"b","ready":true,"state":{"running":{}}}]"#;
-    check_pod(&format!(r#"{{"phase":"Running",{one_left}}}"#), r#"["p","1/3","NotReady","0"]"#);
     check_pod(
-        &format!(r#"{{"phase":"Running","conditions":[{{"type":"Ready","status":"True"}}],{one_left}}}"#),
+        &format!(r#"{{"phase":"Running",{one_left}}}"#),
+        r#"["p","1/3","NotReady","0"]"#,
+    );
+    check_pod(
+        &format!(
+            r#"{{"phase":"Running","conditions":[{{"type":"Ready","status":"True"}}],{one_left}}}"#
+        ),
         r#"["p","1/3","Running","0"]"#,
     );
     check_pod(
@@ -85,7 +97,10 @@ fn a_pod_is_what_its_containers_say() {
             {"name":"b","state":{"terminated":{"exitCode":1,"signal":9}}}]}"#,
         r#"["p","0/3","Signal:9","0"]"#,
     );
-    check_pod(r#"{"phase":"Failed","reason":"Evicted"}"#, r#"["p","0/3","Evicted","0"]"#);
+    check_pod(
+        r#"{"phase":"Failed","reason":"Evicted"}"#,
+        r#"["p","0/3","Evicted","0"]"#,
+    );
 }
 
 #[test]
@@ -96,8 +111,16 @@ fn a_pod_that_is_deleted_says_so() {
         )
     };
     let tail = r#""0","60m","<none>","<none>","<none>","<none>"]"#;
-    check("v1 Pod", &pod(r#"{"phase":"Running"}"#), &format!(r#"["p","0/0","Terminating",{tail}"#));
-    check("v1 Pod", &pod(r#"{"phase":"Succeeded"}"#), &format!(r#"["p","0/0","Succeeded",{tail}"#));
+    check(
+        "v1 Pod",
+        &pod(r#"{"phase":"Running"}"#),
+        &format!(r#"["p","0/0","Terminating",{tail}"#),
+    );
+    check(
+        "v1 Pod",
+        &pod(r#"{"phase":"Succeeded"}"#),
+        &format!(r#"["p","0/0","Succeeded",{tail}"#),
+    );
     check(
         "v1 Pod",
         &pod(r#"{"phase":"Running","reason":"NodeLost"}"#),
@@ -156,7 +179,10 @@ fn a_job_shows_how_far_it_is() {
     };
     check(
         "batch/v1 Job",
-        &job(r#"{"completions":5}"#, r#"{"succeeded":2,"startTime":"2026-01-01T00:59:30Z"}"#),
+        &job(
+            r#"{"completions":5}"#,
+            r#"{"succeeded":2,"startTime":"2026-01-01T00:59:30Z"}"#,
+        ),
         r#"["j","Running","2/5","30s","60m","","","<none>"]"#,
     );
     check(
@@ -311,22 +337,36 @@ fn a_policy_binding_shows_its_selector_as_go_does() {
 
 #[test]
 fn a_kind_without_a_printer_shows_when_it_was_made() {
-    check("v1 LimitRange", r#"{"metadata":{"name":"l"}}"#, r#"["l","2026-01-01T00:00:00Z"]"#);
+    check(
+        "v1 LimitRange",
+        r#"{"metadata":{"name":"l"}}"#,
+        r#"["l","2026-01-01T00:00:00Z"]"#,
+    );
 }
 
 #[test]
 fn a_scale_shows_both_numbers() {
     let scale = value(r#"{"spec":{"replicas":2},"status":{"replicas":1}}"#);
-    assert_eq!(scale_cells(&scale, NOW), [2.into(), 1.into(), "<unknown>".into()]);
+    assert_eq!(
+        scale_cells(&scale, NOW),
+        [2.into(), 1.into(), "<unknown>".into()]
+    );
 }
 
 #[test]
 fn a_pod_that_has_ended_has_a_row_condition() {
     let catalog = catalog();
-    let pod = &catalog.kinds.iter().find(|kind| kind.gvk.kind == "Pod").unwrap().gvk;
+    let pod = &catalog
+        .kinds
+        .iter()
+        .find(|kind| kind.gvk.kind == "Pod")
+        .unwrap()
+        .gvk;
     let reason = |phase: &str| {
         let object = value(&format!(r#"{{"status":{{"phase":"{phase}"}}}}"#));
-        row_conditions(pod, &object).first().map(|condition| condition["reason"].str().to_string())
+        row_conditions(pod, &object)
+            .first()
+            .map(|condition| condition["reason"].str().to_string())
     };
     assert_eq!(reason("Succeeded").as_deref(), Some("Succeeded"));
     assert_eq!(reason("Failed").as_deref(), Some("Failed"));
@@ -336,7 +376,11 @@ fn a_pod_that_has_ended_has_a_row_condition() {
 #[test]
 fn flow_schemas_are_ranked_by_precedence() {
     let catalog = catalog();
-    let kind = catalog.kinds.iter().find(|kind| kind.gvk.kind == "FlowSchema").unwrap();
+    let kind = catalog
+        .kinds
+        .iter()
+        .find(|kind| kind.gvk.kind == "FlowSchema")
+        .unwrap();
     let object = value(r#"{"spec":{"matchingPrecedence":7}}"#);
     assert_eq!(row_rank(&kind.gvk).map(|rank| rank(&object)), Some(7));
 }
@@ -347,25 +391,49 @@ fn columns_with_a_path_are_always_written() {
     for kind in catalog().kinds {
         for column in &kind.columns {
             let Some(path) = &column.path else { continue };
-            assert!(is_always_written(&kind.root, &path[1..]), "{} {path}", kind.gvk);
+            assert!(
+                is_always_written(&kind.root, &path[1..]),
+                "{} {path}",
+                kind.gvk
+            );
         }
     }
 }
 
 fn is_always_written(root: &Struct, path: &str) -> bool {
     let (name, rest) = path.split_once('.').unwrap_or((path, ""));
-    let Some(field) = root.field(name) else { return false };
+    let Some(field) = root.field(name) else {
+        return false;
+    };
     let written = field.presence == Presence::Always || root.name == "ObjectMeta";
-    written && (rest.is_empty() || field.ty.as_struct().is_some_and(|inner| is_always_written(inner, rest)))
+    written
+        && (rest.is_empty()
+            || field
+                .ty
+                .as_struct()
+                .is_some_and(|inner| is_always_written(inner, rest)))
 }
 
 #[test]
 fn every_kind_that_is_listed_gives_a_cell_for_each_column() {
     let empty = Value::object();
-    for kind in catalog().kinds.iter().filter(|kind| kind.list_kind.is_some() && kind.stored.is_none()) {
-        let computed = kind.columns.iter().filter(|column| column.path.is_none()).count();
+    for kind in catalog()
+        .kinds
+        .iter()
+        .filter(|kind| kind.list_kind.is_some() && kind.stored.is_none())
+    {
+        let computed = kind
+            .columns
+            .iter()
+            .filter(|column| column.path.is_none())
+            .count();
         let extra = usize::from(kind.gvk.kind == "IPAddress");
-        assert_eq!(kind.hooks.cells(&empty, NOW).len(), computed + extra, "{}", kind.gvk);
+        assert_eq!(
+            kind.hooks.cells(&empty, NOW).len(),
+            computed + extra,
+            "{}",
+            kind.gvk
+        );
         assert!(!kind.columns.is_empty(), "{}", kind.gvk);
     }
 }

@@ -57,18 +57,31 @@ pub(super) fn is_true(conditions: &Value, of_type: &str) -> bool {
 
 /// The first condition of the type, or nothing.
 pub(super) fn condition<'a>(conditions: &'a Value, of_type: &str) -> &'a Value {
-    let found = conditions.list().iter().find(|condition| condition["type"].str() == of_type);
+    let found = conditions
+        .list()
+        .iter()
+        .find(|condition| condition["type"].str() == of_type);
     found.unwrap_or(&Value::Null)
 }
 
 /// The items' texts, joined.
 pub(super) fn join(items: &Value, separator: &str) -> String {
-    items.list().iter().map(Value::str).collect::<Vec<_>>().join(separator)
+    items
+        .list()
+        .iter()
+        .map(Value::str)
+        .collect::<Vec<_>>()
+        .join(separator)
 }
 
 /// One member of every item, joined: `join_member(containers, "image")`.
 pub(super) fn join_member(items: &Value, member: &str) -> String {
-    items.list().iter().map(|item| item[member].str()).collect::<Vec<_>>().join(",")
+    items
+        .list()
+        .iter()
+        .map(|item| item[member].str())
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// The first `limit` items, and how many more there are.
@@ -82,7 +95,10 @@ pub(super) fn cut_short(items: &[String], limit: usize, separator: &str) -> Stri
 
 /// Labels as `a=b,c=d`.
 pub(super) fn labels(labels: &Value) -> String {
-    let mut pairs: Vec<_> = labels.entries().map(|(key, value)| format!("{key}={}", value.str())).collect();
+    let mut pairs: Vec<_> = labels
+        .entries()
+        .map(|(key, value)| format!("{key}={}", value.str()))
+        .collect();
     pairs.sort_unstable();
     or_none(pairs.join(","))
 }
@@ -98,12 +114,20 @@ fn or_none(text: String) -> String {
 
 /// A label selector as text, empty if it selects everything or nothing.
 pub(super) fn bare_selector(selector: &Value) -> String {
-    let labels =
-        selector["matchLabels"].entries().map(|(key, value)| (key, format!("{key}={}", value.str())));
-    let expressions = selector["matchExpressions"].list().iter().map(|it| (it["key"].str(), requirement(it)));
+    let labels = selector["matchLabels"]
+        .entries()
+        .map(|(key, value)| (key, format!("{key}={}", value.str())));
+    let expressions = selector["matchExpressions"]
+        .list()
+        .iter()
+        .map(|it| (it["key"].str(), requirement(it)));
     let mut parts: Vec<_> = labels.chain(expressions).collect();
     parts.sort_by_key(|(key, _)| *key);
-    parts.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(",")
+    parts
+        .into_iter()
+        .map(|(_, text)| text)
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 fn requirement(expression: &Value) -> String {

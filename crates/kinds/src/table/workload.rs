@@ -2,7 +2,9 @@
 
 use mizzen_object::{Value, time};
 
-use super::text::{NONE, UNKNOWN, UNSET, age, bare_selector, cut_short, given_or, int_or_text, is_true};
+use super::text::{
+    NONE, UNKNOWN, UNSET, age, bare_selector, cut_short, given_or, int_or_text, is_true,
+};
 use super::text::{join_member, labels, selector, since};
 use super::{Cells, row};
 
@@ -22,7 +24,11 @@ pub(super) fn batch(kind: &str) -> Cells {
 
 pub(super) fn pod_template(object: &Value, _: i64) -> Vec<Value> {
     let template = &object["template"];
-    row![names(template), images(template), labels(&template["metadata"]["labels"])]
+    row![
+        names(template),
+        images(template),
+        labels(&template["metadata"]["labels"])
+    ]
 }
 
 fn names(template: &Value) -> String {
@@ -68,12 +74,21 @@ fn deployment(object: &Value, now: i64) -> Vec<Value> {
 }
 
 fn ready_of(object: &Value) -> String {
-    format!("{}/{}", object["status"]["readyReplicas"].int(), object["spec"]["replicas"].int())
+    format!(
+        "{}/{}",
+        object["status"]["readyReplicas"].int(),
+        object["spec"]["replicas"].int()
+    )
 }
 
 fn stateful_set(object: &Value, now: i64) -> Vec<Value> {
     let template = &object["spec"]["template"];
-    row![ready_of(object), age(object, now), names(template), images(template)]
+    row![
+        ready_of(object),
+        age(object, now),
+        names(template),
+        images(template)
+    ]
 }
 
 fn daemon_set(object: &Value, now: i64) -> Vec<Value> {
@@ -132,7 +147,10 @@ fn job_status(job: &Value) -> &'static str {
 
 fn completions(job: &Value) -> String {
     let succeeded = job["status"]["succeeded"].int();
-    match (job["spec"]["completions"].as_int(), job["spec"]["parallelism"].int()) {
+    match (
+        job["spec"]["completions"].as_int(),
+        job["spec"]["parallelism"].int(),
+    ) {
         (Some(completions), _) => format!("{succeeded}/{completions}"),
         (None, parallelism) if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
         _ => format!("{succeeded}/1"),
@@ -140,7 +158,9 @@ fn completions(job: &Value) -> String {
 }
 
 fn job_duration(status: &Value, now: i64) -> String {
-    let Some(start) = time::to_unix(status["startTime"].str()) else { return String::new() };
+    let Some(start) = time::to_unix(status["startTime"].str()) else {
+        return String::new();
+    };
     let end = time::to_unix(status["completionTime"].str()).unwrap_or(now);
     time::age(end - start)
 }
@@ -153,7 +173,11 @@ fn cron_job(object: &Value, now: i64) -> Vec<Value> {
         given_or(&spec["timeZone"], NONE),
         capitalised(&spec["suspend"]),
         status["active"].list().len() as i64,
-        if last.is_null() { NONE.into() } else { since(last, now) },
+        if last.is_null() {
+            NONE.into()
+        } else {
+            since(last, now)
+        },
         age(object, now),
         names(&job["template"]),
         images(&job["template"]),
@@ -174,7 +198,11 @@ pub(super) fn disruption_budget(object: &Value, now: i64) -> Vec<Value> {
         Value::Null => "N/A".into(),
         bound => int_or_text(bound),
     };
-    row![bound("minAvailable"), bound("maxUnavailable"), age(object, now)]
+    row![
+        bound("minAvailable"),
+        bound("maxUnavailable"),
+        age(object, now)
+    ]
 }
 
 pub(super) fn autoscaler(object: &Value, now: i64) -> Vec<Value> {
@@ -191,9 +219,17 @@ pub(super) fn autoscaler(object: &Value, now: i64) -> Vec<Value> {
 }
 
 fn metrics(wanted: &Value, current: &Value) -> String {
-    let metrics: Vec<_> =
-        wanted.list().iter().enumerate().map(|(index, wanted)| metric(wanted, &current[index])).collect();
-    if metrics.is_empty() { NONE.into() } else { cut_short(&metrics, 2, ", ") }
+    let metrics: Vec<_> = wanted
+        .list()
+        .iter()
+        .enumerate()
+        .map(|(index, wanted)| metric(wanted, &current[index]))
+        .collect();
+    if metrics.is_empty() {
+        NONE.into()
+    } else {
+        cut_short(&metrics, 2, ", ")
+    }
 }
 
 fn metric(wanted: &Value, current: &Value) -> String {
@@ -202,10 +238,16 @@ fn metric(wanted: &Value, current: &Value) -> String {
         "Object" => value_metric(&wanted["object"], &current["object"]),
         "Pods" => {
             let (wanted, current) = (&wanted["pods"]["target"], &current["pods"]);
-            format!("{}/{}", known(current, "averageValue"), quantity(&wanted["averageValue"]))
+            format!(
+                "{}/{}",
+                known(current, "averageValue"),
+                quantity(&wanted["averageValue"])
+            )
         }
         "Resource" => resource_metric(&wanted["resource"], &current["resource"]),
-        "ContainerResource" => resource_metric(&wanted["containerResource"], &current["containerResource"]),
+        "ContainerResource" => {
+            resource_metric(&wanted["containerResource"], &current["containerResource"])
+        }
         _ => "<unknown type>".into(),
     }
 }
@@ -222,16 +264,30 @@ fn value_metric(wanted: &Value, current: &Value) -> String {
 fn resource_metric(wanted: &Value, current: &Value) -> String {
     let (name, target) = (wanted["name"].str(), &wanted["target"]);
     if !target["averageValue"].is_null() {
-        return format!("{name}: {}/{}", known(current, "averageValue"), quantity(&target["averageValue"]));
+        return format!(
+            "{name}: {}/{}",
+            known(current, "averageValue"),
+            quantity(&target["averageValue"])
+        );
     }
-    let percent =
-        |value: &Value, absent: &str| value.as_int().map_or(absent.into(), |value| format!("{value}%"));
+    let percent = |value: &Value, absent: &str| {
+        value
+            .as_int()
+            .map_or(absent.into(), |value| format!("{value}%"))
+    };
     let current = percent(&current["current"]["averageUtilization"], UNKNOWN);
-    format!("{name}: {current}/{}", percent(&target["averageUtilization"], "<auto>"))
+    format!(
+        "{name}: {current}/{}",
+        percent(&target["averageUtilization"], "<auto>")
+    )
 }
 
 fn known<'a>(status: &'a Value, member: &str) -> &'a str {
-    if status.is_null() { UNKNOWN } else { quantity(&status["current"][member]) }
+    if status.is_null() {
+        UNKNOWN
+    } else {
+        quantity(&status["current"][member])
+    }
 }
 
 /// Kubernetes: a missing quantity is printed as Go prints a nil pointer.

@@ -23,7 +23,11 @@ pub fn scatter(seed: u64, n: u64) -> u64 {
 
 /// An object that `shape` gives its outline and `noise` a deviation from it.
 pub fn object(ty: &Struct, shape: u64, noise: u64) -> Value {
-    let mut generator = Generator { shape: Dice(shape | 1), noise: Dice(noise | 1), depth: 0 };
+    let mut generator = Generator {
+        shape: Dice(shape | 1),
+        noise: Dice(noise | 1),
+        depth: 0,
+    };
     let mut value = generator.object(ty);
     canonical(ty, &mut value);
     value
@@ -66,8 +70,13 @@ impl Generator {
 
     fn field(&mut self, field: &Field) -> Value {
         let mut value = self.value(&field.ty);
-        if let (Some(key), Value::List(items), Some(item)) = (&field.patch.key, &mut value, field.ty.item()) {
-            let key_type = item.as_struct().and_then(|item| item.field(key)).map(|key| key.ty.clone());
+        if let (Some(key), Value::List(items), Some(item)) =
+            (&field.patch.key, &mut value, field.ty.item())
+        {
+            let key_type = item
+                .as_struct()
+                .and_then(|item| item.field(key))
+                .map(|key| key.ty.clone());
             // Now and then keys repeat.
             let divisor = if self.noise.below(20) == 0 { 2 } else { 1 };
             for (index, item) in items.iter_mut().enumerate() {
@@ -102,7 +111,9 @@ impl Generator {
             Shape::String => self.pick(&["", "a", "b", "c"]),
             Shape::Bytes => self.pick(&["aGk=", "/wA="]),
             Shape::Time => self.pick(&["2024-02-29T12:00:00Z", "2024-03-01T00:00:00Z"]),
-            Shape::MicroTime => self.pick(&["2024-02-29T12:00:00.000001Z", "2024-02-29T12:00:00.000000Z"]),
+            Shape::MicroTime => {
+                self.pick(&["2024-02-29T12:00:00.000001Z", "2024-02-29T12:00:00.000000Z"])
+            }
             Shape::Duration => self.pick(&["0s", "1h30m0s"]),
             Shape::Quantity => self.pick(&["0", "100m", "1Gi"]),
             Shape::IntOrString if self.noise.below(2) == 0 => 8080.into(),
@@ -112,12 +123,16 @@ impl Generator {
                 json::parse(texts[self.noise.below(2)].as_bytes()).expect("it is JSON")
             }
             Shape::Or(or, inner) => self.alternative(*or, inner),
-            Shape::List(item) => {
-                (0..self.shape.below(4)).map(|_| self.value(item)).collect::<Vec<_>>().into()
-            }
+            Shape::List(item) => (0..self.shape.below(4))
+                .map(|_| self.value(item))
+                .collect::<Vec<_>>()
+                .into(),
             Shape::Map(item) => {
                 let keys = &["a", "b", "c"][..self.shape.below(4)];
-                keys.iter().map(|key| (*key, self.value(item))).collect::<Map>().into()
+                keys.iter()
+                    .map(|key| (*key, self.value(item)))
+                    .collect::<Map>()
+                    .into()
             }
             Shape::Struct(inner) => self.object(inner),
         }

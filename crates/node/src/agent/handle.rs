@@ -53,7 +53,12 @@ impl Handle {
     /// A pod of these nodes.
     pub async fn pod(&self, key: &Key) -> Option<PodView> {
         let (reply, answer) = oneshot::channel();
-        self.requests.send(PodRequest { key: key.clone(), reply }).ok()?;
+        self.requests
+            .send(PodRequest {
+                key: key.clone(),
+                reply,
+            })
+            .ok()?;
         answer.await.ok()?
     }
 
@@ -69,15 +74,32 @@ impl Handle {
         let host = self.settings.host(pod["spec"]["nodeName"].str());
         let node = self.settings.node_context(&host);
         let api = self.settings.api_of(pod["spec"]["nodeName"].str());
-        let found =
-            read(api, key.clone(), view.pod.uid().into(), mounted_objects(pod, container)).await.found;
-        let sources = Sources { pod, pod_ip: pod["status"]["podIP"].str(), node, found: &found };
+        let found = read(
+            api,
+            key.clone(),
+            view.pod.uid().into(),
+            mounted_objects(pod, container),
+        )
+        .await
+        .found;
+        let sources = Sources {
+            pod,
+            pod_ip: pod["status"]["podIP"].str(),
+            node,
+            found: &found,
+        };
         let inputs = Inputs {
             variables: view.inputs(status["containerID"].str()).variables.clone(),
             files: vec![(Moment::default(), sources.files(container))],
         };
         let since = self.settings.now();
-        Some(plain::environment(&ContainerLife { pod, container, since, inputs: &inputs, node }))
+        Some(plain::environment(&ContainerLife {
+            pod,
+            container,
+            since,
+            inputs: &inputs,
+            node,
+        }))
     }
 }
 
@@ -102,12 +124,21 @@ mod tests {
     async fn with_agent(test: impl AsyncFnOnce(Api, Handle)) {
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(WallClock), Arc::new(Counter::default()));
-        let options = ServerOptions { plugins: Plugins::alone(), ..Default::default() };
+        let options = ServerOptions {
+            plugins: Plugins::alone(),
+            ..Default::default()
+        };
         let server = Server::new(registry, options);
         server.start().await;
-        let client = Client::new(server.in_process(User::master("admin"), "kubelet"), "default");
+        let client = Client::new(
+            server.in_process(User::master("admin"), "kubelet"),
+            "default",
+        );
         let settings = Arc::new(crate::settings(Options::simulated(client.clone(), 1), None));
-        let (pods, nodes) = (crate::follow_pods(&settings), crate::follow_nodes(&settings));
+        let (pods, nodes) = (
+            crate::follow_pods(&settings),
+            crate::follow_nodes(&settings),
+        );
         let (tell, heard) = mpsc::unbounded_channel();
         pods.add_handler(move |event: mizzen_sdk::informer::Event<Object>| {
             let _ = tell.send(event.key().clone());

@@ -99,7 +99,10 @@ impl Agent {
         mut requests: UnboundedReceiver<PodRequest>,
     ) {
         loop {
-            let pause = self.timers.next().map_or(IDLE, |at| at.saturating_since(self.settings.now()));
+            let pause = self
+                .timers
+                .next()
+                .map_or(IDLE, |at| at.saturating_since(self.settings.now()));
             tokio::select! {
                 key = heard.recv() => match key {
                     Some(key) => self.look(&key),
@@ -124,7 +127,11 @@ impl Agent {
         let now = self.settings.now();
         while let Some((at, key)) = self.timers.pop(now) {
             // A timer that was set again since then is no longer wanted.
-            if self.kept.get(&key).is_some_and(|kept| kept.wakes == Some(at)) {
+            if self
+                .kept
+                .get(&key)
+                .is_some_and(|kept| kept.wakes == Some(at))
+            {
                 self.look(&key);
             }
         }
@@ -155,7 +162,14 @@ impl Agent {
     }
 
     /// What a pod needs was read.
-    fn supply(&mut self, Read { key, uid, mut found }: Read) {
+    fn supply(
+        &mut self,
+        Read {
+            key,
+            uid,
+            mut found,
+        }: Read,
+    ) {
         self.contents.share(key.namespace(), &mut found);
         let kept = self.kept.get_mut(&key).filter(|kept| kept.uid == uid);
         if let Some(supply) = kept.and_then(|kept| kept.pod.supply.as_mut()) {
@@ -171,13 +185,18 @@ impl Agent {
         if !self.places.has(object["spec"]["nodeName"].str()) {
             return None;
         }
-        let mut view = PodView { pod: Object::clone(&object), inputs: Vec::new() };
+        let mut view = PodView {
+            pod: Object::clone(&object),
+            inputs: Vec::new(),
+        };
         if let Some(kept) = self.kept.get(key).filter(|kept| *kept.uid == *object.uid()) {
             let host = self.settings.host(&kept.node);
             status::apply(&kept.pod, &mut view.pod, &host, self.settings.now());
             for held in &kept.pod.containers {
-                let lives =
-                    [(held.n_starts, &held.inputs), (held.n_starts.wrapping_sub(1), &held.last_inputs)];
+                let lives = [
+                    (held.n_starts, &held.inputs),
+                    (held.n_starts.wrapping_sub(1), &held.last_inputs),
+                ];
                 let of_life = |(n, inputs): (u32, &Option<Arc<Inputs>>)| {
                     Some((held.id(&object, &host.scheme, n), inputs.clone()?))
                 };
@@ -189,11 +208,21 @@ impl Agent {
 
     /// Lets a pod live up to now.
     fn look(&mut self, key: &Key) {
-        let Some(entry) = self.pods.store().get(key) else { return self.forget(key) };
-        if self.kept.get(key).is_some_and(|kept| *kept.uid != *entry.uid()) {
+        let Some(entry) = self.pods.store().get(key) else {
+            return self.forget(key);
+        };
+        if self
+            .kept
+            .get(key)
+            .is_some_and(|kept| *kept.uid != *entry.uid())
+        {
             self.forget(key);
         }
-        if self.kept.get(key).is_some_and(|kept| kept.must_wait(&entry)) {
+        if self
+            .kept
+            .get(key)
+            .is_some_and(|kept| kept.must_wait(&entry))
+        {
             return;
         }
         if self.writes.len() >= MOST_WRITES {
@@ -216,15 +245,23 @@ impl Agent {
             let kept = self.admit(object, now);
             self.kept.insert(key.clone(), kept);
         }
-        let Some(kept) = self.kept.get_mut(key) else { return };
+        let Some(kept) = self.kept.get_mut(key) else {
+            return;
+        };
         let host = self.settings.host(&kept.node);
         let context = self.settings.node_context(&host);
         let mut turn = Turn::new(object, now, &*self.settings.runtime, context);
         let wakes = kept.pod.advance(&mut turn);
         let notes = turn.notes;
-        if let Some(needs) = kept.pod.supply.as_mut().and_then(|supply| supply.wants(now)) {
+        if let Some(needs) = kept
+            .pod
+            .supply
+            .as_mut()
+            .and_then(|supply| supply.wants(now))
+        {
             let api = self.settings.api_of(&kept.node);
-            self.reads.spawn(read(api, key.clone(), kept.uid.clone(), needs));
+            self.reads
+                .spawn(read(api, key.clone(), kept.uid.clone(), needs));
         }
         if let Some(share) = kept.gives_back() {
             self.places.release(&kept.node, &share);
@@ -236,7 +273,8 @@ impl Agent {
         if let Some(write) = kept.lacks(object, &host, now).filter(|_| !is_held_back) {
             kept.is_writing = true;
             let api = self.settings.api_of(&kept.node);
-            self.writes.spawn(write.run(api, key.clone(), kept.uid.clone()));
+            self.writes
+                .spawn(write.run(api, key.clone(), kept.uid.clone()));
         }
         self.tell(object, notes);
     }
@@ -249,9 +287,15 @@ impl Agent {
             Some((reason, message)) => {
                 self.tell(
                     object,
-                    vec![Told { path: String::new(), note: Note::warning(&reason, "", &*message) }],
+                    vec![Told {
+                        path: String::new(),
+                        note: Note::warning(&reason, "", &*message),
+                    }],
                 );
-                (Pod::rejected(&reason, format!("Pod was rejected: {message}"), now), None)
+                (
+                    Pod::rejected(&reason, format!("Pod was rejected: {message}"), now),
+                    None,
+                )
             }
             None => {
                 let mut pod = Pod::new(object, now, &*self.settings.runtime);
@@ -287,7 +331,9 @@ impl Agent {
     }
 
     fn forget(&mut self, key: &Key) {
-        let Some(kept) = self.kept.remove(key) else { return };
+        let Some(kept) = self.kept.remove(key) else {
+            return;
+        };
         if let Some(share) = &kept.share {
             self.places.release(&kept.node, share);
         }
@@ -310,7 +356,11 @@ impl Kept {
 
     /// What it no longer takes of its node.
     fn gives_back(&mut self) -> Option<Share> {
-        if self.pod.stage == Stage::Finished { self.share.take() } else { None }
+        if self.pod.stage == Stage::Finished {
+            self.share.take()
+        } else {
+            None
+        }
     }
 
     /// When a write that failed is tried again.

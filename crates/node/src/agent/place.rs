@@ -35,8 +35,16 @@ pub struct Seen<'a> {
 
 impl Places {
     pub fn new(settings: &Arc<Settings>, nodes: Informer<Object>) -> Places {
-        let places = settings.names().map(|name| (name, Place::default())).collect();
-        Places { settings: settings.clone(), nodes, places, own: Pool::own(&settings.prefix) }
+        let places = settings
+            .names()
+            .map(|name| (name, Place::default()))
+            .collect();
+        Places {
+            settings: settings.clone(),
+            nodes,
+            places,
+            own: Pool::own(&settings.prefix),
+        }
     }
 
     /// Whether there is such a node here.
@@ -46,13 +54,21 @@ impl Places {
 
     /// A node that is here; as it was registered, if the API has not told of it yet.
     pub fn node(&self, name: &str) -> Seen<'_> {
-        let object =
-            self.object(name).unwrap_or_else(|| Arc::new(Object(nodes::object(&self.settings, name))));
-        Seen { object, used: &self.places[name].used }
+        let object = self
+            .object(name)
+            .unwrap_or_else(|| Arc::new(Object(nodes::object(&self.settings, name))));
+        Seen {
+            object,
+            used: &self.places[name].used,
+        }
     }
 
     fn object(&self, name: &str) -> Option<Arc<Object>> {
-        self.nodes.lister().by_key(&Key::cluster(name)).ok().flatten()
+        self.nodes
+            .lister()
+            .by_key(&Key::cluster(name))
+            .ok()
+            .flatten()
     }
 
     /// A pod takes its share of a node.
@@ -75,8 +91,12 @@ impl Places {
             return Str::default();
         }
         let name = pod["spec"]["nodeName"].str();
-        let range = self.object(name).map(|node| node["spec"]["podCIDR"].str().to_string());
-        let Some(place) = self.places.get_mut(name) else { return Str::default() };
+        let range = self
+            .object(name)
+            .map(|node| node["spec"]["podCIDR"].str().to_string());
+        let Some(place) = self.places.get_mut(name) else {
+            return Str::default();
+        };
         if place.pool.is_none() {
             place.pool = range.and_then(|range| Pool::of_range(&range));
         }
@@ -92,7 +112,11 @@ impl Places {
 
     /// A pod gives its address back.
     pub fn free(&mut self, node: &str, address: &str) {
-        if let Some(pool) = self.places.get_mut(node).and_then(|place| place.pool.as_mut()) {
+        if let Some(pool) = self
+            .places
+            .get_mut(node)
+            .and_then(|place| place.pool.as_mut())
+        {
             pool.free(address);
         }
         self.own.free(address);

@@ -42,13 +42,19 @@ async fn contents(api: &Api, namespace: &str, (sort, name): &Need) -> Found {
         Sort::Secret => &SECRETS,
     };
     for _ in 0..TRIES {
-        match api.find(resource, &Key::new(namespace, name.as_str())).await {
+        match api
+            .find(resource, &Key::new(namespace, name.as_str()))
+            .await
+        {
             Ok(Some(object)) => return Ok(Arc::new(contents_of(*sort, &object))),
             Ok(None) => return Err(sort.is_missing(name)),
             Err(_) => sleep(PAUSE).await,
         }
     }
-    Err(format!("failed to sync {} cache: timed out waiting for the condition", sort.word()))
+    Err(format!(
+        "failed to sync {} cache: timed out waiting for the condition",
+        sort.word()
+    ))
 }
 
 fn contents_of(sort: Sort, object: &Object) -> Contents {
@@ -58,13 +64,20 @@ fn contents_of(sort: Sort, object: &Object) -> Contents {
         Str::from(String::from_utf8_lossy(&bytes))
     };
     let values = |field: &str, read: &dyn Fn(&Value) -> Str| {
-        object[field].entries().map(|(key, value)| (key.into(), read(value))).collect()
+        object[field]
+            .entries()
+            .map(|(key, value)| (key.into(), read(value)))
+            .collect()
     };
     let (data, binary) = match sort {
         Sort::ConfigMap => (values("data", &plain), values("binaryData", &decoded)),
         Sort::Secret => (values("data", &decoded), BTreeMap::new()),
     };
-    Contents { version: object.version().into(), data, binary }
+    Contents {
+        version: object.version().into(),
+        data,
+        binary,
+    }
 }
 
 /// What several pods have read of the same version of an object, held once.
@@ -80,8 +93,14 @@ impl ContentCache {
     pub fn share(&mut self, namespace: &str, found: &mut BTreeMap<Need, Found>) {
         for (need, contents) in found {
             let Ok(contents) = contents else { continue };
-            let held = self.known.entry((namespace.into(), need.clone())).or_default();
-            match held.upgrade().filter(|held| held.version == contents.version) {
+            let held = self
+                .known
+                .entry((namespace.into(), need.clone()))
+                .or_default();
+            match held
+                .upgrade()
+                .filter(|held| held.version == contents.version)
+            {
                 Some(held) => *contents = held,
                 None => *held = Arc::downgrade(contents),
             }

@@ -43,8 +43,9 @@ mod tests {
         for seconds in [3, 1, 2] {
             timers.add(Moment::from_secs(seconds), seconds);
         }
-        let due: Vec<u64> =
-            std::iter::from_fn(|| timers.pop(Moment::from_secs(2))).map(|(_, key)| key).collect();
+        let due: Vec<u64> = std::iter::from_fn(|| timers.pop(Moment::from_secs(2)))
+            .map(|(_, key)| key)
+            .collect();
         assert_eq!(due, [1, 2]);
         assert_eq!(timers.next(), Some(Moment::from_secs(3)));
     }

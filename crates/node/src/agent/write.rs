@@ -38,13 +38,20 @@ impl Write {
     pub async fn run(self, api: Api, key: Key, uid: Box<str>) -> Written {
         let outcome = match &self {
             Write::Status(patch) => {
-                let patched = api.patch(&PODS, &key, "status", Patch::Strategic, patch).await;
+                let patched = api
+                    .patch(&PODS, &key, "status", Patch::Strategic, patch)
+                    .await;
                 patched.map(|object| Done::Status(Version::parse(object.version())))
             }
             Write::Delete => {
-                let options =
-                    DeleteOptions { uid: Some(&*uid), grace_seconds: Some(0), ..DeleteOptions::default() };
-                api.delete(&PODS, &key, &options).await.map(|_| Done::Deleted)
+                let options = DeleteOptions {
+                    uid: Some(&*uid),
+                    grace_seconds: Some(0),
+                    ..DeleteOptions::default()
+                };
+                api.delete(&PODS, &key, &options)
+                    .await
+                    .map(|_| Done::Deleted)
             }
         };
         let outcome = match outcome {

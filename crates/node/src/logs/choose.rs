@@ -36,7 +36,11 @@ pub struct Refusal(pub u16, pub String);
 impl Wanted {
     /// What is written from now on.
     pub fn new_lines() -> Wanted {
-        Wanted { follow: true, tail: Some(0), ..Wanted::default() }
+        Wanted {
+            follow: true,
+            tail: Some(0),
+            ..Wanted::default()
+        }
     }
 
     /// What a query asks for.
@@ -74,13 +78,19 @@ fn number(text: &str, least: i64) -> Result<usize, Refusal> {
     let unreadable = || Refusal(400, r#"{"message": "Unable to decode query."}"#.into());
     let number: i64 = text.parse().map_err(|_| unreadable())?;
     let invalid = || Refusal(422, r#"{"message": "Invalid request."}"#.into());
-    usize::try_from(number).ok().filter(|_| number >= least).ok_or_else(invalid)
+    usize::try_from(number)
+        .ok()
+        .filter(|_| number >= least)
+        .ok_or_else(invalid)
 }
 
 fn time(text: &str) -> Result<Duration, Refusal> {
     let seconds = to_unix(&text.replace("%3A", ":").replace("%3a", ":"));
     let unreadable = || Refusal(400, r#"{"message": "Unable to decode query."}"#.into());
-    seconds.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs).ok_or_else(unreadable)
+    seconds
+        .and_then(|seconds| u64::try_from(seconds).ok())
+        .map(Duration::from_secs)
+        .ok_or_else(unreadable)
 }
 
 /// One life of a container.
@@ -101,31 +111,39 @@ impl Life {
         let refuse = |what: String| Err(Refusal(400, what));
         let status = of_container(pod, container);
         if status.is_null() {
-            return refuse(format!("container {container:?} in pod {pod_name:?} is not available"));
+            return refuse(format!(
+                "container {container:?} in pod {pod_name:?} is not available"
+            ));
         }
         let (state, last) = (&status["state"], &status["lastState"]["terminated"]);
         let is_real = |end: &Value| !end["containerID"].is_empty();
         match (previous, state.entries().next()) {
             (true, _) if is_real(last) => Ok(Life::ended(last)),
-            (true, _) => {
-                refuse(format!("previous terminated container {container:?} in pod {pod_name:?} not found"))
-            }
+            (true, _) => refuse(format!(
+                "previous terminated container {container:?} in pod {pod_name:?} not found"
+            )),
             (_, Some(("running", running))) => {
                 let since = wall_of(&running["startedAt"]).unwrap_or_default();
-                Ok(Life { id: status["containerID"].str().into(), since, until: None })
+                Ok(Life {
+                    id: status["containerID"].str().into(),
+                    since,
+                    until: None,
+                })
             }
             (_, Some(("terminated", end))) if is_real(end) => Ok(Life::ended(end)),
             _ if is_real(last) => Ok(Life::ended(last)),
-            (_, Some(("terminated", _))) => {
-                refuse(format!("container {container:?} in pod {pod_name:?} is terminated"))
-            }
+            (_, Some(("terminated", _))) => refuse(format!(
+                "container {container:?} in pod {pod_name:?} is terminated"
+            )),
             (_, Some(("waiting", waiting))) => {
                 let reason = match waiting["reason"].str() {
                     "ErrImagePull" => "image can't be pulled",
                     "ImagePullBackOff" => "trying and failing to pull image",
                     reason => reason,
                 };
-                refuse(format!("container {container:?} in pod {pod_name:?} is waiting to start: {reason}"))
+                refuse(format!(
+                    "container {container:?} in pod {pod_name:?} is waiting to start: {reason}"
+                ))
             }
             _ => refuse(format!(
                 "container {container:?} in pod {pod_name:?} is waiting to start - no logs yet"
@@ -136,7 +154,11 @@ impl Life {
     fn ended(end: &Value) -> Life {
         let since = wall_of(&end["startedAt"]).unwrap_or_default();
         let until = Some(wall_of(&end["finishedAt"]).unwrap_or(since));
-        Life { id: end["containerID"].str().into(), since, until }
+        Life {
+            id: end["containerID"].str().into(),
+            since,
+            until,
+        }
     }
 }
 
@@ -154,7 +176,12 @@ impl Printer {
     /// Writes what is `wanted`, as of now.
     pub fn new(wanted: Wanted, now: Moment) -> Printer {
         let left = wanted.limit.unwrap_or(usize::MAX);
-        Printer { began: now, wanted, n_seen: None, left }
+        Printer {
+            began: now,
+            wanted,
+            n_seen: None,
+            left,
+        }
     }
 
     /// Whether nothing more can be written.
@@ -165,10 +192,16 @@ impl Printer {
     /// What is new in `lines`, which are all there are.
     pub fn print(&mut self, lines: &[Line]) -> Vec<u8> {
         let tail = self.wanted.tail.unwrap_or(usize::MAX);
-        let first = self.n_seen.unwrap_or_else(|| lines.len().saturating_sub(tail));
+        let first = self
+            .n_seen
+            .unwrap_or_else(|| lines.len().saturating_sub(tail));
         self.n_seen = Some(lines.len());
         let mut text = Vec::new();
-        for line in lines.iter().skip(first).filter(|line| self.wanted.is_since(line.at, self.began)) {
+        for line in lines
+            .iter()
+            .skip(first)
+            .filter(|line| self.wanted.is_since(line.at, self.began))
+        {
             if self.wanted.timestamps {
                 text.extend_from_slice(stamp(line.at).as_bytes());
                 text.push(b' ');
@@ -186,7 +219,11 @@ impl Printer {
 fn stamp(at: Moment) -> String {
     let at = at.wall();
     let seconds = from_unix(at.as_secs() as i64);
-    format!("{}.{:09}Z", seconds.trim_end_matches('Z'), at.subsec_nanos())
+    format!(
+        "{}.{:09}Z",
+        seconds.trim_end_matches('Z'),
+        at.subsec_nanos()
+    )
 }
 
 #[cfg(test)]
@@ -196,8 +233,14 @@ mod tests {
 
     /// Four lines, one a second.
     fn lines() -> Vec<Line> {
-        let line = |(at, text): (u64, &str)| Line { at: Moment::from_secs(100 + at), text: text.into() };
-        [(0, "a"), (1, "b"), (2, "c"), (3, "d")].into_iter().map(line).collect()
+        let line = |(at, text): (u64, &str)| Line {
+            at: Moment::from_secs(100 + at),
+            text: text.into(),
+        };
+        [(0, "a"), (1, "b"), (2, "c"), (3, "d")]
+            .into_iter()
+            .map(line)
+            .collect()
     }
 
     #[track_caller]
@@ -215,7 +258,10 @@ mod tests {
         check("sinceSeconds=2", "c\nd\n");
         check("sinceTime=1970-01-01T00%3A01%3A43Z", "d\n");
         check("limitBytes=3", "a\nb");
-        check("tailLines=1&timestamps=true", "1970-01-01T00:01:43.000000000Z d\n");
+        check(
+            "tailLines=1&timestamps=true",
+            "1970-01-01T00:01:43.000000000Z d\n",
+        );
     }
 
     #[test]
@@ -243,7 +289,10 @@ mod tests {
         let pod = json::parse(text.as_bytes()).unwrap();
         let found = Life::find(&pod, "c", previous)
             .map(|life| (life.since.as_secs(), life.until.map(|at| at.as_secs())));
-        assert_eq!(found.map_err(|Refusal(_, text)| text), expected.map_err(str::to_string));
+        assert_eq!(
+            found.map_err(|Refusal(_, text)| text),
+            expected.map_err(str::to_string)
+        );
     }
 
     #[test]
@@ -251,16 +300,28 @@ mod tests {
         const END: &str = r#"{"terminated":{"containerID":"x","startedAt":"1970-01-01T00:00:01Z","finishedAt":"1970-01-01T00:00:02Z"}}"#;
         const RUNS: &str = r#""state":{"running":{"startedAt":"1970-01-01T00:00:05Z"}}"#;
         check_life(RUNS, false, Ok((5, None)));
-        check_life(&format!(r#"{RUNS},"lastState":{END}"#), true, Ok((1, Some(2))));
+        check_life(
+            &format!(r#"{RUNS},"lastState":{END}"#),
+            true,
+            Ok((1, Some(2))),
+        );
         check_life(&format!(r#""state":{END}"#), false, Ok((1, Some(2))));
         check_life(
             &format!(r#""state":{{"waiting":{{"reason":"CrashLoopBackOff"}}}},"lastState":{END}"#),
             false,
             Ok((1, Some(2))),
         );
-        check_life(RUNS, true, Err("previous terminated container \"c\" in pod \"p\" not found"));
+        check_life(
+            RUNS,
+            true,
+            Err("previous terminated container \"c\" in pod \"p\" not found"),
+        );
         let waits = r#""state":{"waiting":{"reason":"PodInitializing"}}"#;
-        check_life(waits, false, Err("container \"c\" in pod \"p\" is waiting to start: PodInitializing"));
+        check_life(
+            waits,
+            false,
+            Err("container \"c\" in pod \"p\" is waiting to start: PodInitializing"),
+        );
         for (reason, said) in [
             ("ErrImagePull", "image can't be pulled"),
             ("ImagePullBackOff", "trying and failing to pull image"),
@@ -270,6 +331,12 @@ mod tests {
             check_life(&waits, false, Err(&said));
         }
         let found = Life::find(&Value::Null, "c", false);
-        assert_eq!(found, Err(Refusal(400, "container \"c\" in pod \"\" is not available".into())));
+        assert_eq!(
+            found,
+            Err(Refusal(
+                400,
+                "container \"c\" in pod \"\" is not available".into()
+            ))
+        );
     }
 }

@@ -52,12 +52,21 @@ pub struct Teller {
 
 /// Tells what containers wrote until the future is dropped.
 pub async fn serve(serving: Serving, settings: Arc<Settings>, agent: Handle) {
-    let (acceptor, room) = (TlsAcceptor::from(serving.tls), Arc::new(Semaphore::new(MOST_CONNECTIONS)));
+    let (acceptor, room) = (
+        TlsAcceptor::from(serving.tls),
+        Arc::new(Semaphore::new(MOST_CONNECTIONS)),
+    );
     let sessions = Sessions::default();
-    let teller = Teller { settings, agent, sessions: sessions.starter() };
+    let teller = Teller {
+        settings,
+        agent,
+        sessions: sessions.starter(),
+    };
     let mut connections = tokio::task::JoinSet::new();
     loop {
-        let Ok(place) = room.clone().acquire_owned().await else { return };
+        let Ok(place) = room.clone().acquire_owned().await else {
+            return;
+        };
         match serving.listener.accept().await {
             Ok((stream, _)) => {
                 let (acceptor, teller) = (acceptor.clone(), teller.clone());
@@ -76,18 +85,27 @@ pub async fn serve(serving: Serving, settings: Arc<Settings>, agent: Handle) {
 }
 
 async fn converse(stream: TcpStream, acceptor: TlsAcceptor, teller: Teller) {
-    let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(stream)).await else { return };
+    let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(stream)).await else {
+        return;
+    };
     let peer = Peer::of(stream.get_ref().1.peer_certificates());
     let (teller, peer) = (&teller, &peer);
     let service = service_fn(|request: Request<Incoming>| async move {
-        Ok::<_, Infallible>(match *peer == Peer::Trusted && is_stream(request.uri().path()) {
-            true => teller.stream(request).await,
-            false => teller.answer(peer, request).await,
-        })
+        Ok::<_, Infallible>(
+            match *peer == Peer::Trusted && is_stream(request.uri().path()) {
+                true => teller.stream(request).await,
+                false => teller.answer(peer, request).await,
+            },
+        )
     });
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HANDSHAKE);
-    let _ = builder.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HANDSHAKE);
+    let _ = builder
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades()
+        .await;
 }
 
 impl Teller {
@@ -98,7 +116,9 @@ impl Teller {
             (Peer::Nobody, ..) => text(401, "Unauthorized"),
             (Peer::Stranger(name), ..) => text(
                 403,
-                format!("Forbidden (user={name}, verb=get, resource=nodes, subresource(s)=[proxy])"),
+                format!(
+                    "Forbidden (user={name}, verb=get, resource=nodes, subresource(s)=[proxy])"
+                ),
             ),
             (_, &Method::GET, ["containerLogs", namespace, pod, container]) => {
                 let query = request.uri().query().unwrap_or_default();
@@ -121,20 +141,34 @@ impl Teller {
         let missing = || Refusal(404, format!("pod {name:?} does not exist"));
         let view = self.agent.pod(&key).await.ok_or_else(missing)?;
         if spec::container(&view.pod, container).is_null() {
-            return Err(Refusal(404, format!("container {container:?} not found in pod {name:?}")));
+            return Err(Refusal(
+                404,
+                format!("container {container:?} not found in pod {name:?}"),
+            ));
         }
         let life = Life::find(&view.pod, container, wanted.previous)?;
         let follow = wanted.follow;
         let printer = Printer::new(wanted, self.settings.now());
-        let reader = Reader { teller: self.clone(), key, container: container.into(), life, printer };
+        let reader = Reader {
+            teller: self.clone(),
+            key,
+            container: container.into(),
+            life,
+            printer,
+        };
         Ok(reader.into_answer(follow, &view))
     }
 
     /// What a container writes from now on, in the life that it is in.
     pub async fn follow(&self, key: &Key, container: &str, life: Life) -> Reader {
         let printer = Printer::new(Wanted::new_lines(), self.settings.now());
-        let mut reader =
-            Reader { teller: self.clone(), key: key.clone(), container: container.into(), life, printer };
+        let mut reader = Reader {
+            teller: self.clone(),
+            key: key.clone(),
+            container: container.into(),
+            life,
+            printer,
+        };
         if let Some(view) = self.agent.pod(key).await {
             reader.read(&view);
         }
@@ -143,8 +177,9 @@ impl Teller {
 
     /// Waits until a container is no longer in a life.
     pub async fn end_of(&self, key: &Key, container: &str, life: &Life) {
-        let is_same =
-            |view: PodView| Life::find(&view.pod, container, false).is_ok_and(|found| found == *life);
+        let is_same = |view: PodView| {
+            Life::find(&view.pod, container, false).is_ok_and(|found| found == *life)
+        };
         while self.agent.pod(key).await.is_some_and(is_same) {
             sleep(FOLLOW).await;
         }
@@ -166,13 +201,14 @@ impl Reader {
         let body = match follow && self.life.until.is_none() {
             false => Full::new(first).boxed(),
             true => {
-                let frames = stream::unfold((Some(first), self), |(first, mut reader)| async move {
-                    let next = match first {
-                        Some(first) => first,
-                        None => reader.next().await?,
-                    };
-                    Some((Ok(Frame::data(next)), (None, reader)))
-                });
+                let frames =
+                    stream::unfold((Some(first), self), |(first, mut reader)| async move {
+                        let next = match first {
+                            Some(first) => first,
+                            None => reader.next().await?,
+                        };
+                        Some((Ok(Frame::data(next)), (None, reader)))
+                    });
                 BodyExt::boxed(StreamBody::new(frames))
             }
         };
@@ -184,7 +220,10 @@ impl Reader {
         let (settings, pod) = (&self.teller.settings, &*view.pod);
         let since = settings.timeline.find(self.life.since);
         // An ended container wrote what it wrote within its life, whatever the wall clock did meanwhile.
-        let until = self.life.until.map(|until| since + until.saturating_sub(self.life.since));
+        let until = self
+            .life
+            .until
+            .map(|until| since + until.saturating_sub(self.life.since));
         let now = until.unwrap_or_else(|| settings.now());
         let host = settings.host(pod["spec"]["nodeName"].str());
         let life = ContainerLife {
@@ -229,7 +268,8 @@ pub fn text(code: u16, text: impl Into<Bytes>) -> Response<Body> {
 
 fn answer(code: u16, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
-    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    *response.status_mut() =
+        StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, plain);
     response

@@ -13,7 +13,9 @@ use mizzen_sdk::seam::Clock;
 use tokio::net::TcpListener;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime};
+use tokio_rustls::rustls::pki_types::{
+    CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime,
+};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::time_provider::TimeProvider;
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
@@ -54,30 +56,43 @@ impl Serving {
     ///
     /// For an address in 127.0.0.0/8 it listens at all addresses of the loopback interface, where the system can do that, so that
     /// every node can have its own. No other interface leads there.
-    pub async fn bind(address: IpAddr, authority: &str, clock: Clock) -> Result<Serving, ServeError> {
-        let spanning = is_loopback_v4(address).then(listen_on_loopback).and_then(Result::ok);
+    pub async fn bind(
+        address: IpAddr,
+        authority: &str,
+        clock: Clock,
+    ) -> Result<Serving, ServeError> {
+        let spanning = is_loopback_v4(address)
+            .then(listen_on_loopback)
+            .and_then(Result::ok);
         let spans_loopback = spanning.is_some();
         let listener = match spanning {
             Some(listener) => listener,
             None => TcpListener::bind((address, 0)).await?,
         };
-        let own = rcgen::generate_simple_self_signed(vec!["localhost".into(), address.to_string()])?;
+        let own =
+            rcgen::generate_simple_self_signed(vec!["localhost".into(), address.to_string()])?;
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(own.signing_key.serialize_der()));
         let mut roots = RootCertStore::empty();
-        let authorities = CertificateDer::pem_slice_iter(authority.as_bytes()).filter_map(Result::ok);
+        let authorities =
+            CertificateDer::pem_slice_iter(authority.as_bytes()).filter_map(Result::ok);
         if roots.add_parsable_certificates(authorities).0 == 0 {
             return Err(ServeError::NoAuthority);
         }
         let provider = Arc::new(ring::default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-            .allow_unauthenticated()
-            .build()
-            .map_err(|error| rustls::Error::General(error.to_string()))?;
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+                .allow_unauthenticated()
+                .build()
+                .map_err(|error| rustls::Error::General(error.to_string()))?;
         let tls = ServerConfig::builder_with_details(provider, Arc::new(Time(clock)))
             .with_safe_default_protocol_versions()?
             .with_client_cert_verifier(verifier)
             .with_single_cert(vec![own.cert.der().clone()], key)?;
-        Ok(Serving { listener, tls: Arc::new(tls), spans_loopback })
+        Ok(Serving {
+            listener,
+            tls: Arc::new(tls),
+            spans_loopback,
+        })
     }
 
     /// Whether it listens at all addresses of 127.0.0.0/8.
@@ -87,7 +102,9 @@ impl Serving {
 
     /// The port at which it listens.
     pub fn port(&self) -> u16 {
-        self.listener.local_addr().map_or(0, |address| address.port())
+        self.listener
+            .local_addr()
+            .map_or(0, |address| address.port())
     }
 }
 
@@ -132,11 +149,20 @@ pub enum Peer {
 impl Peer {
     /// Who shows these certificates, which were checked.
     pub fn of(certificates: Option<&[CertificateDer]>) -> Peer {
-        let Some(certificate) = certificates.and_then(<[_]>::first) else { return Peer::Nobody };
-        let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return Peer::Nobody };
+        let Some(certificate) = certificates.and_then(<[_]>::first) else {
+            return Peer::Nobody;
+        };
+        let Ok((_, certificate)) = X509Certificate::from_der(certificate) else {
+            return Peer::Nobody;
+        };
         let subject = certificate.subject();
-        let name = subject.iter_common_name().find_map(|name| name.as_str().ok()).unwrap_or_default();
-        let mut groups = subject.iter_organization().filter_map(|group| group.as_str().ok());
+        let name = subject
+            .iter_common_name()
+            .find_map(|name| name.as_str().ok())
+            .unwrap_or_default();
+        let mut groups = subject
+            .iter_organization()
+            .filter_map(|group| group.as_str().ok());
         match name == KUBELET_CLIENT || groups.any(|group| group == MASTERS) {
             true => Peer::Trusted,
             false => Peer::Stranger(name.into()),

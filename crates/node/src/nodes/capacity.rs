@@ -20,9 +20,11 @@ pub fn usual_capacity() -> Value {
 pub fn parse_capacity(text: &str) -> Result<Value, String> {
     let mut capacity = usual_capacity();
     for part in text.split(',').filter(|part| !part.is_empty()) {
-        let (name, amount) = part.split_once('=').ok_or_else(|| format!("{part:?} is not NAME=AMOUNT"))?;
-        let amount =
-            canonical(amount.trim()).map_err(|_| format!("{amount:?} is not an amount such as 8 or 16Gi"))?;
+        let (name, amount) = part
+            .split_once('=')
+            .ok_or_else(|| format!("{part:?} is not NAME=AMOUNT"))?;
+        let amount = canonical(amount.trim())
+            .map_err(|_| format!("{amount:?} is not an amount such as 8 or 16Gi"))?;
         capacity.set(name.trim(), amount);
     }
     Ok(capacity)
@@ -45,7 +47,13 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        assert_eq!(parse_capacity("cpu"), Err("\"cpu\" is not NAME=AMOUNT".into()));
-        assert_eq!(parse_capacity("cpu=much"), Err("\"much\" is not an amount such as 8 or 16Gi".into()));
+        assert_eq!(
+            parse_capacity("cpu"),
+            Err("\"cpu\" is not NAME=AMOUNT".into())
+        );
+        assert_eq!(
+            parse_capacity("cpu=much"),
+            Err("\"much\" is not an amount such as 8 or 16Gi".into())
+        );
     }
 }

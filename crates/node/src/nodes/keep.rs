@@ -60,19 +60,31 @@ enum Chore {
 
 /// Registers nodes and keeps them alive until the future is dropped. `heard` has the keys of nodes of which the API said
 /// something; what it said is in `nodes`.
-pub async fn keep(settings: Arc<Settings>, nodes: Store<Object>, mut heard: UnboundedReceiver<Key>) {
+pub async fn keep(
+    settings: Arc<Settings>,
+    nodes: Store<Object>,
+    mut heard: UnboundedReceiver<Key>,
+) {
     let mut beats = register(&settings).await;
-    let places: HashMap<Str, usize> =
-        beats.iter().enumerate().map(|(at, beat)| (beat.name.clone(), at)).collect();
+    let places: HashMap<Str, usize> = beats
+        .iter()
+        .enumerate()
+        .map(|(at, beat)| (beat.name.clone(), at))
+        .collect();
     let mut timers = Timers::default();
     let began = settings.now();
     for at in 0..beats.len() {
         let turn = (at * STEPS / beats.len()) as u32;
         timers.add(began + RENEW * turn / STEPS as u32, Chore::Renew(at));
-        timers.add(began + REPORT + REPORT * turn / STEPS as u32, Chore::Report(at));
+        timers.add(
+            began + REPORT + REPORT * turn / STEPS as u32,
+            Chore::Report(at),
+        );
     }
     loop {
-        let pause = timers.next().map_or(RENEW, |at| at.saturating_since(settings.now()));
+        let pause = timers
+            .next()
+            .map_or(RENEW, |at| at.saturating_since(settings.now()));
         tokio::select! {
             heard = heard.recv() => {
                 let Some(key) = heard else { return };
@@ -114,7 +126,10 @@ impl Chore {
 /// Does all chores that are due, side by side: first leases, then statuses.
 async fn work_off(settings: &Settings, beats: &mut [Beat], due: &[(Moment, Chore)]) {
     let renews: HashSet<usize> = due.iter().filter_map(|(_, chore)| chore.renews()).collect();
-    let living = beats.iter_mut().enumerate().filter(|(at, beat)| renews.contains(at) && !beat.is_gone);
+    let living = beats
+        .iter_mut()
+        .enumerate()
+        .filter(|(at, beat)| renews.contains(at) && !beat.is_gone);
     let renewals: FuturesUnordered<_> = living.map(|(_, beat)| settings.renew(beat)).collect();
     renewals.for_each(async |outcome| log(outcome)).await;
     for (_, chore) in due {
@@ -177,19 +192,27 @@ impl Settings {
             Err(error) if is_already_exists(&error) => {
                 let known = api.get(&NODES, &key).await?;
                 let change = value!({ "metadata": { "labels": (labels(name)) }, "status": (status(self, name, &known["status"])) });
-                api.patch(&NODES, &key, "status", Patch::Strategic, &change).await?
+                api.patch(&NODES, &key, "status", Patch::Strategic, &change)
+                    .await?
             }
             created => created?,
         };
-        let mut beat =
-            Beat { name: name.into(), uid: node.uid().into(), lease: String::new(), is_gone: false };
+        let mut beat = Beat {
+            name: name.into(),
+            uid: node.uid().into(),
+            lease: String::new(),
+            is_gone: false,
+        };
         self.renew(&mut beat).await?;
         Ok(beat)
     }
 
     /// Renews the lease of a node, or makes it.
     async fn renew(&self, beat: &mut Beat) -> Result<(), Error> {
-        let (key, api) = (Key::new(NAMESPACE, beat.name.as_str()), self.api_of(&beat.name));
+        let (key, api) = (
+            Key::new(NAMESPACE, beat.name.as_str()),
+            self.api_of(&beat.name),
+        );
         if !beat.lease.is_empty() {
             match api.update(&LEASES, &self.lease(beat)).await {
                 Ok(lease) => {
@@ -230,7 +253,9 @@ impl Settings {
             },
         });
         if !beat.lease.is_empty() {
-            lease.entry("metadata").set("resourceVersion", beat.lease.as_str());
+            lease
+                .entry("metadata")
+                .set("resourceVersion", beat.lease.as_str());
         }
         Object(lease)
     }
@@ -239,7 +264,11 @@ impl Settings {
     fn now_micro(&self) -> String {
         let now = self.now().wall();
         let seconds = mizzen_object::time::from_unix(now.as_secs() as i64);
-        format!("{}.{:06}Z", seconds.trim_end_matches('Z'), now.subsec_micros())
+        format!(
+            "{}.{:06}Z",
+            seconds.trim_end_matches('Z'),
+            now.subsec_micros()
+        )
     }
 
     /// Writes the status of a node; `known` is the status that it has, if somebody knows.
@@ -254,6 +283,8 @@ impl Settings {
             return Ok(());
         }
         let change = value!({ "status": (status(self, name, known)) });
-        api.patch(&NODES, &key, "status", Patch::Strategic, &change).await.map(drop)
+        api.patch(&NODES, &key, "status", Patch::Strategic, &change)
+            .await
+            .map(drop)
     }
 }

@@ -17,10 +17,30 @@ const FEATURES: [&str; 3] = [
 
 /// What a node that is well says of itself: type, status, reason, message.
 const CONDITIONS: [[&str; 4]; 4] = [
-    ["MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"],
-    ["DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"],
-    ["PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"],
-    ["Ready", "True", "KubeletReady", "kubelet is posting ready status"],
+    [
+        "MemoryPressure",
+        "False",
+        "KubeletHasSufficientMemory",
+        "kubelet has sufficient memory available",
+    ],
+    [
+        "DiskPressure",
+        "False",
+        "KubeletHasNoDiskPressure",
+        "kubelet has no disk pressure",
+    ],
+    [
+        "PIDPressure",
+        "False",
+        "KubeletHasSufficientPID",
+        "kubelet has sufficient PID available",
+    ],
+    [
+        "Ready",
+        "True",
+        "KubeletReady",
+        "kubelet is posting ready status",
+    ],
 ];
 
 /// A node as it is registered.
@@ -52,7 +72,10 @@ pub fn labels(name: &str) -> Value {
 /// The status of a node that is well; `known` is the status that it has.
 pub fn status(settings: &Settings, name: &str, known: &Value) -> Value {
     let now = settings.now();
-    let conditions: Vec<Value> = CONDITIONS.iter().map(|row| condition(row, known, now)).collect();
+    let conditions: Vec<Value> = CONDITIONS
+        .iter()
+        .map(|row| condition(row, known, now))
+        .collect();
     value!({
         "addresses": [
             { "type": "InternalIP", "address": (settings.host(name).address) },
@@ -70,8 +93,12 @@ pub fn status(settings: &Settings, name: &str, known: &Value) -> Value {
 
 fn condition([name, status, reason, message]: &[&str; 4], known: &Value, now: Moment) -> Value {
     let mut before = known["conditions"].list().iter();
-    let same = before.find(|other| other["type"].str() == *name && other["status"].str() == *status);
-    let since = same.map_or_else(|| to_value(now), |other| other["lastTransitionTime"].clone());
+    let same =
+        before.find(|other| other["type"].str() == *name && other["status"].str() == *status);
+    let since = same.map_or_else(
+        || to_value(now),
+        |other| other["lastTransitionTime"].clone(),
+    );
     value!({
         "type": (*name),
         "status": (*status),

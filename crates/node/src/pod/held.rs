@@ -92,7 +92,11 @@ impl Held {
     /// How often it was started again.
     pub fn n_restarts(&self) -> u32 {
         // Who is to start over has been restarted already, as far as people count.
-        if self.state.is_none() { self.n_starts } else { self.n_starts.saturating_sub(1) }
+        if self.state.is_none() {
+            self.n_starts
+        } else {
+            self.n_starts.saturating_sub(1)
+        }
     }
 
     /// Whether it runs.
@@ -124,13 +128,20 @@ impl Held {
     /// The id under which the runtime knows its `n`th life, counted from 1.
     pub fn id(&self, pod: &Value, scheme: &str, n: u32) -> String {
         let uid = pod["metadata"]["uid"].str().replace('-', "");
-        format!("{scheme}://{uid:0>32}{:016x}{n:016x}", crate::digest(&self.name))
+        format!(
+            "{scheme}://{uid:0>32}{:016x}{n:016x}",
+            crate::digest(&self.name)
+        )
     }
 
     /// Sees how it is.
     pub fn observe(&mut self, turn: &mut Turn) {
         let Some(body) = &self.body else { return };
-        let Sight { state, usable, changes_at } = body.look(turn.now);
+        let Sight {
+            state,
+            usable,
+            changes_at,
+        } = body.look(turn.now);
         (self.usable, self.changes_at) = (usable, changes_at);
         let was = self.state.replace(state);
         if self.is_running() && was == Some(State::Creating) {
@@ -181,7 +192,10 @@ impl Held {
     fn replace(&mut self, turn: &mut Turn) {
         let said = match self.role {
             Role::Sidecar => format!("Init container {} definition changed", self.name),
-            _ => format!("Container {} definition changed, will be restarted", self.name),
+            _ => format!(
+                "Container {} definition changed, will be restarted",
+                self.name
+            ),
         };
         self.is_replaced = true;
         self.stop(turn.now + spec::grace(turn.pod), said, turn);
@@ -207,7 +221,9 @@ impl Held {
         turn: &mut Turn,
     ) -> bool {
         // Kubernetes: another image has a back-off of its own (kuberuntime/helpers.go, `GetBackoffKey`).
-        let wait = self.wait.filter(|wait| !wait.is_over(finished) && !self.is_changed(spec));
+        let wait = self
+            .wait
+            .filter(|wait| !wait.is_over(finished) && !self.is_changed(spec));
         let waits = wait.map(|wait| wait.time);
         let due = finished + waits.unwrap_or_default().max(NOTICE);
         if turn.now >= due {
@@ -218,10 +234,16 @@ impl Held {
             let (name, pod) = (&self.name, spec::show(turn.pod));
             let wait = duration_text(wait.as_nanos() as i64);
             let said = format!("Back-off restarting failed container {name} in pod {pod}");
-            self.back_off = Some(format!("back-off {wait} restarting failed container={name} pod={pod}"));
+            self.back_off = Some(format!(
+                "back-off {wait} restarting failed container={name} pod={pod}"
+            ));
             turn.tell(self, Note::warning("BackOff", "", said));
         }
-        self.changes_at = Some(if seen || waits.is_none() { due } else { finished + NOTICE });
+        self.changes_at = Some(if seen || waits.is_none() {
+            due
+        } else {
+            finished + NOTICE
+        });
         false
     }
 
@@ -256,12 +278,22 @@ impl Held {
         turn: &Turn<'a>,
     ) -> Wish<'a> {
         let inputs = self.inputs.as_deref().unwrap_or(&NO_INPUTS);
-        Wish { pod: turn.pod, container, role: self.role, n_restarts, since, inputs, node: turn.node }
+        Wish {
+            pod: turn.pod,
+            container,
+            role: self.role,
+            n_restarts,
+            since,
+            inputs,
+            node: turn.node,
+        }
     }
 
     /// Finds the container that ran before the agent was restarted, once its inputs are known.
     pub(super) fn attach(&mut self, supply: Option<&Supply>, turn: &mut Turn) {
-        let Some(State::Running { since }) = self.state else { return };
+        let Some(State::Running { since }) = self.state else {
+            return;
+        };
         let spec = spec::container(turn.pod, &self.name);
         let is_unread = supply.is_some_and(|supply| !supply.is_read());
         if self.body.is_some() || is_unread && wants_inputs(turn.pod, spec, turn.runtime) {
@@ -275,7 +307,9 @@ impl Held {
 
     /// Lets the files of a running container follow what they are made of; whether it has files that may change.
     pub(super) fn follow_files(&mut self, supply: Option<&Supply>, turn: &Turn) -> bool {
-        let Some(State::Running { since }) = self.state else { return false };
+        let Some(State::Running { since }) = self.state else {
+            return false;
+        };
         let Some((_, before)) = self.inputs.as_ref().and_then(|inputs| inputs.files.last()) else {
             return false;
         };
@@ -297,11 +331,22 @@ impl Held {
 
     /// Asks its probes; whether something was done.
     pub fn probe(&mut self, turn: &mut Turn) -> bool {
-        let Some(State::Running { since }) = self.state else { return false };
+        let Some(State::Running { since }) = self.state else {
+            return false;
+        };
         let Some(body) = &self.body else { return false };
         let spec = spec::container(turn.pod, &self.name);
-        let asked = Asked { spec, body: body.as_ref(), since, ending: turn.ending || self.is_told_to_stop };
-        let Findings { failed, fatal, wake } = self.probes.ask(&asked, turn.now);
+        let asked = Asked {
+            spec,
+            body: body.as_ref(),
+            since,
+            ending: turn.ending || self.is_told_to_stop,
+        };
+        let Findings {
+            failed,
+            fatal,
+            wake,
+        } = self.probes.ask(&asked, turn.now);
         self.changes_at = earlier(self.changes_at, wake);
         for probe in failed {
             let output = output(&spec[spec::field(probe)], &turn.address);
@@ -318,8 +363,16 @@ impl Held {
     }
 
     fn kill_unhealthy(&mut self, spec: &Value, probe: Probe, turn: &mut Turn) {
-        let what = if self.role == Role::Sidecar { "Init container" } else { "Container" };
-        let which = if probe == Probe::Startup { "startup" } else { "liveness" };
+        let what = if self.role == Role::Sidecar {
+            "Init container"
+        } else {
+            "Container"
+        };
+        let which = if probe == Probe::Startup {
+            "startup"
+        } else {
+            "liveness"
+        };
         let mut said = format!("{what} {} failed {which} probe", self.name);
         if self.role == Role::Regular && spec::restarts(turn.pod, spec, self.role, 137) {
             said += ", will be restarted";
@@ -365,7 +418,9 @@ impl Held {
             finished: None,
             code: 137,
             reason: Str::new_static("ContainerStatusUnknown"),
-            message: Str::new_static("The container could not be located when the pod was terminated"),
+            message: Str::new_static(
+                "The container could not be located when the pod was terminated",
+            ),
         }));
     }
 
@@ -378,7 +433,11 @@ impl Held {
 /// That a container's image is there.
 pub(super) fn pulled(spec: &Value) -> Note {
     let image = spec["image"].str();
-    Note::normal("Pulled", "", format!("Container image {image:?} already present on machine"))
+    Note::normal(
+        "Pulled",
+        "",
+        format!("Container image {image:?} already present on machine"),
+    )
 }
 
 impl Wait {

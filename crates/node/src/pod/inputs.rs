@@ -32,7 +32,10 @@ pub struct Inputs {
 const MOST_VERSIONS: usize = 16;
 
 /// Nothing but what the specification says.
-pub static NO_INPUTS: Inputs = Inputs { variables: None, files: Vec::new() };
+pub static NO_INPUTS: Inputs = Inputs {
+    variables: None,
+    files: Vec::new(),
+};
 
 impl Inputs {
     /// The files have changed `now`.
@@ -70,8 +73,11 @@ pub struct NodeContext<'a> {
 
 impl NodeContext<'_> {
     /// A node of which nothing is known.
-    pub const NONE: NodeContext<'static> =
-        NodeContext { host_ip: "", allocatable: &Value::Null, services: &[] };
+    pub const NONE: NodeContext<'static> = NodeContext {
+        host_ip: "",
+        allocatable: &Value::Null,
+        services: &[],
+    };
 }
 
 impl Sources<'_> {
@@ -81,9 +87,15 @@ impl Sources<'_> {
         let mut variables = Variables::new();
         for from in container["envFrom"].list() {
             let prefix = from["prefix"].str();
-            for (sort, field) in [(Sort::ConfigMap, "configMapRef"), (Sort::Secret, "secretRef")] {
-                let Some(contents) = self.contents(sort, from[field]["name"].str()) else { continue };
-                let prefixed = |(key, value): (&Str, &Str)| (format!("{prefix}{key}").into(), value.clone());
+            for (sort, field) in [
+                (Sort::ConfigMap, "configMapRef"),
+                (Sort::Secret, "secretRef"),
+            ] {
+                let Some(contents) = self.contents(sort, from[field]["name"].str()) else {
+                    continue;
+                };
+                let prefixed =
+                    |(key, value): (&Str, &Str)| (format!("{prefix}{key}").into(), value.clone());
                 variables.extend(contents.data.iter().map(prefixed));
             }
         }
@@ -97,13 +109,21 @@ impl Sources<'_> {
             }
         }
         for (name, value) in self.node.services {
-            variables.entry(name.clone()).or_insert_with(|| value.clone());
+            variables
+                .entry(name.clone())
+                .or_insert_with(|| value.clone());
         }
         variables
     }
 
     fn lookup(&self, variables: &Variables, name: &str) -> Option<Str> {
-        let service = || self.node.services.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+        let service = || {
+            self.node
+                .services
+                .iter()
+                .find(|(known, _)| known == name)
+                .map(|(_, value)| value)
+        };
         variables.get(name).or_else(service).cloned()
     }
 
@@ -111,7 +131,10 @@ impl Sources<'_> {
     fn value_from(&self, source: &Value, container: &Value) -> Option<Str> {
         let key_of = |sort: Sort, field: &str| {
             let reference = &source[field];
-            self.contents(sort, reference["name"].str())?.data.get(reference["key"].str()).cloned()
+            self.contents(sort, reference["name"].str())?
+                .data
+                .get(reference["key"].str())
+                .cloned()
         };
         if !source["fieldRef"].is_null() {
             return Some(self.field(source["fieldRef"]["fieldPath"].str()));
@@ -129,13 +152,19 @@ impl Sources<'_> {
     }
 
     fn contents(&self, sort: Sort, name: &str) -> Option<&Contents> {
-        self.found.get(&(sort, name.into()))?.as_ref().ok().map(|contents| &**contents)
+        self.found
+            .get(&(sort, name.into()))?
+            .as_ref()
+            .ok()
+            .map(|contents| &**contents)
     }
 
     /// Kubernetes: what `fieldRef` can name (pkg/fieldpath, and kubelet_pods.go for what only the node knows).
     fn field(&self, path: &str) -> Str {
         let metadata = &self.pod["metadata"];
-        let subscript = path.strip_suffix("']").and_then(|path| path.split_once("['"));
+        let subscript = path
+            .strip_suffix("']")
+            .and_then(|path| path.split_once("['"));
         let value = match (path, subscript) {
             (_, Some(("metadata.labels", key))) => &metadata["labels"][key],
             (_, Some(("metadata.annotations", key))) => &metadata["annotations"][key],
@@ -160,13 +189,20 @@ impl Sources<'_> {
             "" => container,
             name => spec::container(self.pod, name),
         };
-        let Some((list, name)) = reference["resource"].str().split_once('.') else { return Str::default() };
+        let Some((list, name)) = reference["resource"].str().split_once('.') else {
+            return Str::default();
+        };
         let quantity = |value: &Value| Quantity::of(value.str());
         let mut amount = quantity(&container["resources"][list][name]);
-        let has_default = list == "limits" && matches!(name, "cpu" | "memory" | "ephemeral-storage");
+        let has_default =
+            list == "limits" && matches!(name, "cpu" | "memory" | "ephemeral-storage");
         if amount.is_zero() && has_default {
             let of_pod = quantity(&self.pod["spec"]["resources"]["limits"][name]);
-            amount = if of_pod.is_zero() { quantity(&self.node.allocatable[name]) } else { of_pod };
+            amount = if of_pod.is_zero() {
+                quantity(&self.node.allocatable[name])
+            } else {
+                of_pod
+            };
         }
         let divisor = quantity(&reference["divisor"]);
         let count = |quantity: &Quantity| match name {
@@ -174,8 +210,14 @@ impl Sources<'_> {
             _ => quantity.value(),
         };
         let unit = if name == "cpu" { 1000 } else { 1 };
-        let divisor = if divisor.is_zero() { unit } else { count(&divisor) };
-        ((count(&amount) as f64 / divisor as f64).ceil() as i64).to_string().into()
+        let divisor = if divisor.is_zero() {
+            unit
+        } else {
+            count(&divisor)
+        };
+        ((count(&amount) as f64 / divisor as f64).ceil() as i64)
+            .to_string()
+            .into()
     }
 
     /// The files that a container whose files were `before` has now. Kubernetes: a `subPath` does not follow its volume.
@@ -199,15 +241,22 @@ impl Sources<'_> {
         let mut files = Files::new();
         for mount in container["volumeMounts"].list() {
             let mut volumes = self.pod["spec"]["volumes"].list().iter();
-            let Some(volume) = volumes.find(|volume| volume["name"] == mount["name"]) else { continue };
-            let (path, below) =
-                (mount["mountPath"].str().trim_end_matches('/'), sub_path(mount, self, container));
+            let Some(volume) = volumes.find(|volume| volume["name"] == mount["name"]) else {
+                continue;
+            };
+            let (path, below) = (
+                mount["mountPath"].str().trim_end_matches('/'),
+                sub_path(mount, self, container),
+            );
             for (name, content) in self.volume(volume) {
                 // A subPath is a directory of the volume, or one file of it.
                 let rest = match below.as_str() {
                     "" => Some(format!("/{name}")),
                     below if name == below => Some(String::new()),
-                    below => name.strip_prefix(below).filter(|rest| rest.starts_with('/')).map(Into::into),
+                    below => name
+                        .strip_prefix(below)
+                        .filter(|rest| rest.starts_with('/'))
+                        .map(Into::into),
                 };
                 if let Some(rest) = rest {
                     files.insert(format!("{path}{rest}").into(), content);
@@ -226,7 +275,9 @@ impl Sources<'_> {
                 Projection::Object(sort) => {
                     let name = object[source.name].str();
                     files.extend(
-                        self.contents(sort, name).into_iter().flat_map(|contents| contents.files(object)),
+                        self.contents(sort, name)
+                            .into_iter()
+                            .flat_map(|contents| contents.files(object)),
                     );
                 }
                 Projection::Downward => files.extend(object["items"].list().iter().map(|item| {
@@ -246,7 +297,8 @@ impl Sources<'_> {
 
 /// Whether a path is a directory or file, or something in it.
 pub fn is_below(path: &str, parent: &str) -> bool {
-    path.strip_prefix(parent).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    path.strip_prefix(parent)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Kubernetes: `subPath`, or `subPathExpr` with its variables.
@@ -266,9 +318,15 @@ impl Contents {
     fn files(&self, reference: &Value) -> Files {
         let keys = || self.data.iter().chain(&self.binary);
         if reference["items"].list().is_empty() {
-            return keys().map(|(key, value)| (key.clone(), Some(value.clone()))).collect();
+            return keys()
+                .map(|(key, value)| (key.clone(), Some(value.clone())))
+                .collect();
         }
-        let content = |key: &str| keys().find(|(known, _)| *known == key).map(|(_, value)| value.clone());
+        let content = |key: &str| {
+            keys()
+                .find(|(known, _)| *known == key)
+                .map(|(_, value)| value.clone())
+        };
         let items = reference["items"].list().iter();
         items
             .filter_map(|item| Some((item["path"].str().into(), Some(content(item["key"].str())?))))
@@ -293,19 +351,37 @@ enum Projection {
 
 fn projections(volume: &Value) -> impl Iterator<Item = Source<'_>> {
     let own = [
-        (Projection::Object(Sort::ConfigMap), &volume["configMap"], "name"),
-        (Projection::Object(Sort::Secret), &volume["secret"], "secretName"),
+        (
+            Projection::Object(Sort::ConfigMap),
+            &volume["configMap"],
+            "name",
+        ),
+        (
+            Projection::Object(Sort::Secret),
+            &volume["secret"],
+            "secretName",
+        ),
         (Projection::Downward, &volume["downwardAPI"], ""),
     ];
-    let projected = volume["projected"]["sources"].list().iter().flat_map(|source| {
-        [
-            (Projection::Object(Sort::ConfigMap), &source["configMap"], "name"),
-            (Projection::Object(Sort::Secret), &source["secret"], "name"),
-            (Projection::Downward, &source["downwardAPI"], ""),
-            (Projection::Token, &source["serviceAccountToken"], ""),
-        ]
-    });
-    let all = own.into_iter().chain(projected).filter(|(_, object, _)| !object.is_null());
+    let projected = volume["projected"]["sources"]
+        .list()
+        .iter()
+        .flat_map(|source| {
+            [
+                (
+                    Projection::Object(Sort::ConfigMap),
+                    &source["configMap"],
+                    "name",
+                ),
+                (Projection::Object(Sort::Secret), &source["secret"], "name"),
+                (Projection::Downward, &source["downwardAPI"], ""),
+                (Projection::Token, &source["serviceAccountToken"], ""),
+            ]
+        });
+    let all = own
+        .into_iter()
+        .chain(projected)
+        .filter(|(_, object, _)| !object.is_null());
     all.map(|(sort, object, name)| Source { sort, object, name })
 }
 
@@ -324,12 +400,17 @@ pub fn known_mounts<'a>(pod: &'a Value, container: &'a Value) -> impl Iterator<I
 pub fn mounted_objects(pod: &Value, container: &Value) -> Vec<Need> {
     let volumes = pod["spec"]["volumes"].list().iter();
     let mounted = volumes.filter(|volume| {
-        container["volumeMounts"].list().iter().any(|mount| mount["name"] == volume["name"])
+        container["volumeMounts"]
+            .list()
+            .iter()
+            .any(|mount| mount["name"] == volume["name"])
     });
-    let objects = mounted.flat_map(projections).filter_map(|source| match source.sort {
-        Projection::Object(sort) => Some((sort, source.object[source.name].str().into())),
-        _ => None,
-    });
+    let objects = mounted
+        .flat_map(projections)
+        .filter_map(|source| match source.sort {
+            Projection::Object(sort) => Some((sort, source.object[source.name].str().into())),
+            _ => None,
+        });
     objects.collect()
 }
 
@@ -346,7 +427,9 @@ pub(super) fn has_volatile_variables(container: &Value) -> bool {
 /// Kubernetes: labels or annotations as lines, sorted by key (pkg/fieldpath, `FormatMap`).
 fn format_map(map: &Value) -> Str {
     let sorted: BTreeMap<&str, &Value> = map.entries().collect();
-    let lines = sorted.iter().map(|(key, value)| format!("{key}={}", json::quote(value.str())));
+    let lines = sorted
+        .iter()
+        .map(|(key, value)| format!("{key}={}", json::quote(value.str())));
     lines.collect::<Vec<String>>().join("\n").into()
 }
 
@@ -355,7 +438,9 @@ pub fn expand<T: From<String>>(text: &str, lookup: &dyn Fn(&str) -> Option<Str>)
     let (mut out, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once('$') {
         out.push_str(before);
-        let named = after.strip_prefix('(').and_then(|after| after.split_once(')'));
+        let named = after
+            .strip_prefix('(')
+            .and_then(|after| after.split_once(')'));
         rest = match named.and_then(|(name, rest)| Some((lookup(name)?, rest))) {
             _ if after.starts_with('$') => {
                 out.push('$');
@@ -385,14 +470,20 @@ mod tests {
     /// What was read: a ConfigMap `config` and a Secret `secret`.
     fn found() -> BTreeMap<Need, Found> {
         let values = |values: &[(&str, &str)]| {
-            values.iter().map(|(key, value)| (Str::from(*key), Str::from(*value))).collect()
+            values
+                .iter()
+                .map(|(key, value)| (Str::from(*key), Str::from(*value)))
+                .collect()
         };
         let config = Contents {
             version: "1".into(),
             data: values(&[("a", "1"), ("b.txt", "two\nlines\n")]),
             binary: values(&[("bin", "raw")]),
         };
-        let secret = Contents { data: values(&[("pass", "s3cret")]), ..Contents::default() };
+        let secret = Contents {
+            data: values(&[("pass", "s3cret")]),
+            ..Contents::default()
+        };
         let missing = Err("configmap \"gone\" not found".into());
         [
             ((Sort::ConfigMap, "config".into()), Ok(Arc::new(config))),
@@ -411,8 +502,17 @@ mod tests {
         let pod = yaml::read(text.as_bytes()).unwrap().value;
         let allocatable = mizzen_object::value!({ "cpu": "8", "memory": "32Gi" });
         let services = [("KUBERNETES_SERVICE_HOST".into(), "10.0.0.1".into())];
-        let node = NodeContext { host_ip: "127.0.0.4", allocatable: &allocatable, services: &services };
-        let sources = Sources { pod: &pod, pod_ip: "10.1.2.3", node, found: &found() };
+        let node = NodeContext {
+            host_ip: "127.0.0.4",
+            allocatable: &allocatable,
+            services: &services,
+        };
+        let sources = Sources {
+            pod: &pod,
+            pod_ip: "10.1.2.3",
+            node,
+            found: &found(),
+        };
         read(&sources, &pod["spec"]["containers"][0])
     }
 
@@ -422,7 +522,9 @@ mod tests {
             "containers: [{{name: c, resources: {{limits: {{cpu: 1500m}}, requests: {{memory: 100Mi}}}}, \
              env: [{{name: FIRST, value: one}}, {{name: X, {variable}}}]}}]"
         );
-        let found = with(&spec, |sources, container| sources.variables(container).get("X").cloned());
+        let found = with(&spec, |sources, container| {
+            sources.variables(container).get("X").cloned()
+        });
         assert_eq!(found.as_deref(), expected, "{variable}");
     }
 
@@ -436,9 +538,18 @@ mod tests {
             Some("one-$(FIRST)-$(LATER)-10.0.0.1"),
         );
         check_variable(&from("configMapKeyRef: {name: config, key: a}"), Some("1"));
-        check_variable(&from("secretKeyRef: {name: secret, key: pass}"), Some("s3cret"));
-        check_variable(&from("configMapKeyRef: {name: config, key: none, optional: true}"), None);
-        check_variable(&from("configMapKeyRef: {name: gone, key: a, optional: true}"), None);
+        check_variable(
+            &from("secretKeyRef: {name: secret, key: pass}"),
+            Some("s3cret"),
+        );
+        check_variable(
+            &from("configMapKeyRef: {name: config, key: none, optional: true}"),
+            None,
+        );
+        check_variable(
+            &from("configMapKeyRef: {name: gone, key: a, optional: true}"),
+            None,
+        );
         for (path, value) in [
             ("metadata.name", "web-0"),
             ("metadata.namespace", "shop"),
@@ -457,10 +568,19 @@ mod tests {
         }
         check_variable(&resource("resource: limits.cpu"), Some("2"));
         check_variable(&resource("resource: limits.cpu, divisor: 1m"), Some("1500"));
-        check_variable(&resource("resource: requests.memory, divisor: 1Mi"), Some("100"));
-        check_variable(&resource("resource: requests.memory, divisor: 0"), Some("104857600"));
+        check_variable(
+            &resource("resource: requests.memory, divisor: 1Mi"),
+            Some("100"),
+        );
+        check_variable(
+            &resource("resource: requests.memory, divisor: 0"),
+            Some("104857600"),
+        );
         check_variable(&resource("resource: requests.cpu"), Some("0"));
-        check_variable(&resource("resource: limits.memory, divisor: 1Gi, containerName: c"), Some("32"));
+        check_variable(
+            &resource("resource: limits.memory, divisor: 1Gi, containerName: c"),
+            Some("32"),
+        );
     }
 
     #[test]
@@ -468,7 +588,10 @@ mod tests {
         let spec = "containers: [{name: c, envFrom: [{prefix: P_, configMapRef: {name: config}}, {secretRef: {name: secret}}], \
                     env: [{name: pass, value: own}, {name: Z, value: $(P_a)}]}]";
         let variables = with(spec, |sources, container| sources.variables(container));
-        let found: Vec<String> = variables.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+        let found: Vec<String> = variables
+            .iter()
+            .map(|(name, value)| format!("{name}={value:?}"))
+            .collect();
         assert_eq!(
             found,
             [
@@ -488,17 +611,27 @@ mod tests {
              volumes: [{{name: v, {volume}}}]"
         );
         let files = with(&spec, |sources, container| sources.files(container));
-        let found: Vec<(&str, &str)> =
-            files.iter().map(|(path, content)| (path.as_str(), content.as_deref().unwrap_or("?"))).collect();
+        let found: Vec<(&str, &str)> = files
+            .iter()
+            .map(|(path, content)| (path.as_str(), content.as_deref().unwrap_or("?")))
+            .collect();
         assert_eq!(found, expected, "{mount} {volume}");
     }
 
     #[test]
     fn files_are_made_of_what_volumes_name() {
-        let all = [("/m/a", "1"), ("/m/b.txt", "two\nlines\n"), ("/m/bin", "raw")];
+        let all = [
+            ("/m/a", "1"),
+            ("/m/b.txt", "two\nlines\n"),
+            ("/m/bin", "raw"),
+        ];
         check_files("", "configMap: {name: config}", &all);
         check_files("", "configMap: {name: gone, optional: true}", &[]);
-        check_files("", "configMap: {name: config, items: [{key: a, path: dir/x}]}", &[("/m/dir/x", "1")]);
+        check_files(
+            "",
+            "configMap: {name: config, items: [{key: a, path: dir/x}]}",
+            &[("/m/dir/x", "1")],
+        );
         check_files("subPath: a", "configMap: {name: config}", &[("/m", "1")]);
         let items = "configMap: {name: config, items: [{key: a, path: dir/x}, {key: bin, path: directory}]}";
         check_files("subPath: dir/", items, &[("/m/x", "1")]);
@@ -507,14 +640,26 @@ mod tests {
         check_files("", "emptyDir: {}", &[]);
         let downward = "downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}, \
                         {path: cpu, resourceFieldRef: {containerName: c, resource: limits.cpu}}]}";
-        check_files("", downward, &[("/m/cpu", "8"), ("/m/labels", "a=\"q\\\"\"\na-b=\"v\"\nb=\"x\"")]);
+        check_files(
+            "",
+            downward,
+            &[
+                ("/m/cpu", "8"),
+                ("/m/labels", "a=\"q\\\"\"\na-b=\"v\"\nb=\"x\""),
+            ],
+        );
         let projected = "projected: {sources: [{serviceAccountToken: {path: token}}, {secret: {name: secret}}, \
                          {configMap: {name: config, items: [{key: a, path: ca.crt}]}}, \
                          {downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}}]}";
         check_files(
             "",
             projected,
-            &[("/m/ca.crt", "1"), ("/m/namespace", "shop"), ("/m/pass", "s3cret"), ("/m/token", "?")],
+            &[
+                ("/m/ca.crt", "1"),
+                ("/m/namespace", "shop"),
+                ("/m/pass", "s3cret"),
+                ("/m/token", "?"),
+            ],
         );
     }
 
@@ -522,8 +667,21 @@ mod tests {
     fn a_sub_path_does_not_follow_its_volume() {
         let spec = "containers: [{name: c, volumeMounts: [{name: v, mountPath: /m}, {name: v, mountPath: /x, subPath: a}]}], \
                     volumes: [{name: v, configMap: {name: config, items: [{key: a, path: a}]}}]";
-        let before: Files = [("/m/a".into(), Some("0".into())), ("/x".into(), Some("0".into()))].into();
-        let after = with(spec, |sources, container| sources.changed_files(container, &before));
-        assert_eq!(after, [("/m/a".into(), Some("1".into())), ("/x".into(), Some("0".into()))].into());
+        let before: Files = [
+            ("/m/a".into(), Some("0".into())),
+            ("/x".into(), Some("0".into())),
+        ]
+        .into();
+        let after = with(spec, |sources, container| {
+            sources.changed_files(container, &before)
+        });
+        assert_eq!(
+            after,
+            [
+                ("/m/a".into(), Some("1".into())),
+                ("/x".into(), Some("0".into()))
+            ]
+            .into()
+        );
     }
 }

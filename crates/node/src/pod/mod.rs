@@ -112,13 +112,26 @@ impl<'a> Turn<'a> {
         runtime: &'a dyn ContainerRuntime,
         node: NodeContext<'a>,
     ) -> Turn<'a> {
-        Turn { pod, now, runtime, node, notes: Vec::new(), ending: false, address: Str::default() }
+        Turn {
+            pod,
+            now,
+            runtime,
+            node,
+            notes: Vec::new(),
+            ending: false,
+            address: Str::default(),
+        }
     }
 
     fn sources<'b>(&'b self, supply: Option<&'b Supply>) -> Sources<'b> {
         static NOTHING: BTreeMap<Need, Found> = BTreeMap::new();
         let found = supply.map_or(&NOTHING, |supply| &supply.found);
-        Sources { pod: self.pod, pod_ip: &self.address, node: self.node, found }
+        Sources {
+            pod: self.pod,
+            pod_ip: &self.address,
+            node: self.node,
+            found,
+        }
     }
 
     /// What a container that starts now gets, unless its specification says it all.
@@ -141,7 +154,10 @@ impl<'a> Turn<'a> {
             Role::Regular => "containers",
             Role::Ephemeral => "ephemeralContainers",
         };
-        self.notes.push(Told { path: format!("spec.{list}{{{}}}", held.name), note });
+        self.notes.push(Told {
+            path: format!("spec.{list}{{{}}}", held.name),
+            note,
+        });
     }
 }
 
@@ -153,7 +169,11 @@ impl Pod {
 
     /// A pod that the node does not take.
     pub fn rejected(reason: &str, message: String, now: Moment) -> Pod {
-        let verdict = Verdict { reason: reason.into(), message, rejected: true };
+        let verdict = Verdict {
+            reason: reason.into(),
+            message,
+            rejected: true,
+        };
         Pod {
             containers: Vec::new(),
             stage: Stage::Finished,
@@ -211,7 +231,8 @@ impl Pod {
         }
         let before = self.containers.len();
         for (role, container) in spec::containers(turn.pod).skip(before) {
-            self.containers.push(Held::new(container["name"].str(), role));
+            self.containers
+                .push(Held::new(container["name"].str(), role));
         }
         if self.containers.len() > before
             && let Some(later) = Supply::of(turn.pod, turn.now, turn.runtime)
@@ -226,7 +247,11 @@ impl Pod {
     /// Reads the deletionTimestamp when it is new.
     fn note_deletion(&mut self, turn: &Turn) {
         let text = &turn.pod["metadata"]["deletionTimestamp"];
-        if self.deletion.as_ref().is_none_or(|(known, _)| known.as_str() != text.str()) {
+        if self
+            .deletion
+            .as_ref()
+            .is_none_or(|(known, _)| known.as_str() != text.str())
+        {
             self.deletion = from_value(text, turn.now).map(|at| (text.str().into(), at));
         }
     }
@@ -236,12 +261,22 @@ impl Pod {
         if self.stage != Stage::Active {
             return;
         }
-        if self.deadline(turn.pod).is_some_and(|deadline| deadline <= turn.now) {
+        if self
+            .deadline(turn.pod)
+            .is_some_and(|deadline| deadline <= turn.now)
+        {
             let message = "Pod was active on the node longer than the specified deadline";
             let note = Note::normal("DeadlineExceeded", "", message);
-            turn.notes.push(Told { path: String::new(), note });
+            turn.notes.push(Told {
+                path: String::new(),
+                note,
+            });
             let reason = Str::new_static("DeadlineExceeded");
-            self.verdict = Some(Verdict { reason, message: message.into(), rejected: false });
+            self.verdict = Some(Verdict {
+                reason,
+                message: message.into(),
+                rejected: false,
+            });
         }
         let is_going = !turn.pod["metadata"]["deletionTimestamp"].is_null();
         let is_over = matches!(turn.pod["status"]["phase"].str(), "Succeeded" | "Failed");
@@ -264,11 +299,14 @@ impl Pod {
         let for_good = |held: &Held| {
             let spec = spec::container(pod, &held.name);
             let end = held.end().filter(|_| !held.is_replaced);
-            end.filter(|end| !spec::restarts(pod, spec, held.role, end.code)).map(|end| end.code)
+            end.filter(|end| !spec::restarts(pod, spec, held.role, end.code))
+                .map(|end| end.code)
         };
         let of = |role: Role| self.containers.iter().filter(move |held| held.role == role);
         let has_failed = of(Role::Init).any(|held| for_good(held).is_some_and(|code| code != 0));
-        has_failed || of(Role::Regular).count() > 0 && of(Role::Regular).all(|held| for_good(held).is_some())
+        has_failed
+            || of(Role::Regular).count() > 0
+                && of(Role::Regular).all(|held| for_good(held).is_some())
     }
 
     fn look_around(&mut self, turn: &mut Turn) -> bool {
@@ -286,12 +324,17 @@ impl Pod {
             return false;
         }
         let mut acted = false;
-        let has_begun = self.containers.iter().any(|held| held.role == Role::Regular && held.n_starts > 0);
+        let has_begun = self
+            .containers
+            .iter()
+            .any(|held| held.role == Role::Regular && held.n_starts > 0);
         for held in &mut self.containers {
             acted |= held.keep_running(self.supply.as_deref_mut(), turn);
             let may_go_on = match held.role {
                 Role::Init => held.is_ready(&Value::Null),
-                Role::Sidecar => has_begun || held.has_started(spec::container(turn.pod, &held.name)),
+                Role::Sidecar => {
+                    has_begun || held.has_started(spec::container(turn.pod, &held.name))
+                }
                 _ => true,
             };
             if !may_go_on {
@@ -306,12 +349,18 @@ impl Pod {
         let kill = self.killed_at(since, turn);
         let mut later_runs = false;
         let is_regular = |held: &Held| held.role != Role::Sidecar;
-        let (mut regular, mut sidecars): (Vec<&mut Held>, Vec<&mut Held>) =
-            self.containers.iter_mut().partition(|held| is_regular(held));
+        let (mut regular, mut sidecars): (Vec<&mut Held>, Vec<&mut Held>) = self
+            .containers
+            .iter_mut()
+            .partition(|held| is_regular(held));
         for held in regular.iter_mut().chain(sidecars.iter_mut().rev()) {
             let may_wait = held.role == Role::Sidecar && turn.now < kill;
             if held.is_running() && !(later_runs && may_wait) {
-                held.stop(kill.max(turn.now), format!("Stopping container {}", held.name), turn);
+                held.stop(
+                    kill.max(turn.now),
+                    format!("Stopping container {}", held.name),
+                    turn,
+                );
             }
             later_runs |= held.is_running();
         }
@@ -325,7 +374,10 @@ impl Pod {
     fn killed_at(&self, since: Moment, turn: &Turn) -> Moment {
         let patience = since + spec::grace(turn.pod);
         // Who deletes again may be less patient.
-        let deletion = self.deletion.as_ref().map(|(_, at)| (*at).max(since + Duration::from_secs(2)));
+        let deletion = self
+            .deletion
+            .as_ref()
+            .map(|(_, at)| (*at).max(since + Duration::from_secs(2)));
         deletion.map_or(patience, |deletion| patience.min(deletion))
     }
 
@@ -336,15 +388,29 @@ impl Pod {
             self.containers.iter_mut().filter(lost).for_each(Held::lose);
         }
         let is_first = |held: &Held| matches!(held.role, Role::Init | Role::Sidecar);
-        let begun = self.containers.iter().rposition(|held| is_first(held) && held.n_starts > 0).unwrap_or(0);
+        let begun = self
+            .containers
+            .iter()
+            .rposition(|held| is_first(held) && held.n_starts > 0)
+            .unwrap_or(0);
         let lost = |held: &&mut Held| is_first(held) && held.end().is_none();
-        self.containers.iter_mut().take(begun + 1).filter(lost).for_each(Held::lose);
+        self.containers
+            .iter_mut()
+            .take(begun + 1)
+            .filter(lost)
+            .for_each(Held::lose);
     }
 
     /// Whether regular containers could have run.
     pub fn was_initialized(&self, pod: &Value) -> bool {
-        let mut first = self.containers.iter().filter(|held| matches!(held.role, Role::Init | Role::Sidecar));
-        let begun = self.containers.iter().any(|held| held.role == Role::Regular && held.n_starts > 0);
+        let mut first = self
+            .containers
+            .iter()
+            .filter(|held| matches!(held.role, Role::Init | Role::Sidecar));
+        let begun = self
+            .containers
+            .iter()
+            .any(|held| held.role == Role::Regular && held.n_starts > 0);
         begun
             || first.all(|held| match held.role {
                 Role::Init => held.is_ready(&Value::Null),
@@ -353,9 +419,17 @@ impl Pod {
     }
 
     fn wakes_at(&self, turn: &Turn) -> Option<Moment> {
-        let containers = self.containers.iter().filter_map(Held::wakes_at).filter(|at| *at > turn.now).min();
+        let containers = self
+            .containers
+            .iter()
+            .filter_map(Held::wakes_at)
+            .filter(|at| *at > turn.now)
+            .min();
         match self.stage {
-            Stage::Active => earlier(containers, earlier(self.deadline(turn.pod), self.reads_at())),
+            Stage::Active => earlier(
+                containers,
+                earlier(self.deadline(turn.pod), self.reads_at()),
+            ),
             Stage::Ending { since } => earlier(containers, self.kill_wakes_at(since, turn)),
             Stage::Finished => None,
         }
@@ -363,7 +437,8 @@ impl Pod {
 
     /// A sidecar whose turn does not come must not be forgotten.
     fn kill_wakes_at(&self, since: Moment, turn: &Turn) -> Option<Moment> {
-        let is_alive = |held: &Held| matches!(held.state, Some(State::Running { .. } | State::Creating));
+        let is_alive =
+            |held: &Held| matches!(held.state, Some(State::Running { .. } | State::Creating));
         let kill = self.killed_at(since, turn);
         (kill > turn.now && self.containers.iter().any(is_alive)).then_some(kill)
     }

@@ -64,9 +64,15 @@ impl Probes {
 
     /// Takes over what was known before the agent was restarted.
     pub fn restored(started: bool, ready: bool) -> Probes {
-        let known =
-            |result: bool| Worker { result: Some(result).filter(|result| *result), ..Worker::default() };
-        Probes { startup: known(started), readiness: known(ready), liveness: Worker::default() }
+        let known = |result: bool| Worker {
+            result: Some(result).filter(|result| *result),
+            ..Worker::default()
+        };
+        Probes {
+            startup: known(started),
+            readiness: known(ready),
+            liveness: Worker::default(),
+        }
     }
 
     /// Asks whatever is to be asked up to now.
@@ -83,8 +89,10 @@ impl Probes {
             if fails {
                 findings.fatal.get_or_insert(probe);
             } else {
-                findings.wake =
-                    earlier(findings.wake, self.worker(probe).wakes(asked.body.probe(probe, now)));
+                findings.wake = earlier(
+                    findings.wake,
+                    self.worker(probe).wakes(asked.body.probe(probe, now)),
+                );
             }
         }
         findings
@@ -110,7 +118,14 @@ impl Probes {
 }
 
 impl Worker {
-    fn ask(&mut self, probe: Probe, spec: &Value, asked: &Asked, now: Moment, findings: &mut Findings) {
+    fn ask(
+        &mut self,
+        probe: Probe,
+        spec: &Value,
+        asked: &Asked,
+        now: Moment,
+        findings: &mut Findings,
+    ) {
         let period = seconds(&spec["periodSeconds"]).max(std::time::Duration::from_secs(1));
         let first = asked.since + seconds(&spec["initialDelaySeconds"]);
         let mut next = self.next.unwrap_or(first);
@@ -126,16 +141,25 @@ impl Worker {
     }
 
     fn answer(&mut self, good: bool, spec: &Value) {
-        self.run = if self.last == Some(good) { self.run + 1 } else { 1 };
+        self.run = if self.last == Some(good) {
+            self.run + 1
+        } else {
+            1
+        };
         self.last = Some(good);
-        let (name, usual) = if good { ("successThreshold", 1) } else { ("failureThreshold", 3) };
+        let (name, usual) = if good {
+            ("successThreshold", 1)
+        } else {
+            ("failureThreshold", 3)
+        };
         if self.run >= spec[name].as_int().unwrap_or(usual) {
             self.result = Some(good);
         }
     }
 
     fn wakes(&self, health: Health) -> Option<Moment> {
-        let settled = health.steady && self.last == Some(health.good) && self.result == Some(health.good);
+        let settled =
+            health.steady && self.last == Some(health.good) && self.result == Some(health.good);
         self.next.filter(|_| !settled)
     }
 }
@@ -149,6 +173,9 @@ pub fn output(probe: &Value, address: &str) -> String {
         Value::Int(port) => format!("dial tcp {address}:{port}: connect: connection refused"),
         Value::Null if probe["grpc"].is_null() => String::new(),
         Value::Null => "service unhealthy (responded with \"NOT_SERVING\")".into(),
-        port => format!("dial tcp {address}:{}: connect: connection refused", port.str()),
+        port => format!(
+            "dial tcp {address}:{}: connect: connection refused",
+            port.str()
+        ),
     }
 }

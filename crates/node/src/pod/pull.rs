@@ -28,18 +28,31 @@ pub struct Pull {
 
 impl Pull {
     fn failed(image: &str, before: Option<Box<Pull>>, why: String, now: Moment) -> Pull {
-        let wait = before.as_ref().map_or(FIRST_WAIT, |pull| (pull.wait * 2).min(LONGEST_WAIT));
+        let wait = before
+            .as_ref()
+            .map_or(FIRST_WAIT, |pull| (pull.wait * 2).min(LONGEST_WAIT));
         let n_tries = before.map_or(0, |pull| pull.n_tries) + 1;
-        Pull { image: image.into(), n_tries, failed: now, wait, why, is_noticed: false }
+        Pull {
+            image: image.into(),
+            n_tries,
+            failed: now,
+            wait,
+            why,
+            is_noticed: false,
+        }
     }
 
     /// Why the container waits: a word, and a text for people.
     pub fn waiting(&self, image: &str) -> (&'static str, String) {
         match self.is_noticed {
             false => ("ErrImagePull", self.why.clone()),
-            true => {
-                ("ImagePullBackOff", format!("Back-off pulling image {image:?}: ErrImagePull: {}", self.why))
-            }
+            true => (
+                "ImagePullBackOff",
+                format!(
+                    "Back-off pulling image {image:?}: ErrImagePull: {}",
+                    self.why
+                ),
+            ),
         }
     }
 }
@@ -49,19 +62,41 @@ impl Held {
     pub(super) fn has_image(&mut self, spec: &Value, turn: &mut Turn) -> bool {
         // Kubernetes: another image has a back-off of its own (pkg/kubelet/images).
         self.pull.take_if(|pull| pull.image != spec["image"].str());
-        if self.pull.as_ref().is_some_and(|pull| turn.now < pull.failed + pull.wait) {
+        if self
+            .pull
+            .as_ref()
+            .is_some_and(|pull| turn.now < pull.failed + pull.wait)
+        {
             self.leave_alone(spec, turn);
             return false;
         }
-        let (image, n_tries) = (spec["image"].str(), self.pull.as_ref().map_or(0, |pull| pull.n_tries));
+        let (image, n_tries) = (
+            spec["image"].str(),
+            self.pull.as_ref().map_or(0, |pull| pull.n_tries),
+        );
         let Err(why) = turn.runtime.pull(turn.pod, spec, n_tries) else {
             self.pull = None;
             return true;
         };
-        turn.tell(self, Note::normal("Pulling", "", format!("Pulling image {image:?}")));
-        turn.tell(self, Note::warning("Failed", "", format!("Failed to pull image {image:?}: {why}")));
+        turn.tell(
+            self,
+            Note::normal("Pulling", "", format!("Pulling image {image:?}")),
+        );
+        turn.tell(
+            self,
+            Note::warning(
+                "Failed",
+                "",
+                format!("Failed to pull image {image:?}: {why}"),
+            ),
+        );
         turn.tell(self, Note::warning("Failed", "", "Error: ErrImagePull"));
-        self.pull = Some(Box::new(Pull::failed(image, self.pull.take(), why, turn.now)));
+        self.pull = Some(Box::new(Pull::failed(
+            image,
+            self.pull.take(),
+            why,
+            turn.now,
+        )));
         self.changes_at = Some(turn.now + NOTICE);
         false
     }
@@ -71,10 +106,17 @@ impl Held {
         let Some(pull) = &mut self.pull else { return };
         let is_new = !pull.is_noticed && turn.now >= pull.failed + NOTICE;
         pull.is_noticed |= is_new;
-        self.changes_at = Some(if pull.is_noticed { pull.failed + pull.wait } else { pull.failed + NOTICE });
+        self.changes_at = Some(if pull.is_noticed {
+            pull.failed + pull.wait
+        } else {
+            pull.failed + NOTICE
+        });
         if is_new {
             let image = spec["image"].str();
-            turn.tell(self, Note::normal("BackOff", "", format!("Back-off pulling image {image:?}")));
+            turn.tell(
+                self,
+                Note::normal("BackOff", "", format!("Back-off pulling image {image:?}")),
+            );
             turn.tell(self, Note::warning("Failed", "", "Error: ImagePullBackOff"));
         }
     }

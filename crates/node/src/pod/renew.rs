@@ -16,9 +16,14 @@ impl Pod {
     pub(super) fn must_renew(&self, pod: &Value) -> bool {
         let asks = |held: &Held| {
             let spec = spec::container(pod, &held.name);
-            !held.is_replaced && held.end().is_some_and(|end| spec::restarts_all(spec, end.code))
+            !held.is_replaced
+                && held
+                    .end()
+                    .is_some_and(|end| spec::restarts_all(spec, end.code))
         };
-        self.containers.iter().any(|held| held.role != Role::Ephemeral && asks(held))
+        self.containers
+            .iter()
+            .any(|held| held.role != Role::Ephemeral && asks(held))
     }
 
     /// Ends what runs; once nothing does, all containers are as new. Whether something was done.
@@ -31,7 +36,10 @@ impl Pod {
                 held.stop(kill, format!("Stopping container {}", held.name), turn);
             }
         }
-        let is_over = !self.containers.iter().any(|held| held.role != Role::Ephemeral && held.is_running());
+        let is_over = !self
+            .containers
+            .iter()
+            .any(|held| held.role != Role::Ephemeral && held.is_running());
         if is_over {
             self.containers.iter_mut().filter(ours).for_each(forget);
             self.is_renewed = false;

@@ -12,7 +12,9 @@ use crate::runtime::{ContainerRuntime, End, Role, State};
 /// A pod as its status describes it.
 pub fn pod(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> Pod {
     let status = &pod["status"];
-    let containers = spec::containers(pod).map(|(role, spec)| container(pod, role, spec, now)).collect();
+    let containers = spec::containers(pod)
+        .map(|(role, spec)| container(pod, role, spec, now))
+        .collect();
     let is_over = matches!(status["phase"].str(), "Succeeded" | "Failed");
     let mut restored = Pod {
         containers,
@@ -51,7 +53,9 @@ fn container(pod: &Value, role: Role, spec: &Value, now: Moment) -> Held {
         Role::Ephemeral => "ephemeralContainerStatuses",
     };
     let mut statuses = pod["status"][list].list().iter();
-    let Some(status) = statuses.find(|status| status["name"].str() == name) else { return held };
+    let Some(status) = statuses.find(|status| status["name"].str() == name) else {
+        return held;
+    };
     let n_restarts = u32::try_from(status["restartCount"].int()).unwrap_or_default();
     let (running, terminated) = (&status["state"]["running"], &status["state"]["terminated"]);
     held.last = end(&status["lastState"]["terminated"], now);

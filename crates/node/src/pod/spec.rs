@@ -18,20 +18,36 @@ const ALL: &str = "RestartAllContainers";
 /// Every container and its role: init containers and sidecars in their order, then the others, then ephemeral ones.
 pub fn containers(pod: &Value) -> impl Iterator<Item = (Role, &Value)> {
     let spec = &pod["spec"];
-    let first = spec["initContainers"].list().iter().map(|container| (init_role(container), container));
-    let regular = spec["containers"].list().iter().map(|container| (Role::Regular, container));
-    let ephemeral = spec["ephemeralContainers"].list().iter().map(|container| (Role::Ephemeral, container));
+    let first = spec["initContainers"]
+        .list()
+        .iter()
+        .map(|container| (init_role(container), container));
+    let regular = spec["containers"]
+        .list()
+        .iter()
+        .map(|container| (Role::Regular, container));
+    let ephemeral = spec["ephemeralContainers"]
+        .list()
+        .iter()
+        .map(|container| (Role::Ephemeral, container));
     first.chain(regular).chain(ephemeral)
 }
 
 fn init_role(container: &Value) -> Role {
-    if container["restartPolicy"].str() == "Always" { Role::Sidecar } else { Role::Init }
+    if container["restartPolicy"].str() == "Always" {
+        Role::Sidecar
+    } else {
+        Role::Init
+    }
 }
 
 /// A container of a pod by its name; null if there is none.
 pub fn container<'a>(pod: &'a Value, name: &str) -> &'a Value {
     static NONE: Value = Value::Null;
-    containers(pod).map(|(_, container)| container).find(|it| it["name"].str() == name).unwrap_or(&NONE)
+    containers(pod)
+        .map(|(_, container)| container)
+        .find(|it| it["name"].str() == name)
+        .unwrap_or(&NONE)
 }
 
 /// Whether a container that ended with `code` is started again.
@@ -44,7 +60,11 @@ pub fn restarts(pod: &Value, container: &Value, role: Role, code: i64) -> bool {
         return true;
     }
     let own = container["restartPolicy"].str();
-    let policy = if own.is_empty() { pod["spec"]["restartPolicy"].str() } else { own };
+    let policy = if own.is_empty() {
+        pod["spec"]["restartPolicy"].str()
+    } else {
+        own
+    };
     // Kubernetes: a container that must complete is done once it has, whatever the policy.
     let must_complete = role == Role::Init;
     match policy {
@@ -57,19 +77,25 @@ pub fn restarts(pod: &Value, container: &Value, role: Role, code: i64) -> bool {
 /// Whether the whole pod starts over after this container ended with `code`.
 pub fn restarts_all(container: &Value, code: i64) -> bool {
     let mut rules = container["restartPolicyRules"].list().iter();
-    rules.find(|rule| matches(rule, code)).is_some_and(|rule| rule["action"].str() == ALL)
+    rules
+        .find(|rule| matches(rule, code))
+        .is_some_and(|rule| rule["action"].str() == ALL)
 }
 
 /// Whether the whole pod may start over in its place.
 pub fn may_restart_all(pod: &Value) -> bool {
-    let mut rules = containers(pod).flat_map(|(_, container)| container["restartPolicyRules"].list());
+    let mut rules =
+        containers(pod).flat_map(|(_, container)| container["restartPolicyRules"].list());
     rules.any(|rule| rule["action"].str() == ALL)
 }
 
 /// Whether a rule asks for a restart after this code.
 fn matches(rule: &Value, code: i64) -> bool {
     let codes = &rule["exitCodes"];
-    let named = codes["values"].list().iter().any(|value| value.as_int() == Some(code));
+    let named = codes["values"]
+        .list()
+        .iter()
+        .any(|value| value.as_int() == Some(code));
     match codes["operator"].str() {
         "In" => named,
         "NotIn" => !named,
@@ -80,8 +106,16 @@ fn matches(rule: &Value, code: i64) -> bool {
 /// How long a container gets to end when its pod ends.
 pub fn grace(pod: &Value) -> Duration {
     let deletion = &pod["metadata"]["deletionGracePeriodSeconds"];
-    let wanted = if deletion.is_null() { &pod["spec"]["terminationGracePeriodSeconds"] } else { deletion };
-    let grace = if wanted.is_null() { USUAL_GRACE } else { seconds(wanted) };
+    let wanted = if deletion.is_null() {
+        &pod["spec"]["terminationGracePeriodSeconds"]
+    } else {
+        deletion
+    };
+    let grace = if wanted.is_null() {
+        USUAL_GRACE
+    } else {
+        seconds(wanted)
+    };
     grace.max(SHORTEST_GRACE)
 }
 
@@ -110,5 +144,10 @@ pub fn field(probe: Probe) -> &'static str {
 /// A pod in messages, as the kubelet writes it.
 pub fn show(pod: &Value) -> String {
     let metadata = &pod["metadata"];
-    format!("{}_{}({})", metadata["name"].str(), metadata["namespace"].str(), metadata["uid"].str())
+    format!(
+        "{}_{}({})",
+        metadata["name"].str(),
+        metadata["namespace"].str(),
+        metadata["uid"].str()
+    )
 }

@@ -107,7 +107,10 @@ impl Supply {
     pub fn of(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> Option<Box<Supply>> {
         let of_volumes = mounted(pod).flat_map(sources);
         let of_containers = spec::containers(pod).flat_map(|(_, container)| references(container));
-        let mut needs: BTreeSet<Need> = of_volumes.chain(of_containers).map(|one| one.need()).collect();
+        let mut needs: BTreeSet<Need> = of_volumes
+            .chain(of_containers)
+            .map(|one| one.need())
+            .collect();
         let read = spec::containers(pod).filter(|(_, container)| runtime.reads_files(container));
         needs.extend(read.flat_map(|(_, container)| mounted_objects(pod, container)));
         let supply = Supply {
@@ -160,7 +163,11 @@ impl Supply {
 
     /// Takes over what a container needs that came later.
     pub fn add(&mut self, later: Supply) {
-        let Supply { needs: mut added, due, .. } = later;
+        let Supply {
+            needs: mut added,
+            due,
+            ..
+        } = later;
         added.retain(|need| !self.needs.contains(need));
         if !added.is_empty() {
             self.needs.append(&mut added);
@@ -188,8 +195,9 @@ impl Supply {
     /// What speaks against the volumes of a pod, one after the other.
     fn volume_problems(&self, pod: &Value) -> Vec<(Str, String)> {
         let problem = |volume: &Value| {
-            let problems: Vec<String> =
-                sources(volume).filter_map(|source| self.problem(&source, pod)).collect();
+            let problems: Vec<String> = sources(volume)
+                .filter_map(|source| self.problem(&source, pod))
+                .collect();
             let text = match problems.as_slice() {
                 [] => return None,
                 [one] => one.clone(),
@@ -211,14 +219,18 @@ impl Supply {
             None => return None,
         };
         let has = |key: &str| {
-            contents.data.contains_key(key) || reference.of_volume && contents.binary.contains_key(key)
+            contents.data.contains_key(key)
+                || reference.of_volume && contents.binary.contains_key(key)
         };
         let missing = |key: &&str| !optional && !has(key);
         match reference.keys().into_iter().find(missing)? {
             key if reference.of_volume => Some(need.0.lacks_item(key)),
             key => {
                 let (kind, namespace) = (need.0.kind(), pod["metadata"]["namespace"].str());
-                Some(format!("couldn't find key {key} in {kind} {namespace}/{}", need.1))
+                Some(format!(
+                    "couldn't find key {key} in {kind} {namespace}/{}",
+                    need.1
+                ))
             }
         }
     }
@@ -227,18 +239,25 @@ impl Supply {
 impl Pod {
     /// Whether its volumes are there, as far as it needs any.
     pub(super) fn is_mounted(&mut self, turn: &mut Turn) -> bool {
-        let Some(supply) = self.supply.as_deref_mut() else { return true };
+        let Some(supply) = self.supply.as_deref_mut() else {
+            return true;
+        };
         if self.containers.iter().any(|held| held.n_starts > 0) {
             return true;
         }
         let problems = supply.volume_problems(turn.pod);
         if supply.n_readings > supply.told && !problems.is_empty() {
-            let wait = FIRST_WAIT.saturating_mul(1 << supply.n_failures.min(16)).min(LONGEST_WAIT);
+            let wait = FIRST_WAIT
+                .saturating_mul(1 << supply.n_failures.min(16))
+                .min(LONGEST_WAIT);
             supply.due = Some(turn.now + wait);
             (supply.told, supply.n_failures) = (supply.n_readings, supply.n_failures + 1);
             for (volume, problem) in &problems {
                 let said = format!("MountVolume.SetUp failed for volume \"{volume}\" : {problem}");
-                turn.notes.push(Told { path: String::new(), note: Note::warning("FailedMount", "", said) });
+                turn.notes.push(Told {
+                    path: String::new(),
+                    note: Note::warning("FailedMount", "", said),
+                });
             }
         }
         supply.n_readings > 0 && problems.is_empty()
@@ -266,7 +285,9 @@ impl Held {
         supply: Option<&mut Supply>,
         turn: &mut Turn,
     ) -> bool {
-        let Some(supply) = supply.filter(|_| references(spec).next().is_some()) else { return true };
+        let Some(supply) = supply.filter(|_| references(spec).next().is_some()) else {
+            return true;
+        };
         let ended = self.end().and_then(|end| end.finished).unwrap_or_default();
         if !supply.knows(spec) || !supply.is_fresh(ended, turn.now) {
             return false;
@@ -276,11 +297,21 @@ impl Held {
             self.lack = None;
             return true;
         };
-        if self.lack.as_ref().is_none_or(|lack| lack.told < supply.n_readings) {
+        if self
+            .lack
+            .as_ref()
+            .is_none_or(|lack| lack.told < supply.n_readings)
+        {
             supply.due = earlier(supply.due, Some(turn.now + PAUSE));
             turn.tell(self, pulled(spec));
-            turn.tell(self, Note::warning("Failed", "", format!("Error: {message}")));
-            self.lack = Some(Box::new(Lack { message, told: supply.n_readings }));
+            turn.tell(
+                self,
+                Note::warning("Failed", "", format!("Error: {message}")),
+            );
+            self.lack = Some(Box::new(Lack {
+                message,
+                told: supply.n_readings,
+            }));
         }
         false
     }
@@ -302,7 +333,11 @@ impl<'a> Reference<'a> {
     /// The keys that must be there.
     fn keys(&self) -> Vec<&'a str> {
         match self.of_volume {
-            true => self.object["items"].list().iter().map(|item| item["key"].str()).collect(),
+            true => self.object["items"]
+                .list()
+                .iter()
+                .map(|item| item["key"].str())
+                .collect(),
             false => self.object["key"].as_str().into_iter().collect(),
         }
     }
@@ -311,7 +346,8 @@ impl<'a> Reference<'a> {
 /// The volumes that containers mount; others are never looked at.
 fn mounted(pod: &Value) -> impl Iterator<Item = &Value> {
     let is_mounted = |volume: &&Value| {
-        let mut mounts = spec::containers(pod).flat_map(|(_, container)| container["volumeMounts"].list());
+        let mut mounts =
+            spec::containers(pod).flat_map(|(_, container)| container["volumeMounts"].list());
         mounts.any(|mount| mount["name"] == volume["name"])
     };
     pod["spec"]["volumes"].list().iter().filter(is_mounted)
@@ -322,11 +358,22 @@ fn sources(volume: &Value) -> impl Iterator<Item = Reference<'_>> {
     let projected = volume["projected"]["sources"].list().iter();
     let own = [(&volume["configMap"], &volume["secret"], "secretName")];
     let parts = projected.map(|source| (&source["configMap"], &source["secret"], "name"));
-    own.into_iter().chain(parts).flat_map(|(config, secret, name)| {
-        let both = [(Sort::ConfigMap, config, "name"), (Sort::Secret, secret, name)].into_iter();
-        both.map(|(sort, object, name)| Reference { sort, object, name: object[name].str(), of_volume: true })
+    own.into_iter()
+        .chain(parts)
+        .flat_map(|(config, secret, name)| {
+            let both = [
+                (Sort::ConfigMap, config, "name"),
+                (Sort::Secret, secret, name),
+            ]
+            .into_iter();
+            both.map(|(sort, object, name)| Reference {
+                sort,
+                object,
+                name: object[name].str(),
+                of_volume: true,
+            })
             .filter(|one| !one.name.is_empty() && one.name != AUTHORITIES)
-    })
+        })
 }
 
 /// What a container's environment is made of, in the order in which a kubelet looks.
@@ -337,11 +384,12 @@ fn references(container: &Value) -> impl Iterator<Item = Reference<'_>> {
     let single = single.map(|from| (&from["configMapKeyRef"], &from["secretKeyRef"]));
     whole.chain(single).flat_map(|(config, secret)| {
         let both = [(Sort::ConfigMap, config), (Sort::Secret, secret)].into_iter();
-        both.filter(|(_, object)| !object["name"].is_empty()).map(|(sort, object)| Reference {
-            sort,
-            object,
-            name: object["name"].str(),
-            of_volume: false,
-        })
+        both.filter(|(_, object)| !object["name"].is_empty())
+            .map(|(sort, object)| Reference {
+                sort,
+                object,
+                name: object["name"].str(),
+                of_volume: false,
+            })
     })
 }

@@ -28,10 +28,18 @@ impl Play {
             "spec": spec,
             "status": { "phase": "Pending" },
         });
-        object.entry("metadata").entry("annotations").set(annotation, text);
+        object
+            .entry("metadata")
+            .entry("annotations")
+            .set(annotation, text);
         let mut pod = Pod::new(&object, BEGIN, &Simulated);
         pod.address = "10.0.0.9".into();
-        let mut play = Play { object, pod, now: BEGIN, told: Vec::new() };
+        let mut play = Play {
+            object,
+            pod,
+            now: BEGIN,
+            told: Vec::new(),
+        };
         play.until(0);
         play
     }
@@ -58,10 +66,18 @@ impl Play {
     }
 
     fn write(&mut self) {
-        let host = Host { address: "127.0.0.1".into(), scheme: "simulated".into() };
-        let Some(patch) = status::patch(&self.pod, &self.object, &host, self.now) else { return };
+        let host = Host {
+            address: "127.0.0.1".into(),
+            scheme: "simulated".into(),
+        };
+        let Some(patch) = status::patch(&self.pod, &self.object, &host, self.now) else {
+            return;
+        };
         let status = self.object.entry("status");
-        for (field, value) in patch["status"].entries().filter(|(field, _)| !field.starts_with('$')) {
+        for (field, value) in patch["status"]
+            .entries()
+            .filter(|(field, _)| !field.starts_with('$'))
+        {
             match value.is_null() {
                 true => drop(status.remove(field)),
                 false => status.set(field, value.clone()),
@@ -82,7 +98,11 @@ impl Play {
         if !status["reason"].is_null() {
             shown += &format!("({})", status["reason"].str());
         }
-        for list in ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"] {
+        for list in [
+            "initContainerStatuses",
+            "containerStatuses",
+            "ephemeralContainerStatuses",
+        ] {
             for container in status[list].list() {
                 shown += &show_container(container);
             }
@@ -92,9 +112,13 @@ impl Play {
 
     fn condition(&self, name: &str) -> String {
         let mut conditions = self.object["status"]["conditions"].list().iter();
-        let condition = conditions.find(|condition| condition["type"].str() == name).unwrap();
+        let condition = conditions
+            .find(|condition| condition["type"].str() == name)
+            .unwrap();
         let text = |field: &str| condition[field].str();
-        format!("{} {} {}", text("status"), text("reason"), text("message")).trim().to_string()
+        format!("{} {} {}", text("status"), text("reason"), text("message"))
+            .trim()
+            .to_string()
     }
 }
 
@@ -107,8 +131,14 @@ fn show_container(status: &Value) -> String {
         Some(("terminated", end)) => format!("{}:{}", end["reason"].str(), end["exitCode"].int()),
         _ => "?".into(),
     };
-    let restarts = Some(status["restartCount"].int()).filter(|n| *n > 0).map(|n| format!("+{n}"));
-    format!(" {}={state}{}", status["name"].str(), restarts.unwrap_or_default())
+    let restarts = Some(status["restartCount"].int())
+        .filter(|n| *n > 0)
+        .map(|n| format!("+{n}"));
+    format!(
+        " {}={state}{}",
+        status["name"].str(),
+        restarts.unwrap_or_default()
+    )
 }
 
 /// Plays a pod and compares what is so after so many milliseconds.
@@ -129,7 +159,11 @@ fn a_container_starts_and_runs_for_ever() {
     check(
         "",
         WEB,
-        &[(0, "Pending web=ContainerCreating"), (10, "Running web=ready"), (9_999_999, "Running web=ready")],
+        &[
+            (0, "Pending web=ContainerCreating"),
+            (10, "Running web=ready"),
+            (9_999_999, "Running web=ready"),
+        ],
     );
 }
 
@@ -150,17 +184,35 @@ fn a_pod_that_does_not_restart_ends_with_its_containers() {
     check(
         "run 1s, exit",
         &never("Never"),
-        &[(500, "Running web=ready"), (1_005, "Succeeded web=Completed:0")],
+        &[
+            (500, "Running web=ready"),
+            (1_005, "Succeeded web=Completed:0"),
+        ],
     );
-    check("run 1s, exit 3", &never("Never"), &[(1_005, "Failed web=Error:3")]);
-    check("run 1s, exit", &never("OnFailure"), &[(1_005, "Succeeded web=Completed:0")]);
-    check("exit 137 OOMKilled", &never("Never"), &[(5, "Failed web=OOMKilled:137")]);
+    check(
+        "run 1s, exit 3",
+        &never("Never"),
+        &[(1_005, "Failed web=Error:3")],
+    );
+    check(
+        "run 1s, exit",
+        &never("OnFailure"),
+        &[(1_005, "Succeeded web=Completed:0")],
+    );
+    check(
+        "exit 137 OOMKilled",
+        &never("Never"),
+        &[(5, "Failed web=OOMKilled:137")],
+    );
 }
 
 #[test]
 fn one_of_two_containers_may_end_before_the_other() {
     let two = "restartPolicy: Never, containers: [{name: a, image: a}, {name: b, image: b}]";
-    let expected = [(1_500, "Running a=Completed:0 b=ready"), (2_005, "Failed a=Completed:0 b=Error:1")];
+    let expected = [
+        (1_500, "Running a=Completed:0 b=ready"),
+        (2_005, "Failed a=Completed:0 b=Error:1"),
+    ];
     let play = check("a: run 1s, exit; b: run 2s, exit 1", two, &expected);
     assert_eq!(play.condition("Ready"), "False PodFailed");
 }
@@ -177,30 +229,49 @@ fn a_container_that_keeps_ending_waits_longer_and_longer() {
         (13_300, "Running web=CrashLoopBackOff+2"),
     ];
     let play = check("run 1s, exit 1", WEB, &expected);
-    let waiting = play.object.at("status.containerStatuses")[0]["state"]["waiting"]["message"].str();
-    assert_eq!(waiting, "back-off 20s restarting failed container=web pod=p_ns(0-1)");
+    let waiting =
+        play.object.at("status.containerStatuses")[0]["state"]["waiting"]["message"].str();
+    assert_eq!(
+        waiting,
+        "back-off 20s restarting failed container=web pod=p_ns(0-1)"
+    );
     let last = &play.object.at("status.containerStatuses")[0]["lastState"]["terminated"];
     assert_eq!((last["exitCode"].int(), last["reason"].str()), (1, "Error"));
-    assert!(play.told.contains(&"BackOff: Back-off restarting failed container web in pod p_ns(0-1)".into()));
+    assert!(
+        play.told
+            .contains(&"BackOff: Back-off restarting failed container web in pod p_ns(0-1)".into())
+    );
 }
 
 #[test]
 fn the_wait_ends_at_five_minutes_and_is_forgotten_by_who_runs_well() {
     let mut play = Play::new("10x exit 1 then run 30m, exit 1", WEB);
     play.until(3_000_000);
-    let waits: Vec<String> = play.told.iter().filter(|told| told.starts_with("BackOff")).cloned().collect();
+    let waits: Vec<String> = play
+        .told
+        .iter()
+        .filter(|told| told.starts_with("BackOff"))
+        .cloned()
+        .collect();
     assert_eq!(waits.len(), 9);
     assert_eq!(play.show(), "Running web=ready+10");
     play.until(3_500_000);
     let restarted = play.object.at("status.containerStatuses")[0]["restartCount"].int();
-    assert_eq!((restarted, play.show().as_str()), (11, "Running web=ready+11"));
+    assert_eq!(
+        (restarted, play.show().as_str()),
+        (11, "Running web=ready+11")
+    );
 }
 
 #[test]
 fn restart_rules_of_a_container_come_before_the_policy() {
     let spec = "restartPolicy: Never, containers: [{name: web, image: web, restartPolicy: Never, restartPolicyRules: \
                 [{action: Restart, exitCodes: {operator: In, values: [42]}}]}]";
-    check("exit 42 then exit 1", spec, &[(5, "Running web=Error:42"), (1_000, "Failed web=Error:1+1")]);
+    check(
+        "exit 42 then exit 1",
+        spec,
+        &[(5, "Running web=Error:42"), (1_000, "Failed web=Error:1+1")],
+    );
 }
 
 #[test]
@@ -212,13 +283,23 @@ fn a_rule_starts_the_whole_pod_over() {
         (1_015, "Running i=Completed:0 a=Error:42 b=ready"),
         (5_000, "Running i=Completed:0+1 a=ready+1 b=ready+1"),
     ];
-    let mut play = check("a: run 1s, exit 42 then run 10s, exit; b: run 20s, stop 2s, exit", spec, &expected);
+    let mut play = check(
+        "a: run 1s, exit 42 then run 10s, exit; b: run 20s, stop 2s, exit",
+        spec,
+        &expected,
+    );
     assert_eq!(play.condition("AllContainersRestarting"), "False");
     assert_eq!(play.condition("Initialized"), "True");
     let last = &play.object.at("status.containerStatuses")[1]["lastState"]["terminated"];
-    assert_eq!((last["reason"].str(), last["exitCode"].int()), ("RestartingAllContainers", 137));
+    assert_eq!(
+        (last["reason"].str(), last["exitCode"].int()),
+        ("RestartingAllContainers", 137)
+    );
     play.until(60_000);
-    assert_eq!(play.show(), "Succeeded i=Completed:0+1 a=Completed:0+1 b=Completed:0+1");
+    assert_eq!(
+        play.show(),
+        "Succeeded i=Completed:0+1 a=Completed:0+1 b=Completed:0+1"
+    );
 }
 
 const INIT: &str = "initContainers: [{name: one, image: i}, {name: side, image: s, restartPolicy: Always}, \
@@ -230,8 +311,14 @@ fn init_containers_run_one_after_the_other_and_sidecars_beside() {
         "one: run 1s, exit; two: run 1s, exit",
         INIT,
         &[
-            (0, "Pending one=PodInitializing side=PodInitializing two=PodInitializing web=PodInitializing"),
-            (500, "Pending one=unready side=PodInitializing two=PodInitializing web=PodInitializing"),
+            (
+                0,
+                "Pending one=PodInitializing side=PodInitializing two=PodInitializing web=PodInitializing",
+            ),
+            (
+                500,
+                "Pending one=unready side=PodInitializing two=PodInitializing web=PodInitializing",
+            ),
         ],
     );
     assert_eq!(
@@ -239,9 +326,15 @@ fn init_containers_run_one_after_the_other_and_sidecars_beside() {
         "False ContainersNotInitialized containers with incomplete status: [one side two]"
     );
     play.until(1_500);
-    assert_eq!(play.show(), "Pending one=Completed:0 side=ready two=unready web=PodInitializing");
+    assert_eq!(
+        play.show(),
+        "Pending one=Completed:0 side=ready two=unready web=PodInitializing"
+    );
     play.until(3_000);
-    assert_eq!(play.show(), "Running one=Completed:0 side=ready two=Completed:0 web=ready");
+    assert_eq!(
+        play.show(),
+        "Running one=Completed:0 side=ready two=Completed:0 web=ready"
+    );
     assert_eq!(play.condition("Initialized"), "True");
 }
 
@@ -281,10 +374,19 @@ fn a_pod_that_is_deleted_has_its_grace_period() {
     let mut play = check("stop 5s 0", WEB, &[(1_000, "Running web=ready")]);
     play.delete(30);
     play.until(5_900);
-    assert_eq!((play.show().as_str(), play.pod.stage == Stage::Finished), ("Running web=ready", false));
+    assert_eq!(
+        (play.show().as_str(), play.pod.stage == Stage::Finished),
+        ("Running web=ready", false)
+    );
     play.until(6_100);
-    assert_eq!((play.show().as_str(), play.pod.stage), ("Succeeded web=Completed:0", Stage::Finished));
-    assert!(play.told.contains(&"Killing: Stopping container web".into()));
+    assert_eq!(
+        (play.show().as_str(), play.pod.stage),
+        ("Succeeded web=Completed:0", Stage::Finished)
+    );
+    assert!(
+        play.told
+            .contains(&"Killing: Stopping container web".into())
+    );
 }
 
 #[test]
@@ -322,8 +424,11 @@ fn a_container_sleeps_before_it_is_told_to_stop() {
 fn sidecars_end_after_the_others_and_in_reverse_order() {
     let spec = "initContainers: [{name: a, image: s, restartPolicy: Always}, {name: b, image: s, restartPolicy: Always}], \
                 containers: [{name: web, image: w}]";
-    let mut play =
-        check("a: stop 1s; b: stop 1s; web: stop 1s", spec, &[(1_000, "Running a=ready b=ready web=ready")]);
+    let mut play = check(
+        "a: stop 1s; b: stop 1s; web: stop 1s",
+        spec,
+        &[(1_000, "Running a=ready b=ready web=ready")],
+    );
     play.delete(30);
     for (millis, shown) in [
         (2_100, "Running a=ready b=ready web=Error:143"),
@@ -346,14 +451,18 @@ fn a_pod_that_is_deleted_before_it_runs_fails() {
 #[test]
 fn a_pod_may_be_active_for_so_long_and_no_longer() {
     let spec = format!("activeDeadlineSeconds: 5, {WEB}");
-    let expected = [(4_900, "Running web=ready"), (5_000, "Failed(DeadlineExceeded) web=Error:143")];
+    let expected = [
+        (4_900, "Running web=ready"),
+        (5_000, "Failed(DeadlineExceeded) web=Error:143"),
+    ];
     let play = check("", &spec, &expected);
     let message = "Pod was active on the node longer than the specified deadline";
     assert_eq!(play.object.at("status.message").str(), message);
     assert!(play.told.contains(&format!("DeadlineExceeded: {message}")));
 }
 
-const PROBE: &str = "periodSeconds: 2, failureThreshold: 2, successThreshold: 1, httpGet: {port: 80}";
+const PROBE: &str =
+    "periodSeconds: 2, failureThreshold: 2, successThreshold: 1, httpGet: {port: 80}";
 
 #[test]
 fn readiness_follows_its_probe() {
@@ -380,20 +489,35 @@ fn readiness_follows_its_probe() {
 #[test]
 fn a_container_that_hangs_is_restarted() {
     let spec = format!("containers: [{{name: web, image: web, livenessProbe: {{{PROBE}}}}}]");
-    let expected =
-        [(6_000, "Running web=ready"), (8_500, "Running web=ready+1"), (3_600_000, "Running web=ready+1")];
+    let expected = [
+        (6_000, "Running web=ready"),
+        (8_500, "Running web=ready+1"),
+        (3_600_000, "Running web=ready+1"),
+    ];
     let play = check("unhealthy 5s then run", &spec, &expected);
-    assert!(play.told.contains(&"Killing: Container web failed liveness probe, will be restarted".into()));
-    let failures = play.told.iter().filter(|told| told.starts_with("Unhealthy: Liveness probe failed"));
+    assert!(
+        play.told
+            .contains(&"Killing: Container web failed liveness probe, will be restarted".into())
+    );
+    let failures = play
+        .told
+        .iter()
+        .filter(|told| told.starts_with("Unhealthy: Liveness probe failed"));
     assert_eq!(failures.count(), 2);
 }
 
 #[test]
 fn a_container_that_does_not_start_is_restarted() {
     let spec = format!("containers: [{{name: web, image: web, startupProbe: {{{PROBE}}}}}]");
-    let expected = [(1_000, "Running web=unstarted"), (2_500, "Running web=ready+1")];
+    let expected = [
+        (1_000, "Running web=unstarted"),
+        (2_500, "Running web=ready+1"),
+    ];
     let play = check("ready 1m then run", &spec, &expected);
-    assert!(play.told.contains(&"Killing: Container web failed startup probe, will be restarted".into()));
+    assert!(
+        play.told
+            .contains(&"Killing: Container web failed startup probe, will be restarted".into())
+    );
 }
 
 impl Play {
@@ -404,7 +528,9 @@ impl Play {
 
     fn images(&self) -> String {
         let lists = ["initContainerStatuses", "containerStatuses"];
-        let statuses = lists.iter().flat_map(|list| self.object["status"][*list].list());
+        let statuses = lists
+            .iter()
+            .flat_map(|list| self.object["status"][*list].list());
         let shown = |status: &Value| {
             let (image, id) = (status["image"].str(), status["imageID"].str());
             assert!(
@@ -423,7 +549,11 @@ fn a_container_whose_image_changes_is_replaced() {
         let spec = format!(
             "restartPolicy: {policy}, containers: [{{name: web, image: \"web:1\"}}, {{name: db, image: \"db:1\"}}]"
         );
-        let mut play = check("web: stop 3s 0", &spec, &[(1_000, "Running db=ready web=ready")]);
+        let mut play = check(
+            "web: stop 3s 0",
+            &spec,
+            &[(1_000, "Running db=ready web=ready")],
+        );
         play.told.clear();
         play.set_image("containers", 0, "web:2");
         play.until(3_900);
@@ -437,7 +567,10 @@ fn a_container_whose_image_changes_is_replaced() {
             ("Running db=ready web=ready+1", "db:1 web:2")
         );
         let last = &play.object.at("status.containerStatuses")[1]["lastState"]["terminated"];
-        assert_eq!((last["exitCode"].int(), last["reason"].str()), (0, "Completed"));
+        assert_eq!(
+            (last["exitCode"].int(), last["reason"].str()),
+            (0, "Completed")
+        );
         let told = [
             "Killing: Container web definition changed, will be restarted",
             "Pulled: Container image \"web:2\" already present on machine",
@@ -452,20 +585,34 @@ fn a_container_whose_image_changes_is_replaced() {
 fn a_sidecar_whose_image_changes_is_replaced_and_an_init_container_is_not() {
     let spec = "initContainers: [{name: one, image: \"one:1\"}, {name: side, image: \"side:1\", restartPolicy: Always}], \
                 containers: [{name: web, image: \"web:1\"}]";
-    let mut play = check("", spec, &[(1_000, "Running one=Completed:0 side=ready web=ready")]);
+    let mut play = check(
+        "",
+        spec,
+        &[(1_000, "Running one=Completed:0 side=ready web=ready")],
+    );
     play.told.clear();
     play.set_image("initContainers", 0, "one:2");
     play.set_image("initContainers", 1, "side:2");
     play.until(2_000);
-    assert_eq!(play.show(), "Running one=Completed:0 side=ready+1 web=ready");
+    assert_eq!(
+        play.show(),
+        "Running one=Completed:0 side=ready+1 web=ready"
+    );
     assert_eq!(play.images(), "one:1 side:2 web:1");
-    assert_eq!(play.told[0], "Killing: Init container side definition changed");
+    assert_eq!(
+        play.told[0],
+        "Killing: Init container side definition changed"
+    );
 }
 
 #[test]
 fn another_image_ends_the_back_off_of_a_container_and_of_a_pull() {
     let spec = "containers: [{name: web, image: \"web:1\"}]";
-    let mut play = check("4x exit 1 then run", spec, &[(2_000, "Running web=CrashLoopBackOff+1")]);
+    let mut play = check(
+        "4x exit 1 then run",
+        spec,
+        &[(2_000, "Running web=CrashLoopBackOff+1")],
+    );
     play.set_image("containers", 0, "web:2");
     // The third life ends and is followed by a fourth without a wait, as the first was.
     play.until(2_400);
@@ -485,14 +632,20 @@ fn an_image_that_cannot_be_had_leaves_a_replaced_container_waiting() {
     let spec = "restartPolicy: Never, containers: [{name: web, image: \"web:1\"}]";
     let mut play = Play::new("", spec);
     play.until(1_000);
-    play.object.entry("metadata").entry("annotations").set("mizzen.dev/pull", "1x fail");
+    play.object
+        .entry("metadata")
+        .entry("annotations")
+        .set("mizzen.dev/pull", "1x fail");
     play.set_image("containers", 0, "web:2");
     play.until(1_100);
     assert_eq!(play.show(), "Running web=ErrImagePull");
     let last = &play.object.at("status.containerStatuses")[0]["lastState"]["terminated"];
     assert_eq!(last["exitCode"].int(), 143);
     play.until(20_000);
-    assert_eq!((play.show().as_str(), play.images().as_str()), ("Running web=ready+1", "web:2"));
+    assert_eq!(
+        (play.show().as_str(), play.images().as_str()),
+        ("Running web=ready+1", "web:2")
+    );
 }
 
 #[test]
@@ -502,7 +655,10 @@ fn an_image_that_changes_while_the_agent_is_away_is_seen() {
     play.set_image("containers", 0, "web:2");
     play.pod = Pod::new(&play.object, play.now, &Simulated);
     play.until(2_000);
-    assert_eq!((play.show().as_str(), play.images().as_str()), ("Running web=ready+1", "web:2"));
+    assert_eq!(
+        (play.show().as_str(), play.images().as_str()),
+        ("Running web=ready+1", "web:2")
+    );
 }
 
 #[test]
@@ -517,34 +673,53 @@ fn other_resources_do_not_restart_a_container() {
 
 #[test]
 fn a_pod_waits_for_its_readiness_gates() {
-    let mut play = Play::new("", &format!("readinessGates: [{{conditionType: acme.com/up}}], {WEB}"));
+    let mut play = Play::new(
+        "",
+        &format!("readinessGates: [{{conditionType: acme.com/up}}], {WEB}"),
+    );
     play.until(100);
     let missing = "False ReadinessGatesNotReady corresponding condition of pod readiness gate \"acme.com/up\" does not exist.";
     assert_eq!(play.condition("Ready"), missing);
     assert_eq!(play.condition("ContainersReady"), "True");
     let up = value!({ "type": "acme.com/up", "status": "True" });
-    play.object.entry("status").entry("conditions").make_list().push(up);
+    play.object
+        .entry("status")
+        .entry("conditions")
+        .make_list()
+        .push(up);
     play.until(200);
     assert_eq!(play.condition("Ready"), "True");
-    assert_eq!(play.object.at("status.conditions")[0]["type"].str(), "acme.com/up");
+    assert_eq!(
+        play.object.at("status.conditions")[0]["type"].str(),
+        "acme.com/up"
+    );
 }
 
 #[test]
 fn an_ephemeral_container_is_started_when_it_comes() {
     let mut play = check("", WEB, &[(100, "Running web=ready")]);
     let debug = value!({ "name": "debug", "image": "sh" });
-    play.object.entry("spec").set("ephemeralContainers", vec![debug]);
+    play.object
+        .entry("spec")
+        .set("ephemeralContainers", vec![debug]);
     play.until(200);
     assert_eq!(play.show(), "Running web=ready debug=ready");
 }
 
 #[test]
 fn a_pod_goes_on_after_the_agent_was_restarted() {
-    let mut play = check("2x run 1s, exit 1 then ready 3s", WEB, &[(12_200, "Running web=unready+2")]);
+    let mut play = check(
+        "2x run 1s, exit 1 then ready 3s",
+        WEB,
+        &[(12_200, "Running web=unready+2")],
+    );
     let before = play.object.clone();
     play.pod = Pod::new(&play.object, play.now, &Simulated);
     play.until(12_300);
-    assert_eq!(json::to_string(&play.object["status"]), json::to_string(&before["status"]));
+    assert_eq!(
+        json::to_string(&play.object["status"]),
+        json::to_string(&before["status"])
+    );
     play.until(16_000);
     assert_eq!(play.show(), "Running web=ready+2");
 }
@@ -555,7 +730,10 @@ fn a_pod_that_is_over_stays_so_after_the_agent_was_restarted() {
     let mut play = check("exit 1", &spec, &[(10, "Failed web=Error:1")]);
     play.pod = Pod::new(&play.object, play.now, &Simulated);
     play.until(60_000);
-    assert_eq!((play.show().as_str(), play.pod.stage), ("Failed web=Error:1", Stage::Finished));
+    assert_eq!(
+        (play.show().as_str(), play.pod.stage),
+        ("Failed web=Error:1", Stage::Finished)
+    );
 }
 
 #[test]
@@ -617,7 +795,12 @@ fn an_image_that_cannot_be_had_is_tried_again_later_each_time() {
     assert_eq!(waits(29_999), back_off);
     assert_eq!(waits(30_100), "running");
     let told = play.told.join("\n");
-    assert_eq!(told.matches("Failed: Failed to pull image \"web\": no such image").count(), 2, "{told}");
+    assert_eq!(
+        told.matches("Failed: Failed to pull image \"web\": no such image")
+            .count(),
+        2,
+        "{told}"
+    );
     for once_more in [
         "Pulling: Pulling image \"web\"",
         "BackOff: Back-off pulling image \"web\"",
@@ -629,9 +812,15 @@ fn an_image_that_cannot_be_had_is_tried_again_later_each_time() {
 
 #[test]
 fn a_pod_can_go_while_its_image_is_waited_for() {
-    let mut play = Play::annotated("mizzen.dev/pull", "fail", "containers: [{name: web, image: web}]");
+    let mut play = Play::annotated(
+        "mizzen.dev/pull",
+        "fail",
+        "containers: [{name: web, image: web}]",
+    );
     play.until(2_000);
-    play.object.entry("metadata").set("deletionTimestamp", "2023-11-14T22:13:32Z");
+    play.object
+        .entry("metadata")
+        .set("deletionTimestamp", "2023-11-14T22:13:32Z");
     play.until(2_100);
     assert_eq!(play.pod.stage, Stage::Finished);
 }

@@ -15,13 +15,19 @@ const MAX_INPUT: usize = 1024 * 1024;
 
 /// Runs a command; its exit code.
 pub async fn run(exec: Exec, mut stdio: Stdio) -> Result<i64, String> {
-    let Some(program) = Program::parse(&exec.command) else { return Err(not_found(&exec)) };
-    let is_cat = matches!(exec.command.as_slice(), [only] if only.rsplit('/').next() == Some("cat"));
+    let Some(program) = Program::parse(&exec.command) else {
+        return Err(not_found(&exec));
+    };
+    let is_cat =
+        matches!(exec.command.as_slice(), [only] if only.rsplit('/').next() == Some("cat"));
     if is_cat && !stdio.tty {
         return copy(stdio).await;
     }
     let began = (exec.now)();
-    let mut environment = Environment { started: began, ..exec.environment.clone() };
+    let mut environment = Environment {
+        started: began,
+        ..exec.environment.clone()
+    };
     let mut terminal = stdio.tty.then(Terminal::default);
     if stdio.tty {
         environment.variables.insert("TERM".into(), "xterm".into());
@@ -78,13 +84,16 @@ impl Typing {
         };
         self.size += data.len();
         if self.size > MAX_INPUT {
-            return Err(format!("the input of a simulated command is limited to {MAX_INPUT} bytes"));
+            return Err(format!(
+                "the input of a simulated command is limited to {MAX_INPUT} bytes"
+            ));
         }
         let (shown, typed) = match terminal {
             Some(terminal) => terminal.keys(&data),
             None => (Vec::new(), vec![Typed::Data(data.into())]),
         };
-        self.input.extend(typed.into_iter().map(|typed| (at, typed)));
+        self.input
+            .extend(typed.into_iter().map(|typed| (at, typed)));
         Ok(shown)
     }
 }
@@ -101,7 +110,9 @@ async fn copy(stdio: Stdio) -> Result<i64, String> {
 
 /// The next that a client sends; for ever nothing once it has closed its side.
 async fn receive(stdin: &mut Option<mpsc::Receiver<Bytes>>) -> Option<Bytes> {
-    let Some(open) = stdin else { return std::future::pending().await };
+    let Some(open) = stdin else {
+        return std::future::pending().await;
+    };
     let data = open.recv().await;
     if data.is_none() {
         *stdin = None;

@@ -50,7 +50,9 @@ impl Site {
     pub fn of(pod: &Value) -> Result<Site, String> {
         let mut site = Site::default();
         for (name, text) in pod["metadata"]["annotations"].entries() {
-            let Some(port) = name.strip_prefix(HTTP) else { continue };
+            let Some(port) = name.strip_prefix(HTTP) else {
+                continue;
+            };
             let pages = || Pages::parse(text.str()).map_err(|problem| format!("{name}: {problem}"));
             match port.strip_prefix('.') {
                 None if port.is_empty() => site.common = Some(pages()?),
@@ -66,7 +68,11 @@ impl Site {
 
     /// Connects to a port. Nothing listens where the annotations say nothing, nor in a pod that does not run.
     pub fn connect(&self, pod: &Value, port: u16) -> io::Result<Box<dyn Connection>> {
-        let pages = self.pages(pod, port).filter(|_| is_running(pod)).ok_or_else(refused)?.clone();
+        let pages = self
+            .pages(pod, port)
+            .filter(|_| is_running(pod))
+            .ok_or_else(refused)?
+            .clone();
         let (near, far) = tokio::io::duplex(BUFFER);
         tokio::spawn(async move {
             let service = service_fn(|request: Request<Incoming>| {
@@ -79,7 +85,10 @@ impl Site {
                 }
             });
             let mut builder = http1::Builder::new();
-            builder.timer(TokioTimer::new()).header_read_timeout(HEAD).half_close(true);
+            builder
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD)
+                .half_close(true);
             let _ = builder.serve_connection(TokioIo::new(far), service).await;
         });
         Ok(Box::new(near))
@@ -92,12 +101,17 @@ impl Site {
 }
 
 fn refused() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionRefused, "connect: connection refused")
+    io::Error::new(
+        io::ErrorKind::ConnectionRefused,
+        "connect: connection refused",
+    )
 }
 
 /// Whether a container has a port. A pod that names none may have any.
 fn has_port(pod: &Value, port: u16) -> bool {
-    let mut ports = spec::containers(pod).flat_map(|(_, container)| container["ports"].list()).peekable();
+    let mut ports = spec::containers(pod)
+        .flat_map(|(_, container)| container["ports"].list())
+        .peekable();
     ports.peek().is_none() || ports.any(|known| known["containerPort"].int() == i64::from(port))
 }
 
@@ -120,8 +134,10 @@ impl Pages {
             if !path.starts_with('/') {
                 return Err(format!("the path {path:?} does not begin with a slash"));
             }
-            parsed
-                .push((path.to_owned(), Page::parse(page).map_err(|problem| format!("{path}: {problem}"))?));
+            parsed.push((
+                path.to_owned(),
+                Page::parse(page).map_err(|problem| format!("{path}: {problem}"))?,
+            ));
         }
         Ok(Pages(parsed))
     }
@@ -129,8 +145,17 @@ impl Pages {
     fn response(&self, path: &str) -> Response<Full<Bytes>> {
         let exact = self.0.iter().find(|(known, _)| known == path);
         // The longest beginning wins.
-        let begins = |known: &str| known.strip_suffix('*').is_some_and(|begin| path.starts_with(begin));
-        let wide = || self.0.iter().filter(|(known, _)| begins(known)).max_by_key(|(known, _)| known.len());
+        let begins = |known: &str| {
+            known
+                .strip_suffix('*')
+                .is_some_and(|begin| path.starts_with(begin))
+        };
+        let wide = || {
+            self.0
+                .iter()
+                .filter(|(known, _)| begins(known))
+                .max_by_key(|(known, _)| known.len())
+        };
         let page = exact.or_else(wide).map(|(_, page)| page.clone());
         let page = page.unwrap_or_else(|| Page {
             status: StatusCode::NOT_FOUND,
@@ -147,7 +172,11 @@ impl Page {
     fn of_text(text: &str) -> Page {
         let plain = HeaderValue::from_static("text/plain; charset=utf-8");
         let headers = [(CONTENT_TYPE, plain)].into_iter().collect();
-        Page { status: StatusCode::OK, headers, body: Bytes::from(text.to_owned()) }
+        Page {
+            status: StatusCode::OK,
+            headers,
+            body: Bytes::from(text.to_owned()),
+        }
     }
 
     /// A text is the body; an object has `status`, `headers` and `body`.
@@ -163,7 +192,9 @@ impl Page {
             match (field, part) {
                 ("body", Value::String(_)) => {}
                 ("status", Value::Int(code)) => {
-                    let status = u16::try_from(*code).ok().filter(|code| (200..600).contains(code));
+                    let status = u16::try_from(*code)
+                        .ok()
+                        .filter(|code| (200..600).contains(code));
                     let status = status.and_then(|code| StatusCode::from_u16(code).ok());
                     page.status = status.ok_or_else(|| format!("{code} is not a status"))?;
                 }
@@ -175,7 +206,11 @@ impl Page {
                         page.headers.insert(name, text.map_err(|_| invalid())?);
                     }
                 }
-                _ => return Err(format!("the field {field:?} is unknown or of the wrong type")),
+                _ => {
+                    return Err(format!(
+                        "the field {field:?} is unknown or of the wrong type"
+                    ));
+                }
             }
         }
         Ok(page)
@@ -199,17 +234,24 @@ mod tests {
 
     fn found(pages: &str, path: &str) -> (u16, String) {
         let page = Pages::parse(pages).unwrap().response(path);
-        (page.status().as_u16(), format!("{:?}", page.headers().get(CONTENT_TYPE).unwrap()))
+        (
+            page.status().as_u16(),
+            format!("{:?}", page.headers().get(CONTENT_TYPE).unwrap()),
+        )
     }
 
     #[test]
     fn a_text_is_every_page_and_an_object_has_pages_by_path() {
         assert_eq!(found("hello", "/any").0, 200);
-        let pages =
-            "/: hello\n/a/*: {status: 503}\n/a/b: {headers: {Content-Type: x/y}, body: '{}'}\n/a/c/*: more";
-        for (path, status) in
-            [("/", 200), ("/x", 404), ("/a/", 503), ("/a/b", 200), ("/a/c/d", 200), ("/a", 404)]
-        {
+        let pages = "/: hello\n/a/*: {status: 503}\n/a/b: {headers: {Content-Type: x/y}, body: '{}'}\n/a/c/*: more";
+        for (path, status) in [
+            ("/", 200),
+            ("/x", 404),
+            ("/a/", 503),
+            ("/a/b", 200),
+            ("/a/c/d", 200),
+            ("/a", 404),
+        ] {
             assert_eq!(found(pages, path).0, status, "{path}");
         }
         assert_eq!(found(pages, "/a/b").1, "\"x/y\"");
@@ -223,14 +265,26 @@ mod tests {
             annotations.set(name, text);
             Site::of(&pod(annotations)).unwrap_err()
         };
-        assert_eq!(problem("mizzen.dev/http.web", "x"), "mizzen.dev/http.web: \"web\" is not a port number");
-        assert_eq!(problem("mizzen.dev/http.0", "x"), "mizzen.dev/http.0: \"0\" is not a port number");
-        assert_eq!(problem(HTTP, "/: {status: 99}"), "mizzen.dev/http: /: 99 is not a status");
+        assert_eq!(
+            problem("mizzen.dev/http.web", "x"),
+            "mizzen.dev/http.web: \"web\" is not a port number"
+        );
+        assert_eq!(
+            problem("mizzen.dev/http.0", "x"),
+            "mizzen.dev/http.0: \"0\" is not a port number"
+        );
+        assert_eq!(
+            problem(HTTP, "/: {status: 99}"),
+            "mizzen.dev/http: /: 99 is not a status"
+        );
         assert_eq!(
             problem(HTTP, "/: 5"),
             "mizzen.dev/http: /: a page is a text, or has a status, headers and a body"
         );
-        assert_eq!(problem(HTTP, "{a: b}"), "mizzen.dev/http: the path \"a\" does not begin with a slash");
+        assert_eq!(
+            problem(HTTP, "{a: b}"),
+            "mizzen.dev/http: the path \"a\" does not begin with a slash"
+        );
         assert_eq!(
             problem(HTTP, "/: {code: 200}"),
             "mizzen.dev/http: /: the field \"code\" is unknown or of the wrong type"
@@ -248,14 +302,28 @@ mod tests {
         connection.write_all(requests.as_bytes()).await.unwrap();
         let mut answers = String::new();
         connection.read_to_string(&mut answers).await.unwrap();
-        assert_eq!(answers.matches("HTTP/1.1 200 OK\r\n").count(), 3, "{answers}");
-        assert_eq!(answers.matches("hello").count(), 2, "HEAD has no body: {answers}");
-        assert!(site.connect(&pod, 9090).is_ok(), "a port of its own need not be declared");
+        assert_eq!(
+            answers.matches("HTTP/1.1 200 OK\r\n").count(),
+            3,
+            "{answers}"
+        );
+        assert_eq!(
+            answers.matches("hello").count(),
+            2,
+            "HEAD has no body: {answers}"
+        );
+        assert!(
+            site.connect(&pod, 9090).is_ok(),
+            "a port of its own need not be declared"
+        );
         let refused = site.connect(&pod, 81).err().unwrap();
         assert_eq!(refused.to_string(), "connect: connection refused");
         assert!(Site::default().connect(&pod, 80).is_err());
         let mut waiting = pod.clone();
         waiting.set("status", Value::object());
-        assert!(site.connect(&waiting, 80).is_err(), "a pod that does not run");
+        assert!(
+            site.connect(&waiting, 80).is_err(),
+            "a pod that does not run"
+        );
     }
 }

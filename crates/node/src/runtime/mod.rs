@@ -102,7 +102,11 @@ pub trait ContainerRuntime: Send + Sync {
     fn exec(&self, exec: Exec, stdio: Stdio) -> BoxFuture<'static, Result<i64, String>>;
 
     /// Connects to a port of a pod, from inside.
-    fn connect(&self, pod: &Value, port: u16) -> BoxFuture<'static, io::Result<Box<dyn Connection>>>;
+    fn connect(
+        &self,
+        pod: &Value,
+        port: u16,
+    ) -> BoxFuture<'static, io::Result<Box<dyn Connection>>>;
 }
 
 /// A command to run in a container.

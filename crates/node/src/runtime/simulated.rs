@@ -10,8 +10,8 @@ use mizzen_object::{Str, Value};
 
 use super::http::Site;
 use super::{
-    Connection, Container, ContainerLife, ContainerRuntime, End, Exec, Health, Line, Probe, Sight, State,
-    Stdio, Wish, exec, plain,
+    Connection, Container, ContainerLife, ContainerRuntime, End, Exec, Health, Line, Probe, Sight,
+    State, Stdio, Wish, exec, plain,
 };
 use crate::moment::{Moment, earlier};
 use crate::script::{Change, Exit, Pulls, Run, Script, check_containers};
@@ -51,7 +51,11 @@ impl ContainerRuntime for Simulated {
     fn start(&self, wish: &Wish, now: Moment) -> Box<dyn Container> {
         let run = run(wish, wish.since.unwrap_or(now + START));
         let since = wish.since.unwrap_or_else(|| now + run.start.max(START));
-        Box::new(Actor { run, since, stop: None })
+        Box::new(Actor {
+            run,
+            since,
+            stop: None,
+        })
     }
 
     fn reads_files(&self, container: &Value) -> bool {
@@ -64,7 +68,11 @@ impl ContainerRuntime for Simulated {
         let Some(text) = own.or_else(|| annotations.get(LOGS)) else {
             return plain::lines(life, now);
         };
-        let mut lines: Vec<Line> = text.str().lines().map(|line| written(line, since)).collect();
+        let mut lines: Vec<Line> = text
+            .str()
+            .lines()
+            .map(|line| written(line, since))
+            .collect();
         lines.retain(|line| line.at <= now);
         lines.sort_by_key(|line| line.at);
         lines
@@ -74,7 +82,11 @@ impl ContainerRuntime for Simulated {
         exec::run(exec, stdio).boxed()
     }
 
-    fn connect(&self, pod: &Value, port: u16) -> BoxFuture<'static, io::Result<Box<dyn Connection>>> {
+    fn connect(
+        &self,
+        pod: &Value,
+        port: u16,
+    ) -> BoxFuture<'static, io::Result<Box<dyn Connection>>> {
         // An annotation that cannot be read has failed its pod before.
         let connected = Site::of(pod).unwrap_or_default().connect(pod, port);
         std::future::ready(connected).boxed()
@@ -83,11 +95,23 @@ impl ContainerRuntime for Simulated {
 
 /// A line of the annotation: `+5s text` is written five seconds after the start, any other one at once.
 fn written(line: &str, since: Moment) -> Line {
-    let delayed = line.strip_prefix('+').map(|line| line.split_once(' ').unwrap_or((line, "")));
-    let delay = |word: &str| duration_nanos(word).ok().and_then(|nanos| u64::try_from(nanos).ok());
+    let delayed = line
+        .strip_prefix('+')
+        .map(|line| line.split_once(' ').unwrap_or((line, "")));
+    let delay = |word: &str| {
+        duration_nanos(word)
+            .ok()
+            .and_then(|nanos| u64::try_from(nanos).ok())
+    };
     match delayed.and_then(|(word, text)| Some((delay(word)?, text))) {
-        Some((nanos, text)) => Line { at: since + Duration::from_nanos(nanos), text: text.into() },
-        None => Line { at: since, text: line.into() },
+        Some((nanos, text)) => Line {
+            at: since + Duration::from_nanos(nanos),
+            text: text.into(),
+        },
+        None => Line {
+            at: since,
+            text: line.into(),
+        },
     }
 }
 
@@ -117,7 +141,11 @@ impl Container for Actor {
             State::Ended(_) => None,
             _ => earlier(self.next_change(now), self.end().map(|(at, _)| at)),
         };
-        Sight { state, usable, changes_at }
+        Sight {
+            state,
+            usable,
+            changes_at,
+        }
     }
 
     fn stop(&mut self, ask: Moment, kill: Moment) {
@@ -148,27 +176,55 @@ type Ends = (Moment, Exit);
 impl Actor {
     /// When it ends, and how: by itself, because it was told to, or because it was killed.
     fn end(&self) -> Option<Ends> {
-        let own = self.run.changes.iter().find_map(|(after, change)| match change {
-            Change::Exit(exit) => Some((self.since + *after, exit.clone())),
-            _ => None,
-        });
-        [own, self.stopped()].into_iter().flatten().min_by_key(|(at, _)| *at)
+        let own = self
+            .run
+            .changes
+            .iter()
+            .find_map(|(after, change)| match change {
+                Change::Exit(exit) => Some((self.since + *after, exit.clone())),
+                _ => None,
+            });
+        [own, self.stopped()]
+            .into_iter()
+            .flatten()
+            .min_by_key(|(at, _)| *at)
     }
 
     fn stopped(&self) -> Option<Ends> {
         let (ask, kill) = self.stop?;
         // What is not yet there cannot listen.
         let heard = ask.max(self.since.min(kill));
-        let by_itself = self.run.stop.takes.map(|takes| heard + takes).filter(|at| *at <= kill);
+        let by_itself = self
+            .run
+            .stop
+            .takes
+            .map(|takes| heard + takes)
+            .filter(|at| *at <= kill);
         Some(match by_itself {
-            Some(at) => (at, Exit { code: self.run.stop.code, ..Exit::default() }),
-            None => (kill, Exit { code: 137, ..Exit::default() }),
+            Some(at) => (
+                at,
+                Exit {
+                    code: self.run.stop.code,
+                    ..Exit::default()
+                },
+            ),
+            None => (
+                kill,
+                Exit {
+                    code: 137,
+                    ..Exit::default()
+                },
+            ),
         })
     }
 
     fn ended(&self, (at, exit): Ends) -> End {
         let usual = if exit.code == 0 { "Completed" } else { "Error" };
-        let reason = if exit.reason.is_empty() { Str::new_static(usual) } else { exit.reason };
+        let reason = if exit.reason.is_empty() {
+            Str::new_static(usual)
+        } else {
+            exit.reason
+        };
         End {
             started: Some(self.since.min(at)),
             finished: Some(at),
@@ -179,13 +235,23 @@ impl Actor {
     }
 
     fn next_change(&self, now: Moment) -> Option<Moment> {
-        let changes = self.run.changes.iter().map(|(after, _)| self.since + *after);
-        std::iter::once(self.since).chain(changes).find(|at| *at > now)
+        let changes = self
+            .run
+            .changes
+            .iter()
+            .map(|(after, _)| self.since + *after);
+        std::iter::once(self.since)
+            .chain(changes)
+            .find(|at| *at > now)
     }
 
     /// What of a kind was said last up to now.
     fn last<T>(&self, now: Moment, says: impl Fn(&Change) -> Option<T>) -> Option<T> {
-        let passed = self.run.changes.iter().take_while(|(after, _)| self.since + *after <= now);
+        let passed = self
+            .run
+            .changes
+            .iter()
+            .take_while(|(after, _)| self.since + *after <= now);
         passed.filter_map(|(_, change)| says(change)).last()
     }
 
@@ -201,12 +267,15 @@ impl Actor {
     /// Whether the first thing that is said is that it gets ready: until then it is not.
     fn waits_to_be_ready(&self) -> bool {
         let mut said = self.run.changes.iter().map(|(_, change)| change);
-        said.find(|change| matches!(change, Change::Ready | Change::Unready)) == Some(&Change::Ready)
+        said.find(|change| matches!(change, Change::Ready | Change::Unready))
+            == Some(&Change::Ready)
     }
 
     fn was_ready(&self, now: Moment) -> bool {
         !self.waits_to_be_ready()
-            || self.last(now, |change| (*change == Change::Ready).then_some(())).is_some()
+            || self
+                .last(now, |change| (*change == Change::Ready).then_some(()))
+                .is_some()
     }
 
     fn is_healthy(&self, now: Moment) -> bool {

@@ -78,8 +78,18 @@ mod tests {
         let (shown, typed) = terminal.keys("p\x7fo ü\x7fx\r".as_bytes());
         assert_eq!(shown, "p\x08 \x08o ü\x08 \x08x\r\n".as_bytes());
         assert_eq!(typed, [Typed::Data(b"echo x\n".to_vec())]);
-        assert_eq!(terminal.keys(b"\x7f"), (vec![], vec![]), "nothing is left to erase");
-        assert_eq!(terminal.keys(b"ab\x15\x04"), (b"ab\x08 \x08\x08 \x08".to_vec(), vec![Typed::End]));
-        assert_eq!(terminal.keys(b"a\x03"), (b"a^C\r\n".to_vec(), vec![Typed::Interrupt]));
+        assert_eq!(
+            terminal.keys(b"\x7f"),
+            (vec![], vec![]),
+            "nothing is left to erase"
+        );
+        assert_eq!(
+            terminal.keys(b"ab\x15\x04"),
+            (b"ab\x08 \x08\x08 \x08".to_vec(), vec![Typed::End])
+        );
+        assert_eq!(
+            terminal.keys(b"a\x03"),
+            (b"a^C\r\n".to_vec(), vec![Typed::Interrupt])
+        );
     }
 }

@@ -91,7 +91,10 @@ pub struct Stop {
 /// Who does not listen to SIGTERM in particular ends by it at once.
 impl Default for Stop {
     fn default() -> Stop {
-        Stop { takes: Some(Duration::ZERO), code: 143 }
+        Stop {
+            takes: Some(Duration::ZERO),
+            code: 143,
+        }
     }
 }
 
@@ -100,17 +103,33 @@ impl Script {
     pub fn of(pod: &Value) -> Result<Script, String> {
         let text = pod["metadata"]["annotations"][SIMULATE].str();
         let script = parse(text).map_err(|problem| format!("{SIMULATE}: {problem}"))?;
-        let named = script.clauses.iter().filter_map(|clause| clause.container.as_deref());
+        let named = script
+            .clauses
+            .iter()
+            .filter_map(|clause| clause.container.as_deref());
         check_containers(pod, SIMULATE, named).map(|()| script)
     }
 
     /// What a container does that starts at `since`.
     pub fn run(&self, wish: &Wish, since: Moment) -> Run {
-        let Wish { pod, container, role, inputs, node, .. } = *wish;
+        let Wish {
+            pod,
+            container,
+            role,
+            inputs,
+            node,
+            ..
+        } = *wish;
         if let Some(clause) = self.clause(container["name"].str(), role) {
             return clause.run(wish.n_restarts);
         }
-        let known = match plain::outcome(&ContainerLife { pod, container, since, inputs, node }) {
+        let known = match plain::outcome(&ContainerLife {
+            pod,
+            container,
+            since,
+            inputs,
+            node,
+        }) {
             Some(Outcome::Exited { after, code }) => return ends(after, code),
             Some(Outcome::Running) => return Run::default(),
             Some(Outcome::Unknown { after }) => after,
@@ -124,8 +143,15 @@ impl Script {
     }
 
     fn clause(&self, container: &str, role: Role) -> Option<&Clause> {
-        let own = self.clauses.iter().find(|clause| clause.container.as_deref() == Some(container));
-        let common = || self.clauses.iter().find(|clause| clause.container.is_none());
+        let own = self
+            .clauses
+            .iter()
+            .find(|clause| clause.container.as_deref() == Some(container));
+        let common = || {
+            self.clauses
+                .iter()
+                .find(|clause| clause.container.is_none())
+        };
         own.or_else(|| common().filter(|_| role == Role::Regular))
     }
 }
@@ -139,18 +165,32 @@ impl Clause {
             }
             left -= times;
         }
-        self.runs.last().map(|(_, run)| run.clone()).unwrap_or_default()
+        self.runs
+            .last()
+            .map(|(_, run)| run.clone())
+            .unwrap_or_default()
     }
 }
 
 fn ends(after: Duration, code: i64) -> Run {
-    Run { changes: vec![(after, Change::Exit(Exit { code, ..Exit::default() }))], ..Run::default() }
+    Run {
+        changes: vec![(
+            after,
+            Change::Exit(Exit {
+                code,
+                ..Exit::default()
+            }),
+        )],
+        ..Run::default()
+    }
 }
 
 /// Whether a Job made the pod: then somebody waits for its end.
 fn is_of_job(pod: &Value) -> bool {
     let owners = pod["metadata"]["ownerReferences"].list();
-    owners.iter().any(|owner| owner["controller"].bool() && owner["kind"].str() == "Job")
+    owners
+        .iter()
+        .any(|owner| owner["controller"].bool() && owner["kind"].str() == "Job")
 }
 
 /// Whether a pod has the containers that an annotation names; the error is for people.
@@ -167,5 +207,10 @@ pub fn check_containers<'a>(
 
 fn has_container(pod: &Value, name: &str) -> bool {
     let lists = ["initContainers", "containers", "ephemeralContainers"];
-    lists.iter().any(|list| pod["spec"][*list].list().iter().any(|container| container["name"].str() == name))
+    lists.iter().any(|list| {
+        pod["spec"][*list]
+            .list()
+            .iter()
+            .any(|container| container["name"].str() == name)
+    })
 }

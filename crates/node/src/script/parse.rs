@@ -17,14 +17,20 @@ pub fn parse(text: &str) -> Result<Script, String> {
     if text.len() > LONGEST {
         return Err(format!("it is longer than {LONGEST} bytes"));
     }
-    let mut parser = Parser { tokens: tokens(text)?, at: 0 };
+    let mut parser = Parser {
+        tokens: tokens(text)?,
+        at: 0,
+    };
     let mut clauses: Vec<Clause> = Vec::new();
     while parser.peek().is_some() {
         if parser.accept(&Token::Semicolon) {
             continue;
         }
         let clause = parser.clause()?;
-        if clauses.iter().any(|other| other.container == clause.container) {
+        if clauses
+            .iter()
+            .any(|other| other.container == clause.container)
+        {
             return Err(match &clause.container {
                 Some(name) => format!("there are two clauses for container {name:?}"),
                 None => "there are two clauses without a container".into(),
@@ -90,7 +96,9 @@ impl Parser {
 
     /// The next word, if it is one.
     fn word(&mut self) -> Option<String> {
-        let Some(Token::Word(word)) = self.peek() else { return None };
+        let Some(Token::Word(word)) = self.peek() else {
+            return None;
+        };
         let word = word.clone();
         self.at += 1;
         Some(word)
@@ -121,7 +129,8 @@ impl Parser {
         let mut draft = Draft::default();
         loop {
             self.stage(&mut draft)?;
-            let goes_on = self.accept(&Token::Comma) && self.peek() != Some(&Token::Word("then".into()));
+            let goes_on =
+                self.accept(&Token::Comma) && self.peek() != Some(&Token::Word("then".into()));
             if !goes_on {
                 return Ok((times, draft.run));
             }
@@ -130,14 +139,18 @@ impl Parser {
 
     /// `3x` before a run.
     fn times(&mut self) -> Result<u32, String> {
-        let Some(Token::Word(word)) = self.peek() else { return Ok(1) };
-        let Some(count) =
-            word.strip_suffix('x').filter(|count| count.bytes().all(|byte| byte.is_ascii_digit()))
+        let Some(Token::Word(word)) = self.peek() else {
+            return Ok(1);
+        };
+        let Some(count) = word
+            .strip_suffix('x')
+            .filter(|count| count.bytes().all(|byte| byte.is_ascii_digit()))
         else {
             return Ok(1);
         };
         let times = count.parse().ok().filter(|times| *times > 0);
-        let times = times.ok_or_else(|| format!("{word:?} is not how often something can happen"))?;
+        let times =
+            times.ok_or_else(|| format!("{word:?} is not how often something can happen"))?;
         self.at += 1;
         Ok(times)
     }
@@ -170,7 +183,9 @@ impl Parser {
 
     /// The duration that comes next, if one does.
     fn duration(&mut self) -> Result<Option<Duration>, String> {
-        let Some(Token::Word(word)) = self.peek().cloned() else { return Ok(None) };
+        let Some(Token::Word(word)) = self.peek().cloned() else {
+            return Ok(None);
+        };
         if word == "then" {
             return Ok(None);
         }
@@ -203,7 +218,10 @@ impl Parser {
     /// `stop never`, or `stop [DURATION] [CODE]`.
     fn stop(&mut self) -> Result<Stop, String> {
         if self.accept_word("never") {
-            return Ok(Stop { takes: None, code: 137 });
+            return Ok(Stop {
+                takes: None,
+                code: 137,
+            });
         }
         let mut stop = Stop::default();
         if let Some(Token::Word(word)) = self.peek().cloned()
@@ -238,7 +256,9 @@ impl Draft {
     /// What a container does when it is told to stop can be said anywhere.
     fn check_open(&self, stage: &str) -> Result<(), String> {
         match self.over {
-            Some("run") if stage != "stop" => Err(format!("{stage:?} comes after a run without end")),
+            Some("run") if stage != "stop" => {
+                Err(format!("{stage:?} comes after a run without end"))
+            }
             Some(over) if stage != "stop" => Err(format!("{stage:?} comes after {over:?}")),
             _ => Ok(()),
         }
@@ -273,7 +293,9 @@ impl Draft {
 }
 
 fn read_duration(word: &str) -> Result<Duration, String> {
-    let nanos = duration_nanos(word).ok().and_then(|nanos| u64::try_from(nanos).ok());
+    let nanos = duration_nanos(word)
+        .ok()
+        .and_then(|nanos| u64::try_from(nanos).ok());
     nanos
         .map(Duration::from_nanos)
         .ok_or_else(|| format!("{word:?} is not a duration such as 500ms or 1m30s"))

@@ -29,17 +29,29 @@ impl Pulls {
     pub fn of(pod: &Value) -> Result<Pulls, String> {
         let text = pod["metadata"]["annotations"][PULL].str();
         let pulls = parse(text).map_err(|problem| format!("{PULL}: {problem}"))?;
-        let named = pulls.0.iter().filter_map(|failure| failure.container.as_deref());
+        let named = pulls
+            .0
+            .iter()
+            .filter_map(|failure| failure.container.as_deref());
         check_containers(pod, PULL, named).map(|()| pulls)
     }
 
     /// Why a container's image cannot be had after so many tries; none if it can.
     pub fn failure(&self, container: &str, image: &str, n_tries: u32) -> Option<String> {
-        let own = self.0.iter().find(|failure| failure.container.as_deref() == Some(container));
+        let own = self
+            .0
+            .iter()
+            .find(|failure| failure.container.as_deref() == Some(container));
         let common = || self.0.iter().find(|failure| failure.container.is_none());
-        let failure =
-            own.or_else(common).filter(|failure| failure.times.is_none_or(|times| n_tries < times))?;
-        Some(failure.why.as_ref().map_or_else(|| not_found(image), |why| why.to_string()))
+        let failure = own
+            .or_else(common)
+            .filter(|failure| failure.times.is_none_or(|times| n_tries < times))?;
+        Some(
+            failure
+                .why
+                .as_ref()
+                .map_or_else(|| not_found(image), |why| why.to_string()),
+        )
     }
 }
 
@@ -52,10 +64,16 @@ fn not_found(image: &str) -> String {
 }
 
 fn parse(text: &str) -> Result<Pulls, String> {
-    let clauses = text.split(';').map(str::trim).filter(|clause| !clause.is_empty());
+    let clauses = text
+        .split(';')
+        .map(str::trim)
+        .filter(|clause| !clause.is_empty());
     let failures: Vec<Failure> = clauses.map(clause).collect::<Result<_, _>>()?;
-    let twice =
-        |(at, one): (usize, &Failure)| failures[..at].iter().any(|other| other.container == one.container);
+    let twice = |(at, one): (usize, &Failure)| {
+        failures[..at]
+            .iter()
+            .any(|other| other.container == one.container)
+    };
     match failures.iter().enumerate().any(twice) {
         true => Err("there are two clauses for one container".into()),
         false => Ok(Pulls(failures)),
@@ -64,7 +82,10 @@ fn parse(text: &str) -> Result<Pulls, String> {
 
 fn clause(text: &str) -> Result<Failure, String> {
     let (said, why) = match text.split_once('"') {
-        Some((said, rest)) => (said, Some(rest.strip_suffix('"').ok_or("a quotation is not closed")?)),
+        Some((said, rest)) => (
+            said,
+            Some(rest.strip_suffix('"').ok_or("a quotation is not closed")?),
+        ),
         None => (text, None),
     };
     let (container, said) = match said.split_once(':') {
@@ -78,8 +99,14 @@ fn clause(text: &str) -> Result<Failure, String> {
         word = words.next().unwrap_or_default();
     }
     match (word, words.next()) {
-        ("fail", None) => Ok(Failure { container, times, why: why.map(Str::from) }),
-        _ => Err(format!("{text:?} is not \"fail\", nor so many times, such as \"3x fail\"")),
+        ("fail", None) => Ok(Failure {
+            container,
+            times,
+            why: why.map(Str::from),
+        }),
+        _ => Err(format!(
+            "{text:?} is not \"fail\", nor so many times, such as \"3x fail\""
+        )),
     }
 }
 
@@ -89,7 +116,14 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, container: &str, n_tries: u32, expected: Option<&str>) {
-        assert_eq!(parse(text).unwrap().failure(container, "i", n_tries).as_deref(), expected, "{text}");
+        assert_eq!(
+            parse(text)
+                .unwrap()
+                .failure(container, "i", n_tries)
+                .as_deref(),
+            expected,
+            "{text}"
+        );
     }
 
     #[test]
@@ -101,7 +135,13 @@ mod tests {
         check(r#"web: fail "no"; 1x fail "nope""#, "web", 7, Some("no"));
         check(r#"web: fail "no"; 1x fail "nope""#, "db", 0, Some("nope"));
         check(r#"web: fail "no: never""#, "db", 0, None);
-        assert!(parse("fail").unwrap().failure("web", "i", 0).unwrap().ends_with("i: not found"));
+        assert!(
+            parse("fail")
+                .unwrap()
+                .failure("web", "i", 0)
+                .unwrap()
+                .ends_with("i: not found")
+        );
     }
 
     #[test]

@@ -16,7 +16,11 @@ fn show(text: &str) -> String {
     let mut shown = Vec::new();
     for clause in &script.clauses {
         for (times, run) in &clause.runs {
-            shown.push(format!("{} {times}x{}", clause.container.as_deref().unwrap_or("*"), show_run(run)));
+            shown.push(format!(
+                "{} {times}x{}",
+                clause.container.as_deref().unwrap_or("*"),
+                show_run(run)
+            ));
         }
     }
     shown.join(" | ")
@@ -26,7 +30,11 @@ fn show_run(run: &Run) -> String {
     let mut shown = format!(" start@{:?}", run.start);
     for (at, change) in &run.changes {
         let _ = match change {
-            Change::Exit(Exit { code, reason, message }) => {
+            Change::Exit(Exit {
+                code,
+                reason,
+                message,
+            }) => {
                 write!(shown, " exit({code},{reason},{message})@{at:?}")
             }
             change => write!(shown, " {change:?}@{at:?}"),
@@ -45,8 +53,14 @@ fn check(text: &str, expected: &str) {
 
 #[test]
 fn stages_follow_one_another() {
-    check("web: start 2s, ready 1s, run 30s, exit 1", "web 1x start@2s Ready@1s exit(1,,)@31s");
-    check("unready 5s, ready 1m30s", "* 1x start@0ns Unready@5s Ready@95s");
+    check(
+        "web: start 2s, ready 1s, run 30s, exit 1",
+        "web 1x start@2s Ready@1s exit(1,,)@31s",
+    );
+    check(
+        "unready 5s, ready 1m30s",
+        "* 1x start@0ns Unready@5s Ready@95s",
+    );
     check("run", "* 1x start@0ns");
     check("", "");
     check(" ; ;", "");
@@ -58,13 +72,19 @@ fn each_container_has_its_clause() {
         "a: exit; b: run 1s, exit 3; run",
         "a 1x start@0ns exit(0,,)@0ns | b 1x start@0ns exit(3,,)@1s | * 1x start@0ns",
     );
-    check("a: run; a: run", r#"there are two clauses for container "a""#);
+    check(
+        "a: run; a: run",
+        r#"there are two clauses for container "a""#,
+    );
     check("run; run", "there are two clauses without a container");
 }
 
 #[test]
 fn a_restarted_container_takes_the_next_run() {
-    check("3x run 1s, exit 1, then ready", "* 3x start@0ns exit(1,,)@1s | * 1x start@0ns Ready@0ns");
+    check(
+        "3x run 1s, exit 1, then ready",
+        "* 3x start@0ns exit(1,,)@1s | * 1x start@0ns Ready@0ns",
+    );
     check(
         "exit 1 then exit then run",
         "* 1x start@0ns exit(1,,)@0ns | * 1x start@0ns exit(0,,)@0ns | * 1x start@0ns",
@@ -85,7 +105,10 @@ fn a_container_stops_in_its_own_way() {
     check("stop 5s 0, run", "* 1x start@0ns stop(Some(5s),0)");
     check("run, stop never", "* 1x start@0ns stop(None,137)");
     check("stop never, stop 1s", r#""stop" is said twice"#);
-    check("stop 1s then stop 2s", "* 1x start@0ns stop(Some(1s),143) | * 1x start@0ns stop(Some(2s),143)");
+    check(
+        "stop 1s then stop 2s",
+        "* 1x start@0ns stop(Some(1s),143) | * 1x start@0ns stop(Some(2s),143)",
+    );
 }
 
 #[test]
@@ -94,13 +117,22 @@ fn what_is_wrong_is_said() {
         "web: rdy 1s",
         "\"rdy\" is not a stage (start, ready, unready, healthy, unhealthy, run, exit, stop)",
     );
-    check("ready soon", "\"soon\" is not a duration such as 500ms or 1m30s");
-    check("ready -1s", "\"-1s\" is not a duration such as 500ms or 1m30s");
+    check(
+        "ready soon",
+        "\"soon\" is not a duration such as 500ms or 1m30s",
+    );
+    check(
+        "ready -1s",
+        "\"-1s\" is not a duration such as 500ms or 1m30s",
+    );
     check("exit 256", "\"256\" is not an exit code from 0 to 255");
     check("exit 1, run 5s", "\"run\" comes after \"exit\"");
     check("run, exit 1", "\"exit\" comes after a run without end");
     check("ready, start 1s", "\"start\" is not the first stage");
-    check("web:", "expected a stage (start, ready, unready, healthy, unhealthy, run, exit, stop) at the end");
+    check(
+        "web:",
+        "expected a stage (start, ready, unready, healthy, unhealthy, run, exit, stop) at the end",
+    );
     check("ready 1s 2s", "did not expect \"2s\"");
     check("exit \"x", "a quotation is not closed");
     check("0x run", "\"0x\" is not how often something can happen");
@@ -116,14 +148,25 @@ fn a_clause_for_nobody_is_refused() {
     let pod = pod(
         r#"{"metadata":{"annotations":{"mizzen.dev/simulate":"db: run"}},"spec":{"containers":[{"name":"web"}]}}"#,
     );
-    assert_eq!(Script::of(&pod), Err("mizzen.dev/simulate: the pod has no container \"db\"".into()));
+    assert_eq!(
+        Script::of(&pod),
+        Err("mizzen.dev/simulate: the pod has no container \"db\"".into())
+    );
 }
 
 /// What a container of a pod does after so many restarts.
 fn run(script: &Script, pod: &Value, role: Role, n_restarts: u32) -> String {
     let container = json::parse(br#"{"name":"a"}"#).unwrap();
     let (inputs, node) = (&NO_INPUTS, NodeContext::NONE);
-    let wish = Wish { pod, container: &container, role, n_restarts, since: None, inputs, node };
+    let wish = Wish {
+        pod,
+        container: &container,
+        role,
+        n_restarts,
+        since: None,
+        inputs,
+        node,
+    };
     show_run(&script.run(&wish, Moment::default()))
 }
 
@@ -132,9 +175,15 @@ fn containers_of_jobs_complete_and_others_run() {
     let job = pod(r#"{"metadata":{"ownerReferences":[{"kind":"Job","controller":true}]}}"#);
     let bare = pod("{}");
     let script = Script::default();
-    assert_eq!(run(&script, &job, Role::Regular, 0), " start@0ns exit(0,,)@1s");
+    assert_eq!(
+        run(&script, &job, Role::Regular, 0),
+        " start@0ns exit(0,,)@1s"
+    );
     assert_eq!(run(&script, &bare, Role::Regular, 0), " start@0ns");
-    assert_eq!(run(&script, &bare, Role::Init, 0), " start@0ns exit(0,,)@0ns");
+    assert_eq!(
+        run(&script, &bare, Role::Init, 0),
+        " start@0ns exit(0,,)@0ns"
+    );
     assert_eq!(run(&script, &job, Role::Sidecar, 0), " start@0ns");
 }
 
@@ -142,7 +191,13 @@ fn containers_of_jobs_complete_and_others_run() {
 fn runs_are_counted_by_restarts() {
     let script = parse("2x exit 1 then exit 2 then run").unwrap();
     let bare = pod("{}");
-    let shown: Vec<String> = (0..5).map(|n| run(&script, &bare, Role::Regular, n)).collect();
-    let (one, two, run) = (" start@0ns exit(1,,)@0ns", " start@0ns exit(2,,)@0ns", " start@0ns");
+    let shown: Vec<String> = (0..5)
+        .map(|n| run(&script, &bare, Role::Regular, n))
+        .collect();
+    let (one, two, run) = (
+        " start@0ns exit(1,,)@0ns",
+        " start@0ns exit(2,,)@0ns",
+        " start@0ns",
+    );
     assert_eq!(shown, [one, one, two, run, run]);
 }

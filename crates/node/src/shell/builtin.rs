@@ -11,8 +11,8 @@ use crate::pod::inputs::is_below;
 
 const KNOWN: [&str; 25] = [
     ":", "[", "break", "cat", "continue", "date", "echo", "env", "exec", "exit", "export", "false",
-    "hostname", "ls", "printenv", "printf", "pwd", "seq", "set", "sleep", "test", "true", "unset", "whoami",
-    "sync",
+    "hostname", "ls", "printenv", "printf", "pwd", "seq", "set", "sleep", "test", "true", "unset",
+    "whoami", "sync",
 ];
 
 /// Whether a program is known by its name.
@@ -23,7 +23,11 @@ pub(super) fn is_known(program: &str) -> bool {
 /// Runs a command; its exit code.
 pub(super) fn run(shell: &mut Shell, program: &str, arguments: &[String]) -> Step<i64> {
     let first = arguments.first().map(String::as_str);
-    match program.strip_prefix("/bin/").or_else(|| program.strip_prefix("/usr/bin/")).unwrap_or(program) {
+    match program
+        .strip_prefix("/bin/")
+        .or_else(|| program.strip_prefix("/usr/bin/"))
+        .unwrap_or(program)
+    {
         ":" | "true" | "sync" => Ok(0),
         "false" => Ok(1),
         "echo" => echo(shell, arguments),
@@ -72,7 +76,9 @@ fn say(shell: &mut Shell, text: &str) -> i64 {
 }
 
 fn code(text: &str) -> Step<i64> {
-    text.parse::<i64>().map(|code| code & 0xff).map_err(|_| Halt::Exit(2))
+    text.parse::<i64>()
+        .map(|code| code & 0xff)
+        .map_err(|_| Halt::Exit(2))
 }
 
 fn levels(text: &str) -> Step<usize> {
@@ -82,12 +88,21 @@ fn levels(text: &str) -> Step<usize> {
 fn echo(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
     let (mut breaks, mut escapes, mut rest) = (true, false, arguments);
     while let Some((option, more)) = rest.split_first() {
-        let Some(letters) = option.strip_prefix('-').filter(|letters| !letters.is_empty()) else { break };
+        let Some(letters) = option
+            .strip_prefix('-')
+            .filter(|letters| !letters.is_empty())
+        else {
+            break;
+        };
         if !letters.chars().all(|letter| "neE".contains(letter)) {
             break;
         }
         breaks &= !letters.contains('n');
-        escapes = if letters.contains('e') { true } else { escapes && !letters.contains('E') };
+        escapes = if letters.contains('e') {
+            true
+        } else {
+            escapes && !letters.contains('E')
+        };
         rest = more;
     }
     let text = rest.join(" ");
@@ -121,7 +136,9 @@ fn unescape(text: &str) -> String {
 
 /// The format is used again until no argument is left.
 fn printf(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
-    let Some((format, mut values)) = arguments.split_first() else { return Ok(1) };
+    let Some((format, mut values)) = arguments.split_first() else {
+        return Ok(1);
+    };
     let format: Vec<char> = unescape(format).chars().collect();
     loop {
         let before = values.len();
@@ -132,8 +149,10 @@ fn printf(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
                 out.push(c);
                 continue;
             }
-            let width: String =
-                format[at..].iter().take_while(|c| c.is_ascii_digit() || **c == '-').collect();
+            let width: String = format[at..]
+                .iter()
+                .take_while(|c| c.is_ascii_digit() || **c == '-')
+                .collect();
             at += width.len();
             let mut value = || match values.split_first() {
                 Some((first, rest)) => {
@@ -193,7 +212,12 @@ fn sleep(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
         match number.parse::<f64>() {
             _ if argument == "infinity" => total = f64::INFINITY,
             Ok(number) if number >= 0.0 => total += number * scale,
-            _ => return Ok(invalid(shell, &format!("sleep: invalid number '{argument}'"))),
+            _ => {
+                return Ok(invalid(
+                    shell,
+                    &format!("sleep: invalid number '{argument}'"),
+                ));
+            }
         }
     }
     if arguments.is_empty() {
@@ -208,7 +232,15 @@ fn invalid(shell: &mut Shell, message: &str) -> i64 {
     1
 }
 
-const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+const DAYS: [&str; 7] = [
+    "Sunday",
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+];
 const MONTHS: [&str; 12] = [
     "January",
     "February",
@@ -292,17 +324,32 @@ enum Entry<'a> {
 fn entry<'a>(shell: &Shell<'a>, path: &str) -> Step<Option<Entry<'a>>> {
     let environment = shell.environment;
     // A client that looks for a file which is not known finds none.
-    let unknown = || if shell.client.is_some() { Ok(None) } else { Err(Halt::Unknown) };
-    let Some(path) = normalized(path) else { return unknown() };
+    let unknown = || {
+        if shell.client.is_some() {
+            Ok(None)
+        } else {
+            Err(Halt::Unknown)
+        }
+    };
+    let Some(path) = normalized(path) else {
+        return unknown();
+    };
     let files = environment.files_at(shell.clock);
     if let Some(content) = files.get(path.as_str()) {
         return Ok(Some(Entry::File(content.as_deref())));
     }
-    let known = files.keys().map(|file| file.as_str()).chain(environment.mounts.iter().map(String::as_str));
+    let known = files
+        .keys()
+        .map(|file| file.as_str())
+        .chain(environment.mounts.iter().map(String::as_str));
     if known.into_iter().any(|below| is_below(below, &path)) {
         return Ok(Some(Entry::Directory));
     }
-    if environment.knows(&path) { Ok(None) } else { unknown() }
+    if environment.knows(&path) {
+        Ok(None)
+    } else {
+        unknown()
+    }
 }
 
 /// An absolute path without empty parts. The working directory is the image's, so nothing is known of a relative path.
@@ -327,7 +374,10 @@ fn cat(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
             Some(Entry::File(None)) => return Err(Halt::Unknown),
             Some(Entry::Directory) => status = invalid(shell, "cat: read error: Is a directory"),
             None => {
-                status = invalid(shell, &format!("cat: can't open '{path}': No such file or directory"));
+                status = invalid(
+                    shell,
+                    &format!("cat: can't open '{path}': No such file or directory"),
+                );
             }
         }
     }
@@ -336,13 +386,21 @@ fn cat(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
 
 /// The names in a directory of a volume, one a line.
 fn ls(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
-    let [path] = arguments.strip_prefix(&["-1".to_owned()]).unwrap_or(arguments) else {
+    let [path] = arguments
+        .strip_prefix(&["-1".to_owned()])
+        .unwrap_or(arguments)
+    else {
         return Err(Halt::Unknown);
     };
     match entry(shell, path)? {
         Some(Entry::File(_)) => return Ok(say(shell, path)),
         Some(Entry::Directory) => {}
-        None => return Ok(invalid(shell, &format!("ls: {path}: No such file or directory"))),
+        None => {
+            return Ok(invalid(
+                shell,
+                &format!("ls: {path}: No such file or directory"),
+            ));
+        }
     }
     let directory = normalized(path).ok_or(Halt::Unknown)?;
     // Beside a mount there is what the image has.
@@ -351,7 +409,9 @@ fn ls(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
     }
     let files = shell.environment.files_at(shell.clock).keys();
     let rest = files.filter_map(|file| file.strip_prefix(directory.as_str())?.strip_prefix('/'));
-    let names: BTreeSet<&str> = rest.map(|rest| rest.split('/').next().unwrap_or(rest)).collect();
+    let names: BTreeSet<&str> = rest
+        .map(|rest| rest.split('/').next().unwrap_or(rest))
+        .collect();
     for name in names {
         say(shell, name);
     }
@@ -359,22 +419,37 @@ fn ls(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
 }
 
 fn print_environment(shell: &mut Shell) -> i64 {
-    let exported = shell.variables.iter().filter(|(name, _)| shell.exported.contains(*name));
-    let text: String = exported.map(|(name, value)| format!("{name}={value}\n")).collect();
+    let exported = shell
+        .variables
+        .iter()
+        .filter(|(name, _)| shell.exported.contains(*name));
+    let text: String = exported
+        .map(|(name, value)| format!("{name}={value}\n"))
+        .collect();
     shell.print(&text);
     0
 }
 
 fn printenv(shell: &mut Shell, name: Option<&str>) -> i64 {
-    let Some(name) = name else { return print_environment(shell) };
-    match shell.variables.get(name).filter(|_| shell.exported.contains(name)).cloned() {
+    let Some(name) = name else {
+        return print_environment(shell);
+    };
+    match shell
+        .variables
+        .get(name)
+        .filter(|_| shell.exported.contains(name))
+        .cloned()
+    {
         Some(value) => say(shell, &value),
         None => 1,
     }
 }
 
 fn seq(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
-    let numbers: Option<Vec<i64>> = arguments.iter().map(|argument| argument.parse().ok()).collect();
+    let numbers: Option<Vec<i64>> = arguments
+        .iter()
+        .map(|argument| argument.parse().ok())
+        .collect();
     let (first, step, last) = match numbers.as_deref() {
         Some([last]) => (1, 1, *last),
         Some([first, last]) => (*first, 1, *last),
@@ -382,7 +457,11 @@ fn seq(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
         _ => return Ok(1),
     };
     let mut number = first;
-    while if step > 0 { number <= last } else { number >= last } {
+    while if step > 0 {
+        number <= last
+    } else {
+        number >= last
+    } {
         shell.step()?;
         say(shell, &number.to_string());
         number = number.saturating_add(step);
@@ -436,15 +515,25 @@ fn test(shell: &mut Shell, expression: &[String]) -> Step<i64> {
         [text] => !text.is_empty(),
         ["-n", text] => !text.is_empty(),
         ["-z", text] => text.is_empty(),
-        [operator @ ("-d" | "-e" | "-f" | "-r" | "-s"), path] => match (*operator, entry(shell, path)?) {
-            (_, None) | ("-f", Some(Entry::Directory)) | ("-d", Some(Entry::File(_))) => false,
-            ("-s", Some(Entry::File(content))) => content.is_none_or(|content| !content.is_empty()),
-            _ => true,
-        },
+        [operator @ ("-d" | "-e" | "-f" | "-r" | "-s"), path] => {
+            match (*operator, entry(shell, path)?) {
+                (_, None) | ("-f", Some(Entry::Directory)) | ("-d", Some(Entry::File(_))) => false,
+                ("-s", Some(Entry::File(content))) => {
+                    content.is_none_or(|content| !content.is_empty())
+                }
+                _ => true,
+            }
+        }
         [left, "=" | "==", right] => left == right,
         [left, "!=", right] => left != right,
-        [left, operator @ ("-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge"), right] => {
-            let (Ok(left), Ok(right)) = (left.parse::<i64>(), right.parse::<i64>()) else { return Ok(2) };
+        [
+            left,
+            operator @ ("-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge"),
+            right,
+        ] => {
+            let (Ok(left), Ok(right)) = (left.parse::<i64>(), right.parse::<i64>()) else {
+                return Ok(2);
+            };
             match *operator {
                 "-eq" => left == right,
                 "-ne" => left != right,

@@ -79,27 +79,48 @@ impl Program {
             [option, rest @ ..] if is_command_option(option) => match rest.split_first() {
                 None => failing("sh: -c requires an argument".into()),
                 Some((text, parameters)) => match Script::parse(text, parameters) {
-                    Ok(script) => Program::Script(Script { exits_on_error: option.contains('e'), ..script }),
+                    Ok(script) => Program::Script(Script {
+                        exits_on_error: option.contains('e'),
+                        ..script
+                    }),
                     Err(error) => failing(format!("sh: syntax error: {error}")),
                 },
             },
             arguments => match arguments.iter().find(|argument| !argument.starts_with('-')) {
-                Some(file) => failing(format!("sh: can't open '{file}': No such file or directory")),
+                Some(file) => failing(format!(
+                    "sh: can't open '{file}': No such file or directory"
+                )),
                 None => Program::Interactive,
             },
         })
     }
 
     /// Evaluates it up to `until` after its start.
-    pub fn run(&self, environment: &Environment, input: &Input, tty: bool, until: Duration) -> Progress {
+    pub fn run(
+        &self,
+        environment: &Environment,
+        input: &Input,
+        tty: bool,
+        until: Duration,
+    ) -> Progress {
         let parameters = match self {
             Program::Script(script) => script.parameters.as_slice(),
             _ => &[],
         };
-        let limits = Limits { steps: STEPS, ..Limits::until(until) };
+        let limits = Limits {
+            steps: STEPS,
+            ..Limits::until(until)
+        };
         let mut shell = Shell::new(environment, parameters, limits);
-        shell.client =
-            Some(Client { input, tty, event: 0, offset: 0, output: Vec::new(), size: 0, reads: false });
+        shell.client = Some(Client {
+            input,
+            tty,
+            event: 0,
+            offset: 0,
+            output: Vec::new(),
+            size: 0,
+            reads: false,
+        });
         let end = match self {
             Program::Script(script) => {
                 shell.exits_on_error = script.exits_on_error;
@@ -125,7 +146,14 @@ impl Program {
             Err(Halt::Limit) if clock > until => State::Sleeping(clock),
             Err(Halt::Limit) => State::Exhausted,
         };
-        Progress { output: shell.client.take().map(|client| client.output).unwrap_or_default(), state }
+        Progress {
+            output: shell
+                .client
+                .take()
+                .map(|client| client.output)
+                .unwrap_or_default(),
+            state,
+        }
     }
 }
 
@@ -223,7 +251,9 @@ impl Shell<'_> {
     pub(super) fn read_line(&mut self) -> Step<Option<String>> {
         let (mut line, mut is_whole) = (Vec::new(), false);
         while !is_whole {
-            let Some(client) = &mut self.client else { return Err(Halt::Unknown) };
+            let Some(client) = &mut self.client else {
+                return Err(Halt::Unknown);
+            };
             let Some((at, typed)) = client.input.get(client.event) else {
                 client.reads = true;
                 return Err(Halt::Limit);
@@ -232,7 +262,10 @@ impl Shell<'_> {
             match typed {
                 Typed::Data(data) => {
                     let rest = &data[client.offset..];
-                    let end = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |end| end + 1);
+                    let end = rest
+                        .iter()
+                        .position(|byte| *byte == b'\n')
+                        .map_or(rest.len(), |end| end + 1);
                     line.extend_from_slice(&rest[..end]);
                     is_whole = rest[..end].ends_with(b"\n");
                     client.offset += end;

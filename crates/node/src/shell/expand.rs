@@ -9,7 +9,9 @@ const MAX_WORD: usize = 64 * 1024;
 impl Word {
     /// Whether a command runs inside it.
     pub(super) fn substitutes(&self) -> bool {
-        self.0.iter().any(|part| matches!(part, Part::Command { .. }))
+        self.0
+            .iter()
+            .any(|part| matches!(part, Part::Command { .. }))
     }
 }
 
@@ -75,18 +77,32 @@ impl Shell<'_> {
         self.step()?;
         match part {
             Part::Text { text, .. } => Ok(text.clone()),
-            Part::Variable { name, operator, word, .. } => self.variable(name, *operator, word),
+            Part::Variable {
+                name,
+                operator,
+                word,
+                ..
+            } => self.variable(name, *operator, word),
             Part::Command { body, .. } => self.captured(body),
             Part::Arithmetic(word) => {
                 let text = self.text(word)?;
-                Arithmetic { shell: self, rest: text.as_bytes() }.all().map(|value| value.to_string())
+                Arithmetic {
+                    shell: self,
+                    rest: text.as_bytes(),
+                }
+                .all()
+                .map(|value| value.to_string())
             }
         }
     }
 
     fn variable(&mut self, name: &str, operator: Operator, word: &Word) -> Step<String> {
         let value = self.value(name);
-        let is_set = |also_empty: bool| value.as_ref().is_some_and(|value| !also_empty || !value.is_empty());
+        let is_set = |also_empty: bool| {
+            value
+                .as_ref()
+                .is_some_and(|value| !also_empty || !value.is_empty())
+        };
         match operator {
             Operator::Plain => Ok(value.unwrap_or_default()),
             Operator::Length => Ok(value.unwrap_or_default().chars().count().to_string()),
@@ -118,22 +134,36 @@ struct Arithmetic<'a, 'b> {
 }
 
 /// Operators by how strongly they bind, the weakest first.
-const LEVELS: [&[&str]; 6] =
-    [&["||"], &["&&"], &["==", "!="], &["<=", ">=", "<", ">"], &["+", "-"], &["*", "/", "%"]];
+const LEVELS: [&[&str]; 6] = [
+    &["||"],
+    &["&&"],
+    &["==", "!="],
+    &["<=", ">=", "<", ">"],
+    &["+", "-"],
+    &["*", "/", "%"],
+];
 
 impl Arithmetic<'_, '_> {
     fn all(mut self) -> Step<i64> {
         let value = self.level(0)?;
         self.skip();
-        if self.rest.is_empty() { Ok(value) } else { Err(Halt::Unknown) }
+        if self.rest.is_empty() {
+            Ok(value)
+        } else {
+            Err(Halt::Unknown)
+        }
     }
 
     fn level(&mut self, level: usize) -> Step<i64> {
-        let Some(operators) = LEVELS.get(level) else { return self.unary() };
+        let Some(operators) = LEVELS.get(level) else {
+            return self.unary();
+        };
         let mut left = self.level(level + 1)?;
         loop {
             self.skip();
-            let Some(operator) = operators.iter().find(|operator| self.rest.starts_with(operator.as_bytes()))
+            let Some(operator) = operators
+                .iter()
+                .find(|operator| self.rest.starts_with(operator.as_bytes()))
             else {
                 return Ok(left);
             };
@@ -179,7 +209,11 @@ impl Arithmetic<'_, '_> {
             false if word.is_empty() => return Err(Halt::Unknown),
             false => self.shell.variables.get(word).cloned().unwrap_or_default(),
         };
-        if value.is_empty() { Ok(0) } else { value.parse().map_err(|_| Halt::Unknown) }
+        if value.is_empty() {
+            Ok(0)
+        } else {
+            value.parse().map_err(|_| Halt::Unknown)
+        }
     }
 
     fn skip(&mut self) {

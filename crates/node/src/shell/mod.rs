@@ -45,7 +45,9 @@ impl Environment {
         static NONE: Files = Files::new();
         let now = self.started + after;
         let mut versions = self.files.iter().rev();
-        let version = versions.find(|(since, _)| *since <= now).or_else(|| self.files.first());
+        let version = versions
+            .find(|(since, _)| *since <= now)
+            .or_else(|| self.files.first());
         version.map_or(&NONE, |(_, files)| files)
     }
 
@@ -89,7 +91,11 @@ pub struct Limits {
 impl Limits {
     /// Up to a moment after the start.
     pub fn until(until: Duration) -> Limits {
-        Limits { until, steps: 1_000_000, lines: 10_000 }
+        Limits {
+            until,
+            steps: 1_000_000,
+            lines: 10_000,
+        }
     }
 }
 
@@ -100,7 +106,10 @@ pub fn parse(words: &[String]) -> Option<Script> {
         (program, Some(option)) if is_shell(program) && is_command_option(option) => {
             let (text, parameters) = words.get(2..)?.split_first()?;
             let script = Script::parse(text, parameters).ok()?;
-            Some(Script { exits_on_error: option.contains('e'), ..script })
+            Some(Script {
+                exits_on_error: option.contains('e'),
+                ..script
+            })
         }
         (program, _) if builtin::is_known(program) => Some(Script::of_words(words)),
         _ => None,
@@ -117,14 +126,17 @@ pub fn may_read_files(words: &[String]) -> bool {
 
 /// Whether a program is a shell.
 fn is_shell(program: &str) -> bool {
-    matches!(program.rsplit('/').next(), Some("sh" | "ash" | "bash" | "dash"))
+    matches!(
+        program.rsplit('/').next(),
+        Some("sh" | "ash" | "bash" | "dash")
+    )
 }
 
 /// `-c`, alone or with options that change nothing that can be seen.
 fn is_command_option(option: &str) -> bool {
-    option
-        .strip_prefix('-')
-        .is_some_and(|letters| letters.ends_with('c') && letters.chars().all(|c| "celux".contains(c)))
+    option.strip_prefix('-').is_some_and(|letters| {
+        letters.ends_with('c') && letters.chars().all(|c| "celux".contains(c))
+    })
 }
 
 impl Script {

@@ -20,7 +20,12 @@ pub struct Script {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Node {
     /// Assignments and words, with what becomes of the output.
-    Command { assignments: Vec<(String, Word)>, words: Vec<Word>, output: Output, errors: Errors },
+    Command {
+        assignments: Vec<(String, Word)>,
+        words: Vec<Word>,
+        output: Output,
+        errors: Errors,
+    },
     /// One after the other.
     Sequence(Vec<Node>),
     /// `a && b`
@@ -32,9 +37,17 @@ pub(super) enum Node {
     /// Conditions with their bodies, and what is done otherwise.
     If(Vec<(Node, Node)>, Option<Box<Node>>),
     /// `while`, or `until`.
-    Loop { until: bool, condition: Box<Node>, body: Box<Node> },
+    Loop {
+        until: bool,
+        condition: Box<Node>,
+        body: Box<Node>,
+    },
     /// `for name in words`
-    For { name: String, words: Vec<Word>, body: Box<Node> },
+    For {
+        name: String,
+        words: Vec<Word>,
+        body: Box<Node>,
+    },
     /// `( … )`: variables and `exit` stay inside.
     Subshell(Box<Node>),
 }
@@ -125,24 +138,43 @@ type Parsed<T> = Result<T, ParseError>;
 impl Script {
     /// A single command, its words taken as they are.
     pub(super) fn of_words(words: &[String]) -> Script {
-        let word = |text: &String| Word(vec![Part::Text { text: text.clone(), quoted: true }]);
+        let word = |text: &String| {
+            Word(vec![Part::Text {
+                text: text.clone(),
+                quoted: true,
+            }])
+        };
         let body = Node::Command {
             assignments: vec![],
             words: words.iter().map(word).collect(),
             output: Output::Log,
             errors: Errors::Own,
         };
-        Script { body, parameters: vec![], exits_on_error: false }
+        Script {
+            body,
+            parameters: vec![],
+            exits_on_error: false,
+        }
     }
 
     /// Parses the text of `sh -c`; `parameters` are `$0` and those that follow it.
     pub(super) fn parse(text: &str, parameters: &[String]) -> Parsed<Script> {
-        let tokens =
-            Lexer { rest: text.chars().collect::<Vec<_>>().into_iter().peekable(), depth: 0 }.tokens(None)?;
-        let mut parser = Parser { tokens: tokens.into_iter().peekable(), depth: 0 };
+        let tokens = Lexer {
+            rest: text.chars().collect::<Vec<_>>().into_iter().peekable(),
+            depth: 0,
+        }
+        .tokens(None)?;
+        let mut parser = Parser {
+            tokens: tokens.into_iter().peekable(),
+            depth: 0,
+        };
         let body = parser.list(&[])?;
         match parser.tokens.next() {
-            None => Ok(Script { body, parameters: parameters.to_vec(), exits_on_error: false }),
+            None => Ok(Script {
+                body,
+                parameters: parameters.to_vec(),
+                exits_on_error: false,
+            }),
             Some(token) => Err(ParseError(format!("{token:?}"))),
         }
     }
@@ -183,7 +215,11 @@ impl Lexer {
         let (mut tokens, mut open) = (Vec::new(), 0);
         loop {
             let Some(&next) = self.rest.peek() else {
-                return if end.is_none() { Ok(tokens) } else { Err(ParseError("an open $(".into())) };
+                return if end.is_none() {
+                    Ok(tokens)
+                } else {
+                    Err(ParseError("an open $(".into()))
+                };
             };
             match next {
                 ')' if end == Some(')') && open == 0 => {
@@ -343,10 +379,18 @@ impl Lexer {
             }
             Some(c) if is_name_start(c) => {
                 let mut name = String::new();
-                while let Some(c) = self.rest.next_if(|c| is_name_start(*c) || c.is_ascii_digit()) {
+                while let Some(c) = self
+                    .rest
+                    .next_if(|c| is_name_start(*c) || c.is_ascii_digit())
+                {
                     name.push(c);
                 }
-                Part::Variable { name, operator: Operator::Plain, word: Word::default(), quoted }
+                Part::Variable {
+                    name,
+                    operator: Operator::Plain,
+                    word: Word::default(),
+                    quoted,
+                }
             }
             Some(c @ ('?' | '#' | '$' | '@' | '*' | '0'..='9')) => {
                 self.rest.next();
@@ -357,7 +401,10 @@ impl Lexer {
                     quoted,
                 }
             }
-            _ => Part::Text { text: "$".into(), quoted: true },
+            _ => Part::Text {
+                text: "$".into(),
+                quoted: true,
+            },
         };
         word.0.push(part);
         Ok(())
@@ -367,7 +414,10 @@ impl Lexer {
         self.depth += 1;
         let tokens = self.tokens(Some(')'))?;
         self.depth -= 1;
-        let mut parser = Parser { tokens: tokens.into_iter().peekable(), depth: self.depth };
+        let mut parser = Parser {
+            tokens: tokens.into_iter().peekable(),
+            depth: self.depth,
+        };
         let body = parser.list(&[])?;
         match parser.tokens.next() {
             None => Ok(Part::Command { body, quoted }),
@@ -400,7 +450,10 @@ impl Lexer {
     fn braced(&mut self, quoted: bool) -> Parsed<Part> {
         let is_length = self.rest.next_if_eq(&'#').is_some();
         let mut name = String::new();
-        while let Some(c) = self.rest.next_if(|c| is_name_start(*c) || c.is_ascii_digit() || (*c == '?')) {
+        while let Some(c) = self
+            .rest
+            .next_if(|c| is_name_start(*c) || c.is_ascii_digit() || (*c == '?'))
+        {
             name.push(c);
         }
         let also_empty = self.rest.next_if_eq(&':').is_some();
@@ -409,10 +462,18 @@ impl Lexer {
             Some('}') if !also_empty => Operator::Plain,
             Some('-') => Operator::Default { also_empty },
             Some('+') => Operator::Alternative { also_empty },
-            other => return Err(ParseError(format!("${{{name}{}", other.unwrap_or_default()))),
+            other => {
+                return Err(ParseError(format!(
+                    "${{{name}{}",
+                    other.unwrap_or_default()
+                )));
+            }
         };
         let mut word = Word::default();
-        if matches!(operator, Operator::Default { .. } | Operator::Alternative { .. }) {
+        if matches!(
+            operator,
+            Operator::Default { .. } | Operator::Alternative { .. }
+        ) {
             loop {
                 match self.rest.peek().copied() {
                     None => return Err(ParseError("an open ${".into())),
@@ -436,7 +497,12 @@ impl Lexer {
         if name.is_empty() {
             return Err(ParseError("${}".into()));
         }
-        Ok(Part::Variable { name, operator, word, quoted })
+        Ok(Part::Variable {
+            name,
+            operator,
+            word,
+            quoted,
+        })
     }
 }
 
@@ -444,21 +510,35 @@ impl Word {
     fn push(&mut self, more: &str, is_quoted: bool) {
         match self.0.last_mut() {
             Some(Part::Text { text, quoted }) if *quoted == is_quoted => text.push_str(more),
-            _ => self.0.push(Part::Text { text: more.into(), quoted: is_quoted }),
+            _ => self.0.push(Part::Text {
+                text: more.into(),
+                quoted: is_quoted,
+            }),
         }
     }
 
     /// Its text if nothing in it is quoted or expanded: only then it can be a keyword.
     fn keyword(&self) -> Option<&str> {
         match self.0.as_slice() {
-            [Part::Text { text, quoted: false }] => Some(text),
+            [
+                Part::Text {
+                    text,
+                    quoted: false,
+                },
+            ] => Some(text),
             _ => None,
         }
     }
 
     /// `name=value` taken apart.
     fn assignment(&self) -> Option<(String, Word)> {
-        let Some(Part::Text { text, quoted: false }) = self.0.first() else { return None };
+        let Some(Part::Text {
+            text,
+            quoted: false,
+        }) = self.0.first()
+        else {
+            return None;
+        };
         let (name, value) = text.split_once('=')?;
         let mut letters = name.chars();
         if !letters.next().is_some_and(is_name_start)
@@ -466,8 +546,19 @@ impl Word {
         {
             return None;
         }
-        let first = Part::Text { text: value.into(), quoted: false };
-        Some((name.into(), Word([first].into_iter().chain(self.0.iter().skip(1).cloned()).collect())))
+        let first = Part::Text {
+            text: value.into(),
+            quoted: false,
+        };
+        Some((
+            name.into(),
+            Word(
+                [first]
+                    .into_iter()
+                    .chain(self.0.iter().skip(1).cloned())
+                    .collect(),
+            ),
+        ))
     }
 }
 
@@ -500,7 +591,10 @@ impl Parser {
                 return Ok(Node::Sequence(nodes));
             }
             nodes.push(self.and_or()?);
-            if !matches!(self.tokens.peek(), None | Some(Token::Operator(";" | "\n" | ")"))) {
+            if !matches!(
+                self.tokens.peek(),
+                None | Some(Token::Operator(";" | "\n" | ")"))
+            ) {
                 return Err(ParseError(format!("{:?}", self.tokens.peek())));
             }
         }
@@ -511,7 +605,11 @@ impl Parser {
         while let Some(operator) = self.operator(&["&&", "||"]) {
             while self.operator(&["\n"]).is_some() {}
             let (left, right) = (Box::new(node), Box::new(self.negated()?));
-            node = if operator == "&&" { Node::And(left, right) } else { Node::Or(left, right) };
+            node = if operator == "&&" {
+                Node::And(left, right)
+            } else {
+                Node::Or(left, right)
+            };
         }
         Ok(node)
     }
@@ -567,7 +665,11 @@ impl Parser {
 
     fn turns(&mut self, until: bool) -> Parsed<Node> {
         let condition = Box::new(self.list(&["do"])?);
-        Ok(Node::Loop { until, condition, body: Box::new(self.body()?) })
+        Ok(Node::Loop {
+            until,
+            condition,
+            body: Box::new(self.body()?),
+        })
     }
 
     fn each(&mut self) -> Parsed<Node> {
@@ -584,7 +686,11 @@ impl Parser {
             }
         }
         while self.operator(&[";", "\n"]).is_some() {}
-        Ok(Node::For { name, words, body: Box::new(self.body()?) })
+        Ok(Node::For {
+            name,
+            words,
+            body: Box::new(self.body()?),
+        })
     }
 
     fn body(&mut self) -> Parsed<Node> {
@@ -620,12 +726,18 @@ impl Parser {
         if assignments.is_empty() && words.is_empty() {
             return Err(ParseError(format!("{:?}", self.tokens.peek())));
         }
-        Ok(Node::Command { assignments, words, output, errors })
+        Ok(Node::Command {
+            assignments,
+            words,
+            output,
+            errors,
+        })
     }
 
     /// Takes the next token if it is one of these operators.
     fn operator(&mut self, wanted: &[&'static str]) -> Option<&'static str> {
-        let is_wanted = |token: &Token| matches!(token, Token::Operator(found) if wanted.contains(found));
+        let is_wanted =
+            |token: &Token| matches!(token, Token::Operator(found) if wanted.contains(found));
         match self.tokens.next_if(is_wanted) {
             Some(Token::Operator(found)) => Some(found),
             _ => None,
@@ -634,8 +746,13 @@ impl Parser {
 
     /// Takes the next word if it is one of these keywords.
     fn keyword(&mut self, wanted: &[&'static str]) -> Option<&'static str> {
-        let Some(Token::Word(word)) = self.tokens.peek() else { return None };
-        let found = wanted.iter().copied().find(|keyword| word.keyword() == Some(keyword))?;
+        let Some(Token::Word(word)) = self.tokens.peek() else {
+            return None;
+        };
+        let found = wanted
+            .iter()
+            .copied()
+            .find(|keyword| word.keyword() == Some(keyword))?;
         self.tokens.next();
         Some(found)
     }

@@ -61,18 +61,28 @@ pub(super) fn run(script: &Script, environment: &Environment, limits: Limits) ->
     let outcome = match end {
         Ok(code) | Err(Halt::Exit(code)) => Outcome::Exited { after, code },
         Err(Halt::Interrupt) => Outcome::Exited { after, code: 130 },
-        Err(Halt::Break(_) | Halt::Continue(_)) => Outcome::Exited { after, code: shell.status },
+        Err(Halt::Break(_) | Halt::Continue(_)) => Outcome::Exited {
+            after,
+            code: shell.status,
+        },
         Err(Halt::Unknown) => Outcome::Unknown { after },
         Err(Halt::Limit) => Outcome::Running,
     };
     if !shell.line.is_empty() {
         shell.print("\n");
     }
-    Transcript { lines: shell.lines.into(), outcome }
+    Transcript {
+        lines: shell.lines.into(),
+        outcome,
+    }
 }
 
 impl<'a> Shell<'a> {
-    pub fn new(environment: &'a Environment, parameters: &'a [String], limits: Limits) -> Shell<'a> {
+    pub fn new(
+        environment: &'a Environment,
+        parameters: &'a [String],
+        limits: Limits,
+    ) -> Shell<'a> {
         Shell {
             environment,
             variables: environment.variables.clone(),
@@ -99,9 +109,12 @@ impl Shell<'_> {
     pub fn node(&mut self, node: &Node, is_tested: bool) -> Step<i64> {
         self.step()?;
         let status = match node {
-            Node::Command { assignments, words, output, errors } => {
-                self.command(assignments, words, *output, *errors)?
-            }
+            Node::Command {
+                assignments,
+                words,
+                output,
+                errors,
+            } => self.command(assignments, words, *output, *errors)?,
             Node::Sequence(nodes) => {
                 let mut status = 0;
                 for node in nodes {
@@ -124,7 +137,11 @@ impl Shell<'_> {
             Node::If(branches, otherwise) => {
                 return self.conditional(branches, otherwise.as_deref(), is_tested);
             }
-            Node::Loop { until, condition, body } => return self.turns(*until, condition, body),
+            Node::Loop {
+                until,
+                condition,
+                body,
+            } => return self.turns(*until, condition, body),
             Node::For { name, words, body } => return self.each(name, words, body),
             Node::Subshell(body) => self.subshell(body)?,
         };
@@ -155,7 +172,11 @@ impl Shell<'_> {
         let Some((program, arguments)) = words.split_first() else {
             self.variables.extend(values);
             // The status of an assignment is that of its substitution.
-            return Ok(if assignments.iter().any(|(_, word)| word.substitutes()) { self.status } else { 0 });
+            return Ok(if assignments.iter().any(|(_, word)| word.substitutes()) {
+                self.status
+            } else {
+                0
+            });
         };
         // A file that is written may be read by another process: nothing is known of it.
         if output == Output::File {
@@ -164,7 +185,8 @@ impl Shell<'_> {
         let before = (self.variables.clone(), self.exported.clone(), self.discards);
         let redirected = (self.errors, self.prints_errors);
         if !values.is_empty() {
-            self.exported.extend(values.iter().map(|(name, _)| name.clone()));
+            self.exported
+                .extend(values.iter().map(|(name, _)| name.clone()));
             self.variables.extend(values);
         }
         self.discards |= output == Output::Discarded;
@@ -248,7 +270,11 @@ impl Shell<'_> {
     }
 
     fn subshell(&mut self, body: &Node) -> Step<i64> {
-        let before = (self.variables.clone(), self.exported.clone(), self.exits_on_error);
+        let before = (
+            self.variables.clone(),
+            self.exported.clone(),
+            self.exits_on_error,
+        );
         let status = match self.node(body, false) {
             Err(Halt::Exit(code)) => Ok(code),
             other => other,
@@ -259,7 +285,10 @@ impl Shell<'_> {
 
     /// What a part of the script prints, without the line breaks at its end.
     pub fn captured(&mut self, body: &Node) -> Step<String> {
-        let outer = (self.captured.replace(String::new()), std::mem::take(&mut self.discards));
+        let outer = (
+            self.captured.replace(String::new()),
+            std::mem::take(&mut self.discards),
+        );
         let status = self.subshell(body);
         let text = self.captured.take().unwrap_or_default();
         (self.captured, self.discards) = outer;
@@ -276,7 +305,11 @@ impl Shell<'_> {
             return captured.push_str(text);
         }
         if let Some(client) = &mut self.client {
-            let descriptor = if self.prints_errors { Descriptor::Stderr } else { Descriptor::Stdout };
+            let descriptor = if self.prints_errors {
+                Descriptor::Stderr
+            } else {
+                Descriptor::Stdout
+            };
             if client.print(descriptor, text) {
                 self.steps = self.limits.steps;
             }
@@ -286,7 +319,8 @@ impl Shell<'_> {
         while let Some(end) = self.line.find('\n') {
             let rest = self.line.split_off(end + 1);
             self.line.pop();
-            self.lines.push_back((self.clock, std::mem::replace(&mut self.line, rest)));
+            self.lines
+                .push_back((self.clock, std::mem::replace(&mut self.line, rest)));
             if self.lines.len() > self.limits.lines {
                 self.lines.pop_front();
             }
@@ -306,17 +340,29 @@ impl Shell<'_> {
     /// Lets time pass.
     pub fn sleep(&mut self, time: Duration) -> Step<()> {
         let (from, to) = (self.clock, self.clock.saturating_add(time));
-        if let Some(at) = self.client.as_mut().and_then(|client| client.interrupts(from, to)) {
+        if let Some(at) = self
+            .client
+            .as_mut()
+            .and_then(|client| client.interrupts(from, to))
+        {
             self.clock = at;
             return Err(Halt::Interrupt);
         }
         self.clock = self.clock.saturating_add(time);
-        if self.clock > self.limits.until { Err(Halt::Limit) } else { Ok(()) }
+        if self.clock > self.limits.until {
+            Err(Halt::Limit)
+        } else {
+            Ok(())
+        }
     }
 
     /// Counts what was done; a script that does without end what takes no time is cut off.
     pub fn step(&mut self) -> Step<()> {
         self.steps += 1;
-        if self.steps > self.limits.steps { Err(Halt::Limit) } else { Ok(()) }
+        if self.steps > self.limits.steps {
+            Err(Halt::Limit)
+        } else {
+            Ok(())
+        }
     }
 }

@@ -8,9 +8,18 @@ const BEGIN: Moment = Moment::from_secs(1_600_000_000);
 
 /// A volume with one file that changes, one below a directory, and one whose content is not known.
 fn files(content: &str) -> Files {
-    [("key", Some(content)), ("sub/deep", Some("x")), ("token", None)]
-        .map(|(name, content)| (format!("/etc/config/{name}").into(), content.map(Into::into)))
-        .into()
+    [
+        ("key", Some(content)),
+        ("sub/deep", Some("x")),
+        ("token", None),
+    ]
+    .map(|(name, content)| {
+        (
+            format!("/etc/config/{name}").into(),
+            content.map(Into::into),
+        )
+    })
+    .into()
 }
 
 #[track_caller]
@@ -18,7 +27,9 @@ fn check(script: &str, lines: &[(u64, &str)], outcome: Outcome) {
     let words = ["sh", "-c", script].map(String::from);
     let variables = [("HOSTNAME", "web-0"), ("GREETING", "hello world")];
     let environment = Environment {
-        variables: variables.map(|(name, value)| (name.into(), value.into())).into(),
+        variables: variables
+            .map(|(name, value)| (name.into(), value.into()))
+            .into(),
         files: vec![
             (Moment::default(), files("value\n")),
             (BEGIN + Duration::from_secs(30), files("later\n")),
@@ -27,120 +38,253 @@ fn check(script: &str, lines: &[(u64, &str)], outcome: Outcome) {
         started: BEGIN,
     };
     let Some(parsed) = parse(&words) else {
-        return assert_eq!(outcome, Outcome::Unknown { after: Duration::ZERO }, "{script}: not understood");
+        return assert_eq!(
+            outcome,
+            Outcome::Unknown {
+                after: Duration::ZERO
+            },
+            "{script}: not understood"
+        );
     };
-    let found =
-        parsed.run(&environment, Limits { until: Duration::from_secs(100), steps: 10_000, lines: 50 });
-    let lines: Vec<(Duration, String)> =
-        lines.iter().map(|(at, line)| (Duration::from_secs(*at), line.to_string())).collect();
+    let found = parsed.run(
+        &environment,
+        Limits {
+            until: Duration::from_secs(100),
+            steps: 10_000,
+            lines: 50,
+        },
+    );
+    let lines: Vec<(Duration, String)> = lines
+        .iter()
+        .map(|(at, line)| (Duration::from_secs(*at), line.to_string()))
+        .collect();
     assert_eq!(found, Transcript { lines, outcome }, "{script}");
 }
 
 fn exits(after: u64, code: i64) -> Outcome {
-    Outcome::Exited { after: Duration::from_secs(after), code }
+    Outcome::Exited {
+        after: Duration::from_secs(after),
+        code,
+    }
 }
 
 fn unknown(after: u64) -> Outcome {
-    Outcome::Unknown { after: Duration::from_secs(after) }
+    Outcome::Unknown {
+        after: Duration::from_secs(after),
+    }
 }
 
 #[test]
 fn commands_print_take_time_and_end() {
     check("echo YAY", &[(0, "YAY")], exits(0, 0));
     check("sleep 5", &[], exits(5, 0));
-    check("echo a; sleep 2; echo b; exit 3", &[(0, "a"), (2, "b")], exits(2, 3));
-    check("sleep 1m 0.5", &[], Outcome::Exited { after: Duration::from_millis(60_500), code: 0 });
+    check(
+        "echo a; sleep 2; echo b; exit 3",
+        &[(0, "a"), (2, "b")],
+        exits(2, 3),
+    );
+    check(
+        "sleep 1m 0.5",
+        &[],
+        Outcome::Exited {
+            after: Duration::from_millis(60_500),
+            code: 0,
+        },
+    );
     check("false", &[], exits(0, 1));
     check("true && echo yes || echo no", &[(0, "yes")], exits(0, 0));
     check("false && echo yes || echo no", &[(0, "no")], exits(0, 0));
     check("! true", &[], exits(0, 1));
     check("echo -n a; echo b", &[(0, "ab")], exits(0, 0));
-    check("printf '%s-%d\\n' a 1 b 2", &[(0, "a-1"), (0, "b-2")], exits(0, 0));
+    check(
+        "printf '%s-%d\\n' a 1 b 2",
+        &[(0, "a-1"), (0, "b-2")],
+        exits(0, 0),
+    );
     check("printf 'no break'", &[(0, "no break")], exits(0, 0));
     check("date", &[(0, "Sun Sep 13 12:26:40 UTC 2020")], exits(0, 0));
-    check("sleep 20; date -u +%Y-%m-%dT%H:%M:%SZ", &[(20, "2020-09-13T12:27:00Z")], exits(20, 0));
+    check(
+        "sleep 20; date -u +%Y-%m-%dT%H:%M:%SZ",
+        &[(20, "2020-09-13T12:27:00Z")],
+        exits(20, 0),
+    );
     check("exec echo a; echo b", &[(0, "a")], exits(0, 0));
 }
 
 #[test]
 fn variables_and_files_of_the_container_are_seen() {
-    check("echo $GREETING from ${HOSTNAME}", &[(0, "hello world from web-0")], exits(0, 0));
-    check("printenv GREETING; hostname", &[(0, "hello world"), (0, "web-0")], exits(0, 0));
-    check("env", &[(0, "GREETING=hello world"), (0, "HOSTNAME=web-0")], exits(0, 0));
+    check(
+        "echo $GREETING from ${HOSTNAME}",
+        &[(0, "hello world from web-0")],
+        exits(0, 0),
+    );
+    check(
+        "printenv GREETING; hostname",
+        &[(0, "hello world"), (0, "web-0")],
+        exits(0, 0),
+    );
+    check(
+        "env",
+        &[(0, "GREETING=hello world"), (0, "HOSTNAME=web-0")],
+        exits(0, 0),
+    );
     check("cat /etc/config/key", &[(0, "value")], exits(0, 0));
     let missing = "cat: can't open '/etc/config/none': No such file or directory";
     check("cat /etc/config/none", &[(0, missing)], exits(0, 1));
-    check("X=1; echo \"$X\" '$X' \\$X ${Y:-none} ${#X}", &[(0, "1 $X $X none 1")], exits(0, 0));
-    check("X=$(cat /etc/config/key)-$((2 + 3 * 4)); echo $X", &[(0, "value-14")], exits(0, 0));
+    check(
+        "X=1; echo \"$X\" '$X' \\$X ${Y:-none} ${#X}",
+        &[(0, "1 $X $X none 1")],
+        exits(0, 0),
+    );
+    check(
+        "X=$(cat /etc/config/key)-$((2 + 3 * 4)); echo $X",
+        &[(0, "value-14")],
+        exits(0, 0),
+    );
     check("set -- ; echo a", &[], unknown(0));
 }
 
 #[test]
 fn files_of_volumes_are_known_and_no_others() {
-    check("cat /etc/config/key /etc//config/sub/deep", &[(0, "value"), (0, "x")], exits(0, 0));
-    check("cat /etc/config/key; sleep 60; cat /etc/config/key", &[(0, "value"), (60, "later")], exits(60, 0));
-    check("cat /etc/config", &[(0, "cat: read error: Is a directory")], exits(0, 1));
+    check(
+        "cat /etc/config/key /etc//config/sub/deep",
+        &[(0, "value"), (0, "x")],
+        exits(0, 0),
+    );
+    check(
+        "cat /etc/config/key; sleep 60; cat /etc/config/key",
+        &[(0, "value"), (60, "later")],
+        exits(60, 0),
+    );
+    check(
+        "cat /etc/config",
+        &[(0, "cat: read error: Is a directory")],
+        exits(0, 1),
+    );
     check(
         "ls /etc/config; ls -1 /etc/config/sub/",
         &[(0, "key"), (0, "sub"), (0, "token"), (0, "deep")],
         exits(0, 0),
     );
-    check("ls /etc/config/none", &[(0, "ls: /etc/config/none: No such file or directory")], exits(0, 1));
-    check("test -f /etc/config/key && [ -d /etc/config/sub ] && [ ! -e /etc/config/none ]", &[], exits(0, 0));
-    check("[ -d /etc/config/key ] || [ -f /etc/config/sub ]", &[], exits(0, 1));
-    for script in
-        ["cat /etc/passwd", "cat key", "ls /etc", "cat /etc/config/token", "[ -f /etc/configuration ]"]
-    {
+    check(
+        "ls /etc/config/none",
+        &[(0, "ls: /etc/config/none: No such file or directory")],
+        exits(0, 1),
+    );
+    check(
+        "test -f /etc/config/key && [ -d /etc/config/sub ] && [ ! -e /etc/config/none ]",
+        &[],
+        exits(0, 0),
+    );
+    check(
+        "[ -d /etc/config/key ] || [ -f /etc/config/sub ]",
+        &[],
+        exits(0, 1),
+    );
+    for script in [
+        "cat /etc/passwd",
+        "cat key",
+        "ls /etc",
+        "cat /etc/config/token",
+        "[ -f /etc/configuration ]",
+    ] {
         check(script, &[], unknown(0));
     }
 }
 
 #[test]
 fn only_commands_that_read_files_are_said_to() {
-    let may_read =
-        |words: &[&str]| may_read_files(&words.iter().map(|word| word.to_string()).collect::<Vec<_>>());
+    let may_read = |words: &[&str]| {
+        may_read_files(
+            &words
+                .iter()
+                .map(|word| word.to_string())
+                .collect::<Vec<_>>(),
+        )
+    };
     assert!(may_read(&["/bin/cat", "x"]) && may_read(&["sh", "-c", "echo $(cat x)"]));
     assert!(may_read(&["sh", "-c", "if [ -f x ];then :;fi"]));
-    assert!(!may_read(&["sleep", "infinity"]) && !may_read(&["sh", "-c", "false || echo concatenate"]));
+    assert!(
+        !may_read(&["sleep", "infinity"]) && !may_read(&["sh", "-c", "false || echo concatenate"])
+    );
 }
 
 #[test]
 fn loops_and_conditions_run_on_virtual_time() {
-    check("for i in 1 2 3; do echo $i; sleep 1; done", &[(0, "1"), (1, "2"), (2, "3")], exits(3, 0));
+    check(
+        "for i in 1 2 3; do echo $i; sleep 1; done",
+        &[(0, "1"), (1, "2"), (2, "3")],
+        exits(3, 0),
+    );
     check(
         "i=0; while [ $i -lt 2 ]; do echo $i; i=$((i+1)); sleep 1; done",
         &[(0, "0"), (1, "1")],
         exits(2, 0),
     );
-    check("until false; do echo once; break; done", &[(0, "once")], exits(0, 0));
+    check(
+        "until false; do echo once; break; done",
+        &[(0, "once")],
+        exits(0, 0),
+    );
     check(
         "if [ \"$GREETING\" = x ]; then echo x; elif true; then echo y; else echo z; fi",
         &[(0, "y")],
         exits(0, 0),
     );
     check("(exit 3); echo $?", &[(0, "3")], exits(0, 0));
-    check("{ echo a; echo b; } && echo c", &[(0, "a"), (0, "b"), (0, "c")], exits(0, 0));
+    check(
+        "{ echo a; echo b; } && echo c",
+        &[(0, "a"), (0, "b"), (0, "c")],
+        exits(0, 0),
+    );
     check("set -e\nfalse\necho never", &[], exits(0, 1));
-    check("set -e; if false; then echo a; fi; false || true; echo on", &[(0, "on")], exits(0, 0));
+    check(
+        "set -e; if false; then echo a; fi; false || true; echo on",
+        &[(0, "on")],
+        exits(0, 0),
+    );
 }
 
 #[test]
 fn what_never_ends_is_bounded() {
     check("sleep infinity", &[], Outcome::Running);
-    check("while true; do sleep 40; echo tick; done", &[(40, "tick"), (80, "tick")], Outcome::Running);
+    check(
+        "while true; do sleep 40; echo tick; done",
+        &[(40, "tick"), (80, "tick")],
+        Outcome::Running,
+    );
     check("while :; do :; done", &[], Outcome::Running);
     let found = parse(&["seq", "1", "1000000"].map(String::from))
         .unwrap()
-        .run(&Environment::default(), Limits { until: Duration::ZERO, steps: 1_000, lines: 10 });
+        .run(
+            &Environment::default(),
+            Limits {
+                until: Duration::ZERO,
+                steps: 1_000,
+                lines: 10,
+            },
+        );
     assert_eq!((found.lines.len(), found.outcome), (10, Outcome::Running));
 }
 
 #[test]
 fn the_first_unknown_command_ends_the_simulation() {
-    check("echo starting; sleep 1; nginx -g 'daemon off;'", &[(0, "starting")], unknown(1));
+    check(
+        "echo starting; sleep 1; nginx -g 'daemon off;'",
+        &[(0, "starting")],
+        unknown(1),
+    );
     check("echo to a file > /tmp/x; echo more", &[], unknown(0));
-    check("echo hidden > /dev/null 2>&1; echo shown >&2", &[(0, "shown")], exits(0, 0));
-    check("echo shown 2>/dev/null; cat /etc/config/none 2>/dev/null", &[(0, "shown")], exits(0, 1));
+    check(
+        "echo hidden > /dev/null 2>&1; echo shown >&2",
+        &[(0, "shown")],
+        exits(0, 0),
+    );
+    check(
+        "echo shown 2>/dev/null; cat /etc/config/none 2>/dev/null",
+        &[(0, "shown")],
+        exits(0, 1),
+    );
     for script in [
         "ls | wc -l",
         "sleep 1 & wait",
@@ -166,19 +310,27 @@ fn a_command_without_a_shell_is_taken_as_it_is() {
 #[test]
 fn no_text_makes_the_parser_fail_or_run_away() {
     let pieces = [
-        "echo", " ", "a", ";", "&&", "||", "(", ")", "{", "}", "if", "then", "fi", "do", "done", "while",
-        "$", "$(", "${", "}", "\"", "'", "\\", "\n", "X=", "$((", "1",
+        "echo", " ", "a", ";", "&&", "||", "(", ")", "{", "}", "if", "then", "fi", "do", "done",
+        "while", "$", "$(", "${", "}", "\"", "'", "\\", "\n", "X=", "$((", "1",
     ];
     let mut seed = 7_u64;
     for _ in 0..20_000 {
         let mut text = String::new();
         for _ in 0..12 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             text.push_str(pieces[(seed >> 33) as usize % pieces.len()]);
         }
         if let Some(script) = parse(&["sh".into(), "-c".into(), text]) {
-            script
-                .run(&Environment::default(), Limits { until: Duration::from_secs(1), steps: 500, lines: 5 });
+            script.run(
+                &Environment::default(),
+                Limits {
+                    until: Duration::from_secs(1),
+                    steps: 500,
+                    lines: 5,
+                },
+            );
         }
     }
 }
@@ -202,16 +354,31 @@ fn check_exec(words: &[&str], tty: bool, typed: &[(u64, &str)], output: &[&str],
         (Duration::from_secs(*at), typed)
     });
     let program = Program::parse(&words).expect("a known program");
-    let progress = program.run(&environment, &input.collect(), tty, Duration::from_secs(100));
+    let progress = program.run(
+        &environment,
+        &input.collect(),
+        tty,
+        Duration::from_secs(100),
+    );
     let found: Vec<String> = progress
         .output
         .iter()
         .map(|(descriptor, text)| {
-            format!("{} {text}", if *descriptor == Descriptor::Stdout { "1" } else { "2" })
+            format!(
+                "{} {text}",
+                if *descriptor == Descriptor::Stdout {
+                    "1"
+                } else {
+                    "2"
+                }
+            )
         })
         .collect();
     assert_eq!(
-        (found.iter().map(String::as_str).collect::<Vec<_>>(), progress.state),
+        (
+            found.iter().map(String::as_str).collect::<Vec<_>>(),
+            progress.state
+        ),
         (output.to_vec(), state)
     );
 }
@@ -219,27 +386,71 @@ fn check_exec(words: &[&str], tty: bool, typed: &[(u64, &str)], output: &[&str],
 #[test]
 fn a_command_of_a_client_has_two_outputs_and_an_exit_code() {
     let none: &[(u64, &str)] = &[];
-    check_exec(&["echo", "hi"], false, none, &["1 hi", "1 \n"], State::Exited(0));
-    check_exec(&["sh", "-c", "echo a >&2; exit 3"], false, none, &["2 a", "2 \n"], State::Exited(3));
+    check_exec(
+        &["echo", "hi"],
+        false,
+        none,
+        &["1 hi", "1 \n"],
+        State::Exited(0),
+    );
+    check_exec(
+        &["sh", "-c", "echo a >&2; exit 3"],
+        false,
+        none,
+        &["2 a", "2 \n"],
+        State::Exited(3),
+    );
     check_exec(
         &["sh", "-c", "nginx; cat /none; cat /etc/config/key"],
         false,
         none,
-        &["2 sh: nginx: not found\n", "2 cat: can't open '/none': No such file or directory\n", "1 value\n"],
+        &[
+            "2 sh: nginx: not found\n",
+            "2 cat: can't open '/none': No such file or directory\n",
+            "1 value\n",
+        ],
         State::Exited(0),
     );
-    check_exec(&["sh", "-c", "nginx"], false, none, &["2 sh: nginx: not found\n"], State::Exited(127));
     check_exec(
-        &["sh", "-c", "nginx 2>/dev/null; nginx 2>&1; test -e /x || echo no"],
+        &["sh", "-c", "nginx"],
+        false,
+        none,
+        &["2 sh: nginx: not found\n"],
+        State::Exited(127),
+    );
+    check_exec(
+        &[
+            "sh",
+            "-c",
+            "nginx 2>/dev/null; nginx 2>&1; test -e /x || echo no",
+        ],
         false,
         none,
         &["1 sh: nginx: not found\n", "1 no", "1 \n"],
         State::Exited(0),
     );
-    check_exec(&["sleep", "1000"], false, none, &[], State::Sleeping(Duration::from_secs(1_000)));
-    check_exec(&["sh", "-c", "while :; do :; done"], false, none, &[], State::Exhausted);
+    check_exec(
+        &["sleep", "1000"],
+        false,
+        none,
+        &[],
+        State::Sleeping(Duration::from_secs(1_000)),
+    );
+    check_exec(
+        &["sh", "-c", "while :; do :; done"],
+        false,
+        none,
+        &[],
+        State::Exhausted,
+    );
     let pipe = "2 sh: syntax error: a pipe is not understood\n";
-    check_exec(&["sh", "-c", "ls | wc"], false, none, &[pipe], State::Exited(2));
+    check_exec(
+        &["sh", "-c", "ls | wc"],
+        false,
+        none,
+        &[pipe],
+        State::Exited(2),
+    );
     let file = "2 sh: can't open 'run.sh': No such file or directory\n";
     check_exec(&["bash", "run.sh"], false, none, &[file], State::Exited(2));
     assert_eq!(Program::parse(&["nginx".into()]), None);
@@ -247,21 +458,62 @@ fn a_command_of_a_client_has_two_outputs_and_an_exit_code() {
 
 #[test]
 fn a_shell_reads_commands_until_the_end() {
-    let typed = [(0, "X=1; ech"), (1, "o $X\nfor i in a b; do\n"), (2, "echo $i\ndone\nfalse\n"), (3, "^D")];
+    let typed = [
+        (0, "X=1; ech"),
+        (1, "o $X\nfor i in a b; do\n"),
+        (2, "echo $i\ndone\nfalse\n"),
+        (3, "^D"),
+    ];
     let printed = ["1 1", "1 \n", "1 a", "1 \n", "1 b", "1 \n"];
     check_exec(&["sh"], false, &typed, &printed, State::Exited(1));
     check_exec(&["sh"], false, &typed[..1], &[], State::Reading);
-    check_exec(&["sh"], false, &[(0, "exit 4\necho never\n")], &[], State::Exited(4));
+    check_exec(
+        &["sh"],
+        false,
+        &[(0, "exit 4\necho never\n")],
+        &[],
+        State::Exited(4),
+    );
     let broken = ["2 sh: syntax error: unexpected end of file\n"];
-    check_exec(&["sh"], false, &[(0, "if true\n"), (0, "^D")], &broken, State::Exited(2));
-    check_exec(&["cat"], false, &[(0, "a\nb"), (5, "c"), (6, "^D")], &["1 a\n", "1 bc"], State::Exited(0));
+    check_exec(
+        &["sh"],
+        false,
+        &[(0, "if true\n"), (0, "^D")],
+        &broken,
+        State::Exited(2),
+    );
+    check_exec(
+        &["cat"],
+        false,
+        &[(0, "a\nb"), (5, "c"), (6, "^D")],
+        &["1 a\n", "1 bc"],
+        State::Exited(0),
+    );
 }
 
 #[test]
 fn a_terminal_has_prompts_and_control_c_interrupts_a_command() {
-    let typed = [(1, "sleep 50\n"), (5, "^C"), (6, "echo $?\n"), (7, "^C"), (8, "exit\n")];
+    let typed = [
+        (1, "sleep 50\n"),
+        (5, "^C"),
+        (6, "echo $?\n"),
+        (7, "^C"),
+        (8, "exit\n"),
+    ];
     let printed = ["2 # ", "2 # ", "1 130", "1 \n", "2 # ", "2 # "];
     check_exec(&["sh"], true, &typed, &printed, State::Exited(130));
-    check_exec(&["sleep", "50"], true, &[(5, "^C")], &[], State::Exited(130));
-    check_exec(&["sh"], true, &[(0, "if true\n")], &["2 # ", "2 > "], State::Reading);
+    check_exec(
+        &["sleep", "50"],
+        true,
+        &[(5, "^C")],
+        &[],
+        State::Exited(130),
+    );
+    check_exec(
+        &["sh"],
+        true,
+        &[(0, "if true\n")],
+        &["2 # ", "2 > "],
+        State::Reading,
+    );
 }

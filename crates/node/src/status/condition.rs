@@ -7,8 +7,13 @@ use crate::pod::{Pod, Stage, spec};
 use crate::runtime::{Role, State};
 
 /// The conditions that the kubelet writes, in its order.
-const OURS: [&str; 5] =
-    ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+const OURS: [&str; 5] = [
+    "PodReadyToStartContainers",
+    "Initialized",
+    "Ready",
+    "ContainersReady",
+    "PodScheduled",
+];
 
 /// The condition that only those pods have which may start over in their place.
 const RENEWED: &str = "AllContainersRestarting";
@@ -22,11 +27,19 @@ struct Verdict {
 
 impl Verdict {
     fn yes() -> Verdict {
-        Verdict { holds: true, reason: "", message: String::new() }
+        Verdict {
+            holds: true,
+            reason: "",
+            message: String::new(),
+        }
     }
 
     fn no(reason: &'static str, message: String) -> Verdict {
-        Verdict { holds: false, reason, message }
+        Verdict {
+            holds: false,
+            reason,
+            message,
+        }
     }
 }
 
@@ -34,12 +47,24 @@ impl Verdict {
 pub fn conditions(pod: &Pod, object: &Value, phase: &str, now: Moment) -> Vec<Value> {
     let known = object["status"]["conditions"].list();
     let is_ours = |name: &str| name == RENEWED || OURS.contains(&name);
-    let foreign = known.iter().filter(|condition| !is_ours(condition["type"].str()));
+    let foreign = known
+        .iter()
+        .filter(|condition| !is_ours(condition["type"].str()));
     let containers = containers_ready(pod, object, phase);
     let ready = ready(&containers, object);
-    let verdicts = [sandbox(pod), initialized(pod, object, phase), ready, containers, Verdict::yes()];
-    let ours = OURS.into_iter().zip(verdicts).map(|(name, verdict)| condition(name, verdict, object, now));
-    let renewed = spec::may_restart_all(object).then(|| condition(RENEWED, renewed(pod, phase), object, now));
+    let verdicts = [
+        sandbox(pod),
+        initialized(pod, object, phase),
+        ready,
+        containers,
+        Verdict::yes(),
+    ];
+    let ours = OURS
+        .into_iter()
+        .zip(verdicts)
+        .map(|(name, verdict)| condition(name, verdict, object, now));
+    let renewed =
+        spec::may_restart_all(object).then(|| condition(RENEWED, renewed(pod, phase), object, now));
     foreign.cloned().chain(ours).chain(renewed).collect()
 }
 
@@ -50,7 +75,11 @@ fn renewed(pod: &Pod, phase: &str) -> Verdict {
         "Failed" => Verdict::no("PodFailed", String::new()),
         _ if pod.is_renewed => {
             let message = "container exited with restart policy rule".into();
-            Verdict { holds: true, reason: "RestartAllContainersStarted", message }
+            Verdict {
+                holds: true,
+                reason: "RestartAllContainersStarted",
+                message,
+            }
         }
         _ => Verdict::no("", String::new()),
     }
@@ -59,10 +88,17 @@ fn renewed(pod: &Pod, phase: &str) -> Verdict {
 fn condition(name: &str, verdict: Verdict, object: &Value, now: Moment) -> Value {
     static NONE: Value = Value::Null;
     let known = object["status"]["conditions"].list();
-    let before = known.iter().find(|condition| condition["type"].str() == name).unwrap_or(&NONE);
+    let before = known
+        .iter()
+        .find(|condition| condition["type"].str() == name)
+        .unwrap_or(&NONE);
     let status = if verdict.holds { "True" } else { "False" };
     let stays = before["status"].str() == status;
-    let since = if stays { before["lastTransitionTime"].clone() } else { to_value(now) };
+    let since = if stays {
+        before["lastTransitionTime"].clone()
+    } else {
+        to_value(now)
+    };
     let mut condition = value!({
         "type": name,
         "status": status,
@@ -82,17 +118,26 @@ fn condition(name: &str, verdict: Verdict, object: &Value, now: Moment) -> Value
 /// Whether there is a place with an address in which containers can run.
 pub fn has_sandbox(pod: &Pod) -> bool {
     let was_made = |state: &Option<State>| !matches!(state, None | Some(State::Creating));
-    pod.containers.iter().any(|held| was_made(&held.state) || held.last.is_some() || held.lack.is_some())
+    pod.containers
+        .iter()
+        .any(|held| was_made(&held.state) || held.last.is_some() || held.lack.is_some())
 }
 
 fn sandbox(pod: &Pod) -> Verdict {
     let holds = pod.stage != Stage::Finished && has_sandbox(pod);
-    Verdict { holds, reason: "", message: String::new() }
+    Verdict {
+        holds,
+        reason: "",
+        message: String::new(),
+    }
 }
 
 fn initialized(pod: &Pod, object: &Value, phase: &str) -> Verdict {
     if phase == "Succeeded" {
-        return Verdict { reason: "PodCompleted", ..Verdict::yes() };
+        return Verdict {
+            reason: "PodCompleted",
+            ..Verdict::yes()
+        };
     }
     let is_incomplete = |name: &str| {
         let held = pod.containers.iter().find(|held| held.name == name);
@@ -102,19 +147,29 @@ fn initialized(pod: &Pod, object: &Value, phase: &str) -> Verdict {
             _ => !held.is_ready(spec),
         })
     };
-    let names = object["spec"]["initContainers"].list().iter().map(|container| container["name"].str());
+    let names = object["spec"]["initContainers"]
+        .list()
+        .iter()
+        .map(|container| container["name"].str());
     let incomplete: Vec<&str> = names.filter(|name| is_incomplete(name)).collect();
     if incomplete.is_empty() || has_begun(pod) || was(object, "Initialized") {
         return Verdict::yes();
     }
-    let message = format!("containers with incomplete status: [{}]", incomplete.join(" "));
+    let message = format!(
+        "containers with incomplete status: [{}]",
+        incomplete.join(" ")
+    );
     Verdict::no("ContainersNotInitialized", message)
 }
 
 fn has_begun(pod: &Pod) -> bool {
-    let regular = pod.containers.iter().filter(|held| held.role == Role::Regular);
+    let regular = pod
+        .containers
+        .iter()
+        .filter(|held| held.role == Role::Regular);
     regular.into_iter().any(|held| {
-        held.back_off.is_none() && matches!(held.state, Some(State::Running { .. } | State::Ended(_)))
+        held.back_off.is_none()
+            && matches!(held.state, Some(State::Running { .. } | State::Ended(_)))
     })
 }
 
@@ -138,16 +193,25 @@ fn containers_ready(pod: &Pod, object: &Value, phase: &str) -> Verdict {
     if unready.is_empty() {
         return Verdict::yes();
     }
-    Verdict::no("ContainersNotReady", format!("containers with unready status: [{}]", unready.join(" ")))
+    Verdict::no(
+        "ContainersNotReady",
+        format!("containers with unready status: [{}]", unready.join(" ")),
+    )
 }
 
 /// A pod is ready when its containers are, and whatever else it waits for.
 fn ready(containers: &Verdict, object: &Value) -> Verdict {
     if !containers.holds {
-        return Verdict { message: containers.message.clone(), ..*containers };
+        return Verdict {
+            message: containers.message.clone(),
+            ..*containers
+        };
     }
     let known = object["status"]["conditions"].list();
-    let gates = object["spec"]["readinessGates"].list().iter().map(|gate| gate["conditionType"].str());
+    let gates = object["spec"]["readinessGates"]
+        .list()
+        .iter()
+        .map(|gate| gate["conditionType"].str());
     let closed: Vec<String> = gates.filter_map(|gate| closed(gate, known)).collect();
     match closed.is_empty() {
         true => Verdict::yes(),
@@ -156,12 +220,19 @@ fn ready(containers: &Verdict, object: &Value) -> Verdict {
 }
 
 fn closed(gate: &str, known: &[Value]) -> Option<String> {
-    match known.iter().find(|condition| condition["type"].str() == gate) {
-        None => Some(format!("corresponding condition of pod readiness gate {gate:?} does not exist.")),
+    match known
+        .iter()
+        .find(|condition| condition["type"].str() == gate)
+    {
+        None => Some(format!(
+            "corresponding condition of pod readiness gate {gate:?} does not exist."
+        )),
         Some(condition) if condition["status"].str() == "True" => None,
         Some(condition) => {
             let status = condition["status"].str();
-            Some(format!("the status of pod readiness gate {gate:?} is not \"True\", but {status}"))
+            Some(format!(
+                "the status of pod readiness gate {gate:?} is not \"True\", but {status}"
+            ))
         }
     }
 }

@@ -9,19 +9,36 @@ use crate::runtime::{End, Role, State};
 
 /// The statuses of all containers of some roles; the order of init containers counts, others are sorted by name.
 pub fn statuses(pod: &Pod, object: &Value, host: &Host, roles: &[Role]) -> Value {
-    let mut chosen: Vec<&Held> = pod.containers.iter().filter(|held| roles.contains(&held.role)).collect();
+    let mut chosen: Vec<&Held> = pod
+        .containers
+        .iter()
+        .filter(|held| roles.contains(&held.role))
+        .collect();
     if !roles.contains(&Role::Init) {
         chosen.sort_by(|one, other| one.name.cmp(&other.name));
     }
     let has_init = !object["spec"]["initContainers"].list().is_empty();
-    let waits = if has_init { "PodInitializing" } else { "ContainerCreating" };
-    Value::List(chosen.into_iter().map(|held| status(held, object, host, waits)).collect())
+    let waits = if has_init {
+        "PodInitializing"
+    } else {
+        "ContainerCreating"
+    };
+    Value::List(
+        chosen
+            .into_iter()
+            .map(|held| status(held, object, host, waits))
+            .collect(),
+    )
 }
 
 fn status(held: &Held, object: &Value, host: &Host, waits: &str) -> Value {
     let spec = spec::container(object, &held.name);
     // Kubernetes: the image is that of the container there is, until another one is made.
-    let image = if held.n_starts > 0 { held.image.as_str() } else { spec["image"].str() };
+    let image = if held.n_starts > 0 {
+        held.image.as_str()
+    } else {
+        spec["image"].str()
+    };
     let mut status = value!({
         "name": (&held.name),
         "image": image,
@@ -47,7 +64,14 @@ fn tell_of_the_real(status: &mut Value, held: &Held, object: &Value, spec: &Valu
     status.set("containerID", held.id(object, &host.scheme, held.n_starts));
     status.set("imageID", image_id(&held.image));
     let resources = &spec["resources"];
-    status.set("resources", if resources.is_null() { Value::object() } else { resources.clone() });
+    status.set(
+        "resources",
+        if resources.is_null() {
+            Value::object()
+        } else {
+            resources.clone()
+        },
+    );
     if !resources["requests"].is_empty() {
         status.set("allocatedResources", resources["requests"].clone());
     }
@@ -64,8 +88,12 @@ fn state(held: &Held, object: &Value, host: &Host, waits: &str) -> Value {
         return value!({ "waiting": { "reason": "CreateContainerConfigError", "message": message } });
     }
     match (&held.state, &held.back_off) {
-        (_, Some(message)) => value!({ "waiting": { "reason": "CrashLoopBackOff", "message": message } }),
-        (Some(State::Running { since }), _) => value!({ "running": { "startedAt": (to_value(*since)) } }),
+        (_, Some(message)) => {
+            value!({ "waiting": { "reason": "CrashLoopBackOff", "message": message } })
+        }
+        (Some(State::Running { since }), _) => {
+            value!({ "running": { "startedAt": (to_value(*since)) } })
+        }
         (Some(State::Ended(end)), _) => ended(end, held.id(object, &host.scheme, held.n_starts)),
         _ => value!({ "waiting": { "reason": waits } }),
     }
@@ -78,7 +106,9 @@ fn last_state(held: &Held, object: &Value, host: &Host) -> Value {
         Some(end) if waits => (Some(end), held.n_starts),
         _ => (held.last.as_ref(), held.n_restarts()),
     };
-    end.map_or_else(Value::object, |end| ended(end, held.id(object, &host.scheme, life)))
+    end.map_or_else(Value::object, |end| {
+        ended(end, held.id(object, &host.scheme, life))
+    })
 }
 
 fn ended(end: &End, id: String) -> Value {
@@ -105,16 +135,24 @@ fn image_id(image: &str) -> String {
     let colon = image.rfind(':').filter(|at| !image[*at..].contains('/'));
     let repository = &image[..colon.unwrap_or(image.len())];
     let digest = crate::digest(image);
-    format!("{repository}@sha256:{digest:016x}{:016x}{digest:016x}{:016x}", !digest, digest.rotate_left(32))
+    format!(
+        "{repository}@sha256:{digest:016x}{:016x}{digest:016x}{:016x}",
+        !digest,
+        digest.rotate_left(32)
+    )
 }
 
 fn mount(mount: &Value) -> Value {
-    let mut status = value!({ "name": (mount["name"].clone()), "mountPath": (mount["mountPath"].clone()) });
+    let mut status =
+        value!({ "name": (mount["name"].clone()), "mountPath": (mount["mountPath"].clone()) });
     if mount["readOnly"].bool() {
         status.set("readOnly", true);
         let wanted = mount["recursiveReadOnly"].str();
         let is_on = matches!(wanted, "Enabled" | "IfPossible");
-        status.set("recursiveReadOnly", if is_on { "Enabled" } else { "Disabled" });
+        status.set(
+            "recursiveReadOnly",
+            if is_on { "Enabled" } else { "Disabled" },
+        );
     }
     status
 }
@@ -122,11 +160,21 @@ fn mount(mount: &Value) -> Value {
 /// As whom a container runs: what its specification says, root otherwise.
 fn user(object: &Value, spec: &Value) -> Value {
     let (own, common) = (&spec["securityContext"], &object["spec"]["securityContext"]);
-    let id = |name: &str| own[name].as_int().or_else(|| common[name].as_int()).unwrap_or_default();
+    let id = |name: &str| {
+        own[name]
+            .as_int()
+            .or_else(|| common[name].as_int())
+            .unwrap_or_default()
+    };
     let group = id("runAsGroup");
     let mut groups: Vec<i64> = vec![group];
     groups.extend(common["fsGroup"].as_int());
-    groups.extend(common["supplementalGroups"].list().iter().filter_map(Value::as_int));
+    groups.extend(
+        common["supplementalGroups"]
+            .list()
+            .iter()
+            .filter_map(Value::as_int),
+    );
     groups.sort_unstable();
     groups.dedup();
     let groups: Vec<Value> = groups.into_iter().map(Value::Int).collect();

@@ -27,7 +27,9 @@ pub struct Host {
 /// The strategic merge patch that brings a pod's status up to date; none if it is.
 pub fn patch(pod: &Pod, object: &Value, host: &Host, now: Moment) -> Option<Value> {
     let status = match &pod.verdict {
-        Some(verdict) if verdict.rejected => rejected(&verdict.reason, &verdict.message, object, now),
+        Some(verdict) if verdict.rejected => {
+            rejected(&verdict.reason, &verdict.message, object, now)
+        }
         _ => status(pod, object, host, now),
     };
     if is_so(&status, &object["status"]) {
@@ -43,7 +45,10 @@ pub fn apply(pod: &Pod, object: &mut Value, host: &Host, now: Moment) {
     }
     let status = status(pod, object, host, now);
     let present = object.entry("status");
-    for (field, value) in status.entries().filter(|(field, _)| !field.ends_with("conditions")) {
+    for (field, value) in status
+        .entries()
+        .filter(|(field, _)| !field.ends_with("conditions"))
+    {
         present.set(field, value.clone());
     }
 }
@@ -51,16 +56,24 @@ pub fn apply(pod: &Pod, object: &mut Value, host: &Host, now: Moment) {
 /// What a pod's status says of a container; null if it says nothing.
 pub fn of_container<'a>(pod: &'a Value, name: &str) -> &'a Value {
     static NONE: Value = Value::Null;
-    let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
+    let lists = [
+        "containerStatuses",
+        "initContainerStatuses",
+        "ephemeralContainerStatuses",
+    ];
     let mut statuses = lists.iter().flat_map(|list| pod["status"][*list].list());
-    statuses.find(|status| status["name"].str() == name).unwrap_or(&NONE)
+    statuses
+        .find(|status| status["name"].str() == name)
+        .unwrap_or(&NONE)
 }
 
 fn status(pod: &Pod, object: &Value, host: &Host, now: Moment) -> Value {
     let phase = phase(pod, object);
     let conditions = condition::conditions(pod, object, phase, now);
-    let order: Vec<Value> =
-        conditions.iter().map(|condition| value!({ "type": (condition["type"].clone()) })).collect();
+    let order: Vec<Value> = conditions
+        .iter()
+        .map(|condition| value!({ "type": (condition["type"].clone()) }))
+        .collect();
     let mut status = value!({
         "observedGeneration": (object["metadata"]["generation"].clone()),
         "phase": phase,
@@ -71,7 +84,14 @@ fn status(pod: &Pod, object: &Value, host: &Host, now: Moment) -> Value {
         "containerStatuses": (container::statuses(pod, object, host, &[Role::Regular])),
     });
     let since = &object["status"]["startTime"];
-    status.set("startTime", if since.is_null() { to_value(pod.began) } else { since.clone() });
+    status.set(
+        "startTime",
+        if since.is_null() {
+            to_value(pod.began)
+        } else {
+            since.clone()
+        },
+    );
     let lists: [(&str, &[Role]); 2] = [
         ("initContainerStatuses", &[Role::Init, Role::Sidecar]),
         ("ephemeralContainerStatuses", &[Role::Ephemeral]),
@@ -89,7 +109,11 @@ fn status(pod: &Pod, object: &Value, host: &Host, now: Moment) -> Value {
 
 /// A pod that fails as a whole says why; what was said of another phase goes.
 fn set_reason(status: &mut Value, pod: &Pod, object: &Value, phase: &str) {
-    if let Some(verdict) = pod.verdict.as_ref().filter(|_| pod.stage == Stage::Finished) {
+    if let Some(verdict) = pod
+        .verdict
+        .as_ref()
+        .filter(|_| pod.stage == Stage::Finished)
+    {
         status.set("reason", &verdict.reason);
         status.set("message", &verdict.message);
     } else if object["status"]["phase"].str() != phase {
@@ -115,7 +139,10 @@ fn set_address(status: &mut Value, pod: &Pod, object: &Value, host: &Host) {
 }
 
 fn set_resources(status: &mut Value, object: &Value) {
-    let (requests, limits) = (resources::total(object, "requests"), resources::total(object, "limits"));
+    let (requests, limits) = (
+        resources::total(object, "requests"),
+        resources::total(object, "limits"),
+    );
     let mut whole = Value::object();
     if !limits.is_empty() {
         whole.set("limits", resources::to_value(&limits));
@@ -145,26 +172,32 @@ fn rejected(reason: &str, message: &str, object: &Value, now: Moment) -> Value {
 
 /// Whether an object says already what a patch would make it say.
 fn is_so(wanted: &Value, present: &Value) -> bool {
-    wanted.entries().filter(|(field, _)| !field.starts_with('$')).all(|(field, value)| match field {
-        "conditions" => value.list().iter().all(|condition| {
-            let mut known = present["conditions"].list().iter();
-            known.any(|other| other["type"] == condition["type"] && has(condition, other))
-        }),
-        _ => same(value, &present[field]),
-    })
+    wanted
+        .entries()
+        .filter(|(field, _)| !field.starts_with('$'))
+        .all(|(field, value)| match field {
+            "conditions" => value.list().iter().all(|condition| {
+                let mut known = present["conditions"].list().iter();
+                known.any(|other| other["type"] == condition["type"] && has(condition, other))
+            }),
+            _ => same(value, &present[field]),
+        })
 }
 
 /// Whether `other` has all that `wanted` names.
 fn has(wanted: &Value, other: &Value) -> bool {
-    wanted.entries().all(|(field, value)| same(value, &other[field]))
+    wanted
+        .entries()
+        .all(|(field, value)| same(value, &other[field]))
 }
 
 /// Whether two values are the same to Go, which does not tell what is empty from what is missing.
 fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Map(_), Value::Map(_)) => {
-            let covers =
-                |one: &Value, other: &Value| one.entries().all(|(key, value)| same(value, &other[key]));
+            let covers = |one: &Value, other: &Value| {
+                one.entries().all(|(key, value)| same(value, &other[key]))
+            };
             covers(one, other) && covers(other, one)
         }
         (Value::List(one), Value::List(other)) => {

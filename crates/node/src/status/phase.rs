@@ -8,7 +8,10 @@ use crate::runtime::{Role, State};
 /// The phase of a pod. Kubernetes: once it is over it stays so.
 pub fn phase(pod: &Pod, object: &Value) -> &'static str {
     let known = object["status"]["phase"].str();
-    if let Some(over) = ["Succeeded", "Failed"].into_iter().find(|over| *over == known) {
+    if let Some(over) = ["Succeeded", "Failed"]
+        .into_iter()
+        .find(|over| *over == known)
+    {
         return over;
     }
     match (&pod.verdict, pod.stage) {
@@ -96,10 +99,9 @@ impl Count {
     }
 
     fn is_pending(&self, pod: &Pod) -> bool {
-        let has_begun = pod
-            .containers
-            .iter()
-            .any(|held| held.role == Role::Regular && !matches!(held.state, None | Some(State::Creating)));
+        let has_begun = pod.containers.iter().any(|held| {
+            held.role == Role::Regular && !matches!(held.state, None | Some(State::Creating))
+        });
         self.before > 0 || self.beside > 0 && !has_begun || self.waiting > 0
     }
 

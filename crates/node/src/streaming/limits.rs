@@ -40,7 +40,10 @@ pub struct Activity {
 
 impl Activity {
     pub fn new(idle: Duration) -> Activity {
-        Activity { last: Mutex::new(Instant::now()), idle }
+        Activity {
+            last: Mutex::new(Instant::now()),
+            idle,
+        }
     }
 
     /// Something was carried.

@@ -61,7 +61,11 @@ pub fn ports(query: &Query) -> Result<Vec<u16>, Refusal> {
             match port.parse() {
                 Ok(0) => return Err(refuse(format!("port {text:?} must be > 0"))),
                 Ok(port) => ports.push(port),
-                Err(error) => return Err(refuse(format!("unable to parse {text:?} as a port: {error}"))),
+                Err(error) => {
+                    return Err(refuse(format!(
+                        "unable to parse {text:?} as a port: {error}"
+                    )));
+                }
             }
         }
     }
@@ -74,7 +78,10 @@ pub fn ports(query: &Query) -> Result<Vec<u16>, Refusal> {
 
 /// Forwards connections over SPDY until the client has gone. A connection is a pair of streams with the same request ID.
 pub async fn serve_streams(mut opened: mpsc::Receiver<Stream>, pod: Arc<Pod>, patience: Duration) {
-    let mut halves = Halves { patience, waiting: HashMap::new() };
+    let mut halves = Halves {
+        patience,
+        waiting: HashMap::new(),
+    };
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -102,14 +109,16 @@ impl Halves {
     async fn add(&mut self, stream: Stream) -> Option<(Stream, Stream)> {
         let id = request_id(&stream);
         let Some((due, first)) = self.waiting.remove(&id) else {
-            self.waiting.insert(id, (Instant::now() + self.patience, stream));
+            self.waiting
+                .insert(id, (Instant::now() + self.patience, stream));
             return None;
         };
         match pair(first, stream) {
             Ok(pair) => Some(pair),
             Err((first, kind)) => {
-                let what =
-                    format!("error processing stream for request {id}: {kind} stream already assigned");
+                let what = format!(
+                    "error processing stream for request {id}: {kind} stream already assigned"
+                );
                 complain(&first, &what).await;
                 self.waiting.insert(id, (due, first));
                 None
@@ -127,9 +136,15 @@ impl Halves {
 
     /// Ends the streams whose other half is too late.
     async fn end_late(&mut self) {
-        let late = self.waiting.extract_if(|_, (due, _)| *due <= Instant::now());
+        let late = self
+            .waiting
+            .extract_if(|_, (due, _)| *due <= Instant::now());
         for (id, (_, stream)) in late.collect::<Vec<_>>() {
-            complain(&stream, &format!("(request={id}) timed out waiting for streams")).await;
+            complain(
+                &stream,
+                &format!("(request={id}) timed out waiting for streams"),
+            )
+            .await;
             stream.output.reset().await;
         }
     }
@@ -137,7 +152,10 @@ impl Halves {
 
 /// The streams of data and errors, or the stream that was first and what both are.
 fn pair(first: Stream, second: Stream) -> Result<(Stream, Stream), (Stream, &'static str)> {
-    match (first.headers.get("streamtype"), second.headers.get("streamtype")) {
+    match (
+        first.headers.get("streamtype"),
+        second.headers.get("streamtype"),
+    ) {
         ("data", "error") => Ok((first, second)),
         ("error", "data") => Ok((second, first)),
         ("data", _) => Err((first, "data")),
@@ -153,7 +171,10 @@ async fn complain(stream: &Stream, what: &str) {
 
 /// Kubernetes: old clients name no request, and open the stream of errors right before that of data.
 fn request_id(stream: &Stream) -> String {
-    match (stream.headers.get("requestid"), stream.headers.get("streamtype")) {
+    match (
+        stream.headers.get("requestid"),
+        stream.headers.get("streamtype"),
+    ) {
         ("", "data") => stream.id.wrapping_sub(2).to_string(),
         ("", _) => stream.id.to_string(),
         (id, _) => id.to_owned(),
@@ -165,11 +186,15 @@ pub async fn serve_channels(channels: Vec<Stream>, ports: Vec<u16>, pod: Arc<Pod
     let mut connections = JoinSet::new();
     let mut channels = channels.into_iter();
     for port in ports {
-        let (Some(data), Some(error)) = (channels.next(), channels.next()) else { return };
+        let (Some(data), Some(error)) = (channels.next(), channels.next()) else {
+            return;
+        };
         let pod = pod.clone();
         connections.spawn(async move {
             for output in [&data.output, &error.output] {
-                let _ = output.send(Bytes::copy_from_slice(&port.to_le_bytes())).await;
+                let _ = output
+                    .send(Bytes::copy_from_slice(&port.to_le_bytes()))
+                    .await;
             }
             forward(&pod, port, data, &error.output).await;
         });
@@ -181,7 +206,9 @@ pub async fn serve_channels(channels: Vec<Stream>, ports: Vec<u16>, pod: Arc<Pod
 async fn forward(pod: &Pod, port: u16, data: Stream, error: &Output) {
     let sandbox = &pod.sandbox;
     let forwarded = match (pod.connect)(port).await {
-        Ok(connection) => copy(connection, data.input, &data.output).await.map_err(|why| why.to_string()),
+        Ok(connection) => copy(connection, data.input, &data.output)
+            .await
+            .map_err(|why| why.to_string()),
         // In the words of containerd.
         Err(why) => Err(format!(
             "failed to connect to localhost:{port} inside namespace {sandbox:?}, IPv4: dial tcp4 127.0.0.1:{port}: {why} IPv6 \
@@ -218,7 +245,12 @@ async fn copy(
         let mut piece = vec![0; PIECE];
         loop {
             let n = read.read(&mut piece).await?;
-            if n == 0 || output.send(Bytes::copy_from_slice(&piece[..n])).await.is_err() {
+            if n == 0
+                || output
+                    .send(Bytes::copy_from_slice(&piece[..n]))
+                    .await
+                    .is_err()
+            {
                 return Ok(());
             }
         }
@@ -249,9 +281,20 @@ mod tests {
     ) -> (mpsc::Sender<Bytes>, Stream) {
         let (send, input) = mpsc::channel(4);
         let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-        let headers = headers.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect();
         let output = Output::spdy(id, frames.clone(), place);
-        (send, Stream { id, headers: Headers(headers), input, output })
+        (
+            send,
+            Stream {
+                id,
+                headers: Headers(headers),
+                input,
+                output,
+            },
+        )
     }
 
     /// A pod whose port 80 sends back what it gets.
@@ -276,7 +319,9 @@ mod tests {
 
     fn text(frame: Option<Outgoing>) -> (u32, String) {
         match frame {
-            Some(Outgoing::Data { id, data, .. }) => (id, String::from_utf8_lossy(&data).into_owned()),
+            Some(Outgoing::Data { id, data, .. }) => {
+                (id, String::from_utf8_lossy(&data).into_owned())
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -297,7 +342,14 @@ mod tests {
             assert_eq!(text(sent.recv().await), (data_id, "hello".into()));
             drop(typed);
             for id in [data_id, error_id] {
-                assert_eq!(sent.recv().await, Some(Outgoing::Data { id, data: Bytes::new(), fin: true }));
+                assert_eq!(
+                    sent.recv().await,
+                    Some(Outgoing::Data {
+                        id,
+                        data: Bytes::new(),
+                        fin: true
+                    })
+                );
             }
         }
     }
@@ -333,22 +385,42 @@ mod tests {
         let twice = "error processing stream for request 7: error stream already assigned";
         assert_eq!(text(sent.recv().await), (1, twice.into()));
         let began = Instant::now();
-        assert_eq!(text(sent.recv().await), (1, "(request=7) timed out waiting for streams".into()));
-        assert_eq!(sent.recv().await, Some(Outgoing::Reset { id: 1, status: 5 }));
+        assert_eq!(
+            text(sent.recv().await),
+            (1, "(request=7) timed out waiting for streams".into())
+        );
+        assert_eq!(
+            sent.recv().await,
+            Some(Outgoing::Reset { id: 1, status: 5 })
+        );
         assert_eq!(began.elapsed().as_secs(), 30);
     }
 
     #[test]
     fn streams_without_port_or_type_are_refused() {
         let check = |pairs: &[(&str, &str)]| {
-            let pairs = pairs.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+            let pairs = pairs
+                .iter()
+                .map(|(name, value)| (name.to_string(), value.to_string()));
             accepts(&Headers(pairs.collect())).err().unwrap_or_default()
         };
         assert_eq!(check(&[("streamtype", "data"), ("port", "80")]), "");
-        assert_eq!(check(&[("streamtype", "data")]), "\"port\" header is required");
-        assert_eq!(check(&[("streamtype", "data"), ("port", "0")]), "port \"0\" must be > 0");
-        assert_eq!(check(&[("port", "80")]), "\"streamType\" header is required");
-        assert_eq!(check(&[("port", "80"), ("streamtype", "x")]), "invalid stream type \"x\"");
+        assert_eq!(
+            check(&[("streamtype", "data")]),
+            "\"port\" header is required"
+        );
+        assert_eq!(
+            check(&[("streamtype", "data"), ("port", "0")]),
+            "port \"0\" must be > 0"
+        );
+        assert_eq!(
+            check(&[("port", "80")]),
+            "\"streamType\" header is required"
+        );
+        assert_eq!(
+            check(&[("port", "80"), ("streamtype", "x")]),
+            "invalid stream type \"x\""
+        );
         assert!(check(&[("port", "x")]).starts_with("unable to parse \"x\" as a port: "));
     }
 }

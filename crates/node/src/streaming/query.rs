@@ -18,7 +18,10 @@ impl Query {
 
     /// Every value of a name.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .filter(move |(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// Whether a flag is set. Kubernetes: only by `1`.
@@ -31,8 +34,9 @@ impl Query {
 fn decode(text: &str) -> String {
     let (mut out, mut rest) = (Vec::new(), text.as_bytes());
     while let [first, more @ ..] = rest {
-        let code =
-            more.get(..2).and_then(|code| u8::from_str_radix(std::str::from_utf8(code).ok()?, 16).ok());
+        let code = more
+            .get(..2)
+            .and_then(|code| u8::from_str_radix(std::str::from_utf8(code).ok()?, 16).ok());
         let (byte, length) = match (first, code) {
             (b'%', Some(byte)) => (byte, 3),
             (b'+', _) => (b' ', 1),
@@ -50,9 +54,13 @@ mod tests {
 
     #[test]
     fn a_command_is_decoded_word_by_word() {
-        let query =
-            Query::parse("command=sh&command=-c&command=echo+%24A%3B+%C3%BC%+%zz&output=1&tty=true&input");
-        assert_eq!(query.all("command").collect::<Vec<_>>(), ["sh", "-c", "echo $A; ü% %zz"]);
+        let query = Query::parse(
+            "command=sh&command=-c&command=echo+%24A%3B+%C3%BC%+%zz&output=1&tty=true&input",
+        );
+        assert_eq!(
+            query.all("command").collect::<Vec<_>>(),
+            ["sh", "-c", "echo $A; ü% %zz"]
+        );
         assert!(query.is_set("output") && !query.is_set("tty") && !query.is_set("input"));
     }
 }

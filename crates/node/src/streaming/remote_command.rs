@@ -13,8 +13,12 @@ use crate::logs::Refusal;
 use crate::runtime::Stdio;
 
 /// The protocols over SPDY, the newest first.
-pub const PROTOCOLS: [&str; 4] =
-    ["v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io"];
+pub const PROTOCOLS: [&str; 4] = [
+    "v4.channel.k8s.io",
+    "v3.channel.k8s.io",
+    "v2.channel.k8s.io",
+    "channel.k8s.io",
+];
 /// The channels over WebSocket: stdin, stdout, stderr, errors, the size of the terminal.
 pub const N_CHANNELS: u8 = 5;
 
@@ -37,15 +41,29 @@ impl Options {
         let (stdin, stdout) = (query.is_set("input"), query.is_set("output"));
         let stderr = query.is_set("error") && !tty;
         if !stdin && !stdout && !stderr {
-            return Err(Refusal(400, "you must specify at least 1 of stdin, stdout, stderr".into()));
+            return Err(Refusal(
+                400,
+                "you must specify at least 1 of stdin, stdout, stderr".into(),
+            ));
         }
-        Ok(Options { stdin, stdout, stderr, tty })
+        Ok(Options {
+            stdin,
+            stdout,
+            stderr,
+            tty,
+        })
     }
 
     /// The streams that are to be opened over SPDY; one is for errors.
     fn n_streams(self, protocol: &str) -> usize {
         let can_resize = matches!(protocol, "v4.channel.k8s.io" | "v3.channel.k8s.io");
-        let wanted = [true, self.stdin, self.stdout, self.stderr, self.tty && can_resize];
+        let wanted = [
+            true,
+            self.stdin,
+            self.stdout,
+            self.stderr,
+            self.tty && can_resize,
+        ];
         wanted.iter().filter(|wanted| **wanted).count()
     }
 }
@@ -74,7 +92,12 @@ impl Streams {
         let mut streams = Streams::none(options, protocol.starts_with("v4."));
         let all = async {
             for _ in 0..options.n_streams(protocol) {
-                let Stream { headers, input, output, .. } = opened.recv().await?;
+                let Stream {
+                    headers,
+                    input,
+                    output,
+                    ..
+                } = opened.recv().await?;
                 match headers.get("streamtype") {
                     "error" => streams.error = Some(output),
                     "stdin" => streams.stdin = Some(input),
@@ -96,9 +119,16 @@ impl Streams {
     }
 
     /// The channels of a WebSocket.
-    pub async fn of_channels(channels: Vec<Stream>, options: Options, reports_status: bool) -> Streams {
+    pub async fn of_channels(
+        channels: Vec<Stream>,
+        options: Options,
+        reports_status: bool,
+    ) -> Streams {
         let mut streams = Streams::none(options, reports_status);
-        for Stream { id, input, output, .. } in channels {
+        for Stream {
+            id, input, output, ..
+        } in channels
+        {
             match id {
                 0 if options.stdin => streams.stdin = Some(input),
                 1 if options.stdout => streams.stdout = Some(output),
@@ -118,7 +148,15 @@ impl Streams {
 
     fn none(options: Options, reports_status: bool) -> Streams {
         let (stdin, stdout, stderr, error) = (None, None, None, None);
-        Streams { stdin, stdout, stderr, error, reports_status, tty: options.tty, _resize: None }
+        Streams {
+            stdin,
+            stdout,
+            stderr,
+            error,
+            reports_status,
+            tty: options.tty,
+            _resize: None,
+        }
     }
 
     /// Lets `process` run with these streams and reports how it ended.
@@ -135,8 +173,11 @@ impl Streams {
             tty: self.tty,
         };
         // The process drops its ends when it is done, and what it wrote last is sent before its end is reported.
-        let (ended, (), ()) =
-            tokio::join!(process(stdio), copy(out, self.stdout.as_ref()), copy(err, self.stderr.as_ref()));
+        let (ended, (), ()) = tokio::join!(
+            process(stdio),
+            copy(out, self.stdout.as_ref()),
+            copy(err, self.stderr.as_ref())
+        );
         self.report(&ended).await;
     }
 
@@ -194,13 +235,23 @@ mod tests {
     use super::*;
     use crate::streaming::spdy::{Headers, Outgoing};
 
-    const OPTIONS: Options = Options { stdin: false, stdout: true, stderr: false, tty: false };
+    const OPTIONS: Options = Options {
+        stdin: false,
+        stdout: true,
+        stderr: false,
+        tty: false,
+    };
 
     fn stream(id: u32, kind: &str, frames: &mpsc::Sender<Outgoing>) -> Stream {
         let (_, input) = mpsc::channel(4);
         let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
         let headers = Headers(vec![("streamtype".into(), kind.into())]);
-        Stream { id, headers, input, output: Output::spdy(id, frames.clone(), place) }
+        Stream {
+            id,
+            headers,
+            input,
+            output: Output::spdy(id, frames.clone(), place),
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -221,7 +272,9 @@ mod tests {
         open.send(stream(1, "error", &frames)).await.unwrap();
         open.send(stream(3, "stdout", &frames)).await.unwrap();
         drop(frames);
-        let streams = Streams::accept(opened, OPTIONS, protocol, Duration::from_secs(30)).await.unwrap();
+        let streams = Streams::accept(opened, OPTIONS, protocol, Duration::from_secs(30))
+            .await
+            .unwrap();
         streams
             .run(|stdio| async move {
                 assert!(stdio.stderr.is_none() && stdio.stdin.is_none());
@@ -231,7 +284,9 @@ mod tests {
             .await;
         let mut texts = [String::new(), String::new()];
         while let Some(frame) = sent.recv().await {
-            let Outgoing::Data { id, data, .. } = frame else { panic!("{frame:?}") };
+            let Outgoing::Data { id, data, .. } = frame else {
+                panic!("{frame:?}")
+            };
             texts[usize::from(id == 1)].push_str(&String::from_utf8_lossy(&data));
         }
         let [output, errors] = texts;
@@ -241,10 +296,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_end_is_a_status_or_a_text_as_the_protocol_has_it() {
         let success = r#"{"status":"Success"}"#;
-        assert_eq!(read("v4.channel.k8s.io", Ok(0)).await, ("out".into(), success.into()));
-        assert_eq!(read("v3.channel.k8s.io", Ok(0)).await, ("out".into(), String::new()));
+        assert_eq!(
+            read("v4.channel.k8s.io", Ok(0)).await,
+            ("out".into(), success.into())
+        );
+        assert_eq!(
+            read("v3.channel.k8s.io", Ok(0)).await,
+            ("out".into(), String::new())
+        );
         let failed = "command terminated with non-zero exit code: exit status 2";
-        assert_eq!(read("channel.k8s.io", Ok(2)).await, ("out".into(), failed.into()));
+        assert_eq!(
+            read("channel.k8s.io", Ok(2)).await,
+            ("out".into(), failed.into())
+        );
         let (_, status) = read("v4.channel.k8s.io", Err("no such program".into())).await;
         let internal = r#"{"status":"Failure","message":"Internal error occurred: no such program","reason":"InternalError","code":500}"#;
         assert_eq!(status, internal);

@@ -30,13 +30,18 @@ const MAX_SESSIONS: usize = 1_000;
 const KILLED: i64 = 137;
 /// What a client offers, and what is chosen. Kubernetes: k8s.io/streaming, httpstream.go.
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");
-const ACCEPTED_VERSIONS: HeaderName = HeaderName::from_static("x-accepted-stream-protocol-versions");
+const ACCEPTED_VERSIONS: HeaderName =
+    HeaderName::from_static("x-accepted-stream-protocol-versions");
 /// The subprotocol of a WebSocket that carries SPDY.
 const SPDY_TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
 /// The subprotocols of a WebSocket for exec and attach, how they are encoded, and whether the end is reported as a Status.
 const COMMAND_PROTOCOLS: [(&str, Encoding, bool); 6] = [
     ("v5.channel.k8s.io", Encoding::Binary { closes: true }, true),
-    ("v4.channel.k8s.io", Encoding::Binary { closes: false }, true),
+    (
+        "v4.channel.k8s.io",
+        Encoding::Binary { closes: false },
+        true,
+    ),
     ("v4.base64.channel.k8s.io", Encoding::Base64, true),
     ("channel.k8s.io", Encoding::Binary { closes: false }, false),
     ("base64.channel.k8s.io", Encoding::Base64, false),
@@ -72,11 +77,17 @@ impl Sessions {
 
 impl SessionStarter {
     fn start(&self, session: impl Future<Output = ()> + Send + 'static) -> Result<(), Refusal> {
-        let sessions = self.0.upgrade().ok_or_else(|| Refusal(503, "the node is shutting down".into()))?;
+        let sessions = self
+            .0
+            .upgrade()
+            .ok_or_else(|| Refusal(503, "the node is shutting down".into()))?;
         let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
         while sessions.try_join_next().is_some() {}
         if sessions.len() >= MAX_SESSIONS {
-            return Err(Refusal(429, "maximum number of in-flight requests exceeded".into()));
+            return Err(Refusal(
+                429,
+                "maximum number of in-flight requests exceeded".into(),
+            ));
         }
         sessions.spawn(session);
         Ok(())
@@ -112,7 +123,14 @@ impl Teller {
             let missing = || refuse(Refusal(404, "pod does not exist".into()));
             let pod = self.agent.pod(&key).await.ok_or_else(missing)?.pod;
             let query = Query::parse(request.uri().query().unwrap_or_default());
-            Ok(Call { teller: self.clone(), query, headers: request.headers().clone(), upgrade, key, pod })
+            Ok(Call {
+                teller: self.clone(),
+                query,
+                headers: request.headers().clone(),
+                upgrade,
+                key,
+                pod,
+            })
         };
         // Kubernetes: the UID of a pod may stand behind its name.
         let answer = match path.split('/').skip(1).collect::<Vec<_>>().as_slice() {
@@ -159,7 +177,8 @@ impl Call {
             match transport {
                 Transport::Spdy(protocol) => {
                     let work = async |opened| {
-                        let streams = Streams::accept(opened, options, protocol, limits.creation).await;
+                        let streams =
+                            Streams::accept(opened, options, protocol, limits.creation).await;
                         if let Some(streams) = streams {
                             streams.run(process).await;
                         }
@@ -172,7 +191,10 @@ impl Call {
                         let streams = Streams::of_channels(channels, options, reports_status).await;
                         streams.run(process).await;
                     };
-                    log(websocket::serve(io, limits, encoding, remote_command::N_CHANNELS, work).await);
+                    log(
+                        websocket::serve(io, limits, encoding, remote_command::N_CHANNELS, work)
+                            .await,
+                    );
                 }
             }
         })
@@ -189,7 +211,9 @@ impl Call {
 
     /// The life of a container that runs.
     fn life(&self, container: &str) -> Option<Life> {
-        Life::find(&self.pod, container, false).ok().filter(|life| life.until.is_none())
+        Life::find(&self.pod, container, false)
+            .ok()
+            .filter(|life| life.until.is_none())
     }
 
     async fn exec(&self, container: &str) -> Result<Process, Refusal> {
@@ -207,7 +231,8 @@ impl Call {
                 Arc::new(move || settings.now())
             },
         };
-        let (teller, key, container) = (self.teller.clone(), self.key.clone(), container.to_owned());
+        let (teller, key, container) =
+            (self.teller.clone(), self.key.clone(), container.to_owned());
         Ok(Box::new(move |stdio| {
             let ended = settings.runtime.exec(exec, stdio);
             let failed = |why| format!("error executing command in container: {why}");
@@ -244,17 +269,22 @@ impl Call {
         };
         let (pod, limits) = (Arc::new(self.forwarded()), Limits::default());
         self.start(move |io| async move {
-            let serve =
-                async |opened| port_forward::serve_streams(opened, pod.clone(), limits.creation).await;
+            let serve = async |opened| {
+                port_forward::serve_streams(opened, pod.clone(), limits.creation).await
+            };
             match transport {
-                Transport::Spdy(_) => log(spdy::serve(io, limits, port_forward::accepts, serve).await),
+                Transport::Spdy(_) => {
+                    log(spdy::serve(io, limits, port_forward::accepts, serve).await)
+                }
                 Transport::WebSocket(0) => {
-                    let work = async |io| log(spdy::serve(io, limits, port_forward::accepts, serve).await);
+                    let work =
+                        async |io| log(spdy::serve(io, limits, port_forward::accepts, serve).await);
                     log(websocket::tunnel(io, limits, work).await);
                 }
                 Transport::WebSocket(chosen) => {
                     let (_, encoding) = FORWARD_PROTOCOLS[chosen - 1];
-                    let n_channels = u8::try_from(2 * ports.len()).expect("the number of ports is limited");
+                    let n_channels =
+                        u8::try_from(2 * ports.len()).expect("the number of ports is limited");
                     let work = async |channels| {
                         port_forward::serve_channels(channels, ports.clone(), pod.clone()).await;
                     };
@@ -268,7 +298,10 @@ impl Call {
     fn forwarded(&self) -> Pod {
         let (settings, pod) = (self.teller.settings.clone(), Value::clone(&self.pod));
         let sandbox = self.pod["metadata"]["uid"].str().replace('-', "");
-        Pod { sandbox, connect: Box::new(move |port| settings.runtime.connect(&pod, port)) }
+        Pod {
+            sandbox,
+            connect: Box::new(move |port| settings.runtime.connect(&pod, port)),
+        }
     }
 
     /// A byte stream to a port, by which the API server reaches what listens in a pod. Not one of upstream's: there the API
@@ -294,7 +327,11 @@ impl Call {
         websocket: &[&'static str],
     ) -> Result<(Response<Body>, Transport), Box<Response<Body>>> {
         let upgrade = self.header(&UPGRADE).to_ascii_lowercase();
-        if !self.header(&CONNECTION).to_ascii_lowercase().contains("upgrade") {
+        if !self
+            .header(&CONNECTION)
+            .to_ascii_lowercase()
+            .contains("upgrade")
+        {
             return Err(refuse(Refusal(400, "Upgrade request required".into())));
         }
         if upgrade == "websocket" {
@@ -308,7 +345,10 @@ impl Call {
             );
             return Err(refuse(Refusal(400, why)));
         }
-        let Some(chosen) = offered.iter().find_map(|offer| spdy.iter().find(|known| *known == offer)) else {
+        let Some(chosen) = offered
+            .iter()
+            .find_map(|offer| spdy.iter().find(|known| *known == offer))
+        else {
             let why = format!(
                 "unable to upgrade: unable to negotiate protocol: client supports [{}], server accepts [{}]\n",
                 offered.join(" "),
@@ -316,7 +356,9 @@ impl Call {
             );
             let mut refused = refuse(Refusal(403, why));
             for known in spdy {
-                refused.headers_mut().append(ACCEPTED_VERSIONS, HeaderValue::from_static(known));
+                refused
+                    .headers_mut()
+                    .append(ACCEPTED_VERSIONS, HeaderValue::from_static(known));
             }
             return Err(refused);
         };
@@ -325,7 +367,9 @@ impl Call {
             return Err(refuse(Refusal(400, why.into())));
         }
         let mut response = switching("SPDY/3.1");
-        response.headers_mut().insert(PROTOCOL_VERSION, HeaderValue::from_static(chosen));
+        response
+            .headers_mut()
+            .insert(PROTOCOL_VERSION, HeaderValue::from_static(chosen));
         Ok((response, Transport::Spdy(chosen)))
     }
 
@@ -335,15 +379,22 @@ impl Call {
     ) -> Result<(Response<Body>, Transport), Box<Response<Body>>> {
         let key = self.header(&SEC_WEBSOCKET_KEY);
         if key.is_empty() || self.header(&SEC_WEBSOCKET_VERSION) != "13" {
-            let mut refused = refuse(Refusal(400, "websocket: version 13 and a key are required\n".into()));
-            refused.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+            let mut refused = refuse(Refusal(
+                400,
+                "websocket: version 13 and a key are required\n".into(),
+            ));
+            refused
+                .headers_mut()
+                .insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
             return Err(refused);
         }
         let mut offered = self.offered(&SEC_WEBSOCKET_PROTOCOL);
         if offered.is_empty() {
             offered.push(String::new());
         }
-        let chosen = offered.iter().find_map(|offer| known.iter().position(|known| known == offer));
+        let chosen = offered
+            .iter()
+            .find_map(|offer| known.iter().position(|known| known == offer));
         let Some(chosen) = chosen else {
             let why = format!(
                 "requested protocol(s) are not supported: [{}]; supports [{}]\n",
@@ -357,24 +408,39 @@ impl Call {
         response.headers_mut().insert(SEC_WEBSOCKET_ACCEPT, proof);
         if !known[chosen].is_empty() {
             let protocol = HeaderValue::from_static(known[chosen]);
-            response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, protocol);
+            response
+                .headers_mut()
+                .insert(SEC_WEBSOCKET_PROTOCOL, protocol);
         }
         Ok((response, Transport::WebSocket(chosen)))
     }
 
     fn header(&self, name: &HeaderName) -> &str {
-        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+        self.headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
     }
 
     /// The protocols of all headers of a name, which may have several each.
     fn offered(&self, name: &HeaderName) -> Vec<String> {
-        let values = self.headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        let values = self
+            .headers
+            .get_all(name)
+            .iter()
+            .filter_map(|value| value.to_str().ok());
         let names = values.flat_map(|value| value.split(',')).map(str::trim);
-        names.filter(|name| !name.is_empty()).map(String::from).collect()
+        names
+            .filter(|name| !name.is_empty())
+            .map(String::from)
+            .collect()
     }
 
     /// Lets a session run once the connection is upgraded.
-    fn start<F>(self, session: impl FnOnce(Io) -> F + Send + 'static) -> Result<(), Box<Response<Body>>>
+    fn start<F>(
+        self,
+        session: impl FnOnce(Io) -> F + Send + 'static,
+    ) -> Result<(), Box<Response<Body>>>
     where
         F: Future<Output = ()> + Send,
     {
@@ -414,8 +480,12 @@ async fn attach(mut reader: Reader, stdio: Stdio) -> Result<i64, String> {
 fn switching(protocol: &'static str) -> Response<Body> {
     let mut response = text(101, "");
     response.headers_mut().remove(http::header::CONTENT_TYPE);
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-    response.headers_mut().insert(UPGRADE, HeaderValue::from_static(protocol));
+    response
+        .headers_mut()
+        .insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    response
+        .headers_mut()
+        .insert(UPGRADE, HeaderValue::from_static(protocol));
     response
 }
 

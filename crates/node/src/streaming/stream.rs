@@ -31,8 +31,16 @@ pub struct Output(Target);
 
 #[derive(Clone)]
 enum Target {
-    Spdy { id: u32, frames: mpsc::Sender<spdy::Outgoing>, _place: Arc<OwnedSemaphorePermit> },
-    WebSocket { channel: u8, encoding: websocket::Encoding, frames: mpsc::Sender<websocket::Outgoing> },
+    Spdy {
+        id: u32,
+        frames: mpsc::Sender<spdy::Outgoing>,
+        _place: Arc<OwnedSemaphorePermit>,
+    },
+    WebSocket {
+        channel: u8,
+        encoding: websocket::Encoding,
+        frames: mpsc::Sender<websocket::Outgoing>,
+    },
 }
 
 /// The connection has ended.
@@ -40,8 +48,16 @@ enum Target {
 pub struct Gone;
 
 impl Output {
-    pub fn spdy(id: u32, frames: mpsc::Sender<spdy::Outgoing>, place: OwnedSemaphorePermit) -> Output {
-        Output(Target::Spdy { id, frames, _place: Arc::new(place) })
+    pub fn spdy(
+        id: u32,
+        frames: mpsc::Sender<spdy::Outgoing>,
+        place: OwnedSemaphorePermit,
+    ) -> Output {
+        Output(Target::Spdy {
+            id,
+            frames,
+            _place: Arc::new(place),
+        })
     }
 
     pub fn websocket(
@@ -49,13 +65,18 @@ impl Output {
         encoding: websocket::Encoding,
         frames: mpsc::Sender<websocket::Outgoing>,
     ) -> Output {
-        Output(Target::WebSocket { channel, encoding, frames })
+        Output(Target::WebSocket {
+            channel,
+            encoding,
+            frames,
+        })
     }
 
     /// Sends data, in pieces; waits while the connection is behind.
     pub async fn send(&self, mut data: Bytes) -> Result<(), Gone> {
         while !data.is_empty() {
-            self.send_piece(data.split_to(data.len().min(MAX_PIECE))).await?;
+            self.send_piece(data.split_to(data.len().min(MAX_PIECE)))
+                .await?;
         }
         Ok(())
     }
@@ -70,26 +91,47 @@ impl Output {
 
     async fn send_piece(&self, data: Bytes) -> Result<(), Gone> {
         match &self.0 {
-            Target::Spdy { id, frames, .. } => {
-                frames.send(spdy::Outgoing::Data { id: *id, data, fin: false }).await.map_err(|_| Gone)
-            }
-            Target::WebSocket { channel, encoding, frames } => {
-                frames.send(encoding.message(*channel, &data)).await.map_err(|_| Gone)
-            }
+            Target::Spdy { id, frames, .. } => frames
+                .send(spdy::Outgoing::Data {
+                    id: *id,
+                    data,
+                    fin: false,
+                })
+                .await
+                .map_err(|_| Gone),
+            Target::WebSocket {
+                channel,
+                encoding,
+                frames,
+            } => frames
+                .send(encoding.message(*channel, &data))
+                .await
+                .map_err(|_| Gone),
         }
     }
 
     /// Closes this side. Over WebSocket a channel ends with its connection.
     pub async fn finish(&self) {
         if let Target::Spdy { id, frames, .. } = &self.0 {
-            let _ = frames.send(spdy::Outgoing::Data { id: *id, data: Bytes::new(), fin: true }).await;
+            let _ = frames
+                .send(spdy::Outgoing::Data {
+                    id: *id,
+                    data: Bytes::new(),
+                    fin: true,
+                })
+                .await;
         }
     }
 
     /// Ends the stream on both sides because of an error.
     pub async fn reset(&self) {
         if let Target::Spdy { id, frames, .. } = &self.0 {
-            let _ = frames.send(spdy::Outgoing::Reset { id: *id, status: spdy::CANCEL }).await;
+            let _ = frames
+                .send(spdy::Outgoing::Reset {
+                    id: *id,
+                    status: spdy::CANCEL,
+                })
+                .await;
         }
     }
 }

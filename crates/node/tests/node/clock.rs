@@ -18,10 +18,18 @@ async fn leases_are_renewed_through_every_step_of_the_clock() {
         offset += step;
         cluster.pass(15).await;
         for node in 0..3 {
-            let lease = cluster.get(&LEASES, &Key::new("kube-node-lease", format!("node-{node}"))).await;
+            let lease = cluster
+                .get(
+                    &LEASES,
+                    &Key::new("kube-node-lease", format!("node-{node}")),
+                )
+                .await;
             let renewed = Cluster::second(&lease["spec"]["renewTime"]) - offset;
             let now = 1 + 15 * n;
-            assert!((now - 10..=now).contains(&renewed), "node-{node}: renewed at {renewed}, it is {now}");
+            assert!(
+                (now - 10..=now).contains(&renewed),
+                "node-{node}: renewed at {renewed}, it is {now}"
+            );
         }
     }
 }
@@ -45,19 +53,37 @@ async fn what_a_container_does_takes_its_time_whatever_the_clock_says() {
     for step in [-HOUR, HOUR] {
         let cluster = Cluster::with(1).await;
         cluster
-            .run_pod("job", "mizzen.dev/simulate: \"run 30s, exit\"", &format!("restartPolicy: Never, {WEB}"))
+            .run_pod(
+                "job",
+                "mizzen.dev/simulate: \"run 30s, exit\"",
+                &format!("restartPolicy: Never, {WEB}"),
+            )
             .await;
         cluster.pass(10).await;
         cluster.clock.step(step);
         cluster.pass(19).await;
-        assert_eq!(show(&cluster.pod("job").await), "Running ready=True web=running", "{step}");
+        assert_eq!(
+            show(&cluster.pod("job").await),
+            "Running ready=True web=running",
+            "{step}"
+        );
         cluster.pass(2).await;
         let pod = cluster.pod("job").await;
-        assert_eq!(show(&pod), "Succeeded ready=False web=Completed(0)", "{step}");
+        assert_eq!(
+            show(&pod),
+            "Succeeded ready=False web=Completed(0)",
+            "{step}"
+        );
         let conditions = pod["status"]["conditions"].list();
-        let ready = conditions.iter().find(|condition| condition["type"].str() == "Ready").unwrap();
+        let ready = conditions
+            .iter()
+            .find(|condition| condition["type"].str() == "Ready")
+            .unwrap();
         let changed = Cluster::second(&ready["lastTransitionTime"]) - step;
-        assert!((30..=31).contains(&changed), "objects have the time of day: {changed}");
+        assert!(
+            (30..=31).contains(&changed),
+            "objects have the time of day: {changed}"
+        );
     }
 }
 
@@ -65,14 +91,28 @@ async fn what_a_container_does_takes_its_time_whatever_the_clock_says() {
 async fn a_back_off_ends_after_its_time_whatever_the_clock_says() {
     for step in [-HOUR, HOUR] {
         let cluster = Cluster::with(1).await;
-        cluster.run_pod("web", "mizzen.dev/simulate: \"2x exit 1 then run\"", WEB).await;
+        cluster
+            .run_pod("web", "mizzen.dev/simulate: \"2x exit 1 then run\"", WEB)
+            .await;
         cluster.pass(3).await;
-        assert_eq!(show(&cluster.pod("web").await), "Running ready=False web=CrashLoopBackOff+1", "{step}");
+        assert_eq!(
+            show(&cluster.pod("web").await),
+            "Running ready=False web=CrashLoopBackOff+1",
+            "{step}"
+        );
         cluster.clock.step(step);
         cluster.pass(5).await;
-        assert_eq!(show(&cluster.pod("web").await), "Running ready=False web=CrashLoopBackOff+1", "{step}");
+        assert_eq!(
+            show(&cluster.pod("web").await),
+            "Running ready=False web=CrashLoopBackOff+1",
+            "{step}"
+        );
         cluster.pass(5).await;
-        assert_eq!(show(&cluster.pod("web").await), "Running ready=True web=running+2", "{step}");
+        assert_eq!(
+            show(&cluster.pod("web").await),
+            "Running ready=True web=running+2",
+            "{step}"
+        );
     }
 }
 
@@ -80,13 +120,23 @@ async fn a_back_off_ends_after_its_time_whatever_the_clock_says() {
 async fn a_deadline_counts_the_time_that_passes() {
     for step in [-HOUR, HOUR] {
         let cluster = Cluster::with(1).await;
-        cluster.run_pod("web", "", &format!("activeDeadlineSeconds: 60, {WEB}")).await;
+        cluster
+            .run_pod("web", "", &format!("activeDeadlineSeconds: 60, {WEB}"))
+            .await;
         cluster.pass(10).await;
         cluster.clock.step(step);
         cluster.pass(45).await;
-        assert_eq!(show(&cluster.pod("web").await), "Running ready=True web=running", "{step}");
+        assert_eq!(
+            show(&cluster.pod("web").await),
+            "Running ready=True web=running",
+            "{step}"
+        );
         cluster.pass(10).await;
-        assert_eq!(cluster.pod("web").await["status"]["reason"].str(), "DeadlineExceeded", "{step}");
+        assert_eq!(
+            cluster.pod("web").await["status"]["reason"].str(),
+            "DeadlineExceeded",
+            "{step}"
+        );
     }
 }
 
@@ -94,7 +144,9 @@ async fn a_deadline_counts_the_time_that_passes() {
 async fn a_grace_period_is_as_long_as_it_was_given() {
     for step in [-HOUR, HOUR] {
         let cluster = Cluster::with(1).await;
-        cluster.run_pod("web", "mizzen.dev/simulate: \"run, stop never\"", WEB).await;
+        cluster
+            .run_pod("web", "mizzen.dev/simulate: \"run, stop never\"", WEB)
+            .await;
         cluster.pass(1).await;
         cluster.delete_pod("web", Some(30)).await;
         cluster.pass(10).await;
@@ -102,9 +154,17 @@ async fn a_grace_period_is_as_long_as_it_was_given() {
         // Something happens to the pod: it is looked at again.
         let label = mizzen_object::value!({ "metadata": { "labels": { "seen": "yes" } } });
         let key = Key::new("default", "web");
-        cluster.api.patch(&PODS, &key, "", mizzen_sdk::api::Patch::Merge, &label).await.unwrap();
+        cluster
+            .api
+            .patch(&PODS, &key, "", mizzen_sdk::api::Patch::Merge, &label)
+            .await
+            .unwrap();
         cluster.pass(18).await;
-        assert_eq!(show(&cluster.pod("web").await), "Running ready=True web=running", "{step}");
+        assert_eq!(
+            show(&cluster.pod("web").await),
+            "Running ready=True web=running",
+            "{step}"
+        );
         cluster.pass(4).await;
         assert!(cluster.find(&PODS, &key).await.is_none(), "{step}");
     }
@@ -118,7 +178,9 @@ async fn a_pod_runs_on_when_the_agent_is_restarted_with_another_clock() {
                       livenessProbe: {httpGet: {port: 80}, periodSeconds: 5}";
         let spec = format!("containers: [{{name: web, image: web, {probes}}}]");
         cluster.run_pod("web", "", &spec).await;
-        cluster.run_pod("job", "mizzen.dev/simulate: \"run 2h, exit\"", WEB).await;
+        cluster
+            .run_pod("job", "mizzen.dev/simulate: \"run 2h, exit\"", WEB)
+            .await;
         cluster.pass(30).await;
         let before = [cluster.pod("web").await, cluster.pod("job").await];
         cluster.stop();
@@ -128,7 +190,12 @@ async fn a_pod_runs_on_when_the_agent_is_restarted_with_another_clock() {
             cluster.pass(20).await;
             for pod in &before {
                 let after = cluster.pod(pod.name()).await;
-                assert_eq!(show(&after), "Running ready=True web=running", "{} {step}", pod.name());
+                assert_eq!(
+                    show(&after),
+                    "Running ready=True web=running",
+                    "{} {step}",
+                    pod.name()
+                );
                 assert_eq!(after["status"], pod["status"], "{} {step}", pod.name());
             }
         }
@@ -144,7 +211,11 @@ async fn events_after_a_step_back_have_the_time_of_day() {
     cluster.run_pod("late", "", WEB).await;
     cluster.pass(5).await;
     let events = cluster.list(&EVENTS).await;
-    let mut late = events.iter().filter(|event| event["involvedObject"]["name"].str() == "late");
+    let mut late = events
+        .iter()
+        .filter(|event| event["involvedObject"]["name"].str() == "late");
     assert!(late.clone().count() >= 3);
-    assert!(late.all(|event| (-HOUR..-HOUR + 20).contains(&Cluster::second(&event["lastTimestamp"]))));
+    assert!(
+        late.all(|event| (-HOUR..-HOUR + 20).contains(&Cluster::second(&event["lastTimestamp"])))
+    );
 }

@@ -47,11 +47,19 @@ impl Cluster {
         let clock = SettableClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(clock.clone()), Arc::new(Counter::default()));
-        let mut options = ServerOptions { plugins: Plugins::alone(), ..Default::default() };
+        let mut options = ServerOptions {
+            plugins: Plugins::alone(),
+            ..Default::default()
+        };
         choose(&mut options);
         let server = Server::new(registry, options);
         server.start().await;
-        let cluster = Cluster { api: Api::new(client(&server)), server, clock, agent: None };
+        let cluster = Cluster {
+            api: Api::new(client(&server)),
+            server,
+            clock,
+            agent: None,
+        };
         for name in ["default", "kube-node-lease", "kube-system"] {
             let text = format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}");
             cluster.create("/api/v1/namespaces", &text).await;
@@ -78,7 +86,16 @@ impl Cluster {
     /// The code and the text of an answer to a GET.
     pub async fn text(&self, path: &str) -> (u16, String) {
         let (uri, user) = (path.parse().unwrap(), Some(User::master("admin")));
-        let answer = self.server.call(user, http::Method::GET, uri, Default::default(), Bytes::new()).await;
+        let answer = self
+            .server
+            .call(
+                user,
+                http::Method::GET,
+                uri,
+                Default::default(),
+                Bytes::new(),
+            )
+            .await;
         let code = answer.status().as_u16();
         let text = answer.into_body().collect().await.unwrap().to_bytes();
         (code, String::from_utf8_lossy(&text).into_owned())
@@ -91,7 +108,10 @@ impl Cluster {
 
     /// Makes an object from YAML.
     pub async fn create(&self, path: &str, text: &str) -> Object {
-        self.api.raw("POST".parse().unwrap(), path, Some(&read(text))).await.unwrap()
+        self.api
+            .raw("POST".parse().unwrap(), path, Some(&read(text)))
+            .await
+            .unwrap()
     }
 
     /// Makes a pod on a node from the YAML of its specification and its annotations.
@@ -124,8 +144,14 @@ impl Cluster {
 
     /// Deletes a pod, with a grace period of its own if there is one.
     pub async fn delete_pod(&self, name: &str, grace_seconds: Option<i64>) {
-        let options = DeleteOptions { grace_seconds, ..DeleteOptions::default() };
-        self.api.delete(&PODS, &Key::new("default", name), &options).await.unwrap();
+        let options = DeleteOptions {
+            grace_seconds,
+            ..DeleteOptions::default()
+        };
+        self.api
+            .delete(&PODS, &Key::new("default", name), &options)
+            .await
+            .unwrap();
     }
 
     /// What people were told of a pod, in order: type, reason, part, message and how often.
@@ -158,7 +184,10 @@ impl Cluster {
 }
 
 fn client(server: &Server) -> Client {
-    Client::new(server.in_process(User::master("admin"), "kubelet"), "default")
+    Client::new(
+        server.in_process(User::master("admin"), "kubelet"),
+        "default",
+    )
 }
 
 /// An object from YAML or JSON.
@@ -170,12 +199,26 @@ pub fn read(text: &str) -> Object {
 /// How a pod is: phase, whether it is ready, and what each container does.
 pub fn show(pod: &Object) -> String {
     let status = &pod["status"];
-    let ready = status["conditions"].list().iter().find(|condition| condition["type"].str() == "Ready");
+    let ready = status["conditions"]
+        .list()
+        .iter()
+        .find(|condition| condition["type"].str() == "Ready");
     let ready = ready.map_or("?", |condition| condition["status"].str());
-    let lists = ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"];
-    let containers = lists.iter().flat_map(|list| status[*list].list()).map(show_container);
+    let lists = [
+        "initContainerStatuses",
+        "containerStatuses",
+        "ephemeralContainerStatuses",
+    ];
+    let containers = lists
+        .iter()
+        .flat_map(|list| status[*list].list())
+        .map(show_container);
     let containers: Vec<String> = containers.collect();
-    format!("{} ready={ready} {}", status["phase"].str(), containers.join(" "))
+    format!(
+        "{} ready={ready} {}",
+        status["phase"].str(),
+        containers.join(" ")
+    )
 }
 
 fn show_container(status: &Value) -> String {

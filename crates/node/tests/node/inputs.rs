@@ -12,12 +12,27 @@ const CONFIG_MAPS_PATH: &str = "/api/v1/namespaces/default/configmaps";
 /// Changes the value `k` of the ConfigMap `x`.
 async fn set(cluster: &Cluster, value: &str) {
     let change = read(&format!("{{data: {{k: {value:?}}}}}"));
-    cluster.api.patch(&CONFIG_MAPS, &Key::new("default", "x"), "", Patch::Merge, &change).await.unwrap();
+    cluster
+        .api
+        .patch(
+            &CONFIG_MAPS,
+            &Key::new("default", "x"),
+            "",
+            Patch::Merge,
+            &change,
+        )
+        .await
+        .unwrap();
 }
 
 async fn cluster_with(value: &str) -> Cluster {
     let cluster = Cluster::with(1).await;
-    cluster.create(CONFIG_MAPS_PATH, &format!("{{metadata: {{name: x}}, data: {{k: {value:?}}}}}")).await;
+    cluster
+        .create(
+            CONFIG_MAPS_PATH,
+            &format!("{{metadata: {{name: x}}, data: {{k: {value:?}}}}}"),
+        )
+        .await;
     cluster
 }
 
@@ -30,36 +45,53 @@ fn last_code(pod: &Object) -> &Value {
 async fn a_restarted_container_reads_its_environment_anew() {
     let cluster = cluster_with("3").await;
     let env = "env: [{name: CODE, valueFrom: {configMapKeyRef: {name: x, key: k}}}]";
-    let spec =
-        format!("containers: [{{name: web, image: web, {env}, command: [sh, -c, 'sleep 60; exit $CODE']}}]");
+    let spec = format!(
+        "containers: [{{name: web, image: web, {env}, command: [sh, -c, 'sleep 60; exit $CODE']}}]"
+    );
     cluster.run_pod("web", "", &spec).await;
     cluster.pass(30).await;
     // The running container keeps the value that it started with.
     set(&cluster, "4").await;
     cluster.pass(32).await;
     let pod = cluster.pod("web").await;
-    assert_eq!((show(&pod).as_str(), last_code(&pod).int()), ("Running ready=True web=running+1", 3));
+    assert_eq!(
+        (show(&pod).as_str(), last_code(&pod).int()),
+        ("Running ready=True web=running+1", 3)
+    );
     cluster.pass(75).await;
     let pod = cluster.pod("web").await;
-    assert_eq!((show(&pod).as_str(), last_code(&pod).int()), ("Running ready=True web=running+2", 4));
+    assert_eq!(
+        (show(&pod).as_str(), last_code(&pod).int()),
+        ("Running ready=True web=running+2", 4)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_container_is_not_restarted_without_its_environment() {
     let cluster = cluster_with("3").await;
     let env = "envFrom: [{configMapRef: {name: x}}]";
-    let spec =
-        format!("containers: [{{name: web, image: web, {env}, command: [sh, -c, 'sleep 60; exit $k']}}]");
+    let spec = format!(
+        "containers: [{{name: web, image: web, {env}, command: [sh, -c, 'sleep 60; exit $k']}}]"
+    );
     cluster.run_pod("web", "", &spec).await;
     cluster.pass(30).await;
-    cluster.api.delete(&CONFIG_MAPS, &Key::new("default", "x"), &Default::default()).await.unwrap();
+    cluster
+        .api
+        .delete(&CONFIG_MAPS, &Key::new("default", "x"), &Default::default())
+        .await
+        .unwrap();
     cluster.pass(32).await;
     let pod = cluster.pod("web").await;
     let shown = "Running ready=False web=CreateContainerConfigError";
     assert_eq!((show(&pod).as_str(), last_code(&pod).int()), (shown, 3));
-    cluster.create(CONFIG_MAPS_PATH, "{metadata: {name: x}, data: {k: '5'}}").await;
+    cluster
+        .create(CONFIG_MAPS_PATH, "{metadata: {name: x}, data: {k: '5'}}")
+        .await;
     cluster.pass(11).await;
-    assert_eq!(show(&cluster.pod("web").await), "Running ready=True web=running+1");
+    assert_eq!(
+        show(&cluster.pod("web").await),
+        "Running ready=True web=running+1"
+    );
 }
 
 const WAITS: &str = "restartPolicy: Never, volumes: [{name: v, configMap: {name: x}}], containers: [{name: web, image: web, \
@@ -71,10 +103,16 @@ async fn files_follow_their_object_within_a_minute() {
     let cluster = cluster_with("stay").await;
     cluster.run_pod("web", "", WAITS).await;
     cluster.pass(600).await;
-    assert_eq!(show(&cluster.pod("web").await), "Running ready=True web=running");
+    assert_eq!(
+        show(&cluster.pod("web").await),
+        "Running ready=True web=running"
+    );
     set(&cluster, "go").await;
     cluster.pass(62).await;
-    assert_eq!(show(&cluster.pod("web").await), "Failed ready=False web=Error(7)");
+    assert_eq!(
+        show(&cluster.pod("web").await),
+        "Failed ready=False web=Error(7)"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,10 +122,16 @@ async fn files_are_followed_by_an_agent_that_was_restarted() {
     cluster.pass(100).await;
     cluster.start(1, |_| {});
     cluster.pass(100).await;
-    assert_eq!(show(&cluster.pod("web").await), "Running ready=True web=running");
+    assert_eq!(
+        show(&cluster.pod("web").await),
+        "Running ready=True web=running"
+    );
     set(&cluster, "go").await;
     cluster.pass(62).await;
-    assert_eq!(show(&cluster.pod("web").await), "Failed ready=False web=Error(7)");
+    assert_eq!(
+        show(&cluster.pod("web").await),
+        "Failed ready=False web=Error(7)"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,7 +142,12 @@ async fn a_pod_that_waits_for_its_file_can_go() {
     cluster.delete_pod("web", Some(30)).await;
     cluster.start(1, |_| {});
     cluster.pass(5).await;
-    assert!(cluster.find(&mizzen_sdk::resource::PODS, &Key::new("default", "web")).await.is_none());
+    assert!(
+        cluster
+            .find(&mizzen_sdk::resource::PODS, &Key::new("default", "web"))
+            .await
+            .is_none()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,10 +162,20 @@ async fn labels_in_files_follow_the_pod_and_labels_in_variables_do_not() {
     );
     cluster.run_pod("web", "", &spec).await;
     cluster.pass(100).await;
-    assert_eq!(show(&cluster.pod("web").await), "Running ready=True web=running");
+    assert_eq!(
+        show(&cluster.pod("web").await),
+        "Running ready=True web=running"
+    );
     let change = read("{metadata: {labels: {x: '9'}}}");
     let key = Key::new("default", "web");
-    cluster.api.patch(&mizzen_sdk::resource::PODS, &key, "", Patch::Merge, &change).await.unwrap();
+    cluster
+        .api
+        .patch(&mizzen_sdk::resource::PODS, &key, "", Patch::Merge, &change)
+        .await
+        .unwrap();
     cluster.pass(3).await;
-    assert_eq!(show(&cluster.pod("web").await), "Failed ready=False web=Error(1)");
+    assert_eq!(
+        show(&cluster.pod("web").await),
+        "Failed ready=False web=Error(1)"
+    );
 }

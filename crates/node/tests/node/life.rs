@@ -16,11 +16,20 @@ async fn a_pod_gets_ready() {
     assert_eq!(show(&pod), "Running ready=True web=running");
     assert!(!pod["status"]["podIP"].str().is_empty());
     assert_eq!(pod["status"]["hostIP"].str(), "127.0.0.1");
-    let types: Vec<&str> =
-        pod["status"]["conditions"].list().iter().map(|condition| condition["type"].str()).collect();
+    let types: Vec<&str> = pod["status"]["conditions"]
+        .list()
+        .iter()
+        .map(|condition| condition["type"].str())
+        .collect();
     assert_eq!(
         types,
-        ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
+        [
+            "PodReadyToStartContainers",
+            "Initialized",
+            "Ready",
+            "ContainersReady",
+            "PodScheduled"
+        ]
     );
     assert_eq!(
         cluster.told("web").await,
@@ -50,13 +59,23 @@ async fn a_pod_gets_ready_with_two_writes() {
 #[tokio::test(start_paused = true)]
 async fn a_deleted_pod_goes_when_its_containers_have_ended() {
     let cluster = Cluster::with(1).await;
-    cluster.run_pod("web", "mizzen.dev/simulate: \"run, stop 5s\"", WEB).await;
+    cluster
+        .run_pod("web", "mizzen.dev/simulate: \"run, stop 5s\"", WEB)
+        .await;
     cluster.pass(1).await;
     cluster.delete_pod("web", None).await;
     cluster.pass(4).await;
-    assert_eq!(show(&cluster.pod("web").await), "Running ready=True web=running");
+    assert_eq!(
+        show(&cluster.pod("web").await),
+        "Running ready=True web=running"
+    );
     cluster.pass(2).await;
-    assert!(cluster.find(&PODS, &Key::new("default", "web")).await.is_none());
+    assert!(
+        cluster
+            .find(&PODS, &Key::new("default", "web"))
+            .await
+            .is_none()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,7 +83,9 @@ async fn init_containers_come_first_and_sidecars_stay() {
     let cluster = Cluster::with(1).await;
     let spec = "initContainers: [{name: one, image: i}, {name: side, image: s, restartPolicy: Always}], \
                 containers: [{name: web, image: w}]";
-    cluster.run_pod("web", "mizzen.dev/simulate: \"one: run 2s, exit\"", spec).await;
+    cluster
+        .run_pod("web", "mizzen.dev/simulate: \"one: run 2s, exit\"", spec)
+        .await;
     cluster.pass(1).await;
     assert_eq!(
         show(&cluster.pod("web").await),
@@ -76,8 +97,11 @@ async fn init_containers_come_first_and_sidecars_stay() {
         "Running ready=True one=Completed(0) side=running web=running"
     );
     let told = cluster.told("web").await;
-    let started: Vec<&str> =
-        told.iter().filter(|told| told.contains("Started")).map(String::as_str).collect();
+    let started: Vec<&str> = told
+        .iter()
+        .filter(|told| told.contains("Started"))
+        .map(String::as_str)
+        .collect();
     assert_eq!(
         started,
         [
@@ -91,7 +115,9 @@ async fn init_containers_come_first_and_sidecars_stay() {
 #[tokio::test(start_paused = true)]
 async fn a_container_that_keeps_ending_is_held_back() {
     let cluster = Cluster::with(1).await;
-    cluster.run_pod("web", "mizzen.dev/simulate: \"run 1s, exit 1\"", WEB).await;
+    cluster
+        .run_pod("web", "mizzen.dev/simulate: \"run 1s, exit 1\"", WEB)
+        .await;
     let mut seen = Vec::new();
     for seconds in [2, 1, 10, 1] {
         cluster.pass(seconds).await;
@@ -113,7 +139,9 @@ async fn a_container_that_keeps_ending_is_held_back() {
 async fn a_pod_completes_and_stays() {
     let cluster = Cluster::with(1).await;
     let spec = format!("restartPolicy: Never, {WEB}");
-    cluster.run_pod("web", "mizzen.dev/simulate: \"run 3s, exit\"", &spec).await;
+    cluster
+        .run_pod("web", "mizzen.dev/simulate: \"run 3s, exit\"", &spec)
+        .await;
     cluster.pass(10).await;
     let pod = cluster.pod("web").await;
     assert_eq!(show(&pod), "Succeeded ready=False web=Completed(0)");
@@ -122,7 +150,12 @@ async fn a_pod_completes_and_stays() {
     assert_eq!(cluster.pod("web").await.version(), pod.version());
     cluster.delete_pod("web", None).await;
     cluster.pass(1).await;
-    assert!(cluster.find(&PODS, &Key::new("default", "web")).await.is_none());
+    assert!(
+        cluster
+            .find(&PODS, &Key::new("default", "web"))
+            .await
+            .is_none()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,23 +165,42 @@ async fn a_pod_of_a_job_completes_by_itself() {
         "{{metadata: {{name: work, ownerReferences: [{{apiVersion: batch/v1, kind: Job, name: j, uid: u, controller: true}}]}}, \
          spec: {{nodeName: node-0, restartPolicy: Never, {WEB}}}}}"
     );
-    cluster.create("/api/v1/namespaces/default/pods", &text).await;
+    cluster
+        .create("/api/v1/namespaces/default/pods", &text)
+        .await;
     cluster.pass(2).await;
-    assert_eq!(show(&cluster.pod("work").await), "Succeeded ready=False web=Completed(0)");
+    assert_eq!(
+        show(&cluster.pod("work").await),
+        "Succeeded ready=False web=Completed(0)"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_container_whose_liveness_probe_fails_is_restarted() {
     let cluster = Cluster::with(1).await;
     let spec = "containers: [{name: web, image: web, livenessProbe: {periodSeconds: 2, failureThreshold: 2, tcpSocket: {port: 80}}}]";
-    cluster.run_pod("web", "mizzen.dev/simulate: \"unhealthy 5s then run\"", spec).await;
+    cluster
+        .run_pod(
+            "web",
+            "mizzen.dev/simulate: \"unhealthy 5s then run\"",
+            spec,
+        )
+        .await;
     cluster.pass(12).await;
-    assert_eq!(show(&cluster.pod("web").await), "Running ready=True web=running+1");
+    assert_eq!(
+        show(&cluster.pod("web").await),
+        "Running ready=True web=running+1"
+    );
     let told = cluster.told("web").await;
     let has = |wanted: &str| told.iter().any(|told| told.starts_with(wanted));
-    assert!(has("Warning Unhealthy spec.containers{web} Liveness probe failed: dial tcp "), "{told:?}");
     assert!(
-        has("Normal Killing spec.containers{web} Container web failed liveness probe, will be restarted"),
+        has("Warning Unhealthy spec.containers{web} Liveness probe failed: dial tcp "),
+        "{told:?}"
+    );
+    assert!(
+        has(
+            "Normal Killing spec.containers{web} Container web failed liveness probe, will be restarted"
+        ),
         "{told:?}"
     );
     assert_eq!(
@@ -161,13 +213,23 @@ async fn a_container_whose_liveness_probe_fails_is_restarted() {
 #[tokio::test(start_paused = true)]
 async fn who_does_not_listen_is_killed_when_the_grace_period_is_over() {
     let cluster = Cluster::with(1).await;
-    cluster.run_pod("web", "mizzen.dev/simulate: \"stop never\"", WEB).await;
+    cluster
+        .run_pod("web", "mizzen.dev/simulate: \"stop never\"", WEB)
+        .await;
     cluster.pass(1).await;
     cluster.delete_pod("web", Some(10)).await;
     cluster.pass(9).await;
-    assert_eq!(show(&cluster.pod("web").await), "Running ready=True web=running");
+    assert_eq!(
+        show(&cluster.pod("web").await),
+        "Running ready=True web=running"
+    );
     cluster.pass(2).await;
-    assert!(cluster.find(&PODS, &Key::new("default", "web")).await.is_none());
+    assert!(
+        cluster
+            .find(&PODS, &Key::new("default", "web"))
+            .await
+            .is_none()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -176,7 +238,9 @@ async fn a_pod_that_somebody_holds_shows_how_it_ended() {
     let text = format!(
         "{{metadata: {{name: web, finalizers: [acme.com/hold]}}, spec: {{nodeName: node-0, {WEB}}}}}"
     );
-    cluster.create("/api/v1/namespaces/default/pods", &text).await;
+    cluster
+        .create("/api/v1/namespaces/default/pods", &text)
+        .await;
     cluster.pass(1).await;
     cluster.delete_pod("web", None).await;
     cluster.pass(5).await;
@@ -196,21 +260,32 @@ async fn a_pod_that_does_not_fit_is_refused() {
     cluster.pass(1).await;
     let pod = cluster.pod("second").await;
     let status = &pod["status"];
-    assert_eq!((status["phase"].str(), status["reason"].str()), ("Failed", "OutOfcpu"));
+    assert_eq!(
+        (status["phase"].str(), status["reason"].str()),
+        ("Failed", "OutOfcpu")
+    );
     let why = "Node didn't have enough resource: cpu, requested: 5000, used: 5000, capacity: 8000";
     assert_eq!(status["message"].str(), format!("Pod was rejected: {why}"));
-    assert_eq!(cluster.told("second").await, [format!("Warning OutOfcpu  {why} x1")]);
+    assert_eq!(
+        cluster.told("second").await,
+        [format!("Warning OutOfcpu  {why} x1")]
+    );
     cluster.delete_pod("first", None).await;
     cluster.pass(1).await;
     cluster.run_pod("third", "", spec).await;
     cluster.pass(1).await;
-    assert_eq!(show(&cluster.pod("third").await), "Running ready=True web=running");
+    assert_eq!(
+        show(&cluster.pod("third").await),
+        "Running ready=True web=running"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_script_that_makes_no_sense_fails_its_pod() {
     let cluster = Cluster::with(1).await;
-    cluster.run_pod("web", "mizzen.dev/simulate: \"web: rdy 1s\"", WEB).await;
+    cluster
+        .run_pod("web", "mizzen.dev/simulate: \"web: rdy 1s\"", WEB)
+        .await;
     cluster.pass(1).await;
     let pod = cluster.pod("web").await;
     assert_eq!(
@@ -218,25 +293,43 @@ async fn a_script_that_makes_no_sense_fails_its_pod() {
         ("Failed", "InvalidSimulation")
     );
     let message = pod["status"]["message"].str();
-    assert!(message.contains("mizzen.dev/simulate: \"rdy\" is not a stage"), "{message}");
+    assert!(
+        message.contains("mizzen.dev/simulate: \"rdy\" is not a stage"),
+        "{message}"
+    );
     assert!(cluster.told("web").await[0].starts_with("Warning InvalidSimulation"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn lines_of_a_container_that_is_not_there_fail_the_pod() {
     let cluster = Cluster::with(1).await;
-    cluster.run_pod("web", "mizzen.dev/logs.web: hello, mizzen.dev/logs.wbe: hello", WEB).await;
+    cluster
+        .run_pod(
+            "web",
+            "mizzen.dev/logs.web: hello, mizzen.dev/logs.wbe: hello",
+            WEB,
+        )
+        .await;
     cluster.pass(1).await;
     let pod = cluster.pod("web").await;
     assert_eq!(pod["status"]["reason"].str(), "InvalidSimulation");
     let message = pod["status"]["message"].str();
-    assert!(message.contains("mizzen.dev/logs: the pod has no container \"wbe\""), "{message}");
+    assert!(
+        message.contains("mizzen.dev/logs: the pod has no container \"wbe\""),
+        "{message}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn pods_live_on_when_the_agent_is_restarted() {
     let mut cluster = Cluster::with(1).await;
-    cluster.run_pod("web", "mizzen.dev/simulate: \"run 20s, exit 1 then run\"", WEB).await;
+    cluster
+        .run_pod(
+            "web",
+            "mizzen.dev/simulate: \"run 20s, exit 1 then run\"",
+            WEB,
+        )
+        .await;
     cluster.pass(1).await;
     let before = cluster.pod("web").await;
     cluster.start(1, |_| {});
@@ -247,7 +340,10 @@ async fn pods_live_on_when_the_agent_is_restarted() {
         (before.version(), "Running ready=True web=running")
     );
     cluster.pass(20).await;
-    assert_eq!(show(&cluster.pod("web").await), "Running ready=True web=running+1");
+    assert_eq!(
+        show(&cluster.pod("web").await),
+        "Running ready=True web=running+1"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -258,10 +354,20 @@ async fn a_pod_that_goes_while_nobody_looks_is_let_go() {
     cluster.stop();
     cluster.delete_pod("web", None).await;
     cluster.pass(60).await;
-    assert!(cluster.find(&PODS, &Key::new("default", "web")).await.is_some());
+    assert!(
+        cluster
+            .find(&PODS, &Key::new("default", "web"))
+            .await
+            .is_some()
+    );
     cluster.start(1, |_| {});
     cluster.pass(5).await;
-    assert!(cluster.find(&PODS, &Key::new("default", "web")).await.is_none());
+    assert!(
+        cluster
+            .find(&PODS, &Key::new("default", "web"))
+            .await
+            .is_none()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,14 +377,22 @@ async fn addresses_are_of_the_nodes_range_and_nobody_shares_one() {
     let node = Key::cluster("node-0");
     cluster
         .api
-        .patch(&mizzen_sdk::resource::NODES, &node, "", mizzen_sdk::api::Patch::Merge, &range)
+        .patch(
+            &mizzen_sdk::resource::NODES,
+            &node,
+            "",
+            mizzen_sdk::api::Patch::Merge,
+            &range,
+        )
         .await
         .unwrap();
     cluster.pass_millis(100).await;
     for name in ["a", "b"] {
         cluster.run_pod(name, "", WEB).await;
     }
-    cluster.run_pod("host", "", &format!("hostNetwork: true, {WEB}")).await;
+    cluster
+        .run_pod("host", "", &format!("hostNetwork: true, {WEB}"))
+        .await;
     cluster.pass(1).await;
     let mut addresses = Vec::new();
     for name in ["a", "b", "host"] {
@@ -293,16 +407,23 @@ async fn a_pod_of_the_same_name_is_another_pod() {
     cluster.run_pod("web", "", WEB).await;
     cluster.pass(1).await;
     cluster.delete_pod("web", Some(0)).await;
-    cluster.run_pod("web", "mizzen.dev/simulate: \"ready 5s\"", WEB).await;
+    cluster
+        .run_pod("web", "mizzen.dev/simulate: \"ready 5s\"", WEB)
+        .await;
     cluster.pass(1).await;
-    assert_eq!(show(&cluster.pod("web").await), "Running ready=False web=unready");
+    assert_eq!(
+        show(&cluster.pod("web").await),
+        "Running ready=False web=unready"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn pods_of_other_nodes_are_left_alone() {
     let cluster = Cluster::with(2).await;
     let text = format!("{{metadata: {{name: web}}, spec: {{nodeName: elsewhere, {WEB}}}}}");
-    let made = cluster.create("/api/v1/namespaces/default/pods", &text).await;
+    let made = cluster
+        .create("/api/v1/namespaces/default/pods", &text)
+        .await;
     cluster.pass(60).await;
     assert_eq!(cluster.pod("web").await.version(), made.version());
 }
@@ -311,15 +432,25 @@ async fn pods_of_other_nodes_are_left_alone() {
 async fn many_pods_get_ready_on_many_nodes() {
     let cluster = Cluster::with(10).await;
     for number in 0..100 {
-        let text =
-            format!("{{metadata: {{name: p{number}}}, spec: {{nodeName: node-{}, {WEB}}}}}", number % 10);
-        cluster.create("/api/v1/namespaces/default/pods", &text).await;
+        let text = format!(
+            "{{metadata: {{name: p{number}}}, spec: {{nodeName: node-{}, {WEB}}}}}",
+            number % 10
+        );
+        cluster
+            .create("/api/v1/namespaces/default/pods", &text)
+            .await;
     }
     cluster.pass(10).await;
     let pods = cluster.list(&PODS).await;
-    let ready = pods.iter().filter(|pod| show(pod) == "Running ready=True web=running").count();
+    let ready = pods
+        .iter()
+        .filter(|pod| show(pod) == "Running ready=True web=running")
+        .count();
     assert_eq!((pods.len(), ready), (100, 100));
-    let mut addresses: Vec<&str> = pods.iter().map(|pod| pod["status"]["podIP"].str()).collect();
+    let mut addresses: Vec<&str> = pods
+        .iter()
+        .map(|pod| pod["status"]["podIP"].str())
+        .collect();
     addresses.sort_unstable();
     addresses.dedup();
     assert_eq!(addresses.len(), 100);
@@ -333,15 +464,25 @@ async fn another_image_replaces_a_running_container() {
     let before = cluster.pod("web").await;
     let change = crate::cluster::read("{spec: {containers: [{name: web, image: 'web:2'}]}}");
     let key = Key::new("default", "web");
-    cluster.api.patch(&PODS, &key, "", mizzen_sdk::api::Patch::Strategic, &change).await.unwrap();
+    cluster
+        .api
+        .patch(&PODS, &key, "", mizzen_sdk::api::Patch::Strategic, &change)
+        .await
+        .unwrap();
     cluster.pass(1).await;
     let pod = cluster.pod("web").await;
     assert_eq!(show(&pod), "Running ready=True web=running+1");
-    let (before, after) = (&before["status"]["containerStatuses"][0], &pod["status"]["containerStatuses"][0]);
+    let (before, after) = (
+        &before["status"]["containerStatuses"][0],
+        &pod["status"]["containerStatuses"][0],
+    );
     assert_eq!(after["image"].str(), "web:2");
     assert_ne!(after["imageID"], before["imageID"]);
     assert_ne!(after["containerID"], before["containerID"]);
-    assert_eq!(after["lastState"]["terminated"]["containerID"], before["containerID"]);
+    assert_eq!(
+        after["lastState"]["terminated"]["containerID"],
+        before["containerID"]
+    );
     assert_eq!(pod["status"]["observedGeneration"].int(), 2);
     assert_eq!(
         cluster.told("web").await[1..],

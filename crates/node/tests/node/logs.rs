@@ -26,7 +26,9 @@ pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 impl Authority {
     pub fn new() -> Authority {
         let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, "authority");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "authority");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
@@ -36,7 +38,10 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
-        Identity { certificate: certificate.pem(), key: key.serialize_pem() }
+        Identity {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+        }
     }
 }
 
@@ -53,7 +58,9 @@ async fn cluster_with(
 ) -> Cluster {
     let mut cluster = Cluster::set_up(|options| options.kubelet_client = identity).await;
     let clock = std::sync::Arc::new(|| Timestamp::from_second(1_700_000_000).unwrap());
-    let serving = Serving::bind(Ipv4Addr::LOCALHOST.into(), &authority.0.pem(), clock).await.unwrap();
+    let serving = Serving::bind(Ipv4Addr::LOCALHOST.into(), &authority.0.pem(), clock)
+        .await
+        .unwrap();
     let server = cluster.server.clone();
     cluster.start(3, |options| {
         options.serving = Some(serving);
@@ -76,9 +83,12 @@ fn watch_without(server: &Server, text: &'static str) -> Client {
         async move {
             let (parts, body) = request.into_parts();
             let body = body.collect().await.unwrap().to_bytes();
-            let is_watch = parts.uri.path() == "/api/v1/pods" && parts.uri.to_string().contains("watch=true");
+            let is_watch =
+                parts.uri.path() == "/api/v1/pods" && parts.uri.to_string().contains("watch=true");
             let user = Some(User::master("admin"));
-            let answer = server.call(user, parts.method, parts.uri, parts.headers, body).await;
+            let answer = server
+                .call(user, parts.method, parts.uri, parts.headers, body)
+                .await;
             let held_back = move |frame: &Frame<Bytes>| {
                 let data = frame.data_ref().map(|data| String::from_utf8_lossy(data));
                 is_watch && data.is_some_and(|data| data.contains(text))
@@ -109,10 +119,15 @@ pub async fn until(cluster: &Cluster, name: &str, wanted: &str) {
 }
 
 async fn log(cluster: &Cluster, pod: &str, query: &str) -> (u16, String) {
-    let (code, text) = cluster.text(&format!("/api/v1/namespaces/default/pods/{pod}/log{query}")).await;
+    let (code, text) = cluster
+        .text(&format!("/api/v1/namespaces/default/pods/{pod}/log{query}"))
+        .await;
     match code {
         200 => (code, text),
-        _ => (code, crate::cluster::read(&text)["message"].str().to_string()),
+        _ => (
+            code,
+            crate::cluster::read(&text)["message"].str().to_string(),
+        ),
     }
 }
 
@@ -124,23 +139,44 @@ async fn lines_of_the_annotation_are_what_a_container_wrote() {
     cluster.run_pod("web", annotations, spec).await;
     until(&cluster, "web", "ready=True").await;
     let good = |text: &str| (200, text.to_string());
-    assert_eq!(log(&cluster, "web", "?container=web").await, good("one\ntwo\n"));
-    assert_eq!(log(&cluster, "web", "?container=side").await, good("mine\n"));
-    assert_eq!(log(&cluster, "web", "?container=web&tailLines=1").await, good("two\n"));
-    assert_eq!(log(&cluster, "web", "?container=web&limitBytes=2").await, good("on"));
+    assert_eq!(
+        log(&cluster, "web", "?container=web").await,
+        good("one\ntwo\n")
+    );
+    assert_eq!(
+        log(&cluster, "web", "?container=side").await,
+        good("mine\n")
+    );
+    assert_eq!(
+        log(&cluster, "web", "?container=web&tailLines=1").await,
+        good("two\n")
+    );
+    assert_eq!(
+        log(&cluster, "web", "?container=web&limitBytes=2").await,
+        good("on")
+    );
     assert_eq!(
         log(&cluster, "web", "").await,
-        (400, "a container name must be specified for pod web, choose one of: [web side]".into())
+        (
+            400,
+            "a container name must be specified for pod web, choose one of: [web side]".into()
+        )
     );
 }
 
 #[tokio::test]
 async fn who_follows_hears_everything_until_the_end() {
     let cluster = trusted().await;
-    let annotations = r#"mizzen.dev/logs: "one\n+300ms two", mizzen.dev/simulate: "run 1500ms, exit""#;
-    cluster.run_pod("web", annotations, &format!("restartPolicy: Never, {WEB}")).await;
+    let annotations =
+        r#"mizzen.dev/logs: "one\n+300ms two", mizzen.dev/simulate: "run 1500ms, exit""#;
+    cluster
+        .run_pod("web", annotations, &format!("restartPolicy: Never, {WEB}"))
+        .await;
     until(&cluster, "web", "running").await;
-    assert_eq!(log(&cluster, "web", "?follow=true").await, (200, "one\ntwo\n".into()));
+    assert_eq!(
+        log(&cluster, "web", "?follow=true").await,
+        (200, "one\ntwo\n".into())
+    );
 }
 
 #[tokio::test]
@@ -149,13 +185,18 @@ async fn the_life_before_can_be_asked_for() {
     let annotations = r#"mizzen.dev/logs: "hello", mizzen.dev/simulate: "exit 1 then run""#;
     cluster.run_pod("web", annotations, WEB).await;
     until(&cluster, "web", "web=running+1").await;
-    assert_eq!(log(&cluster, "web", "?previous=true").await, (200, "hello\n".into()));
+    assert_eq!(
+        log(&cluster, "web", "?previous=true").await,
+        (200, "hello\n".into())
+    );
 }
 
 #[tokio::test]
 async fn a_container_that_waits_has_nothing_to_say() {
     let cluster = trusted().await;
-    cluster.run_pod("web", r#"mizzen.dev/simulate: "start 1h""#, WEB).await;
+    cluster
+        .run_pod("web", r#"mizzen.dev/simulate: "start 1h""#, WEB)
+        .await;
     until(&cluster, "web", "ContainerCreating").await;
     let waits = "container \"web\" in pod \"web\" is waiting to start: ContainerCreating";
     assert_eq!(log(&cluster, "web", "").await, (400, waits.into()));
@@ -164,7 +205,10 @@ async fn a_container_that_waits_has_nothing_to_say() {
         (400, "container db is not valid for pod web".into())
     );
     let previous = "previous terminated container \"web\" in pod \"web\" not found";
-    assert_eq!(log(&cluster, "web", "?previous=true").await, (400, previous.into()));
+    assert_eq!(
+        log(&cluster, "web", "?previous=true").await,
+        (400, previous.into())
+    );
 }
 
 #[tokio::test]
@@ -175,7 +219,9 @@ async fn a_log_can_be_read_before_the_watch_brings_the_status_back() {
         options.client = watch_without(server, r#""phase":"Running""#);
     })
     .await;
-    cluster.run_pod("web", r#"mizzen.dev/logs: "hello""#, WEB).await;
+    cluster
+        .run_pod("web", r#"mizzen.dev/logs: "hello""#, WEB)
+        .await;
     until(&cluster, "web", "ready=True").await;
     assert_eq!(log(&cluster, "web", "").await, (200, "hello\n".into()));
 }
@@ -184,13 +230,30 @@ async fn a_log_can_be_read_before_the_watch_brings_the_status_back() {
 async fn commands_see_config_maps_and_secrets() {
     let cluster = trusted().await;
     let create = async |kind: &str, text: &str| {
-        cluster.create(&format!("/api/v1/namespaces/default/{kind}"), text).await;
+        cluster
+            .create(&format!("/api/v1/namespaces/default/{kind}"), text)
+            .await;
     };
-    create("configmaps", "{metadata: {name: x}, data: {greeting: hello, other: there}}").await;
-    create("secrets", "{metadata: {name: s}, data: {pass: czNjcmV0Cg==}}").await;
-    create("configmaps", "{metadata: {name: kube-root-ca.crt}, data: {ca.crt: authority}}").await;
-    create("services", "{metadata: {name: kubernetes}, spec: {clusterIP: 10.0.0.1, ports: [{port: 443}]}}")
-        .await;
+    create(
+        "configmaps",
+        "{metadata: {name: x}, data: {greeting: hello, other: there}}",
+    )
+    .await;
+    create(
+        "secrets",
+        "{metadata: {name: s}, data: {pass: czNjcmV0Cg==}}",
+    )
+    .await;
+    create(
+        "configmaps",
+        "{metadata: {name: kube-root-ca.crt}, data: {ca.crt: authority}}",
+    )
+    .await;
+    create(
+        "services",
+        "{metadata: {name: kubernetes}, spec: {clusterIP: 10.0.0.1, ports: [{port: 443}]}}",
+    )
+    .await;
     let account = "/var/run/secrets/kubernetes.io/serviceaccount";
     let script = format!(
         "echo $GREETING to $P_other; cat /s/pass; cat {account}/namespace; echo; cat {account}/ca.crt; echo; \
@@ -217,27 +280,53 @@ async fn commands_see_config_maps_and_secrets() {
 async fn every_life_wrote_what_its_own_environment_said() {
     let cluster = trusted().await;
     let path = "/api/v1/namespaces/default/configmaps";
-    cluster.create(path, "{metadata: {name: x}, data: {k: one}}").await;
+    cluster
+        .create(path, "{metadata: {name: x}, data: {k: one}}")
+        .await;
     let env = "env: [{name: K, valueFrom: {configMapKeyRef: {name: x, key: k}}}]";
     let command = "command: [sh, -c, 'echo $K; sleep 2; exit 1']";
-    cluster.run_pod("web", "", &format!("containers: [{{name: web, image: web, {env}, {command}}}]")).await;
+    cluster
+        .run_pod(
+            "web",
+            "",
+            &format!("containers: [{{name: web, image: web, {env}, {command}}}]"),
+        )
+        .await;
     until(&cluster, "web", "web=running").await;
-    let (key, change) = ("default/x".parse().unwrap(), crate::cluster::read("{data: {k: two}}"));
+    let (key, change) = (
+        "default/x".parse().unwrap(),
+        crate::cluster::read("{data: {k: two}}"),
+    );
     let patch = mizzen_sdk::api::Patch::Merge;
-    cluster.api.patch(&mizzen_sdk::resource::CONFIG_MAPS, &key, "", patch, &change).await.unwrap();
+    cluster
+        .api
+        .patch(&mizzen_sdk::resource::CONFIG_MAPS, &key, "", patch, &change)
+        .await
+        .unwrap();
     assert_eq!(log(&cluster, "web", "").await, (200, "one\n".into()));
     until(&cluster, "web", "web=running+1").await;
     assert_eq!(log(&cluster, "web", "").await, (200, "two\n".into()));
-    assert_eq!(log(&cluster, "web", "?previous=true").await, (200, "one\n".into()));
+    assert_eq!(
+        log(&cluster, "web", "?previous=true").await,
+        (200, "one\n".into())
+    );
 }
 
 #[tokio::test]
 async fn a_pod_on_no_node_wrote_nothing() {
     let cluster = trusted().await;
     cluster
-        .create("/api/v1/namespaces/default/pods", &format!("{{metadata: {{name: web}}, spec: {{{WEB}}}}}"))
+        .create(
+            "/api/v1/namespaces/default/pods",
+            &format!("{{metadata: {{name: web}}, spec: {{{WEB}}}}}"),
+        )
         .await;
-    assert_eq!(cluster.text("/api/v1/namespaces/default/pods/web/log").await, (204, String::new()));
+    assert_eq!(
+        cluster
+            .text("/api/v1/namespaces/default/pods/web/log")
+            .await,
+        (204, String::new())
+    );
     let (code, message) = log(&cluster, "nobody", "").await;
     assert_eq!((code, message.as_str()), (404, "pods \"nobody\" not found"));
 }
@@ -252,7 +341,10 @@ async fn a_node_that_does_not_answer_is_named() {
     let (code, message) = log(&cluster, "web", "").await;
     assert_eq!(code, 500);
     assert!(message.starts_with("Get \"https://127.0.0.1:"), "{message}");
-    assert!(message.contains("/containerLogs/default/web/web\": dial tcp 127.0.0.1:"), "{message}");
+    assert!(
+        message.contains("/containerLogs/default/web/web\": dial tcp 127.0.0.1:"),
+        "{message}"
+    );
 }
 
 #[cfg(target_os = "linux")]
@@ -264,7 +356,9 @@ async fn every_node_answers_at_its_own_address() {
             "{{metadata: {{name: web-{at}, annotations: {{mizzen.dev/logs: on {at}}}}}, \
              spec: {{nodeName: node-{at}, {WEB}}}}}"
         );
-        cluster.create("/api/v1/namespaces/default/pods", &text).await;
+        cluster
+            .create("/api/v1/namespaces/default/pods", &text)
+            .await;
         let name = format!("web-{at}");
         until(&cluster, &name, "ready=True").await;
         let address = format!("127.0.0.{}", at + 1);
@@ -281,12 +375,17 @@ async fn a_stranger_is_told_nothing() {
     let other = cluster(&authority, Some(authority.sign("jane"))).await;
     let nobody = cluster(&authority, None).await;
     for cluster in [&other, &nobody] {
-        cluster.run_pod("web", r#"mizzen.dev/logs: "secret""#, WEB).await;
+        cluster
+            .run_pod("web", r#"mizzen.dev/logs: "secret""#, WEB)
+            .await;
         until(cluster, "web", "ready=True").await;
     }
     let (code, message) = log(&other, "web", "").await;
     assert_eq!(code, 403);
-    assert!(message.starts_with("Forbidden (user=jane, verb=get, resource=nodes"), "{message}");
+    assert!(
+        message.starts_with("Forbidden (user=jane, verb=get, resource=nodes"),
+        "{message}"
+    );
     assert_eq!(log(&nobody, "web", "").await.0, 401);
 }
 
@@ -294,7 +393,9 @@ async fn a_stranger_is_told_nothing() {
 async fn a_certificate_of_another_authority_is_not_believed() {
     let identity = Authority::new().sign("kube-apiserver-kubelet-client");
     let cluster = cluster(&Authority::new(), Some(identity)).await;
-    cluster.run_pod("web", r#"mizzen.dev/logs: "secret""#, WEB).await;
+    cluster
+        .run_pod("web", r#"mizzen.dev/logs: "secret""#, WEB)
+        .await;
     until(&cluster, "web", "ready=True").await;
     let (code, message) = log(&cluster, "web", "").await;
     assert_eq!(code, 500, "{message}");

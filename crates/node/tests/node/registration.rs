@@ -16,7 +16,9 @@ use crate::cluster::{Cluster, show};
 
 fn ready(node: &mizzen_sdk::Object) -> &mizzen_object::Value {
     let mut conditions = node["status"]["conditions"].list().iter();
-    conditions.find(|condition| condition["type"].str() == "Ready").unwrap()
+    conditions
+        .find(|condition| condition["type"].str() == "Ready")
+        .unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -27,9 +29,14 @@ async fn a_node_is_registered_as_a_kubelet_does_it() {
     assert_eq!(node["status"]["allocatable"]["pods"].str(), "110");
     assert_eq!(node["status"]["addresses"][0]["address"].str(), "127.0.0.1");
     let ready = ready(&node);
-    assert_eq!((ready["status"].str(), ready["reason"].str()), ("True", "KubeletReady"));
+    assert_eq!(
+        (ready["status"].str(), ready["reason"].str()),
+        ("True", "KubeletReady")
+    );
     assert_eq!(ready["message"].str(), "kubelet is posting ready status");
-    let lease = cluster.get(&LEASES, &Key::new("kube-node-lease", "node-0")).await;
+    let lease = cluster
+        .get(&LEASES, &Key::new("kube-node-lease", "node-0"))
+        .await;
     assert_eq!(lease.owners()[0]["uid"].str(), node.uid());
     assert_eq!(lease["spec"]["holderIdentity"].str(), "node-0");
     assert_eq!(lease["spec"]["leaseDurationSeconds"].int(), 40);
@@ -48,8 +55,10 @@ async fn every_node_has_its_own_address_on_the_loopback_interface_and_the_given_
         cluster.start(3, |options| options.address = first.parse().unwrap());
         cluster.pass(1).await;
         let nodes = cluster.list(&NODES).await;
-        let addresses: Vec<&str> =
-            nodes.iter().map(|node| node["status"]["addresses"][0]["address"].str()).collect();
+        let addresses: Vec<&str> = nodes
+            .iter()
+            .map(|node| node["status"]["addresses"][0]["address"].str())
+            .collect();
         assert_eq!(addresses, expected);
     }
 }
@@ -57,18 +66,26 @@ async fn every_node_has_its_own_address_on_the_loopback_interface_and_the_given_
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_renewed_every_ten_seconds_and_the_status_written_every_five_minutes() {
     let cluster = Cluster::with(1).await;
-    let lease = async || cluster.get(&LEASES, &Key::new("kube-node-lease", "node-0")).await;
+    let lease = async || {
+        cluster
+            .get(&LEASES, &Key::new("kube-node-lease", "node-0"))
+            .await
+    };
     let (mut seen, key) = (Vec::new(), Key::cluster("node-0"));
     for _ in 0..3 {
         cluster.pass(10).await;
         seen.push(Cluster::second(&lease().await["spec"]["renewTime"]));
     }
     assert_eq!(seen, [10, 20, 30]);
-    let heartbeat = async || Cluster::second(&ready(&cluster.get(&NODES, &key).await)["lastHeartbeatTime"]);
+    let heartbeat =
+        async || Cluster::second(&ready(&cluster.get(&NODES, &key).await)["lastHeartbeatTime"]);
     assert_eq!(heartbeat().await, 0);
     cluster.pass(280).await;
     assert_eq!(heartbeat().await, 300);
-    assert_eq!(Cluster::second(&ready(&cluster.get(&NODES, &key).await)["lastTransitionTime"]), 0);
+    assert_eq!(
+        Cluster::second(&ready(&cluster.get(&NODES, &key).await)["lastTransitionTime"]),
+        0
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,16 +93,27 @@ async fn a_node_that_others_call_dead_says_that_it_lives() {
     let cluster = Cluster::with(1).await;
     let key = Key::cluster("node-0");
     let dead = value!({ "status": { "conditions": [{ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown" }] } });
-    cluster.api.patch(&NODES, &key, "status", Patch::Strategic, &dead).await.unwrap();
+    cluster
+        .api
+        .patch(&NODES, &key, "status", Patch::Strategic, &dead)
+        .await
+        .unwrap();
     cluster.pass_millis(100).await;
-    assert_eq!(ready(&cluster.get(&NODES, &key).await)["reason"].str(), "KubeletReady");
+    assert_eq!(
+        ready(&cluster.get(&NODES, &key).await)["reason"].str(),
+        "KubeletReady"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_deleted_is_made_again() {
     let cluster = Cluster::with(1).await;
     let key = Key::new("kube-node-lease", "node-0");
-    cluster.api.delete(&LEASES, &key, &DeleteOptions::default()).await.unwrap();
+    cluster
+        .api
+        .delete(&LEASES, &key, &DeleteOptions::default())
+        .await
+        .unwrap();
     cluster.pass(10).await;
     assert!(cluster.find(&LEASES, &key).await.is_some());
 }
@@ -93,10 +121,21 @@ async fn a_lease_that_is_deleted_is_made_again() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_deleted_stays_so() {
     let cluster = Cluster::with(2).await;
-    let (node, lease) = (Key::cluster("node-1"), Key::new("kube-node-lease", "node-1"));
-    cluster.api.delete(&NODES, &node, &DeleteOptions::default()).await.unwrap();
+    let (node, lease) = (
+        Key::cluster("node-1"),
+        Key::new("kube-node-lease", "node-1"),
+    );
+    cluster
+        .api
+        .delete(&NODES, &node, &DeleteOptions::default())
+        .await
+        .unwrap();
     cluster.pass_millis(100).await;
-    cluster.api.delete(&LEASES, &lease, &DeleteOptions::default()).await.unwrap();
+    cluster
+        .api
+        .delete(&LEASES, &lease, &DeleteOptions::default())
+        .await
+        .unwrap();
     cluster.pass(30).await;
     assert!(cluster.find(&NODES, &node).await.is_none());
     assert!(cluster.find(&LEASES, &lease).await.is_none());
@@ -110,7 +149,10 @@ async fn a_restarted_agent_finds_its_node_and_says_how_large_it_is_now() {
     cluster.start(1, |options| options.capacity.set("cpu", "64"));
     cluster.pass(1).await;
     let after = cluster.get(&NODES, &key).await;
-    assert_eq!((after.uid(), after["status"]["allocatable"]["cpu"].str()), (before.uid(), "64"));
+    assert_eq!(
+        (after.uid(), after["status"]["allocatable"]["cpu"].str()),
+        (before.uid(), "64")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,7 +162,9 @@ async fn a_thousand_nodes_register_and_live() {
     assert_eq!(cluster.list(&NODES).await.len(), 1000);
     let leases = cluster.list(&LEASES).await;
     assert_eq!(leases.len(), 1000);
-    let late = leases.iter().filter(|lease| Cluster::second(&lease["spec"]["renewTime"]) < 15);
+    let late = leases
+        .iter()
+        .filter(|lease| Cluster::second(&lease["spec"]["renewTime"]) < 15);
     assert_eq!(late.count(), 0);
 }
 
@@ -132,8 +176,14 @@ impl Authorizer for Listener {
     fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision> {
         if let Target::Resource(wanted) = attributes.target {
             let name = attributes.user.name.as_str();
-            let asked = format!("{name} {} {}/{}", attributes.verb, wanted.resource, wanted.subresource);
-            self.0.lock().unwrap().insert(asked.trim_end_matches('/').into());
+            let asked = format!(
+                "{name} {} {}/{}",
+                attributes.verb, wanted.resource, wanted.subresource
+            );
+            self.0
+                .lock()
+                .unwrap()
+                .insert(asked.trim_end_matches('/').into());
         }
         Box::pin(std::future::ready(Decision::NoOpinion(Reason::default())))
     }
@@ -150,17 +200,29 @@ async fn every_node_writes_in_its_own_name() {
     .await;
     let server = cluster.server.clone();
     cluster.start(2, |options| {
-        let client = move |name: &str| Client::new(server.in_process(User::node(name), "kubelet"), "default");
+        let client = move |name: &str| {
+            Client::new(server.in_process(User::node(name), "kubelet"), "default")
+        };
         options.client_of = Arc::new(client);
     });
     cluster.pass_millis(500).await;
-    cluster.run_pod("p", "", "containers: [{name: c, image: i}]").await;
+    cluster
+        .run_pod("p", "", "containers: [{name: c, image: i}]")
+        .await;
     cluster.pass(11).await;
-    assert_eq!(show(&cluster.pod("p").await), "Running ready=True c=running");
+    assert_eq!(
+        show(&cluster.pod("p").await),
+        "Running ready=True c=running"
+    );
     assert!(!cluster.told("p").await.is_empty());
     cluster.delete_pod("p", None).await;
     cluster.pass(31).await;
-    assert!(cluster.find(&PODS, &Key::new("default", "p")).await.is_none());
+    assert!(
+        cluster
+            .find(&PODS, &Key::new("default", "p"))
+            .await
+            .is_none()
+    );
     let asked = listener.0.lock().unwrap();
     let expected = [
         "node-0 create events",
@@ -176,6 +238,9 @@ async fn every_node_writes_in_its_own_name() {
         "node-1 get leases",
         "node-1 update leases",
     ];
-    let expected: BTreeSet<String> = expected.iter().map(|asked| format!("system:node:{asked}")).collect();
+    let expected: BTreeSet<String> = expected
+        .iter()
+        .map(|asked| format!("system:node:{asked}"))
+        .collect();
     assert_eq!(*asked, expected);
 }

@@ -23,14 +23,17 @@ const WEB: &str = "containers: [{name: web, image: web, ports: [{containerPort: 
 async fn start() -> (Cluster, Authority) {
     let authority = Authority::new();
     let cluster = cluster(&authority, None).await;
-    cluster.run_pod("web", r#"mizzen.dev/http: hello"#, WEB).await;
+    cluster
+        .run_pod("web", r#"mizzen.dev/http: hello"#, WEB)
+        .await;
     until(&cluster, "web", "ready=True").await;
     (cluster, authority)
 }
 
 async fn dial(cluster: &Cluster, identity: Option<Identity>) -> TlsStream<TcpStream> {
     let node = cluster.get(&NODES, &Key::new("", "node-0")).await;
-    let port = u16::try_from(node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].int()).unwrap();
+    let port =
+        u16::try_from(node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].int()).unwrap();
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -42,16 +45,26 @@ async fn dial(cluster: &Cluster, identity: Option<Identity>) -> TlsStream<TcpStr
         Some(Identity { certificate, key }) => {
             let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
             builder
-                .with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap())
+                .with_client_auth_cert(
+                    chain,
+                    PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap(),
+                )
                 .unwrap()
         }
     };
     let stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-    TlsConnector::from(Arc::new(config)).connect("127.0.0.1".try_into().unwrap(), stream).await.unwrap()
+    TlsConnector::from(Arc::new(config))
+        .connect("127.0.0.1".try_into().unwrap(), stream)
+        .await
+        .unwrap()
 }
 
 /// Sends a request and reads the head of its answer, and its body if it has one.
-async fn ask(stream: &mut TlsStream<TcpStream>, path: &str, headers: &str) -> (u16, String, String) {
+async fn ask(
+    stream: &mut TlsStream<TcpStream>,
+    path: &str,
+    headers: &str,
+) -> (u16, String, String) {
     let request = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut head = String::new();
@@ -59,7 +72,9 @@ async fn ask(stream: &mut TlsStream<TcpStream>, path: &str, headers: &str) -> (u
         head.push(char::from(stream.read_u8().await.unwrap()));
     }
     let code = head[9..12].parse().unwrap();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
     let mut body = vec![0; length.filter(|_| code != 101).unwrap_or(0)];
     stream.read_exact(&mut body).await.unwrap();
     (code, head, String::from_utf8(body).unwrap())
@@ -80,7 +95,12 @@ async fn streams_are_for_the_api_server_alone() {
     ] {
         let (code, ..) = ask(&mut dial(&cluster, None).await, path, SPDY).await;
         assert_eq!(code, 401, "{path}");
-        let (code, ..) = ask(&mut dial(&cluster, Some(authority.sign("jane"))).await, path, SPDY).await;
+        let (code, ..) = ask(
+            &mut dial(&cluster, Some(authority.sign("jane"))).await,
+            path,
+            SPDY,
+        )
+        .await;
         assert_eq!(code, 403, "{path}");
     }
 }
@@ -93,11 +113,36 @@ async fn a_stream_that_cannot_be_is_refused_before_the_upgrade() {
     let websocket = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA==\r\n";
     let odd = format!("{websocket}Sec-WebSocket-Protocol: v9.channel.k8s.io\r\n");
     for (path, headers, code, said) in [
-        (exec, SPDY, 400, "you must specify at least 1 of stdin, stdout, stderr"),
-        ("/exec/default/none/web?output=1", SPDY, 404, "pod does not exist"),
-        ("/exec/default/web/db?output=1", SPDY, 500, "container not found (\"db\")"),
-        ("/attach/default/web/db?output=1", SPDY, 500, "container db not found in pod web_default"),
-        (&format!("{exec}&output=1"), "", 400, "Upgrade request required"),
+        (
+            exec,
+            SPDY,
+            400,
+            "you must specify at least 1 of stdin, stdout, stderr",
+        ),
+        (
+            "/exec/default/none/web?output=1",
+            SPDY,
+            404,
+            "pod does not exist",
+        ),
+        (
+            "/exec/default/web/db?output=1",
+            SPDY,
+            500,
+            "container not found (\"db\")",
+        ),
+        (
+            "/attach/default/web/db?output=1",
+            SPDY,
+            500,
+            "container db not found in pod web_default",
+        ),
+        (
+            &format!("{exec}&output=1"),
+            "",
+            400,
+            "Upgrade request required",
+        ),
         (
             &format!("{exec}&output=1"),
             "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n",
@@ -116,9 +161,24 @@ async fn a_stream_that_cannot_be_is_refused_before_the_upgrade() {
             403,
             "requested protocol(s) are not supported: [v9.channel.k8s.io]",
         ),
-        ("/portForward/default/web", websocket, 400, "query parameter \"port\" is required"),
-        ("/portForward/default/web?port=0", websocket, 400, "port \"0\" must be > 0"),
-        ("/tunnel/default/web?port=80", "", 400, "Upgrade request required"),
+        (
+            "/portForward/default/web",
+            websocket,
+            400,
+            "query parameter \"port\" is required",
+        ),
+        (
+            "/portForward/default/web?port=0",
+            websocket,
+            400,
+            "port \"0\" must be > 0",
+        ),
+        (
+            "/tunnel/default/web?port=80",
+            "",
+            400,
+            "Upgrade request required",
+        ),
         (
             "/tunnel/default/web?port=81",
             "Connection: Upgrade\r\nUpgrade: tcp\r\n",
@@ -140,11 +200,18 @@ async fn a_websocket_carries_a_command_and_its_end() {
     let headers = "Connection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Version: 13\r\n\
                    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
                    Sec-WebSocket-Protocol: v5.channel.k8s.io, v4.channel.k8s.io\r\n";
-    let path = "/exec/default/web/web?command=sh&command=-c&command=echo+hi%3B+exit+3&output=1&error=1";
+    let path =
+        "/exec/default/web/web?command=sh&command=-c&command=echo+hi%3B+exit+3&output=1&error=1";
     let (code, head, _) = ask(&mut stream, path, headers).await;
     assert_eq!(code, 101);
-    assert!(head.contains("sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"), "{head}");
-    assert!(head.contains("sec-websocket-protocol: v5.channel.k8s.io\r\n"), "{head}");
+    assert!(
+        head.contains("sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"),
+        "{head}"
+    );
+    assert!(
+        head.contains("sec-websocket-protocol: v5.channel.k8s.io\r\n"),
+        "{head}"
+    );
     let mut frames = Vec::new();
     stream.read_to_end(&mut frames).await.unwrap();
     let frames = String::from_utf8_lossy(&frames).into_owned();
@@ -157,7 +224,9 @@ async fn a_websocket_carries_a_command_and_its_end() {
 async fn a_command_is_killed_with_its_container() {
     let (cluster, authority) = start().await;
     let spec = "restartPolicy: Never, containers: [{name: web, image: web}]";
-    cluster.run_pod("short", r#"mizzen.dev/simulate: "run 2s, exit""#, spec).await;
+    cluster
+        .run_pod("short", r#"mizzen.dev/simulate: "run 2s, exit""#, spec)
+        .await;
     until(&cluster, "short", "ready=True").await;
     let mut stream = dial(&cluster, Some(authority.sign(KUBELET_CLIENT))).await;
     let headers = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA==\r\n\
@@ -168,15 +237,22 @@ async fn a_command_is_killed_with_its_container() {
     let mut frames = Vec::new();
     stream.read_to_end(&mut frames).await.unwrap();
     let frames = String::from_utf8_lossy(&frames).into_owned();
-    assert!(frames.contains(r#"{"reason":"ExitCode","message":"137"}"#), "{frames}");
+    assert!(
+        frames.contains(r#"{"reason":"ExitCode","message":"137"}"#),
+        "{frames}"
+    );
 }
 
 #[tokio::test]
 async fn a_tunnel_is_a_connection_to_a_port() {
     let (cluster, authority) = start().await;
     let mut stream = dial(&cluster, Some(authority.sign(KUBELET_CLIENT))).await;
-    let (code, ..) =
-        ask(&mut stream, "/tunnel/default/web?port=80", "Connection: Upgrade\r\nUpgrade: tcp\r\n").await;
+    let (code, ..) = ask(
+        &mut stream,
+        "/tunnel/default/web?port=80",
+        "Connection: Upgrade\r\nUpgrade: tcp\r\n",
+    )
+    .await;
     assert_eq!(code, 101);
     let (code, _, body) = ask(&mut stream, "/any", "Connection: close\r\n").await;
     assert_eq!((code, body.as_str()), (200, "hello"));
@@ -186,8 +262,12 @@ async fn a_tunnel_is_a_connection_to_a_port() {
 async fn streams_end_with_their_agent() {
     let (mut cluster, authority) = start().await;
     let mut stream = dial(&cluster, Some(authority.sign(KUBELET_CLIENT))).await;
-    let (code, ..) =
-        ask(&mut stream, "/attach/default/web/web?output=1", &SPDY.replace("SPDY/3.1", "spdy/3.1")).await;
+    let (code, ..) = ask(
+        &mut stream,
+        "/attach/default/web/web?output=1",
+        &SPDY.replace("SPDY/3.1", "spdy/3.1"),
+    )
+    .await;
     assert_eq!(code, 101);
     cluster.stop();
     let mut rest = Vec::new();
@@ -197,9 +277,15 @@ async fn streams_end_with_their_agent() {
 #[tokio::test]
 async fn an_annotation_that_cannot_be_read_fails_its_pod() {
     let (cluster, _) = start().await;
-    cluster.run_pod("bad", r#"mizzen.dev/http: "/: {status: 1}""#, WEB).await;
+    cluster
+        .run_pod("bad", r#"mizzen.dev/http: "/: {status: 1}""#, WEB)
+        .await;
     until(&cluster, "bad", "Failed").await;
     let pod = cluster.pod("bad").await;
     assert_eq!(pod["status"]["reason"].str(), "InvalidSimulation");
-    assert!(pod["status"]["message"].str().contains("mizzen.dev/http: /: 1 is not a status"));
+    assert!(
+        pod["status"]["message"]
+            .str()
+            .contains("mizzen.dev/http: /: 1 is not a status")
+    );
 }

@@ -176,9 +176,14 @@ impl Expr {
             ExprKind::Select(select) => vec![&select.operand],
             ExprKind::Call(call) => call.target.iter().chain(&call.arguments).collect(),
             ExprKind::List(items, _) => items.iter().collect(),
-            ExprKind::Map(entries) => entries.iter().flat_map(|entry| [&entry.key, &entry.value]).collect(),
+            ExprKind::Map(entries) => entries
+                .iter()
+                .flat_map(|entry| [&entry.key, &entry.value])
+                .collect(),
             ExprKind::Struct(_, fields) => fields.iter().map(|field| &field.value).collect(),
-            ExprKind::Comprehension(it) => vec![&it.range, &it.init, &it.condition, &it.step, &it.result],
+            ExprKind::Comprehension(it) => {
+                vec![&it.range, &it.init, &it.condition, &it.step, &it.result]
+            }
         }
     }
 
@@ -189,12 +194,21 @@ impl Expr {
             ExprKind::Select(select) => vec![&mut select.operand],
             ExprKind::Call(call) => call.target.iter_mut().chain(&mut call.arguments).collect(),
             ExprKind::List(items, _) => items.iter_mut().collect(),
-            ExprKind::Map(entries) => {
-                entries.iter_mut().flat_map(|entry| [&mut entry.key, &mut entry.value]).collect()
+            ExprKind::Map(entries) => entries
+                .iter_mut()
+                .flat_map(|entry| [&mut entry.key, &mut entry.value])
+                .collect(),
+            ExprKind::Struct(_, fields) => {
+                fields.iter_mut().map(|field| &mut field.value).collect()
             }
-            ExprKind::Struct(_, fields) => fields.iter_mut().map(|field| &mut field.value).collect(),
             ExprKind::Comprehension(it) => {
-                vec![&mut it.range, &mut it.init, &mut it.condition, &mut it.step, &mut it.result]
+                vec![
+                    &mut it.range,
+                    &mut it.init,
+                    &mut it.condition,
+                    &mut it.step,
+                    &mut it.result,
+                ]
             }
         }
     }

@@ -54,14 +54,19 @@ struct Entries {
 }
 
 /// Nothing was joined to it yet.
-const NOTHING: Range = Range { min: u64::MAX, max: 0 };
+const NOTHING: Range = Range {
+    min: u64::MAX,
+    max: 0,
+};
 
 impl<'a> Coster<'a> {
     fn cost(&mut self, expr: &'a Expr) -> Range {
         match &expr.kind {
             ExprKind::Literal(_) => Range::ZERO,
             ExprKind::Ident(name) => {
-                let path = self.local(name).map_or_else(|| vec![name.clone()], |local| local.path.clone());
+                let path = self
+                    .local(name)
+                    .map_or_else(|| vec![name.clone()], |local| local.path.clone());
                 self.paths.insert(expr.id, path);
                 Range::ONE
             }
@@ -81,9 +86,18 @@ impl<'a> Coster<'a> {
             }
             ExprKind::Call(call) => self.call(expr, call),
             ExprKind::List(items, _) => {
-                let sum = items.iter().fold(Range::ZERO, |sum, item| sum.add(self.cost(item)));
+                let sum = items
+                    .iter()
+                    .fold(Range::ZERO, |sum, item| sum.add(self.cost(item)));
                 let value = self.union(items.iter());
-                self.entries.insert(expr.id, Entries { is_list: true, key: Range::ONE, value });
+                self.entries.insert(
+                    expr.id,
+                    Entries {
+                        is_list: true,
+                        key: Range::ONE,
+                        value,
+                    },
+                );
                 sum.add(Range::fixed(LIST))
             }
             ExprKind::Map(entries) => {
@@ -93,11 +107,20 @@ impl<'a> Coster<'a> {
                 });
                 let key = self.union(entries.iter().map(|entry| &entry.key));
                 let value = self.union(entries.iter().map(|entry| &entry.value));
-                self.entries.insert(expr.id, Entries { is_list: false, key, value });
+                self.entries.insert(
+                    expr.id,
+                    Entries {
+                        is_list: false,
+                        key,
+                        value,
+                    },
+                );
                 sum.add(Range::fixed(MAP))
             }
             ExprKind::Struct(_, fields) => {
-                let sum = fields.iter().fold(Range::ZERO, |sum, field| sum.add(self.cost(&field.value)));
+                let sum = fields
+                    .iter()
+                    .fold(Range::ZERO, |sum, field| sum.add(self.cost(&field.value)));
                 sum.add(Range::fixed(STRUCT))
             }
             ExprKind::Comprehension(it) if is_bind(it) => self.bind(expr, it),
@@ -110,7 +133,9 @@ impl<'a> Coster<'a> {
         if exprs.len() == 0 {
             return Range::ZERO;
         }
-        exprs.fold(NOTHING, |union, expr| union.union(self.size_or_unknown(expr)))
+        exprs.fold(NOTHING, |union, expr| {
+            union.union(self.size_or_unknown(expr))
+        })
     }
 
     fn call(&mut self, expr: &'a Expr, call: &'a Call) -> Range {
@@ -145,10 +170,16 @@ impl<'a> Coster<'a> {
                 (Some(size), Some(result)) => Some(size.union(result)),
                 (size, result) => size.or(result),
             };
-            if let ("index_list" | "index_map", Some(container)) = (overload.id, call.arguments.first()) {
+            if let ("index_list" | "index_map", Some(container)) =
+                (overload.id, call.arguments.first())
+            {
                 size = self.entries_of(container).map(|entries| entries.value);
                 let mut path = self.path(container);
-                path.push(if overload.id == "index_list" { "@items".into() } else { "@values".into() });
+                path.push(if overload.id == "index_list" {
+                    "@items".into()
+                } else {
+                    "@values".into()
+                });
                 self.paths.insert(expr.id, path);
             }
             size = size.or_else(|| self.size(expr));
@@ -168,27 +199,42 @@ impl<'a> Coster<'a> {
         costs: &[Range],
     ) -> CallEstimate {
         let all = total(costs);
-        if let Some(estimate) = overload.estimate.and_then(|it| it(&Sizing(self.sizes), target, nodes)) {
-            return CallEstimate { cost: estimate.cost.add(all), ..estimate };
+        if let Some(estimate) = overload
+            .estimate
+            .and_then(|it| it(&Sizing(self.sizes), target, nodes))
+        {
+            return CallEstimate {
+                cost: estimate.cost.add(all),
+                ..estimate
+            };
         }
         match (overload.id, nodes) {
-            ("logical_and" | "logical_or", [_, _]) => {
-                CallEstimate::cost(Range { min: costs[0].min, max: costs[0].add(costs[1]).max })
-            }
+            ("logical_and" | "logical_or", [_, _]) => CallEstimate::cost(Range {
+                min: costs[0].min,
+                max: costs[0].add(costs[1]).max,
+            }),
             ("conditional", [_, then, otherwise]) => {
-                let (one, other) = (self.entries_of(&call.arguments[1]), self.entries_of(&call.arguments[2]));
-                self.entries.extend(join(one, other).map(|entries| (expr.id, entries)));
+                let (one, other) = (
+                    self.entries_of(&call.arguments[1]),
+                    self.entries_of(&call.arguments[2]),
+                );
+                self.entries
+                    .extend(join(one, other).map(|entries| (expr.id, entries)));
                 let size = computed(then).union(computed(otherwise));
                 CallEstimate::sized(costs[0].add(costs[1].union(costs[2])), size)
             }
             ("add_list", [left, right]) => {
-                let (one, other) = (self.entries_of(&call.arguments[0]), self.entries_of(&call.arguments[1]));
-                self.entries.extend(join(one, other).map(|entries| (expr.id, entries)));
+                let (one, other) = (
+                    self.entries_of(&call.arguments[0]),
+                    self.entries_of(&call.arguments[1]),
+                );
+                self.entries
+                    .extend(join(one, other).map(|entries| (expr.id, entries)));
                 CallEstimate::sized(Range::ONE.add(all), computed(left).add(computed(right)))
             }
             ("equals" | "not_equals", [left, right]) => {
-                let cost =
-                    library_equality(overload.id, left, right).unwrap_or_else(|| equality(left, right));
+                let cost = library_equality(overload.id, left, right)
+                    .unwrap_or_else(|| equality(left, right));
                 CallEstimate::cost(cost.add(all))
             }
             _ => CallEstimate::cost(Range::ONE.add(all)),
@@ -224,7 +270,8 @@ impl<'a> Coster<'a> {
             ExprKind::List(..) | ExprKind::Map(_) => {
                 self.known.insert(expr.id, count);
                 let entries = self.entries_of(&it.step);
-                self.entries.extend(entries.map(|entries| (expr.id, entries)));
+                self.entries
+                    .extend(entries.map(|entries| (expr.id, entries)));
             }
             _ => {}
         }
@@ -245,12 +292,21 @@ impl<'a> Coster<'a> {
     /// A name for a value.
     fn bind_local(&mut self, name: &Str, value: &Expr) {
         let (path, size, entries) = (self.path(value), self.size(value), self.entries_of(value));
-        self.locals.push(Local { name: name.clone(), path, size, entries });
+        self.locals.push(Local {
+            name: name.clone(),
+            path,
+            size,
+            entries,
+        });
     }
 
     /// A name for each key or each value of a list or a map.
     fn loop_local(&mut self, name: &Str, range: &Expr, keys: bool) {
-        let (entries, is_list, mut path) = (self.entries_of(range), self.is_list(range), self.path(range));
+        let (entries, is_list, mut path) = (
+            self.entries_of(range),
+            self.is_list(range),
+            self.path(range),
+        );
         path.push(match (keys, is_list) {
             (true, true) => "@indices".into(),
             (true, false) => "@keys".into(),
@@ -258,12 +314,18 @@ impl<'a> Coster<'a> {
             (false, false) => "@values".into(),
         });
         let size = entries.map(|entries| if keys { entries.key } else { entries.value });
-        self.locals.push(Local { name: name.clone(), path, size, entries: None });
+        self.locals.push(Local {
+            name: name.clone(),
+            path,
+            size,
+            entries: None,
+        });
     }
 
     fn is_list(&self, expr: &Expr) -> bool {
         let by_type = matches!(self.checked.kind(expr.id), Type::List(_));
-        self.entries_of(expr).map_or(by_type, |entries| entries.is_list)
+        self.entries_of(expr)
+            .map_or(by_type, |entries| entries.is_list)
     }
 
     fn local(&self, name: &str) -> Option<&Local> {
@@ -279,11 +341,19 @@ impl<'a> Coster<'a> {
 
     fn node(&mut self, expr: &'a Expr) -> Node<'a> {
         let mut path = self.path(expr);
-        if path.first().is_some_and(|first| first == ACCUMULATOR || first == "__result__") {
+        if path
+            .first()
+            .is_some_and(|first| first == ACCUMULATOR || first == "__result__")
+        {
             path.clear();
         }
         let computed = self.size(expr);
-        Node { path, kind: self.checked.kind(expr.id).clone(), expr: Some(expr), computed }
+        Node {
+            path,
+            kind: self.checked.kind(expr.id).clone(),
+            expr: Some(expr),
+            computed,
+        }
     }
 
     fn size_or_unknown(&mut self, expr: &Expr) -> Range {
@@ -291,11 +361,21 @@ impl<'a> Coster<'a> {
     }
 
     fn size(&mut self, expr: &Expr) -> Option<Range> {
-        if let Some(size) = self.known.get(&expr.id).copied().or_else(|| written_size(expr)) {
+        if let Some(size) = self
+            .known
+            .get(&expr.id)
+            .copied()
+            .or_else(|| written_size(expr))
+        {
             return Some(size);
         }
         let kind = self.checked.kind(expr.id);
-        let node = Node { path: self.path(expr), kind: kind.clone(), expr: Some(expr), computed: None };
+        let node = Node {
+            path: self.path(expr),
+            kind: kind.clone(),
+            expr: Some(expr),
+            computed: None,
+        };
         if let Some(size) = self.sizes.size(&node) {
             self.known.insert(expr.id, size);
             return Some(size);
@@ -328,12 +408,20 @@ fn computed(node: &Node) -> Range {
 
 fn join(one: Option<Entries>, other: Option<Entries>) -> Option<Entries> {
     let (one, other) = (one?, other?);
-    Some(Entries { is_list: one.is_list, key: one.key.union(other.key), value: one.value.union(other.value) })
+    Some(Entries {
+        is_list: one.is_list,
+        key: one.key.union(other.key),
+        value: one.value.union(other.value),
+    })
 }
 
 fn equality(left: &Node, right: &Node) -> Range {
     let max = computed(left).max.min(computed(right).max);
-    Range { min: u64::from(max > 0), max }.scale(TRAVERSAL)
+    Range {
+        min: u64::from(max > 0),
+        max,
+    }
+    .scale(TRAVERSAL)
 }
 
 /// Kubernetes: values of its libraries have their own costs of being compared (cel/library/cost.go).
@@ -341,12 +429,18 @@ fn library_equality(overload: &str, left: &Node, right: &Node) -> Option<Range> 
     if overload != "equals" || left.kind != right.kind {
         return None;
     }
-    let (Type::Object(name) | Type::Opaque(name, _)) = &left.kind else { return None };
+    let (Type::Object(name) | Type::Opaque(name, _)) = &left.kind else {
+        return None;
+    };
     match name.as_str() {
         "kubernetes.NamedFormat" => Some(Range { min: 1, max: 64 }.scale(TRAVERSAL)),
-        "kubernetes.URL" => {
-            Some(Range { min: 1, max: right.computed.map_or(1, |size| size.max) }.scale(TRAVERSAL))
-        }
+        "kubernetes.URL" => Some(
+            Range {
+                min: 1,
+                max: right.computed.map_or(1, |size| size.max),
+            }
+            .scale(TRAVERSAL),
+        ),
         "net.IP" | "net.CIDR" | "kubernetes.Quantity" | "kubernetes.Semver" => Some(Range::ONE),
         name if name.starts_with("kubernetes.authorization.") => Some(Range::ONE),
         _ => None,
@@ -375,7 +469,9 @@ fn written_size(expr: &Expr) -> Option<Range> {
 
 fn is_scalar(kind: &Type) -> bool {
     match kind {
-        Type::Bool | Type::Double | Type::Duration | Type::Int | Type::Timestamp | Type::Uint => true,
+        Type::Bool | Type::Double | Type::Duration | Type::Int | Type::Timestamp | Type::Uint => {
+            true
+        }
         _ => kind.inside_optional().is_some_and(is_scalar),
     }
 }

@@ -34,7 +34,9 @@ impl Walk {
             Value::Double(double) if double.is_finite() => {
                 object::json::parse(double.to_string().as_bytes()).ok()?
             }
-            Value::Bytes(bytes) => base64::engine::general_purpose::STANDARD.encode(bytes).into(),
+            Value::Bytes(bytes) => base64::engine::general_purpose::STANDARD
+                .encode(bytes)
+                .into(),
             Value::List(list) => {
                 let items = list.iter().map(|item| self.data(&item.ok()?));
                 object::Value::List(items.collect::<Option<_>>()?)
@@ -66,9 +68,21 @@ mod tests {
     fn check(text: &str, expect: Option<&str>) {
         let program = Environment::new(LATEST).compile(text).expect("sound");
         let nothing: [(&str, Value); 0] = [];
-        let value = program.evaluate(&nothing, Budget { cost: 1_000_000, interrupted: None }).value;
+        let value = program
+            .evaluate(
+                &nothing,
+                Budget {
+                    cost: 1_000_000,
+                    interrupted: None,
+                },
+            )
+            .value;
         let data = value.expect("a value").to_data();
-        assert_eq!(data.map(|data| json::to_string(&data)).as_deref(), expect, "{text}");
+        assert_eq!(
+            data.map(|data| json::to_string(&data)).as_deref(),
+            expect,
+            "{text}"
+        );
     }
 
     #[test]
@@ -80,7 +94,10 @@ mod tests {
         check("{'a': {'b': [1]}}", Some("{\"a\":{\"b\":[1]}}"));
         check("b'ab'", Some("\"YWI=\""));
         check("duration('90s')", Some("\"90s\""));
-        check("timestamp('2024-01-02T03:04:05Z')", Some("\"2024-01-02T03:04:05Z\""));
+        check(
+            "timestamp('2024-01-02T03:04:05Z')",
+            Some("\"2024-01-02T03:04:05Z\""),
+        );
         check("9007199254740993", Some("\"9007199254740993\""));
     }
 

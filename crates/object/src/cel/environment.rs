@@ -49,10 +49,19 @@ impl Environment {
     /// The environment of a Kubernetes version: the language and the libraries it had.
     pub fn new(version: Version) -> Environment {
         static BASES: OnceLock<std::sync::Mutex<BTreeMap<Version, Arc<Base>>>> = OnceLock::new();
-        let mut bases =
-            BASES.get_or_init(Default::default).lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let base = bases.entry(version).or_insert_with(|| Arc::new(Base::new(version)));
-        Environment { base: base.clone(), variables: HashMap::new(), objects: HashMap::new(), open: None }
+        let mut bases = BASES
+            .get_or_init(Default::default)
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let base = bases
+            .entry(version)
+            .or_insert_with(|| Arc::new(Base::new(version)));
+        Environment {
+            base: base.clone(),
+            variables: HashMap::new(),
+            objects: HashMap::new(),
+            open: None,
+        }
     }
 
     /// With a variable.
@@ -68,7 +77,11 @@ impl Environment {
     }
 
     /// With an object type and its fields. [`ANY_OTHER`] stands for all that are not named.
-    pub fn with_object(self, name: &str, fields: impl IntoIterator<Item = (Str, Type)>) -> Environment {
+    pub fn with_object(
+        self,
+        name: &str,
+        fields: impl IntoIterator<Item = (Str, Type)>,
+    ) -> Environment {
         self.with_fields(name, Arc::new(fields.into_iter().collect()))
     }
 
@@ -89,7 +102,9 @@ impl Environment {
         match &shape.form {
             Form::List(inner, _) | Form::Map(inner) => return self.with_shape(inner),
             Form::Object(name, fields) => {
-                let kinds = fields.iter().map(|(key, field)| (key.clone(), field.shape.static_type()));
+                let kinds = fields
+                    .iter()
+                    .map(|(key, field)| (key.clone(), field.shape.static_type()));
                 self = self.with_object(name, kinds.collect::<Vec<_>>());
                 for field in fields.values() {
                     self = self.with_shape(&field.shape);
@@ -114,8 +129,10 @@ impl Environment {
     /// Like [`Environment::compile`]; `fold` says whether constants are computed beforehand.
     pub(crate) fn compile_with(&self, text: &str, fold: bool) -> Result<Program, RefuseError> {
         let parsed = parse::parse(text, &self.base.macros)?;
-        let checked = check::check(parsed, self).map_err(|issues| CompileError::new(text, issues))?;
-        let plan = plan::plan(&checked, fold).map_err(|error| RefuseError::Program(error.to_string()))?;
+        let checked =
+            check::check(parsed, self).map_err(|issues| CompileError::new(text, issues))?;
+        let plan =
+            plan::plan(&checked, fold).map_err(|error| RefuseError::Program(error.to_string()))?;
         Ok(Program::new(checked, plan))
     }
 
@@ -129,7 +146,10 @@ impl Environment {
 
     /// Whether an object type has any field.
     pub(crate) fn is_open(&self, name: &str) -> bool {
-        let below = self.open.as_ref().and_then(|open| name.strip_prefix(open.as_str()));
+        let below = self
+            .open
+            .as_ref()
+            .and_then(|open| name.strip_prefix(open.as_str()));
         below.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }
 
@@ -147,8 +167,12 @@ impl Environment {
 impl Base {
     fn new(version: Version) -> Base {
         let mut base = Base::default();
-        let libraries = standard::libraries().into_iter().chain(library::libraries());
-        libraries.filter(|library| library.since <= version).for_each(|library| base.add(library));
+        let libraries = standard::libraries()
+            .into_iter()
+            .chain(library::libraries());
+        libraries
+            .filter(|library| library.since <= version)
+            .for_each(|library| base.add(library));
         base
     }
 
@@ -161,6 +185,7 @@ impl Base {
             }
         }
         self.macros.extend(library.macros);
-        self.types.extend(library.types.into_iter().map(|kind| (kind.name(), kind)));
+        self.types
+            .extend(library.types.into_iter().map(|kind| (kind.name(), kind)));
     }
 }

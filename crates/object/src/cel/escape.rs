@@ -29,7 +29,9 @@ pub(super) const RESERVED: &[&str] = &[
 
 /// Whether a name is an identifier.
 pub fn is_identifier(name: &str) -> bool {
-    let is_word = name.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric());
+    let is_word = name
+        .bytes()
+        .all(|byte| byte == b'_' || byte.is_ascii_alphanumeric());
     is_word
         && !name.is_empty()
         && !name.starts_with(|c: char| c.is_ascii_digit())
@@ -39,7 +41,9 @@ pub fn is_identifier(name: &str) -> bool {
 /// The identifier for a reserved word. Kubernetes: such a field is found by the word itself, too, as no identifier but a
 /// part of a selection (apiserver/pkg/cel/types.go).
 pub(super) fn escape_reserved(name: &str) -> Option<Str> {
-    RESERVED.contains(&name).then(|| format!("__{name}__").into())
+    RESERVED
+        .contains(&name)
+        .then(|| format!("__{name}__").into())
 }
 
 /// The identifier for a name; `None` if there is none.
@@ -48,12 +52,16 @@ pub fn escape(name: &str) -> Option<Str> {
         return Some(reserved);
     }
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/');
-    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(plain) {
+    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(plain)
+    {
         return None;
     }
     // Kubernetes: underscores are escaped in pairs from the left; a single one stays (cel/escaping.go).
     let name = name.replace("__", "__underscores__");
-    let name = name.replace('.', "__dot__").replace('-', "__dash__").replace('/', "__slash__");
+    let name = name
+        .replace('.', "__dot__")
+        .replace('-', "__dash__")
+        .replace('/', "__slash__");
     Some(name.into())
 }
 
@@ -63,7 +71,9 @@ mod tests {
 
     #[test]
     fn names_are_escaped_as_kubernetes_does() {
-        let check = |name: &str, expect: Option<&str>| assert_eq!(escape(name).as_deref(), expect, "{name}");
+        let check = |name: &str, expect: Option<&str>| {
+            assert_eq!(escape(name).as_deref(), expect, "{name}")
+        };
         check("plain_1", Some("plain_1"));
         check("a.b-c/d", Some("a__dot__b__dash__c__slash__d"));
         check("a__b___c", Some("a__underscores__b__underscores___c"));

@@ -31,7 +31,10 @@ impl Range {
     /// One.
     pub const ONE: Range = Range::fixed(1);
     /// Anything.
-    pub const UNKNOWN: Range = Range { min: 0, max: u64::MAX };
+    pub const UNKNOWN: Range = Range {
+        min: 0,
+        max: u64::MAX,
+    };
 
     /// Exactly so much.
     pub const fn fixed(n: u64) -> Range {
@@ -39,24 +42,39 @@ impl Range {
     }
 
     /// The sum.
-    #[expect(clippy::should_implement_trait, reason = "`+` would hide that nothing overflows")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "`+` would hide that nothing overflows"
+    )]
     pub fn add(self, other: Range) -> Range {
-        Range { min: self.min.saturating_add(other.min), max: self.max.saturating_add(other.max) }
+        Range {
+            min: self.min.saturating_add(other.min),
+            max: self.max.saturating_add(other.max),
+        }
     }
 
     /// The product.
     pub fn multiply(self, other: Range) -> Range {
-        Range { min: self.min.saturating_mul(other.min), max: self.max.saturating_mul(other.max) }
+        Range {
+            min: self.min.saturating_mul(other.min),
+            max: self.max.saturating_mul(other.max),
+        }
     }
 
     /// So many times, rounded up.
     pub fn scale(self, factor: f64) -> Range {
-        Range { min: scale(self.min, factor), max: scale(self.max, factor) }
+        Range {
+            min: scale(self.min, factor),
+            max: scale(self.max, factor),
+        }
     }
 
     /// What includes both.
     pub fn union(self, other: Range) -> Range {
-        Range { min: self.min.min(other.min), max: self.max.max(other.max) }
+        Range {
+            min: self.min.min(other.min),
+            max: self.max.max(other.max),
+        }
     }
 }
 
@@ -83,7 +101,10 @@ impl CallEstimate {
 
     /// A cost, and a result of a known size.
     pub fn sized(cost: Range, result: Range) -> CallEstimate {
-        CallEstimate { cost, result: Some(result) }
+        CallEstimate {
+            cost,
+            result: Some(result),
+        }
     }
 }
 
@@ -119,7 +140,9 @@ impl Sizes for NoSizes {
 impl Sizing<'_> {
     /// The bounds of the size of a node.
     pub fn of(&self, node: &Node) -> Range {
-        node.computed.or_else(|| self.0.size(node)).unwrap_or(Range::UNKNOWN)
+        node.computed
+            .or_else(|| self.0.size(node))
+            .unwrap_or(Range::UNKNOWN)
     }
 
     /// A node for the items of a list; `None` if it is something without a parameter.
@@ -129,6 +152,11 @@ impl Sizing<'_> {
         if !path.is_empty() {
             path.push("@items".into());
         }
-        Some(Node { path, kind, expr: None, computed: None })
+        Some(Node {
+            path,
+            kind,
+            expr: None,
+            computed: None,
+        })
     }
 }

@@ -29,7 +29,13 @@ pub struct Library {
 impl Library {
     /// A library with functions only.
     pub fn new(name: &'static str, since: Version, functions: Vec<Function>) -> Library {
-        Library { name, since, functions, macros: Vec::new(), types: Vec::new() }
+        Library {
+            name,
+            since,
+            functions,
+            macros: Vec::new(),
+            types: Vec::new(),
+        }
     }
 
     /// With macros.
@@ -93,22 +99,41 @@ pub type Estimate = fn(&Sizing, Option<&Node>, &[Node]) -> Option<CallEstimate>;
 impl Overload {
     /// A function that is called as `name(first, ..)`.
     pub fn global(id: &'static str, parameters: Vec<Type>, result: Type, run: Run) -> Overload {
-        Overload { id, member: false, parameters, result, run, cost: None, estimate: None, pattern: None }
+        Overload {
+            id,
+            member: false,
+            parameters,
+            result,
+            run,
+            cost: None,
+            estimate: None,
+            pattern: None,
+        }
     }
 
     /// A function that is called as `first.name(..)`.
     pub fn member(id: &'static str, parameters: Vec<Type>, result: Type, run: Run) -> Overload {
-        Overload { member: true, ..Overload::global(id, parameters, result, run) }
+        Overload {
+            member: true,
+            ..Overload::global(id, parameters, result, run)
+        }
     }
 
     /// With its costs: what a call did cost, and what one may cost.
     pub fn costs(self, cost: CostOf, estimate: Estimate) -> Overload {
-        Overload { cost: Some(cost), estimate: Some(estimate), ..self }
+        Overload {
+            cost: Some(cost),
+            estimate: Some(estimate),
+            ..self
+        }
     }
 
     /// With a regular expression as argument number `argument`, the target being 0.
     pub fn with_pattern(self, argument: usize) -> Overload {
-        Overload { pattern: Some(argument), ..self }
+        Overload {
+            pattern: Some(argument),
+            ..self
+        }
     }
 }
 
@@ -159,7 +184,10 @@ pub struct MacroError {
 impl MacroError {
     /// Blames a node.
     pub fn new(at: &Expr, message: impl Into<String>) -> MacroError {
-        MacroError { at: at.id, message: message.into() }
+        MacroError {
+            at: at.id,
+            message: message.into(),
+        }
     }
 }
 
@@ -195,12 +223,20 @@ impl dyn Expander + '_ {
 
     /// A call of a function or an operator such as `_+_`.
     pub fn call(&mut self, function: &str, arguments: Vec<Expr>) -> Expr {
-        self.node(ExprKind::Call(Box::new(Call { function: function.into(), target: None, arguments })))
+        self.node(ExprKind::Call(Box::new(Call {
+            function: function.into(),
+            target: None,
+            arguments,
+        })))
     }
 
     /// A call on a target.
     pub fn member_call(&mut self, function: &str, target: Expr, arguments: Vec<Expr>) -> Expr {
-        let call = Call { function: function.into(), target: Some(target), arguments };
+        let call = Call {
+            function: function.into(),
+            target: Some(target),
+            arguments,
+        };
         self.node(ExprKind::Call(Box::new(call)))
     }
 

@@ -51,11 +51,13 @@ mod value;
 
 pub use environment::{ANY_OTHER, Environment, RefuseError};
 pub use escape::{escape, is_identifier};
-pub use estimate::{CallEstimate, LIST, MAP, NoSizes, Node, REGEX, Range, STRUCT, Sizes, TRAVERSAL, scale};
+pub use estimate::{
+    CallEstimate, LIST, MAP, NoSizes, Node, REGEX, Range, STRUCT, Sizes, TRAVERSAL, scale,
+};
 pub use eval::{Activation, Budget, Evaluation};
 pub use function::{
-    CostOf, Estimate, Expand, Expander, Function, Library, Macro, MacroError, Overload, Run, Site, Sizing,
-    Version,
+    CostOf, Estimate, Expand, Expander, Function, Library, Macro, MacroError, Overload, Run, Site,
+    Sizing, Version,
 };
 pub use parse::{CompileError, Issue};
 pub use program::Program;

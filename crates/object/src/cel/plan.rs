@@ -99,9 +99,17 @@ pub(crate) struct Planned {
 
 /// Plans a checked expression; `fold` says whether constants are computed beforehand.
 pub(crate) fn plan(checked: &Checked, fold: bool) -> Result<Planned, EvalError> {
-    let mut planner = Planner { checked, fold, scopes: Vec::new(), n_slots: 0 };
+    let mut planner = Planner {
+        checked,
+        fold,
+        scopes: Vec::new(),
+        n_slots: 0,
+    };
     let root = planner.plan(&checked.expr)?;
-    Ok(Planned { root, n_slots: planner.n_slots })
+    Ok(Planned {
+        root,
+        n_slots: planner.n_slots,
+    })
 }
 
 struct Planner<'a> {
@@ -135,14 +143,28 @@ impl Planner<'_> {
     }
 
     fn map(&mut self, entries: &[Entry]) -> Step {
-        let plan = |entry: &Entry| Ok((self.plan(&entry.key)?, self.plan(&entry.value)?, entry.optional));
+        let plan = |entry: &Entry| {
+            Ok((
+                self.plan(&entry.key)?,
+                self.plan(&entry.value)?,
+                entry.optional,
+            ))
+        };
         let entries: Vec<_> = entries.iter().map(plan).collect::<Result<_, EvalError>>()?;
-        if self.fold { fold_map(entries) } else { Ok(Plan::Map(entries)) }
+        if self.fold {
+            fold_map(entries)
+        } else {
+            Ok(Plan::Map(entries))
+        }
     }
 
     fn object(&mut self, name: &Str, fields: &[FieldEntry]) -> Step {
-        let plan = |field: &FieldEntry| Ok((field.name.clone(), self.plan(&field.value)?, field.optional));
-        Ok(Plan::Object(name.clone(), fields.iter().map(plan).collect::<Result<_, EvalError>>()?))
+        let plan =
+            |field: &FieldEntry| Ok((field.name.clone(), self.plan(&field.value)?, field.optional));
+        Ok(Plan::Object(
+            name.clone(),
+            fields.iter().map(plan).collect::<Result<_, EvalError>>()?,
+        ))
     }
 
     fn name(&self, expr: &Expr, name: &Str) -> Plan {
@@ -154,20 +176,33 @@ impl Planner<'_> {
             Some((_, slot)) => Root::Local(*slot),
             None => Root::Variable(name.strip_prefix('.').unwrap_or(name).into()),
         };
-        Plan::Attribute(Box::new(Attribute { root, qualifiers: Vec::new(), test: false }))
+        Plan::Attribute(Box::new(Attribute {
+            root,
+            qualifiers: Vec::new(),
+            test: false,
+        }))
     }
 
     /// What a path goes into.
     fn attribute(&mut self, operand: &Expr) -> Result<Attribute, EvalError> {
         Ok(match self.plan(operand)? {
             Plan::Attribute(attribute) if !attribute.test => *attribute,
-            other => Attribute { root: Root::Value(other), qualifiers: Vec::new(), test: false },
+            other => Attribute {
+                root: Root::Value(other),
+                qualifiers: Vec::new(),
+                test: false,
+            },
         })
     }
 
     fn list(&mut self, items: &[Expr], optional: &[usize]) -> Step {
-        let plan = |(index, item): (usize, &Expr)| Ok((self.plan(item)?, optional.contains(&index)));
-        let items: Vec<_> = items.iter().enumerate().map(plan).collect::<Result<_, EvalError>>()?;
+        let plan =
+            |(index, item): (usize, &Expr)| Ok((self.plan(item)?, optional.contains(&index)));
+        let items: Vec<_> = items
+            .iter()
+            .enumerate()
+            .map(plan)
+            .collect::<Result<_, EvalError>>()?;
         let constant = |(item, optional): &(Plan, bool)| match item {
             Plan::Constant(value) if !optional => Some(value.clone()),
             _ => None,
@@ -184,8 +219,12 @@ impl Planner<'_> {
             return self.index(call, name != "_[_]");
         }
         let plan = |argument: &Expr| self.plan(argument);
-        let mut arguments: Vec<Plan> =
-            call.target.iter().chain(&call.arguments).map(plan).collect::<Result<_, _>>()?;
+        let mut arguments: Vec<Plan> = call
+            .target
+            .iter()
+            .chain(&call.arguments)
+            .map(plan)
+            .collect::<Result<_, _>>()?;
         let overloads = match self.checked.references.get(&expr.id) {
             Some(Reference::Overloads(overloads)) => overloads.clone(),
             _ => Vec::new(),
@@ -200,7 +239,9 @@ impl Planner<'_> {
                 return Ok(Plan::Equals(Box::new((left, right)), name == "_!=_"));
             }
             ("or" | "orValue", 2)
-                if overloads.iter().any(|overload| overload.id.starts_with("optional_or")) =>
+                if overloads
+                    .iter()
+                    .any(|overload| overload.id.starts_with("optional_or")) =>
             {
                 let right = arguments.pop().unwrap_or(Plan::Constant(Value::Null));
                 let left = arguments.pop().unwrap_or(Plan::Constant(Value::Null));
@@ -209,8 +250,17 @@ impl Planner<'_> {
             _ => {}
         }
         let site = site(&overloads, &arguments)?;
-        let plan = CallPlan { function: call.function.clone(), overloads, arguments, site };
-        if self.fold { optimize(plan) } else { Ok(Plan::Call(Box::new(plan))) }
+        let plan = CallPlan {
+            function: call.function.clone(),
+            overloads,
+            arguments,
+            site,
+        };
+        if self.fold {
+            optimize(plan)
+        } else {
+            Ok(Plan::Call(Box::new(plan)))
+        }
     }
 
     fn index(&mut self, call: &Call, optional: bool) -> Step {
@@ -229,7 +279,11 @@ impl Planner<'_> {
         let accumulator = self.slot();
         let variable = self.slot();
         let second = it.second.as_ref().map(|_| self.slot());
-        self.scopes.extend(it.second.iter().map(|name| (name.clone(), second.unwrap_or(variable))));
+        self.scopes.extend(
+            it.second
+                .iter()
+                .map(|name| (name.clone(), second.unwrap_or(variable))),
+        );
         self.scopes.push((it.variable.clone(), variable));
         self.scopes.push((it.accumulator.clone(), accumulator));
         let (condition, step) = (self.plan(&it.condition)?, self.plan(&it.step)?);
@@ -238,7 +292,16 @@ impl Planner<'_> {
         let result = self.plan(&it.result)?;
         self.scopes.truncate(depth);
         let step = in_place(step, accumulator);
-        let fold = Fold { range, accumulator, variable, second, init, condition, step, result };
+        let fold = Fold {
+            range,
+            accumulator,
+            variable,
+            second,
+            init,
+            condition,
+            step,
+            result,
+        };
         Ok(Plan::Fold(Box::new(fold)))
     }
 
@@ -251,7 +314,10 @@ impl Planner<'_> {
 
 impl Attribute {
     fn qualify(&mut self, key: QualifierKey, optional: bool) {
-        self.push(Qualifier { key: Arc::new(key), optional });
+        self.push(Qualifier {
+            key: Arc::new(key),
+            optional,
+        });
     }
 
     fn push(&mut self, qualifier: Qualifier) {
@@ -268,13 +334,21 @@ impl Attribute {
 fn conditional(mut arguments: Vec<Plan>) -> Plan {
     let branch = |plan: Plan| match plan {
         Plan::Attribute(attribute) => *attribute,
-        other => Attribute { root: Root::Value(other), qualifiers: Vec::new(), test: false },
+        other => Attribute {
+            root: Root::Value(other),
+            qualifiers: Vec::new(),
+            test: false,
+        },
     };
     let otherwise = branch(arguments.pop().unwrap_or(Plan::Constant(Value::Null)));
     let then = branch(arguments.pop().unwrap_or(Plan::Constant(Value::Null)));
     let condition = arguments.pop().unwrap_or(Plan::Constant(Value::Null));
     let root = Root::Conditional(Box::new((condition, then, otherwise)));
-    Plan::Attribute(Box::new(Attribute { root, qualifiers: Vec::new(), test: false }))
+    Plan::Attribute(Box::new(Attribute {
+        root,
+        qualifiers: Vec::new(),
+        test: false,
+    }))
 }
 
 fn fold_map(entries: Vec<(Plan, Plan, bool)>) -> Step {
@@ -292,16 +366,31 @@ fn fold_map(entries: Vec<(Plan, Plan, bool)>) -> Step {
 fn site(overloads: &[Arc<Overload>], arguments: &[Plan]) -> Result<Site, EvalError> {
     let pattern = overloads.iter().find_map(|overload| overload.pattern);
     let pattern = pattern.and_then(|argument| arguments.get(argument));
-    let Some(Plan::Constant(Value::String(pattern))) = pattern else { return Ok(Site::default()) };
+    let Some(Plan::Constant(Value::String(pattern))) = pattern else {
+        return Ok(Site::default());
+    };
     go_regexp::check(pattern).map_err(|error| EvalError::new(error.to_string()))?;
-    Ok(Site { pattern: Some(Regexp::new(pattern)) })
+    Ok(Site {
+        pattern: Some(Regexp::new(pattern)),
+    })
 }
 
-const CONVERSIONS: [&str; 10] =
-    ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
+const CONVERSIONS: [&str; 10] = [
+    "bool",
+    "bytes",
+    "double",
+    "duration",
+    "dyn",
+    "int",
+    "string",
+    "timestamp",
+    "type",
+    "uint",
+];
 
 fn optimize(mut call: CallPlan) -> Step {
-    if let ([overload], [_, Plan::Constant(Value::List(list))]) = (&call.overloads[..], &call.arguments[..])
+    if let ([overload], [_, Plan::Constant(Value::List(list))]) =
+        (&call.overloads[..], &call.arguments[..])
         && overload.id == "in_list"
     {
         if list.is_empty() {
@@ -311,9 +400,13 @@ fn optimize(mut call: CallPlan) -> Step {
             return Ok(Plan::Member(Box::new(call.arguments.swap_remove(0)), keys));
         }
     }
-    if let (true, [Plan::Constant(_)]) = (CONVERSIONS.contains(&call.function.as_str()), &call.arguments[..])
-    {
-        let Plan::Constant(argument) = call.arguments.swap_remove(0) else { unreachable!("matched above") };
+    if let (true, [Plan::Constant(_)]) = (
+        CONVERSIONS.contains(&call.function.as_str()),
+        &call.arguments[..],
+    ) {
+        let Plan::Constant(argument) = call.arguments.swap_remove(0) else {
+            unreachable!("matched above")
+        };
         return eval::call(&call, &[argument]).map(Plan::Constant);
     }
     Ok(Plan::Call(Box::new(call)))
@@ -340,6 +433,9 @@ fn accumulates(call: &CallPlan, slot: usize) -> bool {
     let accumulator = matches!(call.arguments.first(), Some(Plan::Attribute(attribute))
         if attribute.qualifiers.is_empty() && matches!(attribute.root, Root::Local(local) if local == slot));
     let appends = &call.function == "_+_"
-        && matches!(call.arguments.get(1), Some(Plan::List(_) | Plan::Constant(Value::List(_))));
+        && matches!(
+            call.arguments.get(1),
+            Some(Plan::List(_) | Plan::Constant(Value::List(_)))
+        );
     accumulator && (appends || (&call.function == "cel.@mapInsert" && call.arguments.len() == 3))
 }

@@ -54,14 +54,18 @@ fn selects(expr: &Expr, variable: &str, field: &str) -> bool {
         ExprKind::Select(select) => is_variable(&select.operand) && select.field == field,
         ExprKind::Call(call) if call.function == "_?._" => match &call.arguments[..] {
             [operand, name] => {
-                let named = |literal: &Literal| matches!(literal, Literal::String(text) if text == field);
+                let named =
+                    |literal: &Literal| matches!(literal, Literal::String(text) if text == field);
                 is_variable(operand) && name.as_literal().is_some_and(named)
             }
             _ => false,
         },
         _ => false,
     };
-    here || expr.children().into_iter().any(|child| selects(child, variable, field))
+    here || expr
+        .children()
+        .into_iter()
+        .any(|child| selects(child, variable, field))
 }
 
 #[cfg(test)]
@@ -74,7 +78,14 @@ mod tests {
     fn check(text: &str, expected: bool) {
         let environment =
             Environment::new(LATEST).with_variable("claims", Type::map(Type::String, Type::Dyn));
-        assert_eq!(environment.compile(text).expect("sound").selects("claims", "email"), expected, "{text}");
+        assert_eq!(
+            environment
+                .compile(text)
+                .expect("sound")
+                .selects("claims", "email"),
+            expected,
+            "{text}"
+        );
     }
 
     #[test]

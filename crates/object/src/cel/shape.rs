@@ -75,11 +75,17 @@ pub enum Merge {
 
 impl Shape {
     /// Anything.
-    pub const ANY: Shape = Shape { form: Form::Any, nullable: true };
+    pub const ANY: Shape = Shape {
+        form: Form::Any,
+        nullable: true,
+    };
 
     /// A shape that is never null.
     pub fn new(form: Form) -> Shape {
-        Shape { form, nullable: false }
+        Shape {
+            form,
+            nullable: false,
+        }
     }
 
     /// An object with fields under their plain names.
@@ -88,7 +94,10 @@ impl Shape {
             let key = escape::escape(&name).unwrap_or_else(|| name.clone());
             (key, Field { name, shape })
         };
-        Shape::new(Form::Object(name.into(), fields.into_iter().map(field).collect()))
+        Shape::new(Form::Object(
+            name.into(),
+            fields.into_iter().map(field).collect(),
+        ))
     }
 
     /// The static type of what has this shape.
@@ -127,7 +136,9 @@ impl Shape {
     pub(super) fn keys<'a>(&'a self, map: &'a object::Map) -> Vec<Value<'a>> {
         match &self.form {
             Form::Object(_, fields) => {
-                let present = fields.iter().filter(|(_, field)| map.contains_key(&field.name));
+                let present = fields
+                    .iter()
+                    .filter(|(_, field)| map.contains_key(&field.name));
                 present.map(|(key, _)| key.as_str().into()).collect()
             }
             _ => map.iter().map(|(key, _)| key.into()).collect(),
@@ -143,12 +154,16 @@ pub(super) fn read<'a>(data: &'a object::Value, shape: &'a Shape) -> Outcome<'a>
     Ok(match (&shape.form, data) {
         (_, Data::Null) if shape.nullable => Value::Null,
         (_, Data::Null) => {
-            return Err(EvalError::new("invalid data, got null for schema with nullable=false"));
+            return Err(EvalError::new(
+                "invalid data, got null for schema with nullable=false",
+            ));
         }
         (Form::Any | Form::Bool, Data::Bool(bool)) => Value::Bool(*bool),
         (Form::Any | Form::Int | Form::IntOrString, Data::Int(int)) => Value::Int(*int),
         (Form::Double, Data::Int(int)) => Value::Double(*int as f64),
-        (Form::Any | Form::Double, Data::Number(_)) => Value::Double(data.as_f64().unwrap_or_default()),
+        (Form::Any | Form::Double, Data::Number(_)) => {
+            Value::Double(data.as_f64().unwrap_or_default())
+        }
         (Form::Any | Form::String | Form::IntOrString, Data::String(text)) => {
             Value::String(Text::Borrowed(text))
         }
@@ -157,14 +172,17 @@ pub(super) fn read<'a>(data: &'a object::Value, shape: &'a Shape) -> Outcome<'a>
         }
         (Form::Any, Data::List(items)) => List::of_data(items, &ANY, &Merge::Atomic).into(),
         (Form::List(shape, merge), Data::List(items)) => List::of_data(items, shape, merge).into(),
-        (Form::Any | Form::Map(_) | Form::Object(..), Data::Map(map)) => Map::Data(map, shape).into(),
+        (Form::Any | Form::Map(_) | Form::Object(..), Data::Map(map)) => {
+            Map::Data(map, shape).into()
+        }
         (form, _) => return Err(EvalError::new(mismatch(form, data))),
     })
 }
 
 fn read_text<'a>(text: &str, form: &Form) -> Outcome<'a> {
-    let refuse =
-        |what: &str, why: &dyn std::fmt::Display| EvalError::new(format!("Invalid {what} {text}: {why}"));
+    let refuse = |what: &str, why: &dyn std::fmt::Display| {
+        EvalError::new(format!("Invalid {what} {text}: {why}"))
+    };
     match form {
         Form::Duration => {
             let nanos = time::duration_nanos(text).map_err(|error| refuse("duration", &error))?;
@@ -172,7 +190,9 @@ fn read_text<'a>(text: &str, form: &Form) -> Outcome<'a> {
         }
         Form::Date => {
             let moment = Moment::parse(&format!("{text}T00:00:00Z"));
-            moment.map(Value::from).map_err(|error| refuse("date formatted string", &error))
+            moment
+                .map(Value::from)
+                .map_err(|error| refuse("date formatted string", &error))
         }
         Form::DateTime => {
             let moment = Moment::parse(text);
@@ -203,7 +223,9 @@ fn mismatch(form: &Form, data: &object::Value) -> String {
         Form::Map(_) | Form::Object(..) => {
             "invalid data, expected a map for the provided schema with type=object".into()
         }
-        Form::List(..) => "invalid data, expected an array for the provided schema with type=array".into(),
+        Form::List(..) => {
+            "invalid data, expected an array for the provided schema with type=array".into()
+        }
         Form::Double => format!("invalid data, expected float, got {found}"),
         Form::Int => format!("invalid data, expected int, got {found}"),
         Form::Bool => format!("invalid data, expected bool, got {found}"),

@@ -164,8 +164,11 @@ impl fmt::Display for Type {
 }
 
 fn write_list(f: &mut fmt::Formatter, parameters: &[Type]) -> fmt::Result {
-    let [first, rest @ ..] = parameters else { return Ok(()) };
+    let [first, rest @ ..] = parameters else {
+        return Ok(());
+    };
     write!(f, "({first}")?;
-    rest.iter().try_for_each(|parameter| write!(f, ", {parameter}"))?;
+    rest.iter()
+        .try_for_each(|parameter| write!(f, ", {parameter}"))?;
     f.write_str(")")
 }

@@ -21,7 +21,13 @@ pub(super) struct Custom {
 }
 
 impl Hooks for Custom {
-    fn validate(&self, new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+    fn validate(
+        &self,
+        new: &Value,
+        old: Option<&Value>,
+        context: &Context,
+        violations: &mut Violations,
+    ) {
         if context.action == Action::Status {
             self.schema.validate_status(new, old, violations);
         } else {
@@ -45,7 +51,10 @@ impl Hooks for Custom {
             return Vec::new();
         }
         let before = old.map_or(&[] as &[Value], |old| old["metadata"]["finalizers"].list());
-        let finalizers = new["metadata"]["finalizers"].list().iter().filter(|name| !before.contains(name));
+        let finalizers = new["metadata"]["finalizers"]
+            .list()
+            .iter()
+            .filter(|name| !before.contains(name));
         let mut added: Vec<&str> = finalizers.map(Value::str).collect();
         added.sort_unstable();
         added.dedup();
@@ -113,7 +122,11 @@ fn validate_replicas(object: &Value, path: &str, violations: &mut Violations) {
     if replicas < 0 {
         violations.invalid(path, replicas, "should be a non-negative integer");
     } else if replicas > i64::from(i32::MAX) {
-        violations.invalid(path, replicas, &format!("should be less than or equal to {}", i32::MAX));
+        violations.invalid(
+            path,
+            replicas,
+            &format!("should be less than or equal to {}", i32::MAX),
+        );
     }
 }
 
@@ -121,7 +134,12 @@ fn validate_replicas(object: &Value, path: &str, violations: &mut Violations) {
 fn find<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String> {
     let mut value = object;
     let path = path.trim_start_matches('.');
-    for (at, name) in path.match_indices('.').map(|(at, _)| at).chain([path.len()]).zip(path.split('.')) {
+    for (at, name) in path
+        .match_indices('.')
+        .map(|(at, _)| at)
+        .chain([path.len()])
+        .zip(path.split('.'))
+    {
         match value {
             Value::Map(map) => match map.get(name) {
                 Some(below) => value = below,
@@ -146,11 +164,17 @@ const PATH: &str = "metadata.finalizers";
 fn finalizer_warnings(name: &str) -> Vec<String> {
     let place = Path::new(PATH);
     let shown = crate::json::quote(name);
-    let mut warnings: Vec<String> =
-        names::is_qualified_name(name).iter().map(|wrong| format!("{place}: {shown}: {wrong}")).collect();
+    let mut warnings: Vec<String> = names::is_qualified_name(name)
+        .iter()
+        .map(|wrong| format!("{place}: {shown}: {wrong}"))
+        .collect();
     let standard = ["orphan", "foregroundDeletion", "kubernetes"].contains(&name);
     if !name.contains('/') && !standard {
-        let path = if name.contains('.') { " including a path (/)" } else { "" };
+        let path = if name.contains('.') {
+            " including a path (/)"
+        } else {
+            ""
+        };
         warnings.push(format!(
             "{place}: {shown}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other \
              finalizer writers"

@@ -25,9 +25,16 @@ use hooks::Custom;
 pub fn kinds(definition: &Value, object_meta: &Arc<Struct>) -> Vec<Kind> {
     let spec = &definition["spec"];
     let versions = spec["versions"].list();
-    let schemas: Vec<Arc<Structural>> =
-        versions.iter().map(|version| Arc::new(schema(spec, version))).collect();
-    let Some(at) = versions.iter().position(|version| version["storage"].bool()) else { return Vec::new() };
+    let schemas: Vec<Arc<Structural>> = versions
+        .iter()
+        .map(|version| Arc::new(schema(spec, version)))
+        .collect();
+    let Some(at) = versions
+        .iter()
+        .position(|version| version["storage"].bool())
+    else {
+        return Vec::new();
+    };
     let make = |(version, schema): (&Value, &Arc<Structural>)| Kind {
         data: Arc::new(data(definition, version, schema.clone(), object_meta)),
         hooks: Arc::new(Custom {
@@ -42,12 +49,19 @@ pub fn kinds(definition: &Value, object_meta: &Arc<Struct>) -> Vec<Kind> {
 }
 
 fn schema(spec: &Value, version: &Value) -> Structural {
-    Structural::compile(&version["schema"]["openAPIV3Schema"], spec["preserveUnknownFields"].bool())
+    Structural::compile(
+        &version["schema"]["openAPIV3Schema"],
+        spec["preserveUnknownFields"].bool(),
+    )
 }
 
 fn names(definition: &Value) -> &Value {
     let accepted = &definition["status"]["acceptedNames"];
-    if accepted["kind"].is_empty() { &definition["spec"]["names"] } else { accepted }
+    if accepted["kind"].is_empty() {
+        &definition["spec"]["names"]
+    } else {
+        accepted
+    }
 }
 
 fn gvk(definition: &Value, version: &Value) -> GroupVersionKind {
@@ -58,12 +72,35 @@ fn gvk(definition: &Value, version: &Value) -> GroupVersionKind {
     }
 }
 
-const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+const VERBS: [&str; 8] = [
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+];
 
-fn data(definition: &Value, version: &Value, schema: Arc<Structural>, object_meta: &Arc<Struct>) -> KindData {
-    let (spec, names, own) = (&definition["spec"], names(definition), gvk(definition, version));
-    let storage = spec["versions"].list().iter().find(|version| version["storage"].bool());
-    let stored = storage.map(|storage| gvk(definition, storage)).filter(|stored| *stored != own);
+fn data(
+    definition: &Value,
+    version: &Value,
+    schema: Arc<Structural>,
+    object_meta: &Arc<Struct>,
+) -> KindData {
+    let (spec, names, own) = (
+        &definition["spec"],
+        names(definition),
+        gvk(definition, version),
+    );
+    let storage = spec["versions"]
+        .list()
+        .iter()
+        .find(|version| version["storage"].bool());
+    let stored = storage
+        .map(|storage| gvk(definition, storage))
+        .filter(|stored| *stored != own);
     let has_status = version["subresources"].get("status").is_some();
     let texts = |list: &Value| list.list().iter().map(|text| text.str().into()).collect();
     KindData {
@@ -72,11 +109,17 @@ fn data(definition: &Value, version: &Value, schema: Arc<Structural>, object_met
         singular: names["singular"].str().into(),
         short_names: texts(&names["shortNames"]),
         categories: texts(&names["categories"]),
-        scope: if spec["scope"].str() == "Cluster" { Scope::Cluster } else { Scope::Namespaced },
+        scope: if spec["scope"].str() == "Cluster" {
+            Scope::Cluster
+        } else {
+            Scope::Namespaced
+        },
         verbs: VERBS.map(Str::new_static).to_vec(),
         subresources: subresources(version),
         selectable: selectable(version),
-        warning: version["deprecated"].bool().then(|| warning(definition, version)),
+        warning: version["deprecated"]
+            .bool()
+            .then(|| warning(definition, version)),
         scale: scale(version),
         stored,
         columns: columns(version),
@@ -99,7 +142,10 @@ fn root(gvk: &GroupVersionKind, schema: Arc<Structural>, object_meta: &Arc<Struc
     let root = Struct::new(gvk.kind.clone(), gvk.api_version(), false);
     let metadata = Field {
         name: "metadata".into(),
-        ty: Type { shape: Shape::Struct(object_meta.clone()), go: "v1.ObjectMeta".into() },
+        ty: Type {
+            shape: Shape::Struct(object_meta.clone()),
+            go: "v1.ObjectMeta".into(),
+        },
         tag: 0,
         presence: Presence::Set,
         required: false,
@@ -122,7 +168,11 @@ fn subresources(version: &Value) -> Vec<Subresource> {
         kind,
         resets: None,
     };
-    let scale = GroupVersionKind { group: "autoscaling".into(), version: "v1".into(), kind: "Scale".into() };
+    let scale = GroupVersionKind {
+        group: "autoscaling".into(),
+        version: "v1".into(),
+        kind: "Scale".into(),
+    };
     let status = declared.get("status").map(|_| make("status", None));
     let scale = declared.get("scale").map(|_| make("scale", Some(scale)));
     status.into_iter().chain(scale).collect()
@@ -140,7 +190,9 @@ fn scale(version: &Value) -> Option<ScalePaths> {
 /// Selectable fields are named by their paths, without the leading dot.
 fn selectable(version: &Value) -> Vec<Str> {
     let fields = version["selectableFields"].list().iter();
-    fields.map(|field| field["jsonPath"].str().trim_start_matches('.').into()).collect()
+    fields
+        .map(|field| field["jsonPath"].str().trim_start_matches('.').into())
+        .collect()
 }
 
 fn columns(version: &Value) -> Vec<Column> {
@@ -161,8 +213,11 @@ fn columns(version: &Value) -> Vec<Column> {
         path: Some(".metadata.creationTimestamp".into()),
         description: Str::new_static(AGE),
     };
-    let rest: Vec<Column> =
-        if declared.is_empty() { vec![age] } else { declared.iter().map(column).collect() };
+    let rest: Vec<Column> = if declared.is_empty() {
+        vec![age]
+    } else {
+        declared.iter().map(column).collect()
+    };
     std::iter::once(name).chain(rest).collect()
 }
 
@@ -193,10 +248,16 @@ fn warning(definition: &Value, version: &Value) -> Str {
     let (old, spec) = (version["name"].str(), &definition["spec"]);
     let (group, kind) = (spec["group"].str(), spec["names"]["kind"].str());
     let current = |version: &&Value| version["served"].bool() && !version["deprecated"].bool();
-    let names = spec["versions"].list().iter().filter(current).map(|version| version["name"].str());
+    let names = spec["versions"]
+        .list()
+        .iter()
+        .filter(current)
+        .map(|version| version["name"].str());
     let better = names.filter(|name| compare_versions(name, old).is_gt());
     match better.max_by(|left, right| compare_versions(left, right)) {
-        Some(name) => format!("{group}/{old} {kind} is deprecated; use {group}/{name} {kind}").into(),
+        Some(name) => {
+            format!("{group}/{old} {kind} is deprecated; use {group}/{name} {kind}").into()
+        }
         None => format!("{group}/{old} {kind} is deprecated").into(),
     }
 }

@@ -16,7 +16,9 @@ pub fn compare_versions(left: &str, right: &str) -> Ordering {
 /// How mature a version is, its major number, its minor one.
 fn parse(version: &str) -> Option<(u8, u64, u64)> {
     let rest = version.strip_prefix('v')?;
-    let end = rest.find(|char: char| !char.is_ascii_digit()).unwrap_or(rest.len());
+    let end = rest
+        .find(|char: char| !char.is_ascii_digit())
+        .unwrap_or(rest.len());
     let major = number(&rest[..end])?;
     let (maturity, minor) = match &rest[end..] {
         "" => return Some((2, major, 0)),
@@ -28,7 +30,11 @@ fn parse(version: &str) -> Option<(u8, u64, u64)> {
 
 fn number(digits: &str) -> Option<u64> {
     let plain = digits.starts_with(|char: char| matches!(char, '1'..='9'));
-    let digits = digits.bytes().all(|byte| byte.is_ascii_digit()).then_some(digits).filter(|_| plain)?;
+    let digits = digits
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then_some(digits)
+        .filter(|_| plain)?;
     digits.parse().ok()
 }
 
@@ -38,11 +44,31 @@ mod tests {
 
     #[test]
     fn the_mature_come_first() {
-        let mut versions =
-            ["foo10", "v1", "v10beta3", "v3beta1", "v11alpha2", "foo1", "v10", "v2", "v12alpha1", "v0"];
+        let mut versions = [
+            "foo10",
+            "v1",
+            "v10beta3",
+            "v3beta1",
+            "v11alpha2",
+            "foo1",
+            "v10",
+            "v2",
+            "v12alpha1",
+            "v0",
+        ];
         versions.sort_by(|left, right| compare_versions(right, left));
-        let expected =
-            ["v10", "v2", "v1", "v10beta3", "v3beta1", "v12alpha1", "v11alpha2", "foo1", "foo10", "v0"];
+        let expected = [
+            "v10",
+            "v2",
+            "v1",
+            "v10beta3",
+            "v3beta1",
+            "v12alpha1",
+            "v11alpha2",
+            "foo1",
+            "foo10",
+            "v0",
+        ];
         assert_eq!(versions, expected);
     }
 }

@@ -11,7 +11,12 @@ use crate::{quantity, time};
 
 impl Decoder<'_> {
     /// Reads a value that is neither struct, map nor list; `first` is its first byte, and not null.
-    pub(super) fn scalar(&mut self, ty: &Type, first: u8, slot: &mut Value) -> Result<(), SyntaxError> {
+    pub(super) fn scalar(
+        &mut self,
+        ty: &Type,
+        first: u8,
+        slot: &mut Value,
+    ) -> Result<(), SyntaxError> {
         match (&ty.shape, first) {
             (Shape::Bool, b't' | b'f') => *slot = Value::Bool(self.scanner.bool()?),
             (Shape::String, b'"') => *slot = Value::String(self.scanner.string()?),
@@ -68,7 +73,10 @@ impl Decoder<'_> {
 
     fn bytes(&mut self, slot: &mut Value) -> Result<(), SyntaxError> {
         let text = self.scanner.string()?;
-        let plain: String = text.chars().filter(|char| !matches!(char, '\r' | '\n')).collect();
+        let plain: String = text
+            .chars()
+            .filter(|char| !matches!(char, '\r' | '\n'))
+            .collect();
         match STANDARD.decode(&plain) {
             Ok(bytes) => *slot = STANDARD.encode(bytes).into(),
             Err(error) => self.fail(base64_error(&plain, error)),
@@ -108,7 +116,9 @@ impl Decoder<'_> {
         let canonical = match ty.shape {
             Shape::Time => time::parse_time(&text).map_err(|error| error.to_string()),
             Shape::MicroTime => time::parse_micro_time(&text).map_err(|error| error.to_string()),
-            _ => time::parse_duration(&text).map(Some).map_err(|error| error.to_string()),
+            _ => time::parse_duration(&text)
+                .map(Some)
+                .map_err(|error| error.to_string()),
         };
         match canonical {
             Ok(canonical) => *slot = canonical.into(),
@@ -123,7 +133,9 @@ impl Decoder<'_> {
             b'"' => self.scanner.string()?,
             _ => {
                 json::skip(&mut self.scanner)?;
-                String::from_utf8_lossy(self.scanner.slice(start, self.scanner.offset())).trim().into()
+                String::from_utf8_lossy(self.scanner.slice(start, self.scanner.offset()))
+                    .trim()
+                    .into()
             }
         };
         match quantity::canonical(&text) {
@@ -149,8 +161,12 @@ fn fits(ty: &Type, int: i64) -> bool {
 /// Go names the first byte that it could not use.
 pub(super) fn base64_error(text: &str, error: base64::DecodeError) -> String {
     let at = match error {
-        base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
-        base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => text.len() / 4 * 4,
+        base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => {
+            at
+        }
+        base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => {
+            text.len() / 4 * 4
+        }
     };
     format!("illegal base64 data at input byte {at}")
 }

@@ -20,8 +20,9 @@ pub(super) fn decode(ty: &Struct, rest: &Structural, text: &[u8]) -> Result<Deco
         b'{' | b'n' => decoder.loose()?,
         _ => {
             let word = decoder.skip_word()?;
-            let message =
-                format!("json: cannot unmarshal {word} into Go value of type map[string]interface {{}}");
+            let message = format!(
+                "json: cannot unmarshal {word} into Go value of type map[string]interface {{}}"
+            );
             decoder.scanner.end()?;
             return Err(DecodeError::Type(message));
         }
@@ -32,13 +33,24 @@ pub(super) fn decode(ty: &Struct, rest: &Structural, text: &[u8]) -> Result<Deco
     }
     let mut complaints = decoder.complaints;
     if value["kind"].as_str() == Some("") || value["kind"].is_null() {
-        return Err(DecodeError::NoKind(String::from_utf8_lossy(text).into_owned()));
+        return Err(DecodeError::NoKind(
+            String::from_utf8_lossy(text).into_owned(),
+        ));
     }
     let unknown = match shape(ty, rest, value.make_map()) {
         Ok(unknown) => unknown,
-        Err(problem) => return Err(DecodeError::Shape { object: value, problem }),
+        Err(problem) => {
+            return Err(DecodeError::Shape {
+                object: value,
+                problem,
+            });
+        }
     };
-    complaints.extend(unknown.iter().map(|path| format!("unknown field {}", json::quote(path))));
+    complaints.extend(
+        unknown
+            .iter()
+            .map(|path| format!("unknown field {}", json::quote(path))),
+    );
     canonical(ty, &mut value);
     Ok(Decoded { value, complaints })
 }
@@ -48,7 +60,9 @@ fn shape(ty: &Struct, rest: &Structural, object: &mut Map) -> Result<Vec<String>
     for name in ["kind", "apiVersion"] {
         if let Some(odd) = object.get(name).filter(|value| value.as_str().is_none()) {
             let (found, go) = (go_text(odd), go_type(odd));
-            return Err(format!(".{name} accessor error: {found} is of the type {go}, expected string"));
+            return Err(format!(
+                ".{name} accessor error: {found} is of the type {go}, expected string"
+            ));
         }
     }
     let object_meta = ty.field("metadata").and_then(|field| field.ty.as_struct());

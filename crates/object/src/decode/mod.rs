@@ -79,7 +79,10 @@ fn read(ty: &Struct, text: &[u8], named: bool) -> Result<Decoded, DecodeError> {
         value = Value::object();
     }
     canonical(ty, &mut value);
-    Ok(Decoded { value, complaints: decoder.complaints })
+    Ok(Decoded {
+        value,
+        complaints: decoder.complaints,
+    })
 }
 
 struct Decoder<'a> {
@@ -120,7 +123,9 @@ impl Decoder<'_> {
             _ => {
                 let word = self.skip_word()?;
                 let (package, name) = (ty.package(), &ty.name);
-                self.fail(format!("json: cannot unmarshal {word} into Go value of type {package}.{name}"));
+                self.fail(format!(
+                    "json: cannot unmarshal {word} into Go value of type {package}.{name}"
+                ));
                 Ok(())
             }
         }
@@ -136,10 +141,14 @@ impl Decoder<'_> {
             (Shape::Struct(inner), b'{') => self.fill_struct(inner, slot, false),
             (Shape::Or(_, inner), b'{') => self.fill_struct(inner, slot, false),
             (Shape::Or(Alternative::List, inner), b'[') => {
-                let item = Type { shape: Shape::Struct(inner.clone()), go: ty.go.clone() };
+                let item = Type {
+                    shape: Shape::Struct(inner.clone()),
+                    go: ty.go.clone(),
+                };
                 self.list(&item, slot)
             }
-            (Shape::Or(Alternative::Strings, _), b'[') | (Shape::Or(Alternative::Bool, _), b't' | b'f') => {
+            (Shape::Or(Alternative::Strings, _), b'[')
+            | (Shape::Or(Alternative::Bool, _), b't' | b'f') => {
                 *slot = json::read(&mut self.scanner)?;
                 Ok(())
             }
@@ -180,7 +189,11 @@ impl Decoder<'_> {
 
     fn fill_struct(&mut self, ty: &Struct, slot: &mut Value, top: bool) -> Result<(), SyntaxError> {
         let map = slot.make_map();
-        let (path_len, depth, owner) = (self.strict_path.len(), self.fields.len(), self.owner.clone());
+        let (path_len, depth, owner) = (
+            self.strict_path.len(),
+            self.fields.len(),
+            self.owner.clone(),
+        );
         let mut given = HashSet::new();
         self.scanner.open_map()?;
         while let Some(key) = self.scanner.key()? {
@@ -226,7 +239,10 @@ impl Decoder<'_> {
         if map.contains_key(key) {
             self.complain("duplicate", key);
         }
-        let text = Type { shape: Shape::String, go: "string".into() };
+        let text = Type {
+            shape: Shape::String,
+            go: "string".into(),
+        };
         let first = self.scanner.peek()?;
         let slot = map.entry(key);
         if first == b'n' {

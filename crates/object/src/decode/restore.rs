@@ -24,7 +24,10 @@ pub fn restore(ty: &Struct, value: Value) -> Result<Decoded, DecodeError> {
     let mut value = converter.top(ty, value).map_err(DecodeError::Type)?;
     canonical(ty, &mut value);
     converter.complaints.sort();
-    Ok(Decoded { value, complaints: converter.complaints })
+    Ok(Decoded {
+        value,
+        complaints: converter.complaints,
+    })
 }
 
 #[derive(Default)]
@@ -36,13 +39,18 @@ struct Converter {
 
 impl Converter {
     fn top(&mut self, ty: &Struct, value: Value) -> Result<Value, String> {
-        let Value::Map(map) = value else { return Ok(Value::object()) };
+        let Value::Map(map) = value else {
+            return Ok(Value::object());
+        };
         self.named(ty, map)
     }
 
     /// A struct whose objects say what they are.
     fn named(&mut self, ty: &Struct, mut map: Map) -> Result<Value, String> {
-        let text = Type { shape: Shape::String, go: "string".into() };
+        let text = Type {
+            shape: Shape::String,
+            go: "string".into(),
+        };
         let mut result = Map::with_capacity(map.len());
         for name in ["kind", "apiVersion"] {
             if ty.field(name).is_none()
@@ -84,7 +92,9 @@ impl Converter {
 
     fn fields(&mut self, ty: &Struct, mut map: Map, result: &mut Map) -> Result<(), String> {
         for field in ty.fields() {
-            let Some(value) = map.remove(&field.name) else { continue };
+            let Some(value) = map.remove(&field.name) else {
+                continue;
+            };
             let value = self.below(&field.name, |converter| converter.value(&field.ty, value))?;
             result.insert(field.name.clone(), value);
         }
@@ -101,8 +111,9 @@ impl Converter {
         let Value::Map(map) = value else {
             return Err(format!("cannot restore map from {}", kind(&value)));
         };
-        let members =
-            map.into_iter().map(|(key, value)| Ok((key, zero_if_null(item, self.value(item, value)?))));
+        let members = map
+            .into_iter()
+            .map(|(key, value)| Ok((key, zero_if_null(item, self.value(item, value)?))));
         Ok(Value::Map(members.collect::<Result<Map, String>>()?))
     }
 
@@ -140,14 +151,17 @@ fn alternative(or: Alternative, inner: &Struct, value: Value) -> Result<Value, S
         (Alternative::Bool, value @ Value::Bool(_)) => Ok(value),
         (Alternative::Bool, _) => Err("boolean or JSON schema expected".into()),
         (Alternative::List, Value::List(items)) => {
-            let schemas = items.into_iter().map(|item| alternative(Alternative::List, inner, item));
+            let schemas = items
+                .into_iter()
+                .map(|item| alternative(Alternative::List, inner, item));
             Ok(schemas.collect::<Result<Vec<_>, _>>()?.into())
         }
-        (Alternative::Strings, Value::List(items)) => match items.iter().find(|item| item.as_str().is_none())
-        {
-            Some(odd) => Err(wrong(odd.go_word(), "string")),
-            None => Ok(Value::List(items)),
-        },
+        (Alternative::Strings, Value::List(items)) => {
+            match items.iter().find(|item| item.as_str().is_none()) {
+                Some(odd) => Err(wrong(odd.go_word(), "string")),
+                None => Ok(Value::List(items)),
+            }
+        }
         _ => Ok(Value::Null),
     }
 }
@@ -155,7 +169,9 @@ fn alternative(or: Alternative, inner: &Struct, value: Value) -> Result<Value, S
 fn reread(ty: &Struct, mut map: Map) -> Result<Value, String> {
     map.retain(|name, _| ty.field(name).is_some());
     let text = json::to_string(&Value::Map(map));
-    decode(ty, text.as_bytes()).map(|decoded| decoded.value).map_err(|error| error.to_string())
+    decode(ty, text.as_bytes())
+        .map(|decoded| decoded.value)
+        .map_err(|error| error.to_string())
 }
 
 fn scalar(ty: &Type, value: Value) -> Result<Value, String> {
@@ -181,7 +197,11 @@ fn whole_number(ty: &Type, value: &Value) -> Result<Value, String> {
         return Err(format!("cannot convert float64 to {}", ty.go));
     }
     // A number that is too big becomes the least one.
-    let int = if number < i64::MAX as f64 { number as i64 } else { i64::MIN };
+    let int = if number < i64::MAX as f64 {
+        number as i64
+    } else {
+        i64::MIN
+    };
     scalar(ty, Value::Int(int))
 }
 
@@ -189,10 +209,16 @@ fn bytes(value: Value) -> Result<Value, String> {
     let Value::String(text) = &value else {
         return Err(format!("cannot restore slice from {}", kind(&value)));
     };
-    let plain: String = text.chars().filter(|char| !matches!(char, '\r' | '\n')).collect();
+    let plain: String = text
+        .chars()
+        .filter(|char| !matches!(char, '\r' | '\n'))
+        .collect();
     match STANDARD.decode(&plain) {
         Ok(bytes) => Ok(STANDARD.encode(bytes).into()),
-        Err(error) => Err(format!("error decoding from json: {}", base64_error(&plain, error))),
+        Err(error) => Err(format!(
+            "error decoding from json: {}",
+            base64_error(&plain, error)
+        )),
     }
 }
 
@@ -201,26 +227,37 @@ fn quantity_text(value: &Value) -> Result<Value, String> {
         Value::String(text) => text.clone(),
         other => json::to_string(other).into(),
     };
-    quantity::canonical(&text).map(Value::from).map_err(|error| error.to_string())
+    quantity::canonical(&text)
+        .map(Value::from)
+        .map_err(|error| error.to_string())
 }
 
 fn int_or_string(value: Value) -> Result<Value, String> {
     match value {
         Value::String(_) => Ok(value),
         Value::Int(int) if i32::try_from(int).is_ok() => Ok(value),
-        Value::Int(_) | Value::Number(_) => {
-            Err(wrong(&format!("number {}", json::to_string(&value)), "int32"))
-        }
+        Value::Int(_) | Value::Number(_) => Err(wrong(
+            &format!("number {}", json::to_string(&value)),
+            "int32",
+        )),
         other => Err(wrong(other.go_word(), "int32")),
     }
 }
 
 fn moment(shape: &Shape, value: &Value) -> Result<Value, String> {
-    let Value::String(text) = value else { return Err(wrong(value.go_word(), "string")) };
+    let Value::String(text) = value else {
+        return Err(wrong(value.go_word(), "string"));
+    };
     match shape {
-        Shape::Time => time::parse_time(text).map(Value::from).map_err(|error| error.to_string()),
-        Shape::MicroTime => time::parse_micro_time(text).map(Value::from).map_err(|error| error.to_string()),
-        _ => time::parse_duration(text).map(Value::from).map_err(|error| error.to_string()),
+        Shape::Time => time::parse_time(text)
+            .map(Value::from)
+            .map_err(|error| error.to_string()),
+        Shape::MicroTime => time::parse_micro_time(text)
+            .map(Value::from)
+            .map_err(|error| error.to_string()),
+        _ => time::parse_duration(text)
+            .map(Value::from)
+            .map_err(|error| error.to_string()),
     }
 }
 
@@ -285,9 +322,9 @@ type Part
         let types = parse([("test.kinds", TYPES)]).unwrap();
         let value = json::parse(text.as_bytes()).unwrap();
         let answer = match restore(&types.types["example/v1.Thing"], value) {
-            Ok(Decoded { value, complaints }) => {
-                [vec![json::to_string(&value)], complaints].concat().join("\n")
-            }
+            Ok(Decoded { value, complaints }) => [vec![json::to_string(&value)], complaints]
+                .concat()
+                .join("\n"),
             Err(error) => format!("error: {error}"),
         };
         expect.assert_eq(&answer);
@@ -295,22 +332,52 @@ type Part
 
     #[test]
     fn numbers_are_cut_to_size() {
-        check(r#"{"count":4294967298,"size":2.0}"#, expect![[r#"{"count":2,"size":2}"#]]);
+        check(
+            r#"{"count":4294967298,"size":2.0}"#,
+            expect![[r#"{"count":2,"size":2}"#]],
+        );
         check(r#"{"count":1e30}"#, expect![[r#"{"count":0}"#]]);
-        check(r#"{"count":1.5}"#, expect!["error: cannot convert float64 to int32"]);
+        check(
+            r#"{"count":1.5}"#,
+            expect!["error: cannot convert float64 to int32"],
+        );
     }
 
     #[test]
     fn wrong_types_are_named_as_go_names_them() {
-        check(r#"{"text":5}"#, expect!["error: cannot convert int64 to v1.Word"]);
-        check(r#"{"text":true}"#, expect!["error: unrecognized type: string"]);
-        check(r#"{"count":"x"}"#, expect!["error: unrecognized type: int32"]);
+        check(
+            r#"{"text":5}"#,
+            expect!["error: cannot convert int64 to v1.Word"],
+        );
+        check(
+            r#"{"text":true}"#,
+            expect!["error: unrecognized type: string"],
+        );
+        check(
+            r#"{"count":"x"}"#,
+            expect!["error: unrecognized type: int32"],
+        );
         check(r#"{"flag":1}"#, expect!["error: unrecognized type: bool"]);
-        check(r#"{"words":"x"}"#, expect!["error: cannot restore slice from string"]);
-        check(r#"{"labels":["x"]}"#, expect!["error: cannot restore map from slice"]);
-        check(r#"{"labels":{"a":1}}"#, expect!["error: cannot convert int64 to string"]);
-        check(r#"{"parts":[1]}"#, expect!["error: cannot restore struct from: int64"]);
-        check(r#"{"kind":[]}"#, expect!["error: unrecognized type: string"]);
+        check(
+            r#"{"words":"x"}"#,
+            expect!["error: cannot restore slice from string"],
+        );
+        check(
+            r#"{"labels":["x"]}"#,
+            expect!["error: cannot restore map from slice"],
+        );
+        check(
+            r#"{"labels":{"a":1}}"#,
+            expect!["error: cannot convert int64 to string"],
+        );
+        check(
+            r#"{"parts":[1]}"#,
+            expect!["error: cannot restore struct from: int64"],
+        );
+        check(
+            r#"{"kind":[]}"#,
+            expect!["error: unrecognized type: string"],
+        );
     }
 
     #[test]
@@ -330,13 +397,22 @@ type Part
             r#"{"port":1.5}"#,
             expect!["error: json: cannot unmarshal number 1.5 into Go value of type int32"],
         );
-        check(r#"{"port":[1]}"#, expect!["error: json: cannot unmarshal array into Go value of type int32"]);
-        check(r#"{"when":1}"#, expect!["error: json: cannot unmarshal number into Go value of type string"]);
+        check(
+            r#"{"port":[1]}"#,
+            expect!["error: json: cannot unmarshal array into Go value of type int32"],
+        );
+        check(
+            r#"{"when":1}"#,
+            expect!["error: json: cannot unmarshal number into Go value of type string"],
+        );
     }
 
     #[test]
     fn the_first_wrong_field_of_the_type_counts() {
-        check(r#"{"last":1,"flag":1,"bogus":1}"#, expect!["error: unrecognized type: bool"]);
+        check(
+            r#"{"last":1,"flag":1,"bogus":1}"#,
+            expect!["error: unrecognized type: bool"],
+        );
     }
 
     #[test]

@@ -13,8 +13,7 @@ pub struct TypeMeta {
 }
 
 /// Go prints the anonymous struct into which it reads these two fields.
-const GO_STRUCT: &str =
-    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+const GO_STRUCT: &str = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
 /// Finds `apiVersion` and `kind`. Kubernetes: upper and lower case count the same here, and only here
 /// (apimachinery's SimpleMetaFactory uses Go's own decoder).
@@ -53,7 +52,9 @@ fn read(text: &[u8]) -> Result<Result<TypeMeta, String>, SyntaxError> {
         b'n' => scanner.null()?,
         _ => {
             let word = json::read(&mut scanner)?.go_word();
-            problem = Some(format!("json: cannot unmarshal {word} into Go value of type {GO_STRUCT}"));
+            problem = Some(format!(
+                "json: cannot unmarshal {word} into Go value of type {GO_STRUCT}"
+            ));
         }
     }
     scanner.end()?;

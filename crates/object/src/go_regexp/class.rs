@@ -25,7 +25,13 @@ pub(super) struct Class {
 
 impl Class {
     pub fn new(fold: bool) -> Class {
-        Class { negated: false, fold, ascii: 0, ranges: Vec::new(), tables: Vec::new() }
+        Class {
+            negated: false,
+            fold,
+            ascii: 0,
+            ranges: Vec::new(),
+            tables: Vec::new(),
+        }
     }
 
     /// The characters that are the same as `rune` but for case; none if there is only itself.
@@ -86,11 +92,19 @@ impl Class {
         if rune < 128 {
             return self.ascii >> rune & 1 == 1;
         }
-        let same_letters: Vec<u32> = if self.fold { fold_orbit(rune).collect() } else { Vec::new() };
+        let same_letters: Vec<u32> = if self.fold {
+            fold_orbit(rune).collect()
+        } else {
+            Vec::new()
+        };
         let has = |ranges: &[Range]| {
             has(ranges, rune) || same_letters.iter().any(|letter| self::has(ranges, *letter))
         };
-        let found = has(&self.ranges) || self.tables.iter().any(|(ranges, negated)| has(ranges) != *negated);
+        let found = has(&self.ranges)
+            || self
+                .tables
+                .iter()
+                .any(|(ranges, negated)| has(ranges) != *negated);
         found != self.negated
     }
 }
@@ -107,7 +121,11 @@ fn ascii_mask(ranges: &[Range], ignore_case: bool) -> u128 {
         let width = (*high).min(127) - low + 1;
         mask | (u128::MAX >> (128 - width)) << low
     });
-    if ignore_case { fold_ascii(mask, |rune| has(ranges, rune)) } else { mask }
+    if ignore_case {
+        fold_ascii(mask, |rune| has(ranges, rune))
+    } else {
+        mask
+    }
 }
 
 const DIGIT: &[Range] = &[(0x30, 0x39)];

@@ -79,10 +79,16 @@ pub(super) fn parse(text: &str) -> Result<Tree, ParseError> {
     };
     parser.run()?;
     let frame = parser.frames.pop().filter(|_| parser.frames.is_empty());
-    let root = frame.ok_or_else(|| parser.error(ErrorCode::MissingParen, text))?.into_node();
+    let root = frame
+        .ok_or_else(|| parser.error(ErrorCode::MissingParen, text))?
+        .into_node();
     parser.check_limits(&root)?;
     let class_sizes: usize = parser.classes.iter().map(Class::size).sum();
-    Ok(Tree { size: root.size + class_sizes, root, classes: parser.classes })
+    Ok(Tree {
+        size: root.size + class_sizes,
+        root,
+        classes: parser.classes,
+    })
 }
 
 #[derive(Clone, Copy, Default)]
@@ -176,11 +182,16 @@ impl<'a> Parser<'a> {
     }
 
     fn frame(&mut self) -> &mut Frame {
-        self.frames.last_mut().expect("the pattern itself is never closed")
+        self.frames
+            .last_mut()
+            .expect("the pattern itself is never closed")
     }
 
     fn error(&self, code: ErrorCode, shown: &str) -> ParseError {
-        ParseError { code, shown: shown.into() }
+        ParseError {
+            code,
+            shown: shown.into(),
+        }
     }
 
     /// The error about everything from `start` to here.
@@ -214,7 +225,11 @@ impl<'a> Parser<'a> {
     }
 
     fn literal(&mut self, rune: u32) -> Result<(), ParseError> {
-        let case = if self.flags.fold_case { Case::Insensitive } else { Case::Sensitive };
+        let case = if self.flags.fold_case {
+            Case::Insensitive
+        } else {
+            Case::Sensitive
+        };
         self.push(Node::leaf(NodeKind::Literal(rune, case)))
     }
 
@@ -319,7 +334,13 @@ impl<'a> Parser<'a> {
     }
 
     /// Repeats the last item. The operator begins at `start` and ends here.
-    fn repeat(&mut self, start: usize, min: u32, max: Option<u32>, counted: bool) -> Result<(), ParseError> {
+    fn repeat(
+        &mut self,
+        start: usize,
+        min: u32,
+        max: Option<u32>,
+        counted: bool,
+    ) -> Result<(), ParseError> {
         let greedy = self.take('?') == self.flags.swap_greedy;
         if let Some(last) = self.last_repeat {
             return Err(self.error_from(ErrorCode::InvalidRepeatOp, last));
@@ -348,7 +369,9 @@ impl<'a> Parser<'a> {
                 let rest = &self.rest()[1..];
                 let (quoted, after) = rest.split_once("\\E").unwrap_or((rest, ""));
                 self.at = self.text.len() - after.len();
-                return quoted.chars().try_for_each(|char| self.literal(char.into()));
+                return quoted
+                    .chars()
+                    .try_for_each(|char| self.literal(char.into()));
             }
             _ => {
                 let mut class = Class::new(self.flags.fold_case);
@@ -386,7 +409,9 @@ impl<'a> Parser<'a> {
                     Some(_) => &self.text[start + 2..self.at],
                     None => "",
                 };
-                let (name, inverted) = name.strip_prefix('^').map_or((name, false), |name| (name, true));
+                let (name, inverted) = name
+                    .strip_prefix('^')
+                    .map_or((name, false), |name| (name, true));
                 let Some(table) = unicode::table(name) else {
                     return Err(self.error_from(ErrorCode::InvalidCharRange, start));
                 };
@@ -423,7 +448,9 @@ impl<'a> Parser<'a> {
     fn octal(&mut self, first: char) -> u32 {
         let mut rune = first.to_digit(8).unwrap_or_default();
         for _ in 1..3 {
-            let Some(digit) = self.rest().chars().next().and_then(|char| char.to_digit(8)) else { break };
+            let Some(digit) = self.rest().chars().next().and_then(|char| char.to_digit(8)) else {
+                break;
+            };
             rune = rune * 8 + digit;
             self.at += 1;
         }
@@ -503,7 +530,9 @@ impl<'a> Parser<'a> {
             return Ok(false);
         };
         let name = &rest[2..2 + length];
-        let (name, negated) = name.strip_prefix('^').map_or((name, false), |name| (name, true));
+        let (name, negated) = name
+            .strip_prefix('^')
+            .map_or((name, false), |name| (name, true));
         let Some(ranges) = posix_group(name) else {
             return Err(self.error(ErrorCode::InvalidCharRange, &rest[..length + 4]));
         };
@@ -515,7 +544,12 @@ impl<'a> Parser<'a> {
 
 impl Frame {
     fn new(flags: Flags, captures: bool) -> Frame {
-        Frame { flags, captures, branches: Vec::new(), items: Vec::new() }
+        Frame {
+            flags,
+            captures,
+            branches: Vec::new(),
+            items: Vec::new(),
+        }
     }
 
     fn into_node(mut self) -> Node {
@@ -528,23 +562,42 @@ impl Frame {
 
 impl Node {
     fn leaf(kind: NodeKind) -> Node {
-        Node { kind, size: 1, height: 1, repeats: 1, nullable: false }
+        Node {
+            kind,
+            size: 1,
+            height: 1,
+            repeats: 1,
+            nullable: false,
+        }
     }
 
     fn assert(assertion: Assertion) -> Node {
-        Node { nullable: true, ..Node::leaf(NodeKind::Assert(assertion)) }
+        Node {
+            nullable: true,
+            ..Node::leaf(NodeKind::Assert(assertion))
+        }
     }
 
     fn concat(mut items: Vec<Node>) -> Node {
         match items.len() {
-            0 => Node { nullable: true, size: 0, ..Node::leaf(NodeKind::Empty) },
+            0 => Node {
+                nullable: true,
+                size: 0,
+                ..Node::leaf(NodeKind::Empty)
+            },
             1 => items.remove(0),
             _ => {
                 // Kubernetes: Go keeps adjacent characters in one node.
-                let is_text = items.iter().all(|item| matches!(item.kind, NodeKind::Literal(..)));
+                let is_text = items
+                    .iter()
+                    .all(|item| matches!(item.kind, NodeKind::Literal(..)));
                 let node = Node::around(&items, is_text);
                 let nullable = items.iter().all(|item| item.nullable);
-                Node { kind: NodeKind::Concat(items), nullable, ..node }
+                Node {
+                    kind: NodeKind::Concat(items),
+                    nullable,
+                    ..node
+                }
             }
         }
     }
@@ -559,15 +612,27 @@ impl Node {
         let nullable = branches.iter().any(|branch| branch.nullable);
         // Each branch but the last has a split before it and a jump after it.
         let size = node.size + 2 * (branches.len() - 1);
-        Node { kind: NodeKind::Alternate(branches), nullable, size, ..node }
+        Node {
+            kind: NodeKind::Alternate(branches),
+            nullable,
+            size,
+            ..node
+        }
     }
 
     /// What a node inherits from its parts.
     fn around(parts: &[Node], flat: bool) -> Node {
-        let highest = parts.iter().map(|part| part.height).max().unwrap_or_default();
+        let highest = parts
+            .iter()
+            .map(|part| part.height)
+            .max()
+            .unwrap_or_default();
         Node {
             kind: NodeKind::Empty,
-            size: parts.iter().map(|part| part.size).fold(0, usize::saturating_add),
+            size: parts
+                .iter()
+                .map(|part| part.size)
+                .fold(0, usize::saturating_add),
             height: highest + u32::from(!flat),
             repeats: parts.iter().map(|part| part.repeats).max().unwrap_or(1),
             nullable: false,

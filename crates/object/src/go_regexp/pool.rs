@@ -43,7 +43,11 @@ pub(super) fn intern_recent(pattern: &str) -> Arc<Regexp> {
     if !pool.recent.iter().any(|known| Arc::ptr_eq(known, &regexp)) {
         pool.recent.push_back(regexp.clone());
     }
-    let oldest = if pool.recent.len() > MAX_RECENT { pool.recent.pop_front() } else { None };
+    let oldest = if pool.recent.len() > MAX_RECENT {
+        pool.recent.pop_front()
+    } else {
+        None
+    };
     // Dropping the last handle takes the lock.
     drop(pool);
     drop(oldest);
@@ -79,7 +83,11 @@ impl Drop for Regexp {
         forget(self);
         let mut pool = lock();
         // A new handle on the same pattern may be there already.
-        if pool.known.get(&self.pattern).is_some_and(|known| known.strong_count() == 0) {
+        if pool
+            .known
+            .get(&self.pattern)
+            .is_some_and(|known| known.strong_count() == 0)
+        {
             pool.known.remove(&self.pattern);
         }
     }
@@ -91,7 +99,10 @@ impl Pool {
             return known;
         }
         let pattern = Str::from(pattern);
-        let regexp = Arc::new(Regexp { pattern: pattern.clone(), program: Mutex::default() });
+        let regexp = Arc::new(Regexp {
+            pattern: pattern.clone(),
+            program: Mutex::default(),
+        });
         self.known.insert(pattern, Arc::downgrade(&regexp));
         regexp
     }

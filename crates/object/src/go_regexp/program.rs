@@ -36,12 +36,19 @@ pub(super) enum Instruction {
 
 impl Program {
     pub fn new(tree: Tree) -> Program {
-        let mut compiler =
-            Compiler { instructions: Vec::new(), classes: tree.classes, by_letter: HashMap::new() };
+        let mut compiler = Compiler {
+            instructions: Vec::new(),
+            classes: tree.classes,
+            by_letter: HashMap::new(),
+        };
         compiler.emit(&tree.root);
         compiler.instructions.push(Instruction::Match);
         compiler.instructions.shrink_to_fit();
-        let Compiler { instructions, classes, .. } = compiler;
+        let Compiler {
+            instructions,
+            classes,
+            ..
+        } = compiler;
         let units = instructions.len() + classes.iter().map(Class::size).sum::<usize>();
         Program {
             anchored: matches!(instructions[0], Instruction::Assert(Assertion::BeginText)),
@@ -102,13 +109,19 @@ impl Compiler {
         }
         self.emit(last);
         let end = self.here();
-        jumps.into_iter().for_each(|jump| self.instructions[jump] = Instruction::Jump(end));
+        jumps
+            .into_iter()
+            .for_each(|jump| self.instructions[jump] = Instruction::Jump(end));
     }
 
     fn repeat(&mut self, item: &Node, repeat: Repeat) {
         let Repeat { min, max, greedy } = repeat;
         let split = |on: u32, out: u32| {
-            if greedy { Instruction::Split(on, out) } else { Instruction::Split(out, on) }
+            if greedy {
+                Instruction::Split(on, out)
+            } else {
+                Instruction::Split(out, on)
+            }
         };
         if matches!(item.kind, NodeKind::Empty) {
             return;
@@ -121,7 +134,9 @@ impl Compiler {
                 self.emit(item);
             }
             let end = self.here();
-            splits.into_iter().for_each(|at| self.instructions[at] = split(index(at + 1), end));
+            splits
+                .into_iter()
+                .for_each(|at| self.instructions[at] = split(index(at + 1), end));
             return;
         }
         (1..min).for_each(|_| self.emit(item));

@@ -42,7 +42,9 @@ impl Program {
                         break;
                     }
                     (Instruction::Char(rune), Some(char)) => rune == u32::from(char),
-                    (Instruction::Class(class), Some(char)) => self.classes[class as usize].contains(char),
+                    (Instruction::Class(class), Some(char)) => {
+                        self.classes[class as usize].contains(char)
+                    }
                     (Instruction::Any, Some(_)) => true,
                     (Instruction::AnyExceptNewline, Some(char)) => char != '\n',
                     _ => false,
@@ -64,7 +66,9 @@ impl Program {
     pub fn find_all<'a>(&self, text: &'a str, limit: usize) -> Vec<&'a str> {
         let (mut found, mut at, mut last_end) = (Vec::new(), 0, None);
         while found.len() < limit && at <= text.len() {
-            let Some((start, end)) = self.search(text, at, Wanted::Preferred) else { break };
+            let Some((start, end)) = self.search(text, at, Wanted::Preferred) else {
+                break;
+            };
             // An empty match right behind the last one does not count.
             if end != at || last_end != Some(start) {
                 found.push(&text[start..end]);
@@ -115,19 +119,28 @@ struct Position {
 
 impl Position {
     fn new(text: &str, at: usize) -> Position {
-        Position { at, previous: text[..at].chars().next_back(), next: text[at..].chars().next() }
+        Position {
+            at,
+            previous: text[..at].chars().next_back(),
+            next: text[at..].chars().next(),
+        }
     }
 
     /// The place one character further.
     fn step(&self, text: &str) -> Option<Position> {
         let char = self.next?;
         let at = self.at + char.len_utf8();
-        Some(Position { at, previous: Some(char), next: text[at..].chars().next() })
+        Some(Position {
+            at,
+            previous: Some(char),
+            next: text[at..].chars().next(),
+        })
     }
 
     fn holds(&self, assertion: Assertion) -> bool {
-        let is_word =
-            |char: Option<char>| char.is_some_and(|char| char == '_' || char.is_ascii_alphanumeric());
+        let is_word = |char: Option<char>| {
+            char.is_some_and(|char| char == '_' || char.is_ascii_alphanumeric())
+        };
         let is_boundary = || is_word(self.previous) != is_word(self.next);
         match assertion {
             Assertion::BeginText => self.previous.is_none(),
@@ -150,7 +163,11 @@ struct Threads {
 
 impl Threads {
     fn new(n_instructions: usize) -> Threads {
-        Threads { list: Vec::new(), visited: vec![0; n_instructions], round: 1 }
+        Threads {
+            list: Vec::new(),
+            visited: vec![0; n_instructions],
+            round: 1,
+        }
     }
 
     /// Whether this is the first visit of this round.

@@ -25,11 +25,19 @@ static NAMES: OnceLock<Vec<Named>> = OnceLock::new();
 /// The table of a name: case, spaces, hyphens and underscores do not matter.
 pub(super) fn table(name: &str) -> Option<Table> {
     let name = canonical(name);
-    let plain = |ranges| Some(Table { ranges, inverted: false });
+    let plain = |ranges| {
+        Some(Table {
+            ranges,
+            inverted: false,
+        })
+    };
     match name.as_str() {
         "Any" => plain(&[(0, 0x10FFFF)]),
         "Ascii" => plain(&[(0, 0x7F)]),
-        "Assigned" => Some(Table { ranges: known("Cn")?, inverted: true }),
+        "Assigned" => Some(Table {
+            ranges: known("Cn")?,
+            inverted: true,
+        }),
         // Text has no surrogates, and neither do the tables.
         "Cs" | "Surrogate" => plain(&[(0xD800, 0xDFFF)]),
         name => plain(known(name)?),
@@ -38,7 +46,10 @@ pub(super) fn table(name: &str) -> Option<Table> {
 
 fn known(name: &str) -> Option<&'static [Range]> {
     let names = NAMES.get_or_init(|| {
-        include_str!("unicode.names").split_whitespace().map(|name| (name, OnceLock::new())).collect()
+        include_str!("unicode.names")
+            .split_whitespace()
+            .map(|name| (name, OnceLock::new()))
+            .collect()
     });
     let at = names.binary_search_by(|(known, _)| known.cmp(&name)).ok()?;
     let (name, ranges) = &names[at];
@@ -48,21 +59,28 @@ fn known(name: &str) -> Option<&'static [Range]> {
 fn canonical(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for char in name.chars().filter(|char| !matches!(char, '_' | '-' | ' ')) {
-        out.push(if out.is_empty() { char.to_ascii_uppercase() } else { char.to_ascii_lowercase() });
+        out.push(if out.is_empty() {
+            char.to_ascii_uppercase()
+        } else {
+            char.to_ascii_lowercase()
+        });
     }
     out
 }
 
 fn load(name: &str) -> Vec<Range> {
-    let parsed = regex_syntax::parse(&format!(r"\p{{{name}}}")).expect("Unicode 16.0 has every name of 15.0");
+    let parsed = regex_syntax::parse(&format!(r"\p{{{name}}}"))
+        .expect("Unicode 16.0 has every name of 15.0");
     match parsed.into_kind() {
-        HirKind::Class(Class::Unicode(class)) => {
-            class.iter().map(|range| (range.start().into(), range.end().into())).collect()
-        }
+        HirKind::Class(Class::Unicode(class)) => class
+            .iter()
+            .map(|range| (range.start().into(), range.end().into()))
+            .collect(),
         // What a table with one character becomes.
-        HirKind::Literal(text) => {
-            String::from_utf8_lossy(&text.0).chars().map(|char| (char.into(), char.into())).collect()
-        }
+        HirKind::Literal(text) => String::from_utf8_lossy(&text.0)
+            .chars()
+            .map(|char| (char.into(), char.into()))
+            .collect(),
         _ => unreachable!("a named class is a class"),
     }
 }
@@ -83,7 +101,10 @@ pub(super) fn fold_orbit(rune: u32) -> impl Iterator<Item = u32> {
         .flat_map(|orbit| orbit.iter())
         .map(|range| (range.start().into(), range.end().into()))
         .collect();
-    ranges.into_iter().flat_map(|(low, high)| low..=high).filter(move |other| *other != rune)
+    ranges
+        .into_iter()
+        .flat_map(|(low, high)| low..=high)
+        .filter(move |other| *other != rune)
 }
 
 /// The ASCII characters of a set, and those that are the same letter as one of its members. `has` says whether a

@@ -197,10 +197,18 @@ pub fn skip(scanner: &mut Scanner) -> Result<(), SyntaxError> {
 /// How many bytes come before the first that is special. Most text has none, so that many are looked at together.
 fn plain_run(bytes: &[u8], is_special: impl Fn(u8) -> bool) -> usize {
     const TOGETHER: usize = 16;
-    let is_plain = |chunk: &&[u8]| !chunk.iter().fold(false, |found, &byte| found | is_special(byte));
+    let is_plain = |chunk: &&[u8]| {
+        !chunk
+            .iter()
+            .fold(false, |found, &byte| found | is_special(byte))
+    };
     let plain = bytes.chunks_exact(TOGETHER).take_while(is_plain).count() * TOGETHER;
     let rest = &bytes[plain..];
-    plain + rest.iter().position(|&byte| is_special(byte)).unwrap_or(rest.len())
+    plain
+        + rest
+            .iter()
+            .position(|&byte| is_special(byte))
+            .unwrap_or(rest.len())
 }
 
 #[cfg(test)]
@@ -228,26 +236,71 @@ mod tests {
     #[test]
     fn errors_are_worded_as_upstream_words_them() {
         check("", expect!["error: unexpected end of JSON input"]);
-        check("a", expect!["error: invalid character 'a' looking for beginning of value"]);
-        check("{a", expect!["error: invalid character 'a' looking for beginning of object key string"]);
-        check(r#"{"a" 1"#, expect!["error: invalid character '1' after object key"]);
+        check(
+            "a",
+            expect!["error: invalid character 'a' looking for beginning of value"],
+        );
+        check(
+            "{a",
+            expect!["error: invalid character 'a' looking for beginning of object key string"],
+        );
+        check(
+            r#"{"a" 1"#,
+            expect!["error: invalid character '1' after object key"],
+        );
         check(r#"{"a":1 "#, expect!["error: unexpected end of JSON input"]);
-        check(r#"{"a":1]"#, expect!["error: invalid character ']' after object key:value pair"]);
+        check(
+            r#"{"a":1]"#,
+            expect!["error: invalid character ']' after object key:value pair"],
+        );
         check(
             r#"{"a":1,}"#,
             expect!["error: invalid character '}' looking for beginning of object key string"],
         );
-        check("[1 2]", expect!["error: invalid character '2' after array element"]);
-        check("[1,]", expect!["error: invalid character ']' looking for beginning of value"]);
-        check("trux", expect!["error: invalid character 'x' in literal true (expecting 'e')"]);
-        check("1 x", expect!["error: invalid character 'x' after top-level value"]);
-        check("01", expect!["error: invalid character '1' after top-level value"]);
-        check("-x", expect!["error: invalid character 'x' in numeric literal"]);
-        check("1.x", expect!["error: invalid character 'x' after decimal point in numeric literal"]);
-        check("1ex", expect!["error: invalid character 'x' in exponent of numeric literal"]);
-        check("\"a\nb\"", expect![[r#"error: invalid character '\n' in string literal"#]]);
-        check(r#""\x""#, expect!["error: invalid character 'x' in string escape code"]);
-        check(r#""\u00g0""#, expect![[r#"error: invalid character 'g' in \u hexadecimal character escape"#]]);
+        check(
+            "[1 2]",
+            expect!["error: invalid character '2' after array element"],
+        );
+        check(
+            "[1,]",
+            expect!["error: invalid character ']' looking for beginning of value"],
+        );
+        check(
+            "trux",
+            expect!["error: invalid character 'x' in literal true (expecting 'e')"],
+        );
+        check(
+            "1 x",
+            expect!["error: invalid character 'x' after top-level value"],
+        );
+        check(
+            "01",
+            expect!["error: invalid character '1' after top-level value"],
+        );
+        check(
+            "-x",
+            expect!["error: invalid character 'x' in numeric literal"],
+        );
+        check(
+            "1.x",
+            expect!["error: invalid character 'x' after decimal point in numeric literal"],
+        );
+        check(
+            "1ex",
+            expect!["error: invalid character 'x' in exponent of numeric literal"],
+        );
+        check(
+            "\"a\nb\"",
+            expect![[r#"error: invalid character '\n' in string literal"#]],
+        );
+        check(
+            r#""\x""#,
+            expect!["error: invalid character 'x' in string escape code"],
+        );
+        check(
+            r#""\u00g0""#,
+            expect![[r#"error: invalid character 'g' in \u hexadecimal character escape"#]],
+        );
         check("\"abc", expect!["error: unexpected end of JSON input"]);
     }
 
@@ -261,12 +314,20 @@ mod tests {
     #[test]
     fn every_byte_is_written_as_it_is_read_wherever_it_stands() {
         for length in 0..40 {
-            for char in
-                (0..0x100u32).chain([0x2027, 0x2028, 0x2029, 0x202a, 0x1f600]).filter_map(char::from_u32)
+            for char in (0..0x100u32)
+                .chain([0x2027, 0x2028, 0x2029, 0x202a, 0x1f600])
+                .filter_map(char::from_u32)
             {
-                let text = format!("{}{char}{}", "é".repeat(length / 2), "x".repeat(40 - length));
+                let text = format!(
+                    "{}{char}{}",
+                    "é".repeat(length / 2),
+                    "x".repeat(40 - length)
+                );
                 let written = to_string(&Value::from(text.as_str()));
-                assert!(!written.contains(['<', '>', '&', '\u{2028}', '\u{2029}']), "{written}");
+                assert!(
+                    !written.contains(['<', '>', '&', '\u{2028}', '\u{2029}']),
+                    "{written}"
+                );
                 assert_eq!(parse(written.as_bytes()).unwrap().str(), text);
                 skip(&mut Scanner::new(written.as_bytes())).unwrap();
             }

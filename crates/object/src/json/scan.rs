@@ -54,7 +54,12 @@ pub struct Scanner<'a> {
 impl<'a> Scanner<'a> {
     /// Starts at the front of `text`.
     pub fn new(text: &'a [u8]) -> Scanner<'a> {
-        Scanner { text, at: 0, depth: 0, first: false }
+        Scanner {
+            text,
+            at: 0,
+            depth: 0,
+            first: false,
+        }
     }
 
     /// The byte with which the next value begins.
@@ -89,7 +94,11 @@ impl<'a> Scanner<'a> {
         self.at += 1;
         self.depth += 1;
         self.first = true;
-        if self.depth > MAX_DEPTH { Err(SyntaxError::Depth) } else { Ok(()) }
+        if self.depth > MAX_DEPTH {
+            Err(SyntaxError::Depth)
+        } else {
+            Ok(())
+        }
     }
 
     fn close(&mut self) {
@@ -271,7 +280,9 @@ impl<'a> Scanner<'a> {
 
     /// Goes on to what ends the string, begins an escape, or cannot stand in a string.
     fn plain(&mut self) -> Result<u8, SyntaxError> {
-        self.at += plain_run(&self.text[self.at..], |byte| byte < 0x20 || matches!(byte, b'"' | b'\\'));
+        self.at += plain_run(&self.text[self.at..], |byte| {
+            byte < 0x20 || matches!(byte, b'"' | b'\\')
+        });
         self.byte()
     }
 
@@ -360,7 +371,10 @@ impl<'a> Scanner<'a> {
     }
 
     fn refuse<T>(&self, context: &'static str) -> Result<T, SyntaxError> {
-        Err(SyntaxError::Character { found: self.text[self.at], context })
+        Err(SyntaxError::Character {
+            found: self.text[self.at],
+            context,
+        })
     }
 }
 

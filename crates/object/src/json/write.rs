@@ -49,7 +49,9 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
         at += plain_run(&bytes[at..], is_special);
         let Some(&byte) = bytes.get(at) else { break };
         at += 1;
-        let Some((escape, length)) = escape(&bytes[..at], byte) else { continue };
+        let Some((escape, length)) = escape(&bytes[..at], byte) else {
+            continue;
+        };
         out.extend_from_slice(&bytes[done..at - length]);
         out.extend_from_slice(escape);
         if escape == UNICODE {
@@ -95,7 +97,11 @@ pub fn write_number(number: f64) -> String {
         return format!("{number}");
     }
     let text = format!("{number:e}");
-    if text.contains("e-") { text } else { text.replacen('e', "e+", 1) }
+    if text.contains("e-") {
+        text
+    } else {
+        text.replacen('e', "e+", 1)
+    }
 }
 
 /// Text in quotation marks as Go's `%q` prints it, which messages use.

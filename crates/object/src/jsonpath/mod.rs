@@ -87,7 +87,9 @@ pub struct PathError(pub String);
 impl Template {
     /// Reads a template.
     pub fn parse(text: &str) -> Result<Template, PathError> {
-        Ok(Template { parts: parse::template(text)? })
+        Ok(Template {
+            parts: parse::template(text)?,
+        })
     }
 
     /// Reads a path without braces, as a column of a custom kind has it.
@@ -102,7 +104,12 @@ impl Template {
 
     /// The first value that the template leads to.
     pub fn first(&self, value: &Value) -> Option<Value> {
-        self.find(value).ok()?.into_iter().next()?.into_iter().next()
+        self.find(value)
+            .ok()?
+            .into_iter()
+            .next()?
+            .into_iter()
+            .next()
     }
 
     /// The template filled in.

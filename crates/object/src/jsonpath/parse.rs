@@ -11,7 +11,10 @@ pub(super) fn template(text: &str) -> Result<Vec<Part>, PathError> {
         if at > 0 {
             actions.push(vec![Step::Text(rest[..at].into())]);
         }
-        let mut parser = Parser { text: &rest[at + 1..], at: 0 };
+        let mut parser = Parser {
+            text: &rest[at + 1..],
+            at: 0,
+        };
         actions.push(parser.action()?);
         rest = &rest[at + 1 + parser.at..];
     }
@@ -83,7 +86,9 @@ impl<'a> Parser<'a> {
             }
             Some(char) => {
                 let code = u32::from(char);
-                return refuse(format!("unrecognized character in action: U+{code:04X} '{char}'"));
+                return refuse(format!(
+                    "unrecognized character in action: U+{code:04X} '{char}'"
+                ));
             }
         }
         Ok(())
@@ -187,17 +192,24 @@ impl<'a> Parser<'a> {
     /// What stands between the bracket that was read and the next one that closes.
     fn array(&mut self, steps: &mut Vec<Step>) -> Result<(), PathError> {
         let rest = &self.text[self.at..];
-        let Some(end) = rest.find([']', '\n']).filter(|end| rest[*end..].starts_with(']')) else {
+        let Some(end) = rest
+            .find([']', '\n'])
+            .filter(|end| rest[*end..].starts_with(']'))
+        else {
             return refuse("unterminated array");
         };
         let text = &rest[..end];
         self.at += end + 1;
         if text.contains(',') {
-            let paths = text.split(',').map(|path| self::steps(&format!("[{}]", path.trim_matches(' '))));
+            let paths = text
+                .split(',')
+                .map(|path| self::steps(&format!("[{}]", path.trim_matches(' '))));
             steps.push(Step::Union(paths.collect::<Result<_, _>>()?));
             return Ok(());
         }
-        let key = text.strip_prefix('\'').and_then(|text| text.strip_suffix('\''));
+        let key = text
+            .strip_prefix('\'')
+            .and_then(|text| text.strip_suffix('\''));
         match key.filter(|key| !key.contains('\'')) {
             // Kubernetes: a quoted key is read as a path, so that its dots must be escaped.
             Some(key) => steps.extend(self::steps(&format!(".{key}"))?),
@@ -236,7 +248,11 @@ fn condition(text: &str) -> Result<Filter, PathError> {
         (start, signs.map_or(text.len(), |length| start + length))
     });
     match after.filter(|(_, end)| *end < text.len()) {
-        None => Ok(Filter { left: steps(text)?, right: Vec::new(), operator: Operator::Exists }),
+        None => Ok(Filter {
+            left: steps(text)?,
+            right: Vec::new(),
+            operator: Operator::Exists,
+        }),
         Some((start, end)) => Ok(Filter {
             left: steps(&text[..start])?,
             right: steps(&text[end..])?,
@@ -247,8 +263,12 @@ fn condition(text: &str) -> Result<Filter, PathError> {
 
 fn slice(text: &str) -> Result<Slice, PathError> {
     let parts: Vec<&str> = text.split(':').collect();
-    let digits =
-        |part: &&str| part.strip_prefix('-').unwrap_or(part).bytes().all(|byte| byte.is_ascii_digit());
+    let digits = |part: &&str| {
+        part.strip_prefix('-')
+            .unwrap_or(part)
+            .bytes()
+            .all(|byte| byte.is_ascii_digit())
+    };
     if parts.len() > 3 || !parts.iter().all(digits) {
         return refuse(format!("invalid array index {text}"));
     }
@@ -261,12 +281,24 @@ fn slice(text: &str) -> Result<Slice, PathError> {
     };
     let (start, end, step) = (number(0)?, number(1)?, number(2)?);
     let one = parts.len() == 1;
-    Ok(Slice { start, end: if one { Some(start.unwrap_or(0) + 1) } else { end }, step, one })
+    Ok(Slice {
+        start,
+        end: if one {
+            Some(start.unwrap_or(0) + 1)
+        } else {
+            end
+        },
+        step,
+        one,
+    })
 }
 
 /// Whether a character ends a name.
 fn ends_name(char: char) -> bool {
-    matches!(char, ' ' | '\t' | '\r' | '\n' | '.' | ',' | '[' | ']' | '$' | '@' | '{' | '}')
+    matches!(
+        char,
+        ' ' | '\t' | '\r' | '\n' | '.' | ',' | '[' | ']' | '$' | '@' | '{' | '}'
+    )
 }
 
 fn refuse<T>(problem: impl Into<String>) -> Result<T, PathError> {

@@ -10,7 +10,11 @@ const STORE: &str = r#"{"name":"jsonpath","book":[{"category":"reference","autho
 fn check(template: &str, expected: &str) {
     let value = json::parse(STORE.as_bytes()).unwrap();
     let outcome = Template::parse(template).and_then(|template| template.execute(&value));
-    assert_eq!(outcome.unwrap_or_else(|error| format!("error: {error}")), expected, "{template}");
+    assert_eq!(
+        outcome.unwrap_or_else(|error| format!("error: {error}")),
+        expected,
+        "{template}"
+    );
 }
 
 #[test]
@@ -39,7 +43,10 @@ fn paths_lead_to_values() {
 
 #[test]
 fn filters_choose_items() {
-    check(r#"{.book[?(@.category=="fiction")].author}"#, "Evelyn Herman");
+    check(
+        r#"{.book[?(@.category=="fiction")].author}"#,
+        "Evelyn Herman",
+    );
     check("{.book[?(@.isbn)].author}", "Evelyn");
     check("{.book[?(@.price<9.0)].author}", "Nigel Herman");
     check("{.bicycle[?(@.price>=21)].color}", "green");
@@ -55,7 +62,10 @@ fn filters_choose_items() {
 
 #[test]
 fn ranges_repeat_what_is_inside() {
-    check("{range .employees[*]}{.name}={.age};{end} done", "a=3;b=7; done");
+    check(
+        "{range .employees[*]}{.name}={.age};{end} done",
+        "a=3;b=7; done",
+    );
     check("{range .empty[*]}{.name}{end}.", ".");
     check(r#"{range .bicycle[*]}{.color}{"\n"}{end}"#, "red\ngreen\n");
 }
@@ -66,10 +76,16 @@ fn what_is_wrong_is_told() {
     check("{.book[0}", "error: unterminated array");
     check("{.book[?(@.price}", "error: unterminated filter");
     check("{.book[a]}", "error: invalid array index a");
-    check("{.book[9]}", "error: array index out of bounds: index 9, length 3");
+    check(
+        "{.book[9]}",
+        "error: array index out of bounds: index 9, length 3",
+    );
     check("{.name[0]}", "error: string is not array or slice");
     check("{....book}", "error: invalid multiple recursive descent");
-    check("{.book[?(@.price>\"x\")]}", "error: incompatible types for comparison");
+    check(
+        "{.book[?(@.price>\"x\")]}",
+        "error: incompatible types for comparison",
+    );
     check("{unknown}", "error: unrecognized identifier unknown");
     check("{%}", "error: unrecognized character in action: U+0025 '%'");
     check("{\"open}", "error: unterminated quoted string");

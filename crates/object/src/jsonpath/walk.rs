@@ -38,11 +38,17 @@ fn take(values: Vec<Value>, step: &Step) -> Result<Vec<Value>, PathError> {
         Step::Int(number) => constant((*number).into()),
         Step::Float(number) => constant(Value::Number(format!("{number:?}").into())),
         Step::Bool(truth) => constant((*truth).into()),
-        Step::Field(name) => values.iter().filter_map(|value| value.get(name)).cloned().collect(),
+        Step::Field(name) => values
+            .iter()
+            .filter_map(|value| value.get(name))
+            .cloned()
+            .collect(),
         Step::Wildcard => values.iter().flat_map(children).cloned().collect(),
         Step::Recursive => {
             let mut found = Vec::new();
-            values.iter().for_each(|value| descend(value, 0, &mut found));
+            values
+                .iter()
+                .for_each(|value| descend(value, 0, &mut found));
             found
         }
         Step::Slice(slice) => cut(&values, slice)?,
@@ -73,16 +79,23 @@ fn descend(value: &Value, depth: usize, found: &mut Vec<Value>) {
         return;
     }
     found.push(value.clone());
-    below.into_iter().for_each(|value| descend(value, depth + 1, found));
+    below
+        .into_iter()
+        .for_each(|value| descend(value, depth + 1, found));
 }
 
 fn cut(values: &[Value], slice: &Slice) -> Result<Vec<Value>, PathError> {
     let mut found = Vec::new();
     for value in values.iter().filter(|value| !value.is_null()) {
         let Value::List(items) = value else {
-            return Err(PathError(format!("{} is not array or slice", value.go_word())));
+            return Err(PathError(format!(
+                "{} is not array or slice",
+                value.go_word()
+            )));
         };
-        let Some((start, end)) = bounds(slice, items.len() as i64)? else { return Ok(found) };
+        let Some((start, end)) = bounds(slice, items.len() as i64)? else {
+            return Ok(found);
+        };
         let step = match slice.step {
             None => 1,
             Some(step) if step > 0 => step as usize,
@@ -106,8 +119,11 @@ fn bounds(slice: &Slice, length: i64) -> Result<Option<(usize, usize)>, PathErro
     if start == end {
         return Ok(None);
     }
-    let outside =
-        |index: i64| PathError(format!("array index out of bounds: index {index}, length {length}"));
+    let outside = |index: i64| {
+        PathError(format!(
+            "array index out of bounds: index {index}, length {length}"
+        ))
+    };
     if start >= length || start < 0 {
         return Err(outside(start));
     }
@@ -115,7 +131,9 @@ fn bounds(slice: &Slice, length: i64) -> Result<Option<(usize, usize)>, PathErro
         return Err(outside(end - 1));
     }
     if start > end {
-        return Err(PathError(format!("starting index {start} is greater than ending index {end}")));
+        return Err(PathError(format!(
+            "starting index {start} is greater than ending index {end}"
+        )));
     }
     Ok(Some((start as usize, end as usize)))
 }
@@ -125,7 +143,9 @@ fn pass(values: &[Value], filter: &Filter) -> Result<Vec<Value>, PathError> {
     for value in values {
         let Value::List(items) = value else {
             let shown = super::text(value);
-            return Err(PathError(format!("{shown} is not array or slice and cannot be filtered")));
+            return Err(PathError(format!(
+                "{shown} is not array or slice and cannot be filtered"
+            )));
         };
         for item in items {
             if passes(item, filter)? {
@@ -141,8 +161,12 @@ fn passes(item: &Value, filter: &Filter) -> Result<bool, PathError> {
     let Operator::Compare(operator) = &filter.operator else {
         return Ok(left.is_ok_and(|left| !left.is_empty()));
     };
-    let Some(left) = single(left?)? else { return Ok(false) };
-    let Some(right) = single(walk(vec![item.clone()], &filter.right)?)? else { return Ok(false) };
+    let Some(left) = single(left?)? else {
+        return Ok(false);
+    };
+    let Some(right) = single(walk(vec![item.clone()], &filter.right)?)? else {
+        return Ok(false);
+    };
     let order = compare(&left, &right)?;
     let orderly = !matches!(left, Value::Bool(_));
     Ok(match operator.as_str() {

@@ -47,7 +47,12 @@ impl Writer<'_> {
     ///
     /// The result has its new owners, but is as raw as `config` is: it has to be decoded, which drops nulls and
     /// brings values into their canonical form, and given its defaults.
-    pub fn apply(&self, current: Option<&Value>, config: &Value, force: bool) -> Result<Value, ApplyError> {
+    pub fn apply(
+        &self,
+        current: Option<&Value>,
+        config: &Value,
+        force: bool,
+    ) -> Result<Value, ApplyError> {
         self.check_config(config)?;
         let live = current.map_or_else(|| self.nothing(), without_owners);
         let managed = current.map_or_else(Managed::default, Managed::of);
@@ -73,21 +78,34 @@ impl Writer<'_> {
         let metadata = &config["metadata"];
         // Kubernetes: what is no list of objects counts as none here, and is of a wrong type later.
         let is_object = |entry: &Value| matches!(entry, Value::Map(_));
-        if matches!(&metadata["managedFields"], Value::List(entries) if entries.iter().all(is_object)) {
-            return Err(ApplyError::BadRequest("metadata.managedFields must be nil".into()));
+        if matches!(&metadata["managedFields"], Value::List(entries) if entries.iter().all(is_object))
+        {
+            return Err(ApplyError::BadRequest(
+                "metadata.managedFields must be nil".into(),
+            ));
         }
-        let Some(complaint) = check(self.schema, config) else { return Ok(()) };
+        let Some(complaint) = check(self.schema, config) else {
+            return Ok(());
+        };
         let (namespace, name) = (metadata["namespace"].str(), metadata["name"].str());
         let what = format!("{namespace}/{name}; {group}/{version}, Kind={kind}");
-        Err(ApplyError::Shape(format!("failed to create typed patch object ({what}): {complaint}")))
+        Err(ApplyError::Shape(format!(
+            "failed to create typed patch object ({what}): {complaint}"
+        )))
     }
 
     /// Whether all conflicts are about what the applier himself has applied from the client's side before;
     /// otherwise those that are not.
     fn allowed_anyway(&self, live: &Value, conflicts: Conflicts) -> Result<(), Conflicts> {
-        let Some(allowed) = last_applied::fields(self, live) else { return Err(conflicts) };
+        let Some(allowed) = last_applied::fields(self, live) else {
+            return Err(conflicts);
+        };
         let conflicts = conflicts.except(&allowed);
-        if conflicts.0.is_empty() { Ok(()) } else { Err(conflicts) }
+        if conflicts.0.is_empty() {
+            Ok(())
+        } else {
+            Err(conflicts)
+        }
     }
 
     fn attempt(
@@ -104,9 +122,16 @@ impl Writer<'_> {
 
         let owner = self.owner(Operation::Apply);
         let last = managed.get(&owner).cloned();
-        let time = last.as_ref().map_or_else(Str::default, |last| last.time().clone());
+        let time = last
+            .as_ref()
+            .map_or_else(Str::default, |last| last.time().clone());
         let fields = self.ownable(fields_of(self.schema, config));
-        managed.set(Entry::new(owner.clone(), self.gvk.api_version(), time, fields));
+        managed.set(Entry::new(
+            owner.clone(),
+            self.gvk.api_version(),
+            time,
+            fields,
+        ));
         if let Some(last) = last {
             applied = self.prune(&applied, &last, &managed).unwrap_or(applied);
         }
@@ -125,14 +150,25 @@ impl Writer<'_> {
     }
 
     /// If nobody is remembered, what is there belongs to a nameless owner, so that nobody overwrites it unawares.
-    fn with_before<'a>(&self, live: &Value, managed: Managed<'a>) -> Result<Managed<'a>, ApplyError> {
+    fn with_before<'a>(
+        &self,
+        live: &Value,
+        managed: Managed<'a>,
+    ) -> Result<Managed<'a>, ApplyError> {
         if !managed.entries.is_empty() {
             return Ok(managed);
         }
-        let before = Writer { manager: BEFORE, ..*self };
-        before.track(&self.nothing(), live, managed).map_err(|error| {
-            ApplyError::Shape(format!("failed to create manager for existing fields: {error}"))
-        })
+        let before = Writer {
+            manager: BEFORE,
+            ..*self
+        };
+        before
+            .track(&self.nothing(), live, managed)
+            .map_err(|error| {
+                ApplyError::Shape(format!(
+                    "failed to create manager for existing fields: {error}"
+                ))
+            })
     }
 
     /// Takes what changes away from the others, or says who would lose what.
@@ -147,7 +183,11 @@ impl Writer<'_> {
         let owner = self.owner(Operation::Apply);
         let mut changes = Changes::new(*self, live, applied).map_err(fail)?;
         let mut conflicts = Vec::new();
-        for entry in managed.entries.iter_mut().filter(|entry| entry.owner != owner) {
+        for entry in managed
+            .entries
+            .iter_mut()
+            .filter(|entry| entry.owner != owner)
+        {
             let changes = changes.in_version(&entry.api_version).map_err(fail)?;
             let lost = entry.fields().intersection(&changes.changed);
             if !lost.is_empty() {
@@ -169,16 +209,30 @@ impl Writer<'_> {
         let schema = self.schema_in(version)?;
         let merged = Versioned::of(self, applied.clone()).to(version, self.versions)?;
         let object = take_out(&schema, &merged.object, last.fields());
-        let pruned = self.put_back(&merged, Versioned { object, api_version: version.clone() }, managed);
+        let pruned = self.put_back(
+            &merged,
+            Versioned {
+                object,
+                api_version: version.clone(),
+            },
+            managed,
+        );
         let pruned = pruned.to(version, self.versions)?;
         let object = put_back_others(&schema, &merged.object, &pruned.object, last.fields());
-        let pruned = Versioned { object, api_version: version.clone() };
+        let pruned = Versioned {
+            object,
+            api_version: version.clone(),
+        };
         Some(pruned.to(&self.gvk.api_version(), self.versions)?.object)
     }
 
     /// Puts back what anybody owns, version by version, beginning with the one at hand.
     fn put_back(&self, merged: &Versioned, mut pruned: Versioned, managed: &Managed) -> Versioned {
-        let mut versions: Vec<&Str> = managed.entries.iter().map(|entry| &entry.api_version).collect();
+        let mut versions: Vec<&Str> = managed
+            .entries
+            .iter()
+            .map(|entry| &entry.api_version)
+            .collect();
         versions.sort_by_key(|version| (**version != pruned.api_version, version.as_str()));
         versions.dedup();
         for version in versions {
@@ -189,10 +243,17 @@ impl Writer<'_> {
             ) else {
                 continue;
             };
-            let of_version = managed.entries.iter().filter(|entry| entry.api_version == *version);
-            let owned = of_version.fold(FieldSet::default(), |all, entry| all.union(entry.fields()));
+            let of_version = managed
+                .entries
+                .iter()
+                .filter(|entry| entry.api_version == *version);
+            let owned =
+                of_version.fold(FieldSet::default(), |all, entry| all.union(entry.fields()));
             let object = put_back_owned(&schema, &merged.object, &object.object, &owned);
-            pruned = Versioned { object, api_version: version.clone() };
+            pruned = Versioned {
+                object,
+                api_version: version.clone(),
+            };
         }
         pruned
     }

@@ -23,7 +23,9 @@ pub fn cap(managed: &mut Managed) {
         if surplus == 0 {
             return;
         }
-        let Some(at) = managed.position(&owner) else { continue };
+        let Some(at) = managed.position(&owner) else {
+            continue;
+        };
         let version = managed.entries[at].api_version.clone();
         match firsts.iter().find(|(known, _)| *known == version) {
             None => firsts.push((version, owner)),
@@ -36,25 +38,51 @@ pub fn cap(managed: &mut Managed) {
 }
 
 fn n_updaters(managed: &Managed) -> usize {
-    managed.entries.iter().filter(|entry| entry.owner.operation == Operation::Update).count()
+    managed
+        .entries
+        .iter()
+        .filter(|entry| entry.owner.operation == Operation::Update)
+        .count()
 }
 
 fn oldest_first(managed: &Managed) -> Vec<Owner> {
-    let updaters = managed.entries.iter().filter(|entry| entry.owner.operation == Operation::Update);
+    let updaters = managed
+        .entries
+        .iter()
+        .filter(|entry| entry.owner.operation == Operation::Update);
     let mut updaters: Vec<&Entry> = updaters.collect();
     updaters.sort_by_cached_key(|entry| (entry.time().clone(), entry.owner.identity()));
-    updaters.into_iter().map(|entry| entry.owner.clone()).collect()
+    updaters
+        .into_iter()
+        .map(|entry| entry.owner.clone())
+        .collect()
 }
 
 /// Merges the entry of `owner` into the nameless one, which the oldest entry becomes if there is none yet.
 fn merge(managed: &mut Managed, version: &Str, first: &Owner, owner: &Owner) {
     let ancient = Owner::new(ANCIENT.into(), Operation::Update, version, Str::default());
-    let sources = [Some(&ancient), managed.get(&ancient).is_none().then_some(first), Some(owner)];
-    let merged: Vec<&Entry> = sources.into_iter().flatten().filter_map(|owner| managed.get(owner)).collect();
-    let Some(time) = merged.iter().map(|entry| entry.time()).max().cloned() else { return };
-    let fields =
-        merged.iter().fold(Default::default(), |all: super::FieldSet, entry| all.union(entry.fields()));
-    let gone: Vec<Owner> = merged.into_iter().map(|entry| entry.owner.clone()).collect();
+    let sources = [
+        Some(&ancient),
+        managed.get(&ancient).is_none().then_some(first),
+        Some(owner),
+    ];
+    let merged: Vec<&Entry> = sources
+        .into_iter()
+        .flatten()
+        .filter_map(|owner| managed.get(owner))
+        .collect();
+    let Some(time) = merged.iter().map(|entry| entry.time()).max().cloned() else {
+        return;
+    };
+    let fields = merged
+        .iter()
+        .fold(Default::default(), |all: super::FieldSet, entry| {
+            all.union(entry.fields())
+        });
+    let gone: Vec<Owner> = merged
+        .into_iter()
+        .map(|entry| entry.owner.clone())
+        .collect();
     managed.entries.retain(|entry| !gone.contains(&entry.owner));
     managed.set(Entry::new(ancient, version.clone(), time, fields));
 }

@@ -23,7 +23,10 @@ pub fn check(schema: &Struct, object: &Value) -> Option<String> {
 }
 
 /// The type of `kind` and `apiVersion`.
-static TEXT: Type = Type { shape: Shape::String, go: Str::new_static("string") };
+static TEXT: Type = Type {
+    shape: Shape::String,
+    go: Str::new_static("string"),
+};
 
 #[derive(Default)]
 struct Checker {
@@ -46,7 +49,10 @@ impl Complaint {
 
 impl Checker {
     fn complain(&mut self, problem: String) {
-        self.complaints.push(Complaint { path: String::new(), problem });
+        self.complaints.push(Complaint {
+            path: String::new(),
+            problem,
+        });
     }
 
     /// Checks one step further down; what is found there is told from here.
@@ -63,9 +69,13 @@ impl Checker {
             _ if value.is_null() => {}
             Rule::Any => {}
             Rule::Scalar(ty) => self.scalar(ty, value),
-            Rule::Struct(schema) => self.map(value, |checker, map| checker.fields(schema, map.iter())),
+            Rule::Struct(schema) => {
+                self.map(value, |checker, map| checker.fields(schema, map.iter()))
+            }
             Rule::Map(item) => self.map(value, |checker, map| checker.members(item, map)),
-            Rule::Items(item, keys) => self.list(value, |checker, items| checker.items(item, keys, items)),
+            Rule::Items(item, keys) => {
+                self.list(value, |checker, items| checker.items(item, keys, items))
+            }
             Rule::Atomic(ty) => self.atomic(ty, value),
             Rule::Defined(defined) | Rule::Whole(defined) => self.defined(defined, value),
         }
@@ -111,10 +121,16 @@ impl Checker {
                 continue;
             }
             let (rule, known) = Rule::Struct(schema).member(name);
-            let declared = known || schema.rest().is_some_and(|rest| Defined::of(rest.root()).allows(name));
+            let declared = known
+                || schema
+                    .rest()
+                    .is_some_and(|rest| Defined::of(rest.root()).allows(name));
             if !declared {
                 let problem = "field not declared in schema".into();
-                return self.complaints.push(Complaint { path: format!(".{name}"), problem });
+                return self.complaints.push(Complaint {
+                    path: format!(".{name}"),
+                    problem,
+                });
             }
             self.at(Element::Name(name.into()), rule, value);
         }
@@ -127,13 +143,23 @@ impl Checker {
                 for (name, value) in map.iter() {
                     if !defined.allows(name) {
                         let problem = "field not declared in schema".into();
-                        return self.complaints.push(Complaint { path: format!(".{name}"), problem });
+                        return self.complaints.push(Complaint {
+                            path: format!(".{name}"),
+                            problem,
+                        });
                     }
-                    self.at(Element::Name(name.into()), Rule::Defined(defined).member(name).0, value);
+                    self.at(
+                        Element::Name(name.into()),
+                        Rule::Defined(defined).member(name).0,
+                        value,
+                    );
                 }
             }
             Value::List(items) if !defined.node.is_object() => {
-                let item = defined.node.items().map(|node| Item::Defined(Defined { node, ..defined }));
+                let item = defined
+                    .node
+                    .items()
+                    .map(|node| Item::Defined(Defined { node, ..defined }));
                 for (index, value) in items.iter().enumerate() {
                     let rule = item.map_or(Rule::Any, Rule::of_item);
                     self.at(Element::Index(index as i64), rule, value);
@@ -172,11 +198,16 @@ impl Checker {
                 self.complain(format!("expected boolean, got &{{{}}}", go_text(value)));
             }
             Shape::Int32 | Shape::Int64 | Shape::Float if value.as_f64().is_none() => {
-                self.complain(format!("expected numeric (int or float), got {}", go_type(value)));
+                self.complain(format!(
+                    "expected numeric (int or float), got {}",
+                    go_type(value)
+                ));
             }
             Shape::String | Shape::Bytes | Shape::Duration if value.as_str().is_none() => {
                 let found = go_syntax(value);
-                self.complain(format!("expected string, got &value.valueUnstructured{{Value:{found}}}"));
+                self.complain(format!(
+                    "expected string, got &value.valueUnstructured{{Value:{found}}}"
+                ));
             }
             Shape::Time | Shape::MicroTime | Shape::Quantity
                 if matches!(value, Value::List(_) | Value::Map(_)) =>
@@ -210,9 +241,12 @@ fn go_syntax(value: &Value) -> String {
             format!("[]interface {{}}{{{}}}", items.join(", "))
         }
         Value::Map(map) => {
-            let members =
-                sorted(map).map(|(key, value)| format!("{}:{}", json::quote(key), go_syntax(value)));
-            format!("map[string]interface {{}}{{{}}}", members.collect::<Vec<_>>().join(", "))
+            let members = sorted(map)
+                .map(|(key, value)| format!("{}:{}", json::quote(key), go_syntax(value)));
+            format!(
+                "map[string]interface {{}}{{{}}}",
+                members.collect::<Vec<_>>().join(", ")
+            )
         }
         Value::Number(_) => go_float(value.as_f64().unwrap_or_default()),
         other => json::to_string(other),

@@ -90,9 +90,11 @@ impl Level {
         let (rule, _) = Rule::Struct(schema).member("metadata");
         let mut below = Level::default();
         let (old, new) = (map_or_empty(old), map_or_empty(new));
-        each_member(old, new, |name, old, new| match NOBODYS.contains(&name.as_str()) {
-            true => Ok(()),
-            false => below.place(name, rule.member(name).0, old, new),
+        each_member(old, new, |name, old, new| {
+            match NOBODYS.contains(&name.as_str()) {
+                true => Ok(()),
+                false => below.place(name, rule.member(name).0, old, new),
+            }
         })?;
         self.adopt(&Str::new_static("metadata"), below, false, false);
         Ok(())
@@ -134,24 +136,38 @@ impl Level {
 
     /// Hangs the differences below a place under it.
     fn adopt(&mut self, step: &impl Step, below: Level, is_new: bool, is_gone: bool) {
-        for (nodes, below, member) in
-            [(&mut self.changed, below.changed, is_new), (&mut self.removed, below.removed, is_gone)]
-        {
+        for (nodes, below, member) in [
+            (&mut self.changed, below.changed, is_new),
+            (&mut self.removed, below.removed, is_gone),
+        ] {
             if member || !below.is_empty() {
-                nodes.push(Node { element: step.element(), member, children: FieldSet::from_nodes(below) });
+                nodes.push(Node {
+                    element: step.element(),
+                    member,
+                    children: FieldSet::from_nodes(below),
+                });
             }
         }
     }
 
-    fn items(&mut self, item: Item, keys: &[Str], old: &[Value], new: &[Value]) -> Result<(), ItemError> {
+    fn items(
+        &mut self,
+        item: Item,
+        keys: &[Str],
+        old: &[Value],
+        new: &[Value],
+    ) -> Result<(), ItemError> {
         if old == new {
             return Ok(());
         }
         let rule = Rule::of_item(item);
         let (olds, news) = (Told::all(item, keys, old)?, Told::all(item, keys, new)?);
         let (mut olds, mut news) = (olds.as_slice(), news.as_slice());
-        while let Some(element) =
-            [olds.first(), news.first()].into_iter().flatten().map(|told| &told.element).min()
+        while let Some(element) = [olds.first(), news.first()]
+            .into_iter()
+            .flatten()
+            .map(|told| &told.element)
+            .min()
         {
             let old = take_alike(&mut olds, element);
             let new = take_alike(&mut news, element);
@@ -162,12 +178,25 @@ impl Level {
 
     /// Compares the items that one step leads to: usually one, but several where keys are not unique. Then
     /// the place is owned as a whole.
-    fn alike(&mut self, element: &Element, rule: Rule, old: &[Told], new: &[Told]) -> Result<(), ItemError> {
-        let (first_old, first_new) = (old.first().map(|told| told.value), new.first().map(|told| told.value));
+    fn alike(
+        &mut self,
+        element: &Element,
+        rule: Rule,
+        old: &[Told],
+        new: &[Told],
+    ) -> Result<(), ItemError> {
+        let (first_old, first_new) = (
+            old.first().map(|told| told.value),
+            new.first().map(|told| told.value),
+        );
         match (old.len(), new.len()) {
             (0 | 1, 0 | 1) => self.place(element, rule, first_old, first_new)?,
             (2.., 2..) => {
-                if !old.iter().map(|told| told.value).eq(new.iter().map(|told| told.value)) {
+                if !old
+                    .iter()
+                    .map(|told| told.value)
+                    .eq(new.iter().map(|told| told.value))
+                {
                     self.changed.push(Node::leaf(element.clone()));
                 }
             }
@@ -214,7 +243,12 @@ struct Told<'a> {
 impl<'a> Told<'a> {
     /// All items, sorted by step; those alike in their order.
     fn all(item: Item, keys: &[Str], items: &'a [Value]) -> Result<Vec<Told<'a>>, ItemError> {
-        let told = items.iter().map(|value| Ok(Told { element: element_of(item, keys, value)?, value }));
+        let told = items.iter().map(|value| {
+            Ok(Told {
+                element: element_of(item, keys, value)?,
+                value,
+            })
+        });
         let mut told = told.collect::<Result<Vec<_>, _>>()?;
         told.sort_by(|left, right| left.element.cmp(&right.element));
         Ok(told)
@@ -222,7 +256,10 @@ impl<'a> Told<'a> {
 }
 
 fn take_alike<'a, 'b>(items: &mut &'a [Told<'b>], element: &Element) -> &'a [Told<'b>] {
-    let n = items.iter().take_while(|told| told.element == *element).count();
+    let n = items
+        .iter()
+        .take_while(|told| told.element == *element)
+        .count();
     let (alike, rest) = items.split_at(n);
     *items = rest;
     alike
@@ -243,7 +280,11 @@ fn each_member(
     for (name, value) in new.keys().zip(new.values()) {
         visit(name, old.get(name), Some(value))?;
     }
-    for (name, value) in old.keys().zip(old.values()).filter(|(name, _)| !new.contains_key(name)) {
+    for (name, value) in old
+        .keys()
+        .zip(old.values())
+        .filter(|(name, _)| !new.contains_key(name))
+    {
         visit(name, Some(value), None)?;
     }
     Ok(())
@@ -280,11 +321,17 @@ pub(super) fn same(left: &Value, right: &Value) -> bool {
             left.as_f64().is_some() && left.as_f64() == right.as_f64()
         }
         (Value::List(left), Value::List(right)) => {
-            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| same(left, right))
+            left.len() == right.len()
+                && left
+                    .iter()
+                    .zip(right)
+                    .all(|(left, right)| same(left, right))
         }
         (Value::Map(left), Value::Map(right)) => {
             left.len() == right.len()
-                && left.iter().all(|(key, value)| right.get(key).is_some_and(|other| same(value, other)))
+                && left
+                    .iter()
+                    .all(|(key, value)| right.get(key).is_some_and(|other| same(value, other)))
         }
         _ => left == right,
     }

@@ -26,14 +26,22 @@ impl Conflicts {
     pub(super) fn new(mut owned: Vec<(Owner, FieldSet)>) -> Conflicts {
         owned.sort_by_cached_key(|(owner, _)| owner.identity());
         let conflicts = owned.into_iter().flat_map(|(owner, fields)| {
-            fields.paths().into_iter().map(move |path| Conflict { owner: owner.clone(), path })
+            fields.paths().into_iter().map(move |path| Conflict {
+                owner: owner.clone(),
+                path,
+            })
         });
         Conflicts(conflicts.collect())
     }
 
     /// Those that are not about a field in `allowed`.
     pub(super) fn except(self, allowed: &FieldSet) -> Conflicts {
-        Conflicts(self.0.into_iter().filter(|conflict| !allowed.has(&conflict.path)).collect())
+        Conflicts(
+            self.0
+                .into_iter()
+                .filter(|conflict| !allowed.has(&conflict.path))
+                .collect(),
+        )
     }
 
     /// The answer that a client gets.
@@ -43,8 +51,14 @@ impl Conflicts {
             message: format!("conflict with {}", describe(&conflict.owner)),
             field: show(&conflict.path),
         });
-        let details = Details { causes: causes.collect(), ..Details::default() };
-        Status { details: Some(Box::new(details)), ..Status::failure(409, "Conflict", self.to_string()) }
+        let details = Details {
+            causes: causes.collect(),
+            ..Details::default()
+        };
+        Status {
+            details: Some(Box::new(details)),
+            ..Status::failure(409, "Conflict", self.to_string())
+        }
     }
 }
 
@@ -52,14 +66,29 @@ impl fmt::Display for Conflicts {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         if let [Conflict { owner, path }] = self.0.as_slice() {
             let (owner, path) = (describe(owner), show(path));
-            return write!(f, "Apply failed with 1 conflict: conflict with {owner}: {path}");
+            return write!(
+                f,
+                "Apply failed with 1 conflict: conflict with {owner}: {path}"
+            );
         }
-        let lines = self.0.chunk_by(|left, right| left.owner == right.owner).flat_map(|of_one| {
-            let head = format!("conflicts with {}:", describe(&of_one[0].owner));
-            std::iter::once(head).chain(of_one.iter().map(|conflict| format!("- {}", show(&conflict.path))))
-        });
+        let lines = self
+            .0
+            .chunk_by(|left, right| left.owner == right.owner)
+            .flat_map(|of_one| {
+                let head = format!("conflicts with {}:", describe(&of_one[0].owner));
+                std::iter::once(head).chain(
+                    of_one
+                        .iter()
+                        .map(|conflict| format!("- {}", show(&conflict.path))),
+                )
+            });
         let lines: Vec<String> = lines.collect();
-        write!(f, "Apply failed with {} conflicts: {}", self.0.len(), lines.join("\n"))
+        write!(
+            f,
+            "Apply failed with {} conflicts: {}",
+            self.0.len(),
+            lines.join("\n")
+        )
     }
 }
 

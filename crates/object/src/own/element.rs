@@ -73,7 +73,11 @@ impl Eq for Element {}
 fn cmp_keys(left: &[(Str, Value)], right: &[(Str, Value)]) -> Ordering {
     let pairs = left.iter().zip(right);
     let first = pairs
-        .map(|(left, right)| left.0.cmp(&right.0).then_with(|| cmp_values(&left.1, &right.1)))
+        .map(|(left, right)| {
+            left.0
+                .cmp(&right.0)
+                .then_with(|| cmp_values(&left.1, &right.1))
+        })
         .find(|order| order.is_ne());
     first.unwrap_or_else(|| left.len().cmp(&right.len()))
 }
@@ -111,8 +115,10 @@ impl fmt::Display for Element {
         match self {
             Element::Name(name) => write!(f, ".{name}"),
             Element::Key(fields) => {
-                let fields: Vec<String> =
-                    fields.iter().map(|(name, value)| format!("{name}={}", show(value))).collect();
+                let fields: Vec<String> = fields
+                    .iter()
+                    .map(|(name, value)| format!("{name}={}", show(value)))
+                    .collect();
                 write!(f, "[{}]", fields.join(","))
             }
             Element::Value(value) => write!(f, "[={}]", show(value)),
@@ -122,7 +128,11 @@ impl fmt::Display for Element {
 }
 
 fn show(value: &Value) -> String {
-    let members = |map: &Map| map.iter().map(|(key, value)| format!("{key}={}", show(value))).collect();
+    let members = |map: &Map| {
+        map.iter()
+            .map(|(key, value)| format!("{key}={}", show(value)))
+            .collect()
+    };
     match value {
         Value::String(text) => json::quote(text),
         Value::List(items) => format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(",")),

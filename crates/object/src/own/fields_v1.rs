@@ -32,7 +32,12 @@ impl FieldSet {
         let map = match value {
             Value::Map(map) => map,
             Value::Null => return Ok((FieldSet::default(), false)),
-            _ => return Err(FieldsError(format!("expect {{ or n, but found {}", value.go_word()))),
+            _ => {
+                return Err(FieldsError(format!(
+                    "expect {{ or n, but found {}",
+                    value.go_word()
+                )));
+            }
         };
         let mut nodes: Vec<Node> = Vec::with_capacity(map.len());
         let mut exact = true;
@@ -49,7 +54,11 @@ impl FieldSet {
             let member = children.is_empty() || below.get(".").is_some();
             exact &= as_is && nodes.last().is_none_or(|last| last.element < element);
             exact &= matches!(element, Element::Name(_)) || text(&element) == key;
-            nodes.push(Node { element, member, children });
+            nodes.push(Node {
+                element,
+                member,
+                children,
+            });
         }
         Ok((FieldSet::from_nodes(nodes), exact))
     }
@@ -77,7 +86,11 @@ fn members(set: &FieldSet, with_self: bool) -> Map {
 
 /// A step as text; `None` if it is of a kind that we do not know and so leave out.
 fn read_element(text: &str) -> Result<Option<Element>, FieldsError> {
-    let fail = |problem: String| Err(FieldsError(format!("parsing key as path element: {problem}")));
+    let fail = |problem: String| {
+        Err(FieldsError(format!(
+            "parsing key as path element: {problem}"
+        )))
+    };
     if text.len() < 2 {
         return fail("key must be 2 characters long:".into());
     }
@@ -93,7 +106,12 @@ fn read_element(text: &str) -> Result<Option<Element>, FieldsError> {
         "v" => Element::Value(Box::new(read_json(rest)?)),
         "i" => match rest.parse() {
             Ok(index) => Element::Index(index),
-            Err(_) => return fail(format!("strconv.Atoi: parsing {}: invalid syntax", json::quote(rest))),
+            Err(_) => {
+                return fail(format!(
+                    "strconv.Atoi: parsing {}: invalid syntax",
+                    json::quote(rest)
+                ));
+            }
         },
         _ => return Ok(None),
     }))
@@ -133,8 +151,8 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        let answer =
-            FieldSet::parse(text).map_or_else(|error| format!("error: {error}"), |set| set.to_string());
+        let answer = FieldSet::parse(text)
+            .map_or_else(|error| format!("error: {error}"), |set| set.to_string());
         assert_eq!(answer, expected);
     }
 
@@ -163,9 +181,18 @@ mod tests {
 
     #[test]
     fn what_is_no_set_is_refused() {
-        check(r#"{"f":{}}"#, "error: parsing key as path element: key must be 2 characters long:");
-        check(r#"{"fx":{}}"#, "error: parsing key as path element: missing colon: fx");
-        check(r#"{"k:x":{}}"#, "error: invalid character 'x' looking for beginning of value");
+        check(
+            r#"{"f":{}}"#,
+            "error: parsing key as path element: key must be 2 characters long:",
+        );
+        check(
+            r#"{"fx":{}}"#,
+            "error: parsing key as path element: missing colon: fx",
+        );
+        check(
+            r#"{"k:x":{}}"#,
+            "error: invalid character 'x' looking for beginning of value",
+        );
         check(r#"{"f:a":1}"#, "error: expect { or n, but found number");
         check(r#"{"f:a":{"f:b":null}}"#, r#"{"f:a":{"f:b":{}}}"#);
     }

@@ -27,23 +27,34 @@ pub fn fields(writer: &Writer, live: &Value) -> Option<FieldSet> {
         return None;
     }
     let last = json::parse(text.as_bytes()).ok()?;
-    let same_kind =
-        last["apiVersion"].str() == writer.gvk.api_version() && last["kind"].str() == writer.gvk.kind;
+    let same_kind = last["apiVersion"].str() == writer.gvk.api_version()
+        && last["kind"].str() == writer.gvk.kind;
     if !same_kind || check(writer.schema, &last).is_some() {
         return None;
     }
     let changes = compare(writer.schema, &last, live).ok()?;
-    Some(fields_of(writer.schema, &last).difference(&changes.changed).difference(&changes.removed))
+    Some(
+        fields_of(writer.schema, &last)
+            .difference(&changes.changed)
+            .difference(&changes.removed),
+    )
 }
 
 /// Brings the annotation, if there is one, up to date with what has been applied.
 pub fn refresh(writer: &Writer, applied: &mut Value, config: &Value) {
-    if writer.manager != MANAGER || applied["metadata"]["annotations"][ANNOTATION].str().is_empty() {
+    if writer.manager != MANAGER
+        || applied["metadata"]["annotations"][ANNOTATION]
+            .str()
+            .is_empty()
+    {
         return;
     }
     let annotations = applied.entry("metadata").entry("annotations");
     annotations.set(ANNOTATION, text_of(config));
-    let size: usize = annotations.entries().map(|(key, value)| key.len() + value.str().len()).sum();
+    let size: usize = annotations
+        .entries()
+        .map(|(key, value)| key.len() + value.str().len())
+        .sum();
     if size > MAX_ANNOTATIONS {
         annotations.remove(ANNOTATION);
     }

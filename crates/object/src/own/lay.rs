@@ -23,7 +23,10 @@ pub fn lay(schema: &Struct, object: &mut Value, part: Value) -> Result<(), LayEr
     if let Some(complaint) = check(schema, &part) {
         return Err(LayError::Shape(complaint));
     }
-    let mut atomics = Atomics { path: Vec::new(), found: Vec::new() };
+    let mut atomics = Atomics {
+        path: Vec::new(),
+        found: Vec::new(),
+    };
     atomics.look(Rule::Struct(schema), &part);
     if !atomics.found.is_empty() {
         return Err(LayError::Atomic(atomics.found));
@@ -40,11 +43,20 @@ struct Atomics {
 
 impl Atomics {
     fn look(&mut self, rule: Rule, value: &Value) {
-        if matches!((rule, value), (Rule::Atomic(_) | Rule::Whole(_), Value::Map(_) | Value::List(_))) {
-            self.found.push(self.path.iter().map(Element::to_string).collect());
+        if matches!(
+            (rule, value),
+            (
+                Rule::Atomic(_) | Rule::Whole(_),
+                Value::Map(_) | Value::List(_)
+            )
+        ) {
+            self.found
+                .push(self.path.iter().map(Element::to_string).collect());
         }
         match (rule, value) {
-            (Rule::Struct(_) | Rule::Defined(_) | Rule::Whole(_), Value::Map(map)) => self.members(rule, map),
+            (Rule::Struct(_) | Rule::Defined(_) | Rule::Whole(_), Value::Map(map)) => {
+                self.members(rule, map)
+            }
             (Rule::Atomic(ty), Value::Map(map)) => {
                 if let Shape::Struct(ty) = &ty.shape {
                     self.members(Rule::Struct(ty), map);

@@ -111,16 +111,26 @@ impl<'a> Managed<'a> {
     pub fn encode(mut self) -> Value {
         self.entries.sort_by(Entry::order);
         let mut source = self.source;
-        let entries: Vec<Value> = self.entries.into_iter().map(|entry| entry.encode(&mut source)).collect();
-        if entries.is_empty() { Value::Null } else { Value::List(entries) }
+        let entries: Vec<Value> = self
+            .entries
+            .into_iter()
+            .map(|entry| entry.encode(&mut source))
+            .collect();
+        if entries.is_empty() {
+            Value::Null
+        } else {
+            Value::List(entries)
+        }
     }
 
     /// Writes them into an object, in the place of what is there.
     pub fn write(self, object: &mut Value) {
         match self.encode() {
-            Value::Null => {
-                drop(object.get_mut("metadata").and_then(|metadata| metadata.remove("managedFields")))
-            }
+            Value::Null => drop(
+                object
+                    .get_mut("metadata")
+                    .and_then(|metadata| metadata.remove("managedFields")),
+            ),
             entries => object.entry("metadata").set("managedFields", entries),
         }
     }
@@ -151,7 +161,13 @@ impl<'a> Managed<'a> {
 impl Entry {
     /// An entry for `owner` in `api_version`.
     pub fn new(owner: Owner, api_version: Str, time: Str, fields: FieldSet) -> Entry {
-        Entry { owner, api_version, time, fields, source: None }
+        Entry {
+            owner,
+            api_version,
+            time,
+            fields,
+            source: None,
+        }
     }
 
     /// When he last changed something; empty if nobody remembers.
@@ -210,13 +226,29 @@ impl Entry {
         match value["fieldsType"].str() {
             "FieldsV1" => {}
             "" => return Err(ManagedError::NoType(index)),
-            name => return Err(ManagedError::Type { name: name.into(), index }),
+            name => {
+                return Err(ManagedError::Type {
+                    name: name.into(),
+                    index,
+                });
+            }
         }
         let (fields, exact) = FieldSet::read(&value["fieldsV1"])
             .map_err(|error| ManagedError::Fields(json::to_string(value), error))?;
-        let owner = Owner::new(text(value, "manager"), operation, &api_version, text(value, "subresource"));
+        let owner = Owner::new(
+            text(value, "manager"),
+            operation,
+            &api_version,
+            text(value, "subresource"),
+        );
         let source = exact.then_some(index);
-        Ok(Entry { owner, api_version, time: text(value, "time"), fields, source })
+        Ok(Entry {
+            owner,
+            api_version,
+            time: text(value, "time"),
+            fields,
+            source,
+        })
     }
 
     fn encode(self, source: &mut Cow<[Value]>) -> Value {
@@ -256,8 +288,16 @@ impl Entry {
     /// The order in which clients see entries. Times are in RFC 3339, so text sorts as they do.
     fn order(&self, other: &Entry) -> Ordering {
         fn key(entry: &Entry) -> (Operation, [&str; 4]) {
-            let Owner { manager, operation, subresource, .. } = &entry.owner;
-            (*operation, [&entry.time, manager, &entry.api_version, subresource])
+            let Owner {
+                manager,
+                operation,
+                subresource,
+                ..
+            } = &entry.owner;
+            (
+                *operation,
+                [&entry.time, manager, &entry.api_version, subresource],
+            )
         }
         key(self).cmp(&key(other))
     }
@@ -277,7 +317,12 @@ impl Owner {
             Operation::Apply => Str::default(),
             Operation::Update => api_version.into(),
         };
-        Owner { manager, operation, api_version, subresource }
+        Owner {
+            manager,
+            operation,
+            api_version,
+            subresource,
+        }
     }
 
     /// The text by which owners are ordered. Kubernetes: managedfields' `BuildManagerIdentifier`.
@@ -298,16 +343,26 @@ impl Owner {
 
 /// Whether something is owned part by part that can only be owned as a whole.
 fn splits_atomic(rule: Rule, set: &FieldSet) -> bool {
-    set.nodes().iter().filter(|node| !node.children.is_empty()).any(|node| {
-        let (below, _) = rule.child(&node.element);
-        matches!(below, Rule::Atomic(_) | Rule::Whole(_)) || splits_atomic(below, &node.children)
-    })
+    set.nodes()
+        .iter()
+        .filter(|node| !node.children.is_empty())
+        .any(|node| {
+            let (below, _) = rule.child(&node.element);
+            matches!(below, Rule::Atomic(_) | Rule::Whole(_))
+                || splits_atomic(below, &node.children)
+        })
 }
 
 fn join_atomic(rule: Rule, set: &FieldSet) -> FieldSet {
-    let nodes = set.nodes().iter().map(|node| match rule.child(&node.element) {
-        (Rule::Atomic(_) | Rule::Whole(_), _) => Node::leaf(node.element.clone()),
-        (below, _) => Node { children: join_atomic(below, &node.children), ..node.clone() },
-    });
+    let nodes = set
+        .nodes()
+        .iter()
+        .map(|node| match rule.child(&node.element) {
+            (Rule::Atomic(_) | Rule::Whole(_), _) => Node::leaf(node.element.clone()),
+            (below, _) => Node {
+                children: join_atomic(below, &node.children),
+                ..node.clone()
+            },
+        });
     FieldSet::from_nodes(nodes.collect())
 }

@@ -46,7 +46,10 @@ fn merge_items(item: Item, keys: &[Str], live: &mut Vec<Value>, config: Vec<Valu
         let value = match take {
             Take::Live(at) => old[at].take(),
             Take::Applied(at) => {
-                match (partners.only_live(at).and_then(|left| old[left].take()), new[at].take()) {
+                match (
+                    partners.only_live(at).and_then(|left| old[left].take()),
+                    new[at].take(),
+                ) {
                     (Some(mut merged), Some(value)) => {
                         merge_value(Rule::of_item(item), &mut merged, value);
                         Some(merged)
@@ -79,12 +82,17 @@ enum Take {
 impl Partners {
     fn new(item: Item, keys: &[Str], live: &[Value], config: &[Value]) -> Partners {
         let element = |value: &Value| element_of(item, keys, value).ok();
-        let mut index: Vec<(Element, usize)> =
-            config.iter().enumerate().filter_map(|(at, value)| Some((element(value)?, at))).collect();
+        let mut index: Vec<(Element, usize)> = config
+            .iter()
+            .enumerate()
+            .filter_map(|(at, value)| Some((element(value)?, at)))
+            .collect();
         index.sort();
         let find = |value: &Value| {
             let element = element(value)?;
-            let at = index.binary_search_by(|(known, _)| known.cmp(&element)).ok()?;
+            let at = index
+                .binary_search_by(|(known, _)| known.cmp(&element))
+                .ok()?;
             Some(index[at].1)
         };
         Partners::of(live.iter().map(find).collect(), config.len())
@@ -112,7 +120,9 @@ impl Partners {
     /// clients see the order.
     fn order(&self) -> Vec<Take> {
         let (n_left, n_right) = (self.applied.len(), self.live.len());
-        let mut shared = (0..n_right).filter(|right| !self.live[*right].is_empty()).peekable();
+        let mut shared = (0..n_right)
+            .filter(|right| !self.live[*right].is_empty())
+            .peekable();
         let mut takes = Vec::with_capacity(n_left + n_right);
         let (mut left, mut right) = (0, 0);
         while left < n_left || right < n_right {
@@ -126,7 +136,9 @@ impl Partners {
                 }
                 // In both lists, but another one is due first.
                 if partner.flatten().is_some()
-                    && shared.peek().is_some_and(|due| Some(*due) != partner.flatten())
+                    && shared
+                        .peek()
+                        .is_some_and(|due| Some(*due) != partner.flatten())
                 {
                     left += 1;
                     continue;
@@ -159,12 +171,18 @@ mod tests {
     /// Each letter is an item; the same letter is the same item.
     #[track_caller]
     fn check(live: &str, config: &str, expected: &str) {
-        let partners = Partners::of(live.chars().map(|item| config.find(item)).collect(), config.len());
+        let partners = Partners::of(
+            live.chars().map(|item| config.find(item)).collect(),
+            config.len(),
+        );
         let letter = |take| match take {
             Take::Live(at) => char::from(live.as_bytes()[at]),
             Take::Applied(at) => char::from(config.as_bytes()[at]),
         };
-        assert_eq!(partners.order().into_iter().map(letter).collect::<String>(), expected);
+        assert_eq!(
+            partners.order().into_iter().map(letter).collect::<String>(),
+            expected
+        );
     }
 
     #[test]

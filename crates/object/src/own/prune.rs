@@ -39,7 +39,11 @@ fn with_parents(rule: Rule, set: &FieldSet) -> FieldSet {
     let nodes = set.nodes().iter().map(|node| {
         let (below, named) = rule.child(&node.element);
         let children = with_parents(below, &node.children);
-        Node { element: node.element.clone(), member: node.member || named && !children.is_empty(), children }
+        Node {
+            element: node.element.clone(),
+            member: node.member || named && !children.is_empty(),
+            children,
+        }
     });
     FieldSet::from_nodes(nodes.collect())
 }
@@ -56,7 +60,9 @@ fn less(rule: Rule, value: &Value, set: &FieldSet) -> Value {
 fn remove(rule: Rule, value: &mut Value, set: &FieldSet) {
     match (rule, &mut *value) {
         (Rule::Scalar(_), _) => return,
-        (rule, Value::Bool(_) | Value::Int(_) | Value::Number(_) | Value::String(_)) if rule.is_free() => {
+        (rule, Value::Bool(_) | Value::Int(_) | Value::Number(_) | Value::String(_))
+            if rule.is_free() =>
+        {
             return;
         }
         (Rule::Items(item, keys), Value::List(items)) => {

@@ -64,17 +64,28 @@ impl<'a> Rule<'a> {
 
     /// How a value is owned that a definition describes. Kubernetes: kube-openapi's schemaconv/openapi.go.
     pub fn of_node(node: &'a Node, open: bool) -> Rule<'a> {
-        let defined = Defined { node, open: open || node.preserves() };
+        let defined = Defined {
+            node,
+            open: open || node.preserves(),
+        };
         if let Some(ty) = node.scalar() {
             return Rule::Scalar(ty);
         }
         match (node.is_list(), node.items(), node.list) {
-            (true, Some(item), ListType::Map) => {
-                Rule::Items(Item::Defined(Defined { node: item, ..defined }), node.keys())
-            }
-            (true, Some(item), ListType::Set) => {
-                Rule::Items(Item::Defined(Defined { node: item, ..defined }), &[])
-            }
+            (true, Some(item), ListType::Map) => Rule::Items(
+                Item::Defined(Defined {
+                    node: item,
+                    ..defined
+                }),
+                node.keys(),
+            ),
+            (true, Some(item), ListType::Set) => Rule::Items(
+                Item::Defined(Defined {
+                    node: item,
+                    ..defined
+                }),
+                &[],
+            ),
             (true, ..) => Rule::Whole(defined),
             (false, ..) if node.is_atomic_map() => Rule::Whole(defined),
             (false, ..) => Rule::Defined(defined),
@@ -91,7 +102,10 @@ impl<'a> Rule<'a> {
             (Shape::List(item), Merge::Set) => Rule::Items(Item::Typed(item), &[]),
             // Kubernetes: kube-openapi's schemaconv; a list that only strategic merge knows merges all the same.
             (Shape::List(item), Merge::Unsaid) if patch.is_some_and(|patch| patch.merge) => {
-                Rule::Items(Item::Typed(item), patch.map_or(&[], |patch| patch.key.as_slice()))
+                Rule::Items(
+                    Item::Typed(item),
+                    patch.map_or(&[], |patch| patch.key.as_slice()),
+                )
             }
             (Shape::List(_) | Shape::Raw | Shape::Or(..), _) => Rule::Atomic(ty),
             (Shape::Json, _) => Rule::Any,
@@ -109,7 +123,10 @@ impl<'a> Rule<'a> {
 
     /// Whether a map of this rule is owned member by member.
     pub fn has_members(self) -> bool {
-        matches!(self, Rule::Struct(_) | Rule::Map(_) | Rule::Any | Rule::Defined(_))
+        matches!(
+            self,
+            Rule::Struct(_) | Rule::Map(_) | Rule::Any | Rule::Defined(_)
+        )
     }
 
     /// Whether a value of this rule may be a map or something without parts.
@@ -159,7 +176,10 @@ impl<'a> Rule<'a> {
 impl<'a> Defined<'a> {
     /// The place at the root of a definition.
     pub fn of(node: &'a Node) -> Defined<'a> {
-        Defined { node, open: node.preserves() }
+        Defined {
+            node,
+            open: node.preserves(),
+        }
     }
 
     /// How the member `name` is owned, and whether it is declared. The kind and the metadata of an embedded object

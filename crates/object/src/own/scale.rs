@@ -58,22 +58,38 @@ impl ScaleOwners<'_> {
             }
             !entry.fields().is_empty()
         });
-        for entry in scale.entries.into_iter().filter(|entry| entry.fields().has_names(REPLICAS)) {
+        for entry in scale
+            .entries
+            .into_iter()
+            .filter(|entry| entry.fields().has_names(REPLICAS))
+        {
             let fields = self.replicas_in(self.api_version);
-            object.entries.push(Entry::new(entry.owner, self.api_version.into(), Str::default(), fields));
+            object.entries.push(Entry::new(
+                entry.owner,
+                self.api_version.into(),
+                Str::default(),
+                fields,
+            ));
         }
         object.encode()
     }
 
     fn path(&self, api_version: &str) -> Option<Option<&str>> {
-        self.paths.iter().find(|(version, _)| *version == api_version).map(|(_, path)| *path)
+        self.paths
+            .iter()
+            .find(|(version, _)| *version == api_version)
+            .map(|(_, path)| *path)
     }
 
     fn replicas_in(&self, api_version: &str) -> FieldSet {
-        self.path(api_version).flatten().map_or_else(FieldSet::default, |path| FieldSet::of_names(&[path]))
+        self.path(api_version)
+            .flatten()
+            .map_or_else(FieldSet::default, |path| FieldSet::of_names(&[path]))
     }
 
     fn has_replicas(&self, entry: &Entry) -> bool {
-        self.path(&entry.api_version).flatten().is_some_and(|path| entry.fields().has_names(path))
+        self.path(&entry.api_version)
+            .flatten()
+            .is_some_and(|path| entry.fields().has_names(path))
     }
 }

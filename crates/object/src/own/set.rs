@@ -31,7 +31,11 @@ pub struct Node {
 impl Node {
     /// A place that is in the set, and nothing below it.
     pub fn leaf(element: Element) -> Node {
-        Node { element, member: true, children: FieldSet::default() }
+        Node {
+            element,
+            member: true,
+            children: FieldSet::default(),
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -52,7 +56,9 @@ impl FieldSet {
 
     /// The set of these fields, each a path of names with dots: `["metadata.labels", "spec"]`.
     pub fn of_names(paths: &[&str]) -> FieldSet {
-        paths.iter().fold(FieldSet::default(), |set, path| set.union(&chain(path)))
+        paths
+            .iter()
+            .fold(FieldSet::default(), |set, path| set.union(&chain(path)))
     }
 
     /// The topmost places, sorted.
@@ -67,20 +73,28 @@ impl FieldSet {
 
     /// What is in the set at and below `element`.
     pub fn get(&self, element: &Element) -> Option<&Node> {
-        let at = self.nodes.binary_search_by(|node| node.element.cmp(element)).ok()?;
+        let at = self
+            .nodes
+            .binary_search_by(|node| node.element.cmp(element))
+            .ok()?;
         Some(&self.nodes[at])
     }
 
     /// What is in the set at and below the field `name`.
     pub fn name(&self, name: &str) -> Option<&Node> {
-        let at = self.nodes.binary_search_by(|node| node.element.cmp_name(name)).ok()?;
+        let at = self
+            .nodes
+            .binary_search_by(|node| node.element.cmp_name(name))
+            .ok()?;
         Some(&self.nodes[at])
     }
 
     /// Whether the field that a path of names with dots leads to is in the set.
     pub fn has_names(&self, path: &str) -> bool {
         match path.split_once('.') {
-            Some((head, tail)) => self.name(head).is_some_and(|node| node.children.has_names(tail)),
+            Some((head, tail)) => self
+                .name(head)
+                .is_some_and(|node| node.children.has_names(tail)),
             None => self.name(path).is_some_and(|node| node.member),
         }
     }
@@ -138,9 +152,10 @@ impl FieldSet {
             Pair::Left(node) => Some(node.clone()),
             Pair::Right(_) => None,
             Pair::Both(_, right) if right.member => None,
-            Pair::Both(left, right) => {
-                Some(Node { children: left.children.without(&right.children), ..left.clone() })
-            }
+            Pair::Both(left, right) => Some(Node {
+                children: left.children.without(&right.children),
+                ..left.clone()
+            }),
         })
     }
 
@@ -151,7 +166,9 @@ impl FieldSet {
             match one.element.cmp(&two.element) {
                 Ordering::Less => drop(left.next()),
                 Ordering::Greater => drop(right.next()),
-                Ordering::Equal if one.member && two.member || one.children.meets(&two.children) => {
+                Ordering::Equal
+                    if one.member && two.member || one.children.meets(&two.children) =>
+                {
                     return true;
                 }
                 Ordering::Equal => drop((left.next(), right.next())),
@@ -208,16 +225,27 @@ fn join(left: &FieldSet, right: &FieldSet, keep: impl Fn(Pair) -> Option<Node>) 
         let pair = match order {
             Ordering::Less => lefts.next().map(Pair::Left),
             Ordering::Greater => rights.next().map(Pair::Right),
-            Ordering::Equal => lefts.next().zip(rights.next()).map(|(one, two)| Pair::Both(one, two)),
+            Ordering::Equal => lefts
+                .next()
+                .zip(rights.next())
+                .map(|(one, two)| Pair::Both(one, two)),
         };
         nodes.extend(pair.and_then(&keep).filter(|node| !node.is_empty()));
     }
 }
 
 fn chain(path: &str) -> FieldSet {
-    let (head, tail) = path.split_once('.').map_or((path, None), |(head, tail)| (head, Some(tail)));
+    let (head, tail) = path
+        .split_once('.')
+        .map_or((path, None), |(head, tail)| (head, Some(tail)));
     let children = tail.map_or_else(FieldSet::default, chain);
-    FieldSet { nodes: vec![Node { element: Element::Name(head.into()), member: tail.is_none(), children }] }
+    FieldSet {
+        nodes: vec![Node {
+            element: Element::Name(head.into()),
+            member: tail.is_none(),
+            children,
+        }],
+    }
 }
 
 #[cfg(test)]
@@ -239,10 +267,19 @@ mod tests {
     #[test]
     fn sets_are_joined_and_cut() {
         let (left, right) = (set(LEFT), set(RIGHT));
-        check(left.union(&right), r#"{"f:a":{".":{},"f:x":{},"f:y":{},"f:z":{}},"f:b":{".":{},"f:c":{}}}"#);
+        check(
+            left.union(&right),
+            r#"{"f:a":{".":{},"f:x":{},"f:y":{},"f:z":{}},"f:b":{".":{},"f:c":{}}}"#,
+        );
         check(left.intersection(&right), r#"{"f:a":{"f:x":{}}}"#);
-        check(left.difference(&right), r#"{"f:a":{".":{},"f:y":{}},"f:b":{}}"#);
-        check(right.difference(&left), r#"{"f:a":{"f:z":{}},"f:b":{"f:c":{}}}"#);
+        check(
+            left.difference(&right),
+            r#"{"f:a":{".":{},"f:y":{}},"f:b":{}}"#,
+        );
+        check(
+            right.difference(&left),
+            r#"{"f:a":{"f:z":{}},"f:b":{"f:c":{}}}"#,
+        );
     }
 
     #[test]
@@ -273,8 +310,10 @@ mod tests {
     #[test]
     fn members_of_a_level_come_before_what_is_below_them() {
         let paths = set(r#"{"f:a":{".":{},"f:x":{}},"f:b":{}}"#).paths();
-        let texts: Vec<String> =
-            paths.iter().map(|path| path.iter().map(Element::to_string).collect()).collect();
+        let texts: Vec<String> = paths
+            .iter()
+            .map(|path| path.iter().map(Element::to_string).collect())
+            .collect();
         assert_eq!(texts, [".a", ".b", ".a.x"]);
     }
 }

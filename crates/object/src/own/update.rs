@@ -18,14 +18,20 @@ impl Writer<'_> {
     /// Both are canonical, with defaults. What `new` says about its owners counts as long as it makes sense, so
     /// that clients can correct it; an empty list forgets all owners.
     pub fn update(&self, old: Option<&Value>, new: &mut Value) {
-        let asked = new.get_mut("metadata").and_then(|metadata| metadata.remove("managedFields"));
+        let asked = new
+            .get_mut("metadata")
+            .and_then(|metadata| metadata.remove("managedFields"));
         let managed = self.known_owners(old, asked);
         let exists = old.is_some_and(|old| !old["metadata"]["uid"].str().is_empty());
         // Once all owners are forgotten nobody is remembered until somebody applies.
         if managed.entries.is_empty() && exists {
             return;
         }
-        let nothing = if old.is_none() { self.nothing() } else { Value::Null };
+        let nothing = if old.is_none() {
+            self.nothing()
+        } else {
+            Value::Null
+        };
         // Kubernetes: an object whose list items cannot be told apart has no owners (`UpdateNoErrors`).
         if let Ok(managed) = self.track(old.unwrap_or(&nothing), new, managed) {
             managed.write(new);
@@ -79,7 +85,12 @@ impl Writer<'_> {
                 managed.entries[at].gain(&changed);
                 managed.entries[at].set_time(self.now);
             }
-            None => managed.set(Entry::new(owner, self.gvk.api_version(), self.now.into(), changed)),
+            None => managed.set(Entry::new(
+                owner,
+                self.gvk.api_version(),
+                self.now.into(),
+                changed,
+            )),
         }
     }
 }
@@ -104,9 +115,19 @@ pub(super) struct Changes<'a> {
 }
 
 impl<'a> Changes<'a> {
-    pub(super) fn new(writer: Writer<'a>, old: &'a Value, new: &'a Value) -> Result<Changes<'a>, ItemError> {
+    pub(super) fn new(
+        writer: Writer<'a>,
+        old: &'a Value,
+        new: &'a Value,
+    ) -> Result<Changes<'a>, ItemError> {
         let own = writer.compare(writer.schema, old, new)?;
-        Ok(Changes { writer, old, new, own, others: Vec::new() })
+        Ok(Changes {
+            writer,
+            old,
+            new,
+            own,
+            others: Vec::new(),
+        })
     }
 
     /// The changes as another version shows them.
@@ -114,11 +135,15 @@ impl<'a> Changes<'a> {
         if *api_version == self.writer.gvk.api_version() {
             return Ok(&self.own);
         }
-        let known = self.others.iter().position(|(version, _)| version == api_version);
+        let known = self
+            .others
+            .iter()
+            .position(|(version, _)| version == api_version);
         let at = match known {
             Some(at) => at,
             None => {
-                self.others.push((api_version.clone(), self.convert(api_version)?));
+                self.others
+                    .push((api_version.clone(), self.convert(api_version)?));
                 self.others.len() - 1
             }
         };
@@ -129,7 +154,11 @@ impl<'a> Changes<'a> {
     fn convert(&self, api_version: &str) -> Result<Comparison, ItemError> {
         let Writer { versions, gvk, .. } = self.writer;
         let convert = |object: &Value| versions.convert(object, &gvk.api_version(), api_version);
-        match (versions.schema(api_version), convert(self.old), convert(self.new)) {
+        match (
+            versions.schema(api_version),
+            convert(self.old),
+            convert(self.new),
+        ) {
             (Some(schema), Some(old), Some(new)) => {
                 fits(&schema, &old).and_then(|()| fits(&schema, &new))?;
                 self.writer.compare(&schema, &old, &new)
@@ -154,11 +183,17 @@ fn fits(schema: &Struct, object: &Value) -> Result<(), ItemError> {
 pub fn keep_times(old: &Value, new: &mut Value) {
     let olds = old["metadata"]["managedFields"].list();
     let news = new["metadata"]["managedFields"].list();
-    let times_differ = olds.iter().zip(news).any(|(old, new)| old["time"] != new["time"]);
+    let times_differ = olds
+        .iter()
+        .zip(news)
+        .any(|(old, new)| old["time"] != new["time"]);
     if olds.len() != news.len() || !times_differ || !same_but(olds.iter().zip(news), "time") {
         return;
     }
-    let same_metadata = same_but([(&old["metadata"], &new["metadata"])].into_iter(), "managedFields");
+    let same_metadata = same_but(
+        [(&old["metadata"], &new["metadata"])].into_iter(),
+        "managedFields",
+    );
     if same_metadata && same_but([(old, &*new)].into_iter(), "metadata") {
         new.entry("metadata").set("managedFields", olds.to_vec());
     }
@@ -168,6 +203,7 @@ pub fn keep_times(old: &Value, new: &mut Value) {
 fn same_but<'a>(mut pairs: impl Iterator<Item = (&'a Value, &'a Value)>, name: &str) -> bool {
     pairs.all(|(old, new)| {
         let rest = |value: &'a Value| value.entries().filter(|(key, _)| *key != name);
-        rest(old).count() == rest(new).count() && rest(old).all(|(key, value)| new.get(key) == Some(value))
+        rest(old).count() == rest(new).count()
+            && rest(old).all(|(key, value)| new.get(key) == Some(value))
     })
 }

@@ -65,29 +65,52 @@ impl<'a> Writer<'a> {
     /// Brings all owners into line with schemas that have changed since. What is owned in a version that is no
     /// more is owned by nobody.
     pub(super) fn reconcile(&self, managed: &mut Managed) {
-        managed.entries.retain_mut(|entry| match self.schema_in(&entry.api_version) {
-            Some(schema) => {
-                entry.reconcile(&schema);
-                true
-            }
-            None => false,
-        });
+        managed
+            .entries
+            .retain_mut(|entry| match self.schema_in(&entry.api_version) {
+                Some(schema) => {
+                    entry.reconcile(&schema);
+                    true
+                }
+                None => false,
+            });
     }
 
     /// What has changed between two objects of the shape `schema`, as far as he can own it.
-    pub(super) fn compare(&self, schema: &Struct, old: &Value, new: &Value) -> Result<Comparison, ItemError> {
+    pub(super) fn compare(
+        &self,
+        schema: &Struct,
+        old: &Value,
+        new: &Value,
+    ) -> Result<Comparison, ItemError> {
         let Comparison { changed, removed } = compare(schema, old, new)?;
-        Ok(Comparison { changed: self.ownable(changed), removed: self.ownable(removed) })
+        Ok(Comparison {
+            changed: self.ownable(changed),
+            removed: self.ownable(removed),
+        })
     }
 
     /// What of `fields` he can own.
     pub(super) fn ownable(&self, fields: FieldSet) -> FieldSet {
-        if self.reset.is_empty() { fields } else { fields.without(self.reset) }
+        if self.reset.is_empty() {
+            fields
+        } else {
+            fields.without(self.reset)
+        }
     }
 
     pub(super) fn owner(&self, operation: Operation) -> Owner {
-        let manager = if self.manager.is_empty() { "unknown" } else { self.manager };
-        Owner::new(manager.into(), operation, &self.gvk.api_version(), self.subresource.into())
+        let manager = if self.manager.is_empty() {
+            "unknown"
+        } else {
+            self.manager
+        };
+        Owner::new(
+            manager.into(),
+            operation,
+            &self.gvk.api_version(),
+            self.subresource.into(),
+        )
     }
 
     /// What an object is before anybody has written it.
@@ -108,7 +131,10 @@ pub(super) struct Versioned {
 
 impl Versioned {
     pub(super) fn of(writer: &Writer, object: Value) -> Versioned {
-        Versioned { object, api_version: writer.gvk.api_version() }
+        Versioned {
+            object,
+            api_version: writer.gvk.api_version(),
+        }
     }
 
     /// The object in another version.
@@ -117,6 +143,9 @@ impl Versioned {
             true => self.object.clone(),
             false => versions.convert(&self.object, &self.api_version, api_version)?,
         };
-        Some(Versioned { object, api_version: api_version.into() })
+        Some(Versioned {
+            object,
+            api_version: api_version.into(),
+        })
     }
 }

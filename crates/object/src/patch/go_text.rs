@@ -116,19 +116,31 @@ mod tests {
 
     #[test]
     fn maps_are_sorted_and_nothing_is_quoted() {
-        check(r#"{"b":[1,"x y",null],"a":{"z":true,"c":{}}}"#, "map[a:map[c:map[] z:true] b:[1 x y <nil>]]");
+        check(
+            r#"{"b":[1,"x y",null],"a":{"z":true,"c":{}}}"#,
+            "map[a:map[c:map[] z:true] b:[1 x y <nil>]]",
+        );
     }
 
     #[test]
     fn floats_have_as_few_digits_as_possible() {
-        check("[1.50,1.0,0.0001,0.00001,12345678.5]", "[1.5 1 0.0001 1e-05 1.23456785e+07]");
-        check("[100000.0,1000000.0,12345678901234567890]", "[100000 1e+06 1.2345678901234567e+19]");
+        check(
+            "[1.50,1.0,0.0001,0.00001,12345678.5]",
+            "[1.5 1 0.0001 1e-05 1.23456785e+07]",
+        );
+        check(
+            "[100000.0,1000000.0,12345678901234567890]",
+            "[100000 1e+06 1.2345678901234567e+19]",
+        );
     }
 
     #[test]
     fn what_is_not_text_is_complained_about() {
         let value = json::parse(br#"{"a":1,"b":null,"c":[true,"x"]}"#).unwrap();
-        assert_eq!(go_string(&value), "map[a:%!s(int64=1) b:<nil> c:[%!s(bool=true) x]]");
+        assert_eq!(
+            go_string(&value),
+            "map[a:%!s(int64=1) b:<nil> c:[%!s(bool=true) x]]"
+        );
         assert_eq!(go_string(&Value::Null), "%!s(<nil>)");
     }
 }

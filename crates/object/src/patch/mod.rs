@@ -35,7 +35,11 @@ mod tests {
         let mut target = Value::Map(keys().map(|key| (key, 1)).collect());
         MOVED.set(0);
         remove(&mut target);
-        assert!(target.is_empty() && (MANY..=3 * MANY).contains(&MOVED.get()), "{} were moved", MOVED.get());
+        assert!(
+            target.is_empty() && (MANY..=3 * MANY).contains(&MOVED.get()),
+            "{} were moved",
+            MOVED.get()
+        );
     }
 
     #[test]
@@ -45,8 +49,15 @@ mod tests {
         let root = Struct::new("", "", false);
         root.define(Vec::new(), Vec::new());
         check(|target| strategic_merge(&root, target, &mut nulls).unwrap());
-        let removals = keys().map(|key| value!({"op": "remove", "path": (format!("/{key}"))})).collect();
+        let removals = keys()
+            .map(|key| value!({"op": "remove", "path": (format!("/{key}"))}))
+            .collect();
         let removals = crate::json::to_string(&Value::List(removals));
-        check(|target| JsonPatch::parse(removals.as_bytes()).unwrap().apply(target).unwrap());
+        check(|target| {
+            JsonPatch::parse(removals.as_bytes())
+                .unwrap()
+                .apply(target)
+                .unwrap()
+        });
     }
 }

@@ -9,7 +9,11 @@ pub fn repeated_keys(text: &[u8]) -> Vec<String> {
     found
 }
 
-fn walk(scanner: &mut Scanner, path: &mut String, found: &mut Vec<String>) -> Result<(), SyntaxError> {
+fn walk(
+    scanner: &mut Scanner,
+    path: &mut String,
+    found: &mut Vec<String>,
+) -> Result<(), SyntaxError> {
     let length = path.len();
     match scanner.peek()? {
         b'{' => {

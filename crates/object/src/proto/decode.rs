@@ -17,7 +17,11 @@ use crate::value::{Str, Value};
 /// The value that a message is, in canonical form.
 pub fn decode_message(ty: &Struct, message: &[u8]) -> Result<Value, ProtoError> {
     let mut value = Value::object();
-    Decoder { depth: 0, n_messages: 0 }.read_struct(ty, message, &mut value)?;
+    Decoder {
+        depth: 0,
+        n_messages: 0,
+    }
+    .read_struct(ty, message, &mut value)?;
     schema::canonical(ty, &mut value);
     Ok(value)
 }
@@ -51,10 +55,18 @@ impl Decoder {
         Ok(())
     }
 
-    fn read_struct(&mut self, ty: &Struct, message: &[u8], value: &mut Value) -> Result<(), ProtoError> {
+    fn read_struct(
+        &mut self,
+        ty: &Struct,
+        message: &[u8],
+        value: &mut Value,
+    ) -> Result<(), ProtoError> {
         value.make_map();
         self.message(message, |decoder, tag, content| {
-            if let Some(field) = ty.fields().iter().find(|field| field.tag == tag && field.embedded.is_none())
+            if let Some(field) = ty
+                .fields()
+                .iter()
+                .find(|field| field.tag == tag && field.embedded.is_none())
             {
                 return decoder.field(field, content, value);
             }
@@ -67,10 +79,17 @@ impl Decoder {
         })
     }
 
-    fn field(&mut self, field: &Field, content: Content, parent: &mut Value) -> Result<(), ProtoError> {
+    fn field(
+        &mut self,
+        field: &Field,
+        content: Content,
+        parent: &mut Value,
+    ) -> Result<(), ProtoError> {
         let slot = parent.entry(&field.name);
         match &field.ty.shape {
-            Shape::List(item) if !is_wrapped(&field.ty) => self.list(&field.name, item, content, slot),
+            Shape::List(item) if !is_wrapped(&field.ty) => {
+                self.list(&field.name, item, content, slot)
+            }
             Shape::Map(item) => self.entry(&field.name, item, content, slot),
             _ => self.value(&field.name, &field.ty, content, slot),
         }
@@ -123,7 +142,13 @@ impl Decoder {
         Ok(())
     }
 
-    fn value(&mut self, name: &str, ty: &Type, content: Content, slot: &mut Value) -> Result<(), ProtoError> {
+    fn value(
+        &mut self,
+        name: &str,
+        ty: &Type,
+        content: Content,
+        slot: &mut Value,
+    ) -> Result<(), ProtoError> {
         match &ty.shape {
             Shape::Bool | Shape::Int32 | Shape::Int64 => *slot = number(ty, content.varint(name)?),
             Shape::Float => *slot = float(content.float(name)?)?,
@@ -267,8 +292,15 @@ fn text(bytes: &[u8]) -> Str {
 fn moment(seconds: i64, nanos: i32, show: fn(&Moment) -> String) -> Value {
     const SECOND: i32 = 1_000_000_000;
     let seconds = seconds.saturating_add(nanos.div_euclid(SECOND).into());
-    let moment = Moment { seconds, nanos: nanos.rem_euclid(SECOND) as u32 };
-    if moment.is_zero() { Value::Null } else { show(&moment).into() }
+    let moment = Moment {
+        seconds,
+        nanos: nanos.rem_euclid(SECOND) as u32,
+    };
+    if moment.is_zero() {
+        Value::Null
+    } else {
+        show(&moment).into()
+    }
 }
 
 fn quantity(bytes: Option<&[u8]>) -> Result<Value, ProtoError> {

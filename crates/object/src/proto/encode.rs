@@ -17,7 +17,9 @@ pub fn encode_message(ty: &Struct, value: &Value, out: &mut Vec<u8>) {
     for (tag, part) in parts(ty) {
         match part {
             Part::Field(field) => put_field(field, &value[field.name.as_str()], out),
-            Part::Embedded(inner) => put_message(tag, out, |out| encode_message(&inner.message, value, out)),
+            Part::Embedded(inner) => {
+                put_message(tag, out, |out| encode_message(&inner.message, value, out))
+            }
         }
     }
 }
@@ -29,9 +31,15 @@ enum Part<'a> {
 
 /// What a message consists of, by ascending number.
 fn parts(ty: &Struct) -> Vec<(u32, Part<'_>)> {
-    let fields = ty.fields().iter().filter(|field| field.embedded.is_none() && field.tag > 0);
+    let fields = ty
+        .fields()
+        .iter()
+        .filter(|field| field.embedded.is_none() && field.tag > 0);
     let fields = fields.map(|field| (field.tag, Part::Field(field)));
-    let embedded = ty.embedded().iter().map(|inner| (inner.tag, Part::Embedded(inner)));
+    let embedded = ty
+        .embedded()
+        .iter()
+        .map(|inner| (inner.tag, Part::Embedded(inner)));
     let mut parts: Vec<_> = fields.chain(embedded).collect();
     parts.sort_unstable_by_key(|(tag, _)| *tag);
     parts
@@ -41,7 +49,10 @@ fn put_field(field: &Field, value: &Value, out: &mut Vec<u8>) {
     match &field.ty.shape {
         Shape::List(_) | Shape::Bytes if value.is_null() => {}
         Shape::List(item) if !is_wrapped(&field.ty) => {
-            value.list().iter().for_each(|value| put_value(field.tag, item, value, out));
+            value
+                .list()
+                .iter()
+                .for_each(|value| put_value(field.tag, item, value, out));
         }
         Shape::Map(item) => put_map(field.tag, item, value, out),
         _ if value.is_null() && is_pointer(field.presence) => {}
@@ -63,7 +74,9 @@ fn put_map(tag: u32, item: &Type, value: &Value, out: &mut Vec<u8>) {
     if map.keys().is_sorted() {
         map.iter().for_each(|(key, value)| put(key, value));
     } else {
-        sorted(map).into_iter().for_each(|(key, value)| put(key, value));
+        sorted(map)
+            .into_iter()
+            .for_each(|(key, value)| put(key, value));
     }
 }
 
@@ -80,9 +93,13 @@ fn put_value(tag: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
         Shape::Float => put_float(tag, value.as_f64().unwrap_or_default(), out),
         Shape::String => put_bytes(tag, value.str().as_bytes(), out),
         Shape::Bytes => put_bytes(tag, &STANDARD.decode(value.str()).unwrap_or_default(), out),
-        Shape::Time => put_message(tag, out, |out| put_moment(Moment::parse(value.str()).ok(), false, out)),
+        Shape::Time => put_message(tag, out, |out| {
+            put_moment(Moment::parse(value.str()).ok(), false, out)
+        }),
         Shape::MicroTime => {
-            put_message(tag, out, |out| put_moment(Moment::parse_micro(value.str()).ok(), true, out));
+            put_message(tag, out, |out| {
+                put_moment(Moment::parse_micro(value.str()).ok(), true, out)
+            });
         }
         Shape::Duration => {
             let nanos = time::duration_nanos(value.str()).unwrap_or_default();
@@ -93,7 +110,10 @@ fn put_value(tag: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
         Shape::Raw | Shape::Json => put_message(tag, out, |out| put_json(value, out)),
         Shape::Or(or, inner) => put_message(tag, out, |out| put_or(*or, inner, value, out)),
         Shape::List(item) => put_message(tag, out, |out| {
-            value.list().iter().for_each(|value| put_value(1, item, value, out));
+            value
+                .list()
+                .iter()
+                .for_each(|value| put_value(1, item, value, out));
         }),
         Shape::Map(item) => put_message(tag, out, |out| put_map(1, item, value, out)),
         Shape::Struct(inner) => put_message(tag, out, |out| encode_message(inner, value, out)),
@@ -102,9 +122,19 @@ fn put_value(tag: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
 
 /// Go's zero time is an empty message.
 fn put_moment(moment: Option<Moment>, with_micros: bool, out: &mut Vec<u8>) {
-    let Some(moment) = moment.filter(|moment| !moment.is_zero()) else { return };
+    let Some(moment) = moment.filter(|moment| !moment.is_zero()) else {
+        return;
+    };
     put_int(1, moment.seconds, out);
-    put_int(2, if with_micros { (moment.nanos / 1000 * 1000).into() } else { 0 }, out);
+    put_int(
+        2,
+        if with_micros {
+            (moment.nanos / 1000 * 1000).into()
+        } else {
+            0
+        },
+        out,
+    );
 }
 
 fn quantity_text(value: &Value) -> &[u8] {
@@ -130,7 +160,8 @@ fn put_json(value: &Value, out: &mut Vec<u8>) {
 
 fn put_or(or: Alternative, inner: &Struct, value: &Value, out: &mut Vec<u8>) {
     let is_schema = value.as_map().is_some();
-    let put_schema = |tag, value, out: &mut _| put_message(tag, out, |out| encode_message(inner, value, out));
+    let put_schema =
+        |tag, value, out: &mut _| put_message(tag, out, |out| encode_message(inner, value, out));
     match or {
         Alternative::Bool => {
             put_int(1, i64::from(is_schema || value.bool()), out);
@@ -139,9 +170,15 @@ fn put_or(or: Alternative, inner: &Struct, value: &Value, out: &mut Vec<u8>) {
             }
         }
         _ if is_schema => put_schema(1, value, out),
-        Alternative::List => value.list().iter().for_each(|value| put_schema(2, value, out)),
+        Alternative::List => value
+            .list()
+            .iter()
+            .for_each(|value| put_schema(2, value, out)),
         Alternative::Strings => {
-            value.list().iter().for_each(|name| put_bytes(2, name.str().as_bytes(), out));
+            value
+                .list()
+                .iter()
+                .for_each(|name| put_bytes(2, name.str().as_bytes(), out));
         }
     }
 }

@@ -28,7 +28,11 @@ pub fn envelope(gvk: &GroupVersionKind, message: &[u8]) -> Vec<u8> {
 /// What stands before and behind the items of a list, which take so many bytes with their headers. `metadata` is a message.
 pub fn list_ends(gvk: &GroupVersionKind, metadata: &[u8], items: usize) -> (Vec<u8>, Vec<u8>) {
     let (mut head, mut tail) = (Vec::with_capacity(metadata.len() + 96), Vec::new());
-    open(gvk, 1 + varint_len(metadata.len() as u64) + metadata.len() + items, &mut head);
+    open(
+        gvk,
+        1 + varint_len(metadata.len() as u64) + metadata.len() + items,
+        &mut head,
+    );
     put_bytes(1, metadata, &mut head);
     close(&mut tail);
     (head, tail)
@@ -91,7 +95,11 @@ pub fn decode_object(bytes: &[u8]) -> Result<Unknown<'_>, ProtoError> {
 }
 
 fn unknown(message: &[u8]) -> Result<Unknown<'_>, ProtoError> {
-    let mut unknown = Unknown { api_version: Str::default(), kind: Str::default(), raw: &[] };
+    let mut unknown = Unknown {
+        api_version: Str::default(),
+        kind: Str::default(),
+        raw: &[],
+    };
     let mut reader = Reader::new(message);
     while let Some((tag, content)) = reader.field()? {
         match tag {

@@ -13,7 +13,9 @@ pub mod wire;
 
 pub use decode::decode_message;
 pub use encode::encode_message;
-pub use envelope::{Unknown, decode_object, encode_object, envelope, item_header, list_ends, watch_frame};
+pub use envelope::{
+    Unknown, decode_object, encode_object, envelope, item_header, list_ends, watch_frame,
+};
 pub use wire::ProtoError;
 
 use crate::schema::{Presence, Type};

@@ -98,8 +98,14 @@ fn every_shape_comes_back_as_it_was() {
     );
     check("Thing", "{}");
     check("Thing", r#"{"port":8080,"verbs":[]}"#);
-    check("JSONSchemaProps", r#"{"type":"object","or":true,"items":{"type":"x"},"default":[1,"a"]}"#);
-    check("JSONSchemaProps", r#"{"or":false,"items":[{"type":"x"},{}],"needs":{"a":["b"],"c":{"or":{}}}}"#);
+    check(
+        "JSONSchemaProps",
+        r#"{"type":"object","or":true,"items":{"type":"x"},"default":[1,"a"]}"#,
+    );
+    check(
+        "JSONSchemaProps",
+        r#"{"or":false,"items":[{"type":"x"},{}],"needs":{"a":["b"],"c":{"or":{}}}}"#,
+    );
 }
 
 #[test]
@@ -119,10 +125,16 @@ fn zero_is_written_unless_it_is_a_pointer_or_empty() {
 fn maps_are_sorted_and_long_messages_have_long_lengths() {
     let thing = type_named("Thing");
     let map = |text: &str| canonical_value(&thing, text);
-    let (one, other) = (map(r#"{"labels":{"b":"1","a":"2"}}"#), map(r#"{"labels":{"a":"2","b":"1"}}"#));
+    let (one, other) = (
+        map(r#"{"labels":{"b":"1","a":"2"}}"#),
+        map(r#"{"labels":{"a":"2","b":"1"}}"#),
+    );
     assert_eq!(encoded(&thing, &one), encoded(&thing, &other));
     for length in [100, 127, 128, 20_000] {
-        check("Thing", &format!(r#"{{"raw":{{"a":"{}"}}}}"#, "x".repeat(length)));
+        check(
+            "Thing",
+            &format!(r#"{{"raw":{{"a":"{}"}}}}"#, "x".repeat(length)),
+        );
     }
 }
 
@@ -136,8 +148,14 @@ fn numbers_may_be_packed() {
 #[test]
 fn what_comes_twice_is_merged_and_what_is_unknown_is_skipped() {
     check_part(&[0x08, 1, 0x08, 2], expect![[r#"{"x":2}"#]]);
-    check_part(&[0x12, 2, 0x08, 1, 0x12, 2, 0x12, 0], expect![[r#"{"more":{"x":1,"more":{}}}"#]]);
-    check_part(&[0x78, 1, 0x7d, 0, 0, 0, 0, 0x7b, 0x08, 1, 0x7c, 0x08, 3], expect![[r#"{"x":3}"#]]);
+    check_part(
+        &[0x12, 2, 0x08, 1, 0x12, 2, 0x12, 0],
+        expect![[r#"{"more":{"x":1,"more":{}}}"#]],
+    );
+    check_part(
+        &[0x78, 1, 0x7d, 0, 0, 0, 0, 0x7b, 0x08, 1, 0x7c, 0x08, 3],
+        expect![[r#"{"x":3}"#]],
+    );
 }
 
 #[test]
@@ -146,11 +164,15 @@ fn broken_messages_are_refused() {
     check_part(&[0x12, 5, 0x08], expect!["unexpected EOF"]);
     check_part(&[0x0a, 0], expect!["proto: wrong wireType = 2 for field x"]);
     check_part(
-        &[0x08, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1],
+        &[
+            0x08, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1,
+        ],
         expect!["proto: integer overflow"],
     );
     check_part(
-        &[0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
+        &[
+            0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1,
+        ],
         expect!["proto: negative length found during unmarshaling"],
     );
     check_part(&[0x0e, 0], expect!["proto: illegal wireType 6"]);
@@ -170,9 +192,15 @@ fn depth_and_number_of_messages_are_bounded() {
     };
     let part = type_named("Part");
     assert!(decode_message(&part, &nested(MAX_DEPTH - 1)).is_ok());
-    assert_eq!(decode_message(&part, &nested(MAX_DEPTH)), Err(ProtoError::Depth));
+    assert_eq!(
+        decode_message(&part, &nested(MAX_DEPTH)),
+        Err(ProtoError::Depth)
+    );
     let many = [0x72, 0].repeat(MAX_MESSAGES);
-    assert_eq!(decode_message(&type_named("Thing"), &many), Err(ProtoError::Messages));
+    assert_eq!(
+        decode_message(&type_named("Thing"), &many),
+        Err(ProtoError::Messages)
+    );
 }
 
 #[test]
@@ -182,15 +210,25 @@ fn texts_and_literals_that_json_cannot_hold_are_replaced_or_refused() {
     assert_eq!(value["name"].str(), "a\u{fffd}b");
     let error = |message: &[u8]| decode_message(&thing, message).unwrap_err().to_string();
     assert_eq!(error(&[0x4a, 3, 0x0a, 1, b'x']), QUANTITY);
-    assert_eq!(error(&[0x5a, 3, 0x0a, 1, b'x']), "invalid character 'x' looking for beginning of value");
-    assert_eq!(error(&[0x29, 0, 0, 0, 0, 0, 0, 0xf0, 0x7f]), "unsupported value: inf");
+    assert_eq!(
+        error(&[0x5a, 3, 0x0a, 1, b'x']),
+        "invalid character 'x' looking for beginning of value"
+    );
+    assert_eq!(
+        error(&[0x29, 0, 0, 0, 0, 0, 0, 0xf0, 0x7f]),
+        "unsupported value: inf"
+    );
 }
 
 const QUANTITY: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
 fn gvk(kind: &str) -> GroupVersionKind {
-    GroupVersionKind { group: "test".into(), version: "v1".into(), kind: kind.into() }
+    GroupVersionKind {
+        group: "test".into(),
+        version: "v1".into(),
+        kind: kind.into(),
+    }
 }
 
 #[test]
@@ -201,7 +239,11 @@ fn an_envelope_says_what_is_in_it() {
         .assert_eq(&bytes.escape_ascii().to_string());
     let unknown = decode_object(&bytes).unwrap();
     assert_eq!(
-        (unknown.api_version.as_str(), unknown.kind.as_str(), unknown.raw),
+        (
+            unknown.api_version.as_str(),
+            unknown.kind.as_str(),
+            unknown.raw
+        ),
         ("test/v1", "Part", &[8, 1][..])
     );
 }

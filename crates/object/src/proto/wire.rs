@@ -10,7 +10,9 @@ pub enum ProtoError {
     #[error("empty data")]
     Empty,
     /// They do not begin as an object does.
-    #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
+    #[error(
+        "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
+    )]
     Prefix,
     /// Nothing follows the beginning.
     #[error("empty body")]
@@ -155,7 +157,10 @@ impl<'a> Content<'a> {
     }
 
     fn wrong<T>(&self, field: &str) -> Result<T, ProtoError> {
-        Err(ProtoError::Field { field: field.into(), wire_type: self.wire_type() })
+        Err(ProtoError::Field {
+            field: field.into(),
+            wire_type: self.wire_type(),
+        })
     }
 
     /// The number that `field` should be.

@@ -64,7 +64,8 @@ fn keep(presence: Presence, ty: &Type, value: &mut Value, stored: bool) -> bool 
         Presence::Set => !value.is_null(),
         Presence::NotEmpty => !is_zero(ty, value),
         Presence::Always | Presence::Nullable => {
-            let emptied = stored && matches!(ty.shape, Shape::List(_) | Shape::Map(_)) && value.is_empty();
+            let emptied =
+                stored && matches!(ty.shape, Shape::List(_) | Shape::Map(_)) && value.is_empty();
             if value.is_null() || emptied {
                 *value = empty(presence, ty);
             }
@@ -97,7 +98,9 @@ fn empty(presence: Presence, ty: &Type) -> Value {
 
 fn canonical_value(ty: &Type, value: &mut Value, stored: bool) {
     match (&ty.shape, value) {
-        (Shape::Struct(inner) | Shape::Or(_, inner), Value::Map(map)) => canonical_struct(inner, map, stored),
+        (Shape::Struct(inner) | Shape::Or(_, inner), Value::Map(map)) => {
+            canonical_struct(inner, map, stored)
+        }
         (Shape::Or(_, inner), Value::List(items)) => {
             items.iter_mut().for_each(|item| bring(inner, item, stored));
         }
@@ -109,7 +112,8 @@ fn canonical_value(ty: &Type, value: &mut Value, stored: bool) {
             canonical_value(item, value, stored)
         }),
         (Shape::Map(item), Value::Map(map)) => {
-            map.values_mut().for_each(|value| canonical_value(item, value, stored));
+            map.values_mut()
+                .for_each(|value| canonical_value(item, value, stored));
             map.sort();
         }
         _ => {}

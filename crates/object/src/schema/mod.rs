@@ -220,8 +220,16 @@ impl Struct {
 
     /// Sets the fields. Only the first call counts.
     pub fn define(&self, fields: Vec<Field>, embedded: Vec<Embedded>) {
-        let index = fields.iter().enumerate().map(|(at, field)| (field.name.clone(), at)).collect();
-        let _ = self.fields.set(Fields { list: fields, index, embedded });
+        let index = fields
+            .iter()
+            .enumerate()
+            .map(|(at, field)| (field.name.clone(), at))
+            .collect();
+        let _ = self.fields.set(Fields {
+            list: fields,
+            index,
+            embedded,
+        });
     }
 
     /// Says what stands beside the fields: whatever a definition declares. Only the first call counts.
@@ -237,7 +245,9 @@ impl Struct {
 
     fn inner(&self) -> &Fields {
         static NONE: OnceLock<Fields> = OnceLock::new();
-        self.fields.get().unwrap_or_else(|| NONE.get_or_init(Fields::default))
+        self.fields
+            .get()
+            .unwrap_or_else(|| NONE.get_or_init(Fields::default))
     }
 
     /// The fields, in the order in which they are written.
@@ -262,7 +272,11 @@ impl Struct {
 
     /// Whether an object that says this is of the group and kind whose shape this is, in any version.
     pub fn is_of(&self, api_version: &str, kind: &str) -> bool {
-        let group = |api_version: &str| api_version.split_once('/').map(|(group, _)| Str::from(group));
+        let group = |api_version: &str| {
+            api_version
+                .split_once('/')
+                .map(|(group, _)| Str::from(group))
+        };
         self.name == kind && group(&self.home) == group(api_version)
     }
 

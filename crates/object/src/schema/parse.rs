@@ -8,7 +8,8 @@ use std::sync::Arc;
 use super::{Alternative, Embedded, Field, Merge, Patch, Presence, Shape, Struct, Type, Union};
 use crate::json;
 use crate::kind::{
-    Column, Deprecated, KindData, MetaCheck, MetaChecks, NameRule, Rules, ScalePaths, Scope, Subresource,
+    Column, Deprecated, KindData, MetaCheck, MetaChecks, NameRule, Rules, ScalePaths, Scope,
+    Subresource,
 };
 use crate::names::GroupVersionKind;
 use crate::value::Str;
@@ -32,7 +33,9 @@ pub struct ParseError {
 }
 
 /// Reads the files, each given with its name.
-pub fn parse<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)> + Clone) -> Result<Schemas, ParseError> {
+pub fn parse<'a>(
+    files: impl IntoIterator<Item = (&'a str, &'a str)> + Clone,
+) -> Result<Schemas, ParseError> {
     let mut schemas = Schemas::default();
     for (name, text) in files.clone() {
         each_line(name, text, |home, line| declare(&mut schemas, home, line))?;
@@ -40,7 +43,9 @@ pub fn parse<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)> + Clone) ->
     let mut drafts = Drafts::default();
     for (name, text) in files {
         let mut block = Block::None;
-        each_line(name, text, |home, line| define(&mut schemas, &mut drafts, &mut block, home, line))?;
+        each_line(name, text, |home, line| {
+            define(&mut schemas, &mut drafts, &mut block, home, line)
+        })?;
         block.finish(&mut schemas, &mut drafts);
     }
     drafts.define_all(&schemas);
@@ -64,8 +69,11 @@ enum Member {
 impl Drafts {
     /// Gives every struct its fields, those of embedded structs in the place where they are embedded.
     fn define_all(self, schemas: &Schemas) {
-        let mut waiting: HashMap<Str, Vec<Member>> =
-            self.0.into_iter().map(|draft| (full_name(&draft.ty), draft.members)).collect();
+        let mut waiting: HashMap<Str, Vec<Member>> = self
+            .0
+            .into_iter()
+            .map(|draft| (full_name(&draft.ty), draft.members))
+            .collect();
         for ty in schemas.types.values() {
             define_struct(ty, &mut waiting);
         }
@@ -77,7 +85,9 @@ fn full_name(ty: &Struct) -> Str {
 }
 
 fn define_struct(ty: &Struct, waiting: &mut HashMap<Str, Vec<Member>>) {
-    let Some(members) = waiting.remove(&full_name(ty)) else { return };
+    let Some(members) = waiting.remove(&full_name(ty)) else {
+        return;
+    };
     let (mut fields, mut embedded) = (Vec::new(), Vec::new());
     for member in members {
         match member {
@@ -85,9 +95,10 @@ fn define_struct(ty: &Struct, waiting: &mut HashMap<Str, Vec<Member>>) {
             Member::Embedded(inner) => {
                 define_struct(&inner.message, waiting);
                 let at = embedded.len();
-                fields.extend(
-                    inner.message.fields().iter().map(|field| Field { embedded: Some(at), ..field.clone() }),
-                );
+                fields.extend(inner.message.fields().iter().map(|field| Field {
+                    embedded: Some(at),
+                    ..field.clone()
+                }));
                 embedded.push(inner);
             }
         }
@@ -122,7 +133,10 @@ fn each_line(
 ) -> Result<(), ParseError> {
     let mut home = Home::default();
     for (number, raw) in text.lines().enumerate() {
-        let line = Line { indented: raw.starts_with(' '), text: strip_comment(raw).trim() };
+        let line = Line {
+            indented: raw.starts_with(' '),
+            text: strip_comment(raw).trim(),
+        };
         let outcome = match line.word() {
             ("", _) => Ok(()),
             ("group", name) if !line.indented => {
@@ -136,13 +150,21 @@ fn each_line(
             }
             _ => visit(&home, line),
         };
-        outcome.map_err(|problem| ParseError { file: file.into(), line: number + 1, problem })?;
+        outcome.map_err(|problem| ParseError {
+            file: file.into(),
+            line: number + 1,
+            problem,
+        })?;
     }
     Ok(())
 }
 
 fn strip_comment(line: &str) -> &str {
-    if line.starts_with('#') { "" } else { line.split(" # ").next().unwrap_or(line) }
+    if line.starts_with('#') {
+        ""
+    } else {
+        line.split(" # ").next().unwrap_or(line)
+    }
 }
 
 fn declare(schemas: &mut Schemas, home: &Home, line: Line) -> Result<(), String> {
@@ -154,15 +176,22 @@ fn declare(schemas: &mut Schemas, home: &Home, line: Line) -> Result<(), String>
         if let Some(text) = words.find_map(|word| word.strip_prefix("union=")) {
             ty.define_union(union(text)?);
         }
-        schemas.types.insert(format!("{}.{name}", home.path).into(), ty);
+        schemas
+            .types
+            .insert(format!("{}.{name}", home.path).into(), ty);
     }
     Ok(())
 }
 
 fn union(text: &str) -> Result<Union, String> {
-    let (discriminator, members) = text.split_once(':').ok_or("a union is discriminator:members")?;
+    let (discriminator, members) = text
+        .split_once(':')
+        .ok_or("a union is discriminator:members")?;
     let discriminator = (!discriminator.is_empty()).then(|| discriminator.into());
-    Ok(Union { discriminator, members: members.split(',').map(Str::from).collect() })
+    Ok(Union {
+        discriminator,
+        members: members.split(',').map(Str::from).collect(),
+    })
 }
 
 /// What is being read.
@@ -209,24 +238,46 @@ fn open(schemas: &Schemas, home: &Home, line: &Line) -> Result<Block, String> {
         ("kind", name) => {
             let root = lookup(schemas, home, name)?;
             root.name_kind();
-            Ok(Block::Kind(Box::new(KindData::new(gvk(&home.group, &home.version, name), root))))
+            Ok(Block::Kind(Box::new(KindData::new(
+                gvk(&home.group, &home.version, name),
+                root,
+            ))))
         }
         ("type", rest) => {
             let name = rest.split(' ').next().unwrap_or_default();
-            Ok(Block::Type(Draft { ty: lookup(schemas, home, name)?, members: Vec::new() }))
+            Ok(Block::Type(Draft {
+                ty: lookup(schemas, home, name)?,
+                members: Vec::new(),
+            }))
         }
         (word, _) => Err(format!("unknown word {word:?}")),
     }
 }
 
 fn gvk(group: &str, version: &str, kind: &str) -> GroupVersionKind {
-    let group = if matches!(group, "core" | "meta") { "" } else { group };
-    GroupVersionKind { group: group.into(), version: version.into(), kind: kind.into() }
+    let group = if matches!(group, "core" | "meta") {
+        ""
+    } else {
+        group
+    };
+    GroupVersionKind {
+        group: group.into(),
+        version: version.into(),
+        kind: kind.into(),
+    }
 }
 
 fn lookup(schemas: &Schemas, home: &Home, name: &str) -> Result<Arc<Struct>, String> {
-    let full = if name.contains('/') { name.to_string() } else { format!("{}.{name}", home.path) };
-    schemas.types.get(full.as_str()).cloned().ok_or_else(|| format!("no type {full}"))
+    let full = if name.contains('/') {
+        name.to_string()
+    } else {
+        format!("{}.{name}", home.path)
+    };
+    schemas
+        .types
+        .get(full.as_str())
+        .cloned()
+        .ok_or_else(|| format!("no type {full}"))
 }
 
 fn kind_line(kind: &mut KindData, line: &Line) -> Result<(), String> {
@@ -234,12 +285,20 @@ fn kind_line(kind: &mut KindData, line: &Line) -> Result<(), String> {
     let words = || rest.split_whitespace().map(Str::from).collect::<Vec<_>>();
     match word {
         "names" => {
-            let (plural, singular) = rest.split_once(' ').ok_or("names wants plural and singular")?;
+            let (plural, singular) = rest
+                .split_once(' ')
+                .ok_or("names wants plural and singular")?;
             (kind.plural, kind.singular) = (plural.into(), singular.trim().into());
         }
         "short" => kind.short_names = words(),
         "categories" => kind.categories = words(),
-        "scope" => kind.scope = if rest == "Cluster" { Scope::Cluster } else { Scope::Namespaced },
+        "scope" => {
+            kind.scope = if rest == "Cluster" {
+                Scope::Cluster
+            } else {
+                Scope::Namespaced
+            }
+        }
         "verbs" => kind.verbs = words(),
         "unseen" => kind.unseen = words(),
         "resets" => kind.resets = Some(words()),
@@ -251,7 +310,9 @@ fn kind_line(kind: &mut KindData, line: &Line) -> Result<(), String> {
         "ttl" => kind.rules.ttl = Some(rest.parse().map_err(|_| "ttl wants seconds")?),
         "name" => kind.rules.name = name_rule(rest)?,
         "metadata" => meta_checks(&mut kind.rules.meta_checks, rest)?,
-        "rules" => rest.split_whitespace().try_for_each(|rule| set_rule(&mut kind.rules, rule))?,
+        "rules" => rest
+            .split_whitespace()
+            .try_for_each(|rule| set_rule(&mut kind.rules, rule))?,
         "subresource" => kind.subresources.push(subresource(rest)?),
         "scale" => kind.scale = Some(scale(rest)?),
         "column" => kind.columns.push(Column::parse(rest)?),
@@ -261,8 +322,12 @@ fn kind_line(kind: &mut KindData, line: &Line) -> Result<(), String> {
 }
 
 fn full_kind(text: &str) -> Result<GroupVersionKind, String> {
-    let (path, kind) = text.rsplit_once('.').ok_or_else(|| format!("{text:?} is no kind"))?;
-    let (group, version) = path.split_once('/').ok_or_else(|| format!("{text:?} has no version"))?;
+    let (path, kind) = text
+        .rsplit_once('.')
+        .ok_or_else(|| format!("{text:?} is no kind"))?;
+    let (group, version) = path
+        .split_once('/')
+        .ok_or_else(|| format!("{text:?} has no version"))?;
     Ok(gvk(group, version, kind))
 }
 
@@ -280,7 +345,9 @@ fn name_rule(text: &str) -> Result<NameRule, String> {
 }
 
 fn meta_checks(rules: &mut MetaChecks, text: &str) -> Result<(), String> {
-    let (action, checks) = text.split_once(' ').ok_or("metadata wants an action and checks")?;
+    let (action, checks) = text
+        .split_once(' ')
+        .ok_or("metadata wants an action and checks")?;
     let slot = match action {
         "create" => &mut rules.create,
         "update" => &mut rules.update,
@@ -321,11 +388,18 @@ fn set_rule(rules: &mut Rules, rule: &str) -> Result<(), String> {
 fn subresource(text: &str) -> Result<Subresource, String> {
     let mut words = text.split_whitespace();
     let name = words.next().ok_or("a subresource has a name")?.into();
-    let mut subresource = Subresource { name, verbs: Vec::new(), kind: None, resets: None };
+    let mut subresource = Subresource {
+        name,
+        verbs: Vec::new(),
+        kind: None,
+        resets: None,
+    };
     for word in words {
         match word.split_once('=') {
             Some(("kind", kind)) => subresource.kind = Some(full_kind(kind)?),
-            Some(("resets", fields)) => subresource.resets = Some(fields.split(',').map(Str::from).collect()),
+            Some(("resets", fields)) => {
+                subresource.resets = Some(fields.split(',').map(Str::from).collect())
+            }
             Some(_) => return Err(format!("unknown attribute {word:?} of a subresource")),
             None => subresource.verbs.push(word.into()),
         }
@@ -336,14 +410,20 @@ fn subresource(text: &str) -> Result<Subresource, String> {
 fn scale(text: &str) -> Result<ScalePaths, String> {
     let mut paths = text.split_whitespace().map(Str::from);
     let mut next = || paths.next().ok_or("scale wants three paths");
-    Ok(ScalePaths { spec_replicas: next()?, status_replicas: next()?, label_selector: next()? })
+    Ok(ScalePaths {
+        spec_replicas: next()?,
+        status_replicas: next()?,
+        label_selector: next()?,
+    })
 }
 
 fn member(schemas: &Schemas, home: &Home, text: &str) -> Result<Member, String> {
     let mut words = text.split_whitespace();
     let tag = match words.next().unwrap_or_default() {
         "-" => 0,
-        number => number.parse().map_err(|_| format!("{number:?} is no protobuf number"))?,
+        number => number
+            .parse()
+            .map_err(|_| format!("{number:?} is no protobuf number"))?,
     };
     let name = words.next().ok_or("a field has a name")?;
     let ty = words.next().ok_or("a field has a type")?;
@@ -380,7 +460,9 @@ fn attribute(field: &mut Field, home: &Home, word: &str) -> Result<(), String> {
     let (word, value) = word.split_once('=').unwrap_or((word, ""));
     match word {
         "required" => field.required = true,
-        "default" => field.default = Some(json::parse(value.as_bytes()).map_err(|error| error.to_string())?),
+        "default" => {
+            field.default = Some(json::parse(value.as_bytes()).map_err(|error| error.to_string())?)
+        }
         "list" | "map" => field.merge = merge(value)?,
         "key" => field.patch.key = Some(value.into()),
         "patch" => {
@@ -404,7 +486,10 @@ fn merge(text: &str) -> Result<Merge, String> {
         "atomic" => Merge::Atomic,
         "set" => Merge::Set,
         "granular" => Merge::Granular,
-        _ => match text.strip_prefix("map(").and_then(|keys| keys.strip_suffix(')')) {
+        _ => match text
+            .strip_prefix("map(")
+            .and_then(|keys| keys.strip_suffix(')'))
+        {
             Some(keys) => Merge::Keyed(keys.split(',').map(Str::from).collect()),
             None => return Err(format!("unknown list type {text:?}")),
         },
@@ -424,24 +509,37 @@ fn name_go_type(ty: &mut Type, home: &Home, name: &str) {
 }
 
 fn go_name(home: &Home, name: &str) -> Str {
-    if name.contains('.') { name.into() } else { format!("{}.{name}", home.version).into() }
+    if name.contains('.') {
+        name.into()
+    } else {
+        format!("{}.{name}", home.version).into()
+    }
 }
 
 fn parse_type(schemas: &Schemas, home: &Home, text: &str) -> Result<Type, String> {
     if let Some(item) = text.strip_prefix("[]") {
         let item = parse_type(schemas, home, item.trim_start_matches('?'))?;
         let go = format!("[]{}", item.go).into();
-        return Ok(Type { shape: Shape::List(Box::new(item)), go });
+        return Ok(Type {
+            shape: Shape::List(Box::new(item)),
+            go,
+        });
     }
     if let Some(rest) = text.strip_prefix("map[") {
         let (key, item) = rest.split_once(']').ok_or("a map has a key type")?;
         let item = parse_type(schemas, home, item.trim_start_matches('?'))?;
-        let key = match key.strip_prefix("string(").and_then(|name| name.strip_suffix(')')) {
+        let key = match key
+            .strip_prefix("string(")
+            .and_then(|name| name.strip_suffix(')'))
+        {
             Some(name) => go_name(home, name),
             None => key.into(),
         };
         let go = format!("map[{key}]{}", item.go).into();
-        return Ok(Type { shape: Shape::Map(Box::new(item)), go });
+        return Ok(Type {
+            shape: Shape::Map(Box::new(item)),
+            go,
+        });
     }
     let (base, name) = match text.split_once('(') {
         Some((base, name)) => (base, Some(name.trim_end_matches(')'))),
@@ -471,10 +569,18 @@ fn parse_type(schemas: &Schemas, home: &Home, text: &str) -> Result<Type, String
             (Shape::Struct(inner), go)
         }
     };
-    Ok(Type { shape, go: name.map_or(go, |name| go_name(home, name)) })
+    Ok(Type {
+        shape,
+        go: name.map_or(go, |name| go_name(home, name)),
+    })
 }
 
-fn schema_or(schemas: &Schemas, home: &Home, name: &str, or: Alternative) -> Result<(Shape, Str), String> {
+fn schema_or(
+    schemas: &Schemas,
+    home: &Home,
+    name: &str,
+    or: Alternative,
+) -> Result<(Shape, Str), String> {
     let inner = lookup(schemas, home, "JSONSchemaProps")?;
     Ok((Shape::Or(or, inner), go_name(home, name)))
 }

@@ -14,8 +14,13 @@ impl FieldSelector {
     pub fn parse(text: &str) -> Result<FieldSelector, String> {
         let mut parts = split(text);
         parts.sort_unstable();
-        let terms = parts.into_iter().filter(|part| !part.is_empty()).map(|part| term(text, part));
-        Ok(FieldSelector { terms: terms.collect::<Result<_, _>>()? })
+        let terms = parts
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .map(|part| term(text, part));
+        Ok(FieldSelector {
+            terms: terms.collect::<Result<_, _>>()?,
+        })
     }
 
     /// Whether it selects everything.
@@ -25,12 +30,17 @@ impl FieldSelector {
 
     /// The value that a field must have, if one is demanded.
     pub fn exact(&self, field: &str) -> Option<&str> {
-        self.terms.iter().find(|term| term.0 == field && term.1).map(|term| term.2.as_str())
+        self.terms
+            .iter()
+            .find(|term| term.0 == field && term.1)
+            .map(|term| term.2.as_str())
     }
 
     /// Whether it selects an object with these fields.
     pub fn matches<'a>(&self, field: impl Fn(&str) -> &'a str) -> bool {
-        self.terms.iter().all(|(name, equal, value)| (field(name) == value) == *equal)
+        self.terms
+            .iter()
+            .all(|(name, equal, value)| (field(name) == value) == *equal)
     }
 }
 
@@ -60,7 +70,9 @@ fn term(whole: &str, part: &str) -> Result<(Str, bool, Str), String> {
             }
         }
     }
-    Err(format!("invalid selector: '{whole}'; can't understand '{part}'"))
+    Err(format!(
+        "invalid selector: '{whole}'; can't understand '{part}'"
+    ))
 }
 
 fn unescape(value: &str) -> Result<String, String> {
@@ -71,13 +83,17 @@ fn unescape(value: &str) -> Result<String, String> {
             '\\' => match chars.next() {
                 Some(char @ ('\\' | ',' | '=')) => out.push(char),
                 Some(char) => {
-                    return Err(format!("invalid field selector: invalid escape sequence: \\{char}"));
+                    return Err(format!(
+                        "invalid field selector: invalid escape sequence: \\{char}"
+                    ));
                 }
                 None => return Err("invalid field selector: invalid escape sequence: \\".into()),
             },
             ',' | '=' => {
                 let code = u32::from(char);
-                return Err(format!("invalid field selector: unescaped character in value: {code}"));
+                return Err(format!(
+                    "invalid field selector: unescaped character in value: {code}"
+                ));
             }
             _ => out.push(char),
         }
@@ -92,10 +108,15 @@ mod tests {
     #[test]
     fn terms_are_equal_or_different() {
         let selector = FieldSelector::parse("metadata.name=a,status.phase!=Running").unwrap();
-        let pod = |phase: &'static str| move |field: &str| if field == "metadata.name" { "a" } else { phase };
+        let pod = |phase: &'static str| {
+            move |field: &str| if field == "metadata.name" { "a" } else { phase }
+        };
         assert!(selector.matches(pod("Pending")));
         assert!(!selector.matches(pod("Running")));
         assert_eq!(selector.exact("metadata.name"), Some("a"));
-        assert_eq!(FieldSelector::parse(r"a=b\,c").unwrap().exact("a"), Some("b,c"));
+        assert_eq!(
+            FieldSelector::parse(r"a=b\,c").unwrap().exact("a"),
+            Some("b,c")
+        );
     }
 }

@@ -40,27 +40,48 @@ pub enum Operator {
 impl LabelSelector {
     /// Reads a selector; the error is worded for the client.
     pub fn parse(text: &str) -> Result<LabelSelector, String> {
-        Parser { tokens: tokens(text), at: 0 }.selector()
+        Parser {
+            tokens: tokens(text),
+            at: 0,
+        }
+        .selector()
     }
 
     /// A selector as objects have it, with `matchLabels` and `matchExpressions`; none where there is none.
     pub fn of(selector: &Value) -> Option<LabelSelector> {
-        let exact = selector.as_map()?.get("matchLabels").into_iter().flat_map(Value::entries);
+        let exact = selector
+            .as_map()?
+            .get("matchLabels")
+            .into_iter()
+            .flat_map(Value::entries);
         let exact = exact.map(|(key, value)| (key, Operator::In(vec![value.str().into()])));
-        let values =
-            |expression: &Value| expression["values"].list().iter().map(|value| value.str().into()).collect();
-        let expressions = selector["matchExpressions"].list().iter().map(|expression| {
-            let operator = match expression["operator"].str() {
-                "In" => Operator::In(values(expression)),
-                "NotIn" => Operator::NotIn(values(expression)),
-                "Exists" => Operator::Exists,
-                _ => Operator::Absent,
-            };
-            (expression["key"].str(), operator)
-        });
+        let values = |expression: &Value| {
+            expression["values"]
+                .list()
+                .iter()
+                .map(|value| value.str().into())
+                .collect()
+        };
+        let expressions = selector["matchExpressions"]
+            .list()
+            .iter()
+            .map(|expression| {
+                let operator = match expression["operator"].str() {
+                    "In" => Operator::In(values(expression)),
+                    "NotIn" => Operator::NotIn(values(expression)),
+                    "Exists" => Operator::Exists,
+                    _ => Operator::Absent,
+                };
+                (expression["key"].str(), operator)
+            });
         let requirements = exact.chain(expressions);
-        let requirements = requirements.map(|(key, operator)| Requirement { key: key.into(), operator });
-        Some(LabelSelector { requirements: requirements.collect() })
+        let requirements = requirements.map(|(key, operator)| Requirement {
+            key: key.into(),
+            operator,
+        });
+        Some(LabelSelector {
+            requirements: requirements.collect(),
+        })
     }
 
     /// Whether it selects everything.
@@ -70,7 +91,9 @@ impl LabelSelector {
 
     /// Whether it selects an object with these labels.
     pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
-        self.requirements.iter().all(|requirement| requirement.matches(label(&requirement.key)))
+        self.requirements
+            .iter()
+            .all(|requirement| requirement.matches(label(&requirement.key)))
     }
 }
 
@@ -78,8 +101,12 @@ impl Requirement {
     fn matches(&self, label: Option<&str>) -> bool {
         let number = || label.and_then(|label| label.parse::<i64>().ok());
         match &self.operator {
-            Operator::In(values) => label.is_some_and(|label| values.iter().any(|value| value == label)),
-            Operator::NotIn(values) => label.is_none_or(|label| values.iter().all(|value| value != label)),
+            Operator::In(values) => {
+                label.is_some_and(|label| values.iter().any(|value| value == label))
+            }
+            Operator::NotIn(values) => {
+                label.is_none_or(|label| values.iter().all(|value| value != label))
+            }
             Operator::Exists => label.is_some(),
             Operator::Absent => label.is_none(),
             Operator::Greater(bound) => number().is_some_and(|number| number > *bound),
@@ -211,11 +238,17 @@ impl<'a> Parser<'a> {
                 Token::Symbol(",") => match self.peek() {
                     Token::Name(_) | Token::Word(_) | Token::Symbol("!") => {}
                     other => {
-                        return Err(format!("found '{}', expected: identifier after ','", other.literal()));
+                        return Err(format!(
+                            "found '{}', expected: identifier after ','",
+                            other.literal()
+                        ));
                     }
                 },
                 other => {
-                    return Err(format!("found '{}', expected: ',' or 'end of string'", other.literal()));
+                    return Err(format!(
+                        "found '{}', expected: ',' or 'end of string'",
+                        other.literal()
+                    ));
                 }
             }
         }
@@ -227,7 +260,9 @@ impl<'a> Parser<'a> {
             self.next();
         }
         let token = self.next();
-        let key = token.name().ok_or_else(|| format!("found '{}', expected: identifier", token.literal()))?;
+        let key = token
+            .name()
+            .ok_or_else(|| format!("found '{}', expected: identifier", token.literal()))?;
         check("<nil>", key, &is_qualified_name(key))?;
         let operator = if absent {
             Operator::Absent
@@ -236,7 +271,10 @@ impl<'a> Parser<'a> {
         } else {
             self.operator(key)?
         };
-        Ok(Requirement { key: key.into(), operator })
+        Ok(Requirement {
+            key: key.into(),
+            operator,
+        })
     }
 
     fn operator(&mut self, key: &str) -> Result<Operator, String> {
@@ -247,7 +285,10 @@ impl<'a> Parser<'a> {
             Token::Symbol("!=") => Ok(Operator::NotIn(vec![self.value(key)?])),
             Token::Symbol(">") => Ok(Operator::Greater(self.number(key)?)),
             Token::Symbol("<") => Ok(Operator::Less(self.number(key)?)),
-            other => Err(format!("found '{}', expected: in, notin, =, ==, !=, gt, lt", other.literal())),
+            other => Err(format!(
+                "found '{}', expected: in, notin, =, ==, !=, gt, lt",
+                other.literal()
+            )),
         }
     }
 
@@ -273,7 +314,9 @@ impl<'a> Parser<'a> {
             return Ok("");
         }
         let token = self.next();
-        token.name().ok_or_else(|| format!("found '{}', expected: identifier", token.literal()))
+        token
+            .name()
+            .ok_or_else(|| format!("found '{}', expected: identifier", token.literal()))
     }
 
     fn values(&mut self, key: &str) -> Result<Vec<Str>, String> {
@@ -284,13 +327,22 @@ impl<'a> Parser<'a> {
         let mut values = match self.peek() {
             Token::Name(_) | Token::Word(_) | Token::Symbol(",") => self.value_list()?,
             Token::Symbol(")") => vec![""],
-            other => return Err(format!("found '{}', expected: ',', ')' or identifier", other.literal())),
+            other => {
+                return Err(format!(
+                    "found '{}', expected: ',', ')' or identifier",
+                    other.literal()
+                ));
+            }
         };
         self.next();
         values.sort_unstable();
         values.dedup();
         for (index, value) in values.iter().enumerate() {
-            check(&format!("values[{index}][{key}]"), value, &is_label_value(value))?;
+            check(
+                &format!("values[{index}][{key}]"),
+                value,
+                &is_label_value(value),
+            )?;
         }
         Ok(values.into_iter().map(Str::from).collect())
     }
@@ -305,12 +357,17 @@ impl<'a> Parser<'a> {
                 match self.peek() {
                     Token::Symbol(",") => {}
                     Token::Symbol(")") => return Ok(values),
-                    other => return Err(format!("found '{}', expected: ',' or ')'", other.literal())),
+                    other => {
+                        return Err(format!("found '{}', expected: ',' or ')'", other.literal()));
+                    }
                 }
                 continue;
             }
             if token != Token::Symbol(",") {
-                return Err(format!("found '{}', expected: ',', or identifier", token.literal()));
+                return Err(format!(
+                    "found '{}', expected: ',', or identifier",
+                    token.literal()
+                ));
             }
             if values.is_empty() {
                 values.push("");
@@ -330,7 +387,11 @@ impl<'a> Parser<'a> {
 fn check(path: &str, value: &str, problems: &[String]) -> Result<(), String> {
     match problems.first() {
         None => Ok(()),
-        Some(_) => Err(format!("{path}: Invalid value: {}: {}", quote(value), problems.join("; "))),
+        Some(_) => Err(format!(
+            "{path}: Invalid value: {}: {}",
+            quote(value),
+            problems.join("; ")
+        )),
     }
 }
 
@@ -340,19 +401,40 @@ mod tests {
 
     fn selects(selector: &str, labels: &[(&str, &str)]) -> bool {
         let selector = LabelSelector::parse(selector).unwrap();
-        selector.matches(|key| labels.iter().find(|label| label.0 == key).map(|label| label.1))
+        selector.matches(|key| {
+            labels
+                .iter()
+                .find(|label| label.0 == key)
+                .map(|label| label.1)
+        })
     }
 
     #[test]
     fn every_form_selects_what_it_says() {
         let labels = [("app", "web"), ("size", "3")];
-        for yes in
-            ["", "app=web", "app==web", "app", "!old", "app in (web,db)", "app!=db", "size>2", "size<4,app"]
-        {
+        for yes in [
+            "",
+            "app=web",
+            "app==web",
+            "app",
+            "!old",
+            "app in (web,db)",
+            "app!=db",
+            "size>2",
+            "size<4,app",
+        ] {
             assert!(selects(yes, &labels), "{yes}");
         }
-        for no in ["app=db", "old", "!app", "app notin (web)", "size>3", "app in (db)", "app>1", "old in (a)"]
-        {
+        for no in [
+            "app=db",
+            "old",
+            "!app",
+            "app notin (web)",
+            "size>3",
+            "app in (db)",
+            "app>1",
+            "old in (a)",
+        ] {
             assert!(!selects(no, &labels), "{no}");
         }
         assert!(selects("old notin (a),old!=b", &labels));
@@ -362,10 +444,19 @@ mod tests {
     #[test]
     fn nonsense_is_refused_in_upstream_words() {
         let cases = [
-            ("=", "found '=', expected: !, identifier, or 'end of string'"),
+            (
+                "=",
+                "found '=', expected: !, identifier, or 'end of string'",
+            ),
             ("a,", "found '', expected: identifier after ','"),
-            ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
-            ("a in x", "unable to parse requirement: found 'x' expected: '('"),
+            (
+                "a b",
+                "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
+            ),
+            (
+                "a in x",
+                "unable to parse requirement: found 'x' expected: '('",
+            ),
             ("a=b=c", "found '=', expected: ',' or 'end of string'"),
         ];
         for (text, error) in cases {

@@ -26,7 +26,10 @@ impl Validator<'_> {
             if tried.is_valid() {
                 return outcome.merge(tried);
             }
-            if best.as_ref().is_none_or(|best| tried.matches > best.matches) {
+            if best
+                .as_ref()
+                .is_none_or(|best| tried.matches > best.matches)
+            {
                 best = Some(tried);
             }
         }
@@ -43,15 +46,24 @@ impl Validator<'_> {
                 valid += 1;
                 best = None;
                 first.get_or_insert(tried);
-            } else if valid == 0 && best.as_ref().is_none_or(|best| tried.matches > best.matches) {
+            } else if valid == 0
+                && best
+                    .as_ref()
+                    .is_none_or(|best| tried.matches > best.matches)
+            {
                 best = Some(tried);
             }
         }
         match valid {
             1 => first.into_iter().for_each(|first| outcome.merge(first)),
-            0 => self.complain("validate one and only one schema (oneOf). Found none valid", outcome),
+            0 => self.complain(
+                "validate one and only one schema (oneOf). Found none valid",
+                outcome,
+            ),
             _ => self.complain(
-                &format!("validate one and only one schema (oneOf). Found {valid} valid alternatives"),
+                &format!(
+                    "validate one and only one schema (oneOf). Found {valid} valid alternatives"
+                ),
                 outcome,
             ),
         }

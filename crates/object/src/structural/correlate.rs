@@ -30,12 +30,20 @@ impl<'a> Correlated<'a> {
     /// The member `name`, if both have it.
     pub fn member(&self, name: &str) -> Option<Correlated<'a>> {
         let node = self.node.member(name)?;
-        Some(Correlated { node, new: self.new.get(name)?, old: self.old.get(name)? })
+        Some(Correlated {
+            node,
+            new: self.new.get(name)?,
+            old: self.old.get(name)?,
+        })
     }
 
     /// For every item of the new list what it was. Only lists with keys know.
     pub fn items(&self) -> Vec<Option<Correlated<'a>>> {
-        let Some(node) = self.node.items().filter(|_| self.node.list == ListType::Map) else {
+        let Some(node) = self
+            .node
+            .items()
+            .filter(|_| self.node.list == ListType::Map)
+        else {
             return Vec::new();
         };
         let mut olds: HashMap<String, &'a Value> = HashMap::new();
@@ -44,7 +52,13 @@ impl<'a> Correlated<'a> {
                 olds.entry(key).or_insert(old);
             }
         }
-        let past = |new: &'a Value| Some(Correlated { node, new, old: olds.get(&self.key_of(new)?)? });
+        let past = |new: &'a Value| {
+            Some(Correlated {
+                node,
+                new,
+                old: olds.get(&self.key_of(new)?)?,
+            })
+        };
         self.new.list().iter().map(past).collect()
     }
 
@@ -69,9 +83,16 @@ impl<'a> Correlated<'a> {
             (Value::List(new), Value::List(old)) => {
                 let by_key = self.node.list == ListType::Map && self.node.items().is_some();
                 let all = |items: Vec<Option<Correlated>>| {
-                    items.iter().all(|item| item.as_ref().is_some_and(Correlated::is_same))
+                    items
+                        .iter()
+                        .all(|item| item.as_ref().is_some_and(Correlated::is_same))
                 };
-                new.len() == old.len() && if by_key { all(self.items()) } else { new == old }
+                new.len() == old.len()
+                    && if by_key {
+                        all(self.items())
+                    } else {
+                        new == old
+                    }
             }
             (new, old) => new == old,
         }

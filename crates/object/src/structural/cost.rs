@@ -27,7 +27,9 @@ impl Structural {
         let per_byte = sizes.largest + if self.rules { RULES_PER_BYTE } else { 0 };
         match per_byte {
             0 => 0,
-            _ => sizes.total.saturating_add(per_byte.saturating_mul(text_length(object))),
+            _ => sizes
+                .total
+                .saturating_add(per_byte.saturating_mul(text_length(object))),
         }
     }
 }

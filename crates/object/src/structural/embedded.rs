@@ -14,7 +14,8 @@ impl Structural {
     /// Gives the metadata of embedded objects its type, of which `object_meta` is the shape. Returns the unknown
     /// fields in it, sorted, or what is wrong with the first that is not metadata.
     pub fn coerce(&self, object: &mut Value, object_meta: &Struct) -> Result<Vec<String>, String> {
-        self.coerce_at(object, object_meta, &Path::new("")).map_err(|violation| violation.to_string())
+        self.coerce_at(object, object_meta, &Path::new(""))
+            .map_err(|violation| violation.to_string())
     }
 
     /// The same for a value at a place in something greater.
@@ -59,8 +60,12 @@ fn coerce(
             }
             for (name, value) in map.iter_mut() {
                 match (node.property(name), node.additional()) {
-                    (Some(below), _) => coerce(below, value, object_meta, &path.child(name), unknown)?,
-                    (None, Some(below)) => coerce(below, value, object_meta, &path.key(name), unknown)?,
+                    (Some(below), _) => {
+                        coerce(below, value, object_meta, &path.child(name), unknown)?
+                    }
+                    (None, Some(below)) => {
+                        coerce(below, value, object_meta, &path.key(name), unknown)?
+                    }
                     (None, None) => {}
                 }
             }
@@ -88,10 +93,17 @@ fn coerce_embedded(
             return Err(wrong(&path.child(name), odd, "must be a string"));
         }
     }
-    let Some(metadata) = map.get_mut("metadata") else { return Ok(()) };
+    let Some(metadata) = map.get_mut("metadata") else {
+        return Ok(());
+    };
     let place = path.child("metadata");
     let decoded = typed(metadata, object_meta).map_err(|error| wrong(&place, metadata, &error))?;
-    unknown.extend(decoded.1.iter().map(|name| format!("{}.{name}", path.child("metadata"))));
+    unknown.extend(
+        decoded
+            .1
+            .iter()
+            .map(|name| format!("{}.{name}", path.child("metadata"))),
+    );
     *metadata = decoded.0;
     Ok(())
 }
@@ -100,15 +112,23 @@ fn wrong(path: &Path, value: &Value, detail: &str) -> Violation {
     let mut sorted = value.clone();
     super::sort(&mut sorted);
     let message = format!("Invalid value: {}: {detail}", show(&sorted));
-    Violation { reason: Reason::Invalid, field: path.to_string(), message }
+    Violation {
+        reason: Reason::Invalid,
+        field: path.to_string(),
+        message,
+    }
 }
 
 /// Metadata as its type has it, with the paths of unknown fields.
-pub(crate) fn typed(metadata: &Value, object_meta: &Struct) -> Result<(Value, Vec<String>), String> {
+pub(crate) fn typed(
+    metadata: &Value,
+    object_meta: &Struct,
+) -> Result<(Value, Vec<String>), String> {
     let mut sorted = metadata.clone();
     super::sort(&mut sorted);
     let text = json::to_string(&sorted);
-    let mut decoded = decode_part(object_meta, text.as_bytes()).map_err(|error| error.to_string())?;
+    let mut decoded =
+        decode_part(object_meta, text.as_bytes()).map_err(|error| error.to_string())?;
     super::sort(&mut decoded.value);
     let path = |complaint: &String| complaint.split('"').nth(1).unwrap_or_default().to_string();
     Ok((decoded.value, decoded.complaints.iter().map(path).collect()))
@@ -151,7 +171,11 @@ fn validate_embedded(map: &Map, path: &Path, violations: &mut Violations) {
             None => violations.invalid(place, version.clone(), "must be a string"),
             Some("") => violations.invalid(place, "", "must not be empty"),
             Some(text) if text.matches('/').count() > 1 => {
-                violations.invalid(place, text, &format!("unexpected GroupVersion string: {text}"));
+                violations.invalid(
+                    place,
+                    text,
+                    &format!("unexpected GroupVersion string: {text}"),
+                );
             }
             Some(_) => {}
         }
@@ -170,7 +194,10 @@ fn validate_kind(kind: &Value, path: &Path, violations: &mut Violations) {
         None => violations.invalid(path, kind.clone(), "must be a string"),
         Some("") => violations.invalid(path, "", "must not be empty"),
         Some(text) if !wrong.is_empty() => {
-            let detail = format!("may have mixed case, but should otherwise match: {}", wrong.join(","));
+            let detail = format!(
+                "may have mixed case, but should otherwise match: {}",
+                wrong.join(",")
+            );
             violations.invalid(path, text, &detail);
         }
         Some(_) => {}
@@ -185,5 +212,11 @@ fn validate_metadata(metadata: &Value, path: &Path, violations: &mut Violations)
         named.set("name", "fakename");
         return meta::object_meta(&named, namespaced, NameRule::PathSegment, path, violations);
     }
-    meta::object_meta(metadata, namespaced, NameRule::PathSegment, path, violations);
+    meta::object_meta(
+        metadata,
+        namespaced,
+        NameRule::PathSegment,
+        path,
+        violations,
+    );
 }

@@ -16,10 +16,18 @@ pub struct Place<'a> {
 /// Follows a path through a schema; the error is worded for the author. Kubernetes: `ValidFieldPath` in
 /// apiextensions-apiserver's schema/cel/validation.go.
 pub fn resolve<'a>(path: &str, schema: &'a Value, quoted: bool) -> Result<Place<'a>, String> {
-    let mut place = Place { schema, path: String::new(), root: String::new() };
+    let mut place = Place {
+        schema,
+        path: String::new(),
+        root: String::new(),
+    };
     let mut tokens = tokens(path).into_iter();
     while let Some(token) = tokens.next() {
-        let mut next = || tokens.next().ok_or_else(|| "unexpected end of JSON path".to_string());
+        let mut next = || {
+            tokens
+                .next()
+                .ok_or_else(|| "unexpected end of JSON path".to_string())
+        };
         match token {
             "." => {
                 let name = next()?;
@@ -28,8 +36,11 @@ pub fn resolve<'a>(path: &str, schema: &'a Value, quoted: bool) -> Result<Place<
             "[" if !quoted => return Err("array notation is not allowed".into()),
             "[" => {
                 let text = next()?;
-                let inner = text.strip_prefix('\'').and_then(|text| text.strip_suffix('\''));
-                let inner = inner.ok_or_else(|| format!("expected single quoted string but got {text}"))?;
+                let inner = text
+                    .strip_prefix('\'')
+                    .and_then(|text| text.strip_suffix('\''));
+                let inner =
+                    inner.ok_or_else(|| format!("expected single quoted string but got {text}"))?;
                 place.enter(&unescape(inner)?)?;
                 match next()? {
                     "]" => {}
@@ -49,7 +60,12 @@ impl Place<'_> {
             let below = self.schema["properties"].get(name).ok_or_else(nowhere)?;
             (below, format!(".{name}"))
         } else {
-            (self.schema.get("additionalProperties").ok_or_else(nowhere)?, format!("[{name}]"))
+            (
+                self.schema
+                    .get("additionalProperties")
+                    .ok_or_else(nowhere)?,
+                format!("[{name}]"),
+            )
         };
         if self.path.is_empty() {
             self.root = name.into();
@@ -79,7 +95,10 @@ fn tokens(path: &str) -> Vec<&str> {
 
 /// Where a text in quotation marks ends.
 fn quote_end(text: &str) -> usize {
-    let closing = text.match_indices('\'').skip(1).find(|(at, _)| text.as_bytes()[at - 1] != b'\\');
+    let closing = text
+        .match_indices('\'')
+        .skip(1)
+        .find(|(at, _)| text.as_bytes()[at - 1] != b'\\');
     closing.map_or(text.len(), |(at, _)| at + 1)
 }
 
@@ -98,7 +117,9 @@ fn unescape(text: &str) -> Result<String, String> {
                 Some('f') => out.push('\x0c'),
                 Some('v') => out.push('\x0b'),
                 Some(other) => {
-                    return Err(format!("invalid string literal: invalid escape char \\{other}"));
+                    return Err(format!(
+                        "invalid string literal: invalid escape char \\{other}"
+                    ));
                 }
                 None => out.push('\\'),
             },

@@ -45,12 +45,18 @@ static INTEGER: &[Format] = &[format("int32", |_| true), format("int64", |_| tru
 static NUMBER: &[Format] = &[format("float", |_| true), format("double", |_| true)];
 
 static TEXT: &[Format] = &[
-    format("bsonobjectid", |text| text.len() == 24 && text.bytes().all(|byte| byte.is_ascii_hexdigit())),
+    format("bsonobjectid", |text| {
+        text.len() == 24 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+    }),
     format("uri", is_request_uri),
     format("email", is_email),
     format("hostname", is_hostname),
-    format("ipv4", |text| text.contains('.') && ip::parse_sloppy(text).is_some()),
-    format("ipv6", |text| text.contains(':') && text.parse::<std::net::Ipv6Addr>().is_ok()),
+    format("ipv4", |text| {
+        text.contains('.') && ip::parse_sloppy(text).is_some()
+    }),
+    format("ipv6", |text| {
+        text.contains(':') && text.parse::<std::net::Ipv6Addr>().is_ok()
+    }),
     format("cidr", |text| ip::Block::parse_sloppy(text).is_some()),
     format("mac", is_mac),
     format("uuid", |text| UUID.is_match(text)),
@@ -70,8 +76,12 @@ static TEXT: &[Format] = &[
     format("duration", is_duration),
     format("datetime", is_date_time),
     format("date-time", is_date_time),
-    format("k8s-short-name", |text| text.len() <= 63 && SHORT_NAME.is_match(text)),
-    format("k8s-long-name", |text| text.len() <= 253 && LONG_NAME.is_match(text)),
+    format("k8s-short-name", |text| {
+        text.len() <= 63 && SHORT_NAME.is_match(text)
+    }),
+    format("k8s-long-name", |text| {
+        text.len() <= 253 && LONG_NAME.is_match(text)
+    }),
 ];
 
 static UUID: Pattern =
@@ -87,8 +97,9 @@ static HEX_COLOR: Pattern = Pattern::fixed("^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$"
 static RGB_COLOR: Pattern = Pattern::fixed(
     r"^rgb\(\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*,\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*,\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*\)$",
 );
-static BASE64: Pattern =
-    Pattern::fixed("^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$");
+static BASE64: Pattern = Pattern::fixed(
+    "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$",
+);
 static SHORT_NAME: Pattern = Pattern::fixed("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$");
 static LONG_NAME: Pattern =
     Pattern::fixed(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$");
@@ -112,21 +123,35 @@ fn is_hostname(text: &str) -> bool {
 fn is_mac(text: &str) -> bool {
     let parts = |separator: char, width: usize| {
         let parts: Vec<&str> = text.split(separator).collect();
-        let plain = |part: &&str| part.len() == width && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let plain =
+            |part: &&str| part.len() == width && part.bytes().all(|byte| byte.is_ascii_hexdigit());
         parts.iter().all(plain).then_some(parts.len() * width / 2)
     };
-    [parts(':', 2), parts('-', 2), parts('.', 4)].iter().any(|bytes| matches!(bytes, Some(6 | 8 | 20)))
+    [parts(':', 2), parts('-', 2), parts('.', 4)]
+        .iter()
+        .any(|bytes| matches!(bytes, Some(6 | 8 | 20)))
 }
 
 fn is_isbn10(text: &str) -> bool {
     let plain = without_spaces(text);
-    let Some((last, digits)) = plain.as_bytes().split_last() else { return false };
-    let is_plain = digits.iter().all(u8::is_ascii_digit) && (last.is_ascii_digit() || *last == b'X');
+    let Some((last, digits)) = plain.as_bytes().split_last() else {
+        return false;
+    };
+    let is_plain =
+        digits.iter().all(u8::is_ascii_digit) && (last.is_ascii_digit() || *last == b'X');
     if plain.len() != 10 || !is_plain {
         return false;
     }
-    let sum: u32 = digits.iter().zip(1..).map(|(digit, weight)| weight * u32::from(digit - b'0')).sum();
-    let last = if *last == b'X' { 10 } else { u32::from(last - b'0') };
+    let sum: u32 = digits
+        .iter()
+        .zip(1..)
+        .map(|(digit, weight)| weight * u32::from(digit - b'0'))
+        .sum();
+    let last = if *last == b'X' {
+        10
+    } else {
+        u32::from(last - b'0')
+    };
     (sum + 10 * last).is_multiple_of(11)
 }
 
@@ -136,11 +161,19 @@ fn is_isbn13(text: &str) -> bool {
         return false;
     }
     let weights = [1, 3].into_iter().cycle();
-    plain.bytes().zip(weights).map(|(digit, weight)| weight * u32::from(digit - b'0')).sum::<u32>() % 10 == 0
+    plain
+        .bytes()
+        .zip(weights)
+        .map(|(digit, weight)| weight * u32::from(digit - b'0'))
+        .sum::<u32>()
+        % 10
+        == 0
 }
 
 fn without_spaces(text: &str) -> String {
-    text.chars().filter(|char| !matches!(char, ' ' | '\t' | '\n' | '\x0c' | '\r' | '-')).collect()
+    text.chars()
+        .filter(|char| !matches!(char, ' ' | '\t' | '\n' | '\x0c' | '\r' | '-'))
+        .collect()
 }
 
 fn is_credit_card(text: &str) -> bool {
@@ -150,7 +183,8 @@ fn is_credit_card(text: &str) -> bool {
         digit if digit >= 5 => digit * 2 - 9,
         digit => digit * 2,
     };
-    CREDIT_CARD.is_match(&digits) && digits.bytes().rev().enumerate().map(doubled).sum::<u32>() % 10 == 0
+    CREDIT_CARD.is_match(&digits)
+        && digits.bytes().rev().enumerate().map(doubled).sum::<u32>() % 10 == 0
 }
 
 fn is_date(text: &str) -> bool {
@@ -161,7 +195,9 @@ fn is_date(text: &str) -> bool {
 fn is_date_time(text: &str) -> bool {
     let lower = text.to_lowercase();
     let mut parts = lower.split('t');
-    let (Some(date), Some(clock)) = (parts.next(), parts.next()) else { return false };
+    let (Some(date), Some(clock)) = (parts.next(), parts.next()) else {
+        return false;
+    };
     is_date(date)
         && TIME.is_match(clock)
         && (&clock[..2] <= "23" && &clock[3..5] <= "59" && &clock[6..8] <= "59")
@@ -180,12 +216,17 @@ fn is_request_uri(text: &str) -> bool {
     if text == "*" {
         return true;
     }
-    let Some((scheme, rest)) = split_scheme(text) else { return false };
+    let Some((scheme, rest)) = split_scheme(text) else {
+        return false;
+    };
     let (rest, _) = rest.split_once('?').unwrap_or((rest, ""));
     if !rest.starts_with('/') {
         return !scheme.is_empty();
     }
-    match rest.strip_prefix("//").filter(|rest| !rest.starts_with('/') && !scheme.is_empty()) {
+    match rest
+        .strip_prefix("//")
+        .filter(|rest| !rest.starts_with('/') && !scheme.is_empty())
+    {
         Some(rest) => {
             let end = rest.find('/').unwrap_or(rest.len());
             is_authority(&rest[..end]) && is_escaped(&rest[end..])
@@ -200,7 +241,8 @@ fn split_scheme(text: &str) -> Option<(&str, &str)> {
     match end {
         Some(0) if text.starts_with(':') => None,
         Some(end)
-            if text[end..].starts_with(':') && text.starts_with(|char: char| char.is_ascii_alphabetic()) =>
+            if text[end..].starts_with(':')
+                && text.starts_with(|char: char| char.is_ascii_alphabetic()) =>
         {
             Some((&text[..end], &text[end + 1..]))
         }
@@ -216,27 +258,35 @@ fn is_authority(text: &str) -> bool {
         _ => host.find(':').map_or((host, ""), |at| host.split_at(at)),
     };
     let is_port = port.is_empty()
-        || port.strip_prefix(':').is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+        || port
+            .strip_prefix(':')
+            .is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
     let is_host = |char: char| {
         !char.is_ascii() || char.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:[]<>\"%".contains(char)
     };
-    user.chars().all(is_user) && is_escaped(user) && is_port && name.chars().all(is_host) && is_escaped(name)
+    user.chars().all(is_user)
+        && is_escaped(user)
+        && is_port
+        && name.chars().all(is_host)
+        && is_escaped(name)
 }
 
 /// Whether every per cent sign begins an escape.
 fn is_escaped(text: &str) -> bool {
     let bytes = text.as_bytes();
     let is_hex = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_hexdigit);
-    (0..bytes.len()).filter(|at| bytes[*at] == b'%').all(|at| is_hex(at + 1) && is_hex(at + 2))
+    (0..bytes.len())
+        .filter(|at| bytes[*at] == b'%')
+        .all(|at| is_hex(at + 1) && is_hex(at + 2))
 }
 
 /// Go's `mail.ParseAddress`: `a@b`, or `Name <a@b>`.
 fn is_email(text: &str) -> bool {
     let text = text.trim_matches([' ', '\t']);
     match text.strip_suffix('>') {
-        Some(rest) => {
-            rest.split_once('<').is_some_and(|(name, address)| is_phrase(name.trim()) && is_address(address))
-        }
+        Some(rest) => rest
+            .split_once('<')
+            .is_some_and(|(name, address)| is_phrase(name.trim()) && is_address(address)),
         None => is_address(text),
     }
 }
@@ -251,10 +301,16 @@ fn is_phrase(name: &str) -> bool {
 }
 
 fn is_address(text: &str) -> bool {
-    let Some((local, domain)) = text.rsplit_once('@') else { return false };
-    let dotted = |text: &str| text.split('.').all(|atom| !atom.is_empty() && atom.chars().all(is_atom));
+    let Some((local, domain)) = text.rsplit_once('@') else {
+        return false;
+    };
+    let dotted = |text: &str| {
+        text.split('.')
+            .all(|atom| !atom.is_empty() && atom.chars().all(is_atom))
+    };
     let quoted = local.len() > 2 && local.starts_with('"') && local.ends_with('"');
-    (quoted || dotted(local)) && (dotted(domain) || domain.starts_with('[') && domain.ends_with(']'))
+    (quoted || dotted(local))
+        && (dotted(domain) || domain.starts_with('[') && domain.ends_with(']'))
 }
 
 fn is_atom(char: char) -> bool {

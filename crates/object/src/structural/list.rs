@@ -65,7 +65,10 @@ fn keyed(node: &Node, items: &[Value], path: &Path, violations: &mut Violations)
         return violations.invalid(path.index(index), items[index].clone(), detail);
     }
     let key_of = |item: &Value| {
-        let keys = node.keys().iter().filter_map(|key| Some((key.clone(), item.get(key)?.clone())));
+        let keys = node
+            .keys()
+            .iter()
+            .filter_map(|key| Some((key.clone(), item.get(key)?.clone())));
         let mut key = Value::Map(keys.collect());
         super::sort(&mut key);
         key
@@ -90,7 +93,11 @@ fn repeated<'a>(values: impl ExactSizeIterator<Item = &'a Value>) -> Vec<usize> 
         *count += 1;
         *count == 2
     };
-    values.enumerate().filter(|(_, value)| second(value)).map(|(index, _)| index).collect()
+    values
+        .enumerate()
+        .filter(|(_, value)| second(value))
+        .map(|(index, _)| index)
+        .collect()
 }
 
 /// Kubernetes: an integer and a float differ though they are the same number.

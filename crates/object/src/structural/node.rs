@@ -77,10 +77,22 @@ pub(crate) enum Check {
     Rules(Box<Rules>),
 }
 
-static BOOLEAN: schema::Type = schema::Type { shape: schema::Shape::Bool, go: Str::new_static("bool") };
-static NUMBER: schema::Type = schema::Type { shape: schema::Shape::Float, go: Str::new_static("float64") };
-static TEXT: schema::Type = schema::Type { shape: schema::Shape::String, go: Str::new_static("string") };
-static FORMATTED: schema::Type = schema::Type { shape: schema::Shape::Time, go: Str::new_static("string") };
+static BOOLEAN: schema::Type = schema::Type {
+    shape: schema::Shape::Bool,
+    go: Str::new_static("bool"),
+};
+static NUMBER: schema::Type = schema::Type {
+    shape: schema::Shape::Float,
+    go: Str::new_static("float64"),
+};
+static TEXT: schema::Type = schema::Type {
+    shape: schema::Shape::String,
+    go: Str::new_static("string"),
+};
+static FORMATTED: schema::Type = schema::Type {
+    shape: schema::Shape::Time,
+    go: Str::new_static("string"),
+};
 
 const NULLABLE: u8 = 1;
 const PRESERVES: u8 = 2;
@@ -93,7 +105,10 @@ const HAS_RULES: u8 = 64;
 impl Node {
     /// The property `name`, if it is declared.
     pub fn property(&self, name: &str) -> Option<&Node> {
-        let at = self.properties.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;
+        let at = self
+            .properties
+            .binary_search_by(|(known, _)| known.as_str().cmp(name))
+            .ok()?;
         Some(&self.properties[at].1)
     }
 
@@ -156,15 +171,25 @@ impl Node {
     pub fn keys(&self) -> &[Str] {
         self.checks
             .iter()
-            .find_map(|check| if let Check::Keys(keys) = check { Some(&**keys) } else { None })
+            .find_map(|check| {
+                if let Check::Keys(keys) = check {
+                    Some(&**keys)
+                } else {
+                    None
+                }
+            })
             .unwrap_or(&[])
     }
 
     /// The expressions that must hold here.
     pub fn rules(&self) -> Option<&Rules> {
-        self.checks
-            .iter()
-            .find_map(|check| if let Check::Rules(rules) = check { Some(&**rules) } else { None })
+        self.checks.iter().find_map(|check| {
+            if let Check::Rules(rules) = check {
+                Some(&**rules)
+            } else {
+                None
+            }
+        })
     }
 
     /// Whether there are expressions here or below.
@@ -200,8 +225,10 @@ impl Node {
 
     /// Compiles a schema that has been accepted; whatever else it says is not kept.
     pub fn compile(schema: &Value) -> Node {
-        let mut properties: Vec<(Str, Node)> =
-            schema["properties"].entries().map(|(name, below)| (name.into(), Node::compile(below))).collect();
+        let mut properties: Vec<(Str, Node)> = schema["properties"]
+            .entries()
+            .map(|(name, below)| (name.into(), Node::compile(below)))
+            .collect();
         properties.sort_unstable_by(|left, right| left.0.cmp(&right.0));
         let ty = type_of(schema);
         let mut node = Node {
@@ -279,13 +306,25 @@ fn list_type(word: &str) -> ListType {
 fn flags(schema: &Value) -> u8 {
     let said = [
         (NULLABLE, schema["nullable"].bool()),
-        (PRESERVES, schema["x-kubernetes-preserve-unknown-fields"].bool()),
+        (
+            PRESERVES,
+            schema["x-kubernetes-preserve-unknown-fields"].bool(),
+        ),
         (EMBEDDED, schema["x-kubernetes-embedded-resource"].bool()),
         (ANY_PROPERTY, schema["additionalProperties"].bool()),
-        (NO_PROPERTY, schema["additionalProperties"] == Value::Bool(false)),
-        (ATOMIC_MAP, schema["x-kubernetes-map-type"].str() == "atomic"),
+        (
+            NO_PROPERTY,
+            schema["additionalProperties"] == Value::Bool(false),
+        ),
+        (
+            ATOMIC_MAP,
+            schema["x-kubernetes-map-type"].str() == "atomic",
+        ),
     ];
-    said.iter().filter(|(_, set)| *set).map(|(flag, _)| flag).sum()
+    said.iter()
+        .filter(|(_, set)| *set)
+        .map(|(flag, _)| flag)
+        .sum()
 }
 
 /// All checks of a schema, in the order in which upstream's validators run.
@@ -295,21 +334,29 @@ fn checks(schema: &Value, ty: Type) -> Vec<Check> {
     checks.extend(alternatives(&schema["anyOf"]).map(Check::AnyOf));
     checks.extend(alternatives(&schema["oneOf"]).map(Check::OneOf));
     checks.extend(alternatives(&schema["allOf"]).map(Check::AllOf));
-    checks.extend(schema.get("not").filter(|not| !not.is_null()).map(|not| Check::Not(boxed(not))));
+    checks.extend(
+        schema
+            .get("not")
+            .filter(|not| !not.is_null())
+            .map(|not| Check::Not(boxed(not))),
+    );
     checks.extend(int("maxLength").map(Check::MaxLength));
     checks.extend(int("minLength").map(Check::MinLength));
     let pattern = schema["pattern"].str();
     checks.extend((!pattern.is_empty()).then(|| Check::Pattern(Box::new(Pattern::new(pattern)))));
     checks.extend(Format::parse(ty, schema["format"].str()).map(Check::Format));
     checks.extend(schema["multipleOf"].as_f64().map(Check::MultipleOf));
-    let bound = |name: &str, exclusive: &str| Some((schema[name].as_f64()?, schema[exclusive].bool()));
+    let bound =
+        |name: &str, exclusive: &str| Some((schema[name].as_f64()?, schema[exclusive].bool()));
     checks.extend(bound("minimum", "exclusiveMinimum").map(|(at, open)| Check::Minimum(at, open)));
     checks.extend(bound("maximum", "exclusiveMaximum").map(|(at, open)| Check::Maximum(at, open)));
     checks.extend(int("minItems").map(Check::MinItems));
     checks.extend(int("maxItems").map(Check::MaxItems));
     checks.extend(schema["uniqueItems"].bool().then_some(Check::UniqueItems));
     let allowed = schema["enum"].list();
-    checks.extend((!allowed.is_empty()).then(|| Check::Enum(allowed.iter().cloned().map(compact).collect())));
+    checks.extend(
+        (!allowed.is_empty()).then(|| Check::Enum(allowed.iter().cloned().map(compact).collect())),
+    );
     checks.extend(int("minProperties").map(Check::MinProperties));
     checks.extend(int("maxProperties").map(Check::MaxProperties));
     checks.extend(texts(&schema["required"]).map(Check::Required));

@@ -16,20 +16,48 @@ impl Validator<'_> {
     pub(super) fn number(&self, node: &Node, value: &Value, outcome: &mut Outcome) {
         let range = Range::of(node);
         if !range.holds(value) {
-            outcome.invalid(self.nowhere(), "\"\"", &range.complaint("Checked", &self.path));
+            outcome.invalid(
+                self.nowhere(),
+                "\"\"",
+                &range.complaint("Checked", &self.path),
+            );
         }
         for check in &node.checks {
             match check {
                 Check::MultipleOf(factor) => self.multiple(&range, *factor, value, outcome),
                 Check::Minimum(bound, open) => {
-                    let words = if *open { "greater than" } else { "greater than or equal to" };
+                    let words = if *open {
+                        "greater than"
+                    } else {
+                        "greater than or equal to"
+                    };
                     let held = |order| order == Greater || order == Equal && !open;
-                    self.bound(&range, "Minimum boundary", *bound, words, held, value, outcome);
+                    self.bound(
+                        &range,
+                        "Minimum boundary",
+                        *bound,
+                        words,
+                        held,
+                        value,
+                        outcome,
+                    );
                 }
                 Check::Maximum(bound, open) => {
-                    let words = if *open { "less than" } else { "less than or equal to" };
+                    let words = if *open {
+                        "less than"
+                    } else {
+                        "less than or equal to"
+                    };
                     let held = |order| order == Less || order == Equal && !open;
-                    self.bound(&range, "Maximum boundary", *bound, words, held, value, outcome);
+                    self.bound(
+                        &range,
+                        "Maximum boundary",
+                        *bound,
+                        words,
+                        held,
+                        value,
+                        outcome,
+                    );
                 }
                 _ => {}
             }
@@ -37,7 +65,10 @@ impl Validator<'_> {
         outcome.matches += 1;
     }
 
-    #[expect(clippy::too_many_arguments, reason = "minimum and maximum differ in all of them")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "minimum and maximum differ in all of them"
+    )]
     fn bound(
         &self,
         range: &Range,
@@ -54,7 +85,10 @@ impl Validator<'_> {
         }
         let (order, shown) = match value {
             Value::Int(int) if fits => (Some(int.cmp(&(bound as i64))), (bound as i64).to_string()),
-            other => (other.as_f64().unwrap_or_default().partial_cmp(&bound), go_float(bound)),
+            other => (
+                other.as_f64().unwrap_or_default().partial_cmp(&bound),
+                go_float(bound),
+            ),
         };
         if !order.is_some_and(held) {
             let detail = format!("{} in body should be {words} {shown}", self.path);
@@ -65,16 +99,28 @@ impl Validator<'_> {
     fn multiple(&self, range: &Range, factor: f64, value: &Value, outcome: &mut Outcome) {
         let fits = range.holds_float(factor);
         if !fits {
-            outcome.invalid(self.nowhere(), "\"\"", &range.complaint("MultipleOf", &self.path));
+            outcome.invalid(
+                self.nowhere(),
+                "\"\"",
+                &range.complaint("MultipleOf", &self.path),
+            );
         }
         let (positive, holds, shown) = match value {
             Value::Int(int) if fits => {
                 let factor = factor as i64;
-                (factor > 0, factor > 0 && int % factor == 0, factor.to_string())
+                (
+                    factor > 0,
+                    factor > 0 && int % factor == 0,
+                    factor.to_string(),
+                )
             }
             other => {
                 let number = other.as_f64().unwrap_or_default();
-                let ratio = if factor < 1.0 { 1.0 / factor * number } else { number / factor };
+                let ratio = if factor < 1.0 {
+                    1.0 / factor * number
+                } else {
+                    number / factor
+                };
                 (factor > 0.0, is_integer(ratio), go_float(factor))
             }
         };
@@ -97,8 +143,15 @@ struct Range {
 
 impl Range {
     fn of(node: &Node) -> Range {
-        let format = if matches!(node.ty, Type::Integer | Type::Number) { node.format() } else { "" };
-        Range { ty: node.ty, format }
+        let format = if matches!(node.ty, Type::Integer | Type::Number) {
+            node.format()
+        } else {
+            ""
+        };
+        Range {
+            ty: node.ty,
+            format,
+        }
     }
 
     fn holds(&self, value: &Value) -> bool {

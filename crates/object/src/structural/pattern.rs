@@ -15,12 +15,18 @@ pub(crate) struct Pattern {
 
 impl Pattern {
     pub fn new(text: &str) -> Pattern {
-        Pattern { text: text.into(), regexp: OnceLock::new() }
+        Pattern {
+            text: text.into(),
+            regexp: OnceLock::new(),
+        }
     }
 
     /// One that is written in the program.
     pub const fn fixed(text: &'static str) -> Pattern {
-        Pattern { text: Str::new_static(text), regexp: OnceLock::new() }
+        Pattern {
+            text: Str::new_static(text),
+            regexp: OnceLock::new(),
+        }
     }
 
     /// Whether it is found in `value`; never, if it is no regular expression.
@@ -30,6 +36,8 @@ impl Pattern {
 
     /// The same, or why it is no regular expression.
     pub fn try_match(&self, value: &str) -> Result<bool, ParseError> {
-        self.regexp.get_or_init(|| Regexp::new(&self.text)).is_match(value)
+        self.regexp
+            .get_or_init(|| Regexp::new(&self.text))
+            .is_match(value)
     }
 }

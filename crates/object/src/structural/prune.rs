@@ -25,7 +25,10 @@ impl Structural {
 
 /// Prunes a value that stands at the root of a schema. `resource` says that it has a kind and metadata.
 fn prune(root: &Node, value: &mut Value, resource: bool) -> Vec<String> {
-    let mut pruner = Pruner { path: String::new(), pruned: Vec::new() };
+    let mut pruner = Pruner {
+        path: String::new(),
+        pruned: Vec::new(),
+    };
     match value {
         Value::Map(map) if resource => pruner.map(map, Some(root), true, root.preserves()),
         value => pruner.value(value, Some(root), false),

@@ -17,12 +17,20 @@ impl Outcome {
 
     /// Something is wrong that only words can say.
     pub fn push(&mut self, reason: Reason, field: String, message: String) {
-        self.errors.push(Violation { reason, field, message });
+        self.errors.push(Violation {
+            reason,
+            field,
+            message,
+        });
     }
 
     /// A field has a wrong value, shown as given.
     pub fn invalid(&mut self, field: String, shown: &str, detail: &str) {
-        self.push(Reason::Invalid, field, format!("Invalid value: {shown}: {detail}"));
+        self.push(
+            Reason::Invalid,
+            field,
+            format!("Invalid value: {shown}: {detail}"),
+        );
     }
 
     /// Takes over what another check of the same value found. What is there already is not said twice.

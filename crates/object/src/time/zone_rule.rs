@@ -18,7 +18,11 @@ pub(super) fn offset(rule: &str, at: i64) -> Option<i64> {
     let (start, end) = rest.strip_prefix(',')?.split_once(',')?;
     let (year, ..) = date_of((at + winter).div_euclid(86_400));
     let (start, end) = (change(start, year)? - winter, change(end, year)? - summer);
-    let is_summer = if start < end { (start..end).contains(&at) } else { !(end..start).contains(&at) };
+    let is_summer = if start < end {
+        (start..end).contains(&at)
+    } else {
+        !(end..start).contains(&at)
+    };
     Some(if is_summer { summer } else { winter })
 }
 
@@ -33,12 +37,21 @@ fn skip_name(rule: &str) -> Option<&str> {
 /// `[+-]hh[:mm[:ss]]` in seconds, and what follows.
 fn duration(text: &str) -> Option<(i64, &str)> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != ':').unwrap_or(unsigned.len());
+    let end = unsigned
+        .find(|c: char| !c.is_ascii_digit() && c != ':')
+        .unwrap_or(unsigned.len());
     let mut seconds = 0;
     for (part, unit) in unsigned[..end].split(':').zip([3600, 60, 1]) {
         seconds += part.parse::<i64>().ok()? * unit;
     }
-    Some((if text.starts_with('-') { -seconds } else { seconds }, &unsigned[end..]))
+    Some((
+        if text.starts_with('-') {
+            -seconds
+        } else {
+            seconds
+        },
+        &unsigned[end..],
+    ))
 }
 
 /// When a rule like `M3.5.0/2` falls in a year, in seconds since 1970 on the clock on the wall.
@@ -66,7 +79,11 @@ fn change(rule: &str, year: i64) -> Option<i64> {
 /// The `week`th `weekday` of a month, the last one if there are not so many.
 fn weekday_of_month(year: i64, month: i64, week: i64, weekday: i64) -> i64 {
     let first = day_of(year, month, 1);
-    let next = if month == 12 { days_before(year + 1) } else { day_of(year, month + 1, 1) };
+    let next = if month == 12 {
+        days_before(year + 1)
+    } else {
+        day_of(year, month + 1, 1)
+    };
     let day = first + (weekday - (first + 4)).rem_euclid(7) + (week - 1) * 7;
     if day >= next { day - 7 } else { day }
 }

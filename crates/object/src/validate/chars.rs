@@ -37,7 +37,12 @@ pub(super) fn is_label_1035(text: &str) -> bool {
 /// `([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]`
 pub(super) fn is_label_name(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    between(text, |byte| byte.is_ascii_alphanumeric(), inner, |byte| byte.is_ascii_alphanumeric())
+    between(
+        text,
+        |byte| byte.is_ascii_alphanumeric(),
+        inner,
+        |byte| byte.is_ascii_alphanumeric(),
+    )
 }
 
 /// `first(inner*last)?`: one byte of `first`, or more of `inner` between a `first` and a `last`.
@@ -50,7 +55,9 @@ pub(super) fn between(
     match text.as_bytes() {
         [] => false,
         [only] => first(*only),
-        [head, middle @ .., tail] => first(*head) && middle.iter().all(|byte| inner(*byte)) && last(*tail),
+        [head, middle @ .., tail] => {
+            first(*head) && middle.iter().all(|byte| inner(*byte)) && last(*tail)
+        }
     }
 }
 

@@ -57,7 +57,13 @@ fn reason(reason: &str, path: &Path, violations: &mut Violations) {
             "a condition reason must start with alphabetic character, optionally followed by a string of \
              alphanumeric characters or '_,:', and must end with an alphanumeric character or '_'",
             "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?",
-            &["my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB"],
+            &[
+                "my_name",
+                "MY_NAME",
+                "MyName",
+                "ReasonA,ReasonB",
+                "ReasonA:ReasonB",
+            ],
         );
         violations.invalid(path, reason, &message);
     }

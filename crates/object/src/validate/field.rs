@@ -52,7 +52,10 @@ pub fn all(wrong: Vec<String>, value: impl Into<Value>, path: &Path, violations:
 pub fn go_struct(value: &Value, fields: &[(&str, &str, Value)]) -> Value {
     let mut shown = Map::default();
     for (go, name, absent) in fields {
-        let value = value.get(name).filter(|value| !value.is_null()).unwrap_or(absent);
+        let value = value
+            .get(name)
+            .filter(|value| !value.is_null())
+            .unwrap_or(absent);
         shown.insert(*go, value.clone());
     }
     Value::Map(shown)

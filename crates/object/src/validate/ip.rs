@@ -9,7 +9,9 @@ pub use crate::address::{Block, parse_sloppy};
 
 /// An address in the one way to write it.
 pub fn is_ip(text: &str) -> Vec<String> {
-    let Some(ip) = parse_sloppy(text) else { return vec![NO_IP.into()] };
+    let Some(ip) = parse_sloppy(text) else {
+        return vec![NO_IP.into()];
+    };
     let wrong = strict(text, ip);
     match wrong.is_empty() && text != canonical(ip) {
         true => vec![format!("must be in canonical form (\"{}\")", canonical(ip))],
@@ -44,10 +46,15 @@ pub fn ip_warning(path: impl std::fmt::Display, text: &str) -> Option<String> {
 
 /// A block of addresses in the one way to write it.
 pub fn is_cidr(text: &str) -> Vec<String> {
-    let Some(block) = Block::parse_sloppy(text) else { return vec![NO_CIDR.into()] };
+    let Some(block) = Block::parse_sloppy(text) else {
+        return vec![NO_CIDR.into()];
+    };
     let wrong = block.strict(text);
     match wrong.is_empty() && text != block.canonical() {
-        true => vec![format!("must be in canonical form (\"{}\")", block.canonical())],
+        true => vec![format!(
+            "must be in canonical form (\"{}\")",
+            block.canonical()
+        )],
         false => wrong,
     }
 }
@@ -62,7 +69,9 @@ pub fn is_cidr_for_legacy_field(text: &str) -> Vec<String> {
 
 /// What to tell someone who writes an old field's block in an odd way.
 pub fn cidr_warnings(path: impl std::fmt::Display, text: &str) -> Vec<String> {
-    let Some(block) = Block::parse_sloppy(text) else { return Vec::new() };
+    let Some(block) = Block::parse_sloppy(text) else {
+        return Vec::new();
+    };
     let mut warnings = Vec::new();
     let better = block.canonical();
     if block.network() != block.ip {
@@ -72,7 +81,9 @@ pub fn cidr_warnings(path: impl std::fmt::Display, text: &str) -> Vec<String> {
         ));
     }
     if block.is_odd(text) {
-        warnings.push(format!("{path}: non-standard CIDR value \"{text}\" is invalid: use \"{better}\""));
+        warnings.push(format!(
+            "{path}: non-standard CIDR value \"{text}\" is invalid: use \"{better}\""
+        ));
     }
     if warnings.is_empty() && block.ip.is_ipv6() && better != text {
         warnings.push(format!(
@@ -163,8 +174,14 @@ mod tests {
             &[
                 ("10.0.0.0/24", ""),
                 ("2001:DB8::/64", ""),
-                ("10.0.0.1/24", "must not have bits set beyond the prefix length"),
-                ("10.0.0.0/08", "must not have leading 0s in IP or prefix length"),
+                (
+                    "10.0.0.1/24",
+                    "must not have bits set beyond the prefix length",
+                ),
+                (
+                    "10.0.0.0/08",
+                    "must not have leading 0s in IP or prefix length",
+                ),
                 ("10.0.0.0/33", NO_CIDR),
                 ("10.0.0.0", NO_CIDR),
             ],
@@ -173,7 +190,20 @@ mod tests {
 
     #[test]
     fn a_new_field_takes_only_the_canonical_spelling() {
-        check(is_ip, &[("FE80::1", "must be in canonical form (\"fe80::1\")"), ("::1", ""), ("0.0.0.0", "")]);
-        check(is_cidr, &[("FE80::/10", "must be in canonical form (\"fe80::/10\")"), ("0.0.0.0/0", "")]);
+        check(
+            is_ip,
+            &[
+                ("FE80::1", "must be in canonical form (\"fe80::1\")"),
+                ("::1", ""),
+                ("0.0.0.0", ""),
+            ],
+        );
+        check(
+            is_cidr,
+            &[
+                ("FE80::/10", "must be in canonical form (\"fe80::/10\")"),
+                ("0.0.0.0/0", ""),
+            ],
+        );
     }
 }

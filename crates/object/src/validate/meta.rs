@@ -17,24 +17,57 @@ use crate::violation::{Path, Violations};
 pub const ANNOTATIONS_SIZE: usize = 256 * 1024;
 
 /// Everything about metadata that can be said without knowing what it was.
-pub fn object_meta(meta: &Value, namespaced: bool, rule: NameRule, path: &Path, violations: &mut Violations) {
+pub fn object_meta(
+    meta: &Value,
+    namespaced: bool,
+    rule: NameRule,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let generate_name = meta["generateName"].str();
     if !generate_name.is_empty() {
         let wrong = names::is_name(rule, generate_name, true);
-        field::all(wrong, generate_name, &path.child("generateName"), violations);
+        field::all(
+            wrong,
+            generate_name,
+            &path.child("generateName"),
+            violations,
+        );
     }
     name(meta["name"].str(), rule, &path.child("name"), violations);
-    namespace(meta["namespace"].str(), namespaced, &path.child("namespace"), violations);
-    field::non_negative(meta["generation"].int(), &path.child("generation"), violations);
+    namespace(
+        meta["namespace"].str(),
+        namespaced,
+        &path.child("namespace"),
+        violations,
+    );
+    field::non_negative(
+        meta["generation"].int(),
+        &path.child("generation"),
+        violations,
+    );
     labels(&meta["labels"], &path.child("labels"), violations);
     annotations(&meta["annotations"], &path.child("annotations"), violations);
-    owner_references(&meta["ownerReferences"], &path.child("ownerReferences"), violations);
+    owner_references(
+        &meta["ownerReferences"],
+        &path.child("ownerReferences"),
+        violations,
+    );
     finalizers(&meta["finalizers"], &path.child("finalizers"), violations);
-    managed_fields(&meta["managedFields"], &path.child("managedFields"), violations);
+    managed_fields(
+        &meta["managedFields"],
+        &path.child("managedFields"),
+        violations,
+    );
 }
 
 /// [`object_meta`] and [`finalizer_names`]: how a built-in kind looks at its own metadata.
-pub fn native_object_meta(meta: &Value, namespaced: bool, rule: NameRule, violations: &mut Violations) {
+pub fn native_object_meta(
+    meta: &Value,
+    namespaced: bool,
+    rule: NameRule,
+    violations: &mut Violations,
+) {
     let path = Path::new("metadata");
     object_meta(meta, namespaced, rule, &path, violations);
     finalizer_names(meta, &path, violations);
@@ -50,31 +83,61 @@ pub fn native_object_meta_update(new: &Value, old: &Value, violations: &mut Viol
 /// What may not change in metadata.
 pub fn object_meta_update(new: &Value, old: &Value, path: &Path, violations: &mut Violations) {
     if !old["deletionTimestamp"].is_null() {
-        no_new_finalizers(&new["finalizers"], &old["finalizers"], &path.child("finalizers"), violations);
+        no_new_finalizers(
+            &new["finalizers"],
+            &old["finalizers"],
+            &path.child("finalizers"),
+            violations,
+        );
     }
     if new["resourceVersion"].str().is_empty() {
-        violations.invalid(path.child("resourceVersion"), "", "must be specified for an update");
+        violations.invalid(
+            path.child("resourceVersion"),
+            "",
+            "must be specified for an update",
+        );
     }
     if new["generation"].int() < old["generation"].int() {
-        violations.invalid(path.child("generation"), new["generation"].int(), "must not be decremented");
+        violations.invalid(
+            path.child("generation"),
+            new["generation"].int(),
+            "must not be decremented",
+        );
     }
     for name in ["name", "namespace", "uid"] {
         field::immutable_text(&new[name], &old[name], &path.child(name), violations);
     }
-    for name in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+    for name in [
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ] {
         field::immutable(&new[name], &old[name], &path.child(name), violations);
     }
     labels(&new["labels"], &path.child("labels"), violations);
     annotations(&new["annotations"], &path.child("annotations"), violations);
-    owner_references(&new["ownerReferences"], &path.child("ownerReferences"), violations);
-    managed_fields(&new["managedFields"], &path.child("managedFields"), violations);
+    owner_references(
+        &new["ownerReferences"],
+        &path.child("ownerReferences"),
+        violations,
+    );
+    managed_fields(
+        &new["managedFields"],
+        &path.child("managedFields"),
+        violations,
+    );
 }
 
 /// Keys and values of labels.
 pub fn labels(labels: &Value, path: &Path, violations: &mut Violations) {
     for (key, value) in labels.entries() {
         label_name(key, path, violations);
-        field::all(names::is_label_value(value.str()), value.str(), path, violations);
+        field::all(
+            names::is_label_value(value.str()),
+            value.str(),
+            path,
+            violations,
+        );
     }
 }
 
@@ -86,9 +149,17 @@ pub fn label_name(key: &str, path: &Path, violations: &mut Violations) {
 /// Keys of annotations, in either case, and the size of all of them.
 pub fn annotations(annotations: &Value, path: &Path, violations: &mut Violations) {
     for (key, _) in annotations.entries() {
-        field::all(names::is_label_key(&key.to_lowercase()), key, path, violations);
+        field::all(
+            names::is_label_key(&key.to_lowercase()),
+            key,
+            path,
+            violations,
+        );
     }
-    let size: usize = annotations.entries().map(|(key, value)| key.len() + value.str().len()).sum();
+    let size: usize = annotations
+        .entries()
+        .map(|(key, value)| key.len() + value.str().len())
+        .sum();
     if size > ANNOTATIONS_SIZE {
         violations.too_long(path, ANNOTATIONS_SIZE);
     }
@@ -105,7 +176,11 @@ pub fn finalizer_names(meta: &Value, path: &Path, violations: &mut Violations) {
 /// A finalizer that is a standard one, or has a domain.
 pub fn finalizer_name(name: &str, path: &Path, violations: &mut Violations) {
     if !name.contains('/') && !["kubernetes", ORPHAN, FOREGROUND].contains(&name) {
-        violations.invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified");
+        violations.invalid(
+            path,
+            name,
+            "name is neither a standard finalizer name nor is it fully qualified",
+        );
     }
 }
 
@@ -125,7 +200,12 @@ fn name(name: &str, rule: NameRule, path: &Path, violations: &mut Violations) {
 fn namespace(namespace: &str, namespaced: bool, path: &Path, violations: &mut Violations) {
     match (namespaced, namespace) {
         (true, "") => violations.required(path, ""),
-        (true, _) => field::all(names::is_dns1123_label(namespace), namespace, path, violations),
+        (true, _) => field::all(
+            names::is_dns1123_label(namespace),
+            namespace,
+            path,
+            violations,
+        ),
         (false, "") => {}
         (false, _) => violations.forbidden(path, "not allowed on this type"),
     }
@@ -156,7 +236,11 @@ fn owner_references(owners: &Value, path: &Path, violations: &mut Violations) {
 fn owner_reference(owner: &Value, path: &Path, violations: &mut Violations) {
     let (api_version, kind) = (owner["apiVersion"].str(), owner["kind"].str());
     if version(api_version).is_empty() {
-        violations.invalid(path.child("apiVersion"), api_version, "version must not be empty");
+        violations.invalid(
+            path.child("apiVersion"),
+            api_version,
+            "version must not be empty",
+        );
     }
     for name in ["kind", "name", "uid"] {
         if owner[name].str().is_empty() {
@@ -165,7 +249,11 @@ fn owner_reference(owner: &Value, path: &Path, violations: &mut Violations) {
     }
     // Events are many and short-lived: nothing may depend on one.
     if (api_version, kind) == ("v1", "Event") {
-        violations.invalid(path, owner.clone(), "/v1, Kind=Event is disallowed from being an owner");
+        violations.invalid(
+            path,
+            owner.clone(),
+            "/v1, Kind=Event is disallowed from being an owner",
+        );
     }
 }
 
@@ -180,9 +268,19 @@ fn version(api_version: &str) -> &str {
 
 fn finalizers(finalizers: &Value, path: &Path, violations: &mut Violations) {
     for finalizer in finalizers.list() {
-        field::all(names::is_label_key(finalizer.str()), finalizer.str(), path, violations);
+        field::all(
+            names::is_label_key(finalizer.str()),
+            finalizer.str(),
+            path,
+            violations,
+        );
     }
-    let has = |name| finalizers.list().iter().any(|finalizer| finalizer.str() == name);
+    let has = |name| {
+        finalizers
+            .list()
+            .iter()
+            .any(|finalizer| finalizer.str() == name)
+    };
     if has(ORPHAN) && has(FOREGROUND) {
         let message = format!("finalizer {ORPHAN} and {FOREGROUND} cannot be both set");
         violations.invalid(path, finalizers.clone(), &message);
@@ -190,12 +288,20 @@ fn finalizers(finalizers: &Value, path: &Path, violations: &mut Violations) {
 }
 
 fn no_new_finalizers(new: &Value, old: &Value, path: &Path, violations: &mut Violations) {
-    let extra: BTreeSet<&str> =
-        new.list().iter().filter(|finalizer| !old.list().contains(finalizer)).map(Value::str).collect();
+    let extra: BTreeSet<&str> = new
+        .list()
+        .iter()
+        .filter(|finalizer| !old.list().contains(finalizer))
+        .map(Value::str)
+        .collect();
     if !extra.is_empty() {
         let quoted: Vec<String> = extra.into_iter().map(crate::json::quote).collect();
-        let message = "no new finalizers can be added if the object is being deleted, found new finalizers";
-        violations.forbidden(path, &format!("{message} []string{{{}}}", quoted.join(", ")));
+        let message =
+            "no new finalizers can be added if the object is being deleted, found new finalizers";
+        violations.forbidden(
+            path,
+            &format!("{message} []string{{{}}}", quoted.join(", ")),
+        );
     }
 }
 
@@ -208,7 +314,11 @@ fn managed_fields(entries: &Value, path: &Path, violations: &mut Violations) {
 fn managed_fields_entry(entry: &Value, path: &Path, violations: &mut Violations) {
     let operation = entry["operation"].str();
     if !["Apply", "Update"].contains(&operation) {
-        violations.invalid(path.child("operation"), operation, "must be `Apply` or `Update`");
+        violations.invalid(
+            path.child("operation"),
+            operation,
+            "must be `Apply` or `Update`",
+        );
     }
     let fields_type = entry["fieldsType"].str();
     if !["", "FieldsV1"].contains(&fields_type) {
@@ -225,15 +335,23 @@ pub fn field_manager(manager: &str, path: &Path, violations: &mut Violations) {
     if manager.len() > MANAGER_LENGTH {
         violations.too_long(path, MANAGER_LENGTH);
     }
-    for (at, char) in manager.char_indices().filter(|(_, char)| !is_printable(*char)) {
-        let shown = format!("invalid character U+{:04X} (at position {at})", u32::from(char));
+    for (at, char) in manager
+        .char_indices()
+        .filter(|(_, char)| !is_printable(*char))
+    {
+        let shown = format!(
+            "invalid character U+{:04X} (at position {at})",
+            u32::from(char)
+        );
         violations.invalid(path, manager, &shown);
     }
 }
 
 fn is_printable(char: char) -> bool {
     char == ' '
-        || !(char.is_control() || char.is_whitespace() || matches!(char, '\u{ad}' | '\u{200b}'..='\u{200f}'))
+        || !(char.is_control()
+            || char.is_whitespace()
+            || matches!(char, '\u{ad}' | '\u{200b}'..='\u{200f}'))
 }
 
 #[cfg(test)]
@@ -248,8 +366,8 @@ mod tests {
     #[track_caller]
     fn expect(violations: Violations, expected: &[&str]) {
         let found: Vec<String> = violations.0.iter().map(ToString::to_string).collect();
-        let matches =
-            found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| a.starts_with(b));
+        let matches = found.len() == expected.len()
+            && found.iter().zip(expected).all(|(a, b)| a.starts_with(b));
         assert!(matches, "{found:#?}");
     }
 
@@ -269,11 +387,17 @@ mod tests {
 
     #[test]
     fn a_name_or_a_prefix_is_needed() {
-        check(r#"{"namespace":"a"}"#, &["metadata.name: Required value: name or generateName is required"]);
+        check(
+            r#"{"namespace":"a"}"#,
+            &["metadata.name: Required value: name or generateName is required"],
+        );
         check(r#"{"name":"a"}"#, &["metadata.namespace: Required value"]);
         check(
             r#"{"generateName":"Ab-","name":"Ab-x","namespace":"a"}"#,
-            &["metadata.generateName: Invalid value: \"Ab-\"", "metadata.name: Invalid value: \"Ab-x\""],
+            &[
+                "metadata.generateName: Invalid value: \"Ab-\"",
+                "metadata.name: Invalid value: \"Ab-x\"",
+            ],
         );
     }
 

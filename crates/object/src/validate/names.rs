@@ -52,7 +52,9 @@ pub fn name_is_dns1035_label(name: &str, prefix: bool) -> Vec<String> {
 ///
 /// Kubernetes: `maskTrailingDash` also drops the character before the dash.
 fn masked(name: &str, prefix: bool) -> std::borrow::Cow<'_, str> {
-    let body = name.strip_suffix('-').filter(|body| prefix && body.ends_with(|last: char| last.is_ascii()));
+    let body = name
+        .strip_suffix('-')
+        .filter(|body| prefix && body.ends_with(|last: char| last.is_ascii()));
     match body {
         Some(body) => format!("{}a", &body[..body.len() - 1]).into(),
         None => name.into(),
@@ -87,8 +89,13 @@ pub fn is_label_key(text: &str) -> Vec<String> {
             name
         }
         _ => {
-            let rule = regex(LABEL_NAME_RULE, LABEL_NAME, &["MyName", "my.name", "123-abc"]);
-            let suffix = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
+            let rule = regex(
+                LABEL_NAME_RULE,
+                LABEL_NAME,
+                &["MyName", "my.name", "123-abc"],
+            );
+            let suffix =
+                "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
             return vec![format!("a valid label key {rule} {suffix}")];
         }
     };
@@ -105,8 +112,12 @@ fn label_prefix(prefix: &str) -> Vec<String> {
     if prefix.is_empty() {
         return vec!["prefix part must be non-empty".into()];
     }
-    let wrong = length_in_bytes(prefix, SUBDOMAIN_LENGTH).into_iter().chain(subdomain_shape(prefix));
-    wrong.map(|message| format!("prefix part {message}")).collect()
+    let wrong = length_in_bytes(prefix, SUBDOMAIN_LENGTH)
+        .into_iter()
+        .chain(subdomain_shape(prefix));
+    wrong
+        .map(|message| format!("prefix part {message}"))
+        .collect()
 }
 
 fn label_name(name: &str) -> Vec<String> {
@@ -116,9 +127,16 @@ fn label_name(name: &str) -> Vec<String> {
     }
     wrong.extend(length_in_bytes(name, LABEL_LENGTH));
     if !chars::is_label_name(name) {
-        wrong.push(regex(LABEL_NAME_RULE, LABEL_NAME, &["MyName", "my.name", "123-abc"]));
+        wrong.push(regex(
+            LABEL_NAME_RULE,
+            LABEL_NAME,
+            &["MyName", "my.name", "123-abc"],
+        ));
     }
-    wrong.into_iter().map(|message| format!("name part {message}")).collect()
+    wrong
+        .into_iter()
+        .map(|message| format!("name part {message}"))
+        .collect()
 }
 
 /// The value of a label.
@@ -129,7 +147,11 @@ pub fn is_label_value(text: &str) -> Vec<String> {
             "a valid label must be an empty string or {}",
             LABEL_NAME_RULE.trim_start_matches("must ")
         );
-        wrong.push(regex(&rule, &format!("({LABEL_NAME})?"), &["MyValue", "my_value", "12345"]));
+        wrong.push(regex(
+            &rule,
+            &format!("({LABEL_NAME})?"),
+            &["MyValue", "my_value", "12345"],
+        ));
     }
     wrong
 }
@@ -153,7 +175,10 @@ pub fn is_dns1123_label(text: &str) -> Vec<String> {
 
 /// DNS labels as in RFC 1123, joined by dots.
 pub fn is_dns1123_subdomain(text: &str) -> Vec<String> {
-    length(text, SUBDOMAIN_LENGTH).into_iter().chain(subdomain_shape(text)).collect()
+    length(text, SUBDOMAIN_LENGTH)
+        .into_iter()
+        .chain(subdomain_shape(text))
+        .collect()
 }
 
 fn subdomain_shape(text: &str) -> Option<String> {
@@ -249,7 +274,9 @@ pub fn is_user_id(id: i64) -> Vec<String> {
 
 /// A number between two others, both allowed.
 pub fn is_in_range(number: i64, low: i64, high: i64) -> Vec<String> {
-    unless((low..=high).contains(&number), || format!("must be between {low} and {high}, inclusive"))
+    unless((low..=high).contains(&number), || {
+        format!("must be between {low} and {high}, inclusive")
+    })
 }
 
 /// The name of a port: up to 15 characters, one of them a letter.
@@ -257,18 +284,28 @@ pub fn is_port_name(text: &str) -> Vec<String> {
     let mut wrong = Vec::from_iter(length(text, 15));
     let mut check = |fine: bool, message: &str| wrong.extend((!fine).then(|| message.to_string()));
     check(
-        chars::all(text, |byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'),
+        chars::all(text, |byte| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'
+        }),
         "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
     );
-    check(text.bytes().any(|byte| byte.is_ascii_lowercase()), "must contain at least one letter (a-z)");
+    check(
+        text.bytes().any(|byte| byte.is_ascii_lowercase()),
+        "must contain at least one letter (a-z)",
+    );
     check(!text.contains("--"), "must not contain consecutive hyphens");
-    check(!text.starts_with('-') && !text.ends_with('-'), "must not begin or end with a hyphen");
+    check(
+        !text.starts_with('-') && !text.ends_with('-'),
+        "must not begin or end with a hyphen",
+    );
     wrong
 }
 
 /// Digits and a percent sign.
 pub fn is_percent(text: &str) -> Vec<String> {
-    let fine = text.strip_suffix('%').is_some_and(|digits| chars::all(digits, |byte| byte.is_ascii_digit()));
+    let fine = text
+        .strip_suffix('%')
+        .is_some_and(|digits| chars::all(digits, |byte| byte.is_ascii_digit()));
     let rule = "a valid percent string must be a numeric string followed by an ending '%'";
     unless(fine, || regex(rule, "[0-9]+%", &["1%", "93%"]))
 }
@@ -301,16 +338,22 @@ pub fn is_relaxed_env_var_name(text: &str) -> Vec<String> {
     if text.is_empty() {
         return vec!["environment variable name must be non-empty".into()];
     }
-    unless(text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'='), || {
-        "a valid environment variable name must consist only of printable ASCII characters other than '='"
+    unless(
+        text.bytes()
+            .all(|byte| matches!(byte, b' '..=b'~') && byte != b'='),
+        || {
+            "a valid environment variable name must consist only of printable ASCII characters other than '='"
             .into()
-    })
+        },
+    )
 }
 
 /// The key of an item in a ConfigMap or Secret.
 pub fn is_config_map_key(text: &str) -> Vec<String> {
     let mut wrong = Vec::from_iter(length(text, SUBDOMAIN_LENGTH));
-    if !chars::all(text, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')) {
+    if !chars::all(text, |byte| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')
+    }) {
         wrong.push(regex(
             "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
             "[-._a-zA-Z0-9]+",
@@ -327,8 +370,11 @@ pub fn is_decimal_integer(text: &str) -> Vec<String> {
         return vec!["must be non-empty".into()];
     }
     let digits = text.strip_prefix('-').unwrap_or(text);
-    let fine = text == "0" || chars::all(digits, |byte| byte.is_ascii_digit()) && !digits.starts_with('0');
-    unless(fine, || "must be a valid decimal integer in canonical form".into())
+    let fine =
+        text == "0" || chars::all(digits, |byte| byte.is_ascii_digit()) && !digits.starts_with('0');
+    unless(fine, || {
+        "must be a valid decimal integer in canonical form".into()
+    })
 }
 
 /// A domain of three or more labels.
@@ -340,7 +386,11 @@ pub fn fully_qualified_name(name: &str, path: &Path, violations: &mut Violations
     if !wrong.is_empty() {
         violations.invalid(path, name, &wrong.join(","));
     } else if name.split('.').count() < 3 {
-        violations.invalid(path, name, "should be a domain with at least three segments separated by dots");
+        violations.invalid(
+            path,
+            name,
+            "should be a domain with at least three segments separated by dots",
+        );
     }
 }
 
@@ -361,8 +411,10 @@ pub fn fully_qualified_domain_name(name: &str, path: &Path, violations: &mut Vio
             "should be a domain with at least two segments separated by dots",
         );
     }
-    let wrong =
-        name.split('.').map(|label| (label, is_dns1123_label(label))).find(|(_, wrong)| !wrong.is_empty());
+    let wrong = name
+        .split('.')
+        .map(|label| (label, is_dns1123_label(label)))
+        .find(|(_, wrong)| !wrong.is_empty());
     if let Some((label, wrong)) = wrong {
         violations.invalid(path, label, &wrong.join(","));
     }
@@ -373,15 +425,27 @@ pub fn domain_prefixed_path(text: &str, path: &Path, violations: &mut Violations
     if text.is_empty() {
         return violations.required(path, "");
     }
-    let Some((host, rest)) = text.split_once('/').filter(|(host, rest)| !host.is_empty() && !rest.is_empty())
+    let Some((host, rest)) = text
+        .split_once('/')
+        .filter(|(host, rest)| !host.is_empty() && !rest.is_empty())
     else {
-        return violations.invalid(path, text, "must be a domain-prefixed path (such as \"acme.io/foo\")");
+        return violations.invalid(
+            path,
+            text,
+            "must be a domain-prefixed path (such as \"acme.io/foo\")",
+        );
     };
     for message in is_dns1123_subdomain(host) {
         violations.invalid(path, host, &message);
     }
-    if !chars::all(rest, |byte| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte)) {
-        violations.invalid(path, rest, &regex("Invalid path", r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+", &[]));
+    if !chars::all(rest, |byte| {
+        byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte)
+    }) {
+        violations.invalid(
+            path,
+            rest,
+            &regex("Invalid path", r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+", &[]),
+        );
     }
 }
 
@@ -395,7 +459,11 @@ pub fn domain_prefixed_key(text: &str, path: &Path, violations: &mut Violations)
         violations.invalid(path, text, message);
     }
     if wrong.is_empty() && !text.contains('/') {
-        violations.invalid(path, text, "must be a domain-prefixed key (such as \"acme.io/foo\")");
+        violations.invalid(
+            path,
+            text,
+            "must be a domain-prefixed key (such as \"acme.io/foo\")",
+        );
     }
 }
 
@@ -404,8 +472,14 @@ pub fn regex(rule: &str, regex: &str, examples: &[&str]) -> String {
     if examples.is_empty() {
         return format!("{rule} (regex used for validation is '{regex}')");
     }
-    let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
-    format!("{rule} (e.g. {}regex used for validation is '{regex}')", examples.join(" or "))
+    let examples: Vec<String> = examples
+        .iter()
+        .map(|example| format!("'{example}', "))
+        .collect();
+    format!(
+        "{rule} (e.g. {}regex used for validation is '{regex}')",
+        examples.join(" or ")
+    )
 }
 
 fn length(text: &str, max: usize) -> Option<String> {
@@ -419,7 +493,9 @@ fn length_in_bytes(text: &str, max: usize) -> Option<String> {
 fn leads_elsewhere(text: &str) -> Option<String> {
     match text {
         "." | ".." => Some(format!("must not be '{text}'")),
-        _ => text.starts_with("..").then(|| "must not start with '..'".into()),
+        _ => text
+            .starts_with("..")
+            .then(|| "must not start with '..'".into()),
     }
 }
 
@@ -437,7 +513,10 @@ mod tests {
         for (text, expected) in cases {
             let wrong = is(text);
             let matches = wrong.len() == expected.len()
-                && wrong.iter().zip(*expected).all(|(message, start)| message.starts_with(start));
+                && wrong
+                    .iter()
+                    .zip(*expected)
+                    .all(|(message, start)| message.starts_with(start));
             assert!(matches, "{text:?}: {wrong:?}");
         }
     }
@@ -453,11 +532,20 @@ mod tests {
             &[
                 ("a", &[]),
                 ("a.b/C_d-9", &[]),
-                ("", &["name part must be non-empty", "name part must consist"]),
+                (
+                    "",
+                    &["name part must be non-empty", "name part must consist"],
+                ),
                 ("/x", &["prefix part must be non-empty"]),
-                ("example.com/", &["name part must be non-empty", "name part must consist"]),
+                (
+                    "example.com/",
+                    &["name part must be non-empty", "name part must consist"],
+                ),
                 ("a/b/c", &["a valid label key must consist"]),
-                ("UPPER.com/x", &["prefix part a lowercase RFC 1123 subdomain"]),
+                (
+                    "UPPER.com/x",
+                    &["prefix part a lowercase RFC 1123 subdomain"],
+                ),
                 (long(63), &[]),
                 (long(64), &["name part must be no more than 63 bytes"]),
                 ("a b", &["name part must consist"]),
@@ -507,8 +595,20 @@ mod tests {
             &[
                 ("http-2", &[]),
                 ("80", &["must contain at least one letter"]),
-                ("-a--", &["must not contain consecutive hyphens", "must not begin or end"]),
-                ("", &["must contain only alpha-numeric", "must contain at least one letter"]),
+                (
+                    "-a--",
+                    &[
+                        "must not contain consecutive hyphens",
+                        "must not begin or end",
+                    ],
+                ),
+                (
+                    "",
+                    &[
+                        "must contain only alpha-numeric",
+                        "must contain at least one letter",
+                    ],
+                ),
                 (long(16), &["must be no more than 15 characters"]),
             ],
         );
@@ -533,7 +633,10 @@ mod tests {
         assert!(is_name(NameRule::Subdomain, "web-", true).is_empty());
         assert!(is_name(NameRule::Label, "-", true).len() == 1);
         assert!(is_name(NameRule::Subdomain, "web-", false).len() == 1);
-        assert_eq!(is_name(NameRule::PathSegment, "..", false), ["may not be '..'"]);
+        assert_eq!(
+            is_name(NameRule::PathSegment, "..", false),
+            ["may not be '..'"]
+        );
         assert_eq!(
             is_name(NameRule::PathSegment, "a/%", true),
             ["may not contain '/'", "may not contain '%'"]
@@ -542,23 +645,54 @@ mod tests {
 
     #[test]
     fn other_texts() {
-        check(is_percent, &[("5%", &[]), ("%", &["a valid percent"]), ("5", &["a valid percent"])]);
+        check(
+            is_percent,
+            &[
+                ("5%", &[]),
+                ("%", &["a valid percent"]),
+                ("5", &["a valid percent"]),
+            ],
+        );
         check(
             is_wildcard_dns1123_subdomain,
-            &[("*.a.b", &[]), ("*", &["a wildcard"]), ("*.*.b", &["a wildcard"])],
+            &[
+                ("*.a.b", &[]),
+                ("*", &["a wildcard"]),
+                ("*.*.b", &["a wildcard"]),
+            ],
         );
-        check(is_dns1035_label, &[("a1", &[]), ("1a", &["a DNS-1035 label"]), ("", &["a DNS-1035 label"])]);
+        check(
+            is_dns1035_label,
+            &[
+                ("a1", &[]),
+                ("1a", &["a DNS-1035 label"]),
+                ("", &["a DNS-1035 label"]),
+            ],
+        );
         check(
             is_c_identifier,
-            &[("_a1", &[]), ("1a", &["a valid C identifier"]), ("", &["a valid C identifier"])],
+            &[
+                ("_a1", &[]),
+                ("1a", &["a valid C identifier"]),
+                ("", &["a valid C identifier"]),
+            ],
         );
         check(
             is_relaxed_env_var_name,
-            &[("a b", &[]), ("a=b", &["a valid env"]), ("", &["environment variable"])],
+            &[
+                ("a b", &[]),
+                ("a=b", &["a valid env"]),
+                ("", &["environment variable"]),
+            ],
         );
         check(
             is_decimal_integer,
-            &[("0", &[]), ("-12", &[]), ("-0", &["must be a valid"]), ("01", &["must be"])],
+            &[
+                ("0", &[]),
+                ("-12", &[]),
+                ("-0", &["must be a valid"]),
+                ("01", &["must be"]),
+            ],
         );
     }
 }

@@ -14,8 +14,17 @@ pub struct Options {
 }
 
 /// `matchLabels` and `matchExpressions`.
-pub fn label_selector(selector: &Value, options: Options, path: &Path, violations: &mut Violations) {
-    meta::labels(&selector["matchLabels"], &path.child("matchLabels"), violations);
+pub fn label_selector(
+    selector: &Value,
+    options: Options,
+    path: &Path,
+    violations: &mut Violations,
+) {
+    meta::labels(
+        &selector["matchLabels"],
+        &path.child("matchLabels"),
+        violations,
+    );
     let path = path.child("matchExpressions");
     for (index, requirement) in selector["matchExpressions"].list().iter().enumerate() {
         label_requirement(requirement, options, &path.index(index), violations);
@@ -23,7 +32,12 @@ pub fn label_selector(selector: &Value, options: Options, path: &Path, violation
 }
 
 /// One of `matchExpressions`.
-pub fn label_requirement(requirement: &Value, options: Options, path: &Path, violations: &mut Violations) {
+pub fn label_requirement(
+    requirement: &Value,
+    options: Options,
+    path: &Path,
+    violations: &mut Violations,
+) {
     operator(requirement, options, path, violations);
     meta::label_name(requirement["key"].str(), &path.child("key"), violations);
     if !options.any_values {
@@ -33,9 +47,13 @@ pub fn label_requirement(requirement: &Value, options: Options, path: &Path, vio
 
 /// Whether a selector asks for a value that no label can have; then [`Options::any_values`] applies to updates.
 pub fn has_invalid_value(selector: &Value) -> bool {
-    let values =
-        selector["matchExpressions"].list().iter().flat_map(|requirement| requirement["values"].list());
-    values.into_iter().any(|value| !names::is_label_value(value.str()).is_empty())
+    let values = selector["matchExpressions"]
+        .list()
+        .iter()
+        .flat_map(|requirement| requirement["values"].list());
+    values
+        .into_iter()
+        .any(|value| !names::is_label_value(value.str()).is_empty())
 }
 
 /// Whether a selector selects everything.
@@ -44,7 +62,12 @@ pub fn is_empty(selector: &Value) -> bool {
 }
 
 /// One requirement of a field selector in an access review.
-pub fn field_requirement(requirement: &Value, options: Options, path: &Path, violations: &mut Violations) {
+pub fn field_requirement(
+    requirement: &Value,
+    options: Options,
+    path: &Path,
+    violations: &mut Violations,
+) {
     if requirement["key"].str().is_empty() {
         violations.required(path.child("key"), "must be specified");
     }
@@ -55,7 +78,10 @@ fn operator(requirement: &Value, options: Options, path: &Path, violations: &mut
     let n_values = requirement["values"].list().len();
     match requirement["operator"].str() {
         "In" | "NotIn" if n_values == 0 => {
-            violations.required(path.child("values"), "must be specified when `operator` is 'In' or 'NotIn'");
+            violations.required(
+                path.child("values"),
+                "must be specified when `operator` is 'In' or 'NotIn'",
+            );
         }
         "Exists" | "DoesNotExist" if n_values > 0 => violations.forbidden(
             path.child("values"),
@@ -63,13 +89,22 @@ fn operator(requirement: &Value, options: Options, path: &Path, violations: &mut
         ),
         "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
         _ if options.any_operators => {}
-        other => violations.invalid(path.child("operator"), other, "not a valid selector operator"),
+        other => violations.invalid(
+            path.child("operator"),
+            other,
+            "not a valid selector operator",
+        ),
     }
 }
 
 fn values(requirement: &Value, path: &Path, violations: &mut Violations) {
     for (index, value) in requirement["values"].list().iter().enumerate() {
-        field::all(names::is_label_value(value.str()), value.str(), &path.index(index), violations);
+        field::all(
+            names::is_label_value(value.str()),
+            value.str(),
+            &path.index(index),
+            violations,
+        );
     }
 }
 
@@ -82,10 +117,15 @@ mod tests {
     fn check(selector: &str, expected: &[&str]) {
         let mut violations = Violations::default();
         let selector = json::parse(selector.as_bytes()).unwrap();
-        label_selector(&selector, Options::default(), &Path::new("s"), &mut violations);
+        label_selector(
+            &selector,
+            Options::default(),
+            &Path::new("s"),
+            &mut violations,
+        );
         let found: Vec<String> = violations.0.iter().map(ToString::to_string).collect();
-        let matches =
-            found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| a.starts_with(b));
+        let matches = found.len() == expected.len()
+            && found.iter().zip(expected).all(|(a, b)| a.starts_with(b));
         assert!(matches, "{found:#?}");
     }
 

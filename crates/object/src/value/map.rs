@@ -24,7 +24,10 @@ const ROW: usize = 16;
 impl Map {
     /// An empty map with room for `n` members.
     pub fn with_capacity(n: usize) -> Map {
-        Map { members: Vec::with_capacity(n), index: None }
+        Map {
+            members: Vec::with_capacity(n),
+            index: None,
+        }
     }
 
     /// How many members there are.
@@ -54,7 +57,9 @@ impl Map {
 
     /// The member `key`, made `Null` if it is not there.
     pub fn entry(&mut self, key: &str) -> &mut Value {
-        let place = self.place(key).unwrap_or_else(|| self.push(key.into(), Value::Null));
+        let place = self
+            .place(key)
+            .unwrap_or_else(|| self.push(key.into(), Value::Null));
         &mut self.members[place].1
     }
 
@@ -104,8 +109,12 @@ impl Map {
 
     /// Orders the members by name, as Go writes maps.
     pub fn sort(&mut self) {
-        if !self.members.is_sorted_by(|(one, _), (other, _)| one <= other) {
-            self.members.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        if !self
+            .members
+            .is_sorted_by(|(one, _), (other, _)| one <= other)
+        {
+            self.members
+                .sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
             self.index_again();
         }
     }
@@ -118,7 +127,9 @@ impl Map {
 
     /// The members in their order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.members.iter().map(|(key, value)| (key.as_str(), value))
+        self.members
+            .iter()
+            .map(|(key, value)| (key.as_str(), value))
     }
 
     /// The members in their order, values to be changed.
@@ -168,7 +179,10 @@ impl Map {
             return;
         };
         index.remove(key);
-        index.values_mut().filter(|place| **place > gap).for_each(|place| *place -= 1);
+        index
+            .values_mut()
+            .filter(|place| **place > gap)
+            .for_each(|place| *place -= 1);
     }
 
     /// Members may have other places than the index says.
@@ -179,7 +193,12 @@ impl Map {
         }
         let index = self.index.get_or_insert_default();
         index.clear();
-        index.extend(self.members.iter().enumerate().map(|(place, (key, _))| (key.clone(), place)));
+        index.extend(
+            self.members
+                .iter()
+                .enumerate()
+                .map(|(place, (key, _))| (key.clone(), place)),
+        );
     }
 }
 
@@ -204,7 +223,10 @@ impl fmt::Debug for Map {
 /// Two maps are equal when they have the same members, in whatever order.
 impl PartialEq for Map {
     fn eq(&self, other: &Map) -> bool {
-        self.len() == other.len() && self.iter().all(|(key, value)| other.get(key) == Some(value))
+        self.len() == other.len()
+            && self
+                .iter()
+                .all(|(key, value)| other.get(key) == Some(value))
     }
 }
 
@@ -233,7 +255,9 @@ mod tests {
     use super::*;
 
     fn numbered(n: usize) -> Map {
-        (0..n).map(|number| (format!("key-{number:03}"), Value::Int(number as i64))).collect()
+        (0..n)
+            .map(|number| (format!("key-{number:03}"), Value::Int(number as i64)))
+            .collect()
     }
 
     /// Every member is found, in its order, and nothing else.
@@ -241,9 +265,18 @@ mod tests {
     fn check(map: &Map, expected: impl Iterator<Item = usize>) {
         let expected: Vec<_> = expected.collect();
         let found: Vec<_> = map.values().map(Value::int).collect();
-        assert_eq!(found, expected.iter().map(|number| *number as i64).collect::<Vec<_>>());
+        assert_eq!(
+            found,
+            expected
+                .iter()
+                .map(|number| *number as i64)
+                .collect::<Vec<_>>()
+        );
         for number in expected {
-            assert_eq!(map.get(&format!("key-{number:03}")), Some(&Value::Int(number as i64)));
+            assert_eq!(
+                map.get(&format!("key-{number:03}")),
+                Some(&Value::Int(number as i64))
+            );
         }
         assert_eq!(map.index.is_some(), map.len() > ROW);
         assert_eq!(map.get("other"), None);
@@ -275,9 +308,15 @@ mod tests {
             assert_eq!(map.swap_remove("key-001"), Some(Value::Int(1)));
             assert_eq!(map.swap_remove("key-001"), None);
             check(&map, [0, n - 1].into_iter().chain(2..n - 1));
-            assert_eq!(map.swap_remove(&format!("key-{:03}", n - 2)), Some(Value::Int(n as i64 - 2)));
+            assert_eq!(
+                map.swap_remove(&format!("key-{:03}", n - 2)),
+                Some(Value::Int(n as i64 - 2))
+            );
             map.sort();
-            check(&map, (0..n).filter(|number| *number != 1 && *number != n - 2));
+            check(
+                &map,
+                (0..n).filter(|number| *number != 1 && *number != n - 2),
+            );
         }
     }
 

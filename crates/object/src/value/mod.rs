@@ -118,7 +118,8 @@ impl Value {
 
     /// Like [`Value::at`], to be changed; `None` where it leads nowhere.
     pub fn at_mut(&mut self, path: &str) -> Option<&mut Value> {
-        path.split('.').try_fold(self, |value, key| value.get_mut(key))
+        path.split('.')
+            .try_fold(self, |value, key| value.get_mut(key))
     }
 
     /// Whether this is `null` or missing.

@@ -51,8 +51,13 @@ pub(super) fn compose(text: &[u8]) -> Result<Option<Tree>> {
         tags: Vec::new(),
         depth: 0,
     };
-    let Some(root) = composer.document()? else { return Ok(None) };
-    Ok(Some(Tree { nodes: composer.nodes, root }))
+    let Some(root) = composer.document()? else {
+        return Ok(None);
+    };
+    Ok(Some(Tree {
+        nodes: composer.nodes,
+        root,
+    }))
 }
 
 struct Composer {
@@ -105,16 +110,30 @@ impl Composer {
             let directive = self.scanner.take()?;
             match directive.token {
                 Token::Version(..) if has_version => {
-                    return Err(refuse("found duplicate %YAML directive", directive.start, None));
+                    return Err(refuse(
+                        "found duplicate %YAML directive",
+                        directive.start,
+                        None,
+                    ));
                 }
                 Token::Version(1, 1) => has_version = true,
                 Token::TagDirective(handle, prefix) if self.tag_prefix(&handle).is_none() => {
                     self.tags.push((handle, prefix));
                 }
                 Token::TagDirective(..) => {
-                    return Err(refuse("found duplicate %TAG directive", directive.start, None));
+                    return Err(refuse(
+                        "found duplicate %TAG directive",
+                        directive.start,
+                        None,
+                    ));
                 }
-                _ => return Err(refuse("found incompatible YAML document", directive.start, None)),
+                _ => {
+                    return Err(refuse(
+                        "found incompatible YAML document",
+                        directive.start,
+                        None,
+                    ));
+                }
             }
         }
         self.tags.push(("!".into(), "!".into()));
@@ -131,7 +150,11 @@ impl Composer {
         let placed = self.scanner.take()?;
         match placed.token {
             Token::DocumentStart => Ok(()),
-            _ => Err(refuse("did not find expected <document start>", placed.start, None)),
+            _ => Err(refuse(
+                "did not find expected <document start>",
+                placed.start,
+                None,
+            )),
         }
     }
 
@@ -142,7 +165,9 @@ impl Composer {
         }
         let properties = self.properties()?;
         match self.peek()? {
-            Token::BlockEntry if may_be_indentless => self.collection(properties, Composer::indentless_list),
+            Token::BlockEntry if may_be_indentless => {
+                self.collection(properties, Composer::indentless_list)
+            }
             Token::Scalar(..) => self.scalar(properties),
             Token::FlowListStart => self.collection(properties, Composer::flow_list),
             Token::FlowMapStart => self.collection(properties, Composer::flow_map),
@@ -154,14 +179,20 @@ impl Composer {
             }
             _ => {
                 let found = self.scanner.peek()?.start;
-                Err(refuse("did not find expected node content", found, Some(properties.start)))
+                Err(refuse(
+                    "did not find expected node content",
+                    found,
+                    Some(properties.start),
+                ))
             }
         }
     }
 
     fn alias(&mut self) -> Result<usize> {
         let placed = self.scanner.take()?;
-        let Token::Alias(name) = placed.token else { unreachable!("the caller saw an alias") };
+        let Token::Alias(name) = placed.token else {
+            unreachable!("the caller saw an alias")
+        };
         match self.anchors.get(&name) {
             Some(target) => {
                 let content = Content::Alias(name, *target);
@@ -191,13 +222,19 @@ impl Composer {
     }
 
     fn full_tag(&self, placed: Placed, start: Mark) -> Result<String> {
-        let Token::Tag(handle, suffix) = placed.token else { return Ok(String::new()) };
+        let Token::Tag(handle, suffix) = placed.token else {
+            return Ok(String::new());
+        };
         if handle.is_empty() {
             return Ok(suffix);
         }
         match self.tag_prefix(&handle) {
             Some(prefix) => Ok(format!("{prefix}{suffix}")),
-            None => Err(refuse("found undefined tag handle", placed.start, Some(start))),
+            None => Err(refuse(
+                "found undefined tag handle",
+                placed.start,
+                Some(start),
+            )),
         }
     }
 
@@ -214,13 +251,20 @@ impl Composer {
     }
 
     fn add_scalar(&mut self, properties: Properties, text: String, is_plain: bool) -> usize {
-        let scalar = Scalar { text, tag: properties.tag, is_plain };
+        let scalar = Scalar {
+            text,
+            tag: properties.tag,
+            is_plain,
+        };
         self.add(properties.start, properties.anchor, Content::Scalar(scalar))
     }
 
     fn add(&mut self, start: Mark, anchor: Option<String>, content: Content) -> usize {
         let index = self.nodes.len();
-        self.nodes.push(Node { line: start.line + 1, content });
+        self.nodes.push(Node {
+            line: start.line + 1,
+            content,
+        });
         if let Some(anchor) = anchor {
             self.anchors.insert(anchor, index);
         }
@@ -229,7 +273,14 @@ impl Composer {
 
     /// Nothing, where something could be.
     fn empty(&mut self, mark: Mark) -> usize {
-        self.add(mark, None, Content::Scalar(Scalar { is_plain: true, ..Scalar::default() }))
+        self.add(
+            mark,
+            None,
+            Content::Scalar(Scalar {
+                is_plain: true,
+                ..Scalar::default()
+            }),
+        )
     }
 
     fn empty_here(&mut self) -> Result<usize> {
@@ -243,7 +294,11 @@ impl Composer {
         properties: Properties,
         read: fn(&mut Composer) -> Result<Content>,
     ) -> Result<usize> {
-        let index = self.add(properties.start, properties.anchor, Content::List(Vec::new()));
+        let index = self.add(
+            properties.start,
+            properties.anchor,
+            Content::List(Vec::new()),
+        );
         self.nodes[index].content = self.nested(read)?;
         Ok(index)
     }
@@ -266,7 +321,13 @@ impl Composer {
             match placed.token {
                 Token::BlockEntry => {}
                 Token::BlockEnd => return Ok(Content::List(items)),
-                _ => return Err(refuse("did not find expected '-' indicator", placed.start, Some(start))),
+                _ => {
+                    return Err(refuse(
+                        "did not find expected '-' indicator",
+                        placed.start,
+                        Some(start),
+                    ));
+                }
             }
             items.push(match self.peek()? {
                 Token::BlockEntry | Token::BlockEnd => self.empty(placed.end),
@@ -343,7 +404,10 @@ impl Composer {
 
     fn expect_entry(&mut self, problem: &'static str, start: Mark) -> Result<()> {
         match self.scanner.take()? {
-            Placed { token: Token::FlowEntry, .. } => Ok(()),
+            Placed {
+                token: Token::FlowEntry,
+                ..
+            } => Ok(()),
             placed => Err(refuse(problem, placed.start, Some(start))),
         }
     }

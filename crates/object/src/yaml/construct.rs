@@ -21,8 +21,8 @@ pub(super) fn construct(tree: &Tree) -> Result<Document> {
         return Err(error.into());
     }
     let complaints = constructor.complaints;
-    let complaint =
-        (!complaints.is_empty()).then(|| format!("yaml: unmarshal errors:\n  {}", complaints.join("\n  ")));
+    let complaint = (!complaints.is_empty())
+        .then(|| format!("yaml: unmarshal errors:\n  {}", complaints.join("\n  ")));
     Ok(Document { value, complaint })
 }
 
@@ -76,9 +76,11 @@ impl<'a> Constructor<'a> {
                 let meaning = meaning(scalar)?;
                 self.scalar_value(scalar, meaning)
             }
-            Content::List(items) => {
-                items.iter().map(|item| self.value(*item)).collect::<Result<Vec<_>, _>>().map(Value::List)
-            }
+            Content::List(items) => items
+                .iter()
+                .map(|item| self.value(*item))
+                .collect::<Result<Vec<_>, _>>()
+                .map(Value::List),
             Content::Map(pairs) => {
                 let mut members = Members::default();
                 self.fill(pairs, &mut members)?;
@@ -140,7 +142,10 @@ impl<'a> Constructor<'a> {
     /// Takes over the members of one map or of several, of which the first counts most.
     fn merge(&mut self, index: usize, members: &mut Members) -> Result<()> {
         match &self.tree.node(index).content {
-            Content::List(items) => items.iter().rev().try_for_each(|item| self.merge_map(*item, members)),
+            Content::List(items) => items
+                .iter()
+                .rev()
+                .try_for_each(|item| self.merge_map(*item, members)),
             _ => self.merge_map(index, members),
         }
     }
@@ -197,7 +202,10 @@ impl<'a> Constructor<'a> {
         };
         members.map.insert(name, value);
         if members.keys.contains(&key) && self.complaints.len() < MAX_COMPLAINTS {
-            self.complaints.push(format!("line {line}: key {} already set in map", go_key(&key)));
+            self.complaints.push(format!(
+                "line {line}: key {} already set in map",
+                go_key(&key)
+            ));
         }
         members.keys.insert(key);
     }
@@ -255,7 +263,12 @@ fn meaning(scalar: &Scalar) -> Result<Meaning> {
 }
 
 fn refuse(scalar: &Scalar, meaning: Meaning, wanted: String) -> Result<Meaning> {
-    Err(YamlError::Tag { found: meaning.tag(), text: scalar.text.clone(), wanted }.into())
+    Err(YamlError::Tag {
+        found: meaning.tag(),
+        text: scalar.text.clone(),
+        wanted,
+    }
+    .into())
 }
 
 /// A scalar's text; if it is tagged as binary, the text that it encodes.
@@ -263,7 +276,11 @@ fn text(scalar: &Scalar) -> Result<Str> {
     if scalar.tag.as_deref() != Some("tag:yaml.org,2002:binary") {
         return Ok(scalar.text.as_str().into());
     }
-    let encoded: String = scalar.text.chars().filter(|char| !matches!(char, '\r' | '\n')).collect();
+    let encoded: String = scalar
+        .text
+        .chars()
+        .filter(|char| !matches!(char, '\r' | '\n'))
+        .collect();
     let bytes = STANDARD.decode(encoded).map_err(|_| YamlError::Binary)?;
     Ok(String::from_utf8_lossy(&bytes).into())
 }
@@ -273,7 +290,11 @@ fn unsupported(key: &Key, value: &Value) -> YamlError {
         Key::Unsigned(number) => ("uint64", format!("{number:#x}")),
         _ => ("%!s(<nil>)", "<nil>".into()),
     };
-    let value = if value.is_null() { "<nil>".into() } else { go_syntax(value) };
+    let value = if value.is_null() {
+        "<nil>".into()
+    } else {
+        go_syntax(value)
+    };
     YamlError::UnsupportedKey { ty, key, value }
 }
 
@@ -298,9 +319,14 @@ fn go_syntax(value: &Value) -> String {
             format!("[]interface {{}}{{{}}}", items.join(", "))
         }
         Value::Map(map) => {
-            let members: Vec<_> =
-                map.iter().map(|(key, value)| format!("{}:{}", json::quote(key), go_syntax(value))).collect();
-            format!("map[interface {{}}]interface {{}}{{{}}}", members.join(", "))
+            let members: Vec<_> = map
+                .iter()
+                .map(|(key, value)| format!("{}:{}", json::quote(key), go_syntax(value)))
+                .collect();
+            format!(
+                "map[interface {{}}]interface {{}}{{{}}}",
+                members.join(", ")
+            )
         }
         other => json::to_string(other),
     }

@@ -23,13 +23,22 @@ impl Cursor {
         let refuse = |problem| Box::new(YamlError::Syntax { line: 0, problem });
         let text = std::str::from_utf8(text).map_err(|error| match error.error_len() {
             None => refuse("incomplete UTF-8 octet sequence"),
-            Some(_) if !starts_sequence(text[error.valid_up_to()]) => refuse("invalid leading UTF-8 octet"),
+            Some(_) if !starts_sequence(text[error.valid_up_to()]) => {
+                refuse("invalid leading UTF-8 octet")
+            }
             Some(_) => refuse("invalid trailing UTF-8 octet"),
         })?;
-        let chars: Vec<char> = text.strip_prefix('\u{feff}').unwrap_or(text).chars().collect();
+        let chars: Vec<char> = text
+            .strip_prefix('\u{feff}')
+            .unwrap_or(text)
+            .chars()
+            .collect();
         match chars.iter().any(|char| is_control(*char)) {
             true => Err(refuse("control characters are not allowed")),
-            false => Ok(Cursor { chars, mark: Mark::default() }),
+            false => Ok(Cursor {
+                chars,
+                mark: Mark::default(),
+            }),
         }
     }
 
@@ -67,9 +76,21 @@ impl Cursor {
         if !is_break(char) {
             return;
         }
-        let width = if char == '\r' && self.ahead(1) == '\n' { 2 } else { 1 };
-        out.push(if matches!(char, '\u{2028}' | '\u{2029}') { char } else { '\n' });
-        self.mark = Mark { index: self.mark.index + width, line: self.mark.line + 1, column: 0 };
+        let width = if char == '\r' && self.ahead(1) == '\n' {
+            2
+        } else {
+            1
+        };
+        out.push(if matches!(char, '\u{2028}' | '\u{2029}') {
+            char
+        } else {
+            '\n'
+        });
+        self.mark = Mark {
+            index: self.mark.index + width,
+            line: self.mark.line + 1,
+            column: 0,
+        };
     }
 
     pub(super) fn skip_break(&mut self) {

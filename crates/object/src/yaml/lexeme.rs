@@ -13,9 +13,16 @@ impl Scanner {
         let name = self.scan_name();
         let next = self.cursor.char();
         if name.is_empty() || !(is_blank_or_end(next) || "?:,]}%@`".contains(next)) {
-            return Err(self.refuse(start, "did not find expected alphabetic or numeric character"));
+            return Err(self.refuse(
+                start,
+                "did not find expected alphabetic or numeric character",
+            ));
         }
-        Ok(if is_alias { Token::Alias(name) } else { Token::Anchor(name) })
+        Ok(if is_alias {
+            Token::Alias(name)
+        } else {
+            Token::Anchor(name)
+        })
     }
 
     fn scan_name(&mut self) -> String {
@@ -79,7 +86,9 @@ impl Scanner {
         loop {
             match self.cursor.char() {
                 '%' => self.scan_uri_escape(&mut uri, start)?,
-                char if is_name(char) || ";/?:@&=+$,.!~*'()[]".contains(char) => self.cursor.read(&mut uri),
+                char if is_name(char) || ";/?:@&=+$,.!~*'()[]".contains(char) => {
+                    self.cursor.read(&mut uri)
+                }
                 _ if is_any => return Ok(uri),
                 _ => return Err(self.refuse(start, "did not find expected tag URI")),
             }
@@ -108,8 +117,11 @@ impl Scanner {
     }
 
     fn scan_octet(&mut self, start: Mark) -> Result<u8> {
-        let digits =
-            (self.cursor.char(), self.cursor.ahead(1).to_digit(16), self.cursor.ahead(2).to_digit(16));
+        let digits = (
+            self.cursor.char(),
+            self.cursor.ahead(1).to_digit(16),
+            self.cursor.ahead(2).to_digit(16),
+        );
         let ('%', Some(high), Some(low)) = digits else {
             return Err(self.refuse(start, "did not find URI escaped octet"));
         };
@@ -166,7 +178,9 @@ impl Scanner {
             }
             self.cursor.read(&mut digits);
         }
-        digits.parse().map_err(|_| self.refuse(start, "did not find expected version number"))
+        digits
+            .parse()
+            .map_err(|_| self.refuse(start, "did not find expected version number"))
     }
 
     fn scan_tag_directive(&mut self, start: Mark) -> Result<Token> {
@@ -190,9 +204,14 @@ impl Scanner {
         self.cursor.skip(1);
         let (chomping, increment) = self.scan_block_header(start)?;
         self.end_line(start)?;
-        let mut indent = if increment == 0 { 0 } else { self.indent.max(0) as usize + increment };
+        let mut indent = if increment == 0 {
+            0
+        } else {
+            self.indent.max(0) as usize + increment
+        };
 
-        let (mut text, mut first_break, mut more_breaks) = (String::new(), String::new(), String::new());
+        let (mut text, mut first_break, mut more_breaks) =
+            (String::new(), String::new(), String::new());
         self.scan_block_breaks(&mut indent, &mut more_breaks, start)?;
         let mut was_blank = false;
         while self.cursor.mark.column == indent && self.cursor.char() != '\0' {
@@ -241,7 +260,12 @@ impl Scanner {
     }
 
     /// Skips indentation and takes empty lines; finds out how deep the block is indented if nobody knows.
-    fn scan_block_breaks(&mut self, indent: &mut usize, breaks: &mut String, start: Mark) -> Result<()> {
+    fn scan_block_breaks(
+        &mut self,
+        indent: &mut usize,
+        breaks: &mut String,
+        start: Mark,
+    ) -> Result<()> {
         let mut deepest = 0;
         loop {
             let is_before = |column: usize| *indent == 0 || column < *indent;
@@ -282,7 +306,10 @@ impl Scanner {
                 self.cursor.skip(1);
                 return Ok(Token::Scalar(text, false));
             }
-            let mut space = Space { is_joined, ..Space::default() };
+            let mut space = Space {
+                is_joined,
+                ..Space::default()
+            };
             self.scan_space(&mut space, None)?;
             space.fold_into(&mut text);
         }
@@ -317,7 +344,9 @@ impl Scanner {
             'U' => 8,
             _ => {
                 let char = unescape(code);
-                text.push(char.ok_or_else(|| self.refuse(start, "found unknown escape character"))?);
+                text.push(
+                    char.ok_or_else(|| self.refuse(start, "found unknown escape character"))?,
+                );
                 self.cursor.skip(2);
                 return Ok(());
             }
@@ -326,11 +355,14 @@ impl Scanner {
         let mut value = 0u32;
         for at in 0..n_digits {
             let digit = self.cursor.ahead(at).to_digit(16);
-            let digit = digit.ok_or_else(|| self.refuse(start, "did not find expected hexdecimal number"))?;
+            let digit = digit
+                .ok_or_else(|| self.refuse(start, "did not find expected hexdecimal number"))?;
             value = value << 4 | digit;
         }
         let char = char::from_u32(value);
-        text.push(char.ok_or_else(|| self.refuse(start, "found invalid Unicode character escape code"))?);
+        text.push(
+            char.ok_or_else(|| self.refuse(start, "found invalid Unicode character escape code"))?,
+        );
         self.cursor.skip(n_digits);
         Ok(())
     }
@@ -375,7 +407,9 @@ impl Scanner {
                     && self.cursor.mark.column < indent
                     && char == '\t'
                 {
-                    return Err(self.refuse(start, "found a tab character that violates indentation"));
+                    return Err(
+                        self.refuse(start, "found a tab character that violates indentation")
+                    );
                 }
                 match space.is_joined {
                     false => self.cursor.read(&mut space.blanks),
@@ -412,7 +446,11 @@ impl Space {
             "\n" => {}
             other => text.push_str(other),
         }
-        text.push_str(if self.is_joined { &self.more_breaks } else { &self.blanks });
+        text.push_str(if self.is_joined {
+            &self.more_breaks
+        } else {
+            &self.blanks
+        });
     }
 }
 

@@ -43,11 +43,17 @@ impl Document {
 /// Reads the first document of a stream and nothing after it. A stream without documents is `null`.
 pub fn read(text: &[u8]) -> Result<Document, YamlError> {
     if let Some(value) = plain::read(text) {
-        return Ok(Document { value, complaint: None });
+        return Ok(Document {
+            value,
+            complaint: None,
+        });
     }
     let document = compose::compose(text).and_then(|tree| match tree {
         Some(tree) => construct::construct(&tree),
-        None => Ok(Document { value: Value::Null, complaint: None }),
+        None => Ok(Document {
+            value: Value::Null,
+            complaint: None,
+        }),
     });
     document.map_err(|error| *error)
 }
@@ -118,7 +124,11 @@ pub enum YamlError {
 }
 
 fn at(line: usize) -> String {
-    if line == 0 { String::new() } else { format!("line {line}: ") }
+    if line == 0 {
+        String::new()
+    } else {
+        format!("line {line}: ")
+    }
 }
 
 /// How deep lists and maps may nest. Upstream allows 10,000; nothing real comes near either.

@@ -78,7 +78,10 @@ mod tests {
     #[test]
     fn plain_json_is_read_as_the_long_way_reads_it() {
         check("{}", true);
-        check(r#"{"b":{"z":1,"a":[true,null,-5,"x: y","yes","1"]},"a":" # {no}"}"#, true);
+        check(
+            r#"{"b":{"z":1,"a":[true,null,-5,"x: y","yes","1"]},"a":" # {no}"}"#,
+            true,
+        );
         check("{\n  \"a\": [\n    {\"b\": \"\"}\n  ]\n}\n", true);
         check(r#"{"a":9223372036854775807,"b":0}"#, true);
     }

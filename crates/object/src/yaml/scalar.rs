@@ -121,9 +121,21 @@ fn go_float(text: &str) -> Option<f64> {
 /// Whether it is a date, or a date and a time of day.
 pub(super) fn is_timestamp(text: &str) -> bool {
     let mut rest = text;
-    let Some(year) = digits(&mut rest, 4, 4) else { return false };
-    let Some(month) = strip(&mut rest, "-").then(|| digits(&mut rest, 1, 2)).flatten() else { return false };
-    let Some(day) = strip(&mut rest, "-").then(|| digits(&mut rest, 1, 2)).flatten() else { return false };
+    let Some(year) = digits(&mut rest, 4, 4) else {
+        return false;
+    };
+    let Some(month) = strip(&mut rest, "-")
+        .then(|| digits(&mut rest, 1, 2))
+        .flatten()
+    else {
+        return false;
+    };
+    let Some(day) = strip(&mut rest, "-")
+        .then(|| digits(&mut rest, 1, 2))
+        .flatten()
+    else {
+        return false;
+    };
     if !(1..=12).contains(&month) || day < 1 || day > days_in(year, month) {
         return false;
     }
@@ -179,7 +191,11 @@ fn strip(rest: &mut &str, prefix: &str) -> bool {
 
 /// The number that the next `min` to `max` digits are.
 fn digits(rest: &mut &str, min: usize, max: usize) -> Option<i64> {
-    let n = rest.bytes().take(max).take_while(u8::is_ascii_digit).count();
+    let n = rest
+        .bytes()
+        .take(max)
+        .take_while(u8::is_ascii_digit)
+        .count();
     if n < min {
         return None;
     }
@@ -197,7 +213,11 @@ pub(super) fn float_text(float: f64, is_single: bool) -> String {
         _ if float.is_nan() => return ".nan".into(),
         _ => {}
     }
-    let text = if is_single { format!("{:e}", float as f32) } else { format!("{float:e}") };
+    let text = if is_single {
+        format!("{:e}", float as f32)
+    } else {
+        format!("{float:e}")
+    };
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     match exponent.parse::<i32>().unwrap_or_default() {
         -4..6 if is_single => format!("{}", float as f32),

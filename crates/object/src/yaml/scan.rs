@@ -101,7 +101,10 @@ impl Scanner {
 
     /// Takes the next token.
     pub(super) fn take(&mut self) -> Result<Placed> {
-        let end = Placed { token: Token::StreamEnd, ..*self.peek()? };
+        let end = Placed {
+            token: Token::StreamEnd,
+            ..*self.peek()?
+        };
         // The end of the stream is never passed.
         if self.tokens[0].token == Token::StreamEnd {
             return Ok(end);
@@ -142,7 +145,10 @@ impl Scanner {
             '|' | '>' if self.flow_level == 0 => self.block_scalar(),
             '\'' | '"' => self.word(Scanner::scan_quoted),
             _ if self.starts_plain(char, next) => self.word(Scanner::scan_plain),
-            _ => Err(self.refuse(self.cursor.mark, "found character that cannot start any token")),
+            _ => Err(self.refuse(
+                self.cursor.mark,
+                "found character that cannot start any token",
+            )),
         }
     }
 
@@ -198,13 +204,24 @@ impl Scanner {
 
     fn document_indicator(&mut self, char: char) -> Result<()> {
         self.leave_blocks()?;
-        self.symbol(if char == '-' { Token::DocumentStart } else { Token::DocumentEnd }, 3);
+        self.symbol(
+            if char == '-' {
+                Token::DocumentStart
+            } else {
+                Token::DocumentEnd
+            },
+            3,
+        );
         Ok(())
     }
 
     fn flow_start(&mut self, token: Token) -> Result<()> {
         self.save_key()?;
-        let key = PossibleKey { token: self.next_number(), mark: self.cursor.mark, ..PossibleKey::default() };
+        let key = PossibleKey {
+            token: self.next_number(),
+            mark: self.cursor.mark,
+            ..PossibleKey::default()
+        };
         self.keys.push(key);
         self.flow_level += 1;
         self.key_allowed = true;
@@ -235,7 +252,10 @@ impl Scanner {
     }
 
     fn block_entry(&mut self) -> Result<()> {
-        self.open_block(Token::BlockListStart, "block sequence entries are not allowed in this context")?;
+        self.open_block(
+            Token::BlockListStart,
+            "block sequence entries are not allowed in this context",
+        )?;
         self.drop_key()?;
         self.key_allowed = true;
         self.symbol(Token::BlockEntry, 1);
@@ -243,7 +263,10 @@ impl Scanner {
     }
 
     fn key(&mut self) -> Result<()> {
-        self.open_block(Token::BlockMapStart, "mapping keys are not allowed in this context")?;
+        self.open_block(
+            Token::BlockMapStart,
+            "mapping keys are not allowed in this context",
+        )?;
         self.drop_key()?;
         self.key_allowed = self.flow_level == 0;
         self.symbol(Token::Key, 1);
@@ -255,11 +278,19 @@ impl Scanner {
         if self.is_valid(last)? {
             let key = self.keys[last];
             self.insert(key.token, Token::Key, key.mark);
-            self.roll(key.mark.column, Some(key.token), Token::BlockMapStart, key.mark);
+            self.roll(
+                key.mark.column,
+                Some(key.token),
+                Token::BlockMapStart,
+                key.mark,
+            );
             self.forget_key(last);
             self.key_allowed = false;
         } else {
-            self.open_block(Token::BlockMapStart, "mapping values are not allowed in this context")?;
+            self.open_block(
+                Token::BlockMapStart,
+                "mapping values are not allowed in this context",
+            )?;
             self.key_allowed = self.flow_level == 0;
         }
         self.symbol(Token::Value, 1);
@@ -301,13 +332,26 @@ impl Scanner {
     }
 
     fn push(&mut self, token: Token, start: Mark) {
-        self.tokens.push_back(Placed { token, start, end: self.cursor.mark });
+        self.tokens.push_back(Placed {
+            token,
+            start,
+            end: self.cursor.mark,
+        });
     }
 
     /// Puts a token before the token with a number; at the end if that was already taken.
     fn insert(&mut self, number: usize, token: Token, mark: Mark) {
-        let at = number.checked_sub(self.n_taken).filter(|at| *at <= self.tokens.len());
-        self.tokens.insert(at.unwrap_or(self.tokens.len()), Placed { token, start: mark, end: mark });
+        let at = number
+            .checked_sub(self.n_taken)
+            .filter(|at| *at <= self.tokens.len());
+        self.tokens.insert(
+            at.unwrap_or(self.tokens.len()),
+            Placed {
+                token,
+                start: mark,
+                end: mark,
+            },
+        );
     }
 
     /// The number that the next token will have.
@@ -337,7 +381,12 @@ impl Scanner {
         }
         let mark = self.cursor.mark;
         let is_required = self.flow_level == 0 && self.indent == mark.column as isize;
-        let key = PossibleKey { is_possible: true, is_required, token: self.next_number(), mark };
+        let key = PossibleKey {
+            is_possible: true,
+            is_required,
+            token: self.next_number(),
+            mark,
+        };
         self.drop_key()?;
         let last = self.keys.len() - 1;
         self.keys[last] = key;

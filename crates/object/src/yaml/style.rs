@@ -42,7 +42,11 @@ pub(super) fn style(text: &str, traits: &Traits, is_key: bool) -> Style {
 impl Traits {
     pub(super) fn of(text: &str) -> Traits {
         if text.is_empty() {
-            return Traits { plain_allowed: true, single_allowed: true, ..Traits::default() };
+            return Traits {
+                plain_allowed: true,
+                single_allowed: true,
+                ..Traits::default()
+            };
         }
         let is_multiline = text.chars().any(is_break);
         let has_special = text.chars().any(|char| !is_printable(char));
@@ -62,25 +66,34 @@ impl Traits {
 
 /// Whether something in it would be taken for syntax.
 fn has_indicators(text: &str) -> bool {
-    let is_blank_at = |at: usize| text[at..].chars().next().is_none_or(|char| matches!(char, ' ' | '\t'));
+    let is_blank_at = |at: usize| {
+        text[at..]
+            .chars()
+            .next()
+            .is_none_or(|char| matches!(char, ' ' | '\t'))
+    };
     let at_start = match text.as_bytes()[0] {
-        b'#' | b',' | b'[' | b']' | b'{' | b'}' | b'&' | b'*' | b'!' | b'|' | b'>' | b'\'' | b'"' | b'%'
-        | b'@' | b'`' => true,
+        b'#' | b',' | b'[' | b']' | b'{' | b'}' | b'&' | b'*' | b'!' | b'|' | b'>' | b'\''
+        | b'"' | b'%' | b'@' | b'`' => true,
         b'?' | b':' | b'-' => is_blank_at(1),
         _ => false,
     };
     let is_marker = text.starts_with("---") || text.starts_with("...");
-    let within = text.char_indices().zip(text.chars().skip(1)).any(|((at, before), char)| match char {
-        ':' => is_blank_at(at + before.len_utf8() + 1),
-        '#' => is_break(before) || matches!(before, ' ' | '\t' | '\0'),
-        _ => false,
-    });
+    let within =
+        text.char_indices()
+            .zip(text.chars().skip(1))
+            .any(|((at, before), char)| match char {
+                ':' => is_blank_at(at + before.len_utf8() + 1),
+                '#' => is_break(before) || matches!(before, ' ' | '\t' | '\0'),
+                _ => false,
+            });
     at_start || is_marker || within
 }
 
 /// Kubernetes: go-yaml does not take what lies beyond 16 bits for printable (yamlprivateh.go).
 pub(super) fn is_printable(char: char) -> bool {
-    matches!(char, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}') && char != '\u{feff}'
+    matches!(char, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}')
+        && char != '\u{feff}'
 }
 
 /// Whether it looks like a number of minutes and seconds, which old readers take for one: `1:30`.

@@ -12,7 +12,13 @@ fn check(text: &str, expect: Expect) {
 
 #[track_caller]
 fn check_complaint(text: &str, expect: Expect) {
-    expect.assert_eq(read(text.as_bytes()).unwrap().complaint.as_deref().unwrap_or("none"));
+    expect.assert_eq(
+        read(text.as_bytes())
+            .unwrap()
+            .complaint
+            .as_deref()
+            .unwrap_or("none"),
+    );
 }
 
 #[track_caller]
@@ -26,10 +32,19 @@ fn check_written(json: &str, expect: Expect) {
 
 #[test]
 fn words_mean_what_yaml_1_1_says() {
-    check("[y, N, yes, No, on, OFF, true, False]", expect!["[true,false,true,false,true,false,true,false]"]);
+    check(
+        "[y, N, yes, No, on, OFF, true, False]",
+        expect!["[true,false,true,false,true,false,true,false]"],
+    );
     check("[~, null, NULL, '', ]", expect![[r#"[null,null,null,""]"#]]);
-    check("[010, 0o10, 0x1F, 0b101, 1_000, +5, -0x10, 08]", expect!["[8,8,31,5,1000,5,-16,8]"]);
-    check("[1e3, .5, 1., -0.0, 1e400]", expect![[r#"[1000,0.5,1,-0,"1e400"]"#]]);
+    check(
+        "[010, 0o10, 0x1F, 0b101, 1_000, +5, -0x10, 08]",
+        expect!["[8,8,31,5,1000,5,-16,8]"],
+    );
+    check(
+        "[1e3, .5, 1., -0.0, 1e400]",
+        expect![[r#"[1000,0.5,1,-0,"1e400"]"#]],
+    );
     check(
         "[18446744073709551615, 18446744073709551616]",
         expect!["[18446744073709551615,18446744073709552000]"],
@@ -43,9 +58,18 @@ fn words_mean_what_yaml_1_1_says() {
 
 #[test]
 fn a_tag_has_the_last_word() {
-    check("[!!str 5, !!float 5, !foo 5, !!binary aGk=]", expect![[r#"["5",5,"5","hi"]"#]]);
-    check("!!int x", expect!["yaml: cannot decode !!str `x` as a !!int"]);
-    check("!!binary x", expect!["yaml: !!binary value contains invalid base64 data"]);
+    check(
+        "[!!str 5, !!float 5, !foo 5, !!binary aGk=]",
+        expect![[r#"["5",5,"5","hi"]"#]],
+    );
+    check(
+        "!!int x",
+        expect!["yaml: cannot decode !!str `x` as a !!int"],
+    );
+    check(
+        "!!binary x",
+        expect!["yaml: !!binary value contains invalid base64 data"],
+    );
     check("!a!b x", expect!["yaml: found undefined tag handle"]);
 }
 
@@ -55,8 +79,14 @@ fn keys_become_text() {
         "{n: a, 1: b, 1.5: c, 2024-01-01: d}",
         expect![[r#"{"1":"b","1.5":"c","2024-01-01":"d","false":"a"}"#]],
     );
-    check("~: a", expect![[r#"unsupported map key of type: %!s(<nil>), key: <nil>, value: "a""#]]);
-    check("{a: b}: c", expect![[r#"yaml: invalid map key: map[interface {}]interface {}{"a":"b"}"#]]);
+    check(
+        "~: a",
+        expect![[r#"unsupported map key of type: %!s(<nil>), key: <nil>, value: "a""#]],
+    );
+    check(
+        "{a: b}: c",
+        expect![[r#"yaml: invalid map key: map[interface {}]interface {}{"a":"b"}"#]],
+    );
 }
 
 #[test]
@@ -65,7 +95,10 @@ fn blocks_and_flows_nest() {
         "a:\n- b: 1\n  c: [x, {d: e}, f: g]\n- - h\n-\n? k\n: v\n",
         expect![[r#"{"a":[{"b":1,"c":["x",{"d":"e"},{"f":"g"}]},["h"],null],"k":"v"}"#]],
     );
-    check("{\"a\":[1,2.5,\"\\u00e9\\/\"]}", expect!["yaml: found unknown escape character"]);
+    check(
+        "{\"a\":[1,2.5,\"\\u00e9\\/\"]}",
+        expect!["yaml: found unknown escape character"],
+    );
 }
 
 #[test]
@@ -73,14 +106,20 @@ fn texts_have_many_forms() {
     check("a: |\n  x\n   y\n\n", expect![[r#"{"a":"x\n y\n"}"#]]);
     check("a: |+\n  x\n\n", expect![[r#"{"a":"x\n\n"}"#]]);
     check("a: >-\n  x\n  y\n\n  z\n", expect![[r#"{"a":"x y\nz"}"#]]);
-    check("a: one\n  two\n\n  three # no\n", expect![[r#"{"a":"one two\nthree"}"#]]);
+    check(
+        "a: one\n  two\n\n  three # no\n",
+        expect![[r#"{"a":"one two\nthree"}"#]],
+    );
     check("a: 'it''s\n  x'", expect![[r#"{"a":"it's x"}"#]]);
     check(
         r#"a: "\x41\u00e9\t\
         b""#,
         expect![[r#"{"a":"Aé\tb"}"#]],
     );
-    check("a: b\r\nc: |\r\n  d\r\n", expect![[r#"{"a":"b","c":"d\n"}"#]]);
+    check(
+        "a: b\r\nc: |\r\n  d\r\n",
+        expect![[r#"{"a":"b","c":"d\n"}"#]],
+    );
 }
 
 #[test]
@@ -89,7 +128,10 @@ fn only_the_first_document_counts() {
     check("", expect!["null"]);
     check("# nothing", expect!["null"]);
     check("%YAML 1.1\n---\na: 1\n...\n", expect![[r#"{"a":1}"#]]);
-    check("%YAML 1.2\n---\na: 1\n", expect!["yaml: found incompatible YAML document"]);
+    check(
+        "%YAML 1.2\n---\na: 1\n",
+        expect!["yaml: found incompatible YAML document"],
+    );
 }
 
 #[test]
@@ -103,8 +145,14 @@ fn aliases_repeat_and_merge() {
         expect![[r#"{"a":[{"b":1},{"b":2,"c":3}],"d":{"b":1,"c":3}}"#]],
     );
     check("a: *x", expect!["yaml: unknown anchor 'x' referenced"]);
-    check("a: &x [*x]", expect!["yaml: anchor 'x' value contains itself"]);
-    check("<<: x", expect!["yaml: map merge requires map or sequence of maps as the value"]);
+    check(
+        "a: &x [*x]",
+        expect!["yaml: anchor 'x' value contains itself"],
+    );
+    check(
+        "<<: x",
+        expect!["yaml: map merge requires map or sequence of maps as the value"],
+    );
 }
 
 #[test]
@@ -112,7 +160,10 @@ fn a_bomb_does_not_go_off() {
     let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x]\n");
     for level in 1..12 {
         let alias = format!("*a{}", level - 1);
-        bomb.push_str(&format!("a{level}: &a{level} [{}]\n", [alias.as_str(); 9].join(",")));
+        bomb.push_str(&format!(
+            "a{level}: &a{level} [{}]\n",
+            [alias.as_str(); 9].join(",")
+        ));
     }
     check(&bomb, expect!["yaml: document contains excessive aliasing"]);
 }
@@ -122,7 +173,9 @@ fn nesting_is_bounded() {
     let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
     assert!(read(nested(300).as_bytes()).is_ok());
     check(&nested(100_000), expect!["yaml: exceeded max depth of 300"]);
-    let block: String = (0..2000).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
+    let block: String = (0..2000)
+        .map(|depth| format!("{}a:\n", " ".repeat(depth)))
+        .collect();
     check(&block, expect!["yaml: exceeded max depth of 300"]);
 }
 
@@ -142,20 +195,59 @@ fn repeated_keys_are_reported_and_the_last_one_counts() {
 
 #[test]
 fn mistakes_are_named_as_go_yaml_names_them() {
-    check("a: b: c", expect!["yaml: mapping values are not allowed in this context"]);
-    check("a: 1\nb: c: d", expect!["yaml: line 2: mapping values are not allowed in this context"]);
-    check("\tx: 1", expect!["yaml: found character that cannot start any token"]);
-    check("a: @b", expect!["yaml: found character that cannot start any token"]);
-    check("a: 1\nb\nc: 2", expect!["yaml: line 3: could not find expected ':'"]);
-    check("a: 1\n b: 2", expect!["yaml: line 2: mapping values are not allowed in this context"]);
-    check("a: [1, 2\nb: 3", expect!["yaml: line 1: did not find expected ',' or ']'"]);
-    check("{a: 1", expect!["yaml: line 1: did not find expected ',' or '}'"]);
-    check("- a\nb: c", expect!["yaml: line 1: did not find expected '-' indicator"]);
-    check("a:\n    b: 1\n  c: 2", expect!["yaml: line 2: did not find expected key"]);
-    check("a: - b", expect!["yaml: block sequence entries are not allowed in this context"]);
+    check(
+        "a: b: c",
+        expect!["yaml: mapping values are not allowed in this context"],
+    );
+    check(
+        "a: 1\nb: c: d",
+        expect!["yaml: line 2: mapping values are not allowed in this context"],
+    );
+    check(
+        "\tx: 1",
+        expect!["yaml: found character that cannot start any token"],
+    );
+    check(
+        "a: @b",
+        expect!["yaml: found character that cannot start any token"],
+    );
+    check(
+        "a: 1\nb\nc: 2",
+        expect!["yaml: line 3: could not find expected ':'"],
+    );
+    check(
+        "a: 1\n b: 2",
+        expect!["yaml: line 2: mapping values are not allowed in this context"],
+    );
+    check(
+        "a: [1, 2\nb: 3",
+        expect!["yaml: line 1: did not find expected ',' or ']'"],
+    );
+    check(
+        "{a: 1",
+        expect!["yaml: line 1: did not find expected ',' or '}'"],
+    );
+    check(
+        "- a\nb: c",
+        expect!["yaml: line 1: did not find expected '-' indicator"],
+    );
+    check(
+        "a:\n    b: 1\n  c: 2",
+        expect!["yaml: line 2: did not find expected key"],
+    );
+    check(
+        "a: - b",
+        expect!["yaml: block sequence entries are not allowed in this context"],
+    );
     check("a: \"b", expect!["yaml: found unexpected end of stream"]);
-    check("a: &\n", expect!["yaml: did not find expected alphabetic or numeric character"]);
-    check("a: \u{1}", expect!["yaml: control characters are not allowed"]);
+    check(
+        "a: &\n",
+        expect!["yaml: did not find expected alphabetic or numeric character"],
+    );
+    check(
+        "a: \u{1}",
+        expect!["yaml: control characters are not allowed"],
+    );
     let error = to_json(b"a: \xff").unwrap_err();
     assert_eq!(error.to_string(), "yaml: invalid leading UTF-8 octet");
 }
@@ -235,7 +327,10 @@ fn lines_are_written_as_blocks() {
 #[test]
 fn long_texts_are_folded() {
     let words = "word ".repeat(30);
-    let text = json::to_string(&Value::from(vec![words.trim().into(), format!("{words}: x").into()]));
+    let text = json::to_string(&Value::from(vec![
+        words.trim().into(),
+        format!("{words}: x").into(),
+    ]));
     check_written(
         &text,
         expect![[r#"

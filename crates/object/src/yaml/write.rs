@@ -11,8 +11,12 @@ use crate::value::{Map, Value};
 
 /// The text of a value.
 pub fn write(value: &Value) -> String {
-    let mut writer =
-        Writer { out: String::with_capacity(1024), column: 0, is_spaced: true, is_indented: true };
+    let mut writer = Writer {
+        out: String::with_capacity(1024),
+        column: 0,
+        is_spaced: true,
+        is_indented: true,
+    };
     writer.node(value, None, false);
     writer.indent(0);
     writer.out
@@ -122,7 +126,13 @@ impl Writer {
             }
             let next_is_space = text[at + char.len_utf8()..].starts_with(' ');
             let is_inside = at >= margin && at + margin < text.len();
-            if char == ' ' && !is_key && !after_space && !next_is_space && is_inside && self.column > WIDTH {
+            if char == ' '
+                && !is_key
+                && !after_space
+                && !next_is_space
+                && is_inside
+                && self.column > WIDTH
+            {
                 self.indent(indent);
             } else {
                 self.put_char(char);
@@ -279,7 +289,9 @@ fn number_text(literal: &str) -> String {
 
 fn sorted(map: &Map) -> Vec<(&str, &Value)> {
     let mut members: Vec<_> = map.iter().collect();
-    merge_sort(&mut members, &|left, right| natural_order(left.0, right.0) == Ordering::Greater);
+    merge_sort(&mut members, &|left, right| {
+        natural_order(left.0, right.0) == Ordering::Greater
+    });
     members
 }
 
@@ -294,9 +306,16 @@ fn merge_sort<T: Copy>(items: &mut [T], is_after: &impl Fn(T, T) -> bool) {
     merge_sort(right, is_after);
     let mut merged = Vec::with_capacity(items.len());
     let (left, right) = items.split_at(items.len() / 2);
-    let (mut left, mut right) = (left.iter().copied().peekable(), right.iter().copied().peekable());
+    let (mut left, mut right) = (
+        left.iter().copied().peekable(),
+        right.iter().copied().peekable(),
+    );
     while let (Some(first), Some(second)) = (left.peek(), right.peek()) {
-        let next = if is_after(*first, *second) { right.next() } else { left.next() };
+        let next = if is_after(*first, *second) {
+            right.next()
+        } else {
+            left.next()
+        };
         merged.extend(next);
     }
     merged.extend(left.chain(right));
@@ -306,7 +325,11 @@ fn merge_sort<T: Copy>(items: &mut [T], is_after: &impl Fn(T, T) -> bool) {
 /// Kubernetes: keys are sorted as go-yaml does it: marks before letters, numbers by value (sorter.go).
 fn natural_order(left: &str, right: &str) -> Ordering {
     let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
-    let Some(at) = left.iter().zip(&right).position(|(left, right)| left != right) else {
+    let Some(at) = left
+        .iter()
+        .zip(&right)
+        .position(|(left, right)| left != right)
+    else {
         return left.len().cmp(&right.len());
     };
     let (first, second) = (left[at], right[at]);
@@ -317,12 +340,18 @@ fn natural_order(left: &str, right: &str) -> Ordering {
         (false, false) => {}
     }
     // Digits that both have in common count if one goes on with a zero: 100 is more than 12.
-    let in_common =
-        left[..at].iter().rev().take_while(|char| char.is_ascii_digit()).any(|digit| *digit != '0');
+    let in_common = left[..at]
+        .iter()
+        .rev()
+        .take_while(|char| char.is_ascii_digit())
+        .any(|digit| *digit != '0');
     let start = i64::from(in_common && (first == '0' || second == '0'));
     let (left_number, left_end) = number_at(&left, at, start);
     let (right_number, right_end) = number_at(&right, at, start);
-    left_number.cmp(&right_number).then(left_end.cmp(&right_end)).then(first.cmp(&second))
+    left_number
+        .cmp(&right_number)
+        .then(left_end.cmp(&right_end))
+        .then(first.cmp(&second))
 }
 
 fn number_at(chars: &[char], at: usize, start: i64) -> (i64, usize) {

@@ -27,17 +27,31 @@ pub struct Case {
 
 /// What is measured.
 pub const CASES: &[Case] = &[
-    Case { name: "standard", spec: Value::object },
-    Case { name: "node selector", spec: || value!({"nodeSelector": {"disk": "ssd"}}) },
-    Case { name: "anti-affinity by host", spec: anti_affinity },
-    Case { name: "spread over zones", spec: spread },
-    Case { name: "preferred affinity", spec: preferred },
+    Case {
+        name: "standard",
+        spec: Value::object,
+    },
+    Case {
+        name: "node selector",
+        spec: || value!({"nodeSelector": {"disk": "ssd"}}),
+    },
+    Case {
+        name: "anti-affinity by host",
+        spec: anti_affinity,
+    },
+    Case {
+        name: "spread over zones",
+        spec: spread,
+    },
+    Case {
+        name: "preferred affinity",
+        spec: preferred,
+    },
 ];
 
 fn anti_affinity() -> Value {
     // Far from pods of another colour, so that there is room for more pods than nodes.
-    let term =
-        value!({"labelSelector": {"matchLabels": {"color": "red"}}, "topologyKey": "kubernetes.io/hostname"});
+    let term = value!({"labelSelector": {"matchLabels": {"color": "red"}}, "topologyKey": "kubernetes.io/hostname"});
     value!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
 }
 
@@ -49,8 +63,7 @@ fn spread() -> Value {
 }
 
 fn preferred() -> Value {
-    let term =
-        value!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"});
+    let term = value!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"});
     value!({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
         {"weight": 1, "podAffinityTerm": term}
     ]}}})
@@ -66,12 +79,23 @@ impl Cluster {
     pub async fn start(case: &Case, n_nodes: usize, n_pods: usize) -> Cluster {
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
-        let server = Server::new(registry, ServerOptions { plugins: Plugins::alone(), ..Default::default() });
+        let server = Server::new(
+            registry,
+            ServerOptions {
+                plugins: Plugins::alone(),
+                ..Default::default()
+            },
+        );
         server.start().await;
         let api = Api::new(client(&server));
-        api.create(&NAMESPACES, &value!({"metadata": {"name": "bench"}})).await.expect("a namespace");
+        api.create(&NAMESPACES, &value!({"metadata": {"name": "bench"}}))
+            .await
+            .expect("a namespace");
         many(n_nodes, |number| create(api.clone(), NODES, node(number))).await;
-        many(n_pods, |number| create(api.clone(), PODS, pod(case, number))).await;
+        many(n_pods, |number| {
+            create(api.clone(), PODS, pod(case, number))
+        })
+        .await;
         let bound = follow(&server).await;
         Cluster { server, bound }
     }
@@ -125,7 +149,9 @@ async fn many<F: Future<Output = ()> + Send + 'static>(n: usize, make: impl Fn(u
 }
 
 async fn create(api: Api, of: Resource, object: Value) {
-    api.create(&of, &object).await.unwrap_or_else(|error| panic!("{error}"));
+    api.create(&of, &object)
+        .await
+        .unwrap_or_else(|error| panic!("{error}"));
 }
 
 fn node(number: usize) -> Value {
@@ -155,8 +181,12 @@ fn pod(case: &Case, number: usize) -> Value {
 /// How long the loop took for each pod, from its metrics.
 pub fn micros_in_loop(text: &str) -> f64 {
     let value = |suffix: &str| {
-        let name = format!("scheduler_scheduling_attempt_duration_seconds_{suffix}{{result=\"scheduled\"}} ");
-        text.lines().find_map(|line| line.strip_prefix(&name)?.parse::<f64>().ok()).unwrap_or_default()
+        let name = format!(
+            "scheduler_scheduling_attempt_duration_seconds_{suffix}{{result=\"scheduled\"}} "
+        );
+        text.lines()
+            .find_map(|line| line.strip_prefix(&name)?.parse::<f64>().ok())
+            .unwrap_or_default()
     };
     value("sum") / value("count").max(1.0) * 1e6
 }

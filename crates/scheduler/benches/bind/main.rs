@@ -18,11 +18,17 @@ use mizzen_scheduler::{Options, start};
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() {
-    let numbers: Vec<usize> = std::env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
+    let numbers: Vec<usize> = std::env::args()
+        .skip(1)
+        .filter_map(|argument| argument.parse().ok())
+        .collect();
     // Small numbers by default: a build without optimisation shall be done soon.
     let n_nodes = numbers.first().copied().unwrap_or(100);
     let n_pods = numbers.get(1).copied().unwrap_or(500);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     println!(
         "{:<24} {:>7} {:>7} {:>9} {:>12} {:>12}",
         "case", "nodes", "pods", "seconds", "pods/s", "µs in loop"
@@ -40,11 +46,18 @@ async fn run(case: &Case, n_nodes: usize, n_pods: usize) {
     scheduler.synced().await;
     let synced = Instant::now();
     while cluster.n_bound() < n_pods {
-        assert!(began.elapsed() < Duration::from_secs(600), "{}: pods are left", case.name);
+        assert!(
+            began.elapsed() < Duration::from_secs(600),
+            "{}: pods are left",
+            case.name
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let took = synced.elapsed().as_secs_f64();
     let loop_micros = case::micros_in_loop(&scheduler.metrics_text());
     let rate = n_pods as f64 / took;
-    println!("{:<24} {n_nodes:>7} {n_pods:>7} {took:>9.3} {rate:>12.0} {loop_micros:>12.1}", case.name);
+    println!(
+        "{:<24} {n_nodes:>7} {n_pods:>7} {took:>9.3} {rate:>12.0} {loop_micros:>12.1}",
+        case.name
+    );
 }

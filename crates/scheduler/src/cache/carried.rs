@@ -47,7 +47,9 @@ impl Terms {
         for (sort, term) in terms(pod) {
             let (topology, number) = domain(&term.topology_key);
             let at = self.place(sort, term, topology);
-            let Some(carried) = self.terms.get_mut(&at) else { continue };
+            let Some(carried) = self.terms.get_mut(&at) else {
+                continue;
+            };
             carried.count(number, by);
             if carried.n_pods == 0 {
                 self.forget(at);
@@ -63,14 +65,29 @@ impl Terms {
         let at = self.next;
         self.next += 1;
         self.by_text.insert(key, at);
-        self.by_namespace.entry(term.only_namespace().cloned()).or_default().push(at);
-        self.terms.insert(at, Carried { term: term.clone(), sort, topology, of: Vec::new(), n_pods: 0 });
+        self.by_namespace
+            .entry(term.only_namespace().cloned())
+            .or_default()
+            .push(at);
+        self.terms.insert(
+            at,
+            Carried {
+                term: term.clone(),
+                sort,
+                topology,
+                of: Vec::new(),
+                n_pods: 0,
+            },
+        );
         at
     }
 
     fn forget(&mut self, at: usize) {
-        let Some(carried) = self.terms.remove(&at) else { return };
-        self.by_text.remove(&(carried.sort.number(), carried.term.text.clone()));
+        let Some(carried) = self.terms.remove(&at) else {
+            return;
+        };
+        self.by_text
+            .remove(&(carried.sort.number(), carried.term.text.clone()));
         let namespace = carried.term.only_namespace().cloned();
         if let Some(places) = self.by_namespace.get_mut(&namespace) {
             places.retain(|place| *place != at);
@@ -87,7 +104,10 @@ impl Terms {
         namespace_labels: &'a Labels,
     ) -> impl Iterator<Item = &'a Carried> {
         let places = [None, Some(pod.namespace.clone())];
-        let places = places.into_iter().filter_map(|namespace| self.by_namespace.get(&namespace)).flatten();
+        let places = places
+            .into_iter()
+            .filter_map(|namespace| self.by_namespace.get(&namespace))
+            .flatten();
         let carried = places.filter_map(|at| self.terms.get(at));
         carried.filter(|carried| carried.term.means(pod, namespace_labels))
     }
@@ -121,9 +141,18 @@ impl Sort {
 /// All terms of a pod.
 fn terms(pod: &Pod) -> impl Iterator<Item = (Sort, &Term)> {
     let affinity = &pod.affinity;
-    let anti = affinity.required_anti.iter().map(|term| (Sort::RequiredAnti, term));
+    let anti = affinity
+        .required_anti
+        .iter()
+        .map(|term| (Sort::RequiredAnti, term));
     let required = affinity.required.iter().map(|term| (Sort::Required, term));
-    let preferred = affinity.preferred.iter().map(|(weight, term)| (Sort::Preferred(*weight), term));
-    let far = affinity.preferred_anti.iter().map(|(weight, term)| (Sort::Preferred(-weight), term));
+    let preferred = affinity
+        .preferred
+        .iter()
+        .map(|(weight, term)| (Sort::Preferred(*weight), term));
+    let far = affinity
+        .preferred_anti
+        .iter()
+        .map(|(weight, term)| (Sort::Preferred(-weight), term));
     anti.chain(required).chain(preferred).chain(far)
 }

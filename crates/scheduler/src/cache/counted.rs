@@ -25,7 +25,10 @@ pub(crate) struct Matcher {
 impl Matcher {
     /// Pods of one namespace that stay.
     pub fn in_namespace(namespace: &Str, selector: &LabelSelector) -> Matcher {
-        Matcher { all: vec![(Namespaces::These(vec![namespace.clone()]), selector.clone())], staying: true }
+        Matcher {
+            all: vec![(Namespaces::These(vec![namespace.clone()]), selector.clone())],
+            staying: true,
+        }
     }
 
     pub fn means(&self, pod: &Pod) -> bool {
@@ -37,10 +40,12 @@ impl Matcher {
 
     /// The only namespace of pods that it can mean, if there is one.
     pub fn only_namespace(&self) -> Option<&Str> {
-        self.all.iter().find_map(|(namespaces, _)| match namespaces {
-            Namespaces::These(names) if names.len() == 1 => names.first(),
-            _ => None,
-        })
+        self.all
+            .iter()
+            .find_map(|(namespaces, _)| match namespaces {
+                Namespaces::These(names) if names.len() == 1 => names.first(),
+                _ => None,
+            })
     }
 }
 
@@ -90,12 +95,19 @@ impl Counts {
         self.asked += 1;
         let namespace = matcher.only_namespace().cloned();
         let known = self.by_namespace.get(&namespace).into_iter().flatten();
-        let known = known.copied().find(|at| self.counted[at].matcher == *matcher);
+        let known = known
+            .copied()
+            .find(|at| self.counted[at].matcher == *matcher);
         if let Some(counted) = known.and_then(|at| self.counted.get_mut(&at)) {
             counted.used = self.asked;
             return known.unwrap_or_default();
         }
-        let mut counted = Counted { matcher: matcher.clone(), of: Vec::new(), total: 0, used: self.asked };
+        let mut counted = Counted {
+            matcher: matcher.clone(),
+            of: Vec::new(),
+            total: 0,
+            used: self.asked,
+        };
         for (pod, slot) in pods(namespace.as_ref()) {
             if matcher.means(pod) {
                 counted.change(slot, 1);
@@ -136,7 +148,9 @@ impl Counts {
     pub fn change(&mut self, pod: &Pod, slot: Slot, by: i32) {
         for namespace in [None, Some(pod.namespace.clone())] {
             for at in self.by_namespace.get(&namespace).into_iter().flatten() {
-                let Some(counted) = self.counted.get_mut(at) else { continue };
+                let Some(counted) = self.counted.get_mut(at) else {
+                    continue;
+                };
                 if counted.matcher.means(pod) {
                     counted.change(slot, by);
                 }

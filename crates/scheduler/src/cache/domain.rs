@@ -63,7 +63,9 @@ impl Domains {
     }
 
     fn leave(&mut self, number: u32) {
-        let Some(count) = self.n_nodes.get_mut(number as usize) else { return };
+        let Some(count) = self.n_nodes.get_mut(number as usize) else {
+            return;
+        };
         *count -= 1;
         if *count == 0 {
             self.numbers.retain(|_, known| *known != number);
@@ -81,7 +83,11 @@ pub(super) struct Topologies {
 
 impl Topologies {
     /// The place of a label; `nodes` are looked at when it is first asked for.
-    pub fn place<'a>(&mut self, label: &Str, nodes: impl Iterator<Item = (Slot, &'a Labels)>) -> usize {
+    pub fn place<'a>(
+        &mut self,
+        label: &Str,
+        nodes: impl Iterator<Item = (Slot, &'a Labels)>,
+    ) -> usize {
         if let Some(at) = self.labels.get(label) {
             return *at;
         }

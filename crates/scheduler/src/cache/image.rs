@@ -24,8 +24,14 @@ impl Images {
 
     /// Follows a change of a node's images.
     pub fn change(&mut self, slot: Slot, old: Option<&NodeFacts>, new: Option<&NodeFacts>) {
-        for name in old.into_iter().flat_map(|facts| &facts.images).flat_map(|image| &image.names) {
-            let Some(state) = self.0.get_mut(name) else { continue };
+        for name in old
+            .into_iter()
+            .flat_map(|facts| &facts.images)
+            .flat_map(|image| &image.names)
+        {
+            let Some(state) = self.0.get_mut(name) else {
+                continue;
+            };
             state.nodes.remove(&slot);
             if state.nodes.is_empty() {
                 self.0.remove(name);

@@ -41,7 +41,10 @@ impl Node {
             requested: Resources::default(),
             assumed_cpu: 0,
             assumed_memory: 0,
-            facts: Arc::new(NodeFacts { name, ..NodeFacts::default() }),
+            facts: Arc::new(NodeFacts {
+                name,
+                ..NodeFacts::default()
+            }),
             pods: Vec::new(),
             ports: Vec::new(),
         }

@@ -36,9 +36,15 @@ impl Order {
             return;
         }
         self.list.clear();
-        let longest = self.zones.iter().map(|(_, nodes)| nodes.len()).max().unwrap_or_default();
+        let longest = self
+            .zones
+            .iter()
+            .map(|(_, nodes)| nodes.len())
+            .max()
+            .unwrap_or_default();
         for at in 0..longest {
-            self.list.extend(self.zones.iter().filter_map(|(_, nodes)| nodes.get(at)));
+            self.list
+                .extend(self.zones.iter().filter_map(|(_, nodes)| nodes.get(at)));
         }
     }
 

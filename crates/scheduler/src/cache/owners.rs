@@ -17,8 +17,9 @@ pub(crate) struct Owners {
 impl Owners {
     /// Follows a service; none if it is gone.
     pub fn set_service(&mut self, key: &Key, service: Option<&Object>) {
-        let selector =
-            service.map(|service| &service["spec"]["selector"]).filter(|selector| !selector.is_null());
+        let selector = service
+            .map(|service| &service["spec"]["selector"])
+            .filter(|selector| !selector.is_null());
         let services = self.services.entry(key.namespace().into()).or_default();
         match selector {
             Some(selector) => services.insert(key.name().into(), exact(selector)),
@@ -28,10 +29,13 @@ impl Owners {
 
     /// Follows something that makes pods; none if it is gone.
     pub fn set_maker(&mut self, kind: &'static str, key: &Key, maker: Option<&Object>) {
-        let selector = maker.map(|maker| &maker["spec"]["selector"]).and_then(|selector| match kind {
-            "ReplicationController" => Some(exact(selector)),
-            _ => LabelSelector::of(selector),
-        });
+        let selector =
+            maker
+                .map(|maker| &maker["spec"]["selector"])
+                .and_then(|selector| match kind {
+                    "ReplicationController" => Some(exact(selector)),
+                    _ => LabelSelector::of(selector),
+                });
         match selector {
             Some(selector) => self.makers.insert((kind, key.clone()), selector),
             None => self.makers.remove(&(kind, key.clone())),
@@ -40,10 +44,15 @@ impl Owners {
 
     /// What selects the pods that belong together with this one; empty if nothing does.
     pub fn selector(&self, pod: &Pod) -> LabelSelector {
-        let services = self.services.get(&pod.namespace).into_iter().flat_map(HashMap::values);
+        let services = self
+            .services
+            .get(&pod.namespace)
+            .into_iter()
+            .flat_map(HashMap::values);
         let services = services.filter(|selector| pod.labels.match_selector(selector));
-        let mut requirements: Vec<Requirement> =
-            services.flat_map(|selector| selector.requirements.iter().cloned()).collect();
+        let mut requirements: Vec<Requirement> = services
+            .flat_map(|selector| selector.requirements.iter().cloned())
+            .collect();
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
         if let Some(maker) = self.maker(pod) {
             requirements.extend(maker.requirements.iter().cloned());
@@ -60,7 +69,8 @@ impl Owners {
             ("apps/v1", "StatefulSet") => "StatefulSet",
             _ => return None,
         };
-        self.makers.get(&(kind, Key::new(pod.namespace.as_str(), owner.name.as_str())))
+        self.makers
+            .get(&(kind, Key::new(pod.namespace.as_str(), owner.name.as_str())))
     }
 }
 
@@ -70,5 +80,7 @@ fn exact(labels: &Value) -> LabelSelector {
         key: key.into(),
         operator: Operator::In(vec![value.str().into()]),
     };
-    LabelSelector { requirements: labels.entries().map(requirement).collect() }
+    LabelSelector {
+        requirements: labels.entries().map(requirement).collect(),
+    }
 }

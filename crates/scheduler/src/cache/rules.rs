@@ -26,7 +26,11 @@ struct Answers {
 
 impl Rules {
     /// Remembers a rule; `nodes` are asked when it is new.
-    pub fn learn<'a>(&mut self, rule: &NodeRule, nodes: impl Iterator<Item = (Slot, &'a NodeFacts)>) {
+    pub fn learn<'a>(
+        &mut self,
+        rule: &NodeRule,
+        nodes: impl Iterator<Item = (Slot, &'a NodeFacts)>,
+    ) {
         self.asked += 1;
         if let Some(answers) = self.known.get_mut(&rule.text) {
             answers.used = self.asked;
@@ -35,7 +39,11 @@ impl Rules {
         if self.known.len() >= MOST {
             self.forget_half();
         }
-        let mut answers = Answers { rule: rule.clone(), allows: Vec::new(), used: self.asked };
+        let mut answers = Answers {
+            rule: rule.clone(),
+            allows: Vec::new(),
+            used: self.asked,
+        };
         nodes.for_each(|(slot, facts)| answers.set(slot, Some(facts)));
         self.known.insert(rule.text.clone(), answers);
     }
@@ -49,12 +57,16 @@ impl Rules {
 
     /// What a rule says of each node. It was learnt before.
     pub fn answers(&self, rule: &NodeRule) -> Option<&[bool]> {
-        self.known.get(&rule.text).map(|answers| answers.allows.as_slice())
+        self.known
+            .get(&rule.text)
+            .map(|answers| answers.allows.as_slice())
     }
 
     /// Follows a change of a node.
     pub fn set(&mut self, slot: Slot, facts: Option<&NodeFacts>) {
-        self.known.values_mut().for_each(|answers| answers.set(slot, facts));
+        self.known
+            .values_mut()
+            .for_each(|answers| answers.set(slot, facts));
     }
 }
 

@@ -59,7 +59,10 @@ impl Cache {
 
     /// The node of a name, if the API has it.
     pub fn find(&self, name: &str) -> Option<&Node> {
-        self.slots.get(name).map(|slot| self.node(*slot)).filter(|node| node.exists)
+        self.slots
+            .get(name)
+            .map(|slot| self.node(*slot))
+            .filter(|node| node.exists)
     }
 
     /// Nodes in the order in which they are looked at.
@@ -96,7 +99,8 @@ impl Cache {
 
     /// The terms of others that mean a pod.
     pub fn terms_meaning<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = &'a Carried> {
-        self.terms.meaning(pod, self.namespace_labels(&pod.namespace))
+        self.terms
+            .meaning(pod, self.namespace_labels(&pod.namespace))
     }
 
     pub fn namespace_labels(&self, namespace: &str) -> &Labels {
@@ -115,7 +119,10 @@ impl Cache {
 
     /// How many pods that are somewhere use a claim.
     pub fn n_users(&self, namespace: &Str, claim: &Str) -> u32 {
-        self.claims.get(&(namespace.clone(), claim.clone())).copied().unwrap_or_default()
+        self.claims
+            .get(&(namespace.clone(), claim.clone()))
+            .copied()
+            .unwrap_or_default()
     }
 
     pub fn image(&self, name: &str) -> Option<&ImageState> {
@@ -138,17 +145,23 @@ impl Cache {
     /// The place of a label among topologies.
     pub fn topology(&mut self, label: &Str) -> usize {
         let existing = self.nodes.iter().filter(|node| node.exists);
-        self.topologies.place(label, existing.map(|node| (node.slot, &node.facts.labels)))
+        self.topologies
+            .place(label, existing.map(|node| (node.slot, &node.facts.labels)))
     }
 
     /// The place of what is counted.
     pub fn count(&mut self, matcher: &Matcher) -> usize {
         let (pods, by_namespace) = (&self.pods, &self.by_namespace);
         self.counts.place(matcher, |namespace| match namespace {
-            None => pods.values().map(|placed| (&*placed.pod, placed.slot)).collect(),
+            None => pods
+                .values()
+                .map(|placed| (&*placed.pod, placed.slot))
+                .collect(),
             Some(namespace) => {
                 let uids = by_namespace.get(namespace).into_iter().flatten();
-                uids.filter_map(|uid| pods.get(uid)).map(|placed| (&*placed.pod, placed.slot)).collect()
+                uids.filter_map(|uid| pods.get(uid))
+                    .map(|placed| (&*placed.pod, placed.slot))
+                    .collect()
             }
         })
     }
@@ -156,7 +169,8 @@ impl Cache {
     /// Learns what a rule says of each node.
     pub fn learn(&mut self, rule: &NodeRule) {
         let existing = self.nodes.iter().filter(|node| node.exists);
-        self.rules.learn(rule, existing.map(|node| (node.slot, &*node.facts)));
+        self.rules
+            .learn(rule, existing.map(|node| (node.slot, &*node.facts)));
     }
 }
 
@@ -165,7 +179,10 @@ impl Cache {
     /// Takes in a node as it is. What it was before, if it was there.
     pub fn set_node(&mut self, facts: NodeFacts) -> Option<Arc<NodeFacts>> {
         let (slot, facts) = (self.slot(&facts.name), Arc::new(facts));
-        let old = self.node(slot).exists.then(|| self.node(slot).facts.clone());
+        let old = self
+            .node(slot)
+            .exists
+            .then(|| self.node(slot).facts.clone());
         let moves = old.as_ref().is_none_or(|old| old.labels != facts.labels);
         if moves {
             self.lift(slot);
@@ -189,7 +206,10 @@ impl Cache {
     /// Forgets a node. What it was, if it was there.
     pub fn remove_node(&mut self, name: &str) -> Option<Arc<NodeFacts>> {
         let slot = *self.slots.get(name)?;
-        let old = self.node(slot).exists.then(|| self.node(slot).facts.clone())?;
+        let old = self
+            .node(slot)
+            .exists
+            .then(|| self.node(slot).facts.clone())?;
         self.lift(slot);
         self.topologies.set(slot, None);
         self.rules.set(slot, None);
@@ -198,7 +218,10 @@ impl Cache {
         self.reorder(slot, Some(&old), None);
         let node = &mut self.nodes[slot as usize];
         node.exists = false;
-        node.facts = Arc::new(NodeFacts { name: old.name.clone(), ..NodeFacts::default() });
+        node.facts = Arc::new(NodeFacts {
+            name: old.name.clone(),
+            ..NodeFacts::default()
+        });
         self.lower(slot);
         self.free_if_empty(slot);
         Some(old)
@@ -206,9 +229,10 @@ impl Cache {
 
     pub fn set_namespace(&mut self, key: &Key, namespace: Option<&Object>) {
         match namespace {
-            Some(namespace) => {
-                self.namespaces.insert(key.name().into(), Labels::of(&namespace["metadata"]["labels"]))
-            }
+            Some(namespace) => self.namespaces.insert(
+                key.name().into(),
+                Labels::of(&namespace["metadata"]["labels"]),
+            ),
             None => self.namespaces.remove(key.name()),
         };
     }
@@ -261,10 +285,16 @@ impl Cache {
         if !pod.affinity.stated {
             return;
         }
-        let Cache { terms, topologies, nodes, .. } = self;
+        let Cache {
+            terms,
+            topologies,
+            nodes,
+            ..
+        } = self;
         terms.change(pod, by, |label| {
             let existing = nodes.iter().filter(|node| node.exists);
-            let place = topologies.place(label, existing.map(|node| (node.slot, &node.facts.labels)));
+            let place =
+                topologies.place(label, existing.map(|node| (node.slot, &node.facts.labels)));
             (place, topologies.at(place).of(slot))
         });
     }
@@ -287,7 +317,11 @@ impl Cache {
 
     /// Forgets a pod, if it was only assumed.
     pub fn forget(&mut self, uid: &str) -> Option<Arc<Pod>> {
-        if self.is_assumed(uid) { self.remove_pod(uid) } else { None }
+        if self.is_assumed(uid) {
+            self.remove_pod(uid)
+        } else {
+            None
+        }
     }
 
     /// Forgets a pod.
@@ -323,7 +357,11 @@ impl Cache {
         self.use_claims(&pod, 1);
         self.counts.change(&pod, slot, 1);
         self.carry(&pod, slot, 1);
-        self.by_namespace.entry(pod.namespace.clone()).or_default().insert(pod.uid.clone());
-        self.pods.insert(pod.uid.clone(), Placed { pod, slot, assumed });
+        self.by_namespace
+            .entry(pod.namespace.clone())
+            .or_default()
+            .insert(pod.uid.clone());
+        self.pods
+            .insert(pod.uid.clone(), Placed { pod, slot, assumed });
     }
 }

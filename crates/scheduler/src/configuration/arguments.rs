@@ -32,7 +32,10 @@ impl Default for Arguments {
             added_affinity: Value::Null,
             ignored: Vec::new(),
             ignored_groups: Vec::new(),
-            strategy: Strategy { measure: Measure::LeastAllocated, resources: Weighted::default_list() },
+            strategy: Strategy {
+                measure: Measure::LeastAllocated,
+                resources: Weighted::default_list(),
+            },
             balanced: Weighted::default_list(),
             affinity: InterPodAffinity::default(),
             constraints: None,
@@ -44,14 +47,21 @@ impl Default for Arguments {
 
 impl Arguments {
     /// Reads all arguments of a profile, which is at `path`. What extenders count themselves is ignored.
-    pub fn of(configs: &Value, path: &str, ignored: &[Str]) -> Result<Arguments, ConfigurationError> {
-        let mut arguments = Arguments { ignored: ignored.to_vec(), ..Arguments::default() };
+    pub fn of(
+        configs: &Value,
+        path: &str,
+        ignored: &[Str],
+    ) -> Result<Arguments, ConfigurationError> {
+        let mut arguments = Arguments {
+            ignored: ignored.to_vec(),
+            ..Arguments::default()
+        };
         for (at, config) in configs.list().iter().enumerate() {
-            arguments.read(config["name"].str(), &config["args"]).map_err(
-                |ConfigurationError(problem)| {
+            arguments
+                .read(config["name"].str(), &config["args"])
+                .map_err(|ConfigurationError(problem)| {
                     ConfigurationError(format!("{path}.pluginConfig[{at}].args.{problem}"))
-                },
-            )?;
+                })?;
         }
         Ok(arguments)
     }
@@ -77,19 +87,33 @@ impl Arguments {
 
     pub fn fit(&self) -> Fit {
         let (ignored, ignored_groups) = (self.ignored.clone(), self.ignored_groups.clone());
-        Fit { ignored, ignored_groups, strategy: self.strategy.clone() }
+        Fit {
+            ignored,
+            ignored_groups,
+            strategy: self.strategy.clone(),
+        }
     }
 
     pub fn spread(&self) -> TopologySpread {
-        self.constraints.clone().map_or_else(TopologySpread::default, TopologySpread::with_defaults)
+        self.constraints
+            .clone()
+            .map_or_else(TopologySpread::default, TopologySpread::with_defaults)
     }
 
     fn read_fit(&mut self, args: &Value) -> Result<(), ConfigurationError> {
-        let texts = |list: &Value| list.list().iter().map(|one| one.str().into()).collect::<Vec<Str>>();
+        let texts = |list: &Value| {
+            list.list()
+                .iter()
+                .map(|one| one.str().into())
+                .collect::<Vec<Str>>()
+        };
         self.ignored.extend(texts(&args["ignoredResources"]));
         self.ignored_groups = texts(&args["ignoredResourceGroups"]);
         let strategy = &args["scoringStrategy"];
-        self.strategy = Strategy { measure: measure(strategy)?, resources: weighted(&strategy["resources"]) };
+        self.strategy = Strategy {
+            measure: measure(strategy)?,
+            resources: weighted(&strategy["resources"]),
+        };
         Ok(())
     }
 
@@ -102,14 +126,19 @@ impl Arguments {
             )));
         }
         let ignore_others_wishes = args["ignorePreferredTermsOfExistingPods"].bool();
-        self.affinity = InterPodAffinity { hard_weight, ignore_others_wishes };
+        self.affinity = InterPodAffinity {
+            hard_weight,
+            ignore_others_wishes,
+        };
         Ok(())
     }
 
     fn read_spread(&mut self, args: &Value) -> Result<(), ConfigurationError> {
         let constraints = &args["defaultConstraints"];
         match args["defaultingType"].str() {
-            "List" => self.constraints = Some(Constraint::list(constraints, &Labels::default()).to_vec()),
+            "List" => {
+                self.constraints = Some(Constraint::list(constraints, &Labels::default()).to_vec())
+            }
             "" | "System" if constraints.is_empty() => {}
             "" | "System" => {
                 let problem = "when .defaultingType is System, defaultConstraints must be empty";
@@ -118,7 +147,9 @@ impl Arguments {
                 )));
             }
             other => {
-                return Err(ConfigurationError(format!("defaultingType: Unsupported value: \"{other}\"")));
+                return Err(ConfigurationError(format!(
+                    "defaultingType: Unsupported value: \"{other}\""
+                )));
             }
         }
         Ok(())
@@ -133,7 +164,10 @@ impl Arguments {
                     .into(),
             ));
         }
-        self.breadth = Breadth { share: share as usize, least: least as usize };
+        self.breadth = Breadth {
+            share: share as usize,
+            least: least as usize,
+        };
         Ok(())
     }
 
@@ -143,13 +177,17 @@ impl Arguments {
             ConfigurationError(format!("{field}: Invalid value: {value}: {problem}"))
         };
         if !args["shape"].is_null() {
-            let problem =
-                "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring";
+            let problem = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring";
             return Err(invalid("shape", problem));
         }
-        let Some(seconds) = args["bindTimeoutSeconds"].as_int() else { return Ok(()) };
+        let Some(seconds) = args["bindTimeoutSeconds"].as_int() else {
+            return Ok(());
+        };
         let seconds = u64::try_from(seconds).map_err(|_| {
-            invalid("bindTimeoutSeconds", "invalid BindTimeoutSeconds, should not be a negative value")
+            invalid(
+                "bindTimeoutSeconds",
+                "invalid BindTimeoutSeconds, should not be a negative value",
+            )
         })?;
         self.patience = Duration::from_secs(seconds);
         Ok(())
@@ -163,8 +201,9 @@ fn measure(strategy: &Value) -> Result<Measure, ConfigurationError> {
         "RequestedToCapacityRatio" => {
             let shape = strategy["requestedToCapacityRatio"]["shape"].list().iter();
             // Ten is the best that people can say.
-            let shape: Vec<(i64, i64)> =
-                shape.map(|point| (point["utilization"].int(), point["score"].int() * 10)).collect();
+            let shape: Vec<(i64, i64)> = shape
+                .map(|point| (point["utilization"].int(), point["score"].int() * 10))
+                .collect();
             if shape.is_empty() || !shape.is_sorted_by(|a, b| a.0 < b.0) {
                 return Err(ConfigurationError(
                     "shape: utilization values must be sorted in increasing order".into(),
@@ -173,13 +212,18 @@ fn measure(strategy: &Value) -> Result<Measure, ConfigurationError> {
             Measure::RequestedToCapacityRatio(shape)
         }
         other => {
-            return Err(ConfigurationError(format!("scoringStrategy.type: Unsupported value: \"{other}\"")));
+            return Err(ConfigurationError(format!(
+                "scoringStrategy.type: Unsupported value: \"{other}\""
+            )));
         }
     })
 }
 
 fn weighted(resources: &Value) -> Vec<Weighted> {
-    let one = |one: &Value| Weighted { name: one["name"].str().into(), weight: one["weight"].int().max(1) };
+    let one = |one: &Value| Weighted {
+        name: one["name"].str().into(),
+        weight: one["weight"].int().max(1),
+    };
     match resources.list() {
         [] => Weighted::default_list(),
         resources => resources.iter().map(one).collect(),

@@ -35,19 +35,29 @@ struct Types(Schemas);
 
 impl Types {
     fn load() -> Types {
-        let files = [("configuration.types", include_str!("../../data/configuration.types"))];
+        let files = [(
+            "configuration.types",
+            include_str!("../../data/configuration.types"),
+        )];
         Types(schema::parse(files).expect("our own data are in order"))
     }
 
     fn get(&self, kind: &str) -> Option<&Struct> {
-        self.0.types.get(format!("{VERSION}.{kind}").as_str()).map(|ty| &**ty)
+        self.0
+            .types
+            .get(format!("{VERSION}.{kind}").as_str())
+            .map(|ty| &**ty)
     }
 
     fn file(&self, text: &[u8]) -> Outcome<Value> {
         let document = yaml::read(text).map_err(|error| error.to_string())?;
         let is_json = text.trim_ascii_start().starts_with(b"{");
         let converted = document.to_json();
-        let plain = if is_json && json::parse(text).is_ok() { text } else { &converted };
+        let plain = if is_json && json::parse(text).is_ok() {
+            text
+        } else {
+            &converted
+        };
         let meta = kind_of(plain)?;
         check_there(&meta, text)?;
         self.check_known(&meta)?;
@@ -68,9 +78,13 @@ impl Types {
         for (profile_idx, profile) in file["profiles"].list().iter().enumerate() {
             for (config_idx, config) in profile["pluginConfig"].list().iter().enumerate() {
                 let place = |problem: String| {
-                    format!("decoding .profiles[{profile_idx}].pluginConfig[{config_idx}]: {problem}")
+                    format!(
+                        "decoding .profiles[{profile_idx}].pluginConfig[{config_idx}]: {problem}"
+                    )
                 };
-                let found = self.arguments(config["name"].str(), &config["args"]).map_err(place)?;
+                let found = self
+                    .arguments(config["name"].str(), &config["args"])
+                    .map_err(place)?;
                 complaints.extend(strict(found).map(place));
             }
         }
@@ -80,7 +94,9 @@ impl Types {
     /// The same for one plugin. Arguments of plugins that are not ours can be anything.
     fn arguments(&self, plugin: &str, args: &Value) -> Result<Vec<String>, String> {
         let kind = format!("{plugin}Args");
-        let Some(ty) = self.get(&kind).filter(|_| !args.is_null()) else { return Ok(Vec::new()) };
+        let Some(ty) = self.get(&kind).filter(|_| !args.is_null()) else {
+            return Ok(Vec::new());
+        };
         let place = |problem: String| format!("decoding args for plugin {plugin}: {problem}");
         let text = json::to_string(args);
         let meta = implied(kind_of(text.as_bytes()).map_err(place)?, &kind);
@@ -102,7 +118,9 @@ impl Types {
             return Ok(());
         }
         let (kind, version) = (json::quote(&meta.kind), json::quote(&meta.api_version));
-        Err(format!("no kind {kind} is registered for version {version} in scheme \"{SCHEME}\""))
+        Err(format!(
+            "no kind {kind} is registered for version {version} in scheme \"{SCHEME}\""
+        ))
     }
 }
 
@@ -110,7 +128,9 @@ impl Types {
 fn read(ty: &Struct, text: &[u8]) -> Result<Decoded, String> {
     let decoded = decode::decode(ty, text).map_err(|error| error.to_string())?;
     let own = SPANS.iter().map(|field| &decoded.value[*field]);
-    let of_election = ELECTION_SPANS.iter().map(|field| &decoded.value["leaderElection"][*field]);
+    let of_election = ELECTION_SPANS
+        .iter()
+        .map(|field| &decoded.value["leaderElection"][*field]);
     for span in own.chain(of_election).filter_map(Value::as_str) {
         time::duration_nanos(span).map_err(|error| error.to_string())?;
     }
@@ -128,8 +148,17 @@ fn kind_of(text: &[u8]) -> Result<TypeMeta, String> {
 
 /// Arguments need not say what they are.
 fn implied(said: TypeMeta, kind: &str) -> TypeMeta {
-    let or = |said: Str, implied: &str| if said.is_empty() { implied.into() } else { said };
-    TypeMeta { api_version: or(said.api_version, VERSION), kind: or(said.kind, kind) }
+    let or = |said: Str, implied: &str| {
+        if said.is_empty() {
+            implied.into()
+        } else {
+            said
+        }
+    };
+    TypeMeta {
+        api_version: or(said.api_version, VERSION),
+        kind: or(said.kind, kind),
+    }
 }
 
 fn check_there(meta: &TypeMeta, text: &[u8]) -> Result<(), String> {
@@ -138,5 +167,8 @@ fn check_there(meta: &TypeMeta, text: &[u8]) -> Result<(), String> {
         (false, true) => "apiVersion",
         (false, false) => return Ok(()),
     };
-    Err(format!("Object '{missing}' is missing in '{}'", String::from_utf8_lossy(text)))
+    Err(format!(
+        "Object '{missing}' is missing in '{}'",
+        String::from_utf8_lossy(text)
+    ))
 }

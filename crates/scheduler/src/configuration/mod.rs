@@ -44,9 +44,15 @@ impl Configuration {
         if let Some(problems) = validate(value).in_one() {
             return Err(ConfigurationError(problems));
         }
-        let extenders: Vec<ExtenderOptions> =
-            value["extenders"].list().iter().map(extender).collect::<Result<_, _>>()?;
-        let ignored: Vec<_> = extenders.iter().flat_map(|one| one.ignored_by_scheduler.clone()).collect();
+        let extenders: Vec<ExtenderOptions> = value["extenders"]
+            .list()
+            .iter()
+            .map(extender)
+            .collect::<Result<_, _>>()?;
+        let ignored: Vec<_> = extenders
+            .iter()
+            .flat_map(|one| one.ignored_by_scheduler.clone())
+            .collect();
         let share = share(&value["percentageOfNodesToScore"]);
         let standard = [Value::Null];
         let profiles = match value["profiles"].list() {
@@ -57,8 +63,16 @@ impl Configuration {
             let share = self::share(&one["percentageOfNodesToScore"]).or(share);
             plugins::profile(one, &format!("profiles[{at}]"), share, &ignored).map(Arc::new)
         };
-        let profiles = profiles.iter().enumerate().map(profile).collect::<Result<_, _>>()?;
-        Ok(Configuration { profiles, extenders, delays: delays(value) })
+        let profiles = profiles
+            .iter()
+            .enumerate()
+            .map(profile)
+            .collect::<Result<_, _>>()?;
+        Ok(Configuration {
+            profiles,
+            extenders,
+            delays: delays(value),
+        })
     }
 }
 
@@ -68,7 +82,11 @@ fn share(value: &Value) -> Option<usize> {
 }
 
 fn delays(value: &Value) -> Delays {
-    let seconds = |field: &str| value[field].as_int().and_then(|seconds| u64::try_from(seconds).ok());
+    let seconds = |field: &str| {
+        value[field]
+            .as_int()
+            .and_then(|seconds| u64::try_from(seconds).ok())
+    };
     let standard = Delays::default();
     Delays {
         first: seconds("podInitialBackoffSeconds").map_or(standard.first, Duration::from_secs),
@@ -82,7 +100,9 @@ fn extender(value: &Value) -> Result<ExtenderOptions, ConfigurationError> {
     let managed = || value["managedResources"].list().iter();
     let nanos = match value["httpTimeout"].str() {
         "" => 0,
-        text => time::duration_nanos(text).map_err(|error| ConfigurationError(error.to_string()))?,
+        text => {
+            time::duration_nanos(text).map_err(|error| ConfigurationError(error.to_string()))?
+        }
     };
     let timeout = match u64::try_from(nanos) {
         Ok(0) | Err(_) => Duration::from_secs(5),

@@ -9,9 +9,9 @@ use super::ConfigurationError;
 use super::arguments::Arguments;
 use super::points::Point;
 use crate::plugin::{
-    BEST, Balanced, DeclaredFeatures, DynamicResources, Filter, ImageLocality, Name, NodeName, NodePorts,
-    NodeUnschedulable, Partial, Score, TaintToleration, VolumeBinding, VolumeLimits, VolumeRestrictions,
-    VolumeZone, Wanted,
+    BEST, Balanced, DeclaredFeatures, DynamicResources, Filter, ImageLocality, Name, NodeName,
+    NodePorts, NodeUnschedulable, Partial, Score, TaintToleration, VolumeBinding, VolumeLimits,
+    VolumeRestrictions, VolumeZone, Wanted,
 };
 use crate::profile::Profile;
 
@@ -54,10 +54,17 @@ struct Said {
 
 impl Said {
     fn of(set: &Value) -> Said {
-        let enabled = |one: &Value| Enabled { name: one["name"].str().into(), weight: one["weight"].int() };
+        let enabled = |one: &Value| Enabled {
+            name: one["name"].str().into(),
+            weight: one["weight"].int(),
+        };
         Said {
             enabled: set["enabled"].list().iter().map(enabled).collect(),
-            disabled: set["disabled"].list().iter().map(|one| one["name"].str().into()).collect(),
+            disabled: set["disabled"]
+                .list()
+                .iter()
+                .map(|one| one["name"].str().into())
+                .collect(),
         }
     }
 
@@ -73,7 +80,9 @@ pub(super) fn profile(
     share: Option<usize>,
     ignored: &[Str],
 ) -> Result<Profile, ConfigurationError> {
-    let name = value["schedulerName"].as_str().unwrap_or("default-scheduler");
+    let name = value["schedulerName"]
+        .as_str()
+        .unwrap_or("default-scheduler");
     let arguments = Arguments::of(&value["pluginConfig"], path, ignored)?;
     let asked = Asked::of(&value["plugins"])?;
     asked.check(name)?;
@@ -84,7 +93,9 @@ pub(super) fn profile(
         gates: asked.has(Point::PreEnqueue, Name::SchedulingGates),
         awaits_claims: asked.has(Point::PreEnqueue, Name::DynamicResources),
         frees_devices: asked.has(Point::PostFilter, Name::DynamicResources),
-        preemption: asked.has(Point::PostFilter, Name::DefaultPreemption).then_some(arguments.breadth),
+        preemption: asked
+            .has(Point::PostFilter, Name::DefaultPreemption)
+            .then_some(arguments.breadth),
         share,
     })
 }
@@ -97,16 +108,24 @@ struct Asked(Vec<(Point, Vec<(Name, i64)>)>);
 
 impl Asked {
     fn of(plugins: &Value) -> Result<Asked, ConfigurationError> {
-        let said: Vec<(Point, Said)> =
-            Point::ALL.iter().map(|point| (*point, Said::of(&plugins[point.field()]))).collect();
-        said.iter().try_for_each(|(point, said)| check_named(*point, &said.enabled))?;
+        let said: Vec<(Point, Said)> = Point::ALL
+            .iter()
+            .map(|point| (*point, Said::of(&plugins[point.field()])))
+            .collect();
+        said.iter()
+            .try_for_each(|(point, said)| check_named(*point, &said.enabled))?;
         let everywhere = merge(&Said::of(&plugins["multiPoint"]));
-        let asked = said.iter().map(|(point, said)| Ok((*point, expand(*point, &everywhere, said)?)));
+        let asked = said
+            .iter()
+            .map(|(point, said)| Ok((*point, expand(*point, &everywhere, said)?)));
         Ok(Asked(asked.collect::<Result<_, _>>()?))
     }
 
     fn at(&self, point: Point) -> impl Iterator<Item = (Name, i64)> {
-        self.0.iter().filter(move |(known, _)| *known == point).flat_map(|(_, asked)| asked.iter().copied())
+        self.0
+            .iter()
+            .filter(move |(known, _)| *known == point)
+            .flat_map(|(_, asked)| asked.iter().copied())
     }
 
     fn has(&self, point: Point, name: Name) -> bool {
@@ -140,7 +159,11 @@ impl Asked {
             let (whole, reserves) = (filter(name, arguments)?, self.reserves(name));
             let is_whole = checks && reserves == Point::Reserve.asks(name);
             let wanted = Wanted { checks, reserves };
-            Some(if is_whole { whole } else { Box::new(Partial { whole, wanted }) as Box<dyn Filter> })
+            Some(if is_whole {
+                whole
+            } else {
+                Box::new(Partial { whole, wanted }) as Box<dyn Filter>
+            })
         };
         names.chain(looks).filter_map(part).collect()
     }
@@ -153,14 +176,18 @@ impl Asked {
     fn scores(&self, arguments: &Arguments) -> Result<Scores, ConfigurationError> {
         let weigh = |(name, weight): (Name, i64)| (name, if weight == 0 { 1 } else { weight });
         let weighed: Vec<(Name, i64)> = self.at(Point::Score).map(weigh).collect();
-        let total =
-            weighed.iter().try_fold(0_i64, |total, (_, weight)| total.checked_add(weight.checked_mul(BEST)?));
+        let total = weighed.iter().try_fold(0_i64, |total, (_, weight)| {
+            total.checked_add(weight.checked_mul(BEST)?)
+        });
         if total.is_none() {
             return Err(ConfigurationError(
                 "score plugins: total score of Score plugins could overflow".into(),
             ));
         }
-        Ok(weighed.into_iter().filter_map(|(name, weight)| Some((score(name, arguments)?, weight))).collect())
+        Ok(weighed
+            .into_iter()
+            .filter_map(|(name, weight)| Some((score(name, arguments)?, weight)))
+            .collect())
     }
 }
 
@@ -180,25 +207,36 @@ fn check_named(point: Point, named: &[Enabled]) -> Result<(), ConfigurationError
 
 fn check_once(point: Point, name: &Str, before: &[Enabled]) -> Result<(), ConfigurationError> {
     match before.iter().any(|one| one.name == *name) {
-        true => {
-            Err(ConfigurationError(format!("plugin \"{name}\" already registered as \"{}\"", point.plugin())))
-        }
+        true => Err(ConfigurationError(format!(
+            "plugin \"{name}\" already registered as \"{}\"",
+            point.plugin()
+        ))),
         false => Ok(()),
     }
 }
 
 fn known(point: Point, name: &str) -> Result<Name, ConfigurationError> {
-    Name::of(name).ok_or_else(|| ConfigurationError(format!("{} \"{name}\" does not exist", point.plugin())))
+    Name::of(name)
+        .ok_or_else(|| ConfigurationError(format!("{} \"{name}\" does not exist", point.plugin())))
 }
 
 /// The standard plugins as a file changes them: those that it names again keep their place.
 fn merge(said: &Said) -> Vec<Enabled> {
     let mut others: Vec<Option<&Enabled>> = said.enabled.iter().map(Some).collect();
     let mut merged = Vec::new();
-    for (name, weight) in STANDARD.iter().filter(|(name, _)| !said.disables(name.as_str())) {
-        let again = said.enabled.iter().rposition(|one| one.name == name.as_str());
+    for (name, weight) in STANDARD
+        .iter()
+        .filter(|(name, _)| !said.disables(name.as_str()))
+    {
+        let again = said
+            .enabled
+            .iter()
+            .rposition(|one| one.name == name.as_str());
         let again = again.and_then(|at| others[at].take()).cloned();
-        merged.push(again.unwrap_or_else(|| Enabled { name: name.as_str().into(), weight: *weight }));
+        merged.push(again.unwrap_or_else(|| Enabled {
+            name: name.as_str().into(),
+            weight: *weight,
+        }));
     }
     // Who is named twice stays twice, and that is told.
     merged.extend(others.into_iter().flatten().cloned());
@@ -206,7 +244,11 @@ fn merge(said: &Said) -> Vec<Enabled> {
 }
 
 /// The plugins at one point: first those that are named there and everywhere, then those of everywhere, then the others.
-fn expand(point: Point, everywhere: &[Enabled], said: &Said) -> Result<Vec<(Name, i64)>, ConfigurationError> {
+fn expand(
+    point: Point,
+    everywhere: &[Enabled],
+    said: &Said,
+) -> Result<Vec<(Name, i64)>, ConfigurationError> {
     let mut rest: Vec<Enabled> = Vec::new();
     for one in everywhere {
         let asks = point.asks(known(point, &one.name)?);
@@ -216,12 +258,15 @@ fn expand(point: Point, everywhere: &[Enabled], said: &Said) -> Result<Vec<(Name
             rest.push(one.clone());
         }
     }
-    let is_everywhere =
-        |one: &&Enabled| !said.disables(&one.name) && everywhere.iter().any(|known| known.name == one.name);
+    let is_everywhere = |one: &&Enabled| {
+        !said.disables(&one.name) && everywhere.iter().any(|known| known.name == one.name)
+    };
     let overriding = said.enabled.iter().filter(is_everywhere);
     let others = said.enabled.iter().filter(|one| !is_everywhere(one));
     let all = overriding.chain(&rest).chain(others);
-    Ok(all.filter_map(|one| Some((Name::of(&one.name)?, one.weight))).collect())
+    Ok(all
+        .filter_map(|one| Some((Name::of(&one.name)?, one.weight)))
+        .collect())
 }
 
 fn filter(name: Name, arguments: &Arguments) -> Option<Box<dyn Filter>> {
@@ -234,7 +279,9 @@ fn filter(name: Name, arguments: &Arguments) -> Option<Box<dyn Filter>> {
         Name::NodeResourcesFit => Box::new(arguments.fit()),
         Name::VolumeRestrictions => Box::new(VolumeRestrictions),
         Name::NodeVolumeLimits => Box::new(VolumeLimits),
-        Name::VolumeBinding => Box::new(VolumeBinding { patience: arguments.patience }),
+        Name::VolumeBinding => Box::new(VolumeBinding {
+            patience: arguments.patience,
+        }),
         Name::VolumeZone => Box::new(VolumeZone),
         Name::PodTopologySpread => Box::new(arguments.spread()),
         Name::InterPodAffinity => Box::new(arguments.affinity.clone()),
@@ -251,7 +298,9 @@ fn score(name: Name, arguments: &Arguments) -> Option<Box<dyn Score>> {
         Name::NodeResourcesFit => Box::new(arguments.fit()),
         Name::PodTopologySpread => Box::new(arguments.spread()),
         Name::InterPodAffinity => Box::new(arguments.affinity.clone()),
-        Name::NodeResourcesBalancedAllocation => Box::new(Balanced { resources: arguments.balanced.clone() }),
+        Name::NodeResourcesBalancedAllocation => Box::new(Balanced {
+            resources: arguments.balanced.clone(),
+        }),
         Name::ImageLocality => Box::new(ImageLocality),
         Name::DynamicResources => Box::new(DynamicResources),
         _ => return None,

@@ -39,23 +39,27 @@ impl Point {
 
 fn points_of(name: Name) -> &'static [Point] {
     use Point::{
-        Bind, Filter, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
+        Bind, Filter, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve,
+        Score,
     };
     match name {
         Name::SchedulingGates => &[PreEnqueue],
         Name::PrioritySort => &[QueueSort],
         Name::NodeUnschedulable | Name::NodeName => &[Filter],
         Name::TaintToleration => &[Filter, PreScore, Score],
-        Name::NodeAffinity | Name::NodeResourcesFit | Name::PodTopologySpread | Name::InterPodAffinity => {
-            &[PreFilter, Filter, PreScore, Score]
-        }
+        Name::NodeAffinity
+        | Name::NodeResourcesFit
+        | Name::PodTopologySpread
+        | Name::InterPodAffinity => &[PreFilter, Filter, PreScore, Score],
         Name::NodePorts
         | Name::VolumeRestrictions
         | Name::NodeVolumeLimits
         | Name::VolumeZone
         | Name::NodeDeclaredFeatures => &[PreFilter, Filter],
         Name::VolumeBinding => &[PreFilter, Filter, Reserve, PreBind, PreScore, Score],
-        Name::DynamicResources => &[PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind],
+        Name::DynamicResources => &[
+            PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind,
+        ],
         Name::DefaultPreemption => &[PostFilter, PreEnqueue],
         Name::NodeResourcesBalancedAllocation => &[PreScore, Score],
         Name::ImageLocality => &[Score],

@@ -21,10 +21,16 @@ fn filters(profile: &Profile) -> Vec<Name> {
 fn without_a_word_there_is_one_standard_profile() {
     let configuration = Configuration::default();
     assert_eq!(configuration.delays, Delays::default());
-    let [profile] = configuration.profiles.as_slice() else { panic!("one profile") };
+    let [profile] = configuration.profiles.as_slice() else {
+        panic!("one profile")
+    };
     assert_eq!(profile.name, "default-scheduler");
     assert_eq!(
-        profile.scores.iter().map(|(_, weight)| *weight).collect::<Vec<_>>(),
+        profile
+            .scores
+            .iter()
+            .map(|(_, weight)| *weight)
+            .collect::<Vec<_>>(),
         [3, 2, 1, 2, 2, 2, 1, 1]
     );
     assert!(profile.gates && profile.preemption.is_some() && profile.filters.len() >= 13);
@@ -38,9 +44,17 @@ fn profiles_have_their_own_plugins() {
     );
     let profiles = configuration.unwrap().profiles;
     assert!(
-        filters(&profiles[0]).contains(&Name::NodePorts) && !filters(&profiles[1]).contains(&Name::NodePorts)
+        filters(&profiles[0]).contains(&Name::NodePorts)
+            && !filters(&profiles[1]).contains(&Name::NodePorts)
     );
-    assert_eq!(profiles[1].scores.iter().map(|(_, weight)| *weight).collect::<Vec<_>>(), [7]);
+    assert_eq!(
+        profiles[1]
+            .scores
+            .iter()
+            .map(|(_, weight)| *weight)
+            .collect::<Vec<_>>(),
+        [7]
+    );
     assert!(profiles[1].preemption.is_none() && !profiles[1].frees_devices);
 }
 
@@ -49,7 +63,10 @@ fn only_what_is_wanted_can_be_on() {
     let configuration = read(
         "profiles:\n- plugins:\n    multiPoint:\n      disabled: [{name: '*'}]\n      enabled: [{name: NodeResourcesFit}, {name: DefaultBinder}, {name: PrioritySort}]\n",
     );
-    assert_eq!(filters(&configuration.unwrap().profiles[0]), [Name::NodeResourcesFit]);
+    assert_eq!(
+        filters(&configuration.unwrap().profiles[0]),
+        [Name::NodeResourcesFit]
+    );
 }
 
 #[test]
@@ -72,7 +89,10 @@ fn extenders_are_read() {
          nodeCacheCapable: true\n  ignorable: true\n  managedResources: [{name: example.com/gpu, ignoredByScheduler: true}]\n",
     );
     let extender = configuration.unwrap().extenders.remove(0);
-    assert_eq!((extender.weight, extender.timeout), (3, Duration::from_secs(2)));
+    assert_eq!(
+        (extender.weight, extender.timeout),
+        (3, Duration::from_secs(2))
+    );
     assert!(extender.knows_nodes && extender.ignorable && extender.bind.is_empty());
     assert_eq!(extender.ignored_by_scheduler, ["example.com/gpu"]);
 }
@@ -101,7 +121,10 @@ fn nonsense_is_refused_in_upstreams_words() {
         "[profiles[1].percentageOfNodesToScore: Invalid value: -1: not in valid range [0-100], profiles[1].schedulerName: \
          Duplicate value: {}]",
     );
-    refused_as("profiles: [{schedulerName: a}, {}]", "profiles[1].schedulerName: Required value");
+    refused_as(
+        "profiles: [{schedulerName: a}, {}]",
+        "profiles[1].schedulerName: Required value",
+    );
     refused_as(
         "profiles: [{pluginConfig: [{name: NodeAffinity}, {name: NodeAffinity}]}]",
         "profiles[0].pluginConfig[1]: Duplicate value: \"NodeAffinity\"",
@@ -115,11 +138,18 @@ fn nonsense_is_refused_in_upstreams_words() {
 #[test]
 fn what_is_not_known_is_refused_wherever_it_is() {
     let refused_as = |text: &str, expected: &str| {
-        assert_eq!(refused(text), format!("strict decoding error: {expected}"), "{text}");
+        assert_eq!(
+            refused(text),
+            format!("strict decoding error: {expected}"),
+            "{text}"
+        );
     };
     refused_as("fooBar: 1", "unknown field \"fooBar\"");
     refused_as("Parallelism: 3", "unknown field \"Parallelism\"");
-    refused_as("leaderElection: {leaderElect: true, foo: 1}", "unknown field \"leaderElection.foo\"");
+    refused_as(
+        "leaderElection: {leaderElect: true, foo: 1}",
+        "unknown field \"leaderElection.foo\"",
+    );
     refused_as(
         "extenders: [{urlPrefix: 'http://x', filterVerbb: f}]\nfooBar: 1",
         "unknown field \"extenders[0].filterVerbb\", unknown field \"fooBar\"",
@@ -136,22 +166,25 @@ fn what_is_not_known_is_refused_wherever_it_is() {
 
 #[test]
 fn what_is_there_twice_is_refused() {
-    let twice =
-        "strict decoding error: yaml: unmarshal errors:\n  line 4: key \"parallelism\" already set in map";
+    let twice = "strict decoding error: yaml: unmarshal errors:\n  line 4: key \"parallelism\" already set in map";
     assert_eq!(refused("parallelism: 1\nparallelism: 2"), twice);
     let json = |rest: &str| {
         let text = format!(
             r#"{{"kind": "KubeSchedulerConfiguration", "apiVersion": "kubescheduler.config.k8s.io/v1", {rest}}}"#
         );
-        Configuration::parse(text.as_bytes()).err().expect("it makes no sense").to_string()
+        Configuration::parse(text.as_bytes())
+            .err()
+            .expect("it makes no sense")
+            .to_string()
     };
     assert_eq!(
         json(r#""parallelism": 1, "parallelism": 2"#),
         "strict decoding error: duplicate field \"parallelism\""
     );
     let args = r#"{"hardPodAffinityWeight": 1, "hardPodAffinityWeight": 2}"#;
-    let args =
-        format!(r#""profiles": [{{"pluginConfig": [{{"name": "InterPodAffinity", "args": {args}}}]}}]"#);
+    let args = format!(
+        r#""profiles": [{{"pluginConfig": [{{"name": "InterPodAffinity", "args": {args}}}]}}]"#
+    );
     assert!(json(&args).contains("key \"hardPodAffinityWeight\" already set in map"));
 }
 
@@ -170,11 +203,21 @@ fn what_has_another_type_or_kind_is_refused() {
         "extenders: [{urlPrefix: 'http://x', tlsConfig: {caData: '%%'}}]",
         "illegal base64 data at input byte 0",
     );
-    refused_as("leaderElection: {leaseDuration: soon}", "time: invalid duration \"soon\"");
-    refused_as("extenders: [{urlPrefix: 'http://x', httpTimeout: soon}]", "time: invalid duration \"soon\"");
+    refused_as(
+        "leaderElection: {leaseDuration: soon}",
+        "time: invalid duration \"soon\"",
+    );
+    refused_as(
+        "extenders: [{urlPrefix: 'http://x', httpTimeout: soon}]",
+        "time: invalid duration \"soon\"",
+    );
     let args_refused_as = |plugin: &str, args: &str, expected: &str| {
         let text = format!("profiles: [{{pluginConfig: [{{name: {plugin}, args: {args}}}]}}]");
-        assert_eq!(refused(&text), format!("decoding .profiles[0].pluginConfig[0]: {expected}"), "{args}");
+        assert_eq!(
+            refused(&text),
+            format!("decoding .profiles[0].pluginConfig[0]: {expected}"),
+            "{args}"
+        );
     };
     args_refused_as(
         "NodeResourcesFit",
@@ -210,7 +253,9 @@ fn what_has_another_type_or_kind_is_refused() {
 #[test]
 fn a_file_says_what_it_is() {
     let refused_as = |text: &str, expected: &str| {
-        let error = Configuration::parse(text.as_bytes()).err().expect("it makes no sense");
+        let error = Configuration::parse(text.as_bytes())
+            .err()
+            .expect("it makes no sense");
         assert_eq!(error.to_string(), expected, "{text}");
     };
     refused_as("", "Object 'Kind' is missing in ''");
@@ -227,10 +272,20 @@ fn a_file_says_what_it_is() {
 #[test]
 fn plugins_are_named_where_they_can_be_asked() {
     let refused_as = |plugins: &str, expected: &str| {
-        assert_eq!(refused(&format!("profiles: [{{plugins: {{{plugins}}}}}]")), expected, "{plugins}");
+        assert_eq!(
+            refused(&format!("profiles: [{{plugins: {{{plugins}}}}}]")),
+            expected,
+            "{plugins}"
+        );
     };
-    refused_as("filter: {enabled: [{name: Nonsense}]}", "FilterPlugin \"Nonsense\" does not exist");
-    refused_as("multiPoint: {enabled: [{name: Nonsense}]}", "PreFilterPlugin \"Nonsense\" does not exist");
+    refused_as(
+        "filter: {enabled: [{name: Nonsense}]}",
+        "FilterPlugin \"Nonsense\" does not exist",
+    );
+    refused_as(
+        "multiPoint: {enabled: [{name: Nonsense}]}",
+        "PreFilterPlugin \"Nonsense\" does not exist",
+    );
     refused_as(
         "permit: {enabled: [{name: VolumeBinding}]}",
         "plugin \"VolumeBinding\" does not extend PermitPlugin plugin",
@@ -297,7 +352,9 @@ fn a_plugin_can_be_off_at_one_point_and_on_at_another() {
     // Who does not check nodes still looks at pods, unless that is off as well.
     let looks = profile("filter: {disabled: [{name: NodePorts}]}");
     assert_eq!(filters(&looks).last(), Some(&Name::NodePorts));
-    let gone = profile("filter: {disabled: [{name: NodePorts}]}, preFilter: {disabled: [{name: NodePorts}]}");
+    let gone = profile(
+        "filter: {disabled: [{name: NodePorts}]}, preFilter: {disabled: [{name: NodePorts}]}",
+    );
     assert!(!filters(&gone).contains(&Name::NodePorts));
     let first = profile("filter: {enabled: [{name: VolumeZone}]}");
     assert_eq!(filters(&first)[0], Name::VolumeZone);
@@ -306,7 +363,11 @@ fn a_plugin_can_be_off_at_one_point_and_on_at_another() {
 #[test]
 fn extenders_that_make_no_sense_are_refused() {
     let refused_as = |extenders: &str, expected: &str| {
-        assert_eq!(refused(&format!("extenders: [{extenders}]")), expected, "{extenders}");
+        assert_eq!(
+            refused(&format!("extenders: [{extenders}]")),
+            expected,
+            "{extenders}"
+        );
     };
     refused_as(
         "{urlPrefix: 'http://x', prioritizeVerb: p}",
@@ -338,5 +399,8 @@ fn what_is_said_of_volumes_makes_sense() {
 #[track_caller]
 fn check_volumes(args: &str, complaint: &str) {
     let text = format!("profiles: [{{pluginConfig: [{{name: VolumeBinding, args: {{{args}}}}}]}}]");
-    assert_eq!(refused(&text), format!("profiles[0].pluginConfig[0].args.{complaint}"));
+    assert_eq!(
+        refused(&text),
+        format!("profiles[0].pluginConfig[0].args.{complaint}")
+    );
 }

@@ -11,17 +11,35 @@ use crate::model::is_extended;
 /// The version of files.
 pub(super) const VERSION: &str = "kubescheduler.config.k8s.io/v1";
 /// Plugins that there were once.
-const REMOVED: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
+const REMOVED: [&str; 4] = [
+    "AzureDiskLimits",
+    "CinderLimits",
+    "EBSLimits",
+    "GCEPDLimits",
+];
 
 /// What is wrong with a configuration besides its plugins and their arguments.
 pub(super) fn validate(value: &Value) -> Violations {
     let mut violations = Violations::default();
-    positive(value, "parallelism", "should be an integer value greater than zero", &mut violations);
+    positive(
+        value,
+        "parallelism",
+        "should be an integer value greater than zero",
+        &mut violations,
+    );
     let path = Path::new("profiles");
     let profiles = value["profiles"].list();
     for (at, profile) in profiles.iter().enumerate() {
-        validate_profile(profile, profiles.len() == 1, &path.index(at), &mut violations);
-        if profiles[..at].iter().any(|other| other["schedulerName"] == profile["schedulerName"]) {
+        validate_profile(
+            profile,
+            profiles.len() == 1,
+            &path.index(at),
+            &mut violations,
+        );
+        if profiles[..at]
+            .iter()
+            .any(|other| other["schedulerName"] == profile["schedulerName"])
+        {
             // Kubernetes: what is shown is the place of the other, which shows as nothing.
             violations.duplicate(path.index(at).child("schedulerName"), Value::object());
         }
@@ -33,7 +51,11 @@ pub(super) fn validate(value: &Value) -> Violations {
         &mut violations,
     );
     validate_delays(value, &mut violations);
-    validate_extenders(value["extenders"].list(), &Path::new("extenders"), &mut violations);
+    validate_extenders(
+        value["extenders"].list(),
+        &Path::new("extenders"),
+        &mut violations,
+    );
     violations
 }
 
@@ -44,13 +66,21 @@ fn positive(value: &Value, field: &str, detail: &str, violations: &mut Violation
 }
 
 fn validate_share(share: &Value, path: &Path, violations: &mut Violations) {
-    if share.as_int().is_some_and(|share| !(0..=100).contains(&share)) {
+    if share
+        .as_int()
+        .is_some_and(|share| !(0..=100).contains(&share))
+    {
         violations.invalid(path, share.clone(), "not in valid range [0-100]");
     }
 }
 
 fn validate_delays(value: &Value, violations: &mut Violations) {
-    positive(value, "podInitialBackoffSeconds", "must be greater than 0", violations);
+    positive(
+        value,
+        "podInitialBackoffSeconds",
+        "must be greater than 0",
+        violations,
+    );
     let first = value["podInitialBackoffSeconds"].as_int().unwrap_or(1);
     let most = value["podMaxBackoffSeconds"].as_int().unwrap_or(10);
     if most < first {
@@ -60,7 +90,8 @@ fn validate_delays(value: &Value, violations: &mut Violations) {
 }
 
 fn validate_profile(profile: &Value, is_alone: bool, path: &Path, violations: &mut Violations) {
-    let has_name = is_alone && profile["schedulerName"].is_null() || !profile["schedulerName"].is_empty();
+    let has_name =
+        is_alone && profile["schedulerName"].is_null() || !profile["schedulerName"].is_empty();
     if !has_name {
         violations.required(path.child("schedulerName"), "");
     }
@@ -69,8 +100,13 @@ fn validate_profile(profile: &Value, is_alone: bool, path: &Path, violations: &m
     let plugins = path.child("plugins");
     for point in Point::ALL {
         let (field, place) = (point.field(), plugins.child(point.field()));
-        let enabled = profile["plugins"][field]["enabled"].list().iter().enumerate();
-        enabled.for_each(|(at, one)| refuse_removed(one, &place.child("enabled").index(at), violations));
+        let enabled = profile["plugins"][field]["enabled"]
+            .list()
+            .iter()
+            .enumerate();
+        enabled.for_each(|(at, one)| {
+            refuse_removed(one, &place.child("enabled").index(at), violations)
+        });
     }
     let (place, mut seen) = (path.child("pluginConfig"), HashSet::new());
     for (at, config) in profile["pluginConfig"].list().iter().enumerate() {
@@ -93,13 +129,23 @@ fn refuse_removed(named: &Value, path: &Path, violations: &mut Violations) {
 /// There is one queue, so that all profiles must agree on its order.
 fn validate_sorting(profiles: &[Value], path: &Path, violations: &mut Violations) {
     let sorting = |profile: &Value| profile["plugins"]["queueSort"].clone();
-    let Some((first, others)) = profiles.split_first() else { return };
+    let Some((first, others)) = profiles.split_first() else {
+        return;
+    };
     let n_sorts = sorting(first)["enabled"].list().len();
     if n_sorts > 1 {
         let place = format!("{}.plugins.queueSort.Enabled", path.index(0));
-        violations.invalid(place, n_sorts as i64, "only one queue sort plugin can be enabled");
+        violations.invalid(
+            place,
+            n_sorts as i64,
+            "only one queue sort plugin can be enabled",
+        );
     }
-    for (at, other) in others.iter().enumerate().filter(|(_, other)| sorting(other) != sorting(first)) {
+    for (at, other) in others
+        .iter()
+        .enumerate()
+        .filter(|(_, other)| sorting(other) != sorting(first))
+    {
         let place = format!("{}.plugins.queueSort", path.index(at + 1));
         let shown = go_plugins(&sorting(other));
         violations.invalid_shown(place, &shown, "must be the same for all profiles");
@@ -121,7 +167,11 @@ fn go_plugins(set: &Value) -> String {
             format!("[{}]", list.iter().map(one).collect::<Vec<_>>().join(","))
         }
     };
-    format!(r#"{{"Enabled":{},"Disabled":{}}}"#, list("enabled"), list("disabled"))
+    format!(
+        r#"{{"Enabled":{},"Disabled":{}}}"#,
+        list("enabled"),
+        list("disabled")
+    )
 }
 
 fn validate_extenders(extenders: &[Value], path: &Path, violations: &mut Violations) {
@@ -130,18 +180,29 @@ fn validate_extenders(extenders: &[Value], path: &Path, violations: &mut Violati
         let path = path.index(at);
         if !extender["prioritizeVerb"].is_empty() && extender["weight"].int() <= 0 {
             let weight = extender["weight"].int();
-            violations.invalid(path.child("weight"), weight, "must have a positive weight applied to it");
+            violations.invalid(
+                path.child("weight"),
+                weight,
+                "must have a positive weight applied to it",
+            );
         }
         let place = path.child("managedResources");
         for (at, resource) in extender["managedResources"].list().iter().enumerate() {
             let (place, name) = (place.index(at), resource["name"].str());
             validate_resource(name, &place.child("name"), violations);
             if !managed.insert(name) {
-                violations.invalid(place.child("name"), name, "duplicate extender managed resource name");
+                violations.invalid(
+                    place.child("name"),
+                    name,
+                    "duplicate extender managed resource name",
+                );
             }
         }
     }
-    let n_binders = extenders.iter().filter(|extender| !extender["bindVerb"].is_empty()).count();
+    let n_binders = extenders
+        .iter()
+        .filter(|extender| !extender["bindVerb"].is_empty())
+        .count();
     if n_binders > 1 {
         let found = format!("found {n_binders} extenders implementing bind");
         violations.invalid(path, found, "only one extender can implement bind");
@@ -150,7 +211,9 @@ fn validate_extenders(extenders: &[Value], path: &Path, violations: &mut Violati
 
 fn validate_resource(name: &str, path: &Path, violations: &mut Violations) {
     let problems = names::is_qualified_name(name);
-    problems.iter().for_each(|problem| violations.invalid(path, name, problem));
+    problems
+        .iter()
+        .for_each(|problem| violations.invalid(path, name, problem));
     if problems.is_empty() && !is_extended(name) {
         violations.invalid(path, name, "is an invalid extended resource name");
     }

@@ -27,10 +27,20 @@ impl Diagnosis {
 
     /// Nodes on which there would be room if other pods went.
     pub fn resolvable(&self, nodes: &[Slot]) -> Vec<Slot> {
-        let refused: crate::HashMap<Slot, bool> =
-            self.refusals.iter().map(|(slot, refusal)| (*slot, refusal.resolvable)).collect();
-        let elsewhere = self.elsewhere.as_ref().is_some_and(|refusal| refusal.resolvable);
-        nodes.iter().copied().filter(|slot| refused.get(slot).copied().unwrap_or(elsewhere)).collect()
+        let refused: crate::HashMap<Slot, bool> = self
+            .refusals
+            .iter()
+            .map(|(slot, refusal)| (*slot, refusal.resolvable))
+            .collect();
+        let elsewhere = self
+            .elsewhere
+            .as_ref()
+            .is_some_and(|refusal| refusal.resolvable);
+        nodes
+            .iter()
+            .copied()
+            .filter(|slot| refused.get(slot).copied().unwrap_or(elsewhere))
+            .collect()
     }
 
     /// What speaks against one node.
@@ -59,15 +69,26 @@ impl Diagnosis {
     /// How many nodes each reason speaks against, in the order of their texts.
     fn histogram(&self, n_nodes: usize) -> Option<String> {
         let mut counts: BTreeMap<&Text, usize> = BTreeMap::new();
-        for reason in self.refusals.iter().flat_map(|(_, refusal)| refusal.reasons.iter()) {
+        for reason in self
+            .refusals
+            .iter()
+            .flat_map(|(_, refusal)| refusal.reasons.iter())
+        {
             *counts.entry(reason).or_default() += 1;
         }
         let rest = n_nodes.saturating_sub(self.refusals.len());
-        for reason in self.elsewhere.iter().filter(|_| rest > 0).flat_map(|refusal| refusal.reasons.iter()) {
+        for reason in self
+            .elsewhere
+            .iter()
+            .filter(|_| rest > 0)
+            .flat_map(|refusal| refusal.reasons.iter())
+        {
             *counts.entry(reason).or_default() += rest;
         }
-        let mut lines: Vec<String> =
-            counts.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        let mut lines: Vec<String> = counts
+            .iter()
+            .map(|(reason, count)| format!("{count} {reason}"))
+            .collect();
         lines.sort_unstable();
         (!lines.is_empty()).then(|| lines.join(", "))
     }
@@ -87,11 +108,20 @@ mod tests {
     fn reasons_are_counted_and_sorted_as_text() {
         let mut diagnosis = Diagnosis::default();
         let several = Reasons::Several(vec!["Too many pods".into(), "Insufficient cpu".into()]);
-        let fit = Refusal { plugin: Name::NodeResourcesFit, reasons: several, resolvable: true };
+        let fit = Refusal {
+            plugin: Name::NodeResourcesFit,
+            reasons: several,
+            resolvable: true,
+        };
         diagnosis.refuse(0, fit);
-        diagnosis.refuse(1, Refusal::for_now(Name::NodeResourcesFit, "Insufficient cpu"));
-        diagnosis.elsewhere =
-            Some(Refusal::for_good(Name::NodeAffinity, "node(s) didn't satisfy plugin(s) [NodeAffinity]"));
+        diagnosis.refuse(
+            1,
+            Refusal::for_now(Name::NodeResourcesFit, "Insufficient cpu"),
+        );
+        diagnosis.elsewhere = Some(Refusal::for_good(
+            Name::NodeAffinity,
+            "node(s) didn't satisfy plugin(s) [NodeAffinity]",
+        ));
         diagnosis.after = "preemption: nothing.".into();
         assert_eq!(
             diagnosis.text(12),

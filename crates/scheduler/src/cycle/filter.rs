@@ -31,25 +31,36 @@ pub(crate) struct Prepared {
 impl Prepared {
     pub fn copy(&self) -> Prepared {
         let checks = self.checks.iter().map(|check| check.copy()).collect();
-        Prepared { checks, only: self.only.clone(), asked: self.asked }
+        Prepared {
+            checks,
+            only: self.only.clone(),
+            asked: self.asked,
+        }
     }
 
     /// Imagines another pod on a node, or away from it.
     pub fn imagine(&mut self, pod: &Pod, node: &Node, by: i64, world: &World) {
-        self.checks.iter_mut().for_each(|check| check.imagine(pod, node, by, world));
+        self.checks
+            .iter_mut()
+            .for_each(|check| check.imagine(pod, node, by, world));
     }
 
     /// Why the pod cannot be on a node; none if it can.
     pub fn check(&self, node: &Node, world: &World) -> Option<Refusal> {
-        self.checks.iter().find_map(|check| check.check(node, world))
+        self.checks
+            .iter()
+            .find_map(|check| check.check(node, world))
     }
 }
 
 impl Prepared {
     /// What must be done before the pod is bound to a node.
     pub fn reserve(&self, node: &Node, world: &World) -> Result<Vec<Step>, String> {
-        let steps =
-            self.checks.iter().map(|check| check.reserve(node, world)).collect::<Result<Vec<_>, _>>()?;
+        let steps = self
+            .checks
+            .iter()
+            .map(|check| check.reserve(node, world))
+            .collect::<Result<Vec<_>, _>>()?;
         Ok(steps.into_iter().flatten().collect())
     }
 }
@@ -79,7 +90,10 @@ pub(crate) fn prepare(
             }
             Ready::Refuse(now) => refusal = Some(now),
             Ready::Fail(error) => {
-                return Err(format!("running PreFilter plugin \"{}\": {error}", filter.name()));
+                return Err(format!(
+                    "running PreFilter plugin \"{}\": {error}",
+                    filter.name()
+                ));
             }
         }
     }
@@ -90,14 +104,22 @@ pub(crate) fn prepare(
     if let Some(names) = named.names {
         let reason = format!("node(s) didn't satisfy plugin(s) {}", named.by.text());
         diagnosis.elsewhere = Some(Refusal::for_good(Name::NodeAffinity, reason));
-        let slots = names.iter().filter_map(|name| world.cache.find(name)).map(|node| node.slot);
+        let slots = names
+            .iter()
+            .filter_map(|name| world.cache.find(name))
+            .map(|node| node.slot);
         prepared.only = Some(slots.collect());
     }
     Ok(prepared)
 }
 
 /// Notes what speaks against every node.
-fn refuse(diagnosis: &mut Diagnosis, prepared: Prepared, rejectors: Names, refusal: Refusal) -> Prepared {
+fn refuse(
+    diagnosis: &mut Diagnosis,
+    prepared: Prepared,
+    rejectors: Names,
+    refusal: Refusal,
+) -> Prepared {
     diagnosis.rejectors = rejectors;
     diagnosis.rejectors.insert(refusal.plugin);
     diagnosis.before = refusal.reasons.text();
@@ -117,7 +139,10 @@ impl Named {
     fn narrow(&mut self, by: Name, names: Vec<Str>) -> Option<Refusal> {
         self.by.insert(by);
         let both: Vec<Str> = match self.names.take() {
-            Some(known) => known.into_iter().filter(|name| names.contains(name)).collect(),
+            Some(known) => known
+                .into_iter()
+                .filter(|name| names.contains(name))
+                .collect(),
             None => names,
         };
         let is_empty = both.is_empty();
@@ -125,7 +150,10 @@ impl Named {
         let alone = self.by == [by].into_iter().collect();
         let reason = match alone {
             true => format!("node(s) didn't satisfy plugin {by}"),
-            false => format!("node(s) didn't satisfy plugin(s) {} simultaneously", self.by.text()),
+            false => format!(
+                "node(s) didn't satisfy plugin(s) {} simultaneously",
+                self.by.text()
+            ),
         };
         is_empty.then(|| Refusal::for_good(by, reason))
     }
@@ -154,14 +182,22 @@ pub(crate) fn filter(
 ) -> Result<Vec<Slot>, String> {
     let nodes = prepared.only.as_deref().unwrap_or(world.cache.order());
     let mut feasible = Vec::with_capacity(enough.min(nodes.len()));
-    let (before, after) = nodes.split_at(if nodes.is_empty() { 0 } else { start % nodes.len() });
+    let (before, after) = nodes.split_at(if nodes.is_empty() {
+        0
+    } else {
+        start % nodes.len()
+    });
     for slot in after.iter().chain(before) {
         if feasible.len() >= enough {
             break;
         }
         match check_with_nominated(prepared, pod, world.cache.node(*slot), world, nominated) {
             None => feasible.push(*slot),
-            Some(Refusal { plugin, reasons: Reasons::Error(error), .. }) => {
+            Some(Refusal {
+                plugin,
+                reasons: Reasons::Error(error),
+                ..
+            }) => {
                 return Err(format!("running \"{plugin}\" filter plugin: {error}"));
             }
             Some(refusal) => diagnosis.refuse(*slot, refusal),
@@ -181,7 +217,9 @@ pub(crate) fn check_with_nominated(
     let coming = nominated.on(node.name());
     if !coming.is_empty() {
         let (mut imagined, mut node) = (prepared.copy(), node.clone());
-        let first = coming.iter().filter(|other| other.priority >= pod.priority && other.uid != pod.uid);
+        let first = coming
+            .iter()
+            .filter(|other| other.priority >= pod.priority && other.uid != pod.uid);
         for other in first {
             node.add(other.clone());
             imagined.imagine(other, &node, 1, world);
@@ -200,7 +238,8 @@ mod tests {
 
     #[test]
     fn the_more_nodes_there_are_the_smaller_a_share_is_enough() {
-        let check = |n_nodes, share, enough| assert_eq!(how_many(share, n_nodes), enough, "{n_nodes}");
+        let check =
+            |n_nodes, share, enough| assert_eq!(how_many(share, n_nodes), enough, "{n_nodes}");
         check(99, None, 99);
         check(100, None, 100);
         check(1000, None, 420);

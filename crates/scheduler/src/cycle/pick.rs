@@ -8,7 +8,11 @@ use crate::cache::Slot;
 pub(crate) fn pick(nodes: &[Slot], scores: &[i64], chance: &Chance) -> Option<Slot> {
     let best = scores.iter().max()?;
     let n_best = scores.iter().filter(|score| *score == best).count();
-    let which = if n_best > 1 { (chance() * n_best as f64) as usize } else { 0 };
+    let which = if n_best > 1 {
+        (chance() * n_best as f64) as usize
+    } else {
+        0
+    };
     let mut best = nodes.iter().zip(scores).filter(|(_, score)| *score == best);
     best.nth(which.min(n_best - 1)).map(|(slot, _)| *slot)
 }

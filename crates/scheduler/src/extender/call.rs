@@ -25,23 +25,33 @@ impl Caller {
     pub fn new(options: &ExtenderOptions) -> Result<Caller, String> {
         let url = options.url.trim_end_matches('/').to_string();
         let fail = |error: &dyn std::fmt::Display| format!("extender {url}: {error}");
-        let uri: Uri = url.parse().map_err(|error: http::uri::InvalidUri| fail(&error))?;
+        let uri: Uri = url
+            .parse()
+            .map_err(|error: http::uri::InvalidUri| fail(&error))?;
         let authority = uri.authority().ok_or_else(|| fail(&"no host"))?;
         let root = format!("{}://{authority}/", uri.scheme_str().unwrap_or("http"));
-        let mut config = Config::new(root.parse().map_err(|error: http::uri::InvalidUri| fail(&error))?);
+        let mut config = Config::new(
+            root.parse()
+                .map_err(|error: http::uri::InvalidUri| fail(&error))?,
+        );
         trust::set_up(&mut config, options).map_err(|error| fail(&error))?;
-        let client =
-            Client::try_from(config).map_err(|error| fail(&format!("tlsConfig: {}", cause(&error))))?;
+        let client = Client::try_from(config)
+            .map_err(|error| fail(&format!("tlsConfig: {}", cause(&error))))?;
         let path = uri.path().trim_end_matches('/').to_string();
-        Ok(Caller { client, path, timeout: options.timeout, url })
+        Ok(Caller {
+            client,
+            path,
+            timeout: options.timeout,
+            url,
+        })
     }
 
     /// What the extender says to something.
     pub async fn post(&self, verb: &str, arguments: &Value) -> Result<Value, String> {
         let url = format!("{}/{verb}", self.url);
         let body = Body::from(json::to_string(arguments).into_bytes());
-        let request =
-            Request::post(format!("{}/{verb}", self.path)).header("content-type", "application/json");
+        let request = Request::post(format!("{}/{verb}", self.path))
+            .header("content-type", "application/json");
         let request = request.body(body).map_err(|error| error.to_string())?;
         let (code, text) = match timeout(self.timeout, self.exchange(request)).await {
             Err(_) => return Err(format!("Post \"{url}\": context deadline exceeded")),
@@ -49,7 +59,10 @@ impl Caller {
             Ok(Ok(answer)) => answer,
         };
         if code != StatusCode::OK {
-            return Err(format!("failed {verb} with extender at URL {url}, code {}", code.as_u16()));
+            return Err(format!(
+                "failed {verb} with extender at URL {url}, code {}",
+                code.as_u16()
+            ));
         }
         json::parse(&text).map_err(|error| format!("extender at URL {url}: {error}"))
     }

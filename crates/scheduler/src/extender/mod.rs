@@ -55,28 +55,51 @@ pub(crate) type Victims = Vec<(Str, Vec<Str>, i64)>;
 
 impl Extender {
     pub fn new(options: ExtenderOptions) -> Result<Extender, String> {
-        Ok(Extender { caller: Caller::new(&options)?, options })
+        Ok(Extender {
+            caller: Caller::new(&options)?,
+            options,
+        })
     }
 
     /// Whether a pod is its business.
     pub fn is_interested(&self, pod: &Pod) -> bool {
         let managed = &self.options.managed;
-        let Ok(object) = pod.entry.object() else { return false };
+        let Ok(object) = pod.entry.object() else {
+            return false;
+        };
         let spec = &object["spec"];
-        let mut containers = spec["containers"].list().iter().chain(spec["initContainers"].list());
-        let manages = |list: &Value| list.entries().any(|(name, _)| managed.iter().any(|one| one == name));
+        let mut containers = spec["containers"]
+            .list()
+            .iter()
+            .chain(spec["initContainers"].list());
+        let manages = |list: &Value| {
+            list.entries()
+                .any(|(name, _)| managed.iter().any(|one| one == name))
+        };
         managed.is_empty()
-            || containers
-                .any(|one| manages(&one["resources"]["requests"]) || manages(&one["resources"]["limits"]))
+            || containers.any(|one| {
+                manages(&one["resources"]["requests"]) || manages(&one["resources"]["limits"])
+            })
     }
 
     /// Which of some nodes will do.
     pub async fn filter(&self, pod: &Object, nodes: &[Object]) -> Result<Verdict, String> {
-        let names = || nodes.iter().map(|node| node.name().into()).collect::<Vec<Str>>();
+        let names = || {
+            nodes
+                .iter()
+                .map(|node| node.name().into())
+                .collect::<Vec<Str>>()
+        };
         if self.options.filter.is_empty() {
-            return Ok(Verdict { left: names(), refused: Vec::new() });
+            return Ok(Verdict {
+                left: names(),
+                refused: Vec::new(),
+            });
         }
-        let answer = self.caller.post(&self.options.filter, &self.arguments(pod, nodes)).await?;
+        let answer = self
+            .caller
+            .post(&self.options.filter, &self.arguments(pod, nodes))
+            .await?;
         let error = field(&answer, "error").str();
         if !error.is_empty() {
             return Err(error.into());
@@ -85,32 +108,60 @@ impl Extender {
     }
 
     fn verdict(&self, answer: &Value, names: &[Str]) -> Result<Verdict, String> {
-        let listed = field(answer, "nodenames").list().iter().map(|name| Str::from(name.str()));
+        let listed = field(answer, "nodenames")
+            .list()
+            .iter()
+            .map(|name| Str::from(name.str()));
         let items = field(field(answer, "nodes"), "items").list().iter();
         let items = items.map(|node| Str::from(node["metadata"]["name"].str()));
-        let left: Vec<Str> = if self.options.knows_nodes { listed.collect() } else { items.collect() };
+        let left: Vec<Str> = if self.options.knows_nodes {
+            listed.collect()
+        } else {
+            items.collect()
+        };
         if let Some(stranger) = left.iter().find(|name| !names.contains(name)) {
             let url = &self.options.url;
             return Err(format!(
                 "extender \"{url}\" claims a filtered node \"{stranger}\" which is not found in the input node list"
             ));
         }
-        let (forever, now) = (field(answer, "failedandunresolvablenodes"), field(answer, "failednodes"));
-        let text =
-            |(name, why): (&str, &Value), resolvable| (Str::from(name), why.str().to_string(), resolvable);
+        let (forever, now) = (
+            field(answer, "failedandunresolvablenodes"),
+            field(answer, "failednodes"),
+        );
+        let text = |(name, why): (&str, &Value), resolvable| {
+            (Str::from(name), why.str().to_string(), resolvable)
+        };
         let refused = forever.entries().map(|one| text(one, false));
-        let now = now.entries().filter(|(name, _)| forever.get(name).is_none()).map(|one| text(one, true));
-        Ok(Verdict { left, refused: refused.chain(now).collect() })
+        let now = now
+            .entries()
+            .filter(|(name, _)| forever.get(name).is_none())
+            .map(|one| text(one, true));
+        Ok(Verdict {
+            left,
+            refused: refused.chain(now).collect(),
+        })
     }
 
     /// How good some nodes are, from 0 to 10, weighted.
-    pub async fn prioritize(&self, pod: &Object, nodes: &[Object]) -> Result<Vec<(Str, i64)>, String> {
+    pub async fn prioritize(
+        &self,
+        pod: &Object,
+        nodes: &[Object],
+    ) -> Result<Vec<(Str, i64)>, String> {
         if self.options.prioritize.is_empty() {
             return Ok(Vec::new());
         }
-        let answer = self.caller.post(&self.options.prioritize, &self.arguments(pod, nodes)).await?;
-        let score =
-            |one: &Value| (field(one, "host").str().into(), field(one, "score").int() * self.options.weight);
+        let answer = self
+            .caller
+            .post(&self.options.prioritize, &self.arguments(pod, nodes))
+            .await?;
+        let score = |one: &Value| {
+            (
+                field(one, "host").str().into(),
+                field(one, "score").int() * self.options.weight,
+            )
+        };
         Ok(answer.list().iter().map(score).collect())
     }
 
@@ -123,27 +174,46 @@ impl Extender {
         let mut by_node = Value::object();
         for (node, pods, violations) in victims {
             let pods: Vec<Value> = match self.options.knows_nodes {
-                true => pods.iter().map(|pod| value!({"UID": (pod.uid())})).collect(),
+                true => pods
+                    .iter()
+                    .map(|pod| value!({"UID": (pod.uid())}))
+                    .collect(),
                 false => pods.iter().map(|pod| pod.0.clone()).collect(),
             };
             let violations = *violations;
             by_node.set(node, value!({"Pods": pods, "NumPDBViolations": violations}));
         }
-        let key = if self.options.knows_nodes { "NodeNameToMetaVictims" } else { "NodeNameToVictims" };
+        let key = if self.options.knows_nodes {
+            "NodeNameToMetaVictims"
+        } else {
+            "NodeNameToVictims"
+        };
         let mut arguments = value!({"Pod": (pod.0.clone())});
         arguments.set(key, by_node);
         let answer = self.caller.post(&self.options.preempt, &arguments).await?;
         let uids = |victims: &Value| -> Vec<Str> {
-            field(victims, "pods").list().iter().map(|pod| field(pod, "uid").str().into()).collect()
+            field(victims, "pods")
+                .list()
+                .iter()
+                .map(|pod| field(pod, "uid").str().into())
+                .collect()
         };
         let nodes = field(&answer, "nodenametometavictims").entries();
-        Ok(nodes.map(|(node, it)| (node.into(), uids(it), field(it, "numpdbviolations").int())).collect())
+        Ok(nodes
+            .map(|(node, it)| (node.into(), uids(it), field(it, "numpdbviolations").int()))
+            .collect())
     }
 
     /// Binds a pod to a node.
     pub async fn bind(&self, pod: &Pod, node: &Str) -> Result<(), String> {
-        let Pod { namespace, name, uid, .. } = pod;
-        let arguments = value!({"PodName": name, "PodNamespace": namespace, "PodUID": uid, "Node": node});
+        let Pod {
+            namespace,
+            name,
+            uid,
+            ..
+        } = pod;
+        let arguments =
+            value!({"PodName": name, "PodNamespace": namespace, "PodUID": uid, "Node": node});
         let answer = self.caller.post(&self.options.bind, &arguments).await?;
         match field(&answer, "error").str() {
             "" => Ok(()),
@@ -165,5 +235,8 @@ impl Extender {
 /// A member of an answer. Go does not mind how names are capitalised, and so those who answer do not.
 fn field<'a>(answer: &'a Value, name: &str) -> &'a Value {
     static NULL: Value = Value::Null;
-    answer.entries().find(|(key, _)| key.eq_ignore_ascii_case(name)).map_or(&NULL, |(_, value)| value)
+    answer
+        .entries()
+        .find(|(key, _)| key.eq_ignore_ascii_case(name))
+        .map_or(&NULL, |(_, value)| value)
 }

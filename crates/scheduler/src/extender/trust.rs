@@ -22,16 +22,22 @@ pub(super) fn set_up(config: &mut Config, options: &ExtenderOptions) -> Result<(
     }
     // Kubernetes: `enableHTTPS` without an authority believes anyone, as `insecure` does (makeTransport in extender.go).
     // Every other https address is verified.
-    config.accept_invalid_certs = tls["insecure"].bool() || (options.enable_https && authority.is_none());
+    config.accept_invalid_certs =
+        tls["insecure"].bool() || (options.enable_https && authority.is_none());
     if config.accept_invalid_certs && speaks_tls {
-        tracing::warn!(extender = options.url, "an extender is believed without looking at its certificate");
+        tracing::warn!(
+            extender = options.url,
+            "an extender is believed without looking at its certificate"
+        );
     }
     config.root_cert = Some(match authority {
         Some(authority) => authorities(&authority)?,
         None if config.accept_invalid_certs || !speaks_tls => Vec::new(),
         None => system(),
     });
-    config.tls_server_name = Some(tls["serverName"].str()).filter(|name| !name.is_empty()).map(String::from);
+    config.tls_server_name = Some(tls["serverName"].str())
+        .filter(|name| !name.is_empty())
+        .map(String::from);
     config.auth_info = identity(tls)?;
     Ok(())
 }
@@ -60,7 +66,8 @@ fn read(tls: &Value, data: &'static str, file: &'static str) -> Result<Option<Pe
         ("", "") => return Ok(None),
         ("", path) => {
             let bytes = std::fs::read(path);
-            let bytes = bytes.map_err(|error| format!("tlsConfig.{file}: cannot read {path}: {error}"))?;
+            let bytes =
+                bytes.map_err(|error| format!("tlsConfig.{file}: cannot read {path}: {error}"))?;
             Pem { field: file, bytes }
         }
         (text, _) => {
@@ -76,9 +83,14 @@ fn authorities(pem: &Pem) -> Result<Vec<Vec<u8>>, String> {
     let mut roots = RootCertStore::empty();
     let certificates = pem.certificates()?;
     for certificate in &certificates {
-        roots.add(certificate.clone()).map_err(|error| format!("tlsConfig.{}: {error}", pem.field))?;
+        roots
+            .add(certificate.clone())
+            .map_err(|error| format!("tlsConfig.{}: {error}", pem.field))?;
     }
-    Ok(certificates.into_iter().map(|certificate| certificate.to_vec()).collect())
+    Ok(certificates
+        .into_iter()
+        .map(|certificate| certificate.to_vec())
+        .collect())
 }
 
 /// Whom this machine trusts.
@@ -87,9 +99,15 @@ fn system() -> Vec<Vec<u8>> {
     if found.certs.is_empty() {
         tracing::warn!(errors = ?found.errors, "this machine trusts no certificate authority");
     }
-    let is_usable = |certificate: &CertificateDer| RootCertStore::empty().add(certificate.clone()).is_ok();
-    let certificates = found.certs.into_iter().filter(|certificate| is_usable(certificate));
-    certificates.map(|certificate| certificate.to_vec()).collect()
+    let is_usable =
+        |certificate: &CertificateDer| RootCertStore::empty().add(certificate.clone()).is_ok();
+    let certificates = found
+        .certs
+        .into_iter()
+        .filter(|certificate| is_usable(certificate));
+    certificates
+        .map(|certificate| certificate.to_vec())
+        .collect()
 }
 
 /// The certificate that we show, and its key. Half of a pair is a mistake, though Kubernetes passes over it.
@@ -100,13 +118,22 @@ fn identity(tls: &Value) -> Result<AuthInfo, String> {
         (None, None) => return Ok(AuthInfo::default()),
         (Some(certificate), Some(key)) => (certificate, key),
         (Some(certificate), None) => {
-            return Err(format!("tlsConfig.{}: its key is missing", certificate.field));
+            return Err(format!(
+                "tlsConfig.{}: its key is missing",
+                certificate.field
+            ));
         }
-        (None, Some(key)) => return Err(format!("tlsConfig.{}: its certificate is missing", key.field)),
+        (None, Some(key)) => {
+            return Err(format!(
+                "tlsConfig.{}: its certificate is missing",
+                key.field
+            ));
+        }
     };
     certificate.certificates()?;
     let field = key.field;
-    PrivateKeyDer::from_pem_slice(&key.bytes).map_err(|error| format!("tlsConfig.{field}: {error}"))?;
+    PrivateKeyDer::from_pem_slice(&key.bytes)
+        .map_err(|error| format!("tlsConfig.{field}: {error}"))?;
     let encoded = json!({
         "client-certificate-data": STANDARD.encode(&certificate.bytes),
         "client-key-data": STANDARD.encode(&key.bytes),

@@ -38,8 +38,11 @@ impl Namespaces {
 impl Term {
     fn of(term: &Value, namespace: &str, weight: i64) -> Term {
         let text = format!("{namespace} {weight} {}", json::to_string(term));
-        let mut namespaces: Vec<Str> =
-            term["namespaces"].list().iter().map(|name| name.str().into()).collect();
+        let mut namespaces: Vec<Str> = term["namespaces"]
+            .list()
+            .iter()
+            .map(|name| name.str().into())
+            .collect();
         let namespace_selector = LabelSelector::of(&term["namespaceSelector"]);
         if namespaces.is_empty() && namespace_selector.is_none() {
             namespaces.push(namespace.into());
@@ -60,7 +63,10 @@ impl Term {
 
     fn covers(&self, namespace: &str, labels: &Labels) -> bool {
         self.namespaces.iter().any(|name| name == namespace)
-            || self.namespace_selector.as_ref().is_some_and(|selector| labels.match_selector(selector))
+            || self
+                .namespace_selector
+                .as_ref()
+                .is_some_and(|selector| labels.match_selector(selector))
     }
 
     /// The one namespace in which it looks, if that does not depend on others' labels.
@@ -78,8 +84,12 @@ impl Term {
             None => Namespaces::These(self.namespaces.to_vec()),
             Some(selector) => {
                 let chosen = all.filter(|(_, labels)| labels.match_selector(selector));
-                let mut names: Vec<Str> =
-                    self.namespaces.iter().chain(chosen.map(|(name, _)| name)).cloned().collect();
+                let mut names: Vec<Str> = self
+                    .namespaces
+                    .iter()
+                    .chain(chosen.map(|(name, _)| name))
+                    .cloned()
+                    .collect();
                 names.sort_unstable();
                 names.dedup();
                 Namespaces::These(names)
@@ -122,13 +132,23 @@ impl Affinity {
 
 fn required(affinity: &Value, namespace: &str) -> Box<[Term]> {
     let terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"].list();
-    terms.iter().map(|term| Term::of(term, namespace, 0)).collect()
+    terms
+        .iter()
+        .map(|term| Term::of(term, namespace, 0))
+        .collect()
 }
 
 fn preferred(affinity: &Value, namespace: &str) -> Box<[(i64, Term)]> {
     let term = |term: &Value| {
         let weight = term["weight"].int();
-        (weight, Term::of(&term["podAffinityTerm"], namespace, weight))
+        (
+            weight,
+            Term::of(&term["podAffinityTerm"], namespace, weight),
+        )
     };
-    affinity["preferredDuringSchedulingIgnoredDuringExecution"].list().iter().map(term).collect()
+    affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+        .list()
+        .iter()
+        .map(term)
+        .collect()
 }

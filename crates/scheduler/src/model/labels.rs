@@ -9,14 +9,19 @@ pub(crate) struct Labels(Box<[(Str, Str)]>);
 
 impl Labels {
     pub fn of(labels: &Value) -> Labels {
-        let mut labels: Vec<(Str, Str)> =
-            labels.entries().map(|(key, value)| (key.into(), value.str().into())).collect();
+        let mut labels: Vec<(Str, Str)> = labels
+            .entries()
+            .map(|(key, value)| (key.into(), value.str().into()))
+            .collect();
         labels.sort_unstable();
         Labels(labels.into())
     }
 
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .find(|(known, _)| known == key)
+            .map(|(_, value)| value.as_str())
     }
 
     pub fn match_selector(&self, selector: &LabelSelector) -> bool {
@@ -31,6 +36,9 @@ impl Labels {
 /// A selector that means nothing: so it is where somebody does not say which pods.
 pub(super) fn nothing() -> LabelSelector {
     LabelSelector {
-        requirements: vec![Requirement { key: Str::default(), operator: Operator::In(Vec::new()) }],
+        requirements: vec![Requirement {
+            key: Str::default(),
+            operator: Operator::In(Vec::new()),
+        }],
     }
 }

@@ -56,10 +56,20 @@ impl NodeFacts {
     pub fn zone(&self) -> Str {
         let label = |key: &str| self.labels.get(key).unwrap_or_default();
         let either = |key: &str, old: &str| {
-            if label(key).is_empty() { label(old).into() } else { Str::from(label(key)) }
+            if label(key).is_empty() {
+                label(old).into()
+            } else {
+                Str::from(label(key))
+            }
         };
-        let region = either("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region");
-        let zone = either("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone");
+        let region = either(
+            "topology.kubernetes.io/region",
+            "failure-domain.beta.kubernetes.io/region",
+        );
+        let zone = either(
+            "topology.kubernetes.io/zone",
+            "failure-domain.beta.kubernetes.io/zone",
+        );
         if region.is_empty() && zone.is_empty() {
             Str::default()
         } else {
@@ -69,8 +79,15 @@ impl NodeFacts {
 }
 
 fn image(image: &Value) -> Image {
-    let names = image["names"].list().iter().map(|name| name.str().into()).collect();
-    Image { names, size: image["sizeBytes"].int() }
+    let names = image["names"]
+        .list()
+        .iter()
+        .map(|name| name.str().into())
+        .collect();
+    Image {
+        names,
+        size: image["sizeBytes"].int(),
+    }
 }
 
 fn conditions(conditions: &Value) -> Labels {

@@ -109,7 +109,9 @@ impl Pod {
             scheduler: spec["schedulerName"].str().into(),
             node: spec["nodeName"].str().into(),
             nominated: status["nominatedNodeName"].str().into(),
-            priority: spec["priority"].int().clamp(i32::MIN.into(), i32::MAX.into()) as i32,
+            priority: spec["priority"]
+                .int()
+                .clamp(i32::MIN.into(), i32::MAX.into()) as i32,
             never_preempts: spec["preemptionPolicy"].str() == "Never",
             is_going: object.is_going(),
             is_preempted: object.is_going() && is_preempted(&status["conditions"]),
@@ -150,7 +152,10 @@ impl Pod {
 }
 
 fn is_preempted(conditions: &Value) -> bool {
-    let target = conditions.list().iter().find(|condition| condition["type"].str() == "DisruptionTarget");
+    let target = conditions
+        .list()
+        .iter()
+        .find(|condition| condition["type"].str() == "DisruptionTarget");
     target.is_some_and(|condition| {
         condition["status"].str() == "True" && condition["reason"].str() == "PreemptionByScheduler"
     })
@@ -158,44 +163,83 @@ fn is_preempted(conditions: &Value) -> bool {
 
 /// Ports of containers that run as long as the pod.
 fn host_ports(spec: &Value) -> Box<[HostPort]> {
-    let staying = spec["initContainers"].list().iter().filter(|one| one["restartPolicy"].str() == "Always");
-    let ports = staying.chain(spec["containers"].list()).flat_map(|container| container["ports"].list());
+    let staying = spec["initContainers"]
+        .list()
+        .iter()
+        .filter(|one| one["restartPolicy"].str() == "Always");
+    let ports = staying
+        .chain(spec["containers"].list())
+        .flat_map(|container| container["ports"].list());
     let or = |value: &Value, default: &str| {
-        Str::from(value.as_str().filter(|text| !text.is_empty()).unwrap_or(default))
+        Str::from(
+            value
+                .as_str()
+                .filter(|text| !text.is_empty())
+                .unwrap_or(default),
+        )
     };
     let port = |port: &Value| HostPort {
         address: or(&port["hostIP"], "0.0.0.0"),
         protocol: or(&port["protocol"], "TCP"),
         port: port["hostPort"].int(),
     };
-    ports.filter(|port| port["hostPort"].int() > 0).map(port).collect()
+    ports
+        .filter(|port| port["hostPort"].int() > 0)
+        .map(port)
+        .collect()
 }
 
 /// The images that its node will need, with their tags.
 fn images(spec: &Value) -> Box<[Str]> {
-    let containers = spec["initContainers"].list().iter().chain(spec["containers"].list());
-    let of_volumes = spec["volumes"].list().iter().filter_map(|volume| volume["image"]["reference"].as_str());
-    containers.map(|container| container["image"].str()).chain(of_volumes).map(with_tag).collect()
+    let containers = spec["initContainers"]
+        .list()
+        .iter()
+        .chain(spec["containers"].list());
+    let of_volumes = spec["volumes"]
+        .list()
+        .iter()
+        .filter_map(|volume| volume["image"]["reference"].as_str());
+    containers
+        .map(|container| container["image"].str())
+        .chain(of_volumes)
+        .map(with_tag)
+        .collect()
 }
 
 fn with_tag(image: &str) -> Str {
     let has_tag = image.rfind(':') > image.rfind('/');
-    if has_tag { image.into() } else { format!("{image}:latest").into() }
+    if has_tag {
+        image.into()
+    } else {
+        format!("{image}:latest").into()
+    }
 }
 
 fn preferred_nodes(affinity: &Value) -> Box<[(i64, NodeTerm)]> {
     let terms = affinity["preferredDuringSchedulingIgnoredDuringExecution"].list();
-    terms.iter().map(|term| (term["weight"].int(), NodeTerm::of(&term["preference"]))).collect()
+    terms
+        .iter()
+        .map(|term| (term["weight"].int(), NodeTerm::of(&term["preference"])))
+        .collect()
 }
 
 fn has_restart_rules(spec: &Value) -> bool {
-    let containers = spec["containers"].list().iter().chain(spec["initContainers"].list());
-    containers.into_iter().any(|container| !container["restartPolicyRules"].is_empty())
+    let containers = spec["containers"]
+        .list()
+        .iter()
+        .chain(spec["initContainers"].list());
+    containers
+        .into_iter()
+        .any(|container| !container["restartPolicyRules"].is_empty())
 }
 
 fn owner(owner: &Value) -> Owner {
     let text = |field: &str| owner[field].str().into();
-    Owner { api_version: text("apiVersion"), kind: text("kind"), name: text("name") }
+    Owner {
+        api_version: text("apiVersion"),
+        kind: text("kind"),
+        name: text("name"),
+    }
 }
 
 fn resource_claims(spec: &Value, status: &Value) -> Box<[ResourceClaimUse]> {

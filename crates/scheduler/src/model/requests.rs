@@ -21,7 +21,11 @@ pub(crate) struct Requests {
 impl Requests {
     pub fn of(pod: &Value) -> Requests {
         let assumed = total(pod, true);
-        Requests { stated: total(pod, false), assumed_cpu: assumed.cpu, assumed_memory: assumed.memory }
+        Requests {
+            stated: total(pod, false),
+            assumed_cpu: assumed.cpu,
+            assumed_memory: assumed.memory,
+        }
     }
 }
 
@@ -30,7 +34,10 @@ fn total(pod: &Value, assume: bool) -> Resources {
     let spec = &pod["spec"];
     let mut total = Resources::default();
     for container in spec["containers"].list() {
-        total.add(&container_requests(pod, container, "containerStatuses", assume), 1);
+        total.add(
+            &container_requests(pod, container, "containerStatuses", assume),
+            1,
+        );
     }
     let (mut staying, mut peak) = (Resources::default(), Resources::default());
     for container in spec["initContainers"].list() {
@@ -53,16 +60,24 @@ fn total(pod: &Value, assume: bool) -> Resources {
 
 fn container_requests(pod: &Value, container: &Value, statuses: &str, assume: bool) -> Resources {
     let stated = &container["resources"]["requests"];
-    let status =
-        pod["status"][statuses].list().iter().find(|status| status["name"].str() == container["name"].str());
+    let status = pod["status"][statuses]
+        .list()
+        .iter()
+        .find(|status| status["name"].str() == container["name"].str());
     let status = status.filter(|status| !status["resources"].is_null());
     let mut requests = match status {
-        Some(status) => {
-            effective(pod, stated, &status["resources"]["requests"], &status["allocatedResources"])
-        }
+        Some(status) => effective(
+            pod,
+            stated,
+            &status["resources"]["requests"],
+            &status["allocatedResources"],
+        ),
         None => Resources::of(stated),
     };
-    for (name, amount) in ASSUMED.into_iter().filter(|(name, _)| assume && stated[*name].is_null()) {
+    for (name, amount) in ASSUMED
+        .into_iter()
+        .filter(|(name, _)| assume && stated[*name].is_null())
+    {
         requests.set(name, requests.get(name).max(amount));
     }
     requests
@@ -70,9 +85,16 @@ fn container_requests(pod: &Value, container: &Value, statuses: &str, assume: bo
 
 /// While a pod is resized it takes the larger of what it wants and what it has, unless what it wants cannot be.
 fn effective(pod: &Value, stated: &Value, actuated: &Value, allocated: &Value) -> Resources {
-    let pending = pod["status"]["conditions"].list().iter().find(|c| c["type"].str() == "PodResizePending");
+    let pending = pod["status"]["conditions"]
+        .list()
+        .iter()
+        .find(|c| c["type"].str() == "PodResizePending");
     let infeasible = pending.is_some_and(|condition| condition["reason"].str() == "Infeasible");
-    let mut requests = if infeasible { Resources::default() } else { Resources::of(stated) };
+    let mut requests = if infeasible {
+        Resources::default()
+    } else {
+        Resources::of(stated)
+    };
     requests.raise_to(&Resources::of(actuated));
     requests.raise_to(&Resources::of(allocated));
     requests
@@ -82,11 +104,22 @@ fn effective(pod: &Value, stated: &Value, actuated: &Value, allocated: &Value) -
 fn apply_pod_level(pod: &Value, total: &mut Resources) {
     let requests = &pod["spec"]["resources"]["requests"];
     let status = &pod["status"];
-    let whole = (!status["resources"].is_null())
-        .then(|| effective(pod, requests, &status["resources"]["requests"], &status["allocatedResources"]));
+    let whole = (!status["resources"].is_null()).then(|| {
+        effective(
+            pod,
+            requests,
+            &status["resources"]["requests"],
+            &status["allocatedResources"],
+        )
+    });
     for (name, quantity) in requests.entries() {
         if matches!(name, "cpu" | "memory") || name.starts_with("hugepages-") {
-            total.set(name, whole.as_ref().map_or_else(|| amount(name, quantity), |whole| whole.get(name)));
+            total.set(
+                name,
+                whole
+                    .as_ref()
+                    .map_or_else(|| amount(name, quantity), |whole| whole.get(name)),
+            );
         }
     }
 }
@@ -99,7 +132,10 @@ mod tests {
     #[track_caller]
     fn check(pod: &str, cpu: i64, assumed_cpu: i64) {
         let requests = Requests::of(&object(pod));
-        assert_eq!((requests.stated.cpu, requests.assumed_cpu), (cpu, assumed_cpu));
+        assert_eq!(
+            (requests.stated.cpu, requests.assumed_cpu),
+            (cpu, assumed_cpu)
+        );
     }
 
     #[test]
@@ -113,7 +149,11 @@ mod tests {
 
     #[test]
     fn a_container_that_asks_for_nothing_is_assumed_to_need_something() {
-        check(r#"{"spec":{"containers":[{},{"resources":{"requests":{"cpu":"0"}}}]}}"#, 0, 100);
+        check(
+            r#"{"spec":{"containers":[{},{"resources":{"requests":{"cpu":"0"}}}]}}"#,
+            0,
+            100,
+        );
     }
 
     #[test]

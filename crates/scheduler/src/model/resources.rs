@@ -38,7 +38,10 @@ impl Resources {
 
     /// How much there is of one that is neither CPU nor bytes.
     pub fn scalar(&self, name: &str) -> i64 {
-        self.scalar.iter().find(|(known, _)| known == name).map_or(0, |(_, amount)| *amount)
+        self.scalar
+            .iter()
+            .find(|(known, _)| known == name)
+            .map_or(0, |(_, amount)| *amount)
     }
 
     /// Sets one of them.
@@ -90,14 +93,21 @@ impl Resources {
         self.cpu > other.cpu
             || self.memory > other.memory
             || self.ephemeral > other.ephemeral
-            || self.scalar.iter().any(|(name, amount)| *amount > other.scalar(name))
+            || self
+                .scalar
+                .iter()
+                .any(|(name, amount)| *amount > other.scalar(name))
     }
 }
 
 /// A quantity in the unit in which its resource is counted.
 pub(crate) fn amount(name: &str, quantity: &Value) -> i64 {
     let quantity = Quantity::of(quantity.str());
-    if name == "cpu" { quantity.milli_value() } else { quantity.value() }
+    if name == "cpu" {
+        quantity.milli_value()
+    } else {
+        quantity.value()
+    }
 }
 
 /// Whether a resource other than CPU, memory and storage is counted.

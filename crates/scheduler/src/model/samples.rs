@@ -18,7 +18,9 @@ pub(crate) fn object(text: &str) -> Value {
 pub(crate) fn node(name: &str, text: &str) -> NodeFacts {
     let mut node = object(text);
     node.entry("metadata").set("name", name);
-    node.entry("metadata").entry("labels").set_default("kubernetes.io/hostname", name);
+    node.entry("metadata")
+        .entry("labels")
+        .set_default("kubernetes.io/hostname", name);
     let allocatable = node.entry("status").entry("allocatable");
     for (resource, amount) in [("cpu", "4"), ("memory", "8Gi"), ("pods", "110")] {
         allocatable.set_default(resource, amount);
@@ -34,7 +36,8 @@ pub(crate) fn pod(name: &str, text: &str) -> Arc<Pod> {
     metadata.set("name", name);
     metadata.set_default("uid", name);
     metadata.set_default("namespace", "default");
-    pod.entry("spec").set_default("containers", vec![object("{name: c, image: i}")]);
+    pod.entry("spec")
+        .set_default("containers", vec![object("{name: c, image: i}")]);
     let text = json::to_string(&pod);
     Arc::new(Pod::of(&Entry::new(text.into_bytes()).expect("JSON")).expect("a pod"))
 }

@@ -22,7 +22,11 @@ pub(crate) struct Constraint {
 
 impl Constraint {
     pub fn list(constraints: &Value, labels: &Labels) -> Box<[Constraint]> {
-        constraints.list().iter().map(|constraint| Constraint::of(constraint, labels)).collect()
+        constraints
+            .list()
+            .iter()
+            .map(|constraint| Constraint::of(constraint, labels))
+            .collect()
     }
 
     fn of(constraint: &Value, labels: &Labels) -> Constraint {
@@ -30,7 +34,10 @@ impl Constraint {
         for key in constraint["matchLabelKeys"].list() {
             if let Some(value) = labels.get(key.str()) {
                 let operator = Operator::In(vec![value.into()]);
-                selector.requirements.push(Requirement { key: key.str().into(), operator });
+                selector.requirements.push(Requirement {
+                    key: key.str().into(),
+                    operator,
+                });
             }
         }
         Constraint {

@@ -41,7 +41,11 @@ impl Taint {
     pub fn list(taints: &Value) -> Box<[Taint]> {
         let taint = |taint: &Value| {
             let effect = Effect::of(taint["effect"].str())?;
-            Some(Taint { key: taint["key"].str().into(), value: taint["value"].str().into(), effect })
+            Some(Taint {
+                key: taint["key"].str().into(),
+                value: taint["value"].str().into(),
+                effect,
+            })
         };
         taints.list().iter().filter_map(taint).collect()
     }
@@ -61,7 +65,8 @@ impl Toleration {
     pub fn list(tolerations: &Value) -> Box<[Toleration]> {
         let toleration = |toleration: &Value| Toleration {
             key: toleration["key"].str().into(),
-            value: (toleration["operator"].str() != "Exists").then(|| toleration["value"].str().into()),
+            value: (toleration["operator"].str() != "Exists")
+                .then(|| toleration["value"].str().into()),
             effect: Effect::of(toleration["effect"].str()),
         };
         tolerations.list().iter().map(toleration).collect()
@@ -71,16 +76,26 @@ impl Toleration {
     fn tolerates(&self, taint: &Taint) -> bool {
         self.effect.is_none_or(|effect| effect == taint.effect)
             && (self.key.is_empty() || self.key == taint.key)
-            && self.value.as_ref().is_none_or(|value| *value == taint.value)
+            && self
+                .value
+                .as_ref()
+                .is_none_or(|value| *value == taint.value)
     }
 }
 
 /// Whether one of these tolerates a taint.
 pub(crate) fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
-    tolerations.iter().any(|toleration| toleration.tolerates(taint))
+    tolerations
+        .iter()
+        .any(|toleration| toleration.tolerates(taint))
 }
 
 /// The first taint that keeps a pod with these tolerations away.
-pub(crate) fn first_untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration]) -> Option<&'a Taint> {
-    taints.iter().find(|taint| taint.effect.forbids() && !tolerates(tolerations, taint))
+pub(crate) fn first_untolerated<'a>(
+    taints: &'a [Taint],
+    tolerations: &[Toleration],
+) -> Option<&'a Taint> {
+    taints
+        .iter()
+        .find(|taint| taint.effect.forbids() && !tolerates(tolerations, taint))
 }

@@ -38,8 +38,19 @@ impl Disk {
         }
         let rbd = &volume["rbd"];
         let image = rbd["image"].as_str()?;
-        let servers = rbd["monitors"].list().iter().map(|server| server.str().into()).collect();
-        Some(Disk { servers, ..disk("rbd", &format!("{} {image}", rbd["pool"].str()), &rbd["readOnly"]) })
+        let servers = rbd["monitors"]
+            .list()
+            .iter()
+            .map(|server| server.str().into())
+            .collect();
+        Some(Disk {
+            servers,
+            ..disk(
+                "rbd",
+                &format!("{} {image}", rbd["pool"].str()),
+                &rbd["readOnly"],
+            )
+        })
     }
 }
 
@@ -63,7 +74,10 @@ impl Volumes {
     pub fn of(pod_name: &str, volumes: &Value) -> Volumes {
         let volumes = volumes.list();
         Volumes {
-            claims: volumes.iter().filter_map(|volume| claim(pod_name, volume)).collect(),
+            claims: volumes
+                .iter()
+                .filter_map(|volume| claim(pod_name, volume))
+                .collect(),
             disks: volumes.iter().filter_map(Disk::of).collect(),
         }
     }
@@ -72,8 +86,16 @@ impl Volumes {
 fn claim(pod_name: &str, volume: &Value) -> Option<ClaimUse> {
     if !volume["ephemeral"].is_null() {
         let name = format!("{pod_name}-{}", volume["name"].str()).into();
-        return Some(ClaimUse { name, ephemeral: true });
+        return Some(ClaimUse {
+            name,
+            ephemeral: true,
+        });
     }
-    let name = volume["persistentVolumeClaim"]["claimName"].as_str()?.into();
-    Some(ClaimUse { name, ephemeral: false })
+    let name = volume["persistentVolumeClaim"]["claimName"]
+        .as_str()?
+        .into();
+    Some(ClaimUse {
+        name,
+        ephemeral: false,
+    })
 }

@@ -17,7 +17,12 @@ pub(crate) struct Balanced {
 struct Evenness(Vec<(Which, i64)>);
 
 impl Score for Balanced {
-    fn prepare(&self, pod: &Arc<Pod>, _world: &mut World, _nodes: &[Slot]) -> Option<Box<dyn Rank>> {
+    fn prepare(
+        &self,
+        pod: &Arc<Pod>,
+        _world: &mut World,
+        _nodes: &[Slot],
+    ) -> Option<Box<dyn Rank>> {
         let want = |resource: &Weighted| {
             let which = Which::of(&resource.name);
             let want = which.amount(&pod.requests.stated);
@@ -25,7 +30,11 @@ impl Score for Balanced {
         };
         let wants: Vec<_> = self.resources.iter().filter_map(want).collect();
         // Pods that want nothing would all end on one node.
-        if wants.iter().all(|(_, want)| *want == 0) { None } else { Some(Box::new(Evenness(wants))) }
+        if wants.iter().all(|(_, want)| *want == 0) {
+            None
+        } else {
+            Some(Box::new(Evenness(wants)))
+        }
     }
 }
 
@@ -33,7 +42,10 @@ impl Evenness {
     /// Whether the pod makes it better or worse counts, not how it is.
     fn score(&self, node: &Node) -> i64 {
         let share = |(which, want): &(Which, i64), times: i64| {
-            let (have, used) = (which.amount(&node.allocatable), which.amount(&node.requested));
+            let (have, used) = (
+                which.amount(&node.allocatable),
+                which.amount(&node.requested),
+            );
             (have != 0).then(|| ((used + want * times) as f64 / have as f64).min(1.0))
         };
         let before = evenness(self.0.iter().filter_map(|one| share(one, 0)));
@@ -44,15 +56,25 @@ impl Evenness {
 
 impl Rank for Evenness {
     fn rank(&self, world: &World, nodes: &[Slot]) -> Vec<i64> {
-        nodes.iter().map(|slot| self.score(world.cache.node(*slot))).collect()
+        nodes
+            .iter()
+            .map(|slot| self.score(world.cache.node(*slot)))
+            .collect()
     }
 }
 
 /// How near shares are to each other: the less they deviate from their mean the better.
 fn evenness(shares: impl Iterator<Item = f64> + Clone) -> i64 {
-    let (n, sum) = shares.clone().fold((0, 0.0), |(n, sum), share| (n + 1, sum + share));
+    let (n, sum) = shares
+        .clone()
+        .fold((0, 0.0), |(n, sum), share| (n + 1, sum + share));
     let mean = sum / f64::from(n.max(1));
-    let squares = || shares.clone().map(|share| (share - mean) * (share - mean)).sum::<f64>();
+    let squares = || {
+        shares
+            .clone()
+            .map(|share| (share - mean) * (share - mean))
+            .sum::<f64>()
+    };
     let at = |index| shares.clone().nth(index).unwrap_or_default();
     let deviation = match n {
         0 | 1 => 0.0,

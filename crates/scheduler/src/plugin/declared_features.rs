@@ -17,23 +17,41 @@ struct Needs(Vec<&'static str>);
 
 impl Needs {
     fn of(pod: &Pod) -> Needs {
-        let Ok(object) = pod.entry.object() else { return Needs(Vec::new()) };
+        let Ok(object) = pod.entry.object() else {
+            return Needs(Vec::new());
+        };
         let spec = &object["spec"];
         let host_network = spec["hostNetwork"].bool() && spec["hostUsers"].as_bool() == Some(false);
-        let containers = spec["containers"].list().iter().chain(spec["initContainers"].list());
+        let containers = spec["containers"]
+            .list()
+            .iter()
+            .chain(spec["initContainers"].list());
         let restarts_all = |container: &Value| {
             let rules = container["restartPolicyRules"].list();
-            rules.iter().any(|rule| rule["action"].str() == "RestartAllContainers")
+            rules
+                .iter()
+                .any(|rule| rule["action"].str() == "RestartAllContainers")
         };
         let needs = [
             (host_network, "UserNamespacesHostNetworkSupport"),
-            (containers.into_iter().any(restarts_all), "RestartAllContainersOnContainerExits"),
+            (
+                containers.into_iter().any(restarts_all),
+                "RestartAllContainersOnContainerExits",
+            ),
         ];
-        Needs(needs.into_iter().filter(|(needed, _)| *needed).map(|(_, feature)| feature).collect())
+        Needs(
+            needs
+                .into_iter()
+                .filter(|(needed, _)| *needed)
+                .map(|(_, feature)| feature)
+                .collect(),
+        )
     }
 
     fn are_met(&self, node: &NodeFacts) -> bool {
-        self.0.iter().all(|feature| node.declared_features.iter().any(|known| known == feature))
+        self.0
+            .iter()
+            .all(|feature| node.declared_features.iter().any(|known| known == feature))
     }
 }
 
@@ -48,12 +66,20 @@ impl Filter for DeclaredFeatures {
             return Ready::Skip;
         }
         let needs = Needs::of(pod);
-        if needs.0.is_empty() { Ready::Skip } else { Ready::Check(Box::new(needs)) }
+        if needs.0.is_empty() {
+            Ready::Skip
+        } else {
+            Ready::Check(Box::new(needs))
+        }
     }
 
     fn wakes(&self, pod: &Pod, happening: &Happening, _world: &World) -> bool {
         match happening {
-            Happening::Node { old, new: Some(new), change } => {
+            Happening::Node {
+                old,
+                new: Some(new),
+                change,
+            } => {
                 let needs = Needs::of(pod);
                 change.has(NodeChange::ADD | NodeChange::FEATURE)
                     && needs.are_met(new)

@@ -25,7 +25,9 @@ struct Room(Resources);
 impl Fit {
     fn request(&self, pod: &Pod) -> Resources {
         let mut request = pod.requests.stated.clone();
-        request.scalar.retain(|(name, amount)| *amount != 0 && !self.ignores(name));
+        request
+            .scalar
+            .retain(|(name, amount)| *amount != 0 && !self.ignores(name));
         request
     }
 
@@ -38,16 +40,23 @@ impl Fit {
 
     /// Whether a change of a pod that is placed leaves more of what `pod` asks for.
     fn frees(&self, pod: &Pod, old: &Pod, new: &Pod) -> bool {
-        let (want, old, new) = (&pod.requests.stated, &old.requests.stated, &new.requests.stated);
+        let (want, old, new) = (
+            &pod.requests.stated,
+            &old.requests.stated,
+            &new.requests.stated,
+        );
         let freed = |name: &str| want.get(name) > 0 && old.get(name) > new.get(name);
-        ["cpu", "memory", "ephemeral-storage"].into_iter().any(freed)
+        ["cpu", "memory", "ephemeral-storage"]
+            .into_iter()
+            .any(freed)
             || want.scalar.iter().any(|(name, _)| freed(name))
     }
 }
 
 /// Whether there is more of anything that is asked for.
 fn grows(request: &Resources, old: &NodeFacts, new: &NodeFacts) -> bool {
-    let more = |name: &str| request.get(name) > 0 && new.allocatable.get(name) > old.allocatable.get(name);
+    let more =
+        |name: &str| request.get(name) > 0 && new.allocatable.get(name) > old.allocatable.get(name);
     new.max_pods > old.max_pods
         || ["cpu", "memory", "ephemeral-storage"].into_iter().any(more)
         || request.scalar.iter().any(|(name, _)| more(name))
@@ -64,25 +73,52 @@ impl Filter for Fit {
 
     fn wakes(&self, pod: &Pod, happening: &Happening, _world: &World) -> bool {
         match happening {
-            Happening::Pod { old: Some(gone), new: None, .. } => gone.has_prospect(),
-            Happening::Pod { old: Some(old), new: Some(new), change } => {
+            Happening::Pod {
+                old: Some(gone),
+                new: None,
+                ..
+            } => gone.has_prospect(),
+            Happening::Pod {
+                old: Some(old),
+                new: Some(new),
+                change,
+            } => {
                 let frees = || new.uid == pod.uid || (new.is_placed() && self.frees(pod, old, new));
                 change.has(PodChange::SCALE_DOWN) && frees()
             }
-            Happening::Node { old, new: Some(new), change } => {
+            Happening::Node {
+                old,
+                new: Some(new),
+                change,
+            } => {
                 let request = self.request(pod);
                 change.has(NodeChange::ADD | NodeChange::ALLOCATABLE)
-                    && lacks(&request, &new.allocatable, &Resources::default(), new.max_pods, 0).is_empty()
+                    && lacks(
+                        &request,
+                        &new.allocatable,
+                        &Resources::default(),
+                        new.max_pods,
+                        0,
+                    )
+                    .is_empty()
                     && old.is_none_or(|old| grows(&request, old, new))
             }
-            Happening::DeviceClass { old, new: Some(new) } => {
+            Happening::DeviceClass {
+                old,
+                new: Some(new),
+            } => {
                 let backs = |name: &str| !name.is_empty() && pod.requests.stated.scalar(name) > 0;
                 let extended = new["spec"]["extendedResourceName"].str();
                 match old {
-                    Some(old) => old["spec"]["extendedResourceName"].str() != extended && backs(extended),
+                    Some(old) => {
+                        old["spec"]["extendedResourceName"].str() != extended && backs(extended)
+                    }
                     None => {
                         backs(extended)
-                            || backs(&format!("deviceclass.resource.kubernetes.io/{}", new.name()))
+                            || backs(&format!(
+                                "deviceclass.resource.kubernetes.io/{}",
+                                new.name()
+                            ))
                     }
                 }
             }
@@ -108,12 +144,32 @@ fn lacks(
             lacks.push((name, want > have));
         }
     };
-    compare("Insufficient cpu".into(), request.cpu, allocatable.cpu, used.cpu);
-    compare("Insufficient memory".into(), request.memory, allocatable.memory, used.memory);
+    compare(
+        "Insufficient cpu".into(),
+        request.cpu,
+        allocatable.cpu,
+        used.cpu,
+    );
+    compare(
+        "Insufficient memory".into(),
+        request.memory,
+        allocatable.memory,
+        used.memory,
+    );
     let storage = "Insufficient ephemeral-storage".into();
-    compare(storage, request.ephemeral, allocatable.ephemeral, used.ephemeral);
+    compare(
+        storage,
+        request.ephemeral,
+        allocatable.ephemeral,
+        used.ephemeral,
+    );
     for (name, want) in &request.scalar {
-        compare(format!("Insufficient {name}").into(), *want, allocatable.scalar(name), used.scalar(name));
+        compare(
+            format!("Insufficient {name}").into(),
+            *want,
+            allocatable.scalar(name),
+            used.scalar(name),
+        );
     }
     lacks
 }
@@ -126,7 +182,10 @@ impl Room {
             && enough(want.cpu, have.cpu, used.cpu)
             && enough(want.memory, have.memory, used.memory)
             && enough(want.ephemeral, have.ephemeral, used.ephemeral)
-            && want.scalar.iter().all(|(name, want)| enough(*want, have.scalar(name), used.scalar(name)))
+            && want
+                .scalar
+                .iter()
+                .all(|(name, want)| enough(*want, have.scalar(name), used.scalar(name)))
     }
 }
 
@@ -137,12 +196,25 @@ impl Check for Room {
         }
         let facts = &node.facts;
         let n_pods = node.pods.len() as i64;
-        let lacks = lacks(&self.0, &facts.allocatable, &node.requested, facts.max_pods, n_pods);
+        let lacks = lacks(
+            &self.0,
+            &facts.allocatable,
+            &node.requested,
+            facts.max_pods,
+            n_pods,
+        );
         let resolvable = lacks.iter().all(|(_, forever)| !forever);
         let mut reasons: Vec<Text> = lacks.into_iter().map(|(reason, _)| reason).collect();
-        let reasons =
-            if reasons.len() == 1 { Reasons::One(reasons.remove(0)) } else { Reasons::Several(reasons) };
-        Some(Refusal { plugin: Name::NodeResourcesFit, reasons, resolvable })
+        let reasons = if reasons.len() == 1 {
+            Reasons::One(reasons.remove(0))
+        } else {
+            Reasons::Several(reasons)
+        };
+        Some(Refusal {
+            plugin: Name::NodeResourcesFit,
+            reasons,
+            resolvable,
+        })
     }
 
     fn copy(&self) -> Box<dyn Check> {
@@ -151,7 +223,12 @@ impl Check for Room {
 }
 
 impl Score for Fit {
-    fn prepare(&self, pod: &Arc<Pod>, _world: &mut World, _nodes: &[Slot]) -> Option<Box<dyn Rank>> {
+    fn prepare(
+        &self,
+        pod: &Arc<Pod>,
+        _world: &mut World,
+        _nodes: &[Slot],
+    ) -> Option<Box<dyn Rank>> {
         Some(Box::new(self.strategy.measure(pod)))
     }
 }

@@ -34,14 +34,23 @@ impl Score for ImageLocality {
             }
         }
         let most = LARGE * pod.n_containers as i64;
-        if sizes.is_empty() { None } else { Some(Box::new(Present { sizes, most })) }
+        if sizes.is_empty() {
+            None
+        } else {
+            Some(Box::new(Present { sizes, most }))
+        }
     }
 }
 
 impl Rank for Present {
     fn rank(&self, _world: &World, nodes: &[Slot]) -> Vec<i64> {
         let score = |slot: &Slot| {
-            let size = self.sizes.get(slot).copied().unwrap_or_default().clamp(SMALL, self.most.max(SMALL));
+            let size = self
+                .sizes
+                .get(slot)
+                .copied()
+                .unwrap_or_default()
+                .clamp(SMALL, self.most.max(SMALL));
             BEST * (size - SMALL) / (self.most - SMALL).max(1)
         };
         nodes.iter().map(score).collect()

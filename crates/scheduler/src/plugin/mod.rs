@@ -90,24 +90,38 @@ impl Reasons {
 
     /// All of them in one line.
     pub fn text(&self) -> String {
-        self.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ")
+        self.iter()
+            .map(AsRef::as_ref)
+            .collect::<Vec<&str>>()
+            .join(", ")
     }
 }
 
 impl Refusal {
     /// It could be if other pods went.
     pub fn for_now(plugin: Name, reason: impl Into<Text>) -> Refusal {
-        Refusal { plugin, reasons: Reasons::One(reason.into()), resolvable: true }
+        Refusal {
+            plugin,
+            reasons: Reasons::One(reason.into()),
+            resolvable: true,
+        }
     }
 
     /// It could not be even if other pods went.
     pub fn for_good(plugin: Name, reason: impl Into<Text>) -> Refusal {
-        Refusal { resolvable: false, ..Refusal::for_now(plugin, reason) }
+        Refusal {
+            resolvable: false,
+            ..Refusal::for_now(plugin, reason)
+        }
     }
 
     /// Nobody can say whether it could be.
     pub fn error(plugin: Name, error: impl Into<Text>) -> Refusal {
-        Refusal { plugin, reasons: Reasons::Error(error.into()), resolvable: false }
+        Refusal {
+            plugin,
+            reasons: Reasons::Error(error.into()),
+            resolvable: false,
+        }
     }
 }
 

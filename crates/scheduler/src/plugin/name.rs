@@ -29,7 +29,10 @@ names! {
 impl Name {
     /// The plugin of a name.
     pub fn of(name: &str) -> Option<Name> {
-        Name::ALL.iter().copied().find(|known| *known != Name::Extender && known.as_str() == name)
+        Name::ALL
+            .iter()
+            .copied()
+            .find(|known| *known != Name::Extender && known.as_str() == name)
     }
 }
 
@@ -68,8 +71,11 @@ impl Names {
 
     /// Their names in alphabetical order, as Go writes a list.
     pub fn text(self) -> String {
-        let mut names: Vec<&str> =
-            Name::ALL.iter().filter(|name| self.has(**name)).map(|name| name.as_str()).collect();
+        let mut names: Vec<&str> = Name::ALL
+            .iter()
+            .filter(|name| self.has(**name))
+            .map(|name| name.as_str())
+            .collect();
         names.sort_unstable();
         format!("[{}]", names.join(" "))
     }

@@ -21,9 +21,14 @@ pub(crate) struct NodeAffinity {
 impl NodeAffinity {
     /// From a profile's `addedAffinity`.
     pub fn new(added: &Value) -> NodeAffinity {
-        let preferred = added["preferredDuringSchedulingIgnoredDuringExecution"].list().iter();
+        let preferred = added["preferredDuringSchedulingIgnoredDuringExecution"]
+            .list()
+            .iter();
         NodeAffinity {
-            added: NodeRule::new(&Value::Null, &added["requiredDuringSchedulingIgnoredDuringExecution"]),
+            added: NodeRule::new(
+                &Value::Null,
+                &added["requiredDuringSchedulingIgnoredDuringExecution"],
+            ),
             added_preferred: preferred
                 .map(|term| (term["weight"].int(), NodeTerm::of(&term["preference"])))
                 .collect(),
@@ -62,16 +67,24 @@ impl Filter for NodeAffinity {
             own: pod.node_rule.as_deref().map(&mut learn),
         });
         match pod.node_rule.as_ref().and_then(|rule| rule.named()) {
-            Some(names) if names.is_empty() => {
-                Ready::Refuse(Refusal::for_good(Name::NodeAffinity, "pod affinity terms conflict"))
-            }
+            Some(names) if names.is_empty() => Ready::Refuse(Refusal::for_good(
+                Name::NodeAffinity,
+                "pod affinity terms conflict",
+            )),
             Some(names) => Ready::Only(names, check),
             None => Ready::Check(check),
         }
     }
 
     fn wakes(&self, pod: &Pod, happening: &Happening, _world: &World) -> bool {
-        let Happening::Node { old, new: Some(new), change } = happening else { return false };
+        let Happening::Node {
+            old,
+            new: Some(new),
+            change,
+        } = happening
+        else {
+            return false;
+        };
         let own = |node: &NodeFacts| pod.node_rule.as_ref().is_none_or(|rule| allows(rule, node));
         change.has(NodeChange::ADD | NodeChange::LABEL)
             && self.added.as_ref().is_none_or(|rule| allows(rule, new))
@@ -83,7 +96,9 @@ impl Filter for NodeAffinity {
 impl Check for Allowed {
     fn check(&self, node: &Node, _world: &World) -> Option<Refusal> {
         let refuses = |answers: &Option<Box<[bool]>>| {
-            answers.as_ref().is_some_and(|answers| answers.get(node.slot as usize) != Some(&true))
+            answers
+                .as_ref()
+                .is_some_and(|answers| answers.get(node.slot as usize) != Some(&true))
         };
         let refuse = |reason| Some(Refusal::for_good(Name::NodeAffinity, reason));
         if refuses(&self.added) {
@@ -101,9 +116,23 @@ impl Check for Allowed {
 }
 
 impl Score for NodeAffinity {
-    fn prepare(&self, pod: &Arc<Pod>, _world: &mut World, _nodes: &[Slot]) -> Option<Box<dyn Rank>> {
-        let terms: Vec<_> = self.added_preferred.iter().chain(&pod.preferred_nodes).cloned().collect();
-        if terms.is_empty() { None } else { Some(Box::new(Preferred(terms))) }
+    fn prepare(
+        &self,
+        pod: &Arc<Pod>,
+        _world: &mut World,
+        _nodes: &[Slot],
+    ) -> Option<Box<dyn Rank>> {
+        let terms: Vec<_> = self
+            .added_preferred
+            .iter()
+            .chain(&pod.preferred_nodes)
+            .cloned()
+            .collect();
+        if terms.is_empty() {
+            None
+        } else {
+            Some(Box::new(Preferred(terms)))
+        }
     }
 }
 
@@ -111,7 +140,10 @@ impl Rank for Preferred {
     fn rank(&self, world: &World, nodes: &[Slot]) -> Vec<i64> {
         let score = |slot: &Slot| {
             let facts = &world.cache.node(*slot).facts;
-            let holding = self.0.iter().filter(|(_, term)| term.holds(&facts.name, &facts.labels));
+            let holding = self
+                .0
+                .iter()
+                .filter(|(_, term)| term.holds(&facts.name, &facts.labels));
             holding.map(|(weight, _)| weight).sum()
         };
         let mut scores: Vec<i64> = nodes.iter().map(score).collect();

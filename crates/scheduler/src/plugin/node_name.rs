@@ -20,17 +20,33 @@ impl Filter for NodeName {
     }
 
     fn prepare(&self, pod: &Arc<Pod>, _world: &mut World) -> Ready {
-        if pod.node.is_empty() { Ready::Skip } else { Ready::Check(Box::new(Named(pod.node.clone()))) }
+        if pod.node.is_empty() {
+            Ready::Skip
+        } else {
+            Ready::Check(Box::new(Named(pod.node.clone())))
+        }
     }
 
     fn wakes(&self, _pod: &Pod, happening: &Happening, _world: &World) -> bool {
-        matches!(happening, Happening::Node { old: None, new: Some(_), .. })
+        matches!(
+            happening,
+            Happening::Node {
+                old: None,
+                new: Some(_),
+                ..
+            }
+        )
     }
 }
 
 impl Check for Named {
     fn check(&self, node: &Node, _world: &World) -> Option<Refusal> {
-        let refuse = || Refusal::for_good(Name::NodeName, "node(s) didn't match the requested node name");
+        let refuse = || {
+            Refusal::for_good(
+                Name::NodeName,
+                "node(s) didn't match the requested node name",
+            )
+        };
         (node.name() != &self.0).then(refuse)
     }
 

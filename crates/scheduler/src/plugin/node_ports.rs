@@ -28,9 +28,18 @@ impl Filter for NodePorts {
 
     fn wakes(&self, pod: &Pod, happening: &Happening, _world: &World) -> bool {
         match happening {
-            Happening::Node { old: None, new: Some(_), .. } => true,
-            Happening::Pod { old: Some(gone), new: None, .. } => {
-                let freed = |port: &HostPort| gone.host_ports.iter().any(|freed| freed.clashes(port));
+            Happening::Node {
+                old: None,
+                new: Some(_),
+                ..
+            } => true,
+            Happening::Pod {
+                old: Some(gone),
+                new: None,
+                ..
+            } => {
+                let freed =
+                    |port: &HostPort| gone.host_ports.iter().any(|freed| freed.clashes(port));
                 gone.has_prospect() && pod.host_ports.iter().any(freed)
             }
             _ => false,

@@ -14,7 +14,11 @@ struct Open;
 
 /// The taint that a closed node has, or soon will have.
 fn closed() -> Taint {
-    Taint { key: "node.kubernetes.io/unschedulable".into(), value: "".into(), effect: Effect::NoSchedule }
+    Taint {
+        key: "node.kubernetes.io/unschedulable".into(),
+        value: "".into(),
+        effect: Effect::NoSchedule,
+    }
 }
 
 impl Filter for NodeUnschedulable {
@@ -23,17 +27,29 @@ impl Filter for NodeUnschedulable {
     }
 
     fn prepare(&self, pod: &Arc<Pod>, _world: &mut World) -> Ready {
-        if tolerates(&pod.tolerations, &closed()) { Ready::Skip } else { Ready::Check(Box::new(Open)) }
+        if tolerates(&pod.tolerations, &closed()) {
+            Ready::Skip
+        } else {
+            Ready::Check(Box::new(Open))
+        }
     }
 
     fn wakes(&self, pod: &Pod, happening: &Happening, _world: &World) -> bool {
         match happening {
-            Happening::Node { old, new: Some(new), change } => {
+            Happening::Node {
+                old,
+                new: Some(new),
+                change,
+            } => {
                 change.has(NodeChange::ADD | NodeChange::TAINT)
                     && !new.unschedulable
                     && old.is_none_or(|old| old.unschedulable)
             }
-            Happening::Pod { new: Some(new), change, .. } => {
+            Happening::Pod {
+                new: Some(new),
+                change,
+                ..
+            } => {
                 change.has(PodChange::TOLERATION)
                     && new.uid == pod.uid
                     && tolerates(&new.tolerations, &closed())

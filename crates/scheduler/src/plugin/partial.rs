@@ -31,7 +31,12 @@ impl Filter for Partial {
     }
 
     fn prepare(&self, pod: &Arc<Pod>, world: &mut World) -> Ready {
-        let part = |whole: Box<dyn Check>| Box::new(Part { whole, wanted: self.wanted });
+        let part = |whole: Box<dyn Check>| {
+            Box::new(Part {
+                whole,
+                wanted: self.wanted,
+            })
+        };
         match self.whole.prepare(pod, world) {
             Ready::Check(check) => Ready::Check(part(check)),
             Ready::Only(names, check) => Ready::Only(names, part(check)),
@@ -51,7 +56,10 @@ struct Part {
 
 impl Check for Part {
     fn check(&self, node: &Node, world: &World) -> Option<Refusal> {
-        self.wanted.checks.then(|| self.whole.check(node, world)).flatten()
+        self.wanted
+            .checks
+            .then(|| self.whole.check(node, world))
+            .flatten()
     }
 
     fn imagine(&mut self, pod: &Pod, node: &Node, by: i64, world: &World) {
@@ -59,10 +67,17 @@ impl Check for Part {
     }
 
     fn reserve(&self, node: &Node, world: &World) -> Result<Vec<Step>, String> {
-        if self.wanted.reserves { self.whole.reserve(node, world) } else { Ok(Vec::new()) }
+        if self.wanted.reserves {
+            self.whole.reserve(node, world)
+        } else {
+            Ok(Vec::new())
+        }
     }
 
     fn copy(&self) -> Box<dyn Check> {
-        Box::new(Part { whole: self.whole.copy(), wanted: self.wanted })
+        Box::new(Part {
+            whole: self.whole.copy(),
+            wanted: self.wanted,
+        })
     }
 }

@@ -19,7 +19,12 @@ pub(crate) struct Weighted {
 impl Weighted {
     /// CPU and memory alike.
     pub fn default_list() -> Vec<Weighted> {
-        ["cpu", "memory"].map(|name| Weighted { name: name.into(), weight: 1 }).into()
+        ["cpu", "memory"]
+            .map(|name| Weighted {
+                name: name.into(),
+                weight: 1,
+            })
+            .into()
     }
 }
 
@@ -51,9 +56,16 @@ impl Strategy {
                 Which::Other(ref name) => pod.requests.stated.get(name),
             };
             let matters = which.matters(want);
-            matters.then_some(Want { which, want, weight: resource.weight })
+            matters.then_some(Want {
+                which,
+                want,
+                weight: resource.weight,
+            })
         });
-        Judge { measure: self.measure.clone(), wants: wants.collect() }
+        Judge {
+            measure: self.measure.clone(),
+            wants: wants.collect(),
+        }
     }
 }
 
@@ -105,7 +117,12 @@ pub(crate) struct Judge {
 impl Judge {
     fn score(&self, node: &Node) -> i64 {
         let (mut sum, mut weights) = (0, 0);
-        for Want { which, want, weight } in &self.wants {
+        for Want {
+            which,
+            want,
+            weight,
+        } in &self.wants
+        {
             let have = which.amount(&node.allocatable);
             let used = match which {
                 Which::Cpu => node.assumed_cpu,
@@ -123,7 +140,9 @@ impl Judge {
         }
         match (&self.measure, weights) {
             (_, 0) => 0,
-            (Measure::RequestedToCapacityRatio(_), _) => (sum as f64 / weights as f64).round() as i64,
+            (Measure::RequestedToCapacityRatio(_), _) => {
+                (sum as f64 / weights as f64).round() as i64
+            }
             _ => sum / weights,
         }
     }
@@ -154,7 +173,10 @@ fn on_line(shape: &[(i64, i64)], at: i64) -> i64 {
 
 impl Rank for Judge {
     fn rank(&self, world: &World, nodes: &[Slot]) -> Vec<i64> {
-        nodes.iter().map(|slot| self.score(world.cache.node(*slot))).collect()
+        nodes
+            .iter()
+            .map(|slot| self.score(world.cache.node(*slot)))
+            .collect()
     }
 }
 
@@ -164,7 +186,11 @@ mod tests {
 
     #[track_caller]
     fn check(measure: Measure, used: i64, have: i64, score: i64) {
-        assert_eq!(measure.score(used, have), score, "{measure:?} {used}/{have}");
+        assert_eq!(
+            measure.score(used, have),
+            score,
+            "{measure:?} {used}/{have}"
+        );
     }
 
     #[test]

@@ -25,20 +25,33 @@ impl Filter for TaintToleration {
 
     fn prepare(&self, pod: &Arc<Pod>, world: &mut World) -> Ready {
         let lists = world.cache.taint_lists().iter();
-        let away: Box<[bool]> =
-            lists.map(|taints| first_untolerated(taints, &pod.tolerations).is_some()).collect();
-        if away.contains(&true) { Ready::Check(Box::new(Away(away))) } else { Ready::Skip }
+        let away: Box<[bool]> = lists
+            .map(|taints| first_untolerated(taints, &pod.tolerations).is_some())
+            .collect();
+        if away.contains(&true) {
+            Ready::Check(Box::new(Away(away)))
+        } else {
+            Ready::Skip
+        }
     }
 
     fn wakes(&self, pod: &Pod, happening: &Happening, _world: &World) -> bool {
         let away = |node: &NodeFacts| first_untolerated(&node.taints, &pod.tolerations).is_some();
         match happening {
-            Happening::Node { old, new: Some(new), change } => {
-                change.has(NodeChange::ADD | NodeChange::TAINT) && !away(new) && old.is_none_or(away)
+            Happening::Node {
+                old,
+                new: Some(new),
+                change,
+            } => {
+                change.has(NodeChange::ADD | NodeChange::TAINT)
+                    && !away(new)
+                    && old.is_none_or(away)
             }
-            Happening::Pod { new: Some(new), change, .. } => {
-                change.has(PodChange::TOLERATION) && new.uid == pod.uid
-            }
+            Happening::Pod {
+                new: Some(new),
+                change,
+                ..
+            } => change.has(PodChange::TOLERATION) && new.uid == pod.uid,
             _ => false,
         }
     }
@@ -46,7 +59,8 @@ impl Filter for TaintToleration {
 
 impl Check for Away {
     fn check(&self, node: &Node, _world: &World) -> Option<Refusal> {
-        let refuse = || Refusal::for_good(Name::TaintToleration, "node(s) had untolerated taint(s)");
+        let refuse =
+            || Refusal::for_good(Name::TaintToleration, "node(s) had untolerated taint(s)");
         self.0[node.taints as usize].then(refuse)
     }
 
@@ -58,22 +72,33 @@ impl Check for Away {
 impl Score for TaintToleration {
     fn prepare(&self, pod: &Arc<Pod>, world: &mut World, _nodes: &[Slot]) -> Option<Box<dyn Rank>> {
         let soft = |toleration: &&Toleration| {
-            toleration.effect.is_none_or(|effect| effect == Effect::PreferNoSchedule)
+            toleration
+                .effect
+                .is_none_or(|effect| effect == Effect::PreferNoSchedule)
         };
         let soft: Vec<Toleration> = pod.tolerations.iter().filter(soft).cloned().collect();
         let avoid = |taints: &[Taint]| {
-            let soft_taints = taints.iter().filter(|taint| taint.effect == Effect::PreferNoSchedule);
+            let soft_taints = taints
+                .iter()
+                .filter(|taint| taint.effect == Effect::PreferNoSchedule);
             soft_taints.filter(|taint| !tolerates(&soft, taint)).count() as i64
         };
-        let avoid: Box<[i64]> = world.cache.taint_lists().iter().map(|taints| avoid(taints)).collect();
+        let avoid: Box<[i64]> = world
+            .cache
+            .taint_lists()
+            .iter()
+            .map(|taints| avoid(taints))
+            .collect();
         Some(Box::new(Avoid(avoid)))
     }
 }
 
 impl Rank for Avoid {
     fn rank(&self, world: &World, nodes: &[Slot]) -> Vec<i64> {
-        let mut scores: Vec<i64> =
-            nodes.iter().map(|slot| self.0[world.cache.node(*slot).taints as usize]).collect();
+        let mut scores: Vec<i64> = nodes
+            .iter()
+            .map(|slot| self.0[world.cache.node(*slot).taints as usize])
+            .collect();
         normalize(&mut scores, true);
         scores
     }

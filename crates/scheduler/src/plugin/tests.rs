@@ -25,13 +25,20 @@ fn world(nodes: &[(&str, &str)], placed: &[(&str, &str, &str)]) -> World {
 /// What the standard plugins say of each node.
 fn refusals(world: &mut World, pod: &Arc<Pod>) -> String {
     let (configuration, mut diagnosis) = (Configuration::default(), Diagnosis::default());
-    let prepared =
-        prepare(&configuration.profiles[0], pod, world, &mut diagnosis).expect("nothing goes wrong");
+    let prepared = prepare(&configuration.profiles[0], pod, world, &mut diagnosis)
+        .expect("nothing goes wrong");
     if !diagnosis.before.is_empty() {
         return diagnosis.before;
     }
     let nominated = Nominated::default();
-    let feasible = filter(&prepared, pod, world, &nominated, (0, usize::MAX), &mut diagnosis);
+    let feasible = filter(
+        &prepared,
+        pod,
+        world,
+        &nominated,
+        (0, usize::MAX),
+        &mut diagnosis,
+    );
     let feasible = feasible.expect("nothing goes wrong");
     let verdict = |slot: &Slot| {
         let name = world.cache.node(*slot).name();
@@ -44,12 +51,26 @@ fn refusals(world: &mut World, pod: &Arc<Pod>) -> String {
             None => format!("{name}: not looked at"),
         }
     };
-    world.cache.order().iter().map(verdict).collect::<Vec<_>>().join("\n")
+    world
+        .cache
+        .order()
+        .iter()
+        .map(verdict)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[track_caller]
-fn check(nodes: &[(&str, &str)], placed: &[(&str, &str, &str)], candidate: &str, expected: &[&str]) {
-    assert_eq!(refusals(&mut world(nodes, placed), &pod("p", candidate)), expected.join("\n"));
+fn check(
+    nodes: &[(&str, &str)],
+    placed: &[(&str, &str, &str)],
+    candidate: &str,
+    expected: &[&str],
+) {
+    assert_eq!(
+        refusals(&mut world(nodes, placed), &pod("p", candidate)),
+        expected.join("\n")
+    );
 }
 
 #[track_caller]
@@ -73,13 +94,19 @@ fn check_score_in(score: &dyn Score, world: &mut World, candidate: &str, expecte
 }
 
 const TWO: [(&str, &str); 2] = [("n1", "{}"), ("n2", "{}")];
-const ZONES: [(&str, &str); 3] =
-    [("n1", "{metadata: {labels: {zone: a}}}"), ("n2", "{metadata: {labels: {zone: b}}}"), ("n3", "{}")];
+const ZONES: [(&str, &str); 3] = [
+    ("n1", "{metadata: {labels: {zone: a}}}"),
+    ("n2", "{metadata: {labels: {zone: b}}}"),
+    ("n3", "{}"),
+];
 
 #[test]
 fn room_is_counted_for_each_resource() {
     let nodes = [
-        ("n1", "{status: {allocatable: {cpu: '2', example.com/gpu: '1'}}}"),
+        (
+            "n1",
+            "{status: {allocatable: {cpu: '2', example.com/gpu: '1'}}}",
+        ),
         ("n2", "{status: {allocatable: {pods: '0'}}}"),
     ];
     let asks = |cpu: &str| {
@@ -87,9 +114,24 @@ fn room_is_counted_for_each_resource() {
             "{{spec: {{containers: [{{resources: {{requests: {{cpu: '{cpu}', example.com/gpu: '1'}}}}}}]}}}}"
         )
     };
-    check(&nodes, &[], &asks("1"), &["n1: ok", "n2: Too many pods, Insufficient example.com/gpu for good"]);
-    let used = [("a", "n1", "{spec: {containers: [{resources: {requests: {cpu: 1500m}}}]}}")];
-    let expected = ["n1: Insufficient cpu", "n2: Too many pods, Insufficient example.com/gpu for good"];
+    check(
+        &nodes,
+        &[],
+        &asks("1"),
+        &[
+            "n1: ok",
+            "n2: Too many pods, Insufficient example.com/gpu for good",
+        ],
+    );
+    let used = [(
+        "a",
+        "n1",
+        "{spec: {containers: [{resources: {requests: {cpu: 1500m}}}]}}",
+    )];
+    let expected = [
+        "n1: Insufficient cpu",
+        "n2: Too many pods, Insufficient example.com/gpu for good",
+    ];
     check(&nodes, &used, &asks("1"), &expected);
     check(&nodes, &used, "{}", &["n1: ok", "n2: Too many pods"]);
 }
@@ -97,33 +139,61 @@ fn room_is_counted_for_each_resource() {
 #[test]
 fn taints_are_tolerated_or_not() {
     let nodes = [
-        ("n1", "{spec: {taints: [{key: a, value: x, effect: NoSchedule}]}}"),
-        ("n2", "{spec: {taints: [{key: a, value: x, effect: PreferNoSchedule}]}}"),
+        (
+            "n1",
+            "{spec: {taints: [{key: a, value: x, effect: NoSchedule}]}}",
+        ),
+        (
+            "n2",
+            "{spec: {taints: [{key: a, value: x, effect: PreferNoSchedule}]}}",
+        ),
     ];
-    check(&nodes, &[], "{}", &["n1: node(s) had untolerated taint(s) for good", "n2: ok"]);
-    check(&nodes, &[], "{spec: {tolerations: [{key: a, value: x}]}}", &["n1: ok", "n2: ok"]);
+    check(
+        &nodes,
+        &[],
+        "{}",
+        &["n1: node(s) had untolerated taint(s) for good", "n2: ok"],
+    );
+    check(
+        &nodes,
+        &[],
+        "{spec: {tolerations: [{key: a, value: x}]}}",
+        &["n1: ok", "n2: ok"],
+    );
     check(
         &nodes,
         &[],
         "{spec: {tolerations: [{key: a, value: y}]}}",
         &["n1: node(s) had untolerated taint(s) for good", "n2: ok"],
     );
-    check(&nodes, &[], "{spec: {tolerations: [{operator: Exists}]}}", &["n1: ok", "n2: ok"]);
+    check(
+        &nodes,
+        &[],
+        "{spec: {tolerations: [{operator: Exists}]}}",
+        &["n1: ok", "n2: ok"],
+    );
     check_score(&TaintToleration, &nodes, &[], "{}", &[100, 0]);
 }
 
 #[test]
 fn closed_nodes_take_only_those_that_tolerate_it() {
     let nodes = [("n1", "{spec: {unschedulable: true}}")];
-    check(&nodes, &[], "{}", &["n1: node(s) were unschedulable for good"]);
-    let tolerates = "{spec: {tolerations: [{key: node.kubernetes.io/unschedulable, operator: Exists}]}}";
+    check(
+        &nodes,
+        &[],
+        "{}",
+        &["n1: node(s) were unschedulable for good"],
+    );
+    let tolerates =
+        "{spec: {tolerations: [{key: node.kubernetes.io/unschedulable, operator: Exists}]}}";
     check(&nodes, &[], tolerates, &["n1: ok"]);
 }
 
 #[test]
 fn ports_of_all_addresses_clash_with_each() {
-    let port =
-        |ip: &str| format!("{{spec: {{containers: [{{ports: [{{hostPort: 80, hostIP: '{ip}'}}]}}]}}}}");
+    let port = |ip: &str| {
+        format!("{{spec: {{containers: [{{ports: [{{hostPort: 80, hostIP: '{ip}'}}]}}]}}}}")
+    };
     let taken = port("10.0.0.1");
     let placed = [("a", "n1", taken.as_str())];
     let clash = "n1: node(s) didn't have free ports for the requested pod ports";
@@ -134,18 +204,37 @@ fn ports_of_all_addresses_clash_with_each() {
 
 #[test]
 fn preferred_nodes_are_better() {
-    let prefers = "{spec: {affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [
+    let prefers =
+        "{spec: {affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [
         {weight: 3, preference: {matchExpressions: [{key: zone, operator: In, values: [a]}]}},
         {weight: 1, preference: {matchExpressions: [{key: zone, operator: Exists}]}}]}}}}";
-    check_score(&NodeAffinity::default(), &ZONES, &[], prefers, &[100, 25, 0]);
+    check_score(
+        &NodeAffinity::default(),
+        &ZONES,
+        &[],
+        prefers,
+        &[100, 25, 0],
+    );
     check_score(&NodeAffinity::default(), &ZONES, &[], "{}", &[]);
 }
 
 #[test]
 fn a_node_with_the_images_is_better_the_more_nodes_have_them() {
     let image = "{status: {images: [{names: ['i:latest'], sizeBytes: 1048576000}]}}";
-    check_score(&ImageLocality, &[("n1", image), ("n2", "{}")], &[], "{}", &[48, 0]);
-    check_score(&ImageLocality, &[("n1", image), ("n2", image)], &[], "{}", &[100, 100]);
+    check_score(
+        &ImageLocality,
+        &[("n1", image), ("n2", "{}")],
+        &[],
+        "{}",
+        &[48, 0],
+    );
+    check_score(
+        &ImageLocality,
+        &[("n1", image), ("n2", image)],
+        &[],
+        "{}",
+        &[100, 100],
+    );
     check_score(&ImageLocality, &TWO, &[], "{}", &[]);
 }
 
@@ -153,9 +242,29 @@ fn a_node_with_the_images_is_better_the_more_nodes_have_them() {
 fn even_use_is_better() {
     let resources = Weighted::default_list;
     let asks = "{spec: {containers: [{resources: {requests: {cpu: '2'}}}]}}";
-    let placed = [("a", "n1", "{spec: {containers: [{resources: {requests: {memory: 4Gi}}}]}}")];
-    check_score(&Balanced { resources: resources() }, &TWO, &placed, asks, &[87, 62]);
-    check_score(&Balanced { resources: resources() }, &TWO, &placed, "{}", &[]);
+    let placed = [(
+        "a",
+        "n1",
+        "{spec: {containers: [{resources: {requests: {memory: 4Gi}}}]}}",
+    )];
+    check_score(
+        &Balanced {
+            resources: resources(),
+        },
+        &TWO,
+        &placed,
+        asks,
+        &[87, 62],
+    );
+    check_score(
+        &Balanced {
+            resources: resources(),
+        },
+        &TWO,
+        &placed,
+        "{}",
+        &[],
+    );
 }
 
 fn near(kind: &str, key: &str) -> String {
@@ -173,14 +282,22 @@ fn pods_that_must_be_near_are_looked_for() {
         &ZONES,
         &placed,
         &near("podAffinity", "zone"),
-        &[far, "n2: ok", "n3: node(s) didn't match pod affinity rules for good"],
+        &[
+            far,
+            "n2: ok",
+            "n3: node(s) didn't match pod affinity rules for good",
+        ],
     );
     // The first of a group may be anywhere where there is the label.
     check(
         &ZONES,
         &[],
         &near("podAffinity", "zone"),
-        &["n1: ok", "n2: ok", "n3: node(s) didn't match pod affinity rules for good"],
+        &[
+            "n1: ok",
+            "n2: ok",
+            "n3: node(s) didn't match pod affinity rules for good",
+        ],
     );
 }
 
@@ -191,13 +308,26 @@ fn pods_that_must_be_far_are_kept_away_both_ways() {
         &ZONES,
         &placed,
         &near("podAntiAffinity", "zone"),
-        &["n1: node(s) didn't match pod anti-affinity rules", "n2: ok", "n3: ok"],
+        &[
+            "n1: node(s) didn't match pod anti-affinity rules",
+            "n2: ok",
+            "n3: ok",
+        ],
     );
     let guard = near("podAntiAffinity", "zone");
     let placed = [("a", "n2", guard.as_str())];
-    let expected = ["n1: ok", "n2: node(s) didn't satisfy existing pods anti-affinity rules", "n3: ok"];
+    let expected = [
+        "n1: ok",
+        "n2: node(s) didn't satisfy existing pods anti-affinity rules",
+        "n3: ok",
+    ];
     check(&ZONES, &placed, "{metadata: {labels: {app: x}}}", &expected);
-    check(&ZONES, &placed, "{metadata: {labels: {app: y}}}", &["n1: ok", "n2: ok", "n3: ok"]);
+    check(
+        &ZONES,
+        &placed,
+        "{metadata: {labels: {app: y}}}",
+        &["n1: ok", "n2: ok", "n3: ok"],
+    );
     check(
         &ZONES,
         &placed,
@@ -212,7 +342,9 @@ fn terms_go_with_the_pods_that_carry_them() {
     let x = pod("p", "{metadata: {labels: {app: x}}}");
     assert!(refusals(&mut world, &x).contains("existing pods"));
     // The node moves to another zone, and the pod with it.
-    world.cache.set_node(node("n2", "{metadata: {labels: {zone: a}}}"));
+    world
+        .cache
+        .set_node(node("n2", "{metadata: {labels: {zone: a}}}"));
     world.cache.refresh();
     let expected = "n1: node(s) didn't satisfy existing pods anti-affinity rules\nn2: node(s) didn't satisfy existing pods anti-affinity rules\nn3: ok";
     assert_eq!(refusals(&mut world, &x), expected);
@@ -229,7 +361,13 @@ fn wishes_of_both_sides_count() {
         )
     };
     let placed = [("a", "n1", "{metadata: {labels: {app: x}}}")];
-    check_score(&InterPodAffinity::default(), &ZONES, &placed, &wish(5), &[100, 0, 0]);
+    check_score(
+        &InterPodAffinity::default(),
+        &ZONES,
+        &placed,
+        &wish(5),
+        &[100, 0, 0],
+    );
     let wisher = wish(5);
     check_score(
         &InterPodAffinity::default(),
@@ -265,11 +403,25 @@ fn pods_are_spread_over_zones() {
         &spread(1, "DoNotSchedule", ""),
         &["n1: ok", "n2: ok", &label],
     );
-    check(&ZONES, &[("a", "n1", x)], &spread(2, "DoNotSchedule", ""), &["n1: ok", "n2: ok", &label]);
+    check(
+        &ZONES,
+        &[("a", "n1", x)],
+        &spread(2, "DoNotSchedule", ""),
+        &["n1: ok", "n2: ok", &label],
+    );
     // With too few zones the least is none.
     let both = [("a", "n1", x), ("b", "n2", x)];
-    let full = [format!("n1: {uneven}"), format!("n2: {uneven}"), label.clone()];
-    check(&ZONES, &both, &spread(1, "DoNotSchedule", ", minDomains: 3"), &[&full[0], &full[1], &full[2]]);
+    let full = [
+        format!("n1: {uneven}"),
+        format!("n2: {uneven}"),
+        label.clone(),
+    ];
+    check(
+        &ZONES,
+        &both,
+        &spread(1, "DoNotSchedule", ", minDomains: 3"),
+        &[&full[0], &full[1], &full[2]],
+    );
 }
 
 #[test]
@@ -277,7 +429,12 @@ fn pods_that_are_going_are_not_spread() {
     let uneven = "n1: node(s) didn't match pod topology spread constraints";
     let going = "{metadata: {labels: {app: x}, deletionTimestamp: '2026-01-01T00:00:00Z'}}";
     let two = &ZONES[..2];
-    check(two, &[("a", "n1", going)], &spread(1, "DoNotSchedule", ""), &["n1: ok", "n2: ok"]);
+    check(
+        two,
+        &[("a", "n1", going)],
+        &spread(1, "DoNotSchedule", ""),
+        &["n1: ok", "n2: ok"],
+    );
     check(
         two,
         &[("a", "n1", "{metadata: {labels: {app: x}}}")],
@@ -290,7 +447,13 @@ fn pods_that_are_going_are_not_spread() {
 fn emptier_zones_are_better() {
     let x = "{metadata: {labels: {app: x}}}";
     let placed = [("a", "n1", x), ("b", "n1", x), ("c", "n2", x)];
-    check_score(&TopologySpread::default(), &ZONES, &placed, &spread(1, "ScheduleAnyway", ""), &[33, 100, 0]);
+    check_score(
+        &TopologySpread::default(),
+        &ZONES,
+        &placed,
+        &spread(1, "ScheduleAnyway", ""),
+        &[33, 100, 0],
+    );
 }
 
 #[test]
@@ -299,7 +462,10 @@ fn pods_of_one_service_are_spread_unless_somebody_says_otherwise() {
     let mut world = world(&TWO, &[("a", "n1", x)]);
     check_score_in(&TopologySpread::default(), &mut world, x, &[]);
     let service = mizzen_sdk::Object(object("{spec: {selector: {app: x}}}"));
-    world.cache.owners.set_service(&mizzen_sdk::Key::new("default", "s"), Some(&service));
+    world
+        .cache
+        .owners
+        .set_service(&mizzen_sdk::Key::new("default", "s"), Some(&service));
     check_score_in(&TopologySpread::default(), &mut world, x, &[66, 100]);
 }
 
@@ -321,7 +487,11 @@ fn sums_are_the_same_however_pods_came_and_went() {
         for (placed, slot) in world.cache.pods() {
             fresh.cache.assume(placed.clone(), slot);
         }
-        assert_eq!(refusals(&mut world, &candidate), refusals(&mut fresh, &candidate), "round {round}");
+        assert_eq!(
+            refusals(&mut world, &candidate),
+            refusals(&mut fresh, &candidate),
+            "round {round}"
+        );
     }
 }
 
@@ -329,9 +499,14 @@ fn sums_are_the_same_however_pods_came_and_went() {
 fn nodes_go_and_their_places_are_used_again() {
     let mut world = world(&ZONES, &[("a", "n1", "{metadata: {labels: {app: x}}}")]);
     world.cache.remove_node("n2");
-    world.cache.set_node(node("n4", "{metadata: {labels: {zone: c}}}"));
+    world
+        .cache
+        .set_node(node("n4", "{metadata: {labels: {zone: c}}}"));
     world.cache.refresh();
-    assert_eq!(refusals(&mut world, &pod("p", "{}")), "n1: ok\nn3: ok\nn4: ok");
+    assert_eq!(
+        refusals(&mut world, &pod("p", "{}")),
+        "n1: ok\nn3: ok\nn4: ok"
+    );
     world.cache.remove_node("n1");
     world.cache.refresh();
     assert_eq!(world.cache.n_pods(), 1, "a pod may outlive its node");

@@ -40,24 +40,46 @@ impl Filter for VolumeRestrictions {
                 claims.push(claim.name.clone());
             }
         }
-        let used = claims.iter().filter(|claim| world.cache.n_users(&pod.namespace, claim) > 0);
+        let used = claims
+            .iter()
+            .filter(|claim| world.cache.n_users(&pod.namespace, claim) > 0);
         let n_users = used.count() as i64;
         if pod.volumes.disks.is_empty() && n_users == 0 {
             return Ready::Skip;
         }
         let (namespace, disks) = (pod.namespace.clone(), pod.volumes.disks.clone());
-        Ready::Check(Box::new(Exclusive { namespace, disks, claims, n_users }))
+        Ready::Check(Box::new(Exclusive {
+            namespace,
+            disks,
+            claims,
+            n_users,
+        }))
     }
 
     fn wakes(&self, pod: &Pod, happening: &Happening, _world: &World) -> bool {
         match happening {
-            Happening::Node { old: None, new: Some(_), .. } => true,
-            Happening::Claim { old: None, new: Some(claim) } => {
-                let uses =
-                    |name: &str| pod.volumes.claims.iter().any(|one| !one.ephemeral && one.name == name);
+            Happening::Node {
+                old: None,
+                new: Some(_),
+                ..
+            } => true,
+            Happening::Claim {
+                old: None,
+                new: Some(claim),
+            } => {
+                let uses = |name: &str| {
+                    pod.volumes
+                        .claims
+                        .iter()
+                        .any(|one| !one.ephemeral && one.name == name)
+                };
                 claim.namespace() == pod.namespace && uses(claim.name())
             }
-            Happening::Pod { old: Some(gone), new: None, .. } => {
+            Happening::Pod {
+                old: Some(gone),
+                new: None,
+                ..
+            } => {
                 let shares = gone.volumes.claims.iter().filter(|one| !one.ephemeral);
                 let mut shares = shares.filter(|one| pod.volumes.claims.contains(one));
                 gone.namespace == pod.namespace
@@ -69,13 +91,20 @@ impl Filter for VolumeRestrictions {
 }
 
 fn clash(disks: &[Disk], others: &[Disk]) -> bool {
-    disks.iter().any(|disk| others.iter().any(|other| disk.clashes(other)))
+    disks
+        .iter()
+        .any(|disk| others.iter().any(|other| disk.clashes(other)))
 }
 
 impl Check for Exclusive {
     fn check(&self, node: &Node, _world: &World) -> Option<Refusal> {
         let name = Name::VolumeRestrictions;
-        if !self.disks.is_empty() && node.pods.iter().any(|pod| clash(&self.disks, &pod.volumes.disks)) {
+        if !self.disks.is_empty()
+            && node
+                .pods
+                .iter()
+                .any(|pod| clash(&self.disks, &pod.volumes.disks))
+        {
             return Some(Refusal::for_now(name, "node(s) had no available disk"));
         }
         let reason = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod";
@@ -83,8 +112,11 @@ impl Check for Exclusive {
     }
 
     fn imagine(&mut self, pod: &Pod, _node: &Node, by: i64, _world: &World) {
-        let uses =
-            pod.volumes.claims.iter().filter(|claim| !claim.ephemeral && self.claims.contains(&claim.name));
+        let uses = pod
+            .volumes
+            .claims
+            .iter()
+            .filter(|claim| !claim.ephemeral && self.claims.contains(&claim.name));
         if pod.namespace == self.namespace {
             self.n_users += by * uses.count() as i64;
         }

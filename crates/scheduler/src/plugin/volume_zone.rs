@@ -14,10 +14,19 @@ use crate::world::World;
 
 /// Labels that say where a volume or node is; the old ones of both first.
 const LABELS: [(&str, &str); 4] = [
-    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
-    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
+    (
+        "failure-domain.beta.kubernetes.io/zone",
+        "topology.kubernetes.io/zone",
+    ),
+    (
+        "failure-domain.beta.kubernetes.io/region",
+        "topology.kubernetes.io/region",
+    ),
     ("topology.kubernetes.io/zone", "topology.kubernetes.io/zone"),
-    ("topology.kubernetes.io/region", "topology.kubernetes.io/region"),
+    (
+        "topology.kubernetes.io/region",
+        "topology.kubernetes.io/region",
+    ),
 ];
 
 pub(crate) struct VolumeZone;
@@ -30,7 +39,11 @@ struct Zones(Vec<Zone>);
 
 fn zones(labels: &Labels) -> Vec<Zone> {
     let zone = |(label, today): (&'static str, &'static str)| {
-        let values = labels.get(label)?.split("__").map(|value| value.trim().into()).collect();
+        let values = labels
+            .get(label)?
+            .split("__")
+            .map(|value| value.trim().into())
+            .collect();
         Some((label, today, values))
     };
     LABELS.into_iter().filter_map(zone).collect()
@@ -41,7 +54,8 @@ fn zones_of(pod: &Pod, world: &World) -> Result<Vec<Zone>, String> {
     let mut found = Vec::new();
     for claim in pod.volumes.claims.iter().filter(|claim| !claim.ephemeral) {
         let object = world.storage.claim(&pod.namespace, &claim.name);
-        let object = object.ok_or_else(|| format!("persistentvolumeclaim \"{}\" not found", claim.name))?;
+        let object =
+            object.ok_or_else(|| format!("persistentvolumeclaim \"{}\" not found", claim.name))?;
         if let Some(volume) = volume_of(object, world)? {
             found.extend(zones(&volume.labels));
         }
@@ -53,17 +67,22 @@ fn volume_of<'a>(claim: &Object, world: &'a World) -> Result<Option<&'a Volume>,
     let name = claim["spec"]["volumeName"].str();
     if !name.is_empty() {
         let volume = world.storage.volume(name);
-        return volume.map(|it| Some(&**it)).ok_or_else(|| format!("persistentvolume \"{name}\" not found"));
+        return volume
+            .map(|it| Some(&**it))
+            .ok_or_else(|| format!("persistentvolume \"{name}\" not found"));
     }
     let class = class_of(claim);
     if class.is_empty() {
         return Err("PersistentVolumeClaim had no pv name and storageClass name".into());
     }
     let object = world.storage.classes.get(class);
-    let object = object.ok_or_else(|| format!("storageclass.storage.k8s.io \"{class}\" not found"))?;
+    let object =
+        object.ok_or_else(|| format!("storageclass.storage.k8s.io \"{class}\" not found"))?;
     match object["volumeBindingMode"].str() {
         "WaitForFirstConsumer" => Ok(None),
-        "" => Err(format!("VolumeBindingMode not set for StorageClass \"{class}\"")),
+        "" => Err(format!(
+            "VolumeBindingMode not set for StorageClass \"{class}\""
+        )),
         _ => Err("PersistentVolume had no name".into()),
     }
 }
@@ -83,16 +102,30 @@ impl Filter for VolumeZone {
 
     fn wakes(&self, pod: &Pod, happening: &Happening, _world: &World) -> bool {
         match happening {
-            Happening::StorageClass { old: None, new: Some(class) } => {
-                class["volumeBindingMode"].str() == "WaitForFirstConsumer"
-            }
-            Happening::Node { new: Some(_), change, .. } => change.has(NodeChange::ADD | NodeChange::LABEL),
-            Happening::Claim { new: Some(claim), .. } => {
-                let uses =
-                    |name: &str| pod.volumes.claims.iter().any(|one| !one.ephemeral && one.name == name);
+            Happening::StorageClass {
+                old: None,
+                new: Some(class),
+            } => class["volumeBindingMode"].str() == "WaitForFirstConsumer",
+            Happening::Node {
+                new: Some(_),
+                change,
+                ..
+            } => change.has(NodeChange::ADD | NodeChange::LABEL),
+            Happening::Claim {
+                new: Some(claim), ..
+            } => {
+                let uses = |name: &str| {
+                    pod.volumes
+                        .claims
+                        .iter()
+                        .any(|one| !one.ephemeral && one.name == name)
+                };
                 claim.namespace() == pod.namespace && uses(claim.name())
             }
-            Happening::Volume { old, new: Some(new) } => {
+            Happening::Volume {
+                old,
+                new: Some(new),
+            } => {
                 let zones = |volume: &Object| zones(&Labels::of(&volume["metadata"]["labels"]));
                 old.is_none_or(|old| zones(old) != zones(new))
             }

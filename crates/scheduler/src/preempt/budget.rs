@@ -9,9 +9,17 @@ use crate::HashMap;
 use crate::model::Pod;
 
 /// Parts pods into those whose budgets do not allow it and the others; both keep their order.
-pub(super) fn part(pods: &[Arc<Pod>], budgets: &HashMap<Key, Object>) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
-    let mut left: Vec<Left> = budgets.iter().filter_map(|(key, budget)| Left::of(key, budget)).collect();
-    pods.iter().cloned().partition(|pod| violates(pod, &mut left))
+pub(super) fn part(
+    pods: &[Arc<Pod>],
+    budgets: &HashMap<Key, Object>,
+) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
+    let mut left: Vec<Left> = budgets
+        .iter()
+        .filter_map(|(key, budget)| Left::of(key, budget))
+        .collect();
+    pods.iter()
+        .cloned()
+        .partition(|pod| violates(pod, &mut left))
 }
 
 /// How many pods a budget still lets go.
@@ -24,9 +32,14 @@ struct Left<'a> {
 
 impl<'a> Left<'a> {
     fn of(key: &'a Key, budget: &'a Object) -> Option<Left<'a>> {
-        let selector =
-            LabelSelector::of(&budget["spec"]["selector"]).filter(|selector| !selector.is_empty())?;
-        Some(Left { key, budget, selector, allowed: budget["status"]["disruptionsAllowed"].int() })
+        let selector = LabelSelector::of(&budget["spec"]["selector"])
+            .filter(|selector| !selector.is_empty())?;
+        Some(Left {
+            key,
+            budget,
+            selector,
+            allowed: budget["status"]["disruptionsAllowed"].int(),
+        })
     }
 
     fn covers(&self, pod: &Pod) -> bool {

@@ -30,7 +30,10 @@ pub(crate) struct Breadth {
 
 impl Default for Breadth {
     fn default() -> Breadth {
-        Breadth { share: 10, least: 100 }
+        Breadth {
+            share: 10,
+            least: 100,
+        }
     }
 }
 
@@ -53,18 +56,31 @@ pub(crate) enum Search {
 }
 
 /// Looks for nodes where there would be room if pods went.
-pub(crate) fn search(case: &Case, diagnosis: &Diagnosis, breadth: Breadth, chance: &Chance) -> Search {
+pub(crate) fn search(
+    case: &Case,
+    diagnosis: &Diagnosis,
+    breadth: Breadth,
+    chance: &Chance,
+) -> Search {
     if let Err(message) = eligible(case, diagnosis) {
-        return Search::None { message: message.into(), forget: false };
+        return Search::None {
+            message: message.into(),
+            forget: false,
+        };
     }
     let nodes = case.world.cache.order();
     let potential = diagnosis.resolvable(nodes);
     let mut refused = Diagnosis::default();
     let candidates = dry_run(case, &potential, breadth, chance, &mut refused);
     if candidates.is_empty() {
-        refused.elsewhere =
-            Some(Refusal::for_good(Name::DefaultPreemption, "Preemption is not helpful for scheduling"));
-        return Search::None { message: refused.text(nodes.len()), forget: true };
+        refused.elsewhere = Some(Refusal::for_good(
+            Name::DefaultPreemption,
+            "Preemption is not helpful for scheduling",
+        ));
+        return Search::None {
+            message: refused.text(nodes.len()),
+            forget: true,
+        };
     }
     Search::Candidates(candidates)
 }
@@ -74,12 +90,24 @@ fn eligible(case: &Case, diagnosis: &Diagnosis) -> Result<(), &'static str> {
     if case.pod.never_preempts {
         return Err("not eligible due to preemptionPolicy=Never.");
     }
-    let Some(node) = case.world.cache.find(&case.pod.nominated) else { return Ok(()) };
-    if diagnosis.refusal(node.slot).is_some_and(|refusal| !refusal.resolvable) {
+    let Some(node) = case.world.cache.find(&case.pod.nominated) else {
+        return Ok(());
+    };
+    if diagnosis
+        .refusal(node.slot)
+        .is_some_and(|refusal| !refusal.resolvable)
+    {
         return Ok(());
     }
-    let waits = node.pods.iter().any(|other| other.priority < case.pod.priority && other.is_preempted);
-    if waits { Err("not eligible due to a terminating pod on the nominated node.") } else { Ok(()) }
+    let waits = node
+        .pods
+        .iter()
+        .any(|other| other.priority < case.pod.priority && other.is_preempted);
+    if waits {
+        Err("not eligible due to a terminating pod on the nominated node.")
+    } else {
+        Ok(())
+    }
 }
 
 /// Imagines each node without less important pods, from some node on, until there are enough candidates.
@@ -93,7 +121,9 @@ fn dry_run(
     if potential.is_empty() {
         return Vec::new();
     }
-    let n_wanted = (potential.len() * breadth.share / 100).max(breadth.least).min(potential.len());
+    let n_wanted = (potential.len() * breadth.share / 100)
+        .max(breadth.least)
+        .min(potential.len());
     let offset = ((chance() * potential.len() as f64) as usize).min(potential.len() - 1);
     let (before, after) = potential.split_at(offset);
     let (mut clean, mut violating) = (Vec::new(), Vec::new());

@@ -39,7 +39,13 @@ impl Imagined<'_> {
     }
 
     fn refusal(&self) -> Option<Refusal> {
-        check_with_nominated(&self.prepared, self.case.pod, &self.node, self.case.world, self.case.nominated)
+        check_with_nominated(
+            &self.prepared,
+            self.case.pod,
+            &self.node,
+            self.case.world,
+            self.case.nominated,
+        )
     }
 
     /// Lets a pod stay if there is room with it. Whether it stays.
@@ -56,28 +62,46 @@ impl Imagined<'_> {
 /// The fewest pods that have to leave a node: all that are less important are taken away, then as many as possible are put
 /// back, those first that would be missed most.
 pub(super) fn on_node(case: &Case, node: &Node) -> Result<Candidate, Refusal> {
-    let mut lesser: Vec<Arc<Pod>> =
-        node.pods.iter().filter(|other| other.priority < case.pod.priority).cloned().collect();
+    let mut lesser: Vec<Arc<Pod>> = node
+        .pods
+        .iter()
+        .filter(|other| other.priority < case.pod.priority)
+        .cloned()
+        .collect();
     if lesser.is_empty() {
         let reason = "No preemption victims found for incoming pod";
         return Err(Refusal::for_good(Name::DefaultPreemption, reason));
     }
-    let mut imagined = Imagined { case, prepared: case.prepared.copy(), node: node.clone() };
+    let mut imagined = Imagined {
+        case,
+        prepared: case.prepared.copy(),
+        node: node.clone(),
+    };
     lesser.iter().for_each(|pod| imagined.remove(pod));
     if let Some(refusal) = imagined.refusal() {
         return Err(refusal);
     }
     lesser.sort_by_key(|pod| importance(pod, case.now));
     let (violating, others) = budget::part(&lesser, &case.world.budgets);
-    let mut victims: Vec<Arc<Pod>> = violating.into_iter().filter(|pod| !imagined.reprieve(pod)).collect();
+    let mut victims: Vec<Arc<Pod>> = violating
+        .into_iter()
+        .filter(|pod| !imagined.reprieve(pod))
+        .collect();
     let n_violations = victims.len();
     victims.extend(others.into_iter().filter(|pod| !imagined.reprieve(pod)));
     victims.sort_by_key(|pod| importance(pod, case.now));
     if victims.is_empty() {
-        let reason = format!("expected at least one victim pod on node \"{}\"", node.name());
+        let reason = format!(
+            "expected at least one victim pod on node \"{}\"",
+            node.name()
+        );
         return Err(Refusal::for_good(Name::DefaultPreemption, reason));
     }
-    Ok(Candidate { node: node.name().clone(), victims, n_violations })
+    Ok(Candidate {
+        node: node.name().clone(),
+        victims,
+        n_violations,
+    })
 }
 
 /// The order of importance: by priority, then those that began earlier.

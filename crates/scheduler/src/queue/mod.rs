@@ -43,7 +43,11 @@ pub(crate) struct Delays {
 impl Default for Delays {
     fn default() -> Delays {
         let seconds = Duration::from_secs;
-        Delays { first: seconds(1), most: seconds(10), unschedulable: seconds(300) }
+        Delays {
+            first: seconds(1),
+            most: seconds(10),
+            unschedulable: seconds(300),
+        }
     }
 }
 
@@ -96,7 +100,11 @@ impl Queue {
             active: self.active.len(),
             backoff: self.backing_off.len() + self.erring.len(),
             unschedulable: self.unschedulable.values().map(HashSet::len).sum(),
-            gated: self.pods.values().filter(|waiting| waiting.gate.is_some()).count(),
+            gated: self
+                .pods
+                .values()
+                .filter(|waiting| waiting.gate.is_some())
+                .count(),
         }
     }
 
@@ -126,7 +134,9 @@ impl Queue {
 
     /// Replaces what is known of a pod that waits. Whether it does.
     pub fn replace(&mut self, pod: &Arc<Pod>) -> bool {
-        let Some(mut waiting) = self.take(&pod.uid) else { return false };
+        let Some(mut waiting) = self.take(&pod.uid) else {
+            return false;
+        };
         let place = waiting.place;
         let old = std::mem::replace(&mut waiting.pod, pod.clone());
         self.nominated.update(&old, pod);
@@ -172,8 +182,13 @@ impl Queue {
         helps: impl Fn(&Pod, Names) -> bool,
         gate: impl Fn(&Pod) -> Option<Name>,
     ) {
-        let concerned = self.unschedulable.iter().filter(|(rejectors, _)| rejectors.meets(interests));
-        let concerned = concerned.flat_map(|(_, uids)| uids).filter_map(|uid| self.pods.get(uid));
+        let concerned = self
+            .unschedulable
+            .iter()
+            .filter(|(rejectors, _)| rejectors.meets(interests));
+        let concerned = concerned
+            .flat_map(|(_, uids)| uids)
+            .filter_map(|uid| self.pods.get(uid));
         let helped = concerned.filter(|waiting| helps(&waiting.pod, waiting.rejectors));
         let uids: Vec<Str> = helped.map(|waiting| waiting.pod.uid.clone()).collect();
         for uid in uids {
@@ -184,7 +199,9 @@ impl Queue {
 
     /// Lets one pod be tried again as soon as it has backed off.
     pub fn requeue(&mut self, uid: &str, gate: Option<Name>) {
-        let Some(mut waiting) = self.take(uid) else { return };
+        let Some(mut waiting) = self.take(uid) else {
+            return;
+        };
         if waiting.is_held {
             waiting.was_helped = true;
             return self.put(waiting, Place::Unschedulable);
@@ -216,7 +233,9 @@ impl Queue {
 
     /// Ends [`hold`](Queue::hold). If pods could not be preempted it is tried again at once.
     pub fn release(&mut self, uid: &str, preempted: bool) {
-        let Some(waiting) = self.pods.get_mut(uid) else { return };
+        let Some(waiting) = self.pods.get_mut(uid) else {
+            return;
+        };
         waiting.is_held = false;
         let was_helped = std::mem::take(&mut waiting.was_helped);
         if !preempted {
@@ -244,7 +263,8 @@ impl Queue {
     fn flush_unschedulable(&mut self, now: Instant, gate: impl Fn(&Pod) -> Option<Name>) {
         let limit = self.delays.unschedulable;
         let stale = |waiting: &&mut Waiting| {
-            waiting.place == Place::Unschedulable && now - waiting.since.max(waiting.flushed) > limit
+            waiting.place == Place::Unschedulable
+                && now - waiting.since.max(waiting.flushed) > limit
         };
         let uids: Vec<Str> = self
             .pods
@@ -262,27 +282,56 @@ impl Queue {
     }
 
     fn first_done(&self, erring: bool) -> Option<Str> {
-        let set = if erring { &self.erring } else { &self.backing_off };
-        set.first().filter(|(until, _)| !self.is_waiting(*until)).map(|(_, rank)| rank.uid.clone())
+        let set = if erring {
+            &self.erring
+        } else {
+            &self.backing_off
+        };
+        set.first()
+            .filter(|(until, _)| !self.is_waiting(*until))
+            .map(|(_, rank)| rank.uid.clone())
     }
 
     /// When [`flush`](Queue::flush) is to be called next.
     pub fn next_deadline(&self) -> Instant {
-        let ends = [self.backing_off.first(), self.erring.first()].into_iter().flatten();
-        ends.map(|(until, _)| *until + WINDOW).min().map_or(self.next_flush, |end| end.min(self.next_flush))
+        let ends = [self.backing_off.first(), self.erring.first()]
+            .into_iter()
+            .flatten();
+        ends.map(|(until, _)| *until + WINDOW)
+            .min()
+            .map_or(self.next_flush, |end| end.min(self.next_flush))
     }
 
     /// Where a pod backs off.
     fn off(&self, waiting: &Waiting) -> Place {
-        let count = if waiting.n_errors > 0 { waiting.n_errors } else { waiting.n_failures };
-        let Some(doublings) = count.checked_sub(1) else { return Place::Active };
+        let count = if waiting.n_errors > 0 {
+            waiting.n_errors
+        } else {
+            waiting.n_failures
+        };
+        let Some(doublings) = count.checked_sub(1) else {
+            return Place::Active;
+        };
         if self.delays.most.is_zero() {
             return Place::Active;
         }
-        let factor = 1u32.checked_shl(doublings).filter(|factor| *factor > 0).unwrap_or(u32::MAX);
-        let until =
-            self.align(waiting.since + self.delays.first.saturating_mul(factor).min(self.delays.most));
-        if waiting.rejectors.is_empty() { Place::Erring(until) } else { Place::BackingOff(until) }
+        let factor = 1u32
+            .checked_shl(doublings)
+            .filter(|factor| *factor > 0)
+            .unwrap_or(u32::MAX);
+        let until = self.align(
+            waiting.since
+                + self
+                    .delays
+                    .first
+                    .saturating_mul(factor)
+                    .min(self.delays.most),
+        );
+        if waiting.rejectors.is_empty() {
+            Place::Erring(until)
+        } else {
+            Place::BackingOff(until)
+        }
     }
 
     fn is_waiting(&self, until: Instant) -> bool {
@@ -304,14 +353,19 @@ impl Queue {
             Place::Erring(until) => drop(self.erring.insert((until, rank))),
             Place::Unschedulable => {
                 let uid = waiting.pod.uid.clone();
-                self.unschedulable.entry(waiting.rejectors).or_default().insert(uid);
+                self.unschedulable
+                    .entry(waiting.rejectors)
+                    .or_default()
+                    .insert(uid);
             }
         }
         self.pods.insert(waiting.pod.uid.clone(), waiting);
     }
 
     fn leave_unschedulable(&mut self, waiting: &Waiting) {
-        let Some(uids) = self.unschedulable.get_mut(&waiting.rejectors) else { return };
+        let Some(uids) = self.unschedulable.get_mut(&waiting.rejectors) else {
+            return;
+        };
         uids.remove(&waiting.pod.uid);
         if uids.is_empty() {
             self.unschedulable.remove(&waiting.rejectors);

@@ -23,7 +23,10 @@ impl Nominated {
             return;
         }
         self.node_of.insert(pod.uid.clone(), node.clone());
-        self.by_node.entry(node.clone()).or_default().push(pod.clone());
+        self.by_node
+            .entry(node.clone())
+            .or_default()
+            .push(pod.clone());
     }
 
     /// Follows a change of a pod. What only we know stays: the API may not have heard of it yet.
@@ -35,7 +38,9 @@ impl Nominated {
     }
 
     pub fn remove(&mut self, uid: &str) {
-        let Some(node) = self.node_of.remove(uid) else { return };
+        let Some(node) = self.node_of.remove(uid) else {
+            return;
+        };
         if let Some(pods) = self.by_node.get_mut(&node) {
             pods.retain(|pod| pod.uid != uid);
             if pods.is_empty() {

@@ -43,7 +43,11 @@ async fn a_pod_that_failed_waits_for_something_that_helps() {
     assert_eq!(pop(&mut queue), None);
     queue.wake(Names::all(), |_, _| false, |_| None);
     assert_eq!(pop(&mut queue), None);
-    queue.wake(Names::all(), |_, rejectors| rejectors == rejected(), |_| None);
+    queue.wake(
+        Names::all(),
+        |_, rejectors| rejectors == rejected(),
+        |_| None,
+    );
     // Nobody else wants to be tried, so that it need not back off.
     assert_eq!(pop(&mut queue).as_deref(), Some("a"));
 }
@@ -70,7 +74,11 @@ async fn errors_are_tried_again_ever_later() {
         let waiting = queue.pop().expect("it is its turn");
         queue.fail(waiting, Names::default());
         advance(Duration::from_secs(seconds)).await;
-        assert_eq!(queue.next_deadline() - Instant::now(), Duration::from_secs(1), "after {seconds} s");
+        assert_eq!(
+            queue.next_deadline() - Instant::now(),
+            Duration::from_secs(1),
+            "after {seconds} s"
+        );
         assert_eq!(pop(&mut queue), None);
         advance(Duration::from_secs(1)).await;
         queue.flush(|_| None);
@@ -96,7 +104,11 @@ async fn a_gate_keeps_a_pod_out_until_it_opens() {
     assert_eq!((pop(&mut queue), queue.depths().gated), (None, 1));
     queue.wake(Names::all(), |_, _| true, |_| Some(Name::SchedulingGates));
     assert_eq!(pop(&mut queue), None);
-    queue.wake(Names::all(), |_, rejectors| rejectors.has(Name::SchedulingGates), |_| None);
+    queue.wake(
+        Names::all(),
+        |_, rejectors| rejectors.has(Name::SchedulingGates),
+        |_| None,
+    );
     assert_eq!(pop(&mut queue).as_deref(), Some("a"));
 }
 

@@ -43,16 +43,28 @@ impl Cluster {
     }
 
     /// The same with nodes that the scheduler knows from the beginning, or why it does not start.
-    pub async fn try_with(nodes: &[&str], choose: impl FnOnce(&mut Options)) -> Result<Cluster, StartError> {
+    pub async fn try_with(
+        nodes: &[&str],
+        choose: impl FnOnce(&mut Options),
+    ) -> Result<Cluster, StartError> {
         let clock = VirtualClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(clock), Arc::new(Counter::default()));
-        let server = Server::new(registry, ServerOptions { plugins: Plugins::alone(), ..Default::default() });
+        let server = Server::new(
+            registry,
+            ServerOptions {
+                plugins: Plugins::alone(),
+                ..Default::default()
+            },
+        );
         server.start().await;
         let api = Api::new(client(&server));
         for namespace in ["default", "other"] {
-            create(&api, &format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {namespace}}}}}"))
-                .await;
+            create(
+                &api,
+                &format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {namespace}}}}}"),
+            )
+            .await;
         }
         for name in nodes {
             create_node(&api, name, "{}").await;
@@ -91,11 +103,20 @@ impl Cluster {
     pub async fn pod_of(&self, name: &str, cpu: &str, priority: i32) -> Object {
         let class = format!("p{priority}");
         if priority != 0 && self.find(&PRIORITY_CLASSES, &class).await.is_none() {
-            self.priority(&class, priority, "PreemptLowerPriority").await;
+            self.priority(&class, priority, "PreemptLowerPriority")
+                .await;
         }
-        let class = if priority == 0 { String::new() } else { format!("priorityClassName: {class}, ") };
+        let class = if priority == 0 {
+            String::new()
+        } else {
+            format!("priorityClassName: {class}, ")
+        };
         let container = format!("{{name: c, image: i, resources: {{requests: {{cpu: '{cpu}'}}}}}}");
-        self.pod(name, &format!("{{spec: {{{class}containers: [{container}]}}}}")).await
+        self.pod(
+            name,
+            &format!("{{spec: {{{class}containers: [{container}]}}}}"),
+        )
+        .await
     }
 
     /// Makes a priority class.
@@ -119,35 +140,62 @@ impl Cluster {
     /// Changes an object, or a subresource of it.
     pub async fn patch(&self, of: &Resource, key: &str, subresource: &str, change: &str) {
         let key: Key = key.parse().unwrap();
-        self.api.patch(of, &key, subresource, Patch::Merge, &read(change)).await.unwrap();
+        self.api
+            .patch(of, &key, subresource, Patch::Merge, &read(change))
+            .await
+            .unwrap();
     }
 
     /// Deletes an object at once.
     pub async fn delete(&self, of: &Resource, key: &str) {
-        let options = DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() };
-        self.api.delete(of, &key.parse().unwrap(), &options).await.unwrap();
+        let options = DeleteOptions {
+            grace_seconds: Some(0),
+            ..DeleteOptions::default()
+        };
+        self.api
+            .delete(of, &key.parse().unwrap(), &options)
+            .await
+            .unwrap();
     }
 
     /// Where a pod in `default` is.
     pub async fn place(&self, pod: &str) -> String {
         self.settle().await;
-        self.get(&PODS, &format!("default/{pod}")).await["spec"]["nodeName"].str().to_string()
+        self.get(&PODS, &format!("default/{pod}")).await["spec"]["nodeName"]
+            .str()
+            .to_string()
     }
 
     /// The reason and message why a pod in `default` is nowhere.
     pub async fn refusal(&self, pod: &str) -> (String, String) {
         self.settle().await;
         let pod = self.get(&PODS, &format!("default/{pod}")).await;
-        let condition = pod["status"]["conditions"].list().iter().find(|c| c["type"].str() == "PodScheduled");
+        let condition = pod["status"]["conditions"]
+            .list()
+            .iter()
+            .find(|c| c["type"].str() == "PodScheduled");
         let condition = condition.cloned().unwrap_or_default();
-        (condition["reason"].str().to_string(), condition["message"].str().to_string())
+        (
+            condition["reason"].str().to_string(),
+            condition["message"].str().to_string(),
+        )
     }
 
     /// The messages of all events of a reason about a pod in `default`.
     pub async fn events(&self, pod: &str, reason: &str) -> Vec<Object> {
         self.settle().await;
         let fields = format!("involvedObject.name={pod},reason={reason}");
-        self.api.list(&EVENTS, "default", &ListOptions { fields, ..Default::default() }).await.unwrap()
+        self.api
+            .list(
+                &EVENTS,
+                "default",
+                &ListOptions {
+                    fields,
+                    ..Default::default()
+                },
+            )
+            .await
+            .unwrap()
     }
 
     /// Lets everybody do what is to be done now. Time passes, but less than a second.
@@ -162,12 +210,17 @@ impl Cluster {
 }
 
 fn client(server: &Server) -> Client {
-    Client::new(server.in_process(User::master("admin"), "kube-scheduler"), "default")
+    Client::new(
+        server.in_process(User::master("admin"), "kube-scheduler"),
+        "default",
+    )
 }
 
 async fn create(api: &Api, text: &str) -> Object {
     let object = read(text);
-    api.raw(Method::POST, &collection(&object), Some(&object)).await.unwrap()
+    api.raw(Method::POST, &collection(&object), Some(&object))
+        .await
+        .unwrap()
 }
 
 async fn create_node(api: &Api, name: &str, more: &str) -> Object {
@@ -201,9 +254,20 @@ fn merge(value: &mut Value, more: &Value) {
 
 /// Where objects of this kind are made: kinds of several words have no other plural than theirs in lower case.
 fn collection(object: &Object) -> String {
-    let (version, kind) = (object["apiVersion"].str(), object["kind"].str().to_lowercase());
-    let root = if version.contains('/') { "/apis" } else { "/api" };
-    let plural = if kind.ends_with('s') { kind + "es" } else { kind + "s" };
+    let (version, kind) = (
+        object["apiVersion"].str(),
+        object["kind"].str().to_lowercase(),
+    );
+    let root = if version.contains('/') {
+        "/apis"
+    } else {
+        "/api"
+    };
+    let plural = if kind.ends_with('s') {
+        kind + "es"
+    } else {
+        kind + "s"
+    };
     let namespace = match object.namespace() {
         "" => String::new(),
         namespace => format!("/namespaces/{namespace}"),

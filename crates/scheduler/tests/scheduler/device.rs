@@ -42,13 +42,24 @@ async fn a_claim_gets_a_device_that_suits_it() {
     cluster.node("n2", "{}").await;
     class(&cluster).await;
     slice(&cluster, "n2").await;
-    claim(&cluster, "c", "device.capacity[\"gpu.example.com\"].memory.compareTo(quantity(\"16Gi\")) > 0")
-        .await;
+    claim(
+        &cluster,
+        "c",
+        "device.capacity[\"gpu.example.com\"].memory.compareTo(quantity(\"16Gi\")) > 0",
+    )
+    .await;
     cluster.pod("p", POD).await;
     assert_eq!(cluster.place("p").await, "n2");
     let claim = cluster.get(&RESOURCE_CLAIMS, "default/c").await;
     let result = &claim["status"]["allocation"]["devices"]["results"][0];
-    assert_eq!((result["device"].str(), result["pool"].str(), result["request"].str()), ("d1", "n2", "r"));
+    assert_eq!(
+        (
+            result["device"].str(),
+            result["pool"].str(),
+            result["request"].str()
+        ),
+        ("d1", "n2", "r")
+    );
     assert!(!claim["status"]["allocation"]["allocationTimestamp"].is_null());
     assert_eq!(claim["status"]["reservedFor"][0]["name"].str(), "p");
     assert!(claim.has_finalizer("resource.kubernetes.io/delete-protection"));
@@ -60,7 +71,12 @@ async fn an_expression_that_cannot_be_answered_keeps_the_pod_from_every_node() {
     cluster.node("n1", "{}").await;
     class(&cluster).await;
     slice(&cluster, "n1").await;
-    claim(&cluster, "c", "device.attributes[\"gpu.example.com\"].colour == \"red\"").await;
+    claim(
+        &cluster,
+        "c",
+        "device.attributes[\"gpu.example.com\"].colour == \"red\"",
+    )
+    .await;
     cluster.pod("p", POD).await;
     let (reason, message) = cluster.refusal("p").await;
     assert_eq!(reason, "SchedulerError");
@@ -88,7 +104,10 @@ async fn a_domain_without_attributes_is_empty_and_versions_are_compared() {
     cluster.pod("p", POD).await;
     assert_eq!(cluster.place("p").await, "n1");
     let claim = cluster.get(&RESOURCE_CLAIMS, "default/c").await;
-    assert_eq!(claim["status"]["allocation"]["devices"]["results"][0]["device"].str(), "d1");
+    assert_eq!(
+        claim["status"]["allocation"]["devices"]["results"][0]["device"].str(),
+        "d1"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,11 +117,21 @@ async fn a_device_is_had_once() {
     class(&cluster).await;
     slice(&cluster, "n1").await;
     for name in ["c", "d"] {
-        claim(&cluster, name, "device.attributes[\"gpu.example.com\"].model == \"large\"").await;
+        claim(
+            &cluster,
+            name,
+            "device.attributes[\"gpu.example.com\"].model == \"large\"",
+        )
+        .await;
     }
     cluster.pod("p", POD).await;
     assert_eq!(cluster.place("p").await, "n1");
-    cluster.pod("q", &POD.replace("resourceClaimName: c", "resourceClaimName: d")).await;
+    cluster
+        .pod(
+            "q",
+            &POD.replace("resourceClaimName: c", "resourceClaimName: d"),
+        )
+        .await;
     let (_, message) = cluster.refusal("q").await;
     let expected = "0/1 nodes are available: 1 cannot allocate all claims. still not schedulable, preemption: 0/1 nodes are \
                     available: 1 Preemption is not helpful for scheduling.";
@@ -110,7 +139,12 @@ async fn a_device_is_had_once() {
     // Another pod may use the claim that has it.
     cluster.pod("r", POD).await;
     assert_eq!(cluster.place("r").await, "n1");
-    assert_eq!(cluster.get(&RESOURCE_CLAIMS, "default/c").await["status"]["reservedFor"].list().len(), 2);
+    assert_eq!(
+        cluster.get(&RESOURCE_CLAIMS, "default/c").await["status"]["reservedFor"]
+            .list()
+            .len(),
+        2
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,8 +177,10 @@ async fn a_pod_that_waits_in_vain_gives_its_claim_back() {
     cluster
         .create("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: v, namespace: default}, spec: {accessModes: [ReadWriteOnce], storageClassName: slow, resources: {requests: {storage: 1Gi}}}}")
         .await;
-    let with_volume =
-        POD.replace("{spec: {", "{spec: {volumes: [{name: v, persistentVolumeClaim: {claimName: v}}], ");
+    let with_volume = POD.replace(
+        "{spec: {",
+        "{spec: {volumes: [{name: v, persistentVolumeClaim: {claimName: v}}], ",
+    );
     cluster.pod("p", &with_volume).await;
     cluster.settle().await;
     cluster.pod("q", POD).await;
@@ -156,11 +192,20 @@ async fn a_pod_that_waits_in_vain_gives_its_claim_back() {
     assert_eq!(users(&cluster).await, ["q"]);
     // Its devices stay.
     let claim = cluster.get(&RESOURCE_CLAIMS, "default/c").await;
-    assert_eq!(claim["status"]["allocation"]["devices"]["results"].list().len(), 1);
+    assert_eq!(
+        claim["status"]["allocation"]["devices"]["results"]
+            .list()
+            .len(),
+        1
+    );
 }
 
 /// The pods for which the claim `c` is reserved.
 async fn users(cluster: &Cluster) -> Vec<String> {
     let claim = cluster.get(&RESOURCE_CLAIMS, "default/c").await;
-    claim["status"]["reservedFor"].list().iter().map(|one| one["name"].str().to_string()).collect()
+    claim["status"]["reservedFor"]
+        .list()
+        .iter()
+        .map(|one| one["name"].str().to_string())
+        .collect()
 }

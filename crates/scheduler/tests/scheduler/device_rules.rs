@@ -17,7 +17,13 @@ async fn cluster() -> Cluster {
 
 /// Publishes devices of a node; `pool` says more of them.
 async fn devices(cluster: &Cluster, node: &str, devices: &str) {
-    slice(cluster, node, &format!("nodeName: {node}, devices: [{devices}]"), 1).await;
+    slice(
+        cluster,
+        node,
+        &format!("nodeName: {node}, devices: [{devices}]"),
+        1,
+    )
+    .await;
 }
 
 /// Publishes one slice of the pool of a node.
@@ -38,18 +44,33 @@ async fn claim(cluster: &Cluster, name: &str, devices: &str) {
             "{{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {{name: {name}, namespace: default}}, spec: {{devices: {{{devices}}}}}}}"
         ))
         .await;
-    cluster.pod(name, &POD.replace("resourceClaimName: c", &format!("resourceClaimName: {name}"))).await;
+    cluster
+        .pod(
+            name,
+            &POD.replace(
+                "resourceClaimName: c",
+                &format!("resourceClaimName: {name}"),
+            ),
+        )
+        .await;
 }
 
 async fn allocation(cluster: &Cluster, claim: &str) -> Value {
-    cluster.get(&RESOURCE_CLAIMS, &format!("default/{claim}")).await["status"]["allocation"].clone()
+    cluster
+        .get(&RESOURCE_CLAIMS, &format!("default/{claim}"))
+        .await["status"]["allocation"]
+        .clone()
 }
 
 /// The devices that a claim has, as `request=device`.
 async fn got(cluster: &Cluster, claim: &str) -> Vec<String> {
     let allocation = allocation(cluster, claim).await;
     let show = |result: &Value| format!("{}={}", result["request"].str(), result["device"].str());
-    allocation["devices"]["results"].list().iter().map(show).collect()
+    allocation["devices"]["results"]
+        .list()
+        .iter()
+        .map(show)
+        .collect()
 }
 
 const ONE: &str = "exactly: {deviceClassName: gpu}";
@@ -58,22 +79,44 @@ const NOT_HERE: &str = "0/2 nodes are available: 2 cannot allocate all claims.";
 #[tokio::test(start_paused = true)]
 async fn devices_that_must_be_alike_are_found_even_if_the_first_is_not() {
     let cluster = cluster().await;
-    let device =
-        |name: &str, model: &str| format!("{{name: {name}, attributes: {{model: {{string: {model}}}}}}}");
-    devices(&cluster, "n1", &[device("d0", "a"), device("d1", "b"), device("d2", "b")].join(", ")).await;
+    let device = |name: &str, model: &str| {
+        format!("{{name: {name}, attributes: {{model: {{string: {model}}}}}}}")
+    };
+    devices(
+        &cluster,
+        "n1",
+        &[device("d0", "a"), device("d1", "b"), device("d2", "b")].join(", "),
+    )
+    .await;
     let constraint = "constraints: [{requests: [r, s], matchAttribute: gpu.example.com/model}]";
-    claim(&cluster, "c", &format!("requests: [{{name: r, {ONE}}}, {{name: s, {ONE}}}], {constraint}")).await;
+    claim(
+        &cluster,
+        "c",
+        &format!("requests: [{{name: r, {ONE}}}, {{name: s, {ONE}}}], {constraint}"),
+    )
+    .await;
     assert_eq!(cluster.place("c").await, "n1");
     assert_eq!(got(&cluster, "c").await, ["r=d1", "s=d2"]);
-    claim(&cluster, "d", &format!("requests: [{{name: r, {ONE}}}, {{name: s, {ONE}}}], {constraint}")).await;
+    claim(
+        &cluster,
+        "d",
+        &format!("requests: [{{name: r, {ONE}}}, {{name: s, {ONE}}}], {constraint}"),
+    )
+    .await;
     assert!(cluster.refusal("d").await.1.starts_with(NOT_HERE));
 }
 
 #[tokio::test(start_paused = true)]
 async fn devices_that_must_differ_do() {
     let cluster = cluster().await;
-    let device = |name: &str, slot: i64| format!("{{name: {name}, attributes: {{slot: {{int: {slot}}}}}}}");
-    devices(&cluster, "n2", &[device("d0", 1), device("d1", 1), device("d2", 2)].join(", ")).await;
+    let device =
+        |name: &str, slot: i64| format!("{{name: {name}, attributes: {{slot: {{int: {slot}}}}}}}");
+    devices(
+        &cluster,
+        "n2",
+        &[device("d0", 1), device("d1", 1), device("d2", 2)].join(", "),
+    )
+    .await;
     let constraint = "constraints: [{distinctAttribute: gpu.example.com/slot}]";
     let two = "requests: [{name: r, exactly: {deviceClassName: gpu, count: 2}}]";
     claim(&cluster, "c", &format!("{two}, {constraint}")).await;
@@ -84,16 +127,26 @@ async fn devices_that_must_differ_do() {
 #[tokio::test(start_paused = true)]
 async fn the_node_with_the_better_alternative_is_chosen() {
     let cluster = cluster().await;
-    let device = |model: &str| format!("{{name: {model}, attributes: {{model: {{string: {model}}}}}}}");
+    let device =
+        |model: &str| format!("{{name: {model}, attributes: {{model: {{string: {model}}}}}}}");
     devices(&cluster, "n1", &device("small")).await;
-    devices(&cluster, "n2", &[device("large"), device("small")].join(", ")).await;
+    devices(
+        &cluster,
+        "n2",
+        &[device("large"), device("small")].join(", "),
+    )
+    .await;
     let wish = |model: &str| {
         let expression = format!("device.attributes[\"gpu.example.com\"].model == \"{model}\"");
         format!(
             "{{name: {model}, deviceClassName: gpu, selectors: [{{cel: {{expression: '{expression}'}}}}]}}"
         )
     };
-    let wishes = format!("requests: [{{name: r, firstAvailable: [{}, {}]}}]", wish("large"), wish("small"));
+    let wishes = format!(
+        "requests: [{{name: r, firstAvailable: [{}, {}]}}]",
+        wish("large"),
+        wish("small")
+    );
     claim(&cluster, "c", &wishes).await;
     assert_eq!(cluster.place("c").await, "n2");
     assert_eq!(got(&cluster, "c").await, ["r/large=large"]);
@@ -118,8 +171,20 @@ async fn parts_of_a_device_share_its_counters() {
         let counters = format!("{{memory: {{value: {size}}}}}");
         format!("{{name: {name}, consumesCounters: [{{counterSet: card, counters: {counters}}}]}}")
     };
-    let parts = [part("whole", "10Gi"), part("a", "5Gi"), part("b", "5Gi"), part("c", "5Gi")].join(", ");
-    slice(&cluster, "n1", &format!("nodeName: n1, devices: [{parts}]"), 2).await;
+    let parts = [
+        part("whole", "10Gi"),
+        part("a", "5Gi"),
+        part("b", "5Gi"),
+        part("c", "5Gi"),
+    ]
+    .join(", ");
+    slice(
+        &cluster,
+        "n1",
+        &format!("nodeName: n1, devices: [{parts}]"),
+        2,
+    )
+    .await;
     let two = "requests: [{name: r, exactly: {deviceClassName: gpu, count: 2}}]";
     claim(&cluster, "c", two).await;
     assert_eq!(cluster.place("c").await, "n1");
@@ -133,8 +198,12 @@ async fn several_claims_share_a_device_until_it_is_used_up() {
     let cluster = cluster().await;
     let policy = "{default: 1Gi, validRange: {min: 1Gi, step: 1Gi}}";
     let capacity = format!("{{memory: {{value: 4Gi, requestPolicy: {policy}}}}}");
-    devices(&cluster, "n1", &format!("{{name: d0, allowMultipleAllocations: true, capacity: {capacity}}}"))
-        .await;
+    devices(
+        &cluster,
+        "n1",
+        &format!("{{name: d0, allowMultipleAllocations: true, capacity: {capacity}}}"),
+    )
+    .await;
     let wish = |size: &str| {
         format!(
             "requests: [{{name: r, exactly: {{deviceClassName: gpu, capacity: {{requests: {{memory: {size}}}}}}}}}]"
@@ -156,11 +225,22 @@ async fn several_claims_share_a_device_until_it_is_used_up() {
 #[tokio::test(start_paused = true)]
 async fn a_tainted_device_is_for_those_who_tolerate_it() {
     let cluster = cluster().await;
-    devices(&cluster, "n1", "{name: d0, taints: [{key: broken, effect: NoSchedule}]}").await;
+    devices(
+        &cluster,
+        "n1",
+        "{name: d0, taints: [{key: broken, effect: NoSchedule}]}",
+    )
+    .await;
     claim(&cluster, "c", &format!("requests: [{{name: r, {ONE}}}]")).await;
     assert!(cluster.refusal("c").await.1.starts_with(NOT_HERE));
-    let tolerant = "exactly: {deviceClassName: gpu, tolerations: [{key: broken, operator: Exists}]}";
-    claim(&cluster, "d", &format!("requests: [{{name: r, {tolerant}}}]")).await;
+    let tolerant =
+        "exactly: {deviceClassName: gpu, tolerations: [{key: broken, operator: Exists}]}";
+    claim(
+        &cluster,
+        "d",
+        &format!("requests: [{{name: r, {tolerant}}}]"),
+    )
+    .await;
     assert_eq!(cluster.place("d").await, "n1");
     let result = allocation(&cluster, "d").await["devices"]["results"][0].clone();
     assert_eq!(result["tolerations"][0]["key"].str(), "broken");
@@ -172,9 +252,20 @@ async fn administrators_look_at_devices_that_others_have() {
     let label = "resource.kubernetes.io/admin-access: 'true'";
     let default: mizzen_sdk::Key = "default".parse().unwrap();
     let change =
-        mizzen_object::yaml::read(format!("{{metadata: {{labels: {{{label}}}}}}}").as_bytes()).unwrap();
+        mizzen_object::yaml::read(format!("{{metadata: {{labels: {{{label}}}}}}}").as_bytes())
+            .unwrap();
     let how = mizzen_sdk::api::Patch::Merge;
-    cluster.api.patch(&mizzen_sdk::resource::NAMESPACES, &default, "", how, &change.value).await.unwrap();
+    cluster
+        .api
+        .patch(
+            &mizzen_sdk::resource::NAMESPACES,
+            &default,
+            "",
+            how,
+            &change.value,
+        )
+        .await
+        .unwrap();
     devices(&cluster, "n1", "{name: d0}").await;
     claim(&cluster, "c", &format!("requests: [{{name: r, {ONE}}}]")).await;
     assert_eq!(cluster.place("c").await, "n1");
@@ -207,13 +298,24 @@ async fn nothing_is_taken_of_a_pool_that_is_not_complete() {
 async fn what_classes_and_claims_say_to_drivers_is_passed_on() {
     let cluster = cluster().await;
     devices(&cluster, "n1", "{name: d0}, {name: d1}").await;
-    let opaque = |text: &str| format!("{{opaque: {{driver: gpu.example.com, parameters: {{say: {text}}}}}}}");
+    let opaque = |text: &str| {
+        format!("{{opaque: {{driver: gpu.example.com, parameters: {{say: {text}}}}}}}")
+    };
     cluster
         .create(&format!("{{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {{name: loud}}, spec: {{config: [{}]}}}}", opaque("class")))
         .await;
     let request = |name: &str| format!("{{name: {name}, exactly: {{deviceClassName: loud}}}}");
     let own = opaque("claim").replace("{opaque", "{requests: [s], opaque");
-    claim(&cluster, "c", &format!("requests: [{}, {}], config: [{own}]", request("r"), request("s"))).await;
+    claim(
+        &cluster,
+        "c",
+        &format!(
+            "requests: [{}, {}], config: [{own}]",
+            request("r"),
+            request("s")
+        ),
+    )
+    .await;
     assert_eq!(cluster.place("c").await, "n1");
     let allocation = allocation(&cluster, "c").await;
     let show = |config: &Value| {
@@ -225,7 +327,11 @@ async fn what_classes_and_claims_say_to_drivers_is_passed_on() {
             config["opaque"]["parameters"]["say"].str()
         )
     };
-    let config: Vec<String> = allocation["devices"]["config"].list().iter().map(show).collect();
+    let config: Vec<String> = allocation["devices"]["config"]
+        .list()
+        .iter()
+        .map(show)
+        .collect();
     assert_eq!(config, ["FromClass r,s class", "FromClaim s claim"]);
     let node = &allocation["nodeSelector"]["nodeSelectorTerms"][0]["matchFields"][0]["values"][0];
     assert_eq!(node.str(), "n1");

@@ -40,12 +40,20 @@ impl Extender {
 
     fn asked(&self, verb: &str) -> Vec<Value> {
         let asked = self.asked.lock().unwrap();
-        asked.iter().filter(|(path, _)| path.ends_with(verb)).map(|(_, body)| body.clone()).collect()
+        asked
+            .iter()
+            .filter(|(path, _)| path.ends_with(verb))
+            .map(|(_, body)| body.clone())
+            .collect()
     }
 }
 
 /// Reads requests and writes answers until the other side has enough.
-pub async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, answer: Answer, asked: Asked) -> Option<()> {
+pub async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    answer: Answer,
+    asked: Asked,
+) -> Option<()> {
     let mut stream = BufReader::new(stream);
     loop {
         let (mut path, mut length) = (String::new(), 0);
@@ -75,7 +83,10 @@ pub async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, answer: Answer, 
             "HTTP/1.1 {code} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
             text.len()
         );
-        stream.write_all(format!("{head}{text}").as_bytes()).await.ok()?;
+        stream
+            .write_all(format!("{head}{text}").as_bytes())
+            .await
+            .ok()?;
     }
 }
 
@@ -85,7 +96,11 @@ async fn cluster(extender: &Extender, more: &str) -> Cluster {
         extender.port
     );
     let configuration = Arc::new(Configuration::parse(configuration.as_bytes()).unwrap());
-    Cluster::try_with(&["n1", "n2"], |options| options.configuration = configuration).await.unwrap()
+    Cluster::try_with(&["n1", "n2"], |options| {
+        options.configuration = configuration
+    })
+    .await
+    .unwrap()
 }
 
 /// Looks at a pod until `done`.
@@ -99,25 +114,36 @@ pub async fn wait(cluster: &Cluster, pod: &str, done: impl Fn(&Value) -> bool) -
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), look).await.expect("it comes to that")
+    tokio::time::timeout(Duration::from_secs(30), look)
+        .await
+        .expect("it comes to that")
 }
 
 async fn place(cluster: &Cluster, pod: &str) -> String {
-    let pod = wait(cluster, pod, |pod| !pod["spec"]["nodeName"].str().is_empty()).await;
+    let pod = wait(cluster, pod, |pod| {
+        !pod["spec"]["nodeName"].str().is_empty()
+    })
+    .await;
     pod["spec"]["nodeName"].str().to_string()
 }
 
 async fn message(cluster: &Cluster, pod: &str) -> (String, String) {
     let pod = wait(cluster, pod, |pod| !pod["status"]["conditions"].is_empty()).await;
     let condition = &pod["status"]["conditions"][0];
-    (condition["reason"].str().to_string(), condition["message"].str().to_string())
+    (
+        condition["reason"].str().to_string(),
+        condition["message"].str().to_string(),
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_filters_nodes_and_says_why() {
     let extender = Extender::start(|_, body| {
         let both = body["NodeNames"].list().len() == 2;
-        (200, value!({"NodeNames": ["n2"], "FailedNodes": {"n1": "too loud"}, "Both": both}))
+        (
+            200,
+            value!({"NodeNames": ["n2"], "FailedNodes": {"n1": "too loud"}, "Both": both}),
+        )
     })
     .await;
     let cluster = cluster(&extender, "filterVerb: filter\n  nodeCacheCapable: true").await;
@@ -131,23 +157,36 @@ async fn it_filters_nodes_and_says_why() {
 #[tokio::test(flavor = "multi_thread")]
 async fn if_it_wants_no_node_its_reasons_are_told() {
     let extender = Extender::start(|_, _| {
-        (200, value!({"Nodes": {"items": []}, "FailedNodes": {"n1": "too loud", "n2": "too loud"}}))
+        (
+            200,
+            value!({"Nodes": {"items": []}, "FailedNodes": {"n1": "too loud", "n2": "too loud"}}),
+        )
     })
     .await;
     let cluster = cluster(&extender, "filterVerb: filter").await;
     cluster.pod("p", "{}").await;
     let (reason, message) = message(&cluster, "p").await;
     assert_eq!(reason, "Unschedulable");
-    assert!(message.starts_with("0/2 nodes are available: 2 too loud. "), "{message}");
+    assert!(
+        message.starts_with("0/2 nodes are available: 2 too loud. "),
+        "{message}"
+    );
     let asked = extender.asked("/x/filter");
-    assert_eq!(asked[0]["Nodes"]["items"][0]["status"]["allocatable"]["cpu"].str(), "4");
+    assert_eq!(
+        asked[0]["Nodes"]["items"][0]["status"]["allocatable"]["cpu"].str(),
+        "4"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_scores_nodes() {
-    let extender =
-        Extender::start(|_, _| (200, value!([{"Host": "n1", "Score": 0}, {"Host": "n2", "Score": 10}])))
-            .await;
+    let extender = Extender::start(|_, _| {
+        (
+            200,
+            value!([{"Host": "n1", "Score": 0}, {"Host": "n2", "Score": 10}]),
+        )
+    })
+    .await;
     let cluster = cluster(&extender, "prioritizeVerb: prioritize\n  weight: 5").await;
     for at in 0..3 {
         cluster.pod(&format!("p{at}"), "{}").await;
@@ -164,7 +203,10 @@ async fn it_binds_pods() {
         tokio::task::yield_now().await;
     }
     let asked = &extender.asked("/x/bind")[0];
-    assert_eq!((asked["PodName"].str(), asked["PodNamespace"].str()), ("p", "default"));
+    assert_eq!(
+        (asked["PodName"].str(), asked["PodNamespace"].str()),
+        ("p", "default")
+    );
     assert!(["n1", "n2"].contains(&asked["Node"].str()));
 }
 
@@ -176,7 +218,10 @@ async fn its_failure_is_an_error_unless_it_can_be_left_out() {
     let (reason, message) = message(&strict, "p").await;
     let url = format!("http://127.0.0.1:{}/x/filter", extender.port);
     assert_eq!(reason, "SchedulerError");
-    assert_eq!(message, format!("failed filter with extender at URL {url}, code 500"));
+    assert_eq!(
+        message,
+        format!("failed filter with extender at URL {url}, code 500")
+    );
     let lenient = cluster(&extender, "filterVerb: filter\n  ignorable: true").await;
     lenient.pod("p", "{}").await;
     assert!(!place(&lenient, "p").await.is_empty());
@@ -186,18 +231,32 @@ async fn its_failure_is_an_error_unless_it_can_be_left_out() {
 async fn a_pod_that_could_not_be_bound_is_tried_again() {
     let extender = Extender::start(|_, body| {
         let refused = body["Node"].str() == "n1";
-        (200, if refused { value!({"Error": "not there"}) } else { value!({}) })
+        (
+            200,
+            if refused {
+                value!({"Error": "not there"})
+            } else {
+                value!({})
+            },
+        )
     })
     .await;
     let cluster = cluster(&extender, "bindVerb: bind").await;
-    cluster.pod("p", "{spec: {nodeSelector: {kubernetes.io/hostname: n1}}}").await;
-    assert_eq!(message(&cluster, "p").await, ("SchedulerError".to_string(), "not there".to_string()));
+    cluster
+        .pod("p", "{spec: {nodeSelector: {kubernetes.io/hostname: n1}}}")
+        .await;
+    assert_eq!(
+        message(&cluster, "p").await,
+        ("SchedulerError".to_string(), "not there".to_string())
+    );
     let again = async {
         while extender.asked("/x/bind").len() < 2 {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), again).await.expect("it is tried again");
+    tokio::time::timeout(Duration::from_secs(30), again)
+        .await
+        .expect("it is tried again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -218,19 +277,27 @@ async fn a_pod_that_could_not_be_bound_gives_its_claim_back() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), given_back).await.expect("it gives its claim back");
+    tokio::time::timeout(Duration::from_secs(30), given_back)
+        .await
+        .expect("it gives its claim back");
     assert!(!extender.asked("/x/bind").is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_does_not_answer_is_not_waited_for() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let extender = Extender { port: silent.local_addr().unwrap().port(), asked: Arc::default() };
+    let extender = Extender {
+        port: silent.local_addr().unwrap().port(),
+        asked: Arc::default(),
+    };
     let cluster = cluster(&extender, "filterVerb: filter\n  httpTimeout: 50ms").await;
     cluster.pod("p", "{}").await;
     let (reason, message) = message(&cluster, "p").await;
     assert_eq!(reason, "SchedulerError");
-    assert!(message.ends_with(": context deadline exceeded"), "{message}");
+    assert!(
+        message.ends_with(": context deadline exceeded"),
+        "{message}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -248,7 +315,10 @@ async fn it_is_asked_only_about_what_it_manages() {
         )
         .await;
     let (reason, _) = message(&cluster, "gpu").await;
-    assert_eq!((reason.as_str(), extender.asked("/x/filter").is_empty()), ("Unschedulable", false));
+    assert_eq!(
+        (reason.as_str(), extender.asked("/x/filter").is_empty()),
+        ("Unschedulable", false)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -269,8 +339,14 @@ async fn it_has_a_say_in_who_must_go() {
         assert_eq!(place(&cluster, name).await, node);
     }
     cluster.pod_of("vip", "3", 100).await;
-    wait(&cluster, "b", |pod| !pod["metadata"]["deletionTimestamp"].is_null()).await;
+    wait(&cluster, "b", |pod| {
+        !pod["metadata"]["deletionTimestamp"].is_null()
+    })
+    .await;
     assert!(!cluster.get(&PODS, "default/a").await.is_going());
-    let vip = wait(&cluster, "vip", |pod| !pod["status"]["nominatedNodeName"].is_null()).await;
+    let vip = wait(&cluster, "vip", |pod| {
+        !pod["status"]["nominatedNodeName"].is_null()
+    })
+    .await;
     assert_eq!(vip["status"]["nominatedNodeName"].str(), "n2");
 }

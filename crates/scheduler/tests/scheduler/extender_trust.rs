@@ -6,7 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mizzen_object::{Value, value};
 use mizzen_scheduler::Configuration;
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
@@ -33,7 +35,11 @@ impl Authority {
         let certificate = params.self_signed(&key).unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(certificate.der().clone()).unwrap();
-        Authority { pem: certificate.pem(), issuer: Issuer::new(params, key), roots }
+        Authority {
+            pem: certificate.pem(),
+            issuer: Issuer::new(params, key),
+            roots,
+        }
     }
 
     /// A certificate for a name, and its key.
@@ -64,14 +70,23 @@ impl Server {
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 // Whoever does not believe us hangs up.
-                let Ok(stream) = acceptor.accept(stream).await else { continue };
+                let Ok(stream) = acceptor.accept(stream).await else {
+                    continue;
+                };
                 let chain = stream.get_ref().1.peer_certificates();
-                memory.lock().unwrap().push(chain.map(|chain| chain[0].to_vec()));
+                memory
+                    .lock()
+                    .unwrap()
+                    .push(chain.map(|chain| chain[0].to_vec()));
                 let answer = |_: &str, _: &_| (200, value!({"NodeNames": ["n1"]}));
                 tokio::spawn(serve(stream, answer, Asked::default()));
             }
         });
-        Server { port, authority, shown }
+        Server {
+            port,
+            authority,
+            shown,
+        }
     }
 
     /// A scheduler that asks it, with `more` lines of YAML.
@@ -82,7 +97,8 @@ impl Server {
             self.port
         );
         let configuration = Arc::new(Configuration::parse(configuration.as_bytes()).unwrap());
-        let cluster = Cluster::try_with(&["n1"], |options| options.configuration = configuration).await;
+        let cluster =
+            Cluster::try_with(&["n1"], |options| options.configuration = configuration).await;
         cluster.map_err(|error| error.to_string())
     }
 
@@ -91,7 +107,8 @@ impl Server {
         let cluster = self.scheduler(more).await.unwrap();
         cluster.pod("p", "{}").await;
         let has_news = |pod: &Value| {
-            !pod["spec"]["nodeName"].is_null() || !pod["status"]["conditions"][0]["message"].is_null()
+            !pod["spec"]["nodeName"].is_null()
+                || !pod["status"]["conditions"][0]["message"].is_null()
         };
         let pod = wait(&cluster, "p", has_news).await;
         match pod["spec"]["nodeName"].str() {
@@ -101,7 +118,10 @@ impl Server {
     }
 
     fn refusal(&self, reason: &str) -> String {
-        format!("Post \"https://127.0.0.1:{}/x/filter\": invalid peer certificate: {reason}", self.port)
+        format!(
+            "Post \"https://127.0.0.1:{}/x/filter\": invalid peer certificate: {reason}",
+            self.port
+        )
     }
 }
 
@@ -127,12 +147,29 @@ fn encoded(pem: &str) -> String {
 async fn an_extender_is_believed_if_its_authority_is_ours() {
     let server = Server::start("127.0.0.1").await;
     let ours = encoded(&server.authority.pem);
-    assert_eq!(server.place(&format!("tlsConfig: {{caData: {ours}}}")).await, "n1");
-    assert_eq!(server.place(&format!("enableHTTPS: true\n  tlsConfig: {{caData: {ours}}}")).await, "n1");
+    assert_eq!(
+        server
+            .place(&format!("tlsConfig: {{caData: {ours}}}"))
+            .await,
+        "n1"
+    );
+    assert_eq!(
+        server
+            .place(&format!(
+                "enableHTTPS: true\n  tlsConfig: {{caData: {ours}}}"
+            ))
+            .await,
+        "n1"
+    );
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ca.crt");
     std::fs::write(&path, &server.authority.pem).unwrap();
-    assert_eq!(server.place(&format!("tlsConfig: {{caFile: '{}'}}", path.display())).await, "n1");
+    assert_eq!(
+        server
+            .place(&format!("tlsConfig: {{caFile: '{}'}}", path.display()))
+            .await,
+        "n1"
+    );
     // Nobody asked us who we are.
     assert_eq!(*server.shown.lock().unwrap(), [None, None, None]);
 }
@@ -140,7 +177,12 @@ async fn an_extender_is_believed_if_its_authority_is_ours() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stranger_is_not_believed() {
     let server = Server::start("127.0.0.1").await;
-    let trust = |name| format!("tlsConfig: {{caData: {}}}", encoded(&Authority::new(name).pem));
+    let trust = |name| {
+        format!(
+            "tlsConfig: {{caData: {}}}",
+            encoded(&Authority::new(name).pem)
+        )
+    };
     for (more, reason) in [
         (trust("theirs"), "UnknownIssuer"),
         // One that only has the name of the authority.
@@ -165,8 +207,13 @@ async fn a_stranger_is_believed_if_the_file_says_so() {
 async fn an_extender_may_have_another_name() {
     let server = Server::start("extender.example").await;
     let ours = encoded(&server.authority.pem);
-    let refused = server.place(&format!("tlsConfig: {{caData: {ours}}}")).await;
-    assert!(refused.starts_with(&server.refusal("certificate not valid for name")), "{refused}");
+    let refused = server
+        .place(&format!("tlsConfig: {{caData: {ours}}}"))
+        .await;
+    assert!(
+        refused.starts_with(&server.refusal("certificate not valid for name")),
+        "{refused}"
+    );
     let more = format!("tlsConfig: {{caData: {ours}, serverName: extender.example}}");
     assert_eq!(server.place(&more).await, "n1");
 }
@@ -174,17 +221,31 @@ async fn an_extender_may_have_another_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn we_show_the_certificate_that_we_are_given() {
     let server = Server::start("127.0.0.1").await;
-    let (certificate, key) = server.authority.sign("scheduler", ExtendedKeyUsagePurpose::ClientAuth);
-    let (ours, mine, secret) =
-        (encoded(&server.authority.pem), encoded(&certificate.pem()), encoded(&key.serialize_pem()));
+    let (certificate, key) = server
+        .authority
+        .sign("scheduler", ExtendedKeyUsagePurpose::ClientAuth);
+    let (ours, mine, secret) = (
+        encoded(&server.authority.pem),
+        encoded(&certificate.pem()),
+        encoded(&key.serialize_pem()),
+    );
     let more = format!("tlsConfig: {{caData: {ours}, certData: {mine}, keyData: {secret}}}");
     assert_eq!(server.place(&more).await, "n1");
     let folder = tempfile::tempdir().unwrap();
     let (cert_file, key_file) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
     std::fs::write(&cert_file, certificate.pem()).unwrap();
     std::fs::write(&key_file, key.serialize_pem()).unwrap();
-    let files = format!("certFile: '{}', keyFile: '{}'", cert_file.display(), key_file.display());
-    assert_eq!(server.place(&format!("tlsConfig: {{insecure: true, {files}}}")).await, "n1");
+    let files = format!(
+        "certFile: '{}', keyFile: '{}'",
+        cert_file.display(),
+        key_file.display()
+    );
+    assert_eq!(
+        server
+            .place(&format!("tlsConfig: {{insecure: true, {files}}}"))
+            .await,
+        "n1"
+    );
     let shown = Some(certificate.der().to_vec());
     assert_eq!(*server.shown.lock().unwrap(), [shown.clone(), shown]);
 }
@@ -192,28 +253,63 @@ async fn we_show_the_certificate_that_we_are_given() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scheduler_does_not_start_with_nonsense() {
     let server = Server::start("127.0.0.1").await;
-    let (certificate, key) = server.authority.sign("scheduler", ExtendedKeyUsagePurpose::ClientAuth);
-    let (_, other) = server.authority.sign("scheduler", ExtendedKeyUsagePurpose::ClientAuth);
+    let (certificate, key) = server
+        .authority
+        .sign("scheduler", ExtendedKeyUsagePurpose::ClientAuth);
+    let (_, other) = server
+        .authority
+        .sign("scheduler", ExtendedKeyUsagePurpose::ClientAuth);
     let (ours, mine) = (encoded(&server.authority.pem), encoded(&certificate.pem()));
-    let (secret, wrong, text) =
-        (encoded(&key.serialize_pem()), encoded(&other.serialize_pem()), encoded("nonsense"));
+    let (secret, wrong, text) = (
+        encoded(&key.serialize_pem()),
+        encoded(&other.serialize_pem()),
+        encoded("nonsense"),
+    );
     for (tls, problem) in [
         (
             "caFile: /nowhere/ca.crt".to_string(),
             "tlsConfig.caFile: cannot read /nowhere/ca.crt: No such file",
         ),
-        ("certFile: /nowhere/tls.crt".to_string(), "tlsConfig.certFile: cannot read /nowhere/tls.crt"),
-        ("keyFile: /nowhere/tls.key".to_string(), "tlsConfig.keyFile: cannot read /nowhere/tls.key"),
-        (format!("caData: {text}"), "tlsConfig.caData: there is no certificate in it"),
-        (format!("caData: {ours}, insecure: true"), "tlsConfig.insecure: must not be set together with"),
-        (format!("certData: {mine}"), "tlsConfig.certData: its key is missing"),
-        (format!("keyData: {secret}"), "tlsConfig.keyData: its certificate is missing"),
-        (format!("certData: {text}, keyData: {secret}"), "tlsConfig.certData: there is no certificate in it"),
-        (format!("certData: {mine}, keyData: {text}"), "tlsConfig.keyData: "),
+        (
+            "certFile: /nowhere/tls.crt".to_string(),
+            "tlsConfig.certFile: cannot read /nowhere/tls.crt",
+        ),
+        (
+            "keyFile: /nowhere/tls.key".to_string(),
+            "tlsConfig.keyFile: cannot read /nowhere/tls.key",
+        ),
+        (
+            format!("caData: {text}"),
+            "tlsConfig.caData: there is no certificate in it",
+        ),
+        (
+            format!("caData: {ours}, insecure: true"),
+            "tlsConfig.insecure: must not be set together with",
+        ),
+        (
+            format!("certData: {mine}"),
+            "tlsConfig.certData: its key is missing",
+        ),
+        (
+            format!("keyData: {secret}"),
+            "tlsConfig.keyData: its certificate is missing",
+        ),
+        (
+            format!("certData: {text}, keyData: {secret}"),
+            "tlsConfig.certData: there is no certificate in it",
+        ),
+        (
+            format!("certData: {mine}, keyData: {text}"),
+            "tlsConfig.keyData: ",
+        ),
         (format!("certData: {mine}, keyData: {wrong}"), "tlsConfig: "),
         ("serverName: '*'".to_string(), "tlsConfig: "),
     ] {
-        let error = server.scheduler(&format!("tlsConfig: {{{tls}}}")).await.err().expect(problem);
+        let error = server
+            .scheduler(&format!("tlsConfig: {{{tls}}}"))
+            .await
+            .err()
+            .expect(problem);
         let expected = format!("extender https://127.0.0.1:{}/x: {problem}", server.port);
         assert!(error.starts_with(&expected), "{tls}: {error}");
     }

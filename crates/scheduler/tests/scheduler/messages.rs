@@ -9,12 +9,18 @@ async fn check(node: &str, pod: &str, message: &str) {
     let cluster = Cluster::start().await;
     cluster.node("n1", node).await;
     cluster.pod("p", pod).await;
-    let expected = ("Unschedulable".to_string(), format!("0/1 nodes are available: {message}"));
+    let expected = (
+        "Unschedulable".to_string(),
+        format!("0/1 nodes are available: {message}"),
+    );
     assert_eq!(cluster.refusal("p").await, expected);
     let events = cluster.events("p", "FailedScheduling").await;
     assert_eq!(events.len(), 1);
     assert_eq!(events[0]["message"].str(), expected.1);
-    assert_eq!((events[0]["action"].str(), events[0]["type"].str()), ("Scheduling", "Warning"));
+    assert_eq!(
+        (events[0]["action"].str(), events[0]["type"].str()),
+        ("Scheduling", "Warning")
+    );
 }
 
 const UNHELPFUL: &str = "no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
@@ -22,18 +28,33 @@ const UNHELPFUL: &str = "no new claims to deallocate, preemption: 0/1 nodes are 
 #[tokio::test(start_paused = true)]
 async fn too_little_of_several_things() {
     let pod = "{spec: {containers: [{name: c, image: i, resources: {requests: {cpu: '8', memory: 64Gi}}}]}}";
-    check("{}", pod, &format!("1 Insufficient cpu, 1 Insufficient memory. {UNHELPFUL}")).await;
+    check(
+        "{}",
+        pod,
+        &format!("1 Insufficient cpu, 1 Insufficient memory. {UNHELPFUL}"),
+    )
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_taint() {
     let node = "{spec: {taints: [{key: a, value: b, effect: NoSchedule}]}}";
-    check(node, "{}", &format!("1 node(s) had untolerated taint(s). {UNHELPFUL}")).await;
+    check(
+        node,
+        "{}",
+        &format!("1 node(s) had untolerated taint(s). {UNHELPFUL}"),
+    )
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_closed_node() {
-    check("{spec: {unschedulable: true}}", "{}", &format!("1 node(s) were unschedulable. {UNHELPFUL}")).await;
+    check(
+        "{spec: {unschedulable: true}}",
+        "{}",
+        &format!("1 node(s) were unschedulable. {UNHELPFUL}"),
+    )
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -46,14 +67,22 @@ async fn a_label_that_no_node_has() {
 async fn a_node_that_is_not_there() {
     let pod = "{spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms:
         [{matchFields: [{key: metadata.name, operator: In, values: [zzz]}]}]}}}}}";
-    check("{}", pod, &format!("1 node(s) didn't satisfy plugin(s) [NodeAffinity]. {UNHELPFUL}")).await;
+    check(
+        "{}",
+        pod,
+        &format!("1 node(s) didn't satisfy plugin(s) [NodeAffinity]. {UNHELPFUL}"),
+    )
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_nodes_at_all() {
     let cluster = Cluster::start().await;
     cluster.pod("p", "{}").await;
-    let expected = ("Unschedulable".to_string(), "no nodes available to schedule pods".to_string());
+    let expected = (
+        "Unschedulable".to_string(),
+        "no nodes available to schedule pods".to_string(),
+    );
     assert_eq!(cluster.refusal("p").await, expected);
 }
 
@@ -63,8 +92,13 @@ async fn the_message_follows_what_is_wrong() {
     cluster.node("n1", "{spec: {unschedulable: true}}").await;
     cluster.pod_of("p", "8", 0).await;
     let (_, message) = cluster.refusal("p").await;
-    assert!(message.contains("1 node(s) were unschedulable."), "{message}");
-    cluster.patch(&NODES, "n1", "", "{spec: {unschedulable: null}}").await;
+    assert!(
+        message.contains("1 node(s) were unschedulable."),
+        "{message}"
+    );
+    cluster
+        .patch(&NODES, "n1", "", "{spec: {unschedulable: null}}")
+        .await;
     let (_, message) = cluster.refusal("p").await;
     assert!(message.contains("1 Insufficient cpu."), "{message}");
     assert_eq!(cluster.events("p", "FailedScheduling").await.len(), 2);

@@ -13,10 +13,18 @@ async fn a_pod_is_bound_and_people_hear_of_it() {
     let events = cluster.events("p", "Scheduled").await;
     assert_eq!(events.len(), 1);
     let event = &events[0];
-    assert_eq!(event["message"].str(), "Successfully assigned default/p to n1");
-    assert_eq!((event["action"].str(), event["type"].str()), ("Binding", "Normal"));
+    assert_eq!(
+        event["message"].str(),
+        "Successfully assigned default/p to n1"
+    );
+    assert_eq!(
+        (event["action"].str(), event["type"].str()),
+        ("Binding", "Normal")
+    );
     assert_eq!(event["reportingComponent"].str(), "default-scheduler");
-    assert!(event["count"].is_null() && event["firstTimestamp"].is_null() && event["source"].is_empty());
+    assert!(
+        event["count"].is_null() && event["firstTimestamp"].is_null() && event["source"].is_empty()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -54,7 +62,9 @@ async fn more_pods_than_room_fill_every_node_and_no_more() {
 async fn pods_of_other_schedulers_are_left_alone() {
     let cluster = Cluster::start().await;
     cluster.node("n1", "{}").await;
-    cluster.pod("p", "{spec: {schedulerName: someone-else}}").await;
+    cluster
+        .pod("p", "{spec: {schedulerName: someone-else}}")
+        .await;
     assert_eq!(cluster.place("p").await, "");
     assert!(cluster.get(&PODS, "default/p").await["status"]["conditions"].is_null());
 }
@@ -63,7 +73,8 @@ async fn pods_of_other_schedulers_are_left_alone() {
 async fn ports_of_a_node_are_taken_once() {
     let cluster = Cluster::start().await;
     cluster.node("n1", "{}").await;
-    let ports = "{spec: {containers: [{name: c, image: i, ports: [{containerPort: 80, hostPort: 8080}]}]}}";
+    let ports =
+        "{spec: {containers: [{name: c, image: i, ports: [{containerPort: 80, hostPort: 8080}]}]}}";
     cluster.pod("a", ports).await;
     assert_eq!(cluster.place("a").await, "n1");
     cluster.pod("b", ports).await;

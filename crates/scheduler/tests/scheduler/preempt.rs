@@ -16,8 +16,16 @@ async fn the_least_important_pods_go() {
     cluster.settle().await;
     let low = cluster.get(&PODS, "default/low").await;
     assert!(low.is_going(), "it has time to go");
-    let types: Vec<&str> = low["status"]["conditions"].list().iter().map(|c| c["type"].str()).collect();
-    assert_eq!(types, ["PodScheduled", "DisruptionTarget"], "what is new comes last");
+    let types: Vec<&str> = low["status"]["conditions"]
+        .list()
+        .iter()
+        .map(|c| c["type"].str())
+        .collect();
+    assert_eq!(
+        types,
+        ["PodScheduled", "DisruptionTarget"],
+        "what is new comes last"
+    );
     let condition = &low["status"]["conditions"][1];
     assert_eq!(condition["reason"].str(), "PreemptionByScheduler");
     assert_eq!(
@@ -29,8 +37,14 @@ async fn the_least_important_pods_go() {
     let (_, message) = cluster.refusal("vip").await;
     assert_eq!(message, "0/1 nodes are available: 1 Insufficient cpu.");
     let events = cluster.events("low", "Preempted").await;
-    assert_eq!(events[0]["message"].str(), format!("Preempted by pod {} on node n1", vip.uid()));
-    assert!(events[0]["related"].is_null(), "the message alone names the other pod");
+    assert_eq!(
+        events[0]["message"].str(),
+        format!("Preempted by pod {} on node n1", vip.uid())
+    );
+    assert!(
+        events[0]["related"].is_null(),
+        "the message alone names the other pod"
+    );
     cluster.delete(&PODS, "default/low").await;
     assert_eq!(cluster.place("vip").await, "n1");
     assert!(cluster.get(&PODS, "default/vip").await["status"]["nominatedNodeName"].is_null());

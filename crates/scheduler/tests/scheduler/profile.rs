@@ -14,9 +14,16 @@ async fn each_profile_has_its_own_plugins_and_name() {
                 plugins: {score: {disabled: [{name: NodeResourcesBalancedAllocation}]}}\n";
     let configuration = Arc::new(Configuration::parse(text.as_bytes()).unwrap());
     let cluster = Cluster::with(|options| options.configuration = configuration).await;
-    cluster.node("tainted", "{spec: {taints: [{key: a, effect: NoSchedule}]}}").await;
+    cluster
+        .node(
+            "tainted",
+            "{spec: {taints: [{key: a, effect: NoSchedule}]}}",
+        )
+        .await;
     for name in ["careful", "careless"] {
-        cluster.pod(name, &format!("{{spec: {{schedulerName: {name}}}}}")).await;
+        cluster
+            .pod(name, &format!("{{spec: {{schedulerName: {name}}}}}"))
+            .await;
     }
     assert_eq!(cluster.place("careful").await, "");
     assert_eq!(cluster.place("careless").await, "tainted");

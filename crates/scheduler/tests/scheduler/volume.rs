@@ -30,7 +30,14 @@ async fn volume(cluster: &Cluster, name: &str, node: &str, size: &str) {
                [{{key: kubernetes.io/hostname, operator: In, values: [{node}]}}]}}]}}}}}}}}"
         ))
         .await;
-    cluster.patch(&PERSISTENT_VOLUMES, name, "status", "{status: {phase: Available}}").await;
+    cluster
+        .patch(
+            &PERSISTENT_VOLUMES,
+            name,
+            "status",
+            "{status: {phase: Available}}",
+        )
+        .await;
 }
 
 /// Does what the volume controller does when a claim has its volume.
@@ -38,7 +45,9 @@ async fn complete(cluster: &Cluster, volume: &str) {
     let change = format!(
         "{{metadata: {{annotations: {{pv.kubernetes.io/bind-completed: 'yes'}}}}, spec: {{volumeName: {volume}}}}}"
     );
-    cluster.patch(&PERSISTENT_VOLUME_CLAIMS, "default/c", "", &change).await;
+    cluster
+        .patch(&PERSISTENT_VOLUME_CLAIMS, "default/c", "", &change)
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -47,7 +56,10 @@ async fn a_claim_that_is_not_there_or_not_bound_is_waited_for() {
     cluster.node("n1", "{}").await;
     cluster.pod("p", POD).await;
     let (_, message) = cluster.refusal("p").await;
-    assert_eq!(message, "0/1 nodes are available: persistentvolumeclaim \"c\" not found. not found");
+    assert_eq!(
+        message,
+        "0/1 nodes are available: persistentvolumeclaim \"c\" not found. not found"
+    );
     class(&cluster, "Immediate", "example.com/x").await;
     claim(&cluster).await;
     let (_, message) = cluster.refusal("p").await;
@@ -70,8 +82,14 @@ async fn a_volume_is_made_where_the_pod_will_be() {
     cluster.pod("p", POD).await;
     assert_eq!(cluster.place("p").await, "");
     let claim = cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
-    assert_eq!(claim.annotation("volume.kubernetes.io/selected-node"), Some("n1"));
-    assert_eq!(cluster.get(&PODS, "default/p").await["status"]["nominatedNodeName"].str(), "n1");
+    assert_eq!(
+        claim.annotation("volume.kubernetes.io/selected-node"),
+        Some("n1")
+    );
+    assert_eq!(
+        cluster.get(&PODS, "default/p").await["status"]["nominatedNodeName"].str(),
+        "n1"
+    );
     volume(&cluster, "made", "n1", "1Gi").await;
     complete(&cluster, "made").await;
     cluster.pass(Duration::from_secs(2)).await;
@@ -84,7 +102,12 @@ async fn the_smallest_volume_that_suits_is_bound() {
     for name in ["n1", "n2"] {
         cluster.node(name, "{}").await;
     }
-    class(&cluster, "WaitForFirstConsumer", "kubernetes.io/no-provisioner").await;
+    class(
+        &cluster,
+        "WaitForFirstConsumer",
+        "kubernetes.io/no-provisioner",
+    )
+    .await;
     claim(&cluster).await;
     cluster.pod("p", POD).await;
     let (_, message) = cluster.refusal("p").await;
@@ -100,9 +123,16 @@ async fn the_smallest_volume_that_suits_is_bound() {
     cluster.pass(Duration::from_secs(3)).await;
     let small = cluster.get(&PERSISTENT_VOLUMES, "small").await;
     let large = cluster.get(&PERSISTENT_VOLUMES, "large").await;
-    let bound = if small["spec"]["claimRef"].is_null() { large } else { small };
+    let bound = if small["spec"]["claimRef"].is_null() {
+        large
+    } else {
+        small
+    };
     assert_eq!(bound["spec"]["claimRef"]["name"].str(), "c");
-    assert_eq!(bound.annotation("pv.kubernetes.io/bound-by-controller"), Some("yes"));
+    assert_eq!(
+        bound.annotation("pv.kubernetes.io/bound-by-controller"),
+        Some("yes")
+    );
     complete(&cluster, bound.name()).await;
     cluster.pass(Duration::from_secs(2)).await;
     assert_eq!(cluster.place("p").await, "n2");
@@ -142,7 +172,10 @@ async fn a_file_says_how_long_a_volume_is_waited_for() {
             cluster.pass(Duration::from_secs(2)).await;
         }
         let (_, message) = cluster.refusal("p").await;
-        assert!(message.ends_with("binding volumes: context deadline exceeded"), "{patience}: {message}");
+        assert!(
+            message.ends_with("binding volumes: context deadline exceeded"),
+            "{patience}: {message}"
+        );
     }
 }
 

@@ -36,11 +36,20 @@ async fn what_cannot_help_wakes_nobody() {
     cluster.pod_of("p", "8", 0).await;
     assert_eq!(cluster.place("p").await, "");
     assert_eq!(attempts(&cluster), "1");
-    cluster.patch(&NODES, "n1", "", "{metadata: {labels: {disk: ssd}}}").await;
+    cluster
+        .patch(&NODES, "n1", "", "{metadata: {labels: {disk: ssd}}}")
+        .await;
     cluster.pod_of("small", "1", 0).await;
     cluster.settle().await;
     assert_eq!(attempts(&cluster), "1");
-    cluster.patch(&NODES, "n1", "status", "{status: {allocatable: {cpu: '16'}}}").await;
+    cluster
+        .patch(
+            &NODES,
+            "n1",
+            "status",
+            "{status: {allocatable: {cpu: '16'}}}",
+        )
+        .await;
     assert_eq!(cluster.place("p").await, "n1");
 }
 
@@ -48,17 +57,24 @@ async fn what_cannot_help_wakes_nobody() {
 async fn gates_must_be_gone() {
     let cluster = Cluster::start().await;
     cluster.node("n1", "{}").await;
-    cluster.pod("p", "{spec: {schedulingGates: [{name: example.com/one}]}}").await;
+    cluster
+        .pod("p", "{spec: {schedulingGates: [{name: example.com/one}]}}")
+        .await;
     assert_eq!(cluster.place("p").await, "");
     assert_eq!(cluster.refusal("p").await.0, "SchedulingGated");
-    cluster.patch(&PODS, "default/p", "", "{spec: {schedulingGates: null}}").await;
+    cluster
+        .patch(&PODS, "default/p", "", "{spec: {schedulingGates: null}}")
+        .await;
     assert_eq!(cluster.place("p").await, "n1");
 }
 
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_hears_when_taints_come_and_go() {
-    check_hears("{spec: {nodeSelector: {foo: bar}}}", "node(s) didn't match Pod's node affinity/selector")
-        .await;
+    check_hears(
+        "{spec: {nodeSelector: {foo: bar}}}",
+        "node(s) didn't match Pod's node affinity/selector",
+    )
+    .await;
     check_hears(
         "{spec: {affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
             {labelSelector: {matchLabels: {a: b}}, topologyKey: kubernetes.io/hostname}]}}}}",
@@ -77,15 +93,31 @@ async fn check_hears(pod: &str, refusal: &str) {
     cluster.pod("p", pod).await;
     let said = async |expected: &str| {
         let (_, message) = cluster.refusal("p").await;
-        assert!(message.starts_with(&format!("0/2 nodes are available: {expected}. ")), "{message}");
+        assert!(
+            message.starts_with(&format!("0/2 nodes are available: {expected}. ")),
+            "{message}"
+        );
     };
     said(&format!("2 {refusal}")).await;
-    cluster.patch(&NODES, "n1", "", "{spec: {taints: [{key: k, value: v, effect: NoSchedule}]}}").await;
+    cluster
+        .patch(
+            &NODES,
+            "n1",
+            "",
+            "{spec: {taints: [{key: k, value: v, effect: NoSchedule}]}}",
+        )
+        .await;
     said(&format!("1 {refusal}, 1 node(s) had untolerated taint(s)")).await;
-    cluster.patch(&NODES, "n2", "", "{spec: {unschedulable: true}}").await;
-    cluster.patch(&NODES, "n1", "", "{spec: {taints: null}}").await;
+    cluster
+        .patch(&NODES, "n2", "", "{spec: {unschedulable: true}}")
+        .await;
+    cluster
+        .patch(&NODES, "n1", "", "{spec: {taints: null}}")
+        .await;
     said(&format!("1 {refusal}, 1 node(s) were unschedulable")).await;
-    cluster.patch(&NODES, "n2", "", "{spec: {unschedulable: null}}").await;
+    cluster
+        .patch(&NODES, "n2", "", "{spec: {unschedulable: null}}")
+        .await;
     said(&format!("2 {refusal}")).await;
     assert_eq!(attempts(&cluster), "4");
     assert_eq!(cluster.events("p", "FailedScheduling").await.len(), 4);
@@ -100,10 +132,20 @@ async fn the_last_event_says_what_is_so_now_however_fast_nodes_change() {
     cluster.pod("p", "{spec: {nodeSelector: {foo: bar}}}").await;
     cluster.settle().await;
     for node in ["n1", "n2", "n3"] {
-        cluster.patch(&NODES, node, "", "{spec: {taints: [{key: k, value: v, effect: NoSchedule}]}}").await;
+        cluster
+            .patch(
+                &NODES,
+                node,
+                "",
+                "{spec: {taints: [{key: k, value: v, effect: NoSchedule}]}}",
+            )
+            .await;
     }
     let (_, message) = cluster.refusal("p").await;
-    assert!(message.contains("3 node(s) had untolerated taint(s)"), "{message}");
+    assert!(
+        message.contains("3 node(s) had untolerated taint(s)"),
+        "{message}"
+    );
     let mut events = cluster.events("p", "FailedScheduling").await;
     events.sort_by_key(|event| event.name().to_string());
     assert_eq!(events.last().unwrap()["message"].str(), message);
@@ -112,6 +154,10 @@ async fn the_last_event_says_what_is_so_now_however_fast_nodes_change() {
 /// How often a pod was tried in vain.
 fn attempts(cluster: &Cluster) -> String {
     let text = cluster.scheduler.metrics_text();
-    let line = text.lines().find(|line| line.contains("result=\"unschedulable\"} ")).unwrap().to_string();
+    let line = text
+        .lines()
+        .find(|line| line.contains("result=\"unschedulable\"} "))
+        .unwrap()
+        .to_string();
     line.rsplit(' ').next().unwrap().to_string()
 }

@@ -60,24 +60,41 @@ impl Feed {
     pub fn open() -> (Client, Sender<Bytes>) {
         let (sender, updates) = channel(64);
         let pages = (0..N_PODS).step_by(PAGE).map(page).collect();
-        let feed = Feed { pages: Arc::new(pages), updates: Arc::new(Mutex::new(Some(updates))) };
+        let feed = Feed {
+            pages: Arc::new(pages),
+            updates: Arc::new(Mutex::new(Some(updates))),
+        };
         (Client::new(feed, "default"), sender)
     }
 
     fn answer(&self, query: &str) -> Lines {
         if query.contains("watch=true") {
-            return Lines { page: None, updates: self.updates.lock().unwrap().take(), is_watch: true };
+            return Lines {
+                page: None,
+                updates: self.updates.lock().unwrap().take(),
+                is_watch: true,
+            };
         }
-        let number =
-            |part: &str| part.strip_prefix("continue=").and_then(|token| token.parse::<usize>().ok());
+        let number = |part: &str| {
+            part.strip_prefix("continue=")
+                .and_then(|token| token.parse::<usize>().ok())
+        };
         let at = query.split('&').find_map(number).unwrap_or_default();
-        Lines { page: Some(self.pages[at / PAGE].clone()), updates: None, is_watch: false }
+        Lines {
+            page: Some(self.pages[at / PAGE].clone()),
+            updates: None,
+            is_watch: false,
+        }
     }
 }
 
 fn page(first: usize) -> Bytes {
     let last = first + PAGE;
-    let next = if last < N_PODS { last.to_string() } else { String::new() };
+    let next = if last < N_PODS {
+        last.to_string()
+    } else {
+        String::new()
+    };
     let mut text = format!(
         r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"{LISTED}","continue":"{next}"}},"items":["#
     );
@@ -141,7 +158,9 @@ impl http_body::Body for Lines {
         if !self.is_watch {
             return Poll::Ready(self.page.take().map(|page| Ok(Frame::data(page))));
         }
-        let Some(updates) = &mut self.updates else { return Poll::Pending };
+        let Some(updates) = &mut self.updates else {
+            return Poll::Pending;
+        };
         match updates.poll_recv(context) {
             Poll::Ready(Some(lines)) => Poll::Ready(Some(Ok(Frame::data(lines)))),
             _ => Poll::Pending,

@@ -30,20 +30,31 @@ pub fn measure() -> Figures {
     let times = look_up(&informer);
     let writes = (informer.store().version().0 - before.0) as f64 / TIME.as_secs_f64();
     vec![
-        ("look-up of 3 pods by owner, median ns".into(), times[times.len() / 2]),
-        ("look-up of 3 pods by owner, mean ns".into(), times.iter().sum::<f64>() / times.len() as f64),
+        (
+            "look-up of 3 pods by owner, median ns".into(),
+            times[times.len() / 2],
+        ),
+        (
+            "look-up of 3 pods by owner, mean ns".into(),
+            times.iter().sum::<f64>() / times.len() as f64,
+        ),
         ("updates a second meanwhile".into(), writes),
     ]
 }
 
 /// The times of look-ups in nanoseconds, shortest first; each is the mean of a hundred.
 fn look_up(informer: &Informer<Pod>) -> Vec<f64> {
-    let owners: Vec<String> = (0..100).map(|at| format!("owner-{}", at * 331 % (N_PODS / 3))).collect();
+    let owners: Vec<String> = (0..100)
+        .map(|at| format!("owner-{}", at * 331 % (N_PODS / 3)))
+        .collect();
     let (started, mut times) = (Instant::now(), Vec::new());
     while started.elapsed() < TIME {
         let began = Instant::now();
         for owner in &owners {
-            let found = informer.store().by_index("owner", owner).map(|found| found.len());
+            let found = informer
+                .store()
+                .by_index("owner", owner)
+                .map(|found| found.len());
             assert_eq!(black_box(found), Some(3));
         }
         times.push(began.elapsed().as_nanos() as f64 / owners.len() as f64);

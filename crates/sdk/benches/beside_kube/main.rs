@@ -16,7 +16,9 @@ type Figures = Vec<(String, f64)>;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    let side = arguments.iter().find_map(|argument| argument.strip_prefix("--side="));
+    let side = arguments
+        .iter()
+        .find_map(|argument| argument.strip_prefix("--side="));
     match side {
         Some("sdk") => print(sides::measure_sdk()),
         Some("kube") => print(sides::measure_kube()),
@@ -37,19 +39,28 @@ fn print(figures: Figures) {
 /// Runs one side in a process of its own.
 fn run(side: &str) -> Figures {
     let program = std::env::current_exe().expect("we know who we are");
-    let output = Command::new(program).arg(format!("--side={side}")).stderr(Stdio::inherit()).output();
+    let output = Command::new(program)
+        .arg(format!("--side={side}"))
+        .stderr(Stdio::inherit())
+        .output();
     let output = output.expect("we can be run");
     assert!(output.status.success(), "{side} failed");
     let figure = |line: &str| {
         let (name, figure) = line.rsplit_once(' ')?;
         Some((name.to_string(), figure.parse().ok()?))
     };
-    String::from_utf8_lossy(&output.stdout).lines().filter_map(figure).collect()
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(figure)
+        .collect()
 }
 
 fn report() {
     let (sdk, kube) = (run("sdk"), run("kube"));
-    println!("{:<44}{:>12}{:>14}{:>9}", "100,000 pods", "mizzen-sdk", "kube-runtime", "ratio");
+    println!(
+        "{:<44}{:>12}{:>14}{:>9}",
+        "100,000 pods", "mizzen-sdk", "kube-runtime", "ratio"
+    );
     for ((name, ours), (_, theirs)) in sdk.iter().zip(&kube) {
         println!("{name:<44}{ours:>12.0}{theirs:>14.0}{:>9.2}", ours / theirs);
     }

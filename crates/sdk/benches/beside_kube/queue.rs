@@ -13,7 +13,10 @@ const N_KEYS: usize = 500_000;
 
 pub fn measure() -> Figures {
     vec![
-        ("keys a second through a queue, 4 tasks".into(), rate(|key| key)),
+        (
+            "keys a second through a queue, 4 tasks".into(),
+            rate(|key| key),
+        ),
         (
             "the same, keys of namespace and name".into(),
             rate(|key| Key::new("default", format!("web-{key}"))),
@@ -23,11 +26,19 @@ pub fn measure() -> Figures {
 
 fn rate<T: std::hash::Hash + Eq + Clone + Send + Sync + 'static>(name: impl Fn(usize) -> T) -> f64 {
     let queue: Queue<T> = Queue::new("bench");
-    let keys: Vec<Vec<T>> =
-        (0..N_TASKS).map(|task| (0..N_KEYS).map(|at| name(at % 1000 * N_TASKS + task)).collect()).collect();
+    let keys: Vec<Vec<T>> = (0..N_TASKS)
+        .map(|task| {
+            (0..N_KEYS)
+                .map(|at| name(at % 1000 * N_TASKS + task))
+                .collect()
+        })
+        .collect();
     let started = Instant::now();
     runtime().block_on(async {
-        let tasks: Vec<_> = keys.into_iter().map(|keys| tokio::spawn(work(queue.clone(), keys))).collect();
+        let tasks: Vec<_> = keys
+            .into_iter()
+            .map(|keys| tokio::spawn(work(queue.clone(), keys)))
+            .collect();
         for task in tasks {
             task.await.expect("it works");
         }
@@ -36,7 +47,10 @@ fn rate<T: std::hash::Hash + Eq + Clone + Send + Sync + 'static>(name: impl Fn(u
 }
 
 /// Adds each key, and finishes the next that is there.
-async fn work<T: std::hash::Hash + Eq + Clone + Send + Sync + 'static>(queue: Queue<T>, keys: Vec<T>) {
+async fn work<T: std::hash::Hash + Eq + Clone + Send + Sync + 'static>(
+    queue: Queue<T>,
+    keys: Vec<T>,
+) {
     for key in keys {
         queue.add(key);
         if let Some(key) = queue.get().await {

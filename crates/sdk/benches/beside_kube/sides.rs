@@ -22,21 +22,37 @@ const N_UPDATES: usize = 160_000;
 
 /// A runtime with as many threads as both sides get.
 pub fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime")
 }
 
 /// What this process has in memory, in MB.
 fn resident() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
-    line.split_whitespace().nth(1).and_then(|text| text.parse::<f64>().ok()).unwrap_or(f64::NAN) / 1024.0
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap_or_default();
+    line.split_whitespace()
+        .nth(1)
+        .and_then(|text| text.parse::<f64>().ok())
+        .unwrap_or(f64::NAN)
+        / 1024.0
 }
 
 /// How long this process has computed, in ms: what repeats on a machine that others use, too.
 fn computed() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit(") ").next().unwrap_or_default();
-    let ticks = |at: usize| fields.split(' ').nth(at).and_then(|text| text.parse::<f64>().ok());
+    let ticks = |at: usize| {
+        fields
+            .split(' ')
+            .nth(at)
+            .and_then(|text| text.parse::<f64>().ok())
+    };
     (ticks(11).unwrap_or(f64::NAN) + ticks(12).unwrap_or(f64::NAN)) * 10.0
 }
 
@@ -69,7 +85,10 @@ async fn measure<F: Future<Output = ()>>(begin: impl FnOnce(kube::Client, Heard)
         ("CPU for that, ms".into(), synced.1),
         ("resident after that, MB".into(), kept),
         ("updates heard a second".into(), rate),
-        ("CPU of an update, µs".into(), (computed() - computed_before) * 1000.0 / N_UPDATES as f64),
+        (
+            "CPU of an update, µs".into(),
+            (computed() - computed_before) * 1000.0 / N_UPDATES as f64,
+        ),
         ("resident after updates, MB".into(), resident() - before),
     ]
 }
@@ -90,8 +109,8 @@ async fn stream(sender: Sender<Bytes>, heard: &Heard) -> f64 {
 pub fn measure_sdk() -> Figures {
     runtime().block_on(measure(|client, heard| async move {
         let informer: Informer<Pod> = Informer::new(ListWatch::all(client));
-        let registration =
-            informer.add_handler(move |event: Event<Pod>| heard.hear(event.object().version().0 as usize));
+        let registration = informer
+            .add_handler(move |event: Event<Pod>| heard.hear(event.object().version().0 as usize));
         informer.start();
         registration.wait_for_sync().await;
     }))
@@ -107,7 +126,11 @@ pub fn measure_kube() -> Figures {
             let mut events = pin!(events);
             while let Some(event) = events.next().await {
                 let version = event.ok().and_then(|pod| pod.metadata.resource_version);
-                heard.hear(version.and_then(|text| text.parse().ok()).unwrap_or_default());
+                heard.hear(
+                    version
+                        .and_then(|text| text.parse().ok())
+                        .unwrap_or_default(),
+                );
             }
             drop(kept);
         });

@@ -115,7 +115,12 @@ impl<K> Entry<K> {
     pub(crate) fn of_json(text: impl Into<Box<[u8]>>) -> Result<Entry<K>, serde_json::Error> {
         let text = text.into();
         let metadata: Option<Metadata> = field::read(&text, &["metadata"])?;
-        let Metadata { name, namespace, uid, resource_version } = metadata.unwrap_or_default();
+        let Metadata {
+            name,
+            namespace,
+            uid,
+            resource_version,
+        } = metadata.unwrap_or_default();
         Ok(Entry(Arc::new(Inner {
             key: Key::new(namespace, name),
             uid,
@@ -175,7 +180,9 @@ impl<K: DeserializeOwned> Entry<K> {
 
     /// A copy of the object to be changed.
     pub fn read(&self) -> Result<K, DecodeError> {
-        serde_json::from_slice(&self.0.text)
-            .map_err(|error| DecodeError { key: self.0.key.clone(), source: Arc::new(error) })
+        serde_json::from_slice(&self.0.text).map_err(|error| DecodeError {
+            key: self.0.key.clone(),
+            source: Arc::new(error),
+        })
     }
 }

@@ -3,7 +3,9 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor,
+};
 
 /// The value at a path; none if there is no such field.
 pub(crate) fn read<'a, T: Deserialize<'a>>(
@@ -12,10 +14,17 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(
 ) -> Result<Option<T>, serde_json::Error> {
     let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
     let mut found = None;
-    let seek = Seek { path: &path, found: &mut found };
+    let seek = Seek {
+        path: &path,
+        found: &mut found,
+    };
     let outcome = seek.deserialize(&mut serde_json::Deserializer::from_slice(text));
     // Whoever has found it stops by an error.
-    if found.is_none() { outcome.map(|()| None) } else { Ok(found) }
+    if found.is_none() {
+        outcome.map(|()| None)
+    } else {
+        Ok(found)
+    }
 }
 
 /// Follows a path, field by field.
@@ -44,10 +53,15 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Seek<'_, T> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Some((name, path)) = self.path.split_first() else { return Ok(()) };
+        let Some((name, path)) = self.path.split_first() else {
+            return Ok(());
+        };
         while let Some(is_it) = map.next_key_seed(Is(name))? {
             if is_it {
-                map.next_value_seed(Seek { path, found: &mut *self.found })?;
+                map.next_value_seed(Seek {
+                    path,
+                    found: &mut *self.found,
+                })?;
                 if self.found.is_some() {
                     return Err(A::Error::custom("found"));
                 }

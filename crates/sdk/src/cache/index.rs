@@ -29,18 +29,28 @@ pub(super) struct Index<K> {
 
 impl<K> Clone for Index<K> {
     fn clone(&self) -> Index<K> {
-        Index { function: self.function.clone(), values: self.values.clone() }
+        Index {
+            function: self.function.clone(),
+            values: self.values.clone(),
+        }
     }
 }
 
 impl<K> Index<K> {
     pub fn new(function: IndexFunction<K>) -> Index<K> {
-        Index { function, values: Shared::default() }
+        Index {
+            function,
+            values: Shared::default(),
+        }
     }
 
     /// Follows a change of the object under `key`.
     pub fn change(&mut self, key: &Key, old: Option<&Entry<K>>, new: Option<&Entry<K>>) {
-        let values = |entry: Option<&Entry<K>>| entry.map(|entry| (self.function)(entry)).unwrap_or_default();
+        let values = |entry: Option<&Entry<K>>| {
+            entry
+                .map(|entry| (self.function)(entry))
+                .unwrap_or_default()
+        };
         let (before, after) = (values(old), values(new));
         for value in before.iter().filter(|value| !after.contains(value)) {
             self.remove(value, key);
@@ -51,7 +61,9 @@ impl<K> Index<K> {
     }
 
     fn remove(&mut self, value: &String, key: &Key) {
-        let Some(keys) = self.values.get_mut(value) else { return };
+        let Some(keys) = self.values.get_mut(value) else {
+            return;
+        };
         keys.remove(key);
         if keys.is_empty() {
             self.values.remove(value);
@@ -81,14 +93,23 @@ pub fn by_namespace<K>() -> IndexFunction<K> {
 pub fn by_owner<K: 'static>() -> IndexFunction<K> {
     Arc::new(|entry| {
         let owners = metadata::<Owned>(entry).owner_references.into_iter();
-        owners.filter(|owner| owner.controller).map(|owner| owner.uid).collect()
+        owners
+            .filter(|owner| owner.controller)
+            .map(|owner| owner.uid)
+            .collect()
     })
 }
 
 /// Finds objects by the value of a label.
 pub fn by_label<K: 'static>(label: impl Into<String>) -> IndexFunction<K> {
     let label = label.into();
-    Arc::new(move |entry| metadata::<Labelled>(entry).labels.remove(&label).into_iter().collect())
+    Arc::new(move |entry| {
+        metadata::<Labelled>(entry)
+            .labels
+            .remove(&label)
+            .into_iter()
+            .collect()
+    })
 }
 
 /// Finds objects by their namespace and any of their labels: `namespace/label=value`.
@@ -96,7 +117,9 @@ pub fn by_labels<K: 'static>() -> IndexFunction<K> {
     Arc::new(|entry| {
         let namespace = entry.key().namespace();
         let labels = metadata::<Labelled>(entry).labels.into_iter();
-        labels.map(|(label, value)| format!("{namespace}/{label}={value}")).collect()
+        labels
+            .map(|(label, value)| format!("{namespace}/{label}={value}"))
+            .collect()
     })
 }
 
@@ -132,5 +155,8 @@ struct Labelled {
 
 /// What is wanted of an object's metadata, without the rest of it.
 fn metadata<M: DeserializeOwned + Default>(entry: &Entry<impl Sized>) -> M {
-    field::read(entry.text(), &["metadata"]).ok().flatten().unwrap_or_default()
+    field::read(entry.text(), &["metadata"])
+        .ok()
+        .flatten()
+        .unwrap_or_default()
 }

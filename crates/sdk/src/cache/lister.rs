@@ -16,7 +16,10 @@ pub struct Lister<K> {
 
 impl<K> Clone for Lister<K> {
     fn clone(&self) -> Lister<K> {
-        Lister { store: self.store.clone(), namespace: self.namespace.clone() }
+        Lister {
+            store: self.store.clone(),
+            namespace: self.namespace.clone(),
+        }
     }
 }
 
@@ -26,17 +29,26 @@ pub(crate) const NAMESPACE: &str = "namespace";
 impl<K: DeserializeOwned> Lister<K> {
     /// Reads all of `store`.
     pub fn new(store: Store<K>) -> Lister<K> {
-        Lister { store, namespace: None }
+        Lister {
+            store,
+            namespace: None,
+        }
     }
 
     /// Reads one namespace.
     pub fn namespaced(&self, namespace: impl Into<String>) -> Lister<K> {
-        Lister { store: self.store.clone(), namespace: Some(namespace.into()) }
+        Lister {
+            store: self.store.clone(),
+            namespace: Some(namespace.into()),
+        }
     }
 
     /// The object of this name in the lister's namespace.
     pub fn get(&self, name: &str) -> Result<Option<Arc<K>>, DecodeError> {
-        self.by_key(&Key::new(self.namespace.as_deref().unwrap_or_default(), name))
+        self.by_key(&Key::new(
+            self.namespace.as_deref().unwrap_or_default(),
+            name,
+        ))
     }
 
     /// The object with this key, in whatever namespace.
@@ -50,16 +62,28 @@ impl<K: DeserializeOwned> Lister<K> {
     }
 
     /// Every object that `wanted` wants; only those are read.
-    pub fn list_where(&self, wanted: impl Fn(&Entry<K>) -> bool) -> Result<Vec<Arc<K>>, DecodeError> {
+    pub fn list_where(
+        &self,
+        wanted: impl Fn(&Entry<K>) -> bool,
+    ) -> Result<Vec<Arc<K>>, DecodeError> {
         let snapshot = self.store.snapshot();
         let object = |entry: &Entry<K>| entry.object();
         match self.namespace.as_deref() {
-            None => snapshot.iter().filter(|entry| wanted(entry)).map(object).collect(),
+            None => snapshot
+                .iter()
+                .filter(|entry| wanted(entry))
+                .map(object)
+                .collect(),
             Some(namespace) => match snapshot.by_index(NAMESPACE, namespace) {
                 Some(found) => found.filter(|entry| wanted(entry)).map(object).collect(),
                 None => {
                     let there = |entry: &&Entry<K>| entry.key().namespace() == namespace;
-                    snapshot.iter().filter(there).filter(|entry| wanted(entry)).map(object).collect()
+                    snapshot
+                        .iter()
+                        .filter(there)
+                        .filter(|entry| wanted(entry))
+                        .map(object)
+                        .collect()
                 }
             },
         }
@@ -67,7 +91,13 @@ impl<K: DeserializeOwned> Lister<K> {
 
     /// The objects that an index has under `value`. None if there is no such index.
     pub fn by_index(&self, index: &str, value: &str) -> Option<Result<Vec<Arc<K>>, DecodeError>> {
-        Some(self.store.by_index(index, value)?.iter().map(Entry::object).collect())
+        Some(
+            self.store
+                .by_index(index, value)?
+                .iter()
+                .map(Entry::object)
+                .collect(),
+        )
     }
 
     /// Waits until the cache has seen a write.

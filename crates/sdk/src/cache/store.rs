@@ -38,7 +38,10 @@ impl<K> Clone for Store<K> {
 
 impl<K> Clone for Snapshot<K> {
     fn clone(&self) -> Snapshot<K> {
-        Snapshot { entries: self.entries.clone(), indexes: self.indexes.clone() }
+        Snapshot {
+            entries: self.entries.clone(),
+            indexes: self.indexes.clone(),
+        }
     }
 }
 
@@ -61,7 +64,10 @@ impl<K> Store<K> {
     }
 
     fn with_optional_key_function(key_function: Option<KeyFunction<K>>) -> Store<K> {
-        let state = Snapshot { entries: Shared::default(), indexes: Indexes::default() };
+        let state = Snapshot {
+            entries: Shared::default(),
+            indexes: Indexes::default(),
+        };
         Store(Arc::new(Inner {
             state: RwLock::new(state),
             key_function,
@@ -106,8 +112,9 @@ impl<K> Store<K> {
         let mut state = self.write();
         state.entries = Shared::default();
         let indexes = state.indexes.iter();
-        state.indexes =
-            indexes.map(|(name, index)| (name.clone(), Index::new(index.function.clone()))).collect();
+        state.indexes = indexes
+            .map(|(name, index)| (name.clone(), Index::new(index.function.clone())))
+            .collect();
         for entry in entries {
             entry.remember_in(&self.0.recent);
             state.insert(self.key_of(&entry).into_owned(), entry);
@@ -185,13 +192,17 @@ impl<K> Store<K> {
 impl<K> Snapshot<K> {
     fn insert(&mut self, key: Key, entry: Entry<K>) -> Option<Entry<K>> {
         let old = self.entries.insert(key.clone(), entry.clone());
-        self.indexes.values_mut().for_each(|index| index.change(&key, old.as_ref(), Some(&entry)));
+        self.indexes
+            .values_mut()
+            .for_each(|index| index.change(&key, old.as_ref(), Some(&entry)));
         old
     }
 
     fn remove(&mut self, key: &Key) -> Option<Entry<K>> {
         let old = self.entries.remove(key)?;
-        self.indexes.values_mut().for_each(|index| index.change(key, Some(&old), None));
+        self.indexes
+            .values_mut()
+            .for_each(|index| index.change(key, Some(&old), None));
         Some(old)
     }
 
@@ -208,7 +219,11 @@ impl<K> Snapshot<K> {
     /// The objects that an index has under `value`, by key. None if there is no such index.
     pub fn by_index(&self, index: &str, value: &str) -> Option<impl Iterator<Item = &Entry<K>>> {
         let keys = self.indexes.get(index)?.get(value);
-        Some(keys.into_iter().flatten().filter_map(|key| self.entries.get(key)))
+        Some(
+            keys.into_iter()
+                .flatten()
+                .filter_map(|key| self.entries.get(key)),
+        )
     }
 
     /// Every value of an index. None if there is no such index.

@@ -31,19 +31,35 @@ pub struct Mapping {
 impl Mapping {
     /// Group, version and kind.
     pub fn gvk(&self) -> GroupVersionKind {
-        GroupVersionKind::gvk(&self.resource.group, &self.resource.version, &self.resource.kind)
+        GroupVersionKind::gvk(
+            &self.resource.group,
+            &self.resource.version,
+            &self.resource.kind,
+        )
     }
 
     /// Group, version and plural.
     pub fn gvr(&self) -> GroupVersionResource {
-        GroupVersionResource::gvr(&self.resource.group, &self.resource.version, &self.resource.plural)
+        GroupVersionResource::gvr(
+            &self.resource.group,
+            &self.resource.version,
+            &self.resource.plural,
+        )
     }
 
     /// The path of its objects in a namespace, or in all.
     pub fn path(&self, namespace: Option<&str>) -> String {
-        let ApiResource { group, version, plural, .. } = &self.resource;
-        let root =
-            if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+        let ApiResource {
+            group,
+            version,
+            plural,
+            ..
+        } = &self.resource;
+        let root = if group.is_empty() {
+            format!("/api/{version}")
+        } else {
+            format!("/apis/{group}/{version}")
+        };
         match namespace.filter(|_| self.namespaced) {
             Some(namespace) => format!("{root}/namespaces/{namespace}/{plural}"),
             None => format!("{root}/{plural}"),
@@ -73,7 +89,10 @@ pub struct Mapper {
 impl Mapper {
     /// Knows nothing yet.
     pub fn new(client: Client) -> Mapper {
-        Mapper { client, known: Arc::default() }
+        Mapper {
+            client,
+            known: Arc::default(),
+        }
     }
 
     /// The kind that somebody means: `pods`, `pod`, `po`, `Pod`, `deployments.apps`, `deployments.v1.apps`. Of
@@ -87,13 +106,16 @@ impl Mapper {
     /// A kind in a version.
     pub async fn by_kind(&self, gvk: &GroupVersionKind) -> Result<Mapping, MapError> {
         let found = self.find_where(|mapping| mapping.gvk() == *gvk).await?;
-        found.ok_or_else(|| MapError::Unknown(format!("{}/{} {}", gvk.group, gvk.version, gvk.kind)))
+        found
+            .ok_or_else(|| MapError::Unknown(format!("{}/{} {}", gvk.group, gvk.version, gvk.kind)))
     }
 
     /// A resource in a version.
     pub async fn by_resource(&self, gvr: &GroupVersionResource) -> Result<Mapping, MapError> {
         let found = self.find_where(|mapping| mapping.gvr() == *gvr).await?;
-        found.ok_or_else(|| MapError::Unknown(format!("{}.{}.{}", gvr.resource, gvr.version, gvr.group)))
+        found.ok_or_else(|| {
+            MapError::Unknown(format!("{}.{}.{}", gvr.resource, gvr.version, gvr.group))
+        })
     }
 
     /// Every kind of a category, such as `all`.
@@ -105,18 +127,30 @@ impl Mapper {
 
     /// Everything, preferred versions first within their group.
     pub async fn all(&self) -> Result<Arc<Vec<Mapping>>, MapError> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self
+            .known
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         if known.is_empty() {
             return self.refresh().await;
         }
         Ok(known)
     }
 
-    async fn find_where(&self, wanted: impl Fn(&Mapping) -> bool) -> Result<Option<Mapping>, MapError> {
+    async fn find_where(
+        &self,
+        wanted: impl Fn(&Mapping) -> bool,
+    ) -> Result<Option<Mapping>, MapError> {
         if let Some(found) = self.all().await?.iter().find(|mapping| wanted(mapping)) {
             return Ok(Some(found.clone()));
         }
-        Ok(self.refresh().await?.iter().find(|mapping| wanted(mapping)).cloned())
+        Ok(self
+            .refresh()
+            .await?
+            .iter()
+            .find(|mapping| wanted(mapping))
+            .cloned())
     }
 
     /// Asks the server again.
@@ -124,7 +158,12 @@ impl Mapper {
         let mut mappings = Vec::new();
         let core: APIVersions = self.client.list_core_api_versions().await?;
         for version in core.versions {
-            append(&mut mappings, "", &version, self.client.list_core_api_resources(&version).await?);
+            append(
+                &mut mappings,
+                "",
+                &version,
+                self.client.list_core_api_resources(&version).await?,
+            );
         }
         let groups: APIGroupList = self.client.list_api_groups().await?;
         for group in groups.groups {
@@ -134,7 +173,11 @@ impl Mapper {
             }
             for version in versions {
                 // A group whose server is away does not hide the others.
-                match self.client.list_api_group_resources(&version.group_version).await {
+                match self
+                    .client
+                    .list_api_group_resources(&version.group_version)
+                    .await
+                {
                     Ok(list) => append(&mut mappings, &group.name, &version.version, list),
                     Err(error) => {
                         tracing::debug!(%error, group = version.group_version, "cannot be discovered")
@@ -149,22 +192,35 @@ impl Mapper {
 }
 
 fn append(mappings: &mut Vec<Mapping>, group: &str, version: &str, list: APIResourceList) {
-    let (resources, below): (Vec<_>, Vec<_>) =
-        list.resources.into_iter().partition(|resource| !resource.name.contains('/'));
+    let (resources, below): (Vec<_>, Vec<_>) = list
+        .resources
+        .into_iter()
+        .partition(|resource| !resource.name.contains('/'));
     for resource in resources {
         let prefix = format!("{}/", resource.name);
-        let subresources =
-            below.iter().filter_map(|below| below.name.strip_prefix(&prefix)).map(String::from);
+        let subresources = below
+            .iter()
+            .filter_map(|below| below.name.strip_prefix(&prefix))
+            .map(String::from);
         mappings.push(mapping(group, version, subresources.collect(), resource));
     }
 }
 
-fn mapping(group: &str, version: &str, subresources: Vec<String>, resource: APIResource) -> Mapping {
+fn mapping(
+    group: &str,
+    version: &str,
+    subresources: Vec<String>,
+    resource: APIResource,
+) -> Mapping {
     Mapping {
         resource: ApiResource {
             group: group.into(),
             version: version.into(),
-            api_version: if group.is_empty() { version.into() } else { format!("{group}/{version}") },
+            api_version: if group.is_empty() {
+                version.into()
+            } else {
+                format!("{group}/{version}")
+            },
             kind: resource.kind,
             plural: resource.name,
         },
@@ -179,7 +235,13 @@ fn mapping(group: &str, version: &str, subresources: Vec<String>, resource: APIR
 
 /// Whether somebody who says `name` may mean this kind.
 fn is_called(mapping: &Mapping, name: &str) -> bool {
-    let ApiResource { group, version, plural, kind, .. } = &mapping.resource;
+    let ApiResource {
+        group,
+        version,
+        plural,
+        kind,
+        ..
+    } = &mapping.resource;
     let (word, rest) = name.split_once('.').unwrap_or((name, ""));
     let lower = word.to_lowercase();
     let called = lower == *plural
@@ -191,7 +253,9 @@ fn is_called(mapping: &Mapping, name: &str) -> bool {
         rest if rest == group => true,
         rest => rest
             .split_once('.')
-            .map_or(rest == version && group.is_empty(), |(v, g)| v == version && g == group),
+            .map_or(rest == version && group.is_empty(), |(v, g)| {
+                v == version && g == group
+            }),
     };
     called && placed
 }

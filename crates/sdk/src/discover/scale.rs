@@ -43,12 +43,20 @@ impl ScaleClient {
     /// Sets the number of replicas.
     pub async fn set(&self, kind: &str, key: &Key, replicas: i32) -> Result<Scale, ScaleError> {
         let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
-        Ok(self.api(kind, key).await?.patch_scale(key.name(), &PatchParams::default(), &patch).await?)
+        Ok(self
+            .api(kind, key)
+            .await?
+            .patch_scale(key.name(), &PatchParams::default(), &patch)
+            .await?)
     }
 
     async fn api(&self, kind: &str, key: &Key) -> Result<Api<DynamicObject>, ScaleError> {
         let mapping = self.mapper.find(kind).await?;
-        if !mapping.subresources.iter().any(|subresource| subresource == "scale") {
+        if !mapping
+            .subresources
+            .iter()
+            .any(|subresource| subresource == "scale")
+        {
             return Err(ScaleError::NotScalable(kind.into()));
         }
         Ok(match mapping.namespaced {

@@ -82,10 +82,19 @@ impl Scheme {
     where
         K: DeserializeOwned + Send + 'static,
     {
-        let ApiResource { group, version, kind, plural, .. } = resource;
+        let ApiResource {
+            group,
+            version,
+            kind,
+            plural,
+            ..
+        } = resource;
         let (type_id, type_name) = (TypeId::of::<K>(), type_name::<K>());
         if version.is_empty() {
-            return Err(RegisterError::NoVersion { kind: kind.clone(), type_name });
+            return Err(RegisterError::NoVersion {
+                kind: kind.clone(),
+                type_name,
+            });
         }
         let gvk = GroupVersionKind::gvk(group, version, kind);
         match self.kinds.get(&gvk) {
@@ -99,13 +108,23 @@ impl Scheme {
         let resource = GroupVersionResource::gvr(group, version, plural);
         let read: Read = |text| Ok(Box::new(serde_json::from_slice::<K>(text)?));
         self.types.entry(type_id).or_default().push(gvk.clone());
-        self.kinds.insert(gvk, Known { resource, type_id, type_name, read });
+        self.kinds.insert(
+            gvk,
+            Known {
+                resource,
+                type_id,
+                type_name,
+                read,
+            },
+        );
         Ok(self)
     }
 
     /// The kinds of a type, in the order in which they were registered.
     pub fn kinds_of<K: 'static>(&self) -> &[GroupVersionKind] {
-        self.types.get(&TypeId::of::<K>()).map_or(&[], Vec::as_slice)
+        self.types
+            .get(&TypeId::of::<K>())
+            .map_or(&[], Vec::as_slice)
     }
 
     /// The kind under which a type was registered first.
@@ -131,7 +150,10 @@ impl Scheme {
     /// Reads an object as the type of what it says it is; take it out with `downcast`.
     pub fn read(&self, text: &[u8]) -> Result<Box<dyn Any + Send>, SchemeError> {
         let said: kube::core::TypeMeta = serde_json::from_slice(text)?;
-        let (group, version) = said.api_version.split_once('/').unwrap_or(("", &said.api_version));
+        let (group, version) = said
+            .api_version
+            .split_once('/')
+            .unwrap_or(("", &said.api_version));
         let gvk = GroupVersionKind::gvk(group, version, &said.kind);
         match self.kinds.get(&gvk) {
             Some(known) => Ok((known.read)(text)?),

@@ -26,7 +26,9 @@ pub fn get<'a>(object: &'a Value, path: &[&str]) -> Result<Option<&'a Value>, Fi
         if value.is_null() {
             return Ok(None);
         }
-        let Some(map) = value.as_object() else { return Err(wrong(&path[..depth], "object", value)) };
+        let Some(map) = value.as_object() else {
+            return Err(wrong(&path[..depth], "object", value));
+        };
         match map.get(*name) {
             Some(inner) => value = inner,
             None => return Ok(None),
@@ -42,7 +44,9 @@ fn get_as<'a, T>(
     expected: &'static str,
     convert: impl FnOnce(&'a Value) -> Option<T>,
 ) -> Result<Option<T>, FieldError> {
-    get(object, path)?.map(|value| convert(value).ok_or_else(|| wrong(path, expected, value))).transpose()
+    get(object, path)?
+        .map(|value| convert(value).ok_or_else(|| wrong(path, expected, value)))
+        .transpose()
 }
 
 /// The string at a path.
@@ -62,7 +66,9 @@ pub fn get_i64(object: &Value, path: &[&str]) -> Result<Option<i64>, FieldError>
 
 /// The number at a path that was written with a fraction or an exponent. An integer is an error.
 pub fn get_f64(object: &Value, path: &[&str]) -> Result<Option<f64>, FieldError> {
-    get_as(object, path, "float", |value| value.as_f64().filter(|_| value.is_f64()))
+    get_as(object, path, "float", |value| {
+        value.as_f64().filter(|_| value.is_f64())
+    })
 }
 
 /// The number at a path, however it was written.
@@ -71,22 +77,41 @@ pub fn get_number_as_f64(object: &Value, path: &[&str]) -> Result<Option<f64>, F
 }
 
 /// The list at a path.
-pub fn get_list<'a>(object: &'a Value, path: &[&str]) -> Result<Option<&'a Vec<Value>>, FieldError> {
+pub fn get_list<'a>(
+    object: &'a Value,
+    path: &[&str],
+) -> Result<Option<&'a Vec<Value>>, FieldError> {
     get_as(object, path, "array", Value::as_array)
 }
 
 /// The list of strings at a path.
-pub fn get_str_list<'a>(object: &'a Value, path: &[&str]) -> Result<Option<Vec<&'a str>>, FieldError> {
-    let Some(list) = get_list(object, path)? else { return Ok(None) };
+pub fn get_str_list<'a>(
+    object: &'a Value,
+    path: &[&str],
+) -> Result<Option<Vec<&'a str>>, FieldError> {
+    let Some(list) = get_list(object, path)? else {
+        return Ok(None);
+    };
     let item = |(at, item): (usize, &'a Value)| {
         let place = || format!("{}[{at}]", path.join("."));
-        item.as_str().ok_or_else(|| FieldError { path: place(), expected: "string", found: word(item) })
+        item.as_str().ok_or_else(|| FieldError {
+            path: place(),
+            expected: "string",
+            found: word(item),
+        })
     };
-    list.iter().enumerate().map(item).collect::<Result<_, _>>().map(Some)
+    list.iter()
+        .enumerate()
+        .map(item)
+        .collect::<Result<_, _>>()
+        .map(Some)
 }
 
 /// The map at a path.
-pub fn get_map<'a>(object: &'a Value, path: &[&str]) -> Result<Option<&'a Map<String, Value>>, FieldError> {
+pub fn get_map<'a>(
+    object: &'a Value,
+    path: &[&str],
+) -> Result<Option<&'a Map<String, Value>>, FieldError> {
     get_as(object, path, "object", Value::as_object)
 }
 
@@ -111,11 +136,14 @@ fn str_map<'a>(
     path: &[&str],
     coerce: impl Fn(&Value) -> Option<&'static str>,
 ) -> Result<Option<BTreeMap<&'a str, &'a str>>, FieldError> {
-    let Some(map) = get_map(object, path)? else { return Ok(None) };
-    let item = |(name, value): (&'a String, &'a Value)| match value.as_str().or_else(|| coerce(value)) {
-        Some(text) => Ok((name.as_str(), text)),
-        None => Err(wrong(&[path, &[name]].concat(), "string", value)),
+    let Some(map) = get_map(object, path)? else {
+        return Ok(None);
     };
+    let item =
+        |(name, value): (&'a String, &'a Value)| match value.as_str().or_else(|| coerce(value)) {
+            Some(text) => Ok((name.as_str(), text)),
+            None => Err(wrong(&[path, &[name]].concat(), "string", value)),
+        };
     map.iter().map(item).collect::<Result<_, _>>().map(Some)
 }
 
@@ -125,7 +153,13 @@ pub fn set_str_list<S: Into<String>>(
     path: &[&str],
     list: impl IntoIterator<Item = S>,
 ) -> Result<(), FieldError> {
-    set(object, path, list.into_iter().map(|item| Value::String(item.into())).collect::<Vec<_>>())
+    set(
+        object,
+        path,
+        list.into_iter()
+            .map(|item| Value::String(item.into()))
+            .collect::<Vec<_>>(),
+    )
 }
 
 /// Sets the map of strings at a path; objects on the way are made.
@@ -134,8 +168,10 @@ pub fn set_str_map<N: Into<String>, S: Into<String>>(
     path: &[&str],
     map: impl IntoIterator<Item = (N, S)>,
 ) -> Result<(), FieldError> {
-    let map: Map<_, _> =
-        map.into_iter().map(|(name, value)| (name.into(), Value::String(value.into()))).collect();
+    let map: Map<_, _> = map
+        .into_iter()
+        .map(|(name, value)| (name.into(), Value::String(value.into())))
+        .collect();
     set(object, path, map)
 }
 
@@ -148,7 +184,11 @@ pub fn set(object: &mut Value, path: &[&str], value: impl Into<Value>) -> Result
         }
         let found = word(place);
         let Some(map) = place.as_object_mut() else {
-            return Err(FieldError { path: path[..depth].join("."), expected: "object", found });
+            return Err(FieldError {
+                path: path[..depth].join("."),
+                expected: "object",
+                found,
+            });
         };
         place = map.entry(*name).or_insert(Value::Null);
     }
@@ -158,12 +198,18 @@ pub fn set(object: &mut Value, path: &[&str], value: impl Into<Value>) -> Result
 
 /// Removes the value at a path; what it was.
 pub fn remove(object: &mut Value, path: &[&str]) -> Result<Option<Value>, FieldError> {
-    let Some((last, parents)) = path.split_last() else { return Ok(None) };
+    let Some((last, parents)) = path.split_last() else {
+        return Ok(None);
+    };
     let mut place = object;
     for (depth, name) in parents.iter().enumerate() {
         let found = word(place);
         let Some(map) = place.as_object_mut() else {
-            return Err(FieldError { path: path[..depth].join("."), expected: "object", found });
+            return Err(FieldError {
+                path: path[..depth].join("."),
+                expected: "object",
+                found,
+            });
         };
         match map.get_mut(*name) {
             Some(inner) => place = inner,
@@ -173,12 +219,20 @@ pub fn remove(object: &mut Value, path: &[&str]) -> Result<Option<Value>, FieldE
     let found = word(place);
     match place.as_object_mut() {
         Some(map) => Ok(map.remove(*last)),
-        None => Err(FieldError { path: parents.join("."), expected: "object", found }),
+        None => Err(FieldError {
+            path: parents.join("."),
+            expected: "object",
+            found,
+        }),
     }
 }
 
 fn wrong(path: &[&str], expected: &'static str, value: &Value) -> FieldError {
-    FieldError { path: path.join("."), expected, found: word(value) }
+    FieldError {
+        path: path.join("."),
+        expected,
+        found: word(value),
+    }
 }
 
 fn word(value: &Value) -> &'static str {

@@ -29,7 +29,13 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { burst: 25, refill_seconds: 300, similar: 10, similar_seconds: 600, remembered: 4096 }
+        Limits {
+            burst: 25,
+            refill_seconds: 300,
+            similar: 10,
+            similar_seconds: 600,
+            remembered: 4096,
+        }
     }
 }
 
@@ -101,8 +107,15 @@ impl Correlator {
     }
 
     fn is_spam(&mut self, occurrence: &Occurrence, at: Instant) -> bool {
-        let Limits { burst, refill_seconds, .. } = self.limits;
-        let full = Tokens { left: f64::from(burst), at };
+        let Limits {
+            burst,
+            refill_seconds,
+            ..
+        } = self.limits;
+        let full = Tokens {
+            left: f64::from(burst),
+            at,
+        };
         let tokens = self.spam.get(source(occurrence), || full);
         let passed = at.saturating_duration_since(tokens.at).as_secs_f64();
         tokens.left = (tokens.left + passed / f64::from(refill_seconds)).min(f64::from(burst));
@@ -115,7 +128,10 @@ impl Correlator {
     }
 
     fn is_one_of_many(&mut self, occurrence: &Occurrence, at: Instant) -> bool {
-        let fresh = || Similar { messages: Vec::new(), since: at };
+        let fresh = || Similar {
+            messages: Vec::new(),
+            since: at,
+        };
         let similar = self.similar.get(kind(occurrence), fresh);
         let passed = at.saturating_duration_since(similar.since).as_secs();
         if i64::try_from(passed).unwrap_or(i64::MAX) > self.limits.similar_seconds {
@@ -133,23 +149,46 @@ impl Correlator {
     }
 
     fn count(&mut self, occurrence: Occurrence, combined: bool) -> Told {
-        let message = if combined { "" } else { &occurrence.note.message };
+        let message = if combined {
+            ""
+        } else {
+            &occurrence.note.message
+        };
         // Two containers of a pod have a history each.
-        let part = occurrence.regarding.field_path.as_deref().unwrap_or_default();
+        let part = occurrence
+            .regarding
+            .field_path
+            .as_deref()
+            .unwrap_or_default();
         let key = format!("{}|{part}|{message}", kind(&occurrence));
         let named = &mut self.named;
         let known = self.known.get(key, || {
             *named = occurrence.at.as_nanosecond().max(named.saturating_add(1));
-            Known { name: event_name(&occurrence, *named), count: 0, first: occurrence.at }
+            Known {
+                name: event_name(&occurrence, *named),
+                count: 0,
+                first: occurrence.at,
+            }
         });
         known.count += 1;
-        Told { name: known.name.clone(), count: known.count, first: known.first, combined, occurrence }
+        Told {
+            name: known.name.clone(),
+            count: known.count,
+            first: known.first,
+            combined,
+            occurrence,
+        }
     }
 }
 
 /// Who talks about what.
 fn source(occurrence: &Occurrence) -> String {
-    let Occurrence { regarding, controller, instance, .. } = occurrence;
+    let Occurrence {
+        regarding,
+        controller,
+        instance,
+        ..
+    } = occurrence;
     let text = |part: &Option<String>| part.clone().unwrap_or_default();
     [
         controller.clone(),
@@ -166,7 +205,13 @@ fn source(occurrence: &Occurrence) -> String {
 /// What is the same in events that differ only in their message.
 fn kind(occurrence: &Occurrence) -> String {
     let note = &occurrence.note;
-    format!("{}|{}|{}|{}", source(occurrence), note.severity.as_str(), note.reason, note.action)
+    format!(
+        "{}|{}|{}|{}",
+        source(occurrence),
+        note.severity.as_str(),
+        note.reason,
+        note.action
+    )
 }
 
 /// The longest name that an object can have.
@@ -186,7 +231,10 @@ fn event_name(occurrence: &Occurrence, nanos: i128) -> String {
         });
     match fits {
         true => format!("{name}.{time}"),
-        false => format!("{:016x}.{time}", FixedState::default().hash_one(source(occurrence))),
+        false => format!(
+            "{:016x}.{time}",
+            FixedState::default().hash_one(source(occurrence))
+        ),
     }
 }
 
@@ -199,7 +247,11 @@ struct Memory<T> {
 
 impl<T> Memory<T> {
     fn new(room: usize) -> Memory<T> {
-        Memory { things: HashMap::new(), room, clock: 0 }
+        Memory {
+            things: HashMap::new(),
+            room,
+            clock: 0,
+        }
     }
 
     fn get(&mut self, key: String, new: impl FnOnce() -> T) -> &mut T {

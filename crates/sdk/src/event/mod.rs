@@ -119,12 +119,22 @@ impl Note {
 
     fn new(severity: Severity, reason: &str, action: &str, message: String) -> Note {
         let (related, annotations) = (None, BTreeMap::new());
-        Note { severity, reason: reason.into(), action: action.into(), message, related, annotations }
+        Note {
+            severity,
+            reason: reason.into(),
+            action: action.into(),
+            message,
+            related,
+            annotations,
+        }
     }
 
     /// The same, about another object too.
     pub fn related(self, related: ObjectReference) -> Note {
-        Note { related: Some(related), ..self }
+        Note {
+            related: Some(related),
+            ..self
+        }
     }
 
     /// The same with an annotation.
@@ -206,7 +216,12 @@ impl Broadcaster {
     pub fn with(sinks: Vec<Box<dyn Sink>>, limits: Limits, clock: Clock) -> Broadcaster {
         let (channel, waiting) = channel(ROOM);
         let task = tokio::spawn(send(waiting, sinks, Correlator::new(limits)));
-        Broadcaster { channel, dropped: Arc::default(), clock, task }
+        Broadcaster {
+            channel,
+            dropped: Arc::default(),
+            clock,
+            task,
+        }
     }
 
     /// A recorder for one instance of a controller.
@@ -234,9 +249,15 @@ impl Broadcaster {
     }
 }
 
-async fn send(mut waiting: Receiver<Letter>, mut sinks: Vec<Box<dyn Sink>>, mut correlator: Correlator) {
+async fn send(
+    mut waiting: Receiver<Letter>,
+    mut sinks: Vec<Box<dyn Sink>>,
+    mut correlator: Correlator,
+) {
     while let Some(Letter::Occurrence(occurrence, at)) = waiting.recv().await {
-        let Some(told) = correlator.tell(*occurrence, at) else { continue };
+        let Some(told) = correlator.tell(*occurrence, at) else {
+            continue;
+        };
         for sink in &mut sinks {
             sink.send(&told).await;
         }

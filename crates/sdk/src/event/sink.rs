@@ -85,7 +85,11 @@ impl ApiSink {
     }
 
     fn of(form: Form, client_of: impl Fn(&str) -> Client + Send + Sync + 'static) -> ApiSink {
-        ApiSink { client_of: Box::new(client_of), form, written: HashSet::new() }
+        ApiSink {
+            client_of: Box::new(client_of),
+            form,
+            written: HashSet::new(),
+        }
     }
 
     fn client(&self, told: &Told) -> Client {
@@ -117,12 +121,17 @@ impl ApiSink {
     }
 
     async fn create(&self, told: &Told) -> Result<(), Error> {
-        let (client, namespace, params) = (self.client(told), namespace(told), PostParams::default());
+        let (client, namespace, params) =
+            (self.client(told), namespace(told), PostParams::default());
         match self.form {
-            Form::Core => {
-                Api::namespaced(client, namespace).create(&params, &core_event(told)).await.map(drop)
-            }
-            Form::Events => Api::namespaced(client, namespace).create(&params, &event(told)).await.map(drop),
+            Form::Core => Api::namespaced(client, namespace)
+                .create(&params, &core_event(told))
+                .await
+                .map(drop),
+            Form::Events => Api::namespaced(client, namespace)
+                .create(&params, &event(told))
+                .await
+                .map(drop),
         }
     }
 
@@ -135,7 +144,9 @@ impl ApiSink {
                 "lastTimestamp": Time(now),
                 "message": message(told),
             }),
-            Form::Events => json!({"series": {"count": told.count, "lastObservedTime": MicroTime(now)}}),
+            Form::Events => {
+                json!({"series": {"count": told.count, "lastObservedTime": MicroTime(now)}})
+            }
         };
         let (patch, params) = (Patch::Merge(patch), PatchParams::default());
         match self.form {
@@ -143,9 +154,10 @@ impl ApiSink {
                 .patch(&told.name, &params, &patch)
                 .await
                 .map(drop),
-            Form::Events => {
-                Api::<Event>::namespaced(client, namespace).patch(&told.name, &params, &patch).await.map(drop)
-            }
+            Form::Events => Api::<Event>::namespaced(client, namespace)
+                .patch(&told.name, &params, &patch)
+                .await
+                .map(drop),
         }
     }
 }
@@ -183,7 +195,8 @@ fn metadata(told: &Told) -> ObjectMeta {
     ObjectMeta {
         name: Some(told.name.clone()),
         namespace: Some(namespace(told).into()),
-        annotations: Some(told.occurrence.note.annotations.clone()).filter(|notes| !notes.is_empty()),
+        annotations: Some(told.occurrence.note.annotations.clone())
+            .filter(|notes| !notes.is_empty()),
         ..ObjectMeta::default()
     }
 }
@@ -194,13 +207,19 @@ fn message(told: &Told) -> String {
     if message.len() <= LONGEST_MESSAGE {
         return message.clone();
     }
-    let end = (0..LONGEST_MESSAGE - 2).rev().find(|end| message.is_char_boundary(*end)).unwrap_or_default();
+    let end = (0..LONGEST_MESSAGE - 2)
+        .rev()
+        .find(|end| message.is_char_boundary(*end))
+        .unwrap_or_default();
     format!("{}...", &message[..end])
 }
 
 fn event(told: &Told) -> Event {
     let occurrence = &told.occurrence;
-    let series = EventSeries { count: told.count as i32, last_observed_time: MicroTime(occurrence.at) };
+    let series = EventSeries {
+        count: told.count as i32,
+        last_observed_time: MicroTime(occurrence.at),
+    };
     Event {
         metadata: metadata(told),
         event_time: Some(MicroTime(told.first)),
@@ -220,7 +239,13 @@ fn event(told: &Told) -> Event {
 fn core_event(told: &Told) -> CoreEvent {
     let occurrence = &told.occurrence;
     // Kubernetes: who reports is said in the source alone where many events are one.
-    let reporter = |name: &String| Some(if told.combined { String::new() } else { name.clone() });
+    let reporter = |name: &String| {
+        Some(if told.combined {
+            String::new()
+        } else {
+            name.clone()
+        })
+    };
     CoreEvent {
         metadata: metadata(told),
         involved_object: occurrence.regarding.clone(),

@@ -32,9 +32,18 @@ pub enum Event<K> {
 impl<K> Clone for Event<K> {
     fn clone(&self) -> Event<K> {
         match self {
-            Event::Added { object, initial } => Event::Added { object: object.clone(), initial: *initial },
-            Event::Updated { old, new } => Event::Updated { old: old.clone(), new: new.clone() },
-            Event::Deleted { last, unseen } => Event::Deleted { last: last.clone(), unseen: *unseen },
+            Event::Added { object, initial } => Event::Added {
+                object: object.clone(),
+                initial: *initial,
+            },
+            Event::Updated { old, new } => Event::Updated {
+                old: old.clone(),
+                new: new.clone(),
+            },
+            Event::Deleted { last, unseen } => Event::Deleted {
+                last: last.clone(),
+                unseen: *unseen,
+            },
         }
     }
 }
@@ -58,10 +67,15 @@ impl<K> Event<K> {
     pub(super) fn then(self, next: Event<K>) -> Vec<Event<K>> {
         match (self, next) {
             (Event::Added { initial, .. }, Event::Updated { new, .. }) => {
-                vec![Event::Added { object: new, initial }]
+                vec![Event::Added {
+                    object: new,
+                    initial,
+                }]
             }
             (Event::Added { .. }, Event::Deleted { .. }) => Vec::new(),
-            (Event::Updated { old, .. }, Event::Updated { new, .. }) => vec![Event::Updated { old, new }],
+            (Event::Updated { old, .. }, Event::Updated { new, .. }) => {
+                vec![Event::Updated { old, new }]
+            }
             (Event::Updated { .. }, deleted @ Event::Deleted { .. }) => vec![deleted],
             // It went and another came: only together do they say so.
             (first, next) => vec![first, next],

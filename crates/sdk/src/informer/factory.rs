@@ -83,7 +83,14 @@ impl Factory {
 
     /// Informers of some namespaces, or set up in one's own way.
     pub fn with(client: Client, options: FactoryOptions) -> Factory {
-        Factory(Arc::new(Inner { client, options, informers: Mutex::default() }), None)
+        Factory(
+            Arc::new(Inner {
+                client,
+                options,
+                informers: Mutex::default(),
+            }),
+            None,
+        )
     }
 
     /// The same informers for somebody who may leave while others go on: to stop this factory ends the handlers that came
@@ -95,14 +102,22 @@ impl Factory {
     /// The informer of a kind.
     pub fn informer<K>(&self) -> Informer<K>
     where
-        K: Resource<DynamicType: Default, Scope: 'static> + DeserializeOwned + Send + Sync + 'static,
+        K: Resource<DynamicType: Default, Scope: 'static>
+            + DeserializeOwned
+            + Send
+            + Sync
+            + 'static,
     {
         self.informer_of(&K::DynamicType::default(), |_| {})
     }
 
     /// The informer of a kind that is known at run time, or of a part of a kind: `choose` may set selectors. Whoever
     /// asks for the same gets the same, and what the first chose besides counts for all.
-    pub fn informer_of<K>(&self, kind: &K::DynamicType, choose: impl Fn(&mut ListWatch<K>)) -> Informer<K>
+    pub fn informer_of<K>(
+        &self,
+        kind: &K::DynamicType,
+        choose: impl Fn(&mut ListWatch<K>),
+    ) -> Informer<K>
     where
         K: Resource<Scope: 'static> + DeserializeOwned + Send + Sync + 'static,
     {
@@ -116,7 +131,11 @@ impl Factory {
 
     /// The informer of the objects of a resource, whatever their kind. Who owns which field is not kept.
     pub fn objects(&self, of: &resource::Resource) -> Informer<Object> {
-        let namespaces = if of.namespaced { &self.0.options.namespaces[..] } else { &[] };
+        let namespaces = if of.namespaced {
+            &self.0.options.namespaces[..]
+        } else {
+            &[]
+        };
         self.informer_from(namespaces, |namespace| {
             let path = of.path(namespace.unwrap_or_default());
             let mut source = ListWatch::at(self.0.client.clone(), path);
@@ -138,19 +157,30 @@ impl Factory {
             fields: all.fields.clone(),
             metadata_only: all.metadata_only,
         };
-        let mut informers = self.0.informers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut informers = self
+            .0
+            .informers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let shared = informers.entry(wanted).or_insert_with(|| {
-            let options = Options { name: String::new(), ..self.0.options.informer.clone() };
+            let options = Options {
+                name: String::new(),
+                ..self.0.options.informer.clone()
+            };
             match namespaces {
                 [] => Arc::new(Informer::with_options(all, options)),
                 namespaces => {
-                    let sources = namespaces.iter().map(|name| (name.clone(), source(Some(name))));
+                    let sources = namespaces
+                        .iter()
+                        .map(|name| (name.clone(), source(Some(name))));
                     Arc::new(Informer::namespaces(sources.collect(), options))
                 }
             }
         });
         let informer = shared.as_any().downcast_ref::<Informer<K>>();
-        informer.expect("the type is part of the key").lent(self.1.clone())
+        informer
+            .expect("the type is part of the key")
+            .lent(self.1.clone())
     }
 
     /// The namespaces in which a kind is followed one by one.
@@ -187,7 +217,11 @@ impl Factory {
     }
 
     fn all(&self) -> Vec<Arc<dyn Shared>> {
-        let informers = self.0.informers.lock().unwrap_or_else(PoisonError::into_inner);
+        let informers = self
+            .0
+            .informers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         informers.values().cloned().collect()
     }
 }

@@ -16,7 +16,10 @@ impl Guest {
     pub fn brings<K: Send + Sync + 'static>(&self, mailbox: &Arc<Mailbox<K>>) {
         let mailbox = Arc::downgrade(mailbox);
         let end = move || mailbox.upgrade().iter().for_each(|mailbox| mailbox.close());
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(end));
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Box::new(end));
     }
 
     /// Ends the guest's handlers.

@@ -33,7 +33,10 @@ pub struct HandlerOptions {
 
 impl Default for HandlerOptions {
     fn default() -> HandlerOptions {
-        HandlerOptions { limit: 1024, resync: None }
+        HandlerOptions {
+            limit: 1024,
+            resync: None,
+        }
     }
 }
 

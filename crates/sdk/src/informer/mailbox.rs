@@ -33,8 +33,16 @@ pub(super) enum Letter<K> {
 
 impl<K> Mailbox<K> {
     pub fn new(limit: usize) -> Mailbox<K> {
-        let state = State { letters: VecDeque::new(), waiting: HashMap::default(), is_closed: false };
-        Mailbox { state: Mutex::new(state), arrived: Notify::new(), limit }
+        let state = State {
+            letters: VecDeque::new(),
+            waiting: HashMap::default(),
+            is_closed: false,
+        };
+        Mailbox {
+            state: Mutex::new(state),
+            arrived: Notify::new(),
+            limit,
+        }
     }
 
     pub fn push(&self, event: Event<K>) {
@@ -107,10 +115,13 @@ impl<K> State<K> {
 
     /// Joins an event with the latest that waits about the same object.
     fn join(&mut self, event: Event<K>) {
-        let same =
-            |letter: &Letter<K>| matches!(letter, Letter::Event(waiting) if waiting.key() == event.key());
-        let Some(at) = self.letters.iter().rposition(same) else { return self.push(event) };
-        let Some(Letter::Event(waiting)) = self.letters.remove(at) else { return };
+        let same = |letter: &Letter<K>| matches!(letter, Letter::Event(waiting) if waiting.key() == event.key());
+        let Some(at) = self.letters.iter().rposition(same) else {
+            return self.push(event);
+        };
+        let Some(Letter::Event(waiting)) = self.letters.remove(at) else {
+            return;
+        };
         self.forget(event.key());
         for (offset, event) in waiting.then(event).into_iter().enumerate() {
             *self.waiting.entry(event.key().clone()).or_default() += 1;

@@ -32,10 +32,16 @@ impl Metrics {
         lines.gauge("informer_queued_items", self.queued);
         lines.histogram("informer_processing_latency_seconds", &self.processing);
         // Kubernetes: the 15 last digits, since a metric is a float (component-base, clientgo/fifo).
-        lines.gauge("informer_store_resource_version", self.version.0 % 1_000_000_000_000_000);
+        lines.gauge(
+            "informer_store_resource_version",
+            self.version.0 % 1_000_000_000_000_000,
+        );
         lines.gauge("informer_objects", self.objects);
         lines.gauge("informer_handlers", self.waiting.len());
-        lines.gauge("informer_events_waiting", self.waiting.iter().sum::<usize>());
+        lines.gauge(
+            "informer_events_waiting",
+            self.waiting.iter().sum::<usize>(),
+        );
         lines.counter("informer_events_total", self.events);
         let reflectors = self.reflectors.iter().map(watch::Metrics::to_text);
         metrics::join(reflectors.chain([lines.finish()]))

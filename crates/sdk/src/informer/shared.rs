@@ -86,7 +86,10 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
     /// Follows several namespaces, each by its own source, into one cache.
     pub fn namespaces(sources: Vec<(String, ListWatch<K>)>, options: Options) -> Informer<K> {
         Informer::with(
-            sources.into_iter().map(|(namespace, source)| (Some(namespace), source)).collect(),
+            sources
+                .into_iter()
+                .map(|(namespace, source)| (Some(namespace), source))
+                .collect(),
             options,
         )
     }
@@ -102,7 +105,13 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
         let sources = sources.into_iter().map(|(namespace, list_watch)| {
             let progress = watch::Sender::new((Version::default(), false));
             let meter = Meter::new(list_watch.name());
-            Source { list_watch, namespace, progress, meter, fifo: Mutex::default() }
+            Source {
+                list_watch,
+                namespace,
+                progress,
+                meter,
+                fifo: Mutex::default(),
+            }
         });
         let inner = Inner {
             sources: sources.collect(),
@@ -142,18 +151,32 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
     }
 
     /// Lets `handler` listen in its own way.
-    pub fn add_handler_with(&self, handler: impl Handler<K>, options: HandlerOptions) -> Registration<K> {
+    pub fn add_handler_with(
+        &self,
+        handler: impl Handler<K>,
+        options: HandlerOptions,
+    ) -> Registration<K> {
         let mailbox = Arc::new(Mailbox::new(options.limit));
         let synced = watch::Sender::new(false);
-        let registration = Registration { mailbox: mailbox.clone(), synced: synced.subscribe() };
+        let registration = Registration {
+            mailbox: mailbox.clone(),
+            synced: synced.subscribe(),
+        };
         self.introduce(&mailbox);
         if let Some(guest) = &self.1 {
             guest.brings(&mailbox);
         }
-        let period = options.resync.or(self.0.options.resync).filter(|period| !period.is_zero());
+        let period = options
+            .resync
+            .or(self.0.options.resync)
+            .filter(|period| !period.is_zero());
         if let Some(period) = period {
             let every = period.max(MIN_RESYNC);
-            tokio::spawn(resync(self.0.store.clone(), Arc::downgrade(&mailbox), every));
+            tokio::spawn(resync(
+                self.0.store.clone(),
+                Arc::downgrade(&mailbox),
+                every,
+            ));
         }
         tokio::spawn(read_out(mailbox, handler, synced));
         registration
@@ -162,7 +185,10 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
     fn introduce(&self, mailbox: &Arc<Mailbox<K>>) {
         let mut handlers = lock(&self.0.handlers);
         for entry in self.0.store.list() {
-            mailbox.push(Event::Added { object: entry, initial: true });
+            mailbox.push(Event::Added {
+                object: entry,
+                initial: true,
+            });
         }
         if *self.0.synced.borrow() {
             mailbox.push_synced();
@@ -239,11 +265,19 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
         for delta in batch.deltas.into_iter().flatten() {
             for event in self.change(delta) {
                 n_events += listening.len() as u64;
-                listening.iter().for_each(|mailbox| mailbox.push(event.clone()));
+                listening
+                    .iter()
+                    .for_each(|mailbox| mailbox.push(event.clone()));
             }
         }
         self.progress(source, batch.version, batch.synced);
-        if !*self.0.synced.borrow() && self.0.sources.iter().all(|source| source.progress.borrow().1) {
+        if !*self.0.synced.borrow()
+            && self
+                .0
+                .sources
+                .iter()
+                .all(|source| source.progress.borrow().1)
+        {
             listening.iter().for_each(|mailbox| mailbox.push_synced());
             self.0.synced.send_replace(true);
         }
@@ -258,19 +292,37 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
         match delta {
             Delta::Deleted(last) => {
                 let known = store.remove(last.key());
-                known.map(|_| Event::Deleted { last, unseen: false }).into_iter().collect()
+                known
+                    .map(|_| Event::Deleted {
+                        last,
+                        unseen: false,
+                    })
+                    .into_iter()
+                    .collect()
             }
             Delta::Lost(entry) => {
                 let known = store.remove(entry.key());
-                known.map(|last| Event::Deleted { last, unseen: true }).into_iter().collect()
+                known
+                    .map(|last| Event::Deleted { last, unseen: true })
+                    .into_iter()
+                    .collect()
             }
             Delta::Added(new) | Delta::Updated(new) | Delta::Replaced(new) | Delta::Sync(new) => {
                 let initial = !*self.0.synced.borrow();
                 match store.insert(new.clone()) {
-                    None => vec![Event::Added { object: new, initial }],
+                    None => vec![Event::Added {
+                        object: new,
+                        initial,
+                    }],
                     Some(old) if old.uid() != new.uid() => vec![
-                        Event::Deleted { last: old, unseen: true },
-                        Event::Added { object: new, initial: false },
+                        Event::Deleted {
+                            last: old,
+                            unseen: true,
+                        },
+                        Event::Added {
+                            object: new,
+                            initial: false,
+                        },
                     ],
                     Some(old) if old.version() == new.version() => Vec::new(),
                     Some(old) => vec![Event::Updated { old, new }],
@@ -280,28 +332,50 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
     }
 
     fn progress(&self, source: usize, version: Version, synced: bool) {
-        self.0.sources[source].progress.send_modify(|(known, whole)| {
-            *known = version.max(*known);
-            *whole |= synced;
-        });
+        self.0.sources[source]
+            .progress
+            .send_modify(|(known, whole)| {
+                *known = version.max(*known);
+                *whole |= synced;
+            });
         self.0.store.advance(version);
     }
 
     /// What happened so far.
     pub fn metrics(&self) -> Metrics {
-        let Inner { sources, options, store, handlers, done, .. } = &*self.0;
+        let Inner {
+            sources,
+            options,
+            store,
+            handlers,
+            done,
+            ..
+        } = &*self.0;
         let queued = |source: &Source<K>| lock(&source.fifo).as_ref().map_or(0, DeltaFifo::len);
         let Done { processing, events } = lock(done).clone();
-        let followed = || sources.first().map(|source| source.list_watch.name()).unwrap_or_default();
+        let followed = || {
+            sources
+                .first()
+                .map(|source| source.list_watch.name())
+                .unwrap_or_default()
+        };
         Metrics {
-            name: if options.name.is_empty() { followed() } else { options.name.clone() },
+            name: if options.name.is_empty() {
+                followed()
+            } else {
+                options.name.clone()
+            },
             reflectors: sources.iter().map(|source| source.meter.read()).collect(),
             queued: sources.iter().map(queued).sum(),
             processing,
             objects: store.len(),
             version: store.version(),
             events,
-            waiting: lock(handlers).iter().filter_map(Weak::upgrade).map(|mailbox| mailbox.len()).collect(),
+            waiting: lock(handlers)
+                .iter()
+                .filter_map(Weak::upgrade)
+                .map(|mailbox| mailbox.len())
+                .collect(),
         }
     }
 
@@ -320,7 +394,10 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
     /// informer does not follow are not waited for.
     pub async fn wait_for(&self, key: &Key, version: Version) {
         let follows = |source: &&Source<K>| {
-            source.namespace.as_deref().is_none_or(|namespace| namespace == key.namespace())
+            source
+                .namespace
+                .as_deref()
+                .is_none_or(|namespace| namespace == key.namespace())
         };
         if let Some(source) = self.0.sources.iter().find(follows) {
             let mut progress = source.progress.subscribe();
@@ -332,7 +409,10 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
 impl<K> Drop for Inner<K> {
     fn drop(&mut self) {
         let handlers = lock(&self.handlers);
-        handlers.iter().filter_map(Weak::upgrade).for_each(|mailbox| mailbox.close());
+        handlers
+            .iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|mailbox| mailbox.close());
     }
 }
 
@@ -342,9 +422,14 @@ async fn resync<K>(store: Store<K>, mailbox: Weak<Mailbox<K>>, every: Duration) 
     ticks.tick().await;
     loop {
         ticks.tick().await;
-        let Some(mailbox) = mailbox.upgrade() else { return };
+        let Some(mailbox) = mailbox.upgrade() else {
+            return;
+        };
         for entry in store.list() {
-            mailbox.push(Event::Updated { old: entry.clone(), new: entry });
+            mailbox.push(Event::Updated {
+                old: entry.clone(),
+                new: entry,
+            });
         }
     }
 }

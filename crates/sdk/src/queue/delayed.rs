@@ -21,7 +21,11 @@ struct Entry<T> {
 
 impl<T: Eq + Hash + Clone> Delayed<T> {
     pub fn new() -> Delayed<T> {
-        Delayed { due: HashMap::default(), heap: BinaryHeap::new(), count: 0 }
+        Delayed {
+            due: HashMap::default(),
+            heap: BinaryHeap::new(),
+            count: 0,
+        }
     }
 
     /// Adds a key at `due`, unless it comes before that anyway; whether it is now the first of all.
@@ -31,7 +35,11 @@ impl<T: Eq + Hash + Clone> Delayed<T> {
         }
         self.count += 1;
         self.due.insert(key.clone(), (due, self.count));
-        self.heap.push(Reverse(Entry { due, number: self.count, key }));
+        self.heap.push(Reverse(Entry {
+            due,
+            number: self.count,
+            key,
+        }));
         self.next_due() == Some(due)
     }
 
@@ -48,7 +56,11 @@ impl<T: Eq + Hash + Clone> Delayed<T> {
     /// When the first is due.
     pub fn next_due(&mut self) -> Option<Instant> {
         while let Some(Reverse(entry)) = self.heap.peek() {
-            if self.due.get(&entry.key).is_some_and(|(_, number)| *number == entry.number) {
+            if self
+                .due
+                .get(&entry.key)
+                .is_some_and(|(_, number)| *number == entry.number)
+            {
                 return Some(entry.due);
             }
             self.heap.pop();

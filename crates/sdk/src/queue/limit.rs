@@ -65,13 +65,19 @@ pub struct Exponential<T> {
 impl<T: Eq + Hash + Clone> Exponential<T> {
     /// Waits `base`, then twice that, and so on up to `max`.
     pub fn new(base: Duration, max: Duration) -> Exponential<T> {
-        Exponential { base, max, failures: Failures::new() }
+        Exponential {
+            base,
+            max,
+            failures: Failures::new(),
+        }
     }
 }
 
 impl<T: Eq + Hash + Clone + Send + Sync> Limiter<T> for Exponential<T> {
     fn when(&self, key: &T) -> Duration {
-        let factor = 1u32.checked_shl(self.failures.count(key)).unwrap_or(u32::MAX);
+        let factor = 1u32
+            .checked_shl(self.failures.count(key))
+            .unwrap_or(u32::MAX);
         self.base.saturating_mul(factor).min(self.max)
     }
 
@@ -95,13 +101,22 @@ pub struct FastSlow<T> {
 impl<T: Eq + Hash + Clone> FastSlow<T> {
     /// Waits `fast` for the first `quick_tries` failures of a key, then `slow`.
     pub fn new(fast: Duration, slow: Duration, quick_tries: u32) -> FastSlow<T> {
-        FastSlow { fast, slow, quick_tries, failures: Failures::new() }
+        FastSlow {
+            fast,
+            slow,
+            quick_tries,
+            failures: Failures::new(),
+        }
     }
 }
 
 impl<T: Eq + Hash + Clone + Send + Sync> Limiter<T> for FastSlow<T> {
     fn when(&self, key: &T) -> Duration {
-        if self.failures.count(key) < self.quick_tries { self.fast } else { self.slow }
+        if self.failures.count(key) < self.quick_tries {
+            self.fast
+        } else {
+            self.slow
+        }
     }
 
     fn forget(&self, key: &T) {
@@ -125,7 +140,11 @@ impl TokenBucket {
     /// `burst` at once, then `per_second`.
     pub fn new(per_second: f64, burst: u32) -> TokenBucket {
         let burst = f64::from(burst);
-        TokenBucket { per_second, burst, tokens: Mutex::new((burst, Instant::now())) }
+        TokenBucket {
+            per_second,
+            burst,
+            tokens: Mutex::new((burst, Instant::now())),
+        }
     }
 
     /// Takes a token, and says how long it takes until that is there.
@@ -171,7 +190,11 @@ pub struct MaxOf<T>(pub Vec<Box<dyn Limiter<T>>>);
 
 impl<T> Limiter<T> for MaxOf<T> {
     fn when(&self, key: &T) -> Duration {
-        self.0.iter().map(|limiter| limiter.when(key)).max().unwrap_or_default()
+        self.0
+            .iter()
+            .map(|limiter| limiter.when(key))
+            .max()
+            .unwrap_or_default()
     }
 
     fn forget(&self, key: &T) {
@@ -179,7 +202,11 @@ impl<T> Limiter<T> for MaxOf<T> {
     }
 
     fn failures(&self, key: &T) -> usize {
-        self.0.iter().map(|limiter| limiter.failures(key)).max().unwrap_or_default()
+        self.0
+            .iter()
+            .map(|limiter| limiter.failures(key))
+            .max()
+            .unwrap_or_default()
     }
 }
 
@@ -193,8 +220,16 @@ pub struct Jittered<L> {
 
 impl<L> Jittered<L> {
     /// Waits as `inner` says and up to `share` of that longer, as `chance` (from 0 to 1) has it.
-    pub fn new(inner: L, share: f64, chance: impl Fn() -> f64 + Send + Sync + 'static) -> Jittered<L> {
-        Jittered { inner, share, chance: Box::new(chance) }
+    pub fn new(
+        inner: L,
+        share: f64,
+        chance: impl Fn() -> f64 + Send + Sync + 'static,
+    ) -> Jittered<L> {
+        Jittered {
+            inner,
+            share,
+            chance: Box::new(chance),
+        }
     }
 }
 

@@ -45,8 +45,14 @@ impl Metrics {
         lines.gauge("workqueue_depth", self.depth);
         lines.counter("workqueue_adds_total", self.adds);
         lines.counter("workqueue_retries_total", self.retries);
-        lines.gauge("workqueue_unfinished_work_seconds", self.unfinished.as_secs_f64());
-        lines.gauge("workqueue_longest_running_processor_seconds", self.longest_running.as_secs_f64());
+        lines.gauge(
+            "workqueue_unfinished_work_seconds",
+            self.unfinished.as_secs_f64(),
+        );
+        lines.gauge(
+            "workqueue_longest_running_processor_seconds",
+            self.longest_running.as_secs_f64(),
+        );
         lines.histogram("workqueue_queue_duration_seconds", &self.queued);
         lines.histogram("workqueue_work_duration_seconds", &self.worked);
         lines.finish()

@@ -60,10 +60,17 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Options<T> {
     /// them together no more than 10 a second after the first 100.
     pub fn new(name: impl Into<String>) -> Options<T> {
         let limiters: Vec<Box<dyn Limiter<T>>> = vec![
-            Box::new(Exponential::new(Duration::from_millis(5), Duration::from_secs(1000))),
+            Box::new(Exponential::new(
+                Duration::from_millis(5),
+                Duration::from_secs(1000),
+            )),
             Box::new(TokenBucket::new(10.0, 100)),
         ];
-        Options { name: name.into(), limiter: Box::new(MaxOf(limiters)), aging: Duration::from_secs(1) }
+        Options {
+            name: name.into(),
+            limiter: Box::new(MaxOf(limiters)),
+            aging: Duration::from_secs(1),
+        }
     }
 }
 
@@ -125,7 +132,11 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
             // Kubernetes: every AddAfter counts, whatever its delay (client-go's delaying_queue.go).
             state.metrics.retries += 1;
             let now = Instant::now();
-            if delay.is_zero() { state.add(key, 0, now) } else { state.delay(key, now + delay) }
+            if delay.is_zero() {
+                state.add(key, 0, now)
+            } else {
+                state.delay(key, now + delay)
+            }
         };
         if sooner {
             self.0.ready.notify_one();
@@ -168,7 +179,11 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
     /// Waits until a delayed key is due or something else happens. One of those who wait does this; when an earlier key
     /// comes, whoever is woken does.
     async fn watch_clock(&self, due: Instant, woken: Notified<'_>) {
-        let mut watch = ClockWatch { queue: self, due, is_given_up: true };
+        let mut watch = ClockWatch {
+            queue: self,
+            due,
+            is_given_up: true,
+        };
         tokio::select! {
             () = woken => {}
             () = sleep_until(due) => {}

@@ -25,7 +25,11 @@ pub(super) struct Waiting<T> {
 
 impl<T> Ready<T> {
     pub fn new(aging: Duration) -> Ready<T> {
-        Ready { levels: BTreeMap::new(), aging, origin: Instant::now() }
+        Ready {
+            levels: BTreeMap::new(),
+            aging,
+            origin: Instant::now(),
+        }
     }
 
     pub fn push(&mut self, priority: i32, waiting: Waiting<T>) {
@@ -54,6 +58,10 @@ impl<T> Ready<T> {
             let bonus = i128::from(*priority) * self.aging.as_nanos() as i128;
             Some((since.as_nanos() as i128 - bonus, *priority))
         });
-        Some(fronts.min_by_key(|(came, priority)| (*came, -i64::from(*priority)))?.1)
+        Some(
+            fronts
+                .min_by_key(|(came, priority)| (*came, -i64::from(*priority)))?
+                .1,
+        )
     }
 }

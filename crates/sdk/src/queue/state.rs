@@ -71,7 +71,9 @@ impl<T: Eq + Hash + Clone> State<T> {
                 *again = Some(again.map_or(priority, |known| known.max(priority)));
                 false
             }
-            Some(Place::Waiting { priority: known, .. }) if *known >= priority => false,
+            Some(Place::Waiting {
+                priority: known, ..
+            }) if *known >= priority => false,
             Some(Place::Waiting { .. }) => {
                 self.waiting -= 1;
                 self.enqueue(key, priority, now);
@@ -83,8 +85,16 @@ impl<T: Eq + Hash + Clone> State<T> {
     fn enqueue(&mut self, key: T, priority: i32, now: Instant) {
         self.tickets += 1;
         let ticket = self.tickets;
-        self.places.insert(key.clone(), Place::Waiting { priority, ticket });
-        self.ready.push(priority, Waiting { key, ticket, since: now });
+        self.places
+            .insert(key.clone(), Place::Waiting { priority, ticket });
+        self.ready.push(
+            priority,
+            Waiting {
+                key,
+                ticket,
+                since: now,
+            },
+        );
         self.waiting += 1;
     }
 
@@ -111,7 +121,10 @@ impl<T: Eq + Hash + Clone> State<T> {
         if self.is_closed && !self.will_come_again() {
             return Next::Closed;
         }
-        let due = self.delayed.next_due().filter(|due| self.watched.is_none_or(|known| *due < known));
+        let due = self
+            .delayed
+            .next_due()
+            .filter(|due| self.watched.is_none_or(|known| *due < known));
         self.watched = due.or(self.watched);
         Next::Nothing { due }
     }
@@ -125,7 +138,10 @@ impl<T: Eq + Hash + Clone> State<T> {
         let Waiting { key, ticket, since } = waiting;
         match self.places.get_mut(&key) {
             Some(place @ Place::Waiting { .. }) if place.has(ticket) => {
-                *place = Place::Working { since: now, again: None };
+                *place = Place::Working {
+                    since: now,
+                    again: None,
+                };
             }
             _ => return None,
         }
@@ -137,8 +153,12 @@ impl<T: Eq + Hash + Clone> State<T> {
 
     /// Ends the work on a key; whether it can be taken again.
     pub fn done(&mut self, key: &T, now: Instant) -> bool {
-        let Entry::Occupied(place) = self.places.entry(key.clone()) else { return false };
-        let Place::Working { since, again } = *place.get() else { return false };
+        let Entry::Occupied(place) = self.places.entry(key.clone()) else {
+            return false;
+        };
+        let Place::Working { since, again } = *place.get() else {
+            return false;
+        };
         let (key, _) = place.remove_entry();
         self.working -= 1;
         self.metrics.worked.observe(now - since);
@@ -156,7 +176,10 @@ impl<T: Eq + Hash + Clone> State<T> {
     /// Whether a key that a worker has was added again and is handed out once more.
     fn will_come_again(&self) -> bool {
         self.working > 0
-            && self.places.values().any(|place| matches!(place, Place::Working { again: Some(_), .. }))
+            && self
+                .places
+                .values()
+                .any(|place| matches!(place, Place::Working { again: Some(_), .. }))
     }
 
     pub fn close(&mut self) {

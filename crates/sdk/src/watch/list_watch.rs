@@ -151,11 +151,21 @@ impl<K> ListWatch<K> {
 
     /// What is followed, in one line: the path, and what is chosen of it.
     pub fn name(&self) -> String {
-        let label = self.labels.as_ref().map(|labels| format!("labelSelector={labels}"));
-        let field = self.fields.as_ref().map(|fields| format!("fieldSelector={fields}"));
+        let label = self
+            .labels
+            .as_ref()
+            .map(|labels| format!("labelSelector={labels}"));
+        let field = self
+            .fields
+            .as_ref()
+            .map(|fields| format!("fieldSelector={fields}"));
         let metadata = self.metadata_only.then(|| "metadata".to_string());
         let chosen: Vec<String> = [label, field, metadata].into_iter().flatten().collect();
-        if chosen.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, chosen.join("&")) }
+        if chosen.is_empty() {
+            self.path.clone()
+        } else {
+            format!("{}?{}", self.path, chosen.join("&"))
+        }
     }
 
     /// One part of a list. `version` is empty for the latest state, `0` for any.
@@ -176,8 +186,15 @@ impl<K> ListWatch<K> {
             params = params.at(version);
         }
         let request = Request::new(&self.path);
-        let request = if self.metadata_only { request.list_metadata(&params) } else { request.list(&params) };
-        let text = self.client.request_text(request.map_err(kube::Error::BuildRequest)?).await;
+        let request = if self.metadata_only {
+            request.list_metadata(&params)
+        } else {
+            request.list(&params)
+        };
+        let text = self
+            .client
+            .request_text(request.map_err(kube::Error::BuildRequest)?)
+            .await;
         read_page(&text.map_err(expired)?, self.forget_managed_fields)
     }
 
@@ -205,13 +222,20 @@ impl<K> ListWatch<K> {
         }
     }
 
-    async fn stream(&self, params: WatchParams, version: &str) -> Result<WatchStream<K>, WatchError> {
+    async fn stream(
+        &self,
+        params: WatchParams,
+        version: &str,
+    ) -> Result<WatchStream<K>, WatchError> {
         let request = Request::new(&self.path);
         let request = match self.metadata_only {
             true => request.watch_metadata(&params, version),
             false => request.watch(&params, version),
         };
-        let body = self.client.request_stream(request.map_err(kube::Error::BuildRequest)?).await;
+        let body = self
+            .client
+            .request_stream(request.map_err(kube::Error::BuildRequest)?)
+            .await;
         Ok(WatchStream {
             body: Box::pin(body.map_err(expired)?),
             line: Vec::new(),
@@ -223,7 +247,9 @@ impl<K> ListWatch<K> {
 
 fn expired(error: kube::Error) -> WatchError {
     match error {
-        kube::Error::Api(status) if status.code == 410 => WatchError::Expired(status.message.clone()),
+        kube::Error::Api(status) if status.code == 410 => {
+            WatchError::Expired(status.message.clone())
+        }
         error => WatchError::Client(error),
     }
 }
@@ -231,8 +257,15 @@ fn expired(error: kube::Error) -> WatchError {
 fn read_page<K>(text: &str, forget: bool) -> Result<Page<K>, WatchError> {
     let list: RawList = serde_json::from_str(text)?;
     let items = list.items.unwrap_or_default();
-    let entries = items.iter().map(|item| read_entry(item, forget)).collect::<Result<_, _>>()?;
-    Ok(Page { entries, version: list.metadata.resource_version, next: list.metadata.r#continue })
+    let entries = items
+        .iter()
+        .map(|item| read_entry(item, forget))
+        .collect::<Result<_, _>>()?;
+    Ok(Page {
+        entries,
+        version: list.metadata.resource_version,
+        next: list.metadata.r#continue,
+    })
 }
 
 fn read_entry<K>(object: &RawValue, forget: bool) -> Result<Entry<K>, serde_json::Error> {
@@ -241,7 +274,9 @@ fn read_entry<K>(object: &RawValue, forget: bool) -> Result<Entry<K>, serde_json
         true => field::read(text.as_bytes(), &["metadata", "managedFields"])?,
         false => None,
     };
-    let Some(managed) = managed.map(RawValue::get) else { return Entry::of_json(text.as_bytes()) };
+    let Some(managed) = managed.map(RawValue::get) else {
+        return Entry::of_json(text.as_bytes());
+    };
     let start = managed.as_ptr() as usize - text.as_ptr() as usize;
     let (before, after) = (&text[..start], &text[start + managed.len()..]);
     // An empty list would make the server forget it as well, once the object is written back.
@@ -291,7 +326,9 @@ impl<K> WatchStream<K> {
             return Ok(None);
         }
         // A line that was cut off was never sent as far as we are concerned.
-        if self.line.last() != Some(&b'\n') && serde_json::from_slice::<RawEvent>(&self.line).is_err() {
+        if self.line.last() != Some(&b'\n')
+            && serde_json::from_slice::<RawEvent>(&self.line).is_err()
+        {
             return Ok(None);
         }
         read_event(&self.line, self.forget).map(Some)
@@ -313,9 +350,13 @@ fn read_event<K>(line: &[u8], forget: bool) -> Result<Said<K>, WatchError> {
 
 fn read_bookmark<K>(text: &str) -> Result<Said<K>, WatchError> {
     let BookmarkObject { metadata } = serde_json::from_str(text)?;
-    let initial_end =
-        metadata.annotations.is_some_and(|notes| notes.contains_key("k8s.io/initial-events-end"));
-    Ok(Said::Bookmark { version: metadata.resource_version.unwrap_or_default(), initial_end })
+    let initial_end = metadata
+        .annotations
+        .is_some_and(|notes| notes.contains_key("k8s.io/initial-events-end"));
+    Ok(Said::Bookmark {
+        version: metadata.resource_version.unwrap_or_default(),
+        initial_end,
+    })
 }
 
 fn refused(status: Status) -> WatchError {
@@ -356,9 +397,9 @@ mod tests {
 
     #[test]
     fn who_owns_which_field_is_forgotten_if_nobody_asks() {
-        let text =
-            r#"{"metadata":{"name":"a","managedFields": [{"manager":"]"}] ,"uid":"u"},"managedFields":1}"#;
-        let less = r#"{"metadata":{"name":"a","managedFields": null ,"uid":"u"},"managedFields":1}"#;
+        let text = r#"{"metadata":{"name":"a","managedFields": [{"manager":"]"}] ,"uid":"u"},"managedFields":1}"#;
+        let less =
+            r#"{"metadata":{"name":"a","managedFields": null ,"uid":"u"},"managedFields":1}"#;
         check(text, true, less);
         check(text, false, text);
         check(r#"{"spec":{}}"#, true, r#"{"spec":{}}"#);

@@ -58,7 +58,10 @@ pub struct Meter(Arc<Mutex<Metrics>>);
 impl Meter {
     /// Counts for what is called `name`.
     pub fn new(name: impl Into<String>) -> Meter {
-        Meter(Arc::new(Mutex::new(Metrics { name: name.into(), ..Metrics::default() })))
+        Meter(Arc::new(Mutex::new(Metrics {
+            name: name.into(),
+            ..Metrics::default()
+        })))
     }
 
     /// What was counted so far.

@@ -170,7 +170,8 @@ impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
     }
 
     fn replace(&mut self, entries: Vec<Entry<K>>, version: Version, started: Instant) {
-        self.meter.end_list(entries.len(), version, started.elapsed());
+        self.meter
+            .end_list(entries.len(), version, started.elapsed());
         self.sink.replace(entries, version);
         self.version = Some(version);
         if self.next_resync.is_none() {
@@ -194,7 +195,10 @@ impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
                 Some(Said::Delta(delta)) if !delta.is_gone() => {
                     entries.push(self.transformed(delta.entry().clone())?)
                 }
-                Some(Said::Bookmark { version, initial_end: true }) => {
+                Some(Said::Bookmark {
+                    version,
+                    initial_end: true,
+                }) => {
                     self.replace(entries, Version::parse(&version), started);
                     return self.follow(stream).await;
                 }
@@ -204,7 +208,10 @@ impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
     }
 
     async fn resume(&mut self, version: Version) -> Result<(), WatchError> {
-        let stream = self.source.watch(&version.to_string(), self.watch_seconds()).await?;
+        let stream = self
+            .source
+            .watch(&version.to_string(), self.watch_seconds())
+            .await?;
         self.follow(stream).await
     }
 
@@ -221,7 +228,11 @@ impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
         }
     }
 
-    async fn pass_on(&mut self, mut stream: WatchStream<K>, n_said: &mut u64) -> Result<(), WatchError> {
+    async fn pass_on(
+        &mut self,
+        mut stream: WatchStream<K>,
+        n_said: &mut u64,
+    ) -> Result<(), WatchError> {
         while let Some(said) = self.resync_until(stream.next()).await? {
             *n_said += 1;
             let version = said.version();
@@ -242,7 +253,9 @@ impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
     async fn resync_until<T>(&mut self, next: impl Future<Output = T>) -> T {
         let mut next = pin!(next);
         loop {
-            let Some(due) = self.next_resync else { return next.await };
+            let Some(due) = self.next_resync else {
+                return next.await;
+            };
             tokio::select! {
                 biased;
                 () = sleep_until(due) => {
@@ -259,7 +272,9 @@ impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
     }
 
     fn transformed(&self, entry: Entry<K>) -> Result<Entry<K>, WatchError> {
-        let Some(transform) = &self.transform else { return Ok(entry) };
+        let Some(transform) = &self.transform else {
+            return Ok(entry);
+        };
         let mut value = serde_json::from_slice(entry.text())?;
         transform(&mut value);
         Ok(Entry::of_json(serde_json::to_vec(&value)?)?)
@@ -268,7 +283,10 @@ impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
     fn transformed_all(&self, entries: Vec<Entry<K>>) -> Result<Vec<Entry<K>>, WatchError> {
         match self.transform {
             None => Ok(entries),
-            Some(_) => entries.into_iter().map(|entry| self.transformed(entry)).collect(),
+            Some(_) => entries
+                .into_iter()
+                .map(|entry| self.transformed(entry))
+                .collect(),
         }
     }
 

@@ -44,7 +44,10 @@ impl Drop for Reign {
 }
 
 fn options(name: &str) -> Options {
-    Options { chance: Arc::new(|| 0.5), ..Options::new(name) }
+    Options {
+        chance: Arc::new(|| 0.5),
+        ..Options::new(name)
+    }
 }
 
 /// Stands for election and leads for `time`.
@@ -68,7 +71,10 @@ async fn one_leads_after_the_other_and_what_is_given_back_is_taken_at_once() {
     assert_eq!(a.await.unwrap(), Some(()));
     let ended = Instant::now();
     assert_eq!(b.await.unwrap(), Some(()));
-    assert!(ended.elapsed() < 13 * SECOND, "it waited although the lease was given back");
+    assert!(
+        ended.elapsed() < 13 * SECOND,
+        "it waited although the lease was given back"
+    );
     assert_eq!(throne.history(), ["+a", "-a", "+b", "-b"]);
     let lease = wire.send("GET", LEASE, Value::Null).await;
     assert_eq!(lease["spec"]["holderIdentity"], "");
@@ -101,7 +107,11 @@ async fn a_leader_that_is_cut_off_stops_before_another_leads() {
     near.cut_off();
     let cut = Instant::now();
     assert_eq!(a.await.unwrap(), None, "it did not notice");
-    assert!(cut.elapsed() <= 10 * SECOND, "it led on for {:?}", cut.elapsed());
+    assert!(
+        cut.elapsed() <= 10 * SECOND,
+        "it led on for {:?}",
+        cut.elapsed()
+    );
     assert_eq!(throne.history(), ["+a", "-a"]);
     b.await.unwrap();
     assert_eq!(throne.history(), ["+a", "-a", "+b", "-b"]);
@@ -147,9 +157,16 @@ async fn the_lease_of_somebody_who_has_ended_is_taken_at_once() {
     a.abort();
     let _ = a.await;
     let vanished = Instant::now();
-    let heir = Options { has_ended: Arc::new(|holder| holder == "a"), ..options("b") };
+    let heir = Options {
+        has_ended: Arc::new(|holder| holder == "a"),
+        ..options("b")
+    };
     stand(&wire, &throne, heir, SECOND).await.unwrap();
-    assert!(vanished.elapsed() < 2 * SECOND, "it took {:?}", vanished.elapsed());
+    assert!(
+        vanished.elapsed() < 2 * SECOND,
+        "it took {:?}",
+        vanished.elapsed()
+    );
     let lease = wire.send("GET", LEASE, Value::Null).await;
     assert_eq!(lease["spec"]["leaseTransitions"], 1);
 }
@@ -159,10 +176,27 @@ async fn who_leads_and_who_does_no_longer_is_told_as_events_of_the_lease() {
     let (wire, throne) = (Wire::new().await, Throne::default());
     let broadcaster = Broadcaster::new(vec![Box::new(ApiSink::core(wire.client()))]);
     let recorder = Some(broadcaster.recorder("shop", ""));
-    stand(&wire, &throne, Options { recorder, ..options("a") }, SECOND).await.unwrap();
+    stand(
+        &wire,
+        &throne,
+        Options {
+            recorder,
+            ..options("a")
+        },
+        SECOND,
+    )
+    .await
+    .unwrap();
     broadcaster.stop().await;
-    let events = wire.send("GET", "/api/v1/namespaces/default/events", Value::Null).await;
-    let told: Vec<String> = events["items"].as_array().unwrap().iter().map(told).collect();
+    let events = wire
+        .send("GET", "/api/v1/namespaces/default/events", Value::Null)
+        .await;
+    let told: Vec<String> = events["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(told)
+        .collect();
     assert_eq!(
         told,
         [
@@ -173,7 +207,12 @@ async fn who_leads_and_who_does_no_longer_is_told_as_events_of_the_lease() {
 }
 
 fn told(event: &Value) -> String {
-    let text = |path: &str| event.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    let text = |path: &str| {
+        event
+            .pointer(path)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
     format!(
         "{} {} {} {} {} by {}: {}",
         text("/type"),
@@ -192,8 +231,13 @@ async fn who_cannot_be_elected_says_why() {
     let election = Election::new(wire.client(), "nowhere", "test", options("a")).unwrap();
     let mut observer = election.observe();
     let waiting = tokio::spawn(election.lead(std::future::pending::<()>()));
-    let state = timeout(60 * SECOND, observer.changed()).await.expect("nothing is said");
-    assert_eq!((state.trouble.as_str(), state.leading), ("namespaces \"nowhere\" not found", false));
+    let state = timeout(60 * SECOND, observer.changed())
+        .await
+        .expect("nothing is said");
+    assert_eq!(
+        (state.trouble.as_str(), state.leading),
+        ("namespaces \"nowhere\" not found", false)
+    );
     waiting.abort();
 }
 
@@ -203,7 +247,12 @@ async fn a_lease_that_nobody_touched_is_renewed_without_a_look_at_it() {
     let reading = wire.another();
     let leading = stand(&wire, &throne, options("a"), 3600 * SECOND);
     sleep(10 * SECOND).await;
-    let renewed = |lease: &Value| lease["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    let renewed = |lease: &Value| {
+        lease["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
     let before = reading.send("GET", LEASE, Value::Null).await;
     // Somebody writes: the next renewal looks, and goes on.
     let mut touched = before.clone();
@@ -226,10 +275,16 @@ async fn who_watches_an_election_sees_who_leads_and_whether_it_hangs() {
     let election = Election::new(way.client(), "default", "test", options("b")).unwrap();
     let mut observer = election.observe();
     let waiting = tokio::spawn(election.lead(std::future::pending::<()>()));
-    let state = timeout(60 * SECOND, observer.changed()).await.expect("nothing is seen");
+    let state = timeout(60 * SECOND, observer.changed())
+        .await
+        .expect("nothing is seen");
     assert_eq!((state.leader.as_str(), state.leading), ("a", false));
     assert!(observer.is_healthy(SECOND), "who waits is well");
-    assert!(observer.metrics().contains("leader_election_master_status{name=\"test\"} 0"));
+    assert!(
+        observer
+            .metrics()
+            .contains("leader_election_master_status{name=\"test\"} 0")
+    );
     waiting.abort();
 
     let own = Election::new(way.client(), "default", "other", options("c")).unwrap();
@@ -239,27 +294,50 @@ async fn who_watches_an_election_sees_who_leads_and_whether_it_hangs() {
     tokio::pin!(leading);
     assert!(timeout(SECOND / 2, &mut leading).await.is_err());
     assert!(observer.state().leading && observer.is_healthy(SECOND));
-    assert!(observer.metrics().contains("leader_election_master_status{name=\"other\"} 1"));
+    assert!(
+        observer
+            .metrics()
+            .contains("leader_election_master_status{name=\"other\"} 1")
+    );
     tokio::time::advance(17 * SECOND).await;
-    assert!(!observer.is_healthy(SECOND), "it was not polled for longer than its lease lasts");
+    assert!(
+        !observer.is_healthy(SECOND),
+        "it was not polled for longer than its lease lasts"
+    );
 }
 
 #[tokio::test]
 async fn times_that_make_no_sense_are_refused() {
     let client = Wire::new().await.client();
     let check = |options: Options, expected: SetupError| {
-        assert_eq!(Election::new(client.clone(), "default", "test", options).err(), Some(expected));
+        assert_eq!(
+            Election::new(client.clone(), "default", "test", options).err(),
+            Some(expected)
+        );
     };
     check(options(""), SetupError::Nobody);
-    check(Options { lease_duration: 10 * SECOND, ..options("a") }, SetupError::LeaseTooShort);
-    check(Options { retry_period: 9 * SECOND, ..options("a") }, SetupError::DeadlineTooShort);
+    check(
+        Options {
+            lease_duration: 10 * SECOND,
+            ..options("a")
+        },
+        SetupError::LeaseTooShort,
+    );
+    check(
+        Options {
+            retry_period: 9 * SECOND,
+            ..options("a")
+        },
+        SetupError::DeadlineTooShort,
+    );
 }
 
 /// A wall clock that is `offset` seconds off.
 fn clock(offset: &Arc<AtomicI64>) -> mizzen_sdk::seam::Clock {
     let (began, offset) = (Instant::now(), offset.clone());
     Arc::new(move || {
-        let seconds = 1_700_000_000 + began.elapsed().as_secs() as i64 + offset.load(Ordering::Relaxed);
+        let seconds =
+            1_700_000_000 + began.elapsed().as_secs() as i64 + offset.load(Ordering::Relaxed);
         Timestamp::from_second(seconds).unwrap()
     })
 }
@@ -267,8 +345,15 @@ fn clock(offset: &Arc<AtomicI64>) -> mizzen_sdk::seam::Clock {
 #[tokio::test(start_paused = true)]
 async fn a_step_of_the_wall_clock_changes_no_leader() {
     for step in [-3600, 3600] {
-        let (wire, throne, offset) = (Wire::new().await, Throne::default(), Arc::new(AtomicI64::new(0)));
-        let with_clock = |name: &str| Options { clock: clock(&offset), ..options(name) };
+        let (wire, throne, offset) = (
+            Wire::new().await,
+            Throne::default(),
+            Arc::new(AtomicI64::new(0)),
+        );
+        let with_clock = |name: &str| Options {
+            clock: clock(&offset),
+            ..options(name)
+        };
         let a = stand(&wire, &throne, with_clock("a"), 3600 * SECOND);
         sleep(10 * SECOND).await;
         let b = stand(&wire, &throne, with_clock("b"), 10 * SECOND);
@@ -280,7 +365,11 @@ async fn a_step_of_the_wall_clock_changes_no_leader() {
         a.abort();
         let vanished = Instant::now();
         b.await.unwrap();
-        assert!(vanished.elapsed() < 30 * SECOND, "{step}: {:?}", vanished.elapsed());
+        assert!(
+            vanished.elapsed() < 30 * SECOND,
+            "{step}: {:?}",
+            vanished.elapsed()
+        );
         assert_eq!(throne.history(), ["+a", "-a", "+b", "-b"], "{step}");
     }
 }

@@ -30,8 +30,14 @@ impl Hands {
 struct Heard(Arc<Mutex<Vec<String>>>);
 
 impl Sink for Heard {
-    fn send<'a>(&'a mut self, told: &'a Told) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
-        self.0.lock().unwrap().push(format!("{} x{}", told.occurrence.note.message, told.count));
+    fn send<'a>(
+        &'a mut self,
+        told: &'a Told,
+    ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        self.0
+            .lock()
+            .unwrap()
+            .push(format!("{} x{}", told.occurrence.note.message, told.count));
         Box::pin(std::future::ready(()))
     }
 }
@@ -49,7 +55,11 @@ fn object(name: &str) -> ObjectReference {
 /// What is heard of events about one object with these messages.
 async fn hear(limits: Limits, messages: impl IntoIterator<Item = String>) -> Vec<String> {
     let heard = Heard::default();
-    let broadcaster = Broadcaster::with(vec![Box::new(heard.clone())], limits, Hands::default().clock());
+    let broadcaster = Broadcaster::with(
+        vec![Box::new(heard.clone())],
+        limits,
+        Hands::default().clock(),
+    );
     let recorder = broadcaster.recorder("tester", "tester-0");
     for message in messages {
         recorder.record(&object("a"), Note::normal("Tested", "Testing", message));
@@ -62,13 +72,23 @@ async fn hear(limits: Limits, messages: impl IntoIterator<Item = String>) -> Vec
 #[tokio::test(start_paused = true)]
 async fn the_same_again_is_counted() {
     let messages = ["one", "one", "two", "one"].map(String::from);
-    assert_eq!(hear(Limits::default(), messages).await, ["one x1", "one x2", "two x1", "one x3"]);
+    assert_eq!(
+        hear(Limits::default(), messages).await,
+        ["one x1", "one x2", "two x1", "one x3"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn many_that_differ_only_in_their_message_become_one() {
-    let limits = Limits { similar: 3, ..Limits::default() };
-    let heard = hear(limits, ["m1", "m2", "m3", "m4", "m1", "m5"].map(String::from)).await;
+    let limits = Limits {
+        similar: 3,
+        ..Limits::default()
+    };
+    let heard = hear(
+        limits,
+        ["m1", "m2", "m3", "m4", "m1", "m5"].map(String::from),
+    )
+    .await;
     let combined = "(combined from similar events): ";
     let expected = [
         "m1 x1".into(),
@@ -84,36 +104,60 @@ async fn many_that_differ_only_in_their_message_become_one() {
 #[tokio::test(start_paused = true)]
 async fn who_reports_many_that_became_one_is_said_in_the_source_alone() {
     let wire = Wire::new().await;
-    let limits = Limits { similar: 2, ..Limits::default() };
+    let limits = Limits {
+        similar: 2,
+        ..Limits::default()
+    };
     let sink = Box::new(ApiSink::core(wire.client()));
     let broadcaster = Broadcaster::with(vec![sink], limits, Hands::default().clock());
     let recorder = broadcaster.recorder("tester", "");
     for message in ["one", "two"] {
-        recorder.record(&object("a"), Note::normal("Tested", "Testing", message).related(object("b")));
+        recorder.record(
+            &object("a"),
+            Note::normal("Tested", "Testing", message).related(object("b")),
+        );
     }
     broadcaster.stop().await;
     let list = wire.send("GET", "/api/v1/events", Value::Null).await;
     let mut events: Vec<_> = list["items"].as_array().unwrap().iter().collect();
     events.sort_by_key(|event| event["message"].to_string());
-    let reporters: Vec<_> = events.iter().map(|event| &event["reportingComponent"]).collect();
+    let reporters: Vec<_> = events
+        .iter()
+        .map(|event| &event["reportingComponent"])
+        .collect();
     assert_eq!(reporters, ["", "tester"]);
-    assert!(events.iter().all(|event| event["source"]["component"] == "tester"));
+    assert!(
+        events
+            .iter()
+            .all(|event| event["source"]["component"] == "tester")
+    );
     assert!(events[0]["related"].is_null() && events[1]["related"].is_object());
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_talks_too_much_about_one_object_is_not_heard() {
-    let limits = Limits { burst: 3, refill_seconds: 5, ..Limits::default() };
+    let limits = Limits {
+        burst: 3,
+        refill_seconds: 5,
+        ..Limits::default()
+    };
     let heard = hear(limits, (0..12).map(|_| "again".into())).await;
     // Three at once, then one for every five seconds; each event comes a second after the other.
-    assert_eq!(heard, ["again x1", "again x2", "again x3", "again x4", "again x5"]);
+    assert_eq!(
+        heard,
+        ["again x1", "again x2", "again x3", "again x4", "again x5"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn limits_count_the_time_that_passes_whatever_the_clock_says() {
     for step in [-3600, 3600] {
         let (heard, hands) = (Heard::default(), Hands::default());
-        let limits = Limits { burst: 2, refill_seconds: 5, ..Limits::default() };
+        let limits = Limits {
+            burst: 2,
+            refill_seconds: 5,
+            ..Limits::default()
+        };
         let broadcaster = Broadcaster::with(vec![Box::new(heard.clone())], limits, hands.clock());
         let recorder = broadcaster.recorder("tester", "tester-0");
         for n in 0..12 {
@@ -124,15 +168,25 @@ async fn limits_count_the_time_that_passes_whatever_the_clock_says() {
             }
         }
         broadcaster.stop().await;
-        assert_eq!(*heard.0.lock().unwrap(), ["again x1", "again x2", "again x3", "again x4"], "{step}");
+        assert_eq!(
+            *heard.0.lock().unwrap(),
+            ["again x1", "again x2", "again x3", "again x4"],
+            "{step}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_used_longest_ago_is_forgotten() {
-    let limits = Limits { remembered: 2, ..Limits::default() };
+    let limits = Limits {
+        remembered: 2,
+        ..Limits::default()
+    };
     let messages = ["a", "b", "c", "a"].map(String::from);
-    assert_eq!(hear(limits, messages).await, ["a x1", "b x1", "c x1", "a x1"]);
+    assert_eq!(
+        hear(limits, messages).await,
+        ["a x1", "b x1", "c x1", "a x1"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,7 +203,10 @@ async fn recording_never_waits_and_what_is_too_much_is_counted() {
     let broadcaster = Broadcaster::new(vec![Box::new(Stuck)]);
     let recorder = broadcaster.recorder("tester", "tester-0");
     for number in 0..1500 {
-        recorder.record(&object(&format!("o{number}")), Note::warning("Tested", "Testing", "x"));
+        recorder.record(
+            &object(&format!("o{number}")),
+            Note::warning("Tested", "Testing", "x"),
+        );
     }
     assert_eq!(broadcaster.dropped(), 500);
     broadcaster.stop().await;
@@ -159,27 +216,46 @@ async fn recording_never_waits_and_what_is_too_much_is_counted() {
 async fn events_reach_the_server_in_both_forms_and_are_counted_there() {
     for core in [true, false] {
         let wire = Wire::new().await;
-        let sink = if core { ApiSink::core(wire.client()) } else { ApiSink::new(wire.client()) };
-        let broadcaster =
-            Broadcaster::with(vec![Box::new(sink)], Limits::default(), Hands::default().clock());
+        let sink = if core {
+            ApiSink::core(wire.client())
+        } else {
+            ApiSink::new(wire.client())
+        };
+        let broadcaster = Broadcaster::with(
+            vec![Box::new(sink)],
+            Limits::default(),
+            Hands::default().clock(),
+        );
         let recorder = broadcaster.recorder("example.com/tester", "tester-0");
         for _ in 0..3 {
-            recorder
-                .record(&object("a"), Note::warning("Failed", "Testing", "it failed").related(object("b")));
+            recorder.record(
+                &object("a"),
+                Note::warning("Failed", "Testing", "it failed").related(object("b")),
+            );
         }
         broadcaster.stop().await;
-        let path = if core { "/api/v1/events" } else { "/apis/events.k8s.io/v1/events" };
+        let path = if core {
+            "/api/v1/events"
+        } else {
+            "/apis/events.k8s.io/v1/events"
+        };
         let list = wire.send("GET", path, Value::Null).await;
         let items = list["items"].as_array().unwrap();
         assert_eq!(items.len(), 1, "{items:?}");
         let event = &items[0];
         assert_eq!(event["type"], "Warning");
         if core {
-            assert_eq!((&event["count"], &event["message"]), (&json!(3), &json!("it failed")));
+            assert_eq!(
+                (&event["count"], &event["message"]),
+                (&json!(3), &json!("it failed"))
+            );
             assert_eq!(event["source"]["component"], "example.com/tester");
             assert_eq!(event["lastTimestamp"], "2023-11-14T22:13:22Z");
         } else {
-            assert_eq!((&event["series"]["count"], &event["note"]), (&json!(3), &json!("it failed")));
+            assert_eq!(
+                (&event["series"]["count"], &event["note"]),
+                (&json!(3), &json!("it failed"))
+            );
             assert_eq!(event["reportingController"], "example.com/tester");
         }
         assert_eq!(event["related"]["name"], "b");
@@ -190,15 +266,24 @@ async fn events_reach_the_server_in_both_forms_and_are_counted_there() {
 async fn recorded(regarding: ObjectReference, note: Note) -> Value {
     let wire = Wire::new().await;
     let sink = ApiSink::new(wire.client());
-    let broadcaster = Broadcaster::with(vec![Box::new(sink)], Limits::default(), Hands::default().clock());
-    broadcaster.recorder("example.com/tester", "tester-0").record(&regarding, note);
+    let broadcaster = Broadcaster::with(
+        vec![Box::new(sink)],
+        Limits::default(),
+        Hands::default().clock(),
+    );
+    broadcaster
+        .recorder("example.com/tester", "tester-0")
+        .record(&regarding, note);
     broadcaster.stop().await;
-    wire.send("GET", "/apis/events.k8s.io/v1/events", Value::Null).await["items"].clone()
+    wire.send("GET", "/apis/events.k8s.io/v1/events", Value::Null)
+        .await["items"]
+        .clone()
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_has_annotations_and_as_much_of_its_message_as_fits() {
-    let note = Note::normal("Tested", "Testing", "\u{fc}".repeat(600)).annotated("example.com/a", "b");
+    let note =
+        Note::normal("Tested", "Testing", "\u{fc}".repeat(600)).annotated("example.com/a", "b");
     let events = recorded(object("a"), note).await;
     assert_eq!(events[0]["metadata"]["annotations"]["example.com/a"], "b");
     let expected = format!("{}...", "\u{fc}".repeat(510));
@@ -213,14 +298,24 @@ async fn events_of_objects_with_unusual_names_have_usual_ones() {
         assert_eq!(events[0]["regarding"]["name"], *name);
     }
     let events = recorded(object("a.b-1"), Note::normal("Tested", "Testing", "x")).await;
-    assert!(events[0]["metadata"]["name"].as_str().unwrap().starts_with("a.b-1."), "{events}");
+    assert!(
+        events[0]["metadata"]["name"]
+            .as_str()
+            .unwrap()
+            .starts_with("a.b-1."),
+        "{events}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_that_has_run_out_is_told_anew() {
     let wire = Wire::new().await;
     let sink = ApiSink::core(wire.client());
-    let broadcaster = Broadcaster::with(vec![Box::new(sink)], Limits::default(), Hands::default().clock());
+    let broadcaster = Broadcaster::with(
+        vec![Box::new(sink)],
+        Limits::default(),
+        Hands::default().clock(),
+    );
     let recorder = broadcaster.recorder("tester", "tester-0");
     let path = "/api/v1/namespaces/default/events";
     recorder.record(&object("a"), Note::normal("Tested", "Testing", "x"));
@@ -231,7 +326,8 @@ async fn an_event_that_has_run_out_is_told_anew() {
         }
         tokio::task::yield_now().await;
     };
-    wire.send("DELETE", &format!("{path}/{name}"), Value::Null).await;
+    wire.send("DELETE", &format!("{path}/{name}"), Value::Null)
+        .await;
     recorder.record(&object("a"), Note::normal("Tested", "Testing", "x"));
     broadcaster.stop().await;
     let list = wire.send("GET", path, Value::Null).await;
@@ -243,7 +339,10 @@ async fn an_event_that_has_run_out_is_told_anew() {
 struct Names(Arc<Mutex<Vec<String>>>);
 
 impl Sink for Names {
-    fn send<'a>(&'a mut self, told: &'a Told) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+    fn send<'a>(
+        &'a mut self,
+        told: &'a Told,
+    ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
         self.0.lock().unwrap().push(told.name.clone());
         Box::pin(std::future::ready(()))
     }

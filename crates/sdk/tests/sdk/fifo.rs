@@ -36,7 +36,10 @@ async fn deltas_are_collected_under_the_keys_of_the_key_function() {
     fifo.push(Delta::Updated(entry("renamed", "2", 9)));
     assert_eq!(fifo.list_keys(), [Key::cluster("1"), Key::cluster("2")]);
     let batch = fifo.pop(10).await.unwrap();
-    assert_eq!(batch.deltas.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(
+        batch.deltas.iter().map(Vec::len).collect::<Vec<_>>(),
+        [1, 2]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -45,9 +48,15 @@ async fn a_replacement_compares_by_the_key_function() {
     known.insert(entry("web", "1", 1));
     let fifo = DeltaFifo::new(known);
     // The name is the same, the object is another; two entries of one object are one.
-    fifo.replace(vec![entry("web", "2", 3), entry("old-name", "2", 2)], Version(3));
+    fifo.replace(
+        vec![entry("web", "2", 3), entry("old-name", "2", 2)],
+        Version(3),
+    );
     let batch = fifo.pop(10).await.unwrap();
-    assert!(matches!(&batch.deltas[0][..], [Delta::Replaced(_), Delta::Replaced(_)]));
+    assert!(matches!(
+        &batch.deltas[0][..],
+        [Delta::Replaced(_), Delta::Replaced(_)]
+    ));
     assert!(matches!(&batch.deltas[1][..], [Delta::Lost(last)] if last.uid() == "1"));
     assert!(batch.synced && fifo.has_synced());
 }
@@ -58,7 +67,10 @@ fn a_store_keeps_and_indexes_by_its_key_function() {
     store.add_index("name", by_field("metadata.name"));
     store.insert(entry("web", "1", 1));
     store.insert(entry("web", "2", 2));
-    assert_eq!((store.len(), store.by_index("name", "web").unwrap().len()), (2, 2));
+    assert_eq!(
+        (store.len(), store.by_index("name", "web").unwrap().len()),
+        (2, 2)
+    );
     assert_eq!(store.get(&Key::cluster("2")).unwrap().version(), Version(2));
     assert!(store.get(&Key::new("default", "web")).is_none());
     store.remove(&Key::cluster("1"));
@@ -72,11 +84,19 @@ async fn what_is_queued_can_be_listed_without_taking_it() {
     fifo.push(Delta::Added(entry("a", "2", 2)));
     fifo.push(Delta::Updated(entry("b", "1", 3)));
     fifo.push(Delta::Deleted(entry("a", "2", 4)));
-    let listed: Vec<String> = fifo.list().iter().map(|entry| format!("{entry:?}")).collect();
+    let listed: Vec<String> = fifo
+        .list()
+        .iter()
+        .map(|entry| format!("{entry:?}"))
+        .collect();
     assert_eq!(listed, ["default/b@3", "default/a@4"]);
     assert_eq!(fifo.get_by_key(&Key::new("default", "a")).unwrap().len(), 2);
     assert!(fifo.get_by_key(&Key::new("default", "c")).is_none());
-    assert_eq!(fifo.pop(10).await.unwrap().deltas.len(), 2, "they are still there");
+    assert_eq!(
+        fifo.pop(10).await.unwrap().deltas.len(),
+        2,
+        "they are still there"
+    );
     assert!(fifo.list().is_empty() && fifo.list_keys().is_empty());
 }
 
@@ -84,10 +104,16 @@ async fn what_is_queued_can_be_listed_without_taking_it() {
 async fn take(fifo: &DeltaFifo<Object>, store: &Store<Object>) -> Vec<String> {
     let batch = fifo.pop(100).await.unwrap();
     let deltas: Vec<_> = batch.deltas.into_iter().flatten().collect();
-    deltas.iter().for_each(|delta| drop(store.insert(delta.entry().clone())));
+    deltas
+        .iter()
+        .for_each(|delta| drop(store.insert(delta.entry().clone())));
     let text = |delta: &Delta<Object>| match delta {
         Delta::Sync(entry) => format!("sync {}", entry.key().name()),
-        delta => format!("{} {}", if delta.is_gone() { "gone" } else { "here" }, delta.entry().key().name()),
+        delta => format!(
+            "{} {}",
+            if delta.is_gone() { "gone" } else { "here" },
+            delta.entry().key().name()
+        ),
     };
     deltas.iter().map(text).collect()
 }
@@ -121,7 +147,10 @@ async fn a_reflector_resyncs_its_store_every_period_across_watches() {
         }
     }
     let minutes = start.elapsed().as_secs() / 60;
-    assert_eq!(minutes, 20, "the second resync is due a period after the first");
+    assert_eq!(
+        minutes, 20,
+        "the second resync is due a period after the first"
+    );
     running.abort();
 }
 
@@ -134,7 +163,9 @@ async fn a_reflector_without_a_period_never_resyncs() {
     let source = ListWatch::at(wire.client(), PATH);
     let running = tokio::spawn(Reflector::<Object, _>::new(source, fifo.clone()).run());
     assert_eq!(take(&fifo, &store).await, ["here a"]);
-    let quiet = timeout(Duration::from_secs(3600), async { while take(&fifo, &store).await.is_empty() {} });
+    let quiet = timeout(Duration::from_secs(3600), async {
+        while take(&fifo, &store).await.is_empty() {}
+    });
     assert!(quiet.await.is_err(), "something was queued");
     running.abort();
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use mizzen_sdk::Key;
 use mizzen_sdk::cache::Version;
-use mizzen_sdk::informer::{Event, Factory, FactoryOptions, Handler, HandlerOptions, Informer, Options};
+use mizzen_sdk::informer::{
+    Event, Factory, FactoryOptions, Handler, HandlerOptions, Informer, Options,
+};
 use mizzen_sdk::watch::{Initial, ListWatch};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -45,19 +47,34 @@ impl Diary {
 
 pub fn step(entry: &mizzen_sdk::cache::Entry<ConfigMap>) -> String {
     let object = entry.object().unwrap();
-    object.data.as_ref().and_then(|data| data.get("step").cloned()).unwrap_or_default()
+    object
+        .data
+        .as_ref()
+        .and_then(|data| data.get("step").cloned())
+        .unwrap_or_default()
 }
 
 pub async fn create(wire: &Wire, name: &str) -> Value {
-    wire.send("POST", PATH, json!({"metadata": {"name": name}, "data": {"step": "0"}})).await
+    wire.send(
+        "POST",
+        PATH,
+        json!({"metadata": {"name": name}, "data": {"step": "0"}}),
+    )
+    .await
 }
 
 pub async fn change(wire: &Wire, name: &str, step: usize) -> Value {
-    wire.send("PATCH", &format!("{PATH}/{name}"), json!({"data": {"step": step.to_string()}})).await
+    wire.send(
+        "PATCH",
+        &format!("{PATH}/{name}"),
+        json!({"data": {"step": step.to_string()}}),
+    )
+    .await
 }
 
 async fn delete(wire: &Wire, name: &str) {
-    wire.send("DELETE", &format!("{PATH}/{name}"), Value::Null).await;
+    wire.send("DELETE", &format!("{PATH}/{name}"), Value::Null)
+        .await;
 }
 
 pub fn informer(wire: &Wire) -> Informer<ConfigMap> {
@@ -82,7 +99,9 @@ pub fn version(written: &Value) -> Version {
 /// Waits until the cache has seen what was written.
 pub async fn see(informer: &Informer<ConfigMap>, written: &Value) {
     let key = Key::new("default", written["metadata"]["name"].as_str().unwrap());
-    timeout(10 * MINUTE, informer.wait_for(&key, version(written))).await.expect("the cache never saw it");
+    timeout(10 * MINUTE, informer.wait_for(&key, version(written)))
+        .await
+        .expect("the cache never saw it");
 }
 
 pub fn names(informer: &Informer<ConfigMap>) -> Vec<String> {
@@ -109,8 +128,17 @@ async fn a_cache_follows_and_handlers_hear_of_everything() {
     see(&informer, &last).await;
     tokio::task::yield_now().await;
     // The order of one object's events is that of the server.
-    let (a, b): (Vec<_>, Vec<_>) = diary.take().into_iter().partition(|line| line.contains('a'));
-    assert_eq!((a, b), (vec!["~a=1".into(), "-a".into()], vec!["+b".into(), "~b=2".into()]));
+    let (a, b): (Vec<_>, Vec<_>) = diary
+        .take()
+        .into_iter()
+        .partition(|line| line.contains('a'));
+    assert_eq!(
+        (a, b),
+        (
+            vec!["~a=1".into(), "-a".into()],
+            vec!["+b".into(), "~b=2".into()]
+        )
+    );
     assert_eq!(names(&informer), ["b=2"]);
 }
 
@@ -126,7 +154,9 @@ async fn the_first_state_comes_in_pages_or_as_a_stream() {
         let (informer, diary) = (Informer::new(source), Diary::default());
         let registration = informer.add_handler(diary.handler());
         informer.start();
-        timeout(MINUTE, registration.wait_for_sync()).await.expect("it never synced");
+        timeout(MINUTE, registration.wait_for_sync())
+            .await
+            .expect("it never synced");
         let mut heard = diary.take();
         heard.sort();
         assert_eq!(heard, ["+a", "+b", "+c", "+d", "+e"], "{initial:?}");
@@ -151,7 +181,9 @@ async fn a_server_that_cannot_stream_is_listed() {
     source.initial = Initial::Stream;
     let informer: Informer<ConfigMap> = Informer::new(source);
     informer.start();
-    timeout(MINUTE, informer.wait_for_sync()).await.expect("it never synced");
+    timeout(MINUTE, informer.wait_for_sync())
+        .await
+        .expect("it never synced");
     assert_eq!(names(&informer), ["a=0"]);
     assert_eq!(wire.n_lists.load(Ordering::Relaxed), 1);
 }
@@ -174,7 +206,11 @@ async fn nothing_is_lost_or_told_twice_wherever_a_watch_breaks_off() {
         }
         see(&informer, &last).await;
         tokio::task::yield_now().await;
-        assert_eq!(diary.take(), ["+a", "~a=1", "~a=2", "~a=3", "~a=4", "~a=5"], "cut after {cut} bytes");
+        assert_eq!(
+            diary.take(),
+            ["+a", "~a=1", "~a=2", "~a=3", "~a=4", "~a=5"],
+            "cut after {cut} bytes"
+        );
         informer.stop();
     }
 }
@@ -206,7 +242,10 @@ async fn an_expired_watch_lists_again_and_what_went_unseen_is_deleted() {
     tokio::task::yield_now().await;
     let heard = diary.take();
     assert_eq!(heard[..2], ["+a", "+b"]);
-    assert!(heard.contains(&"-a".into()) || heard.contains(&"-a?".into()), "{heard:?}");
+    assert!(
+        heard.contains(&"-a".into()) || heard.contains(&"-a?".into()),
+        "{heard:?}"
+    );
     assert_eq!(
         heard.iter().filter(|line| *line == "+b").count(),
         2,
@@ -235,7 +274,9 @@ async fn failures_are_reported_and_waited_for_longer_each_time() {
     let errors: Arc<Mutex<Vec<String>>> = Arc::default();
     let log = errors.clone();
     let mut options = Options {
-        on_error: Some(Arc::new(move |error| log.lock().unwrap().push(error.to_string()))),
+        on_error: Some(Arc::new(move |error| {
+            log.lock().unwrap().push(error.to_string())
+        })),
         ..Options::default()
     };
     options.backoff.chance = Arc::new(|| 0.0);
@@ -261,7 +302,9 @@ async fn a_handler_that_comes_late_hears_of_everything_first() {
     see(&informer, &written).await;
     let diary = Diary::default();
     let registration = informer.add_handler(diary.handler());
-    timeout(MINUTE, registration.wait_for_sync()).await.expect("it never synced");
+    timeout(MINUTE, registration.wait_for_sync())
+        .await
+        .expect("it never synced");
     let mut heard = diary.take();
     heard.sort();
     assert_eq!(heard, ["+a", "+b"]);
@@ -269,7 +312,10 @@ async fn a_handler_that_comes_late_hears_of_everything_first() {
     let written = change(&wire, "a", 1).await;
     see(&informer, &written).await;
     tokio::task::yield_now().await;
-    assert!(diary.take().is_empty(), "it listens on although it was removed");
+    assert!(
+        diary.take().is_empty(),
+        "it listens on although it was removed"
+    );
 }
 
 /// Takes a minute for each event.
@@ -287,7 +333,10 @@ async fn a_slow_handler_holds_up_nobody_and_hears_of_each_object_in_the_end() {
     let wire = Wire::new().await;
     create(&wire, "a").await;
     let (informer, slow, fast) = (informer(&wire), Diary::default(), Diary::default());
-    let options = HandlerOptions { limit: 3, ..HandlerOptions::default() };
+    let options = HandlerOptions {
+        limit: 3,
+        ..HandlerOptions::default()
+    };
     let registration = informer.add_handler_with(Slow(slow.clone()), options);
     informer.add_handler(fast.handler());
     informer.start();
@@ -304,14 +353,21 @@ async fn a_slow_handler_holds_up_nobody_and_hears_of_each_object_in_the_end() {
     see(&informer, &end).await;
     tokio::task::yield_now().await;
     assert_eq!(fast.take().len(), 1 + 1 + 100 + 1 + 1);
-    assert!(registration.waiting() <= 3 + 3, "{} events wait", registration.waiting());
+    assert!(
+        registration.waiting() <= 3 + 3,
+        "{} events wait",
+        registration.waiting()
+    );
     while registration.waiting() > 0 {
         sleep(MINUTE).await;
     }
     sleep(2 * MINUTE).await;
     let heard = slow.take();
     assert!(heard.len() < 12, "{heard:?}");
-    assert_eq!(heard.iter().rfind(|line| line.contains('a')).unwrap(), "~a=50");
+    assert_eq!(
+        heard.iter().rfind(|line| line.contains('a')).unwrap(),
+        "~a=50"
+    );
     assert!(heard.contains(&"+c".into()), "{heard:?}");
 }
 
@@ -320,7 +376,10 @@ async fn a_handler_may_hear_of_everything_again_and_again() {
     let wire = Wire::new().await;
     create(&wire, "a").await;
     let (informer, diary) = (informer(&wire), Diary::default());
-    let options = HandlerOptions { resync: Some(MINUTE), ..HandlerOptions::default() };
+    let options = HandlerOptions {
+        resync: Some(MINUTE),
+        ..HandlerOptions::default()
+    };
     informer.add_handler_with(diary.handler(), options);
     informer.start();
     informer.wait_for_sync().await;
@@ -332,13 +391,24 @@ async fn a_handler_may_hear_of_everything_again_and_again() {
 async fn handlers_without_a_resync_period_have_the_factorys_default() {
     let wire = Wire::new().await;
     create(&wire, "a").await;
-    let options = Options { resync: Some(MINUTE), ..Options::default() };
-    let factory =
-        Factory::with(wire.client(), FactoryOptions { informer: options, ..FactoryOptions::default() });
-    let informer =
-        factory.informer_of::<ConfigMap>(&(), |source| source.fields = Some("metadata.name=a".into()));
+    let options = Options {
+        resync: Some(MINUTE),
+        ..Options::default()
+    };
+    let factory = Factory::with(
+        wire.client(),
+        FactoryOptions {
+            informer: options,
+            ..FactoryOptions::default()
+        },
+    );
+    let informer = factory
+        .informer_of::<ConfigMap>(&(), |source| source.fields = Some("metadata.name=a".into()));
     let (default, own, never) = (Diary::default(), Diary::default(), Diary::default());
-    let resync = |period| HandlerOptions { resync: Some(period), ..HandlerOptions::default() };
+    let resync = |period| HandlerOptions {
+        resync: Some(period),
+        ..HandlerOptions::default()
+    };
     informer.add_handler(default.handler());
     informer.add_handler_with(own.handler(), resync(2 * MINUTE));
     informer.add_handler_with(never.handler(), resync(Duration::ZERO));
@@ -346,7 +416,10 @@ async fn handlers_without_a_resync_period_have_the_factorys_default() {
     factory.wait_for_sync().await;
     sleep(MINUTE * 2 + MINUTE / 2).await;
     assert_eq!(default.take(), ["+a", "~a=0", "~a=0"]);
-    assert_eq!((own.take(), never.take()), (vec!["+a".into(), "~a=0".into()], vec!["+a".into()]));
+    assert_eq!(
+        (own.take(), never.take()),
+        (vec!["+a".into(), "~a=0".into()], vec!["+a".into()])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -354,7 +427,10 @@ async fn a_resync_period_below_a_second_is_raised_to_one() {
     let wire = Wire::new().await;
     create(&wire, "a").await;
     let (informer, diary) = (informer(&wire), Diary::default());
-    let options = HandlerOptions { resync: Some(Duration::from_millis(1)), ..HandlerOptions::default() };
+    let options = HandlerOptions {
+        resync: Some(Duration::from_millis(1)),
+        ..HandlerOptions::default()
+    };
     informer.add_handler_with(diary.handler(), options);
     informer.start();
     informer.wait_for_sync().await;

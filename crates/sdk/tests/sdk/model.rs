@@ -51,7 +51,10 @@ impl Witness {
         let sight = |entry: &Entry<ConfigMap>| (entry.uid().to_string(), entry.version());
         let fine = match event {
             Event::Added { object, .. } => {
-                known.is_none() && believed.insert(event.key().clone(), sight(object)).is_none()
+                known.is_none()
+                    && believed
+                        .insert(event.key().clone(), sight(object))
+                        .is_none()
             }
             Event::Updated { old, new } => {
                 believed.insert(event.key().clone(), sight(new));
@@ -74,11 +77,21 @@ async fn play(wire: &Wire, seed: u64) {
     wire.namespace(&namespace).await;
     let path = format!("/api/v1/namespaces/{namespace}/configmaps");
     let mut source = ListWatch::namespaced(wire.client(), &namespace);
-    source.initial = if dice.roll(2) == 0 { Initial::Pages(2) } else { Initial::Stream };
+    source.initial = if dice.roll(2) == 0 {
+        Initial::Pages(2)
+    } else {
+        Initial::Stream
+    };
     let informer: Informer<ConfigMap> = Informer::new(source);
     let delay = Duration::from_millis(dice.roll(2) * 50);
-    let witness = Witness { delay, ..Witness::default() };
-    let options = HandlerOptions { limit: 1 + dice.roll(4) as usize, resync: None };
+    let witness = Witness {
+        delay,
+        ..Witness::default()
+    };
+    let options = HandlerOptions {
+        limit: 1 + dice.roll(4) as usize,
+        resync: None,
+    };
     let registration = informer.add_handler_with(witness.clone(), options);
     let mut there = BTreeSet::new();
     for step in 0..(4 + dice.roll(14)) {
@@ -91,7 +104,9 @@ async fn play(wire: &Wire, seed: u64) {
     }
     wire.faults(|faults| *faults = Default::default());
     informer.start();
-    let end = wire.send("POST", &path, json!({"metadata": {"name": "end"}})).await;
+    let end = wire
+        .send("POST", &path, json!({"metadata": {"name": "end"}}))
+        .await;
     let version = Version::parse(end["metadata"]["resourceVersion"].as_str().unwrap());
     let key = Key::new(&*namespace, "end");
     let seen = informer.wait_for(&key, version);
@@ -131,32 +146,74 @@ async fn write(wire: &Wire, path: &str, there: &mut BTreeSet<String>, dice: &mut
     let name = format!("c{}", dice.roll(4));
     let object = format!("{path}/{name}");
     if there.insert(name.clone()) {
-        wire.send("POST", path, json!({"metadata": {"name": name}, "data": {"step": "0"}})).await;
+        wire.send(
+            "POST",
+            path,
+            json!({"metadata": {"name": name}, "data": {"step": "0"}}),
+        )
+        .await;
     } else if dice.roll(3) == 0 {
         wire.send("DELETE", &object, Value::Null).await;
         there.remove(&name);
     } else {
-        wire.send("PATCH", &object, json!({"data": {"step": step.to_string()}})).await;
+        wire.send(
+            "PATCH",
+            &object,
+            json!({"data": {"step": step.to_string()}}),
+        )
+        .await;
     }
 }
 
-async fn check(wire: &Wire, path: &str, informer: &Informer<ConfigMap>, witness: &Witness, seed: u64) {
+async fn check(
+    wire: &Wire,
+    path: &str,
+    informer: &Informer<ConfigMap>,
+    witness: &Witness,
+    seed: u64,
+) {
     let list = wire.send("GET", path, Value::Null).await;
     let sight = |object: &Value| {
-        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_string();
-        (text("name"), (text("uid"), Version::parse(&text("resourceVersion"))))
+        let text = |field: &str| {
+            object["metadata"][field]
+                .as_str()
+                .unwrap_or_default()
+                .to_string()
+        };
+        (
+            text("name"),
+            (text("uid"), Version::parse(&text("resourceVersion"))),
+        )
     };
-    let truth: BTreeMap<_, _> = list["items"].as_array().unwrap().iter().map(sight).collect();
+    let truth: BTreeMap<_, _> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(sight)
+        .collect();
     let entries = informer.store().list();
     let cached: BTreeMap<_, _> = entries
         .iter()
-        .map(|entry| (entry.key().name().to_string(), (entry.uid().to_string(), entry.version())))
+        .map(|entry| {
+            (
+                entry.key().name().to_string(),
+                (entry.uid().to_string(), entry.version()),
+            )
+        })
         .collect();
-    assert_eq!(cached, truth, "seed {seed}: the cache differs from the server");
+    assert_eq!(
+        cached, truth,
+        "seed {seed}: the cache differs from the server"
+    );
     let believed = witness.believed.lock().unwrap();
-    let believed: BTreeMap<_, _> =
-        believed.iter().map(|(key, sight)| (key.name().to_string(), sight.clone())).collect();
-    assert_eq!(believed, truth, "seed {seed}: the handler believes something else");
+    let believed: BTreeMap<_, _> = believed
+        .iter()
+        .map(|(key, sight)| (key.name().to_string(), sight.clone()))
+        .collect();
+    assert_eq!(
+        believed, truth,
+        "seed {seed}: the handler believes something else"
+    );
     let wrong = witness.wrong.lock().unwrap();
     assert!(wrong.is_empty(), "seed {seed}: no such history: {wrong:?}");
 }

@@ -8,7 +8,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ApiResource, ObjectMeta};
 use kube::core::GroupVersionKind;
 use mizzen_object::value;
-use mizzen_sdk::discover::{self, Mapper, RegisterError, ScaleClient, ScaleError, Scheme, SchemeError};
+use mizzen_sdk::discover::{
+    self, Mapper, RegisterError, ScaleClient, ScaleError, Scheme, SchemeError,
+};
 use mizzen_sdk::expectations::Expectations;
 use mizzen_sdk::owner::{self, OwnError};
 use mizzen_sdk::write::{self, Applier};
@@ -22,7 +24,10 @@ fn keys_are_read_as_they_are_written() {
     for text in ["default/web", "node-1"] {
         assert_eq!(text.parse::<Key>().unwrap().to_string(), text);
     }
-    assert_eq!("a/b/c".parse::<Key>().unwrap_err().to_string(), "unexpected key format: \"a/b/c\"");
+    assert_eq!(
+        "a/b/c".parse::<Key>().unwrap_err().to_string(),
+        "unexpected key format: \"a/b/c\""
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -54,14 +59,24 @@ async fn expectations_are_given_up_when_nothing_comes() {
 
 fn config_map(namespace: &str, name: &str, uid: &str) -> ConfigMap {
     let text = |text: &str| Some(text.to_string()).filter(|text| !text.is_empty());
-    let metadata =
-        ObjectMeta { name: text(name), namespace: text(namespace), uid: text(uid), ..ObjectMeta::default() };
-    ConfigMap { metadata, ..ConfigMap::default() }
+    let metadata = ObjectMeta {
+        name: text(name),
+        namespace: text(namespace),
+        uid: text(uid),
+        ..ObjectMeta::default()
+    };
+    ConfigMap {
+        metadata,
+        ..ConfigMap::default()
+    }
 }
 
 #[test]
 fn one_controls_and_no_other() {
-    let (first, second) = (config_map("default", "a", "1"), config_map("default", "b", "2"));
+    let (first, second) = (
+        config_map("default", "a", "1"),
+        config_map("default", "b", "2"),
+    );
     let mut object = config_map("default", "x", "");
     owner::set_controller(&first, &(), &mut object).unwrap();
     owner::set_controller(&first, &(), &mut object).unwrap();
@@ -76,12 +91,23 @@ fn one_controls_and_no_other() {
 #[test]
 fn an_owner_must_be_stored_and_near() {
     let mut object = config_map("default", "x", "");
-    let refused =
-        |owner: &ConfigMap, object: &mut ConfigMap| owner::set_controller(owner, &(), object).unwrap_err();
-    assert_eq!(refused(&config_map("default", "a", ""), &mut object), OwnError::Unstored);
-    assert!(matches!(refused(&config_map("other", "a", "1"), &mut object), OwnError::Namespace { .. }));
+    let refused = |owner: &ConfigMap, object: &mut ConfigMap| {
+        owner::set_controller(owner, &(), object).unwrap_err()
+    };
+    assert_eq!(
+        refused(&config_map("default", "a", ""), &mut object),
+        OwnError::Unstored
+    );
+    assert!(matches!(
+        refused(&config_map("other", "a", "1"), &mut object),
+        OwnError::Namespace { .. }
+    ));
     let namespace = Namespace {
-        metadata: ObjectMeta { name: Some("n".into()), uid: Some("3".into()), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            name: Some("n".into()),
+            uid: Some("3".into()),
+            ..ObjectMeta::default()
+        },
         ..Namespace::default()
     };
     owner::set_controller(&namespace, &(), &mut object).unwrap();
@@ -101,17 +127,32 @@ fn finalizers_are_added_and_removed_once() {
 fn a_condition_keeps_its_time_until_its_status_changes() {
     let at = |second| Timestamp::from_second(second).unwrap();
     let mut conditions = Vec::new();
-    assert!(condition::set(&mut conditions, condition::new("Ready", true, "Fine", "", at(1))));
+    assert!(condition::set(
+        &mut conditions,
+        condition::new("Ready", true, "Fine", "", at(1))
+    ));
     assert!(
-        !condition::set(&mut conditions, condition::new("Ready", true, "Fine", "", at(2))),
+        !condition::set(
+            &mut conditions,
+            condition::new("Ready", true, "Fine", "", at(2))
+        ),
         "nothing changed"
     );
-    assert!(condition::set(&mut conditions, condition::new("Ready", true, "Finer", "", at(3))));
+    assert!(condition::set(
+        &mut conditions,
+        condition::new("Ready", true, "Finer", "", at(3))
+    ));
     assert_eq!(conditions[0].last_transition_time.0, at(1));
-    assert!(condition::set(&mut conditions, condition::new("Ready", false, "Bad", "", at(4))));
+    assert!(condition::set(
+        &mut conditions,
+        condition::new("Ready", false, "Bad", "", at(4))
+    ));
     assert_eq!(conditions[0].last_transition_time.0, at(4));
     assert!(condition::is_false(&conditions, "Ready") && !condition::is_true(&conditions, "Ready"));
-    assert!(condition::remove(&mut conditions, "Ready") && condition::find(&conditions, "Ready").is_none());
+    assert!(
+        condition::remove(&mut conditions, "Ready")
+            && condition::find(&conditions, "Ready").is_none()
+    );
 }
 
 #[test]
@@ -121,7 +162,9 @@ fn a_condition_that_is_added_comes_after_those_that_are_there() {
         let change = condition::added(&object, value!({"type": type_, "status": "True"}));
         assert_eq!(change["conditions"].list().len(), 1);
         let order = change["$setElementOrder/conditions"].list().iter();
-        order.map(|named| named["type"].str().to_string()).collect::<Vec<_>>()
+        order
+            .map(|named| named["type"].str().to_string())
+            .collect::<Vec<_>>()
     };
     assert_eq!(order("Another"), ["Ready", "Known", "Another"]);
     assert_eq!(order("Known"), ["Ready", "Known"]);
@@ -132,14 +175,22 @@ const PATH: &str = "/api/v1/namespaces/default/configmaps";
 #[tokio::test(start_paused = true)]
 async fn an_update_that_lost_a_race_is_made_again_with_what_is_there() {
     let wire = Wire::new().await;
-    wire.send("POST", PATH, json!({"metadata": {"name": "a"}, "data": {"n": "0"}})).await;
+    wire.send(
+        "POST",
+        PATH,
+        json!({"metadata": {"name": "a"}, "data": {"n": "0"}}),
+    )
+    .await;
     let api: Api<ConfigMap> = Api::namespaced(wire.client(), "default");
     let writers: Vec<_> = (0..4)
         .map(|writer| {
             let api = api.clone();
             tokio::spawn(async move {
                 let note = |object: &mut ConfigMap| {
-                    object.data.get_or_insert_default().insert(format!("writer-{writer}"), "x".into());
+                    object
+                        .data
+                        .get_or_insert_default()
+                        .insert(format!("writer-{writer}"), "x".into());
                 };
                 write::update(&api, "a", note).await
             })
@@ -151,17 +202,28 @@ async fn an_update_that_lost_a_race_is_made_again_with_what_is_there() {
     assert_eq!(api.get("a").await.unwrap().data.unwrap().len(), 5);
     let before = api.get("a").await.unwrap().metadata.resource_version;
     let same = write::update(&api, "a", |_| {}).await.unwrap();
-    assert_eq!(same.metadata.resource_version, before, "nothing changed, yet it was written");
-    assert!(write::is_not_found(&write::update(&api, "missing", |_| {}).await.unwrap_err()));
-    let again = api.create(&Default::default(), &config_map("default", "a", "")).await.unwrap_err();
+    assert_eq!(
+        same.metadata.resource_version, before,
+        "nothing changed, yet it was written"
+    );
+    assert!(write::is_not_found(
+        &write::update(&api, "missing", |_| {}).await.unwrap_err()
+    ));
+    let again = api
+        .create(&Default::default(), &config_map("default", "a", ""))
+        .await
+        .unwrap_err();
     assert!(write::is_already_exists(&again));
 }
 
 #[tokio::test(start_paused = true)]
 async fn whoever_loses_every_race_is_told() {
     let mut tries = 0;
-    let conflict =
-        || kube::Error::Api(Box::new(kube::core::Status::failure("no", "Conflict").with_code(409)));
+    let conflict = || {
+        kube::Error::Api(Box::new(
+            kube::core::Status::failure("no", "Conflict").with_code(409),
+        ))
+    };
     let outcome: Result<(), _> = write::retry(|| {
         tries += 1;
         std::future::ready(Err(conflict()))
@@ -177,10 +239,18 @@ async fn what_is_applied_is_owned_and_goes_when_it_is_no_longer_named() {
     let api: Api<ConfigMap> = Api::namespaced(wire.client(), "default");
     let wanted = |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
     let (mine, polite) = (Applier::new("mine"), Applier::polite("polite"));
-    mine.apply(&api, "a", &wanted(json!({"x": "1", "y": "1"}))).await.unwrap();
-    let error = polite.apply(&api, "a", &wanted(json!({"x": "2"}))).await.unwrap_err();
+    mine.apply(&api, "a", &wanted(json!({"x": "1", "y": "1"})))
+        .await
+        .unwrap();
+    let error = polite
+        .apply(&api, "a", &wanted(json!({"x": "2"})))
+        .await
+        .unwrap_err();
     assert!(write::is_conflict(&error), "{error}");
-    let applied = mine.apply(&api, "a", &wanted(json!({"x": "1"}))).await.unwrap();
+    let applied = mine
+        .apply(&api, "a", &wanted(json!({"x": "1"})))
+        .await
+        .unwrap();
     assert_eq!(applied.data.unwrap().keys().collect::<Vec<_>>(), ["x"]);
 }
 
@@ -188,26 +258,49 @@ async fn what_is_applied_is_owned_and_goes_when_it_is_no_longer_named() {
 async fn kinds_are_found_by_all_their_names_and_new_ones_without_a_restart() {
     let wire = Wire::new().await;
     let mapper = Mapper::new(wire.client());
-    for name in
-        ["deploy", "deployment", "deployments", "Deployment", "deployments.apps", "deployments.v1.apps"]
-    {
+    for name in [
+        "deploy",
+        "deployment",
+        "deployments",
+        "Deployment",
+        "deployments.apps",
+        "deployments.v1.apps",
+    ] {
         let found = mapper.find(name).await.unwrap();
         assert_eq!(
-            (found.resource.plural.as_str(), found.resource.api_version.as_str()),
+            (
+                found.resource.plural.as_str(),
+                found.resource.api_version.as_str()
+            ),
             ("deployments", "apps/v1")
         );
     }
-    let pods = mapper.by_kind(&GroupVersionKind::gvk("", "v1", "Pod")).await.unwrap();
-    assert_eq!(pods.path(Some("default")), "/api/v1/namespaces/default/pods");
+    let pods = mapper
+        .by_kind(&GroupVersionKind::gvk("", "v1", "Pod"))
+        .await
+        .unwrap();
+    assert_eq!(
+        pods.path(Some("default")),
+        "/api/v1/namespaces/default/pods"
+    );
     assert_eq!(mapper.by_resource(&pods.gvr()).await.unwrap(), pods);
-    assert_eq!(mapper.find("nodes").await.unwrap().path(Some("ignored")), "/api/v1/nodes");
+    assert_eq!(
+        mapper.find("nodes").await.unwrap().path(Some("ignored")),
+        "/api/v1/nodes"
+    );
     assert!(mapper.by_category("all").await.unwrap().contains(&pods));
     let error = mapper.find("shirts").await.unwrap_err();
-    assert_eq!(error.to_string(), "the server doesn't have a resource type \"shirts\"");
+    assert_eq!(
+        error.to_string(),
+        "the server doesn't have a resource type \"shirts\""
+    );
 
     wire.define("example.com", "shirts", "Shirt").await;
     let shirts = mapper.find("shirts").await.unwrap();
-    assert_eq!(shirts.path(Some("default")), "/apis/example.com/v1/namespaces/default/shirts");
+    assert_eq!(
+        shirts.path(Some("default")),
+        "/apis/example.com/v1/namespaces/default/shirts"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,29 +310,70 @@ async fn whatever_has_replicas_can_be_scaled() {
         "selector": {"matchLabels": {"a": "b"}},
         "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
     }});
-    wire.send("POST", "/apis/apps/v1/namespaces/default/deployments", deployment).await;
+    wire.send(
+        "POST",
+        "/apis/apps/v1/namespaces/default/deployments",
+        deployment,
+    )
+    .await;
     let scales = ScaleClient::new(wire.client(), Mapper::new(wire.client()));
     let key = Key::new("default", "web");
-    assert_eq!(scales.get("deploy", &key).await.unwrap().spec.unwrap().replicas, Some(1));
+    assert_eq!(
+        scales
+            .get("deploy", &key)
+            .await
+            .unwrap()
+            .spec
+            .unwrap()
+            .replicas,
+        Some(1)
+    );
     scales.set("deployments", &key, 7).await.unwrap();
     let api: Api<Deployment> = Api::namespaced(wire.client(), "default");
-    assert_eq!(api.get("web").await.unwrap().spec.unwrap().replicas, Some(7));
-    assert!(matches!(scales.get("configmaps", &key).await, Err(ScaleError::NotScalable(_))));
-    assert!(matches!(scales.get("shirts", &key).await, Err(ScaleError::Unknown(_))));
+    assert_eq!(
+        api.get("web").await.unwrap().spec.unwrap().replicas,
+        Some(7)
+    );
+    assert!(matches!(
+        scales.get("configmaps", &key).await,
+        Err(ScaleError::NotScalable(_))
+    ));
+    assert!(matches!(
+        scales.get("shirts", &key).await,
+        Err(ScaleError::Unknown(_))
+    ));
 }
 
 #[test]
 fn a_scheme_knows_the_type_of_what_an_object_says_it_is() {
     let mut scheme = Scheme::new();
-    scheme.register::<Pod>().unwrap().register::<ConfigMap>().unwrap();
+    scheme
+        .register::<Pod>()
+        .unwrap()
+        .register::<ConfigMap>()
+        .unwrap();
     let gvk = GroupVersionKind::gvk("", "v1", "ConfigMap");
     assert_eq!(scheme.kind_of::<ConfigMap>(), Some(&gvk));
     assert_eq!(scheme.resource_of(&gvk).unwrap().resource, "configmaps");
     assert!(scheme.type_of(&gvk).unwrap().ends_with("ConfigMap"));
-    let read = scheme.read(br#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}"#).unwrap();
-    assert_eq!(read.downcast::<ConfigMap>().unwrap().metadata.name.as_deref(), Some("a"));
-    let unknown = scheme.read(br#"{"kind":"Shirt","apiVersion":"example.com/v1"}"#).unwrap_err();
-    assert_eq!(unknown.to_string(), "no type is registered for kind \"Shirt\" in version \"example.com/v1\"");
+    let read = scheme
+        .read(br#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}"#)
+        .unwrap();
+    assert_eq!(
+        read.downcast::<ConfigMap>()
+            .unwrap()
+            .metadata
+            .name
+            .as_deref(),
+        Some("a")
+    );
+    let unknown = scheme
+        .read(br#"{"kind":"Shirt","apiVersion":"example.com/v1"}"#)
+        .unwrap_err();
+    assert_eq!(
+        unknown.to_string(),
+        "no type is registered for kind \"Shirt\" in version \"example.com/v1\""
+    );
     assert!(matches!(scheme.read(b"{}"), Err(SchemeError::Read(_))));
 }
 
@@ -258,16 +392,42 @@ fn a_type_may_have_several_kinds_and_a_kind_has_one_type() {
     let kind = |version: &str, kind: &str| GroupVersionKind::gvk("example.com", version, kind);
     let resource = |version: &str, name: &str| ApiResource::from_gvk(&kind(version, name));
     let mut scheme = Scheme::new();
-    for (version, name) in [("v1", "Shirt"), ("v2", "Shirt"), ("v2", "Blouse"), ("v1", "Shirt")] {
-        scheme.register_as::<Shirt>(&resource(version, name)).unwrap();
+    for (version, name) in [
+        ("v1", "Shirt"),
+        ("v2", "Shirt"),
+        ("v2", "Blouse"),
+        ("v1", "Shirt"),
+    ] {
+        scheme
+            .register_as::<Shirt>(&resource(version, name))
+            .unwrap();
     }
-    assert_eq!(scheme.kinds_of::<Shirt>(), [kind("v1", "Shirt"), kind("v2", "Shirt"), kind("v2", "Blouse")]);
+    assert_eq!(
+        scheme.kinds_of::<Shirt>(),
+        [
+            kind("v1", "Shirt"),
+            kind("v2", "Shirt"),
+            kind("v2", "Blouse")
+        ]
+    );
     assert_eq!(scheme.kind_of::<Shirt>(), Some(&kind("v1", "Shirt")));
-    let read = scheme.read(br#"{"kind":"Blouse","apiVersion":"example.com/v2"}"#).unwrap();
-    assert_eq!(*read.downcast::<Shirt>().unwrap(), Shirt { kind: "Blouse".into() });
+    let read = scheme
+        .read(br#"{"kind":"Blouse","apiVersion":"example.com/v2"}"#)
+        .unwrap();
+    assert_eq!(
+        *read.downcast::<Shirt>().unwrap(),
+        Shirt {
+            kind: "Blouse".into()
+        }
+    );
 
-    let error = scheme.register_as::<Blouse>(&resource("v2", "Blouse")).err().unwrap();
-    assert!(matches!(&error, RegisterError::DoubleRegistration { gvk, .. } if *gvk == kind("v2", "Blouse")));
+    let error = scheme
+        .register_as::<Blouse>(&resource("v2", "Blouse"))
+        .err()
+        .unwrap();
+    assert!(
+        matches!(&error, RegisterError::DoubleRegistration { gvk, .. } if *gvk == kind("v2", "Blouse"))
+    );
     let text = error.to_string();
     assert!(
         text.starts_with(
@@ -275,31 +435,64 @@ fn a_type_may_have_several_kinds_and_a_kind_has_one_type() {
         ),
         "{text}"
     );
-    assert!(text.contains("::Shirt, new=") && text.ends_with("::Blouse"), "{text}");
+    assert!(
+        text.contains("::Shirt, new=") && text.ends_with("::Blouse"),
+        "{text}"
+    );
     assert!(scheme.kinds_of::<Blouse>().is_empty() && scheme.recognizes(&kind("v2", "Blouse")));
-    assert!(scheme.type_of(&kind("v2", "Blouse")).unwrap().ends_with("Shirt"), "the first stays");
+    assert!(
+        scheme
+            .type_of(&kind("v2", "Blouse"))
+            .unwrap()
+            .ends_with("Shirt"),
+        "the first stays"
+    );
 
-    let error = scheme.register_as::<Blouse>(&resource("", "Blouse")).err().unwrap();
+    let error = scheme
+        .register_as::<Blouse>(&resource("", "Blouse"))
+        .err()
+        .unwrap();
     assert!(matches!(error, RegisterError::NoVersion { .. }));
 }
 
 #[test]
 fn fields_are_read_and_written_by_path_and_errors_say_where() {
     let mut object = json!({"spec": {"replicas": 3, "args": ["a"]}, "kind": "X"});
-    assert_eq!(discover::get(&object, &["spec", "replicas"]), Ok(Some(&json!(3))));
+    assert_eq!(
+        discover::get(&object, &["spec", "replicas"]),
+        Ok(Some(&json!(3)))
+    );
     assert_eq!(discover::get(&object, &["status", "phase"]), Ok(None));
     assert_eq!(discover::get_str(&object, &["kind"]), Ok(Some("X")));
-    assert_eq!(discover::get_list(&object, &["spec", "args"]).unwrap().unwrap().len(), 1);
+    assert_eq!(
+        discover::get_list(&object, &["spec", "args"])
+            .unwrap()
+            .unwrap()
+            .len(),
+        1
+    );
     let error = discover::get_str(&object, &["spec", "replicas"]).unwrap_err();
-    assert_eq!(error.to_string(), ".spec.replicas: expected string, found number");
+    assert_eq!(
+        error.to_string(),
+        ".spec.replicas: expected string, found number"
+    );
     let error = discover::get(&object, &["spec", "args", "x"]).unwrap_err();
-    assert_eq!(error.to_string(), ".spec.args: expected object, found array");
+    assert_eq!(
+        error.to_string(),
+        ".spec.args: expected object, found array"
+    );
     discover::set(&mut object, &["status", "phase"], json!("Ready")).unwrap();
     assert_eq!(object["status"]["phase"], "Ready");
     let error = discover::set(&mut object, &["kind", "x"], json!(1)).unwrap_err();
     assert_eq!(error.to_string(), ".kind: expected object, found string");
-    assert_eq!(discover::remove(&mut object, &["status", "phase"]), Ok(Some(json!("Ready"))));
-    assert_eq!(discover::remove(&mut object, &["none", "at", "all"]), Ok(None));
+    assert_eq!(
+        discover::remove(&mut object, &["status", "phase"]),
+        Ok(Some(json!("Ready")))
+    );
+    assert_eq!(
+        discover::remove(&mut object, &["none", "at", "all"]),
+        Ok(None)
+    );
     assert!(discover::remove(&mut object, &["kind", "x"]).is_err());
 }
 
@@ -313,33 +506,79 @@ fn fields_of_every_type_have_an_accessor_and_other_types_are_errors() {
     assert_eq!(discover::get_bool(&object, &["bool"]), Ok(Some(true)));
     assert_eq!(discover::get_i64(&object, &["int"]), Ok(Some(-3)));
     assert_eq!(discover::get_f64(&object, &["float"]), Ok(Some(1.5)));
-    assert_eq!(discover::get_number_as_f64(&object, &["int"]), Ok(Some(-3.0)));
-    assert_eq!(discover::get_number_as_f64(&object, &["float"]), Ok(Some(1.5)));
-    assert_eq!(discover::get_str_list(&object, &["strings"]), Ok(Some(vec!["a", "b"])));
-    assert_eq!(discover::get_map(&object, &["labels"]).unwrap().unwrap().len(), 1);
-    assert_eq!(discover::get_str_map(&object, &["labels"]), Ok(Some([("a", "b")].into())));
+    assert_eq!(
+        discover::get_number_as_f64(&object, &["int"]),
+        Ok(Some(-3.0))
+    );
+    assert_eq!(
+        discover::get_number_as_f64(&object, &["float"]),
+        Ok(Some(1.5))
+    );
+    assert_eq!(
+        discover::get_str_list(&object, &["strings"]),
+        Ok(Some(vec!["a", "b"]))
+    );
+    assert_eq!(
+        discover::get_map(&object, &["labels"])
+            .unwrap()
+            .unwrap()
+            .len(),
+        1
+    );
+    assert_eq!(
+        discover::get_str_map(&object, &["labels"]),
+        Ok(Some([("a", "b")].into()))
+    );
     assert_eq!(
         discover::get_null_coercing_str_map(&object, &["map"]),
         Ok(Some([("n", ""), ("s", "t")].into()))
     );
 
     for (wrong, expected) in [
-        (discover::get_bool(&object, &["int"]).map(drop), ".int: expected boolean, found number"),
-        (discover::get_i64(&object, &["float"]).map(drop), ".float: expected integer, found number"),
-        (discover::get_i64(&object, &["huge"]).map(drop), ".huge: expected integer, found number"),
-        (discover::get_f64(&object, &["int"]).map(drop), ".int: expected float, found number"),
+        (
+            discover::get_bool(&object, &["int"]).map(drop),
+            ".int: expected boolean, found number",
+        ),
+        (
+            discover::get_i64(&object, &["float"]).map(drop),
+            ".float: expected integer, found number",
+        ),
+        (
+            discover::get_i64(&object, &["huge"]).map(drop),
+            ".huge: expected integer, found number",
+        ),
+        (
+            discover::get_f64(&object, &["int"]).map(drop),
+            ".int: expected float, found number",
+        ),
         (
             discover::get_number_as_f64(&object, &["string"]).map(drop),
             ".string: expected number, found string",
         ),
-        (discover::get_str_list(&object, &["list"]).map(drop), ".list[1]: expected string, found number"),
-        (discover::get_map(&object, &["list"]).map(drop), ".list: expected object, found array"),
-        (discover::get_str_map(&object, &["map"]).map(drop), ".map.n: expected string, found null"),
-        (discover::get_str(&object, &["null"]).map(drop), ".null: expected string, found null"),
+        (
+            discover::get_str_list(&object, &["list"]).map(drop),
+            ".list[1]: expected string, found number",
+        ),
+        (
+            discover::get_map(&object, &["list"]).map(drop),
+            ".list: expected object, found array",
+        ),
+        (
+            discover::get_str_map(&object, &["map"]).map(drop),
+            ".map.n: expected string, found null",
+        ),
+        (
+            discover::get_str(&object, &["null"]).map(drop),
+            ".null: expected string, found null",
+        ),
     ] {
         assert_eq!(wrong.map_err(error), Err(expected.to_string()));
     }
-    assert_eq!(discover::get_str(&object, &["null", "below"]), Ok(None), "null on the way is missing");
+    assert_eq!(
+        discover::get_str(&object, &["null", "below"]),
+        Ok(None),
+        "null on the way is missing"
+    );
     assert_eq!(discover::get_bool(&object, &["none"]), Ok(None));
 }
 

@@ -22,7 +22,9 @@ struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
     fn write(&self, headers: &HeaderMap) {
-        let content_type = headers.get(CONTENT_TYPE).map_or("-", |value| value.to_str().unwrap());
+        let content_type = headers
+            .get(CONTENT_TYPE)
+            .map_or("-", |value| value.to_str().unwrap());
         let form = content_type.rsplit(['/', '.']).next().unwrap_or_default();
         self.0.lock().unwrap().push(form.into());
     }
@@ -46,7 +48,10 @@ fn client(wire: &Wire) -> (Client, Log) {
         }
     });
     let catalog = mizzen_kinds::catalog();
-    let protobuf = Protobuf::new(&catalog.schemas, catalog.kinds.iter().map(|kind| &*kind.data));
+    let protobuf = Protobuf::new(
+        &catalog.schemas,
+        catalog.kinds.iter().map(|kind| &*kind.data),
+    );
     (protobuf.wrap(Client::new(service, "default")), log)
 }
 
@@ -66,20 +71,29 @@ async fn objects_are_written_and_read_as_protobuf_and_are_what_json_says() {
     let (client, log) = client(&wire);
     let api: Api<Deployment> = Api::default_namespaced(client);
     let plain: Api<Deployment> = Api::default_namespaced(wire.client());
-    let made = api.create(&PostParams::default(), &deployment()).await.unwrap();
+    let made = api
+        .create(&PostParams::default(), &deployment())
+        .await
+        .unwrap();
     assert_eq!(log.take(), ["protobuf", "protobuf"]);
     assert_eq!(made, plain.get("web").await.unwrap());
     let mut read = api.get("web").await.unwrap();
     assert_eq!(log.take(), ["-", "protobuf"]);
     assert_eq!(read, made);
     read.spec.as_mut().unwrap().replicas = Some(3);
-    let replaced = api.replace("web", &PostParams::default(), &read).await.unwrap();
+    let replaced = api
+        .replace("web", &PostParams::default(), &read)
+        .await
+        .unwrap();
     assert_eq!(log.take(), ["protobuf", "protobuf"]);
     assert_eq!(replaced, plain.get("web").await.unwrap());
     let listed = api.list(&ListParams::default()).await.unwrap();
     assert_eq!(log.take(), ["-", "protobuf"]);
     let expected = plain.list(&ListParams::default()).await.unwrap();
-    assert_eq!((listed.items, listed.metadata), (expected.items, expected.metadata));
+    assert_eq!(
+        (listed.items, listed.metadata),
+        (expected.items, expected.metadata)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,8 +103,14 @@ async fn a_status_in_protobuf_is_an_error_as_in_json() {
     let api: Api<Deployment> = Api::default_namespaced(client);
     assert!(is_not_found(&api.get("none").await.unwrap_err()));
     assert_eq!(log.take(), ["-", "protobuf"]);
-    api.create(&PostParams::default(), &deployment()).await.unwrap();
-    assert!(is_already_exists(&api.create(&PostParams::default(), &deployment()).await.unwrap_err()));
+    api.create(&PostParams::default(), &deployment())
+        .await
+        .unwrap();
+    assert!(is_already_exists(
+        &api.create(&PostParams::default(), &deployment())
+            .await
+            .unwrap_err()
+    ));
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,7 +118,8 @@ async fn custom_resources_subresources_and_watches_work_beside_protobuf() {
     let wire = Wire::new().await;
     let (client, log) = client(&wire);
     wire.define("example.com", "shirts", "Shirt").await;
-    let shirts = kube::api::ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Shirt"));
+    let shirts =
+        kube::api::ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Shirt"));
     let api: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &shirts);
     let red = DynamicObject::new("red", &shirts).data(json!({"size": 4}));
     api.create(&PostParams::default(), &red).await.unwrap();
@@ -106,10 +127,22 @@ async fn custom_resources_subresources_and_watches_work_beside_protobuf() {
     assert_eq!(log.take(), ["json", "json", "-", "json"]);
 
     let api: Api<Deployment> = Api::default_namespaced(client.clone());
-    api.create(&PostParams::default(), &deployment()).await.unwrap();
-    assert_eq!(api.get_scale("web").await.unwrap().spec.unwrap().replicas, Some(2));
+    api.create(&PostParams::default(), &deployment())
+        .await
+        .unwrap();
+    assert_eq!(
+        api.get_scale("web").await.unwrap().spec.unwrap().replicas,
+        Some(2)
+    );
     let informer: Informer<Deployment> = Informer::new(ListWatch::namespaced(client, "default"));
     informer.start();
     informer.wait_for_sync().await;
-    assert!(informer.lister().namespaced("default").get("web").unwrap().is_some());
+    assert!(
+        informer
+            .lister()
+            .namespaced("default")
+            .get("web")
+            .unwrap()
+            .is_some()
+    );
 }

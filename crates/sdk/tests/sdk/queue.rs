@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mizzen_sdk::queue::{Exponential, FastSlow, Jittered, Limiter, MaxOf, Options, Queue, TokenBucket};
+use mizzen_sdk::queue::{
+    Exponential, FastSlow, Jittered, Limiter, MaxOf, Options, Queue, TokenBucket,
+};
 use tokio::time::{Instant, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -36,7 +38,10 @@ async fn what_is_added_while_worked_on_comes_again_afterwards_and_not_before() {
     assert_eq!(queue.get().await, Some("a"));
     queue.add("a");
     queue.add("a");
-    assert!(timeout(SECOND, queue.get()).await.is_err(), "two workers had the same key");
+    assert!(
+        timeout(SECOND, queue.get()).await.is_err(),
+        "two workers had the same key"
+    );
     queue.done(&"a");
     assert_eq!(take_all(&queue).await, ["a"]);
 }
@@ -60,10 +65,23 @@ async fn an_earlier_key_comes_on_time_whoever_watches_the_clock() {
     for key in ["first", "second"] {
         queue.add_after(key, SECOND);
         let taken = timeout(2 * SECOND, workers.join_next()).await;
-        assert_eq!(taken.expect("it is due").expect("a worker is left").unwrap(), Some(key));
+        assert_eq!(
+            taken
+                .expect("it is due")
+                .expect("a worker is left")
+                .unwrap(),
+            Some(key)
+        );
     }
     let start = Instant::now();
-    assert_eq!(workers.join_next().await.expect("a worker is left").unwrap(), Some("late"));
+    assert_eq!(
+        workers
+            .join_next()
+            .await
+            .expect("a worker is left")
+            .unwrap(),
+        Some("late")
+    );
     assert_eq!(start.elapsed().as_secs(), 998);
 }
 
@@ -86,14 +104,27 @@ async fn due_keys_count_in_len_and_depth_before_a_worker_asks() {
     queue.add_after("a", SECOND);
     queue.add_after("b", 2 * SECOND);
     queue.add_after("later", 100 * SECOND);
-    assert_eq!((queue.len(), queue.metrics().depth, queue.metrics().adds), (0, 0, 0));
+    assert_eq!(
+        (queue.len(), queue.metrics().depth, queue.metrics().adds),
+        (0, 0, 0)
+    );
     tokio::time::advance(5 * SECOND).await;
     assert_eq!(queue.len(), 2);
-    assert_eq!((queue.metrics().depth, queue.metrics().adds, queue.metrics().retries), (2, 2, 3));
+    assert_eq!(
+        (
+            queue.metrics().depth,
+            queue.metrics().adds,
+            queue.metrics().retries
+        ),
+        (2, 2, 3)
+    );
     assert_eq!(take_all(&queue).await, ["a", "b"]);
     // They waited from when they were due: four seconds and three.
     let text = queue.metrics().to_text();
-    assert!(text.contains("workqueue_queue_duration_seconds_sum{name=\"test\"} 7\n"), "{text}");
+    assert!(
+        text.contains("workqueue_queue_duration_seconds_sum{name=\"test\"} 7\n"),
+        "{text}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,7 +151,10 @@ async fn workers_that_wait_get_every_key_that_is_due_at_once() {
     }
     tokio::time::advance(SECOND).await;
     let mut taken = Vec::new();
-    while let Some(key) = timeout(SECOND, workers.join_next()).await.expect("a worker sleeps on") {
+    while let Some(key) = timeout(SECOND, workers.join_next())
+        .await
+        .expect("a worker sleeps on")
+    {
         taken.push(key.unwrap().unwrap());
     }
     taken.sort();
@@ -137,7 +171,10 @@ async fn of_two_delays_the_shorter_counts_and_the_key_comes_once() {
     assert_eq!(queue.get().await, Some("a"));
     assert_eq!(start.elapsed().as_secs(), 2);
     queue.done(&"a");
-    assert!(timeout(20 * SECOND, queue.get()).await.is_err(), "the other delays count too");
+    assert!(
+        timeout(20 * SECOND, queue.get()).await.is_err(),
+        "the other delays count too"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,12 +207,21 @@ async fn when_the_worker_who_watches_the_clock_gives_up_another_takes_over() {
     });
     tokio::task::yield_now().await;
     first.abort();
-    assert_eq!(timeout(11 * SECOND, second).await.expect("nobody watches the clock").unwrap(), Some("a"));
+    assert_eq!(
+        timeout(11 * SECOND, second)
+            .await
+            .expect("nobody watches the clock")
+            .unwrap(),
+        Some("a")
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn higher_priorities_come_first_until_the_others_have_waited_long_enough() {
-    let queue = Queue::with(Options { aging: 10 * SECOND, ..Options::new("test") });
+    let queue = Queue::with(Options {
+        aging: 10 * SECOND,
+        ..Options::new("test")
+    });
     queue.add("old");
     tokio::time::advance(15 * SECOND).await;
     queue.add("plain");
@@ -183,7 +229,10 @@ async fn higher_priorities_come_first_until_the_others_have_waited_long_enough()
     queue.add_with_priority("lazy", -5);
     queue.add_with_priority("vital", 7);
     // "old" has aged by more than one priority, so that "urgent" no longer passes it.
-    assert_eq!(take_all(&queue).await, ["vital", "old", "urgent", "plain", "lazy"]);
+    assert_eq!(
+        take_all(&queue).await,
+        ["vital", "old", "urgent", "plain", "lazy"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,7 +267,10 @@ async fn nothing_starves_under_a_stream_of_urgent_keys() {
 #[tokio::test(start_paused = true)]
 async fn failures_wait_longer_each_time_until_they_are_forgotten() {
     let limiter = Exponential::new(Duration::from_millis(1), SECOND);
-    let queue = Queue::with(Options { limiter: Box::new(limiter), ..Options::new("test") });
+    let queue = Queue::with(Options {
+        limiter: Box::new(limiter),
+        ..Options::new("test")
+    });
     let mut waits = Vec::new();
     for _ in 0..12 {
         let start = Instant::now();
@@ -241,9 +293,15 @@ async fn limiters_say_how_long() {
     };
     let fast_slow = FastSlow::new(Duration::from_millis(5), SECOND, 3);
     assert_eq!(milliseconds(&fast_slow, 5), [5, 5, 5, 1000, 1000]);
-    assert_eq!(milliseconds(&TokenBucket::new(10.0, 2), 5), [0, 0, 100, 200, 300]);
+    assert_eq!(
+        milliseconds(&TokenBucket::new(10.0, 2), 5),
+        [0, 0, 100, 200, 300]
+    );
     let exponential = Exponential::new(Duration::from_millis(150), SECOND);
-    let both = MaxOf(vec![Box::new(TokenBucket::new(10.0, 1)), Box::new(exponential)]);
+    let both = MaxOf(vec![
+        Box::new(TokenBucket::new(10.0, 1)),
+        Box::new(exponential),
+    ]);
     assert_eq!(milliseconds(&both, 4), [150, 300, 600, 1000]);
     let huge = Exponential::new(SECOND, Duration::MAX);
     assert!(milliseconds(&huge, 100).is_sorted(), "it overflowed");
@@ -280,7 +338,10 @@ async fn keys_that_are_due_at_shut_down_are_drained_and_later_ones_dropped() {
     queue.add_after("later", 10 * SECOND);
     tokio::time::advance(2 * SECOND).await;
     let mut drain = Box::pin(queue.shut_down_with_drain());
-    assert!(timeout(SECOND, &mut drain).await.is_err(), "it did not wait for the key that is due");
+    assert!(
+        timeout(SECOND, &mut drain).await.is_err(),
+        "it did not wait for the key that is due"
+    );
     assert_eq!((queue.len(), queue.get().await), (1, Some("due")));
     queue.done(&"due");
     timeout(SECOND, drain).await.expect("the queue is drained");
@@ -299,7 +360,13 @@ async fn shut_down_wakes_everybody_who_waits() {
     tokio::task::yield_now().await;
     queue.shut_down();
     for waiter in waiters {
-        assert_eq!(timeout(SECOND, waiter).await.expect("it sleeps on").unwrap(), None);
+        assert_eq!(
+            timeout(SECOND, waiter)
+                .await
+                .expect("it sleeps on")
+                .unwrap(),
+            None
+        );
     }
 }
 
@@ -315,10 +382,19 @@ async fn draining_waits_for_what_is_worked_on_and_for_what_comes_again() {
     });
     tokio::task::yield_now().await;
     let mut drain = Box::pin(queue.shut_down_with_drain());
-    assert!(timeout(SECOND, &mut drain).await.is_err(), "it did not wait");
+    assert!(
+        timeout(SECOND, &mut drain).await.is_err(),
+        "it did not wait"
+    );
     queue.done(&"a");
-    assert_eq!(timeout(SECOND, idle).await.expect("it sleeps on").unwrap(), Some("a"));
-    assert!(timeout(SECOND, &mut drain).await.is_err(), "it did not wait for the second time");
+    assert_eq!(
+        timeout(SECOND, idle).await.expect("it sleeps on").unwrap(),
+        Some("a")
+    );
+    assert!(
+        timeout(SECOND, &mut drain).await.is_err(),
+        "it did not wait for the second time"
+    );
     queue.done(&"a");
     timeout(SECOND, drain).await.expect("it waits for nothing");
 }
@@ -332,8 +408,14 @@ async fn metrics_have_the_names_that_dashboards_know() {
     queue.get().await;
     tokio::time::advance(3 * SECOND).await;
     let metrics = queue.metrics();
-    assert_eq!((metrics.depth, metrics.adds, metrics.queued.count()), (1, 2, 1));
-    assert_eq!((metrics.unfinished, metrics.longest_running), (3 * SECOND, 3 * SECOND));
+    assert_eq!(
+        (metrics.depth, metrics.adds, metrics.queued.count()),
+        (1, 2, 1)
+    );
+    assert_eq!(
+        (metrics.unfinished, metrics.longest_running),
+        (3 * SECOND, 3 * SECOND)
+    );
     queue.done(&"a");
     let text = queue.metrics().to_text();
     for line in [
@@ -347,7 +429,10 @@ async fn metrics_have_the_names_that_dashboards_know() {
         "workqueue_work_duration_seconds_sum{name=\"pods\"} 3",
         "workqueue_work_duration_seconds_count{name=\"pods\"} 1",
     ] {
-        assert!(text.lines().any(|known| known == line), "no {line} in\n{text}");
+        assert!(
+            text.lines().any(|known| known == line),
+            "no {line} in\n{text}"
+        );
     }
 }
 
@@ -361,7 +446,10 @@ async fn with_many_producers_and_workers_nothing_is_lost_and_nothing_is_shared()
             let (queue, working, seen) = (queue.clone(), working.clone(), seen.clone());
             tokio::spawn(async move {
                 while let Some(key) = queue.get().await {
-                    assert!(working.lock().unwrap().insert(key), "{key} is with two workers");
+                    assert!(
+                        working.lock().unwrap().insert(key),
+                        "{key} is with two workers"
+                    );
                     *seen.lock().unwrap().entry(key).or_default() += 1;
                     tokio::task::yield_now().await;
                     assert!(working.lock().unwrap().remove(&key));

@@ -31,7 +31,11 @@ async fn a_client_sends_its_burst_at_once_and_the_rest_at_its_rate() {
     let client = Client::new(RateLimitLayer::new(2.0, 3).layer(wire), "default");
     assert_eq!(answered(&client, 6).await, [0, 0, 0, 500, 1000, 1500]);
     tokio::time::advance(Duration::from_secs(60)).await;
-    assert_eq!(answered(&client, 4).await, [0, 0, 0, 500], "the bucket never holds more than its burst");
+    assert_eq!(
+        answered(&client, 4).await,
+        [0, 0, 0, 500],
+        "the bucket never holds more than its burst"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -42,7 +46,10 @@ async fn zero_stands_for_the_defaults_and_a_negative_rate_for_no_limit() {
         let expected: Vec<u128> = [0; 10].into_iter().chain([200, 400]).collect();
         assert_eq!(answered(&client(layer), 12).await, expected);
     }
-    assert_eq!(answered(&client(RateLimitLayer::new(-1.0, 1)), 50).await, [0; 50]);
+    assert_eq!(
+        answered(&client(RateLimitLayer::new(-1.0, 1)), 50).await,
+        [0; 50]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,7 +81,11 @@ async fn a_request_that_is_dropped_while_it_waits_takes_no_token() {
     let client = RateLimitLayer::new(1.0, 1).wrap(wire.client());
     assert_eq!(answered(&client, 1).await, [0]);
     for _ in 0..3 {
-        assert!(timeout(Duration::from_millis(100), answered(&client, 1)).await.is_err());
+        assert!(
+            timeout(Duration::from_millis(100), answered(&client, 1))
+                .await
+                .is_err()
+        );
     }
     assert_eq!(answered(&client, 2).await, [700, 1700]);
 }

@@ -15,7 +15,10 @@ use crate::informer::{Diary, MINUTE, PATH, change, create, informer, names, see,
 use crate::wire::{End, Wire};
 
 fn only(namespace: &str) -> FactoryOptions {
-    FactoryOptions { namespaces: vec![namespace.into()], ..FactoryOptions::default() }
+    FactoryOptions {
+        namespaces: vec![namespace.into()],
+        ..FactoryOptions::default()
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -23,14 +26,26 @@ async fn everybody_who_asks_a_factory_shares_one_watch() {
     let wire = Wire::new().await;
     create(&wire, "a").await;
     let factory = Factory::with(wire.client(), only("default"));
-    let (one, two) = (factory.informer::<ConfigMap>(), factory.informer::<ConfigMap>());
+    let (one, two) = (
+        factory.informer::<ConfigMap>(),
+        factory.informer::<ConfigMap>(),
+    );
     let other = factory.informer_of::<ConfigMap>(&(), |source| source.labels = Some("x=y".into()));
     factory.start();
     factory.wait_for_sync().await;
     let written = change(&wire, "a", 1).await;
     see(&one, &written).await;
-    assert_eq!((names(&one), names(&two), names(&other)), (vec!["a=1".into()], vec!["a=1".into()], vec![]));
-    assert_eq!((wire.n_lists.load(Ordering::Relaxed), wire.n_watches.load(Ordering::Relaxed)), (2, 2));
+    assert_eq!(
+        (names(&one), names(&two), names(&other)),
+        (vec!["a=1".into()], vec!["a=1".into()], vec![])
+    );
+    assert_eq!(
+        (
+            wire.n_lists.load(Ordering::Relaxed),
+            wire.n_watches.load(Ordering::Relaxed)
+        ),
+        (2, 2)
+    );
     factory.stop();
 }
 
@@ -41,9 +56,11 @@ async fn a_guest_who_leaves_hears_no_more_and_others_go_on() {
     let heard = |factory: &Factory| {
         let count = Arc::new(AtomicUsize::new(0));
         let counting = count.clone();
-        factory.informer::<ConfigMap>().add_handler(move |_: Event<ConfigMap>| {
-            counting.fetch_add(1, Ordering::Relaxed);
-        });
+        factory
+            .informer::<ConfigMap>()
+            .add_handler(move |_: Event<ConfigMap>| {
+                counting.fetch_add(1, Ordering::Relaxed);
+            });
         count
     };
     let (guest, again) = (factory.lend(), factory.lend());
@@ -57,7 +74,11 @@ async fn a_guest_who_leaves_hears_no_more_and_others_go_on() {
     sleep(MINUTE).await;
     let counts = [ours, theirs, next].map(|count| count.load(Ordering::Relaxed));
     assert_eq!(counts, [2, 1, 2]);
-    assert_eq!(wire.n_lists.load(Ordering::Relaxed), 1, "one watch serves all");
+    assert_eq!(
+        wire.n_lists.load(Ordering::Relaxed),
+        1,
+        "one watch serves all"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,22 +103,44 @@ async fn a_factory_follows_several_namespaces_and_kinds_that_live_in_none() {
     for namespace in ["other", "third"] {
         wire.namespace(namespace).await;
         let path = format!("/api/v1/namespaces/{namespace}/configmaps");
-        wire.send("POST", &path, json!({"metadata": {"name": "a"}})).await;
+        wire.send("POST", &path, json!({"metadata": {"name": "a"}}))
+            .await;
     }
     create(&wire, "a").await;
     let namespaces = vec!["default".into(), "other".into()];
-    let factory = Factory::with(wire.client(), FactoryOptions { namespaces, ..FactoryOptions::default() });
+    let factory = Factory::with(
+        wire.client(),
+        FactoryOptions {
+            namespaces,
+            ..FactoryOptions::default()
+        },
+    );
     let configs = factory.informer::<ConfigMap>();
     let namespaces = factory.informer::<Namespace>();
     factory.start();
-    timeout(MINUTE, factory.wait_for_sync()).await.expect("it never synced");
-    let mut found: Vec<String> = configs.store().list().iter().map(|entry| entry.key().to_string()).collect();
+    timeout(MINUTE, factory.wait_for_sync())
+        .await
+        .expect("it never synced");
+    let mut found: Vec<String> = configs
+        .store()
+        .list()
+        .iter()
+        .map(|entry| entry.key().to_string())
+        .collect();
     found.sort();
     assert_eq!(found, ["default/a", "other/a"]);
     assert_eq!(namespaces.store().len(), 3);
     let text = factory.metrics_text();
-    assert_eq!(text.matches("# TYPE reflector_lists_total counter").count(), 1, "{text}");
-    assert_eq!(text.matches("\nreflector_lists_total{").count(), 3, "{text}");
+    assert_eq!(
+        text.matches("# TYPE reflector_lists_total counter").count(),
+        1,
+        "{text}"
+    );
+    assert_eq!(
+        text.matches("\nreflector_lists_total{").count(),
+        3,
+        "{text}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,9 +161,16 @@ async fn an_informer_tells_how_it_does_under_the_names_that_are_known() {
     see(&informer, &written).await;
     let metrics = informer.metrics();
     let reflector = &metrics.reflectors[0];
-    assert_eq!((reflector.lists, reflector.watches, reflector.errors), (1, 2, 1));
     assert_eq!(
-        (reflector.items_per_list.sum, reflector.items_per_watch.sum, reflector.events),
+        (reflector.lists, reflector.watches, reflector.errors),
+        (1, 2, 1)
+    );
+    assert_eq!(
+        (
+            reflector.items_per_list.sum,
+            reflector.items_per_watch.sum,
+            reflector.events
+        ),
         (2.0, 1.0, 2)
     );
     assert_eq!(reflector.last_version, version(&written));
@@ -131,12 +181,21 @@ async fn an_informer_tells_how_it_does_under_the_names_that_are_known() {
         format!("reflector_lists_total{name} 1"),
         format!("reflector_items_per_list_sum{name} 2"),
         format!("reflector_watches_total{name} 2"),
-        format!("reflector_last_resource_version{name} {}", version(&written)),
+        format!(
+            "reflector_last_resource_version{name} {}",
+            version(&written)
+        ),
         format!("informer_queued_items{name} 0"),
-        format!("informer_store_resource_version{name} {}", version(&written)),
+        format!(
+            "informer_store_resource_version{name} {}",
+            version(&written)
+        ),
         format!("informer_objects{name} 3"),
     ] {
-        assert!(text.lines().any(|known| known == line), "{line} is not in\n{text}");
+        assert!(
+            text.lines().any(|known| known == line),
+            "{line} is not in\n{text}"
+        );
     }
 }
 
@@ -144,29 +203,43 @@ async fn an_informer_tells_how_it_does_under_the_names_that_are_known() {
 async fn several_namespaces_share_a_cache() {
     let wire = Wire::new().await;
     wire.namespace("other").await;
-    let sources = ["default", "other"]
-        .map(|namespace| (namespace.to_string(), ListWatch::namespaced(wire.client(), namespace)));
+    let sources = ["default", "other"].map(|namespace| {
+        (
+            namespace.to_string(),
+            ListWatch::namespaced(wire.client(), namespace),
+        )
+    });
     let informer: Informer<ConfigMap> = Informer::namespaces(sources.into(), Options::default());
     informer.start();
     informer.wait_for_sync().await;
     let first = create(&wire, "a").await;
     let body = json!({"metadata": {"name": "a"}, "data": {"step": "9"}});
-    let second = wire.send("POST", "/api/v1/namespaces/other/configmaps", body).await;
-    informer.wait_for(&Key::new("default", "a"), version(&first)).await;
-    informer.wait_for(&Key::new("other", "a"), version(&second)).await;
-    assert_eq!(informer.lister().namespaced("other").list().unwrap().len(), 1);
+    let second = wire
+        .send("POST", "/api/v1/namespaces/other/configmaps", body)
+        .await;
+    informer
+        .wait_for(&Key::new("default", "a"), version(&first))
+        .await;
+    informer
+        .wait_for(&Key::new("other", "a"), version(&second))
+        .await;
+    assert_eq!(
+        informer.lister().namespaced("other").list().unwrap().len(),
+        1
+    );
     assert_eq!(informer.store().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn objects_are_found_by_indexes_and_kept_without_what_nobody_needs() {
     let wire = Wire::new().await;
-    let body =
-        json!({"metadata": {"name": "a", "labels": {"app": "web"}}, "data": {"step": "0", "large": "x"}});
+    let body = json!({"metadata": {"name": "a", "labels": {"app": "web"}}, "data": {"step": "0", "large": "x"}});
     wire.send("POST", PATH, body).await;
     let options = Options {
         transform: Some(Arc::new(|object| {
-            object["data"].as_object_mut().map(|data| data.remove("large"));
+            object["data"]
+                .as_object_mut()
+                .map(|data| data.remove("large"));
         })),
         ..Options::default()
     };
@@ -179,13 +252,25 @@ async fn objects_are_found_by_indexes_and_kept_without_what_nobody_needs() {
     informer.wait_for_sync().await;
     let values = |index: &str| {
         let snapshot = informer.store().snapshot();
-        snapshot.index_values(index).unwrap().map(String::from).collect::<Vec<_>>()
+        snapshot
+            .index_values(index)
+            .unwrap()
+            .map(String::from)
+            .collect::<Vec<_>>()
     };
-    assert_eq!((values("step"), values("missing")), (vec!["0".into()], vec![]));
+    assert_eq!(
+        (values("step"), values("missing")),
+        (vec!["0".into()], vec![])
+    );
     let found = informer.lister().by_index("app", "web").unwrap().unwrap();
     assert_eq!(found[0].data.as_ref().unwrap().len(), 1);
-    let moved =
-        wire.send("PATCH", &format!("{PATH}/a"), json!({"metadata": {"labels": {"app": "db"}}})).await;
+    let moved = wire
+        .send(
+            "PATCH",
+            &format!("{PATH}/a"),
+            json!({"metadata": {"labels": {"app": "db"}}}),
+        )
+        .await;
     see(&informer, &moved).await;
     assert!(informer.store().by_index("app", "web").unwrap().is_empty());
     assert_eq!(informer.store().by_index("app", "db").unwrap().len(), 1);
@@ -201,8 +286,16 @@ async fn an_object_that_cannot_be_read_is_an_error_for_who_reads_it_and_nobody_e
     let informer = Informer::new(source);
     informer.start();
     informer.wait_for_sync().await;
-    let error = informer.lister().by_key(&Key::new("default", "a")).unwrap_err();
-    assert!(error.to_string().starts_with("cannot read default/a: missing field `absent`"), "{error}");
+    let error = informer
+        .lister()
+        .by_key(&Key::new("default", "a"))
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("cannot read default/a: missing field `absent`"),
+        "{error}"
+    );
 }
 
 /// A ConfigMap with a field that none has.

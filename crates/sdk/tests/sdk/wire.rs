@@ -108,7 +108,10 @@ impl Wire {
 
     /// Another way to the same server, which can be cut off by itself.
     pub fn another(&self) -> Wire {
-        Wire { is_cut_off: Arc::default(), ..self.clone() }
+        Wire {
+            is_cut_off: Arc::default(),
+            ..self.clone()
+        }
     }
 
     pub fn cut_off(&self) {
@@ -142,8 +145,14 @@ impl Wire {
         let path = format!("{path}/{plural}.{group}");
         loop {
             let now = self.send("GET", &path, serde_json::Value::Null).await;
-            let conditions = now["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            if conditions.iter().any(|one| one["type"] == "Established" && one["status"] == "True") {
+            let conditions = now["status"]["conditions"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            if conditions
+                .iter()
+                .any(|one| one["type"] == "Established" && one["status"] == "True")
+            {
                 return;
             }
             tokio::task::yield_now().await;
@@ -151,10 +160,23 @@ impl Wire {
     }
 
     /// Sends a request past all faults; the answer must be a success.
-    pub async fn send(&self, method: &str, path: &str, body: serde_json::Value) -> serde_json::Value {
-        let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+    pub async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: serde_json::Value,
+    ) -> serde_json::Value {
+        let body = if body.is_null() {
+            Bytes::new()
+        } else {
+            body.to_string().into()
+        };
         let request = Request::builder().method(method).uri(path);
-        let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let kind = if method == "PATCH" {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
         let request = request.header("content-type", kind).body(body).unwrap();
         let answer = self.call_server(request).await;
         let status = answer.status();
@@ -167,7 +189,15 @@ impl Wire {
     async fn call_server(&self, request: Request<Bytes>) -> Response<Body> {
         let server = self.server();
         let (parts, body) = request.into_parts();
-        server.call(Some(User::master("admin")), parts.method, parts.uri, parts.headers, body).await
+        server
+            .call(
+                Some(User::master("admin")),
+                parts.method,
+                parts.uri,
+                parts.headers,
+                body,
+            )
+            .await
     }
 
     async fn answer(self, request: Request<ClientBody>) -> Response<Faulty> {
@@ -177,20 +207,36 @@ impl Wire {
         let (parts, body) = request.into_parts();
         let query = parts.uri.query().unwrap_or_default().to_string();
         let watch = query.contains("watch=true");
-        let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-        let counter = if watch { &self.n_watches } else { &self.n_lists };
+        let body = body
+            .collect()
+            .await
+            .map(|body| body.to_bytes())
+            .unwrap_or_default();
+        let counter = if watch {
+            &self.n_watches
+        } else {
+            &self.n_lists
+        };
         if parts.method == "GET" {
             counter.fetch_add(1, Ordering::Relaxed);
         }
         let faults = std::mem::take(&mut *self.faults.lock().unwrap());
-        let (faults, later) = if watch { faults.split() } else { (Faults::default(), faults) };
+        let (faults, later) = if watch {
+            faults.split()
+        } else {
+            (Faults::default(), faults)
+        };
         *self.faults.lock().unwrap() = later;
         if let Some(code) = faults.refused.first() {
             let status = serde_json::json!({
                 "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
                 "message": "refused", "reason": "Refused", "code": code,
             });
-            let body = Faulty::new(Body::from(status.to_string()), Faults::default(), self.end());
+            let body = Faulty::new(
+                Body::from(status.to_string()),
+                Faults::default(),
+                self.end(),
+            );
             return Response::builder().status(*code).body(body).unwrap();
         }
         let answer = self.call_server(Request::from_parts(parts, body)).await;
@@ -257,7 +303,13 @@ pub struct Reset;
 
 impl Faulty {
     fn new(inner: Body, faults: Faults, end: Pin<Box<dyn Future<Output = End> + Send>>) -> Faulty {
-        Faulty { inner, cut: faults.cuts.first().copied(), insert: faults.insert, n_lines: 0, end }
+        Faulty {
+            inner,
+            cut: faults.cuts.first().copied(),
+            insert: faults.insert,
+            n_lines: 0,
+            end,
+        }
     }
 
     fn cut(&mut self, bytes: Bytes) -> Result<Frame<Bytes>, Reset> {
@@ -281,7 +333,10 @@ impl http_body::Body for Faulty {
         mut self: Pin<&mut Self>,
         context: &mut Context,
     ) -> Poll<Option<Result<Frame<Bytes>, Reset>>> {
-        if self.insert.as_ref().is_some_and(|(after, _)| *after <= self.n_lines)
+        if self
+            .insert
+            .as_ref()
+            .is_some_and(|(after, _)| *after <= self.n_lines)
             && let Some((_, line)) = self.insert.take()
         {
             return Poll::Ready(Some(Ok(Frame::data(Bytes::from(line + "\n")))));

@@ -38,8 +38,13 @@ impl Compaction {
             place.sweep(generation);
             Ok(bytes)
         };
-        let thread = thread::Builder::new().name("store-compact".into()).spawn(work)?;
-        Ok(Compaction { stop, thread: Some(thread) })
+        let thread = thread::Builder::new()
+            .name("store-compact".into())
+            .spawn(work)?;
+        Ok(Compaction {
+            stop,
+            thread: Some(thread),
+        })
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -57,7 +62,9 @@ impl Compaction {
     /// The length of the base.
     pub(super) fn finish(mut self) -> io::Result<u64> {
         let thread = self.thread.take().ok_or(io::ErrorKind::NotFound)?;
-        thread.join().unwrap_or_else(|_| Err(io::Error::other("compaction panicked")))
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("compaction panicked")))
     }
 }
 
@@ -79,11 +86,23 @@ fn write(
     reserve: Option<PathBuf>,
     stop: &AtomicBool,
 ) -> io::Result<u64> {
-    let identity = Identity { role: Role::Base, generation };
+    let identity = Identity {
+        role: Role::Base,
+        generation,
+    };
     let path = place.base(generation);
     let (_, length) = place.draft(&path, reserve, |file| {
-        let sink = BufWriter::new(Sink { ops: &place.ops, file });
-        let mut base = Base { identity, file: sink, length: HEADER, buffer: Vec::new(), sealer };
+        let sink = BufWriter::new(Sink {
+            ops: &place.ops,
+            file,
+        });
+        let mut base = Base {
+            identity,
+            file: sink,
+            length: HEADER,
+            buffer: Vec::new(),
+            sealer,
+        };
         base.file.write_all(&identity.header())?;
         base.write_records(live, stop)?;
         base.file.flush()?;
@@ -131,7 +150,10 @@ impl Base<'_> {
     fn frame(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> io::Result<()> {
         self.buffer.clear();
         let mut filled = Ok(());
-        self.identity.frame(self.length, &mut self.buffer, |buffer| filled = fill(buffer));
+        self.identity
+            .frame(self.length, &mut self.buffer, |buffer| {
+                filled = fill(buffer)
+            });
         filled?;
         self.length += self.buffer.len() as u64;
         self.file.write_all(&self.buffer)

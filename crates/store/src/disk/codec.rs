@@ -16,7 +16,10 @@ pub(super) const NEVER: u64 = u64::MAX;
 /// A frame's payload.
 pub(super) enum Payload<'a> {
     /// Changes, the last of which happened at `revision`.
-    Batch { revision: Revision, changes: Changes<'a> },
+    Batch {
+        revision: Revision,
+        changes: Changes<'a>,
+    },
     /// The end of a file that holds everything up to `revision` in `n_changes` changes.
     Seal { revision: Revision, n_changes: u64 },
 }
@@ -35,7 +38,9 @@ pub(super) fn seal(buffer: &mut Vec<u8>, revision: Revision, n_changes: u64) {
 
 pub(super) fn entry(buffer: &mut Vec<u8>, entry: &Entry) {
     match (entry.event.kind, &entry.sealed) {
-        (EventKind::Put, Some(content)) => sealed(buffer, &entry.space, &entry.event.record, content),
+        (EventKind::Put, Some(content)) => {
+            sealed(buffer, &entry.space, &entry.event.record, content)
+        }
         (EventKind::Put, None) => put(buffer, &entry.space, &entry.event.record),
         (EventKind::Delete, _) => delete(buffer, &entry.space, &entry.event.record),
     }
@@ -49,7 +54,10 @@ pub(super) fn put(buffer: &mut Vec<u8>, space: &str, record: &Record) {
     number(buffer, digits.start as u64);
     number(buffer, digits.end as u64);
     number(buffer, record.terms.len() as u64);
-    record.terms.iter().for_each(|term| bytes(buffer, term.as_bytes()));
+    record
+        .terms
+        .iter()
+        .for_each(|term| bytes(buffer, term.as_bytes()));
     bytes(buffer, &record.value);
 }
 
@@ -85,8 +93,14 @@ pub(super) fn bytes(buffer: &mut Vec<u8>, bytes: &[u8]) {
 pub(super) fn decode(payload: &[u8]) -> Option<Payload<'_>> {
     let mut reader = Reader::new(payload);
     match reader.byte()? {
-        BATCH => Some(Payload::Batch { revision: reader.revision()?, changes: Changes { reader } }),
-        SEAL => Some(Payload::Seal { revision: reader.revision()?, n_changes: reader.number()? }),
+        BATCH => Some(Payload::Batch {
+            revision: reader.revision()?,
+            changes: Changes { reader },
+        }),
+        SEAL => Some(Payload::Seal {
+            revision: reader.revision()?,
+            n_changes: reader.number()?,
+        }),
         _ => None,
     }
 }
@@ -130,10 +144,24 @@ impl<'a> Reader<'a> {
         let (space, key, revision) = (self.text()?, self.text()?, self.revision()?);
         let sealed = tag == SEALED;
         let (value, digits, terms) = (&[][..], 0..0, Vec::new());
-        let bare = Saved { space, key, kind, revision, value, sealed, digits, terms, expires: None };
+        let bare = Saved {
+            space,
+            key,
+            kind,
+            revision,
+            value,
+            sealed,
+            digits,
+            terms,
+            expires: None,
+        };
         match tag {
             PUT => self.content(bare),
-            SEALED => Some(Saved { expires: self.expires()?, value: self.bytes()?, ..bare }),
+            SEALED => Some(Saved {
+                expires: self.expires()?,
+                value: self.bytes()?,
+                ..bare
+            }),
             _ => Some(bare),
         }
     }
@@ -141,10 +169,18 @@ impl<'a> Reader<'a> {
     fn content(&mut self, bare: Saved<'a>) -> Option<Saved<'a>> {
         let expires = self.expires()?;
         let digits = u32::try_from(self.number()?).ok()?..u32::try_from(self.number()?).ok()?;
-        let terms = (0..self.number()?).map(|_| self.text()).collect::<Option<_>>()?;
+        let terms = (0..self.number()?)
+            .map(|_| self.text())
+            .collect::<Option<_>>()?;
         let value = self.bytes()?;
         let inside = digits.start <= digits.end && digits.end as usize <= value.len();
-        inside.then_some(Saved { value, digits, terms, expires, ..bare })
+        inside.then_some(Saved {
+            value,
+            digits,
+            terms,
+            expires,
+            ..bare
+        })
     }
 
     fn expires(&mut self) -> Option<Option<u64>> {

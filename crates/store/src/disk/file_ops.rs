@@ -144,7 +144,11 @@ pub(super) mod faults {
 
         pub(crate) fn lift(&self) {
             let mut plan = lock::hold(&self.0);
-            *plan = Plan { n_failed: plan.n_failed, in_order: plan.in_order, ..Plan::default() };
+            *plan = Plan {
+                n_failed: plan.n_failed,
+                in_order: plan.in_order,
+                ..Plan::default()
+            };
         }
 
         pub(crate) fn n_failed(&self) -> usize {
@@ -181,8 +185,13 @@ pub(super) mod faults {
 
     impl Plan {
         fn is_full(&self, growth: u64) -> bool {
-            let Some((dir, size)) = self.disk.as_ref().filter(|_| growth > 0) else { return false };
-            let files = fs::read_dir(dir).unwrap().flatten().filter_map(|entry| entry.metadata().ok());
+            let Some((dir, size)) = self.disk.as_ref().filter(|_| growth > 0) else {
+                return false;
+            };
+            let files = fs::read_dir(dir)
+                .unwrap()
+                .flatten()
+                .filter_map(|entry| entry.metadata().ok());
             files.map(|file| file.len()).sum::<u64>() + growth > *size
         }
     }

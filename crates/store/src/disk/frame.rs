@@ -60,7 +60,12 @@ impl Identity {
 
     fn checksum(self, offset: u64, payload: &[u8]) -> u32 {
         let mut hasher = Hasher::new();
-        for number in [self.role as u64, self.generation, offset, payload.len() as u64] {
+        for number in [
+            self.role as u64,
+            self.generation,
+            offset,
+            payload.len() as u64,
+        ] {
             hasher.update(&number.to_le_bytes());
         }
         hasher.update(payload);
@@ -89,11 +94,21 @@ pub(super) enum Next<'a> {
 
 impl Frames {
     pub(super) fn open(path: &Path, identity: Identity) -> Result<Frames, OpenError> {
-        let failed = |source| OpenError::Io { path: path.into(), source };
+        let failed = |source| OpenError::Io {
+            path: path.into(),
+            source,
+        };
         let file = File::open(path).map_err(failed)?;
         let length = file.metadata().map_err(failed)?.len();
         let file = BufReader::with_capacity(256 << 10, file);
-        let mut frames = Frames { path: path.into(), identity, file, length, offset: 0, payload: Vec::new() };
+        let mut frames = Frames {
+            path: path.into(),
+            identity,
+            file,
+            length,
+            offset: 0,
+            payload: Vec::new(),
+        };
         frames.check_header()?;
         Ok(frames)
     }
@@ -104,18 +119,25 @@ impl Frames {
     }
 
     pub(super) fn corrupt(&self, detail: impl Into<String>) -> OpenError {
-        OpenError::Corrupt { path: self.path.clone(), detail: detail.into() }
+        OpenError::Corrupt {
+            path: self.path.clone(),
+            detail: detail.into(),
+        }
     }
 
     pub(super) fn next(&mut self) -> Result<Next<'_>, OpenError> {
-        let Some(prefix) = self.read_prefix()? else { return Ok(Next::End) };
+        let Some(prefix) = self.read_prefix()? else {
+            return Ok(Next::End);
+        };
         let (length, checksum) = prefix;
         let end = self.offset + PREFIX as u64 + u64::from(length);
         if length == 0 || end > self.length {
             return Ok(Next::Torn);
         }
         self.payload.resize(length as usize, 0);
-        self.file.read_exact(&mut self.payload).map_err(|source| self.io(source))?;
+        self.file
+            .read_exact(&mut self.payload)
+            .map_err(|source| self.io(source))?;
         if self.identity.checksum(self.offset, &self.payload) != checksum {
             return Ok(Next::Torn);
         }
@@ -127,7 +149,9 @@ impl Frames {
     fn read_prefix(&mut self) -> Result<Option<(u32, u32)>, OpenError> {
         let mut prefix = [0; PREFIX];
         let room = (self.length - self.offset).min(PREFIX as u64) as usize;
-        self.file.read_exact(&mut prefix[..room]).map_err(|source| self.io(source))?;
+        self.file
+            .read_exact(&mut prefix[..room])
+            .map_err(|source| self.io(source))?;
         let [length, checksum] = [&prefix[..4], &prefix[4..]].map(le_u32);
         Ok((prefix != [0; PREFIX]).then_some((length, checksum)))
     }
@@ -135,7 +159,9 @@ impl Frames {
     fn check_header(&mut self) -> Result<(), OpenError> {
         let mut header = [0; HEADER as usize];
         match self.file.read_exact(&mut header) {
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Err(self.corrupt("too short")),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                return Err(self.corrupt("too short"));
+            }
             read => read.map_err(|source| self.io(source))?,
         }
         let (body, checksum) = header.split_at(HEADER as usize - 4);
@@ -144,7 +170,11 @@ impl Frames {
         }
         let found = le_u64(&body[8..16]);
         if found != FORMAT {
-            return Err(OpenError::Version { path: self.path.clone(), found, known: FORMAT });
+            return Err(OpenError::Version {
+                path: self.path.clone(),
+                found,
+                known: FORMAT,
+            });
         }
         if header[..] != self.identity.header() {
             return Err(self.corrupt("it has another file's name"));
@@ -154,7 +184,10 @@ impl Frames {
     }
 
     fn io(&self, source: io::Error) -> OpenError {
-        OpenError::Io { path: self.path.clone(), source }
+        OpenError::Io {
+            path: self.path.clone(),
+            source,
+        }
     }
 }
 

@@ -46,31 +46,60 @@ pub(super) struct NextLog {
 impl NextLog {
     /// Writes an empty log with its room under a draft's name: all that takes space.
     pub(super) fn draft(place: &Place, generation: u64) -> io::Result<NextLog> {
-        let identity = Identity { role: Role::Log, generation };
+        let identity = Identity {
+            role: Role::Log,
+            generation,
+        };
         let mut start = identity.header();
         start.resize(NEXT_LOG as usize, 0);
-        let (file, ()) = place.draft(&place.log(generation), None, |file| place.ops.write(file, &start))?;
-        Ok(NextLog { place: place.clone(), identity, file })
+        let (file, ()) = place.draft(&place.log(generation), None, |file| {
+            place.ops.write(file, &start)
+        })?;
+        Ok(NextLog {
+            place: place.clone(),
+            identity,
+            file,
+        })
     }
 
     /// Begins the log.
     pub(super) fn begin(self, tip: TipFile) -> io::Result<Log> {
-        let NextLog { place, identity, file } = self;
+        let NextLog {
+            place,
+            identity,
+            file,
+        } = self;
         place.publish(&place.log(identity.generation))?;
         let (ops, room) = (place.ops.clone(), NEXT_LOG);
-        Ok(Log { ops, identity, file, tip, length: HEADER, room, n_changes: 0, buffer: Vec::new() })
+        Ok(Log {
+            ops,
+            identity,
+            file,
+            tip,
+            length: HEADER,
+            room,
+            n_changes: 0,
+            buffer: Vec::new(),
+        })
     }
 
     /// Removes the draft.
     pub(super) fn discard(self) {
-        self.place.discard_draft(&self.place.log(self.identity.generation));
+        self.place
+            .discard_draft(&self.place.log(self.identity.generation));
     }
 }
 
 impl Log {
     /// Begins the first log of a directory. It gets its tip first, for a log without one is taken for damage.
     pub(super) fn create_first(place: &Place) -> io::Result<Log> {
-        let tip = TipFile::open(place, Tip { generation: 1, length: HEADER })?;
+        let tip = TipFile::open(
+            place,
+            Tip {
+                generation: 1,
+                length: HEADER,
+            },
+        )?;
         NextLog::draft(place, 1)?.begin(tip)
     }
 
@@ -81,8 +110,16 @@ impl Log {
     }
 
     /// Goes on with a log of which the first `length` bytes hold `n_changes`; what follows is dropped.
-    pub(super) fn resume(place: &Place, generation: u64, length: u64, n_changes: u64) -> io::Result<Log> {
-        let identity = Identity { role: Role::Log, generation };
+    pub(super) fn resume(
+        place: &Place,
+        generation: u64,
+        length: u64,
+        n_changes: u64,
+    ) -> io::Result<Log> {
+        let identity = Identity {
+            role: Role::Log,
+            generation,
+        };
         let file = File::options().write(true).open(place.log(generation))?;
         if file.metadata()?.len() != length {
             // Part of a torn batch could otherwise be taken for the successor of what is written next.
@@ -91,7 +128,16 @@ impl Log {
         }
         let tip = TipFile::open(place, Tip { generation, length })?;
         let ops = place.ops.clone();
-        Ok(Log { ops, identity, file, tip, length, room: length, n_changes, buffer: Vec::new() })
+        Ok(Log {
+            ops,
+            identity,
+            file,
+            tip,
+            length,
+            room: length,
+            n_changes,
+            buffer: Vec::new(),
+        })
     }
 
     pub(super) fn generation(&self) -> u64 {
@@ -131,7 +177,10 @@ impl Log {
     /// Says that nothing follows, and that nothing is missing.
     pub(super) fn seal(&mut self, revision: Revision) -> Result<(), AppendError> {
         let n_changes = self.n_changes;
-        self.identity.frame(self.length, &mut self.buffer, |buffer| codec::seal(buffer, revision, n_changes));
+        self.identity
+            .frame(self.length, &mut self.buffer, |buffer| {
+                codec::seal(buffer, revision, n_changes)
+            });
         self.flush()
     }
 
@@ -140,18 +189,24 @@ impl Log {
         let mut bytes = 0;
         let mut n_entries = 0;
         for transaction in batch.chunk_by(|one, next| one.event.revision == next.event.revision) {
-            bytes += transaction.iter().map(|entry| entry.event.record.value.len()).sum::<usize>();
+            bytes += transaction
+                .iter()
+                .map(|entry| entry.event.record.value.len())
+                .sum::<usize>();
             n_entries += transaction.len();
             if bytes > FRAME {
                 break;
             }
         }
         let (framed, left) = batch.split_at(n_entries);
-        let revision = framed.last().map_or(Revision::ZERO, |entry| entry.event.revision);
-        self.identity.frame(self.length, &mut self.buffer, |buffer| {
-            codec::batch(buffer, revision);
-            framed.iter().for_each(|entry| codec::entry(buffer, entry));
-        });
+        let revision = framed
+            .last()
+            .map_or(Revision::ZERO, |entry| entry.event.revision);
+        self.identity
+            .frame(self.length, &mut self.buffer, |buffer| {
+                codec::batch(buffer, revision);
+                framed.iter().for_each(|entry| codec::entry(buffer, entry));
+            });
         left
     }
 
@@ -169,8 +224,16 @@ impl Log {
         if let Err(cause) = self.write_at_end() {
             return Err(self.roll_back(cause));
         }
-        self.ops.sync_data(&self.file).map_err(AppendError::Unknown)?;
-        match self.tip.write(&self.ops, Tip { generation: self.identity.generation, length: end }) {
+        self.ops
+            .sync_data(&self.file)
+            .map_err(AppendError::Unknown)?;
+        match self.tip.write(
+            &self.ops,
+            Tip {
+                generation: self.identity.generation,
+                length: end,
+            },
+        ) {
             Ok(()) => {
                 self.length = end;
                 Ok(())

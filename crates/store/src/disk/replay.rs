@@ -25,40 +25,81 @@ struct Chain {
     tip: Tip,
 }
 
-pub(super) fn replay(place: &Place, load: &mut dyn FnMut(Saved<'_>)) -> Result<Replayed, OpenError> {
-    let failed = |source| OpenError::Io { path: place.dir.clone(), source };
-    let mut scan = Scan { load, revision: Revision::ZERO, n_changes: 0 };
+pub(super) fn replay(
+    place: &Place,
+    load: &mut dyn FnMut(Saved<'_>),
+) -> Result<Replayed, OpenError> {
+    let failed = |source| OpenError::Io {
+        path: place.dir.clone(),
+        source,
+    };
+    let mut scan = Scan {
+        load,
+        revision: Revision::ZERO,
+        n_changes: 0,
+    };
     let Some(chain) = Chain::find(place)? else {
         let log = Log::create_first(place).map_err(failed)?;
-        return Ok(Replayed { revision: scan.revision, base_bytes: 0, sealed_bytes: 0, log });
+        return Ok(Replayed {
+            revision: scan.revision,
+            base_bytes: 0,
+            sealed_bytes: 0,
+            log,
+        });
     };
     let base_bytes = match chain.base {
-        Some(generation) => scan.sealed(place, Identity { role: Role::Base, generation })?,
+        Some(generation) => scan.sealed(
+            place,
+            Identity {
+                role: Role::Base,
+                generation,
+            },
+        )?,
         None => 0,
     };
-    let (&last, sealed) = chain.logs.split_last().ok_or_else(|| missing(place.log(chain.tip.generation)))?;
+    let (&last, sealed) = chain
+        .logs
+        .split_last()
+        .ok_or_else(|| missing(place.log(chain.tip.generation)))?;
     let mut sealed_bytes = 0;
     for &generation in sealed {
-        sealed_bytes += scan.sealed(place, Identity { role: Role::Log, generation })?;
+        sealed_bytes += scan.sealed(
+            place,
+            Identity {
+                role: Role::Log,
+                generation,
+            },
+        )?;
     }
     let (log, last_bytes) = scan.last(place, last, chain.tip)?;
     if log.generation() != last {
         sealed_bytes += last_bytes;
     }
     place.sweep(chain.base.unwrap_or_default());
-    Ok(Replayed { revision: scan.revision, base_bytes, sealed_bytes, log })
+    Ok(Replayed {
+        revision: scan.revision,
+        base_bytes,
+        sealed_bytes,
+        log,
+    })
 }
 
 impl Chain {
     /// `None` if nothing was ever promised here.
     fn find(place: &Place) -> Result<Option<Chain>, OpenError> {
-        let failed = |source| OpenError::Io { path: place.dir.clone(), source };
+        let failed = |source| OpenError::Io {
+            path: place.dir.clone(),
+            source,
+        };
         let base = place.generations("base").map_err(failed)?.last().copied();
         let mut logs = place.generations("log").map_err(failed)?;
         logs.retain(|&generation| generation >= base.unwrap_or(1));
         let tip = match Tip::read(&place.tip())? {
             None if logs.is_empty() && base.is_none() => return Ok(None),
-            Some(Tip { generation: 1, length: HEADER }) if logs.is_empty() && base.is_none() => {
+            Some(Tip {
+                generation: 1,
+                length: HEADER,
+            }) if logs.is_empty() && base.is_none() => {
                 return Ok(None);
             }
             None => return Err(missing(place.tip())),
@@ -72,7 +113,12 @@ impl Chain {
     /// Every log from the base to the tip is there.
     fn check(&self, place: &Place) -> Result<(), OpenError> {
         let first = self.base.unwrap_or(1);
-        let last = self.logs.last().copied().unwrap_or(first).max(self.tip.generation);
+        let last = self
+            .logs
+            .last()
+            .copied()
+            .unwrap_or(first)
+            .max(self.tip.generation);
         match (first..=last).find(|generation| !self.logs.contains(generation)) {
             Some(generation) if generation == 1 && !self.logs.is_empty() => {
                 Err(missing(place.base(self.logs[0])))
@@ -84,7 +130,10 @@ impl Chain {
 }
 
 fn missing(path: std::path::PathBuf) -> OpenError {
-    OpenError::Corrupt { path, detail: "it is missing".into() }
+    OpenError::Corrupt {
+        path,
+        detail: "it is missing".into(),
+    }
 }
 
 /// What was read so far.
@@ -120,8 +169,18 @@ impl Scan<'_> {
     /// Reads the log that was in use, up to its end or to where it is torn, which may only be beyond the tip. Returns the
     /// log to go on with, and how many bytes were read.
     fn last(&mut self, place: &Place, generation: u64, tip: Tip) -> Result<(Log, u64), OpenError> {
-        let mut frames = open(place, Identity { role: Role::Log, generation })?;
-        let promised = if tip.generation == generation { tip.length } else { HEADER };
+        let mut frames = open(
+            place,
+            Identity {
+                role: Role::Log,
+                generation,
+            },
+        )?;
+        let promised = if tip.generation == generation {
+            tip.length
+        } else {
+            HEADER
+        };
         self.n_changes = 0;
         let mut then = Some(Then::More);
         while then == Some(Then::More) {
@@ -129,17 +188,27 @@ impl Scan<'_> {
         }
         let offset = frames.offset();
         if offset < promised {
-            let detail = format!("unreadable at byte {offset} of {promised} that were acknowledged");
+            let detail =
+                format!("unreadable at byte {offset} of {promised} that were acknowledged");
             return Err(frames.corrupt(detail));
         }
-        let sealed = Tip { generation, length: offset };
+        let sealed = Tip {
+            generation,
+            length: offset,
+        };
         let log = match then {
             // On a full disk the new log takes the place of the reserve.
-            Some(Then::Sealed) => Log::create(place, sealed)
-                .or_else(|_| place.remove_reserve().and_then(|()| Log::create(place, sealed))),
+            Some(Then::Sealed) => Log::create(place, sealed).or_else(|_| {
+                place
+                    .remove_reserve()
+                    .and_then(|()| Log::create(place, sealed))
+            }),
             _ => Log::resume(place, generation, offset, self.n_changes),
         };
-        let log = log.map_err(|source| OpenError::Io { path: place.log(generation), source })?;
+        let log = log.map_err(|source| OpenError::Io {
+            path: place.log(generation),
+            source,
+        })?;
         Ok((log, offset))
     }
 
@@ -152,7 +221,10 @@ impl Scan<'_> {
         let then = payload.and_then(|payload| self.take(payload));
         match then {
             Some(then) => Ok(Some(then)),
-            None => Err(frames.corrupt(format!("what ends at byte {} makes no sense", frames.offset()))),
+            None => Err(frames.corrupt(format!(
+                "what ends at byte {} makes no sense",
+                frames.offset()
+            ))),
         }
     }
 
@@ -166,7 +238,10 @@ impl Scan<'_> {
                 self.revision = self.revision.max(revision);
                 Some(Then::More)
             }
-            Payload::Seal { revision, n_changes } => {
+            Payload::Seal {
+                revision,
+                n_changes,
+            } => {
                 self.revision = self.revision.max(revision);
                 (n_changes == self.n_changes).then_some(Then::Sealed)
             }

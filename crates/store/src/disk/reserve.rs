@@ -27,7 +27,10 @@ impl Reserve {
     /// The reserve that is there, if any.
     pub(super) fn open(place: &Place) -> Reserve {
         let bytes = fs::metadata(place.reserve()).map_or(0, |file| file.len());
-        Reserve { place: place.clone(), bytes }
+        Reserve {
+            place: place.clone(),
+            bytes,
+        }
     }
 
     /// Reserves enough to write `live_bytes` anew.
@@ -50,8 +53,10 @@ impl Reserve {
     /// Gives back what the next log takes.
     pub(super) fn release_log(&mut self) {
         let left = self.bytes.saturating_sub(NEXT_LOG);
-        let released =
-            private().truncate(false).open(self.place.reserve()).and_then(|file| file.set_len(left));
+        let released = private()
+            .truncate(false)
+            .open(self.place.reserve())
+            .and_then(|file| file.set_len(left));
         if released.is_ok() {
             self.bytes = left;
         }

@@ -19,7 +19,11 @@ pub(super) struct Seals {
 impl Seals {
     pub(super) fn new(sealer: MaybeSealer) -> Seals {
         let generation = sealer.as_ref().map_or(0, |sealer| sealer.generation());
-        Seals { sealer, generation, found_old: false }
+        Seals {
+            sealer,
+            generation,
+            found_old: false,
+        }
     }
 
     pub(super) fn look_at(&mut self, saved: &Saved<'_>) {
@@ -29,7 +33,11 @@ impl Seals {
     }
 
     pub(super) fn are_outdated(&self) -> bool {
-        self.found_old || self.sealer.as_ref().is_some_and(|sealer| sealer.generation() != self.generation)
+        self.found_old
+            || self
+                .sealer
+                .as_ref()
+                .is_some_and(|sealer| sealer.generation() != self.generation)
     }
 
     /// What was begun anew has failed: files are as they were.

@@ -36,10 +36,24 @@ impl Case {
 
     fn append_event(&mut self, key: &str, kind: EventKind, value: String) {
         let revision = self.disk.revision.max(Revision::FIRST).next();
-        let draft = Draft { value: value.into(), ..Draft::default() };
+        let draft = Draft {
+            value: value.into(),
+            ..Draft::default()
+        };
         let record = Arc::new(Record::stamped(key.into(), revision, Arc::new([]), draft));
-        let event = Event { revision, kind, record, previous: None };
-        self.disk.append(&[Entry { space: "s".into(), event, sealed: None }]).unwrap();
+        let event = Event {
+            revision,
+            kind,
+            record,
+            previous: None,
+        };
+        self.disk
+            .append(&[Entry {
+                space: "s".into(),
+                event,
+                sealed: None,
+            }])
+            .unwrap();
     }
 
     fn log(&mut self) -> &mut Log {
@@ -52,7 +66,10 @@ impl Case {
     }
 
     fn begin_next_log(&mut self) {
-        let sealed = Tip { generation: self.log().generation(), length: self.log().len() };
+        let sealed = Tip {
+            generation: self.log().generation(),
+            length: self.log().len(),
+        };
         self.disk.log = Some(Log::create(&self.disk.place, sealed).unwrap());
     }
 
@@ -67,7 +84,10 @@ impl Case {
             EventKind::Put => drop(live.insert(saved.key.to_owned(), saved.revision.0)),
             EventKind::Delete => drop(live.remove(saved.key)),
         });
-        (Case { dir, disk }, format!("{live:?} at {}", revision.unwrap().unwrap_or_default()))
+        (
+            Case { dir, disk },
+            format!("{live:?} at {}", revision.unwrap().unwrap_or_default()),
+        )
     }
 }
 
@@ -101,7 +121,10 @@ fn a_draft_and_what_a_base_supersedes_are_swept() {
     let mut case = Case::new();
     case.append("a", EventKind::Put);
     let old = fs::read(case.disk.place.log(1)).unwrap();
-    let live = Live { revision: case.disk.revision, spaces: Vec::new() };
+    let live = Live {
+        revision: case.disk.revision,
+        spaces: Vec::new(),
+    };
     case.disk.compact(live).unwrap();
     case.disk.compaction.take().unwrap().finish().unwrap();
     // As if the kill had come before the sweep, and another while a base was written.
@@ -109,8 +132,10 @@ fn a_draft_and_what_a_base_supersedes_are_swept() {
     fs::write(case.dir.path().join("00000003.base.new"), "half").unwrap();
     let (case, found) = case.reopen();
     assert_eq!(found, "{} at 2", "the base says that nothing is live");
-    let mut names: Vec<_> =
-        fs::read_dir(&case.dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut names: Vec<_> = fs::read_dir(&case.dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     names.sort();
     assert_eq!(names, ["00000002.base", "00000002.log", "lock", "tip"]);
 }
@@ -134,7 +159,12 @@ impl Faulty {
     /// Folds often, and in order, so that a countdown always leads to the same operation.
     fn new(fold_bytes: u64) -> Faulty {
         let memory = Path::new("/dev/shm");
-        let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempdir() }.unwrap();
+        let dir = if memory.is_dir() {
+            tempfile::tempdir_in(memory)
+        } else {
+            tempdir()
+        }
+        .unwrap();
         let ops = FileOps::default();
         ops.faults.keep_order();
         Faulty::open(dir, ops, fold_bytes)
@@ -144,38 +174,64 @@ impl Faulty {
         let mut disk = Disk::open_with(ops.clone(), dir.path(), fold_bytes, None).unwrap();
         let spaces = Arc::new(load::load(&mut disk, &Options::default()).unwrap());
         let sequencer = Sequencer::new(spaces.clone(), Box::new(disk));
-        Faulty { dir, ops, spaces, sequencer }
+        Faulty {
+            dir,
+            ops,
+            spaces,
+            sequencer,
+        }
     }
 
     fn reopen(self, fold_bytes: u64) -> Faulty {
-        let Faulty { dir, ops, sequencer, .. } = self;
+        let Faulty {
+            dir,
+            ops,
+            sequencer,
+            ..
+        } = self;
         drop(sequencer);
         Faulty::open(dir, ops, fold_bytes)
     }
 
     fn run(&mut self, request: Request) -> Outcome {
         let mut answer = Err(WriteError::Closed);
-        self.sequencer.run([(request, ())], |(), outcome| answer = outcome);
+        self.sequencer
+            .run([(request, ())], |(), outcome| answer = outcome);
         answer
     }
 
     fn commit(&mut self, write: Write) -> Result<(), WriteError> {
-        self.run(Request::Commit(vec![Prepared { write, sealed: None }])).map(drop)
+        self.run(Request::Commit(vec![Prepared {
+            write,
+            sealed: None,
+        }]))
+        .map(drop)
     }
 
     fn put(&mut self, key: &str, value: &str) -> Result<(), WriteError> {
-        let draft = Draft { value: value.to_owned().into(), ..Draft::default() };
+        let draft = Draft {
+            value: value.to_owned().into(),
+            ..Draft::default()
+        };
         self.commit(Write::put(&self.spaces.get("s"), key, Expect::Any, draft))
     }
 
     fn delete(&mut self, key: &str) -> Result<(), WriteError> {
-        self.commit(Write::delete(&self.spaces.get("s"), key, Expect::Any, Draft::default()))
+        self.commit(Write::delete(
+            &self.spaces.get("s"),
+            key,
+            Expect::Any,
+            Draft::default(),
+        ))
     }
 
     fn content(&self) -> Content {
         let snapshot = self.spaces.get("s").snapshot();
         let text = |record: &Record| String::from_utf8(record.value.to_vec()).unwrap();
-        snapshot.range("", None).map(|record| (record.key.to_string(), text(record))).collect()
+        snapshot
+            .range("", None)
+            .map(|record| (record.key.to_string(), text(record)))
+            .collect()
     }
 
     fn health(&self) -> Health {
@@ -184,8 +240,12 @@ impl Faulty {
 
     /// The files that are not complete.
     fn drafts(&self) -> Vec<PathBuf> {
-        let paths = fs::read_dir(&self.dir).unwrap().map(|entry| entry.unwrap().path());
-        paths.filter(|path| path.to_string_lossy().ends_with(DRAFT)).collect()
+        let paths = fs::read_dir(&self.dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        paths
+            .filter(|path| path.to_string_lossy().ends_with(DRAFT))
+            .collect()
     }
 }
 
@@ -219,19 +279,29 @@ fn check_failure_of(countdown: usize) -> bool {
             Err(WriteError::Poisoned(_)) => assert!(matches!(case.health(), Health::Failed(_))),
             Err(error) => panic!("{error}"),
         }
-        assert_eq!(case.content(), acknowledged, "operation {countdown}, write {n}");
+        assert_eq!(
+            case.content(),
+            acknowledged,
+            "operation {countdown}, write {n}"
+        );
     }
     let was_reached = case.ops.faults.n_failed() > 0;
     case.ops.faults.lift();
     if !matches!(case.health(), Health::Failed(_)) {
         case.put("after", "1").unwrap();
-        assert!(matches!(case.health(), Health::Writable), "operation {countdown}");
+        assert!(
+            matches!(case.health(), Health::Writable),
+            "operation {countdown}"
+        );
         acknowledged.insert("after".into(), "1".into());
         assert_eq!(case.drafts(), [] as [PathBuf; 0], "operation {countdown}");
     }
     let mut case = case.reopen(FOLD);
     let found = case.content();
-    assert!(found == acknowledged || Some(&found) == uncertain.as_ref(), "operation {countdown}: {found:?}");
+    assert!(
+        found == acknowledged || Some(&found) == uncertain.as_ref(),
+        "operation {countdown}: {found:?}"
+    );
     case.put("again", "1").unwrap();
     was_reached
 }
@@ -242,7 +312,10 @@ fn whichever_operation_fails_what_is_acknowledged_stays_and_what_is_refused_leav
     while check_failure_of(n_operations) {
         n_operations += 1;
     }
-    assert!(n_operations > 60, "{n_operations} operations were made to fail");
+    assert!(
+        n_operations > 60,
+        "{n_operations} operations were made to fail"
+    );
 }
 
 /// A store that has filled a small disk, and what it holds.
@@ -272,22 +345,35 @@ fn a_full_disk_refuses_puts_and_nothing_else() {
     let (mut case, acknowledged) = full();
     assert!(matches!(case.health(), Health::Full(_)));
     let n_refused = case.spaces.monitor.failures().refused_writes;
-    assert!(matches!(case.put("more", "x"), Err(WriteError::NotWritten(_))));
+    assert!(matches!(
+        case.put("more", "x"),
+        Err(WriteError::NotWritten(_))
+    ));
     assert_eq!(case.spaces.monitor.failures().refused_writes, n_refused + 1);
     assert_eq!(case.content(), acknowledged);
     let space = case.spaces.get("s");
     let mut watch = space.watch(space.snapshot().at()).unwrap();
     case.delete("000").unwrap();
     assert_eq!(watch.ready().unwrap().len(), 1);
-    let marked = Draft { value: "going".into(), ..Draft::default() };
-    case.commit(Write::put(&space, "001", Expect::Present, marked).with_reserve()).unwrap();
+    let marked = Draft {
+        value: "going".into(),
+        ..Draft::default()
+    };
+    case.commit(Write::put(&space, "001", Expect::Present, marked).with_reserve())
+        .unwrap();
     assert_eq!(case.drafts(), [] as [PathBuf; 0]);
 }
 
 #[test]
 fn deletes_and_a_compaction_make_room_on_a_full_disk() {
     let (mut case, mut acknowledged) = full();
-    for key in acknowledged.keys().cloned().collect::<Vec<_>>().iter().step_by(2) {
+    for key in acknowledged
+        .keys()
+        .cloned()
+        .collect::<Vec<_>>()
+        .iter()
+        .step_by(2)
+    {
         case.delete(key).unwrap();
         acknowledged.remove(key);
     }
@@ -307,9 +393,14 @@ fn deletes_of_many_small_records_are_never_refused_on_a_full_disk() {
     }
     // What deletes free is little beside what is live, and longer than the tail of the log.
     case.put("large", &"x".repeat(20 << 20)).unwrap();
-    let taken = fs::read_dir(&case.dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
+    let taken = fs::read_dir(&case.dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().metadata().unwrap().len());
     case.ops.faults.limit(case.dir.path(), taken.sum());
-    assert!(matches!(case.put("more", &"x".repeat(4 << 20)), Err(WriteError::NotWritten(_))));
+    assert!(matches!(
+        case.put("more", &"x".repeat(4 << 20)),
+        Err(WriteError::NotWritten(_))
+    ));
     for n in 0..16_000 {
         case.delete(&format!("{n:05}{}", "k".repeat(60))).unwrap();
     }
@@ -335,7 +426,10 @@ fn a_compaction_that_failed_is_made_up_for() {
     case.put("a", "1").unwrap();
     // There is space for a batch and for nothing that a compaction writes.
     let taken = |dir: &TempDir| -> u64 {
-        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+        fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().metadata().unwrap().len())
+            .sum()
     };
     case.ops.faults.limit(case.dir.path(), taken(&case.dir));
     fs::remove_file(case.dir.path().join("reserve")).unwrap();
@@ -347,9 +441,15 @@ fn a_compaction_that_failed_is_made_up_for() {
     case.ops.faults.lift();
     fs::remove_file(case.dir.path().join("another")).unwrap();
     for n in 0..30 {
-        case.put("a", &format!("{n}{}", "x".repeat(100 << 10))).unwrap();
+        case.put("a", &format!("{n}{}", "x".repeat(100 << 10)))
+            .unwrap();
     }
-    let bases = Place { dir: case.dir.path().into(), ops: case.ops.clone() }.generations("base").unwrap();
+    let bases = Place {
+        dir: case.dir.path().into(),
+        ops: case.ops.clone(),
+    }
+    .generations("base")
+    .unwrap();
     assert_eq!(bases.len(), 1, "{bases:?}");
     assert!(taken(&case.dir) < 6 << 20, "{}", taken(&case.dir));
 }
@@ -379,7 +479,11 @@ fn a_write_whose_sync_failed_is_answered_as_unknown_and_nothing_is_written_after
     assert!(matches!(case.put("c", "1"), Err(WriteError::Poisoned(_))));
     assert!(matches!(case.delete("a"), Err(WriteError::Poisoned(_))));
     assert!(matches!(case.health(), Health::Failed(_)));
-    assert_eq!(case.content().into_keys().collect::<Vec<_>>(), ["a"], "what is not durable is not shown");
+    assert_eq!(
+        case.content().into_keys().collect::<Vec<_>>(),
+        ["a"],
+        "what is not durable is not shown"
+    );
     // What a kill would leave: the write came back, which is why it was not answered as refused.
     let copy = tempdir().unwrap();
     for entry in fs::read_dir(&case.dir).unwrap().map(Result::unwrap) {

@@ -25,7 +25,10 @@ impl Tip {
         match fs::read(path) {
             Ok(bytes) => Tip::decode(&bytes).map(Some).ok_or_else(|| damaged(path)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(OpenError::Io { path: path.into(), source }),
+            Err(source) => Err(OpenError::Io {
+                path: path.into(),
+                source,
+            }),
         }
     }
 
@@ -40,13 +43,19 @@ impl Tip {
 
     fn decode(bytes: &[u8]) -> Option<Tip> {
         let number = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-        let tip = Tip { generation: number(0)?, length: number(8)? };
+        let tip = Tip {
+            generation: number(0)?,
+            length: number(8)?,
+        };
         (tip.encode() == *bytes).then_some(tip)
     }
 }
 
 fn damaged(path: &Path) -> OpenError {
-    OpenError::Corrupt { path: path.into(), detail: "its checksum does not match".into() }
+    OpenError::Corrupt {
+        path: path.into(),
+        detail: "its checksum does not match".into(),
+    }
 }
 
 /// The tip's file, open for writing, and what it says.
@@ -61,7 +70,11 @@ impl TipFile {
         let path = place.tip();
         let file = match path.exists() {
             true => File::options().write(true).open(&path)?,
-            false => place.create(&path, |file| place.ops.write(file, &tip.encode()))?.0,
+            false => {
+                place
+                    .create(&path, |file| place.ops.write(file, &tip.encode()))?
+                    .0
+            }
         };
         let mut file = TipFile { file, tip };
         file.put(&place.ops, tip)?;
@@ -70,7 +83,10 @@ impl TipFile {
 
     /// The same file, for the log that follows. It moves with the first append: until then nothing was promised there.
     pub(super) fn share(&self) -> io::Result<TipFile> {
-        Ok(TipFile { file: self.file.try_clone()?, tip: self.tip })
+        Ok(TipFile {
+            file: self.file.try_clone()?,
+            tip: self.tip,
+        })
     }
 
     /// Moves the tip, or leaves it where it was.

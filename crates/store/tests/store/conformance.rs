@@ -63,14 +63,26 @@ conforms!(
 
 /// A past that is short enough to fall out of.
 fn options() -> Options {
-    let window = Bounds { min_events: 4, max_events: 8, bytes: 1 << 20, seconds: 75, ..Bounds::default() };
-    Options { window, ..Options::default() }
+    let window = Bounds {
+        min_events: 4,
+        max_events: 8,
+        bytes: 1 << 20,
+        seconds: 75,
+        ..Bounds::default()
+    };
+    Options {
+        window,
+        ..Options::default()
+    }
 }
 
 async fn an_empty_store_is_at_revision_one(rig: Rig) {
     assert_eq!(rig.store.revision(), at(1));
     let snapshot = rig.space().snapshot();
-    assert_eq!((snapshot.at(), snapshot.len(), snapshot.is_empty()), (at(1), 0, true));
+    assert_eq!(
+        (snapshot.at(), snapshot.len(), snapshot.is_empty()),
+        (at(1), 0, true)
+    );
     assert!(rig.space().watch(at(1)).is_ok());
 }
 
@@ -82,10 +94,19 @@ async fn each_transaction_takes_the_next_revision(rig: Rig) {
         Write::put(&others, "b", Expect::Any, draft("2")),
     ];
     let records = rig.store.commit(two).await.unwrap();
-    assert_eq!(records.iter().map(|record| record.revision).collect::<Vec<_>>(), [at(3), at(3)]);
+    assert_eq!(
+        records
+            .iter()
+            .map(|record| record.revision)
+            .collect::<Vec<_>>(),
+        [at(3), at(3)]
+    );
     assert_eq!(rig.delete("a").await.revision, at(4));
     assert_eq!(rig.store.revision(), at(4));
-    assert_eq!((others.snapshot().at(), others.snapshot().revision()), (at(4), at(3)));
+    assert_eq!(
+        (others.snapshot().at(), others.snapshot().revision()),
+        (at(4), at(3))
+    );
 }
 
 async fn a_transaction_commits_whole_or_not_at_all(rig: Rig) {
@@ -105,7 +126,11 @@ async fn an_expectation_is_held_against_what_is_stored(rig: Rig) {
     rig.put("there", "x").await;
     let cases = [
         ("there", Expect::Absent, "already exists"),
-        ("there", Expect::At(at(9)), "stored at revision 2, expected 9"),
+        (
+            "there",
+            Expect::At(at(9)),
+            "stored at revision 2, expected 9",
+        ),
         ("there", Expect::At(at(2)), "ok"),
         ("there", Expect::Present, "ok"),
         ("there", Expect::Any, "ok"),
@@ -115,12 +140,18 @@ async fn an_expectation_is_held_against_what_is_stored(rig: Rig) {
         ("not", Expect::Any, "ok"),
     ];
     for (key, expect, answer) in cases {
-        let outcome = rig.store.commit(vec![Write::check(&rig.space(), key, expect)]).await;
+        let outcome = rig
+            .store
+            .commit(vec![Write::check(&rig.space(), key, expect)])
+            .await;
         let told = outcome.map_or_else(|error| error.to_string(), |_| "ok".into());
         assert_eq!(told, answer, "{key} {expect:?}");
     }
     let delete = Write::delete(&rig.space(), "not", Expect::Any, Draft::default());
-    assert!(matches!(rig.store.commit_one(delete).await, Err(WriteError::Missing { write: 0 })));
+    assert!(matches!(
+        rig.store.commit_one(delete).await,
+        Err(WriteError::Missing { write: 0 })
+    ));
 }
 
 async fn a_check_guards_a_transaction_and_takes_no_revision_itself(rig: Rig) {
@@ -133,41 +164,79 @@ async fn a_check_guards_a_transaction_and_takes_no_revision_itself(rig: Rig) {
     assert_eq!(rig.store.commit(guarded("a")).await.unwrap().len(), 1);
     rig.put("guard", "z").await;
     let refused = rig.store.commit(guarded("b")).await.unwrap_err();
-    assert!(matches!(refused, WriteError::Conflict { write: 0, expected, actual }
-        if expected == at(2) && actual.revision == at(4)));
-    assert!(rig.store.commit(vec![Write::check(&space, "a", Expect::Present)]).await.unwrap().is_empty());
+    assert!(
+        matches!(refused, WriteError::Conflict { write: 0, expected, actual }
+        if expected == at(2) && actual.revision == at(4))
+    );
+    assert!(
+        rig.store
+            .commit(vec![Write::check(&space, "a", Expect::Present)])
+            .await
+            .unwrap()
+            .is_empty()
+    );
     assert_eq!(rig.store.revision(), at(4));
 }
 
 async fn what_makes_no_sense_is_refused(rig: Rig) {
     let (space, other) = (rig.space(), Rig::memory(Options::default()).space());
     let put = |space, draft| Write::put(space, "k", Expect::Any, draft);
-    let outside = Draft { stamp: Some(2), ..draft("x") };
+    let outside = Draft {
+        stamp: Some(2),
+        ..draft("x")
+    };
     let cases = [
-        (vec![put(&space, draft("1")), put(&space, draft("2"))], "a key occurs twice"),
-        (vec![put(&space, outside)], "the stamp lies outside the value"),
-        (vec![put(&other, draft("1"))], "the space is another store's"),
+        (
+            vec![put(&space, draft("1")), put(&space, draft("2"))],
+            "a key occurs twice",
+        ),
+        (
+            vec![put(&space, outside)],
+            "the stamp lies outside the value",
+        ),
+        (
+            vec![put(&other, draft("1"))],
+            "the space is another store's",
+        ),
     ];
     for (writes, reason) in cases {
         let refused = rig.store.commit(writes).await.unwrap_err();
-        assert!(matches!(refused, WriteError::Malformed { why, .. } if why == reason), "{reason}: {refused}");
+        assert!(
+            matches!(refused, WriteError::Malformed { why, .. } if why == reason),
+            "{reason}: {refused}"
+        );
     }
     assert_eq!(rig.store.revision(), at(1));
 }
 
 async fn a_value_carries_its_own_revision(mut rig: Rig) {
-    let stamped = |value| Draft { stamp: Some(1), ..draft(value) };
-    let (a, b) = (rig.put_draft("a", stamped("<>")).await, rig.put_draft("b", stamped("()")).await);
+    let stamped = |value| Draft {
+        stamp: Some(1),
+        ..draft(value)
+    };
+    let (a, b) = (
+        rig.put_draft("a", stamped("<>")).await,
+        rig.put_draft("b", stamped("()")).await,
+    );
     let delete = Write::delete(&rig.space(), "b", Expect::Any, stamped("[]"));
     let gone = rig.store.commit_one(delete).await.unwrap();
-    assert_eq!([a, b, gone].map(|record| show(&record)), ["a=<2>", "b=(3)", "b=[4]"]);
+    assert_eq!(
+        [a, b, gone].map(|record| show(&record)),
+        ["a=<2>", "b=(3)", "b=[4]"]
+    );
     rig.reopen().await;
     assert_eq!(dump(&rig.space().snapshot()), ["a=<2>"]);
-    assert_eq!(rig.space().snapshot().get("a").unwrap().digits(), Some(1..2));
+    assert_eq!(
+        rig.space().snapshot().get("a").unwrap().digits(),
+        Some(1..2)
+    );
 }
 
 async fn what_the_writer_attaches_readers_find(rig: Rig) {
-    let attached = Draft { attachment: Some(Box::new("header")), ..draft("x") };
+    let attached = Draft {
+        attachment: Some(Box::new("header")),
+        ..draft("x")
+    };
     rig.put_draft("a", attached).await;
     let snapshot = rig.space().snapshot();
     let record = snapshot.get("a").unwrap();
@@ -180,32 +249,57 @@ async fn a_range_is_read_in_pages_in_byte_order(rig: Rig) {
         rig.put(key, "x").await;
     }
     let snapshot = rig.space().snapshot();
-    assert_eq!(keys(snapshot.range("", None)), ["a", "b", "b/1", "b/10", "b/2", "b/é", "b0", "c/1"]);
-    assert_eq!(keys(snapshot.range("b/", None)), ["b/1", "b/10", "b/2", "b/é"]);
+    assert_eq!(
+        keys(snapshot.range("", None)),
+        ["a", "b", "b/1", "b/10", "b/2", "b/é", "b0", "c/1"]
+    );
+    assert_eq!(
+        keys(snapshot.range("b/", None)),
+        ["b/1", "b/10", "b/2", "b/é"]
+    );
     assert_eq!(keys(snapshot.range("b/", Some("b/10"))), ["b/2", "b/é"]);
     assert_eq!(keys(snapshot.range("b/", Some("b/11"))), ["b/2", "b/é"]);
-    assert_eq!(keys(snapshot.range("b/", Some("a"))), ["b/1", "b/10", "b/2", "b/é"]);
+    assert_eq!(
+        keys(snapshot.range("b/", Some("a"))),
+        ["b/1", "b/10", "b/2", "b/é"]
+    );
     assert_eq!(keys(snapshot.range("b/", Some("c"))), [""; 0]);
     assert_eq!(keys(snapshot.range("x", None)), [""; 0]);
 }
 
 async fn a_term_finds_the_records_that_carry_it_now(mut rig: Rig) {
-    rig.put_draft("n/a", tagged("1", &["app=web", "tier=1"])).await;
-    rig.put_draft("n/b", tagged("1", &["tier=1", "app=web", "app=web"])).await;
+    rig.put_draft("n/a", tagged("1", &["app=web", "tier=1"]))
+        .await;
+    rig.put_draft("n/b", tagged("1", &["tier=1", "app=web", "app=web"]))
+        .await;
     rig.put_draft("m/c", tagged("1", &["app=web"])).await;
-    rig.put_draft("n/d", tagged("1", &["app=we", "app=web2"])).await;
+    rig.put_draft("n/d", tagged("1", &["app=we", "app=web2"]))
+        .await;
     let before = rig.space().snapshot();
     rig.put_draft("n/a", tagged("2", &["app=db"])).await;
-    rig.put_draft("n/b", tagged("2", &["app=web", "tier=1"])).await;
+    rig.put_draft("n/b", tagged("2", &["app=web", "tier=1"]))
+        .await;
     rig.delete("m/c").await;
-    assert_eq!(keys(before.with_term("app=web", "", None)), ["m/c", "n/a", "n/b"]);
-    assert_eq!(keys(before.with_term("app=web", "n/", None)), ["n/a", "n/b"]);
-    assert_eq!(keys(before.with_term("app=web", "n/", Some("n/a"))), ["n/b"]);
+    assert_eq!(
+        keys(before.with_term("app=web", "", None)),
+        ["m/c", "n/a", "n/b"]
+    );
+    assert_eq!(
+        keys(before.with_term("app=web", "n/", None)),
+        ["n/a", "n/b"]
+    );
+    assert_eq!(
+        keys(before.with_term("app=web", "n/", Some("n/a"))),
+        ["n/b"]
+    );
     rig.reopen().await;
     let after = rig.space().snapshot();
     assert_eq!(keys(after.with_term("app=web", "", None)), ["n/b"]);
     assert_eq!(keys(after.with_term("app=db", "", None)), ["n/a"]);
-    assert_eq!(show(after.with_term("tier=1", "", None).next().unwrap()), "n/b=2");
+    assert_eq!(
+        show(after.with_term("tier=1", "", None).next().unwrap()),
+        "n/b=2"
+    );
     assert_eq!(keys(after.with_term("tier=2", "", None)), [""; 0]);
 }
 
@@ -217,7 +311,8 @@ async fn a_prefix_is_counted(mut rig: Rig) {
     rig.delete("b/1").await;
     for _ in 0..2 {
         let snapshot = rig.space().snapshot();
-        let counts = ["", "a/", "a/b/", "b/", "a", "a/b", "x/"].map(|prefix| snapshot.count(prefix));
+        let counts =
+            ["", "a/", "a/b/", "b/", "a", "a/b", "x/"].map(|prefix| snapshot.count(prefix));
         assert_eq!(counts, [4, 3, 1, 0, 3, 1, 0]);
         rig.reopen().await;
     }
@@ -228,7 +323,10 @@ async fn a_snapshot_does_not_change(rig: Rig) {
     let snapshot = rig.space().snapshot();
     rig.put("a", "2").await;
     rig.put("b", "1").await;
-    assert_eq!((dump(&snapshot), snapshot.at()), (vec!["a=1".to_string()], at(2)));
+    assert_eq!(
+        (dump(&snapshot), snapshot.at()),
+        (vec!["a=1".to_string()], at(2))
+    );
     assert_eq!(dump(&rig.space().snapshot()), ["a=2", "b=1"]);
 }
 
@@ -245,14 +343,27 @@ async fn an_older_state_is_rebuilt_from_the_window(rig: Rig) {
     assert_eq!(then(4), ["b/1=1"]);
     assert_eq!(then(5), ["a=2", "b/1=1"]);
     let old = space.snapshot_at(at(2)).unwrap();
-    assert_eq!((old.at(), old.revision(), old.count("b/")), (at(2), at(2), 0));
+    assert_eq!(
+        (old.at(), old.revision(), old.count("b/")),
+        (at(2), at(2), 0)
+    );
     assert_eq!(keys(old.with_term("t", "", None)), ["a"]);
     for n in 0..9 {
         rig.put("c", &n.to_string()).await;
     }
-    assert_eq!(space.snapshot_at(at(4)).map(|_| ()), Ok(()), "rebuilt before, and so retained");
+    assert_eq!(
+        space.snapshot_at(at(4)).map(|_| ()),
+        Ok(()),
+        "rebuilt before, and so retained"
+    );
     let expired = |revision| space.snapshot_at(at(revision)).unwrap_err();
-    assert_eq!(expired(5), Expired { asked: at(5), oldest: at(6) });
+    assert_eq!(
+        expired(5),
+        Expired {
+            asked: at(5),
+            oldest: at(6)
+        }
+    );
 }
 
 async fn a_retained_snapshot_outlives_the_window(rig: Rig) {
@@ -269,7 +380,10 @@ async fn a_retained_snapshot_outlives_the_window(rig: Rig) {
         rig.put("b", &revision.to_string()).await;
         space.retain(&space.snapshot());
     }
-    assert!(space.snapshot_at(first_page.at()).is_err(), "64 others were taken since");
+    assert!(
+        space.snapshot_at(first_page.at()).is_err(),
+        "64 others were taken since"
+    );
 }
 
 async fn a_compacted_revision_is_gone_however_often_it_was_read(rig: Rig) {
@@ -284,9 +398,16 @@ async fn a_compacted_revision_is_gone_however_often_it_was_read(rig: Rig) {
         assert_eq!(dump(&space.snapshot_at(first.at()).unwrap()), ["a=1"]);
     }
     rig.store.compact_history(second);
-    let expired = Expired { asked: first.at(), oldest: second };
+    let expired = Expired {
+        asked: first.at(),
+        oldest: second,
+    };
     assert_eq!(space.snapshot_at(first.at()).unwrap_err(), expired);
-    assert_eq!(other.snapshot_at(first.at()).unwrap_err(), expired, "one that nobody ever wrote to");
+    assert_eq!(
+        other.snapshot_at(first.at()).unwrap_err(),
+        expired,
+        "one that nobody ever wrote to"
+    );
     assert_eq!(
         dump(&space.snapshot_at(second).unwrap()),
         ["a=2"],
@@ -296,7 +417,14 @@ async fn a_compacted_revision_is_gone_however_often_it_was_read(rig: Rig) {
     // What was compacted stays so.
     rig.store.compact_history(at(1));
     assert_eq!(space.snapshot_at(first.at()).unwrap_err(), expired);
-    assert_eq!(rig.store.fork().space("things").snapshot_at(first.at()).unwrap_err(), expired);
+    assert_eq!(
+        rig.store
+            .fork()
+            .space("things")
+            .snapshot_at(first.at())
+            .unwrap_err(),
+        expired
+    );
     assert!(space.watch(first.at()).is_ok(), "watches go by the window");
 }
 
@@ -309,10 +437,19 @@ async fn a_revision_to_come_is_waited_for(rig: Rig) {
 
 #[tokio::test]
 async fn all_windows_together_are_bounded() {
-    let window = Bounds { total_bytes: 3 << 20, ..Bounds::default() };
-    let rig = Rig::memory(Options { window, ..Options::default() });
+    let window = Bounds {
+        total_bytes: 3 << 20,
+        ..Bounds::default()
+    };
+    let rig = Rig::memory(Options {
+        window,
+        ..Options::default()
+    });
     let large = "x".repeat(100 << 10);
-    let spaces: Vec<_> = ["a", "b", "c", "d"].iter().map(|name| rig.store.space(name)).collect();
+    let spaces: Vec<_> = ["a", "b", "c", "d"]
+        .iter()
+        .map(|name| rig.store.space(name))
+        .collect();
     for n in 0..80 {
         let write = Write::put(&spaces[n % 4], "k", Expect::Any, draft(&large));
         rig.store.commit_one(write).await.unwrap();
@@ -330,12 +467,24 @@ async fn a_watch_tells_each_event_once_and_in_order(rig: Rig) {
     let mut from_here = rig.space().watch(at(2)).unwrap();
     rig.put("a", "2").await;
     rig.delete("a").await;
-    rig.store.commit(vec![Write::check(&rig.space(), "a", Expect::Absent)]).await.unwrap();
+    rig.store
+        .commit(vec![Write::check(&rig.space(), "a", Expect::Absent)])
+        .await
+        .unwrap();
     let events = from_start.next().await.unwrap();
     assert_eq!(story(&events), ["+a@2", "+a@3", "-a@4"]);
-    assert_eq!(events[0].previous.as_ref().map(|record| record.revision), None);
-    assert_eq!(events[1].previous.as_ref().map(|record| record.revision), Some(at(2)));
-    assert_eq!(events[2].previous.as_ref().map(|record| record.revision), Some(at(3)));
+    assert_eq!(
+        events[0].previous.as_ref().map(|record| record.revision),
+        None
+    );
+    assert_eq!(
+        events[1].previous.as_ref().map(|record| record.revision),
+        Some(at(2))
+    );
+    assert_eq!(
+        events[2].previous.as_ref().map(|record| record.revision),
+        Some(at(3))
+    );
     assert_eq!(show(&events[2].record), "a=gone");
     assert_eq!(story(&from_here.next().await.unwrap()), ["+a@3", "-a@4"]);
     assert!(from_start.ready().unwrap().is_empty());
@@ -345,7 +494,9 @@ async fn a_watch_of_a_transaction_is_not_split(rig: Rig) {
     let space = rig.space();
     let mut watch = space.watch(at(1)).unwrap();
     let key = |n: usize| Arc::<str>::from(format!("{n}"));
-    let writes = (0..6).map(|n| Write::put(&space, key(n), Expect::Absent, draft("x"))).collect();
+    let writes = (0..6)
+        .map(|n| Write::put(&space, key(n), Expect::Absent, draft("x")))
+        .collect();
     rig.store.commit(writes).await.unwrap();
     assert_eq!(watch.next().await.unwrap().len(), 6);
     rig.put("a", "1").await;
@@ -356,7 +507,15 @@ async fn a_watch_waits_for_the_next_event(rig: Rig) {
     let mut watch = rig.space().watch(at(1)).unwrap();
     let waiting = tokio::spawn(async move { watch.next().await.unwrap() });
     tokio::task::yield_now().await;
-    rig.store.commit_one(Write::put(&rig.store.space("others"), "x", Expect::Any, draft("1"))).await.unwrap();
+    rig.store
+        .commit_one(Write::put(
+            &rig.store.space("others"),
+            "x",
+            Expect::Any,
+            draft("1"),
+        ))
+        .await
+        .unwrap();
     rig.put("a", "1").await;
     assert_eq!(story(&waiting.await.unwrap()), ["+a@3"]);
 }
@@ -376,7 +535,10 @@ async fn a_slow_watcher_expires_and_a_quiet_space_does_not(rig: Rig) {
     for n in 0..9 {
         rig.put("a", &n.to_string()).await;
     }
-    let expired = Expired { asked: at(1), oldest: at(2) };
+    let expired = Expired {
+        asked: at(1),
+        oldest: at(2),
+    };
     assert_eq!(slow.next().await.unwrap_err(), expired);
     assert_eq!(rig.space().watch(at(1)).unwrap_err(), expired);
     let mut later = rig.space().watch(at(2)).unwrap();
@@ -394,9 +556,16 @@ async fn what_is_old_is_forgotten_but_for_a_few(rig: Rig) {
     rig.store.expire(174).await.unwrap();
     assert_eq!(oldest(&rig), None);
     rig.store.expire(175).await.unwrap();
-    assert_eq!((oldest(&rig), rig.store.stats()[0].events), (Some(at(4)), 4));
+    assert_eq!(
+        (oldest(&rig), rig.store.stats()[0].events),
+        (Some(at(4)), 4)
+    );
     rig.store.expire(1000).await.unwrap();
-    assert_eq!(oldest(&rig), Some(at(4)), "a few are kept however old they are");
+    assert_eq!(
+        oldest(&rig),
+        Some(at(4)),
+        "a few are kept however old they are"
+    );
 }
 
 async fn a_small_past_with_large_values_is_cut_at_the_byte_budget(rig: Rig) {
@@ -406,12 +575,19 @@ async fn a_small_past_with_large_values_is_cut_at_the_byte_budget(rig: Rig) {
     }
     // The first put superseded nothing; of the others two would fit, but four are kept at least.
     let stats = rig.space().stats();
-    assert_eq!((stats.events, stats.superseded), (4, 4 * ((600 << 10) + OVERHEAD)));
+    assert_eq!(
+        (stats.events, stats.superseded),
+        (4, 4 * ((600 << 10) + OVERHEAD))
+    );
     let huge = "x".repeat(3 << 20);
     for _ in 0..3 {
         rig.put("a", &huge).await;
     }
-    assert_eq!(rig.space().stats().events, 1, "at most four times the budget");
+    assert_eq!(
+        rig.space().stats().events,
+        1,
+        "at most four times the budget"
+    );
 }
 
 async fn progress_moves_with_other_spaces_but_not_past_unseen_events(rig: Rig) {
@@ -428,7 +604,11 @@ async fn progress_moves_with_other_spaces_but_not_past_unseen_events(rig: Rig) {
 }
 
 async fn what_expires_is_deleted_and_told(mut rig: Rig) {
-    let lasting = |value, until| Draft { stamp: Some(1), expires: Some(until), ..draft(value) };
+    let lasting = |value, until| Draft {
+        stamp: Some(1),
+        expires: Some(until),
+        ..draft(value)
+    };
     rig.put_draft("a", lasting("<>", 10)).await;
     rig.put_draft("b", lasting("<>", 20)).await;
     rig.put_draft("c", lasting("<>", 10)).await;
@@ -440,23 +620,46 @@ async fn what_expires_is_deleted_and_told(mut rig: Rig) {
     assert_eq!(rig.store.expire(20).await.unwrap(), 2);
     let events = watch.next().await.unwrap();
     assert_eq!(story(&events), ["-a@7", "-b@8"]);
-    assert_eq!(events.iter().map(|event| show(&event.record)).collect::<Vec<_>>(), ["a=<7>", "b=<8>"]);
+    assert_eq!(
+        events
+            .iter()
+            .map(|event| show(&event.record))
+            .collect::<Vec<_>>(),
+        ["a=<7>", "b=<8>"]
+    );
     assert_eq!(dump(&rig.space().snapshot()), ["c=<5>", "d=forever"]);
 }
 
 async fn more_than_one_round_expires(rig: Rig) {
     let (one, two) = (rig.store.space("one"), rig.store.space("two"));
-    let short = || Draft { expires: Some(1), ..draft("x") };
-    let put =
-        |n: usize| Write::put(if n < 600 { &one } else { &two }, format!("{n}"), Expect::Absent, short());
-    rig.store.commit((0..1300).map(put).collect()).await.unwrap();
+    let short = || Draft {
+        expires: Some(1),
+        ..draft("x")
+    };
+    let put = |n: usize| {
+        Write::put(
+            if n < 600 { &one } else { &two },
+            format!("{n}"),
+            Expect::Absent,
+            short(),
+        )
+    };
+    rig.store
+        .commit((0..1300).map(put).collect())
+        .await
+        .unwrap();
     assert_eq!(rig.store.expire(1).await.unwrap(), 1300);
     assert!(one.snapshot().is_empty() && two.snapshot().is_empty());
 }
 
 async fn a_fork_goes_its_own_way(rig: Rig) {
     rig.put("a", "1").await;
-    let fork = Rig { store: rig.store.fork(), options: rig.options.clone(), dir: None, toy: None };
+    let fork = Rig {
+        store: rig.store.fork(),
+        options: rig.options.clone(),
+        dir: None,
+        toy: None,
+    };
     rig.put("a", "here").await;
     assert_eq!(fork.put("a", "there").await.revision, at(3));
     assert_eq!(dump(&rig.space().snapshot()), ["a=here"]);
@@ -471,7 +674,10 @@ async fn a_closed_store_takes_no_writes_and_still_reads(rig: Rig) {
     rig.store.close().await;
     rig.store.close().await;
     let late = Write::put(&rig.space(), "b", Expect::Any, draft("1"));
-    assert!(matches!(rig.store.commit_one(late).await, Err(WriteError::Closed)));
+    assert!(matches!(
+        rig.store.commit_one(late).await,
+        Err(WriteError::Closed)
+    ));
     assert!(matches!(rig.store.expire(1).await, Err(WriteError::Closed)));
     assert_eq!(dump(&rig.space().snapshot()), ["a=1"]);
     let elsewhere = Write::put(&fork.space("things"), "b", Expect::Any, draft("1"));
@@ -487,13 +693,23 @@ async fn spaces_are_told_in_figures(rig: Rig) {
     let stats = rig.store.stats();
     let things = &stats[0];
     assert_eq!((&*things.name, stats.len()), ("things", 1));
-    assert_eq!((things.records, things.bytes, things.events, things.superseded), (2, 7, 3, 5 + OVERHEAD));
+    assert_eq!(
+        (
+            things.records,
+            things.bytes,
+            things.events,
+            things.superseded
+        ),
+        (2, 7, 3, 5 + OVERHEAD)
+    );
     assert_eq!((things.snapshots, things.watches), (1, 1));
 }
 
 async fn concurrent_writers_lose_no_update(rig: Rig) {
     rig.put("counter", "0").await;
-    let writers: Vec<_> = (0..8).map(|_| tokio::spawn(count_up(rig.store.clone(), 25))).collect();
+    let writers: Vec<_> = (0..8)
+        .map(|_| tokio::spawn(count_up(rig.store.clone(), 25)))
+        .collect();
     for writer in writers {
         writer.await.unwrap();
     }
@@ -508,7 +724,15 @@ async fn count_up(store: mizzen_store::Store, n_times: usize) {
             let record = space.snapshot().get("counter").unwrap().clone();
             let count: u64 = std::str::from_utf8(&record.value).unwrap().parse().unwrap();
             let next = draft(&(count + 1).to_string());
-            match store.commit_one(Write::put(&space, "counter", Expect::At(record.revision), next)).await {
+            match store
+                .commit_one(Write::put(
+                    &space,
+                    "counter",
+                    Expect::At(record.revision),
+                    next,
+                ))
+                .await
+            {
                 Ok(_) => break,
                 Err(WriteError::Conflict { .. }) => tokio::task::yield_now().await,
                 Err(error) => panic!("{error}"),
@@ -519,17 +743,25 @@ async fn count_up(store: mizzen_store::Store, n_times: usize) {
 
 /// Every watcher that does not expire sees all events without a gap, and ends with what the store has.
 async fn writers_and_watchers_agree_under_load(rig: Rig) {
-    let watchers: Vec<_> = (0..4).map(|_| tokio::spawn(follow(rig.store.clone(), at(401)))).collect();
+    let watchers: Vec<_> = (0..4)
+        .map(|_| tokio::spawn(follow(rig.store.clone(), at(401))))
+        .collect();
     let write = |store: mizzen_store::Store, writer: usize| async move {
         let space = store.space("things");
         for n in 0..100 {
-            let write =
-                Write::put(&space, format!("{writer}/{}", n % 10), Expect::Any, draft(&n.to_string()));
+            let write = Write::put(
+                &space,
+                format!("{writer}/{}", n % 10),
+                Expect::Any,
+                draft(&n.to_string()),
+            );
             store.commit_one(write).await.unwrap();
             tokio::task::yield_now().await;
         }
     };
-    let writers: Vec<_> = (0..4).map(|writer| tokio::spawn(write(rig.store.clone(), writer))).collect();
+    let writers: Vec<_> = (0..4)
+        .map(|writer| tokio::spawn(write(rig.store.clone(), writer)))
+        .collect();
     for writer in writers {
         writer.await.unwrap();
     }
@@ -543,15 +775,22 @@ async fn follow(store: mizzen_store::Store, end: mizzen_store::Revision) -> Vec<
     let space = store.space("things");
     loop {
         let snapshot = space.snapshot();
-        let mut mirror: std::collections::BTreeMap<_, _> =
-            snapshot.range("", None).map(|record| (record.key.clone(), record.clone())).collect();
+        let mut mirror: std::collections::BTreeMap<_, _> = snapshot
+            .range("", None)
+            .map(|record| (record.key.clone(), record.clone()))
+            .collect();
         let mut seen = snapshot.at();
         let mut watch = space.watch(seen).unwrap();
         while seen < end {
-            let Ok(events) = watch.next().await else { break };
+            let Ok(events) = watch.next().await else {
+                break;
+            };
             for event in events {
                 assert_eq!(event.revision, seen.next(), "only this space is written");
-                assert!(event.revision <= store.revision(), "told before it can be read");
+                assert!(
+                    event.revision <= store.revision(),
+                    "told before it can be read"
+                );
                 assert_eq!(event.kind, EventKind::Put);
                 seen = event.revision;
                 mirror.insert(event.record.key.clone(), event.record);

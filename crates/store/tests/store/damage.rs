@@ -24,13 +24,20 @@ struct File {
 }
 
 fn options() -> Options {
-    Options { fold_bytes: 1500, ..Options::default() }
+    Options {
+        fold_bytes: 1500,
+        ..Options::default()
+    }
 }
 
 async fn sample() -> Sample {
     let mut rig = Rig::disk(options());
     for n in 0..40 {
-        rig.put_draft(&format!("{}", n % 5), tagged(&format!("{n}{}", "x".repeat(40)), &["a=b"])).await;
+        rig.put_draft(
+            &format!("{}", n % 5),
+            tagged(&format!("{n}{}", "x".repeat(40)), &["a=b"]),
+        )
+        .await;
     }
     rig.delete("3").await;
     rig.put_until_folded("2", "x").await;
@@ -40,13 +47,21 @@ async fn sample() -> Sample {
     rig.delete("4").await;
     rig.store.close().await;
     let content = content(&rig.store);
-    Sample { files: files(&rig.dir.unwrap()), content, copy: tempfile::tempdir().unwrap() }
+    Sample {
+        files: files(&rig.dir.unwrap()),
+        content,
+        copy: tempfile::tempdir().unwrap(),
+    }
 }
 
 fn content(store: &Store) -> Vec<String> {
     let snapshot = store.space("things").snapshot();
     let mut content = dump(&snapshot);
-    content.extend(snapshot.with_term("a=b", "", None).map(|record| format!("{record:?}")));
+    content.extend(
+        snapshot
+            .with_term("a=b", "", None)
+            .map(|record| format!("{record:?}")),
+    );
     content.push(format!("at {}", store.revision()));
     content
 }
@@ -55,7 +70,10 @@ fn content(store: &Store) -> Vec<String> {
 fn files(dir: &TempDir) -> Vec<File> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
-        let (name, mut bytes) = (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap());
+        let (name, mut bytes) = (
+            entry.file_name().into_string().unwrap(),
+            fs::read(entry.path()).unwrap(),
+        );
         let mut used = bytes.len();
         if name.ends_with(".log") {
             used = bytes.iter().rposition(|&byte| byte != 0).unwrap() + 1;
@@ -71,7 +89,9 @@ impl Sample {
     fn open(&self, files: &[File]) -> Result<Store, OpenError> {
         fs::remove_dir_all(&self.copy).unwrap();
         fs::create_dir(&self.copy).unwrap();
-        files.iter().for_each(|file| fs::write(self.copy.path().join(&file.name), &file.bytes).unwrap());
+        files
+            .iter()
+            .for_each(|file| fs::write(self.copy.path().join(&file.name), &file.bytes).unwrap());
         Store::open(&self.copy, options())
     }
 
@@ -79,7 +99,10 @@ impl Sample {
     #[track_caller]
     fn notices(&self, file: &File, damage: impl FnOnce(&mut Vec<u8>)) -> bool {
         let mut files = self.files.clone();
-        let damaged = files.iter_mut().find(|damaged| damaged.name == file.name).unwrap();
+        let damaged = files
+            .iter_mut()
+            .find(|damaged| damaged.name == file.name)
+            .unwrap();
         damage(&mut damaged.bytes);
         match self.open(&files) {
             Ok(store) => {
@@ -96,7 +119,10 @@ impl Sample {
 async fn undamaged_files_open() {
     let sample = sample().await;
     assert!(sample.files.iter().any(|file| file.name.ends_with(".base")));
-    assert_eq!(content(&sample.open(&sample.files).unwrap()), sample.content);
+    assert_eq!(
+        content(&sample.open(&sample.files).unwrap()),
+        sample.content
+    );
 }
 
 #[tokio::test]
@@ -104,7 +130,11 @@ async fn a_flipped_bit_is_noticed_wherever_it_is() {
     let sample = sample().await;
     for file in &sample.files {
         for at in 0..file.used {
-            assert!(sample.notices(file, |bytes| bytes[at] ^= 1 << (at % 8)), "{} at {at}", file.name);
+            assert!(
+                sample.notices(file, |bytes| bytes[at] ^= 1 << (at % 8)),
+                "{} at {at}",
+                file.name
+            );
         }
     }
 }
@@ -114,7 +144,11 @@ async fn a_shorter_file_is_noticed_wherever_it_ends() {
     let sample = sample().await;
     for file in &sample.files {
         for length in 0..file.used {
-            assert!(sample.notices(file, |bytes| bytes.truncate(length)), "{} cut at {length}", file.name);
+            assert!(
+                sample.notices(file, |bytes| bytes.truncate(length)),
+                "{} cut at {length}",
+                file.name
+            );
         }
     }
 }
@@ -142,7 +176,10 @@ async fn a_missing_file_is_noticed_and_named() {
         files.retain(|kept| kept.name != file.name);
         let missing = sample.copy.path().join(&file.name);
         let error = sample.open(&files).unwrap_err();
-        assert!(matches!(&error, OpenError::Corrupt { path, .. } if *path == missing), "{error}");
+        assert!(
+            matches!(&error, OpenError::Corrupt { path, .. } if *path == missing),
+            "{error}"
+        );
     }
 }
 
@@ -164,10 +201,24 @@ async fn a_file_in_anothers_place_is_noticed() {
 #[tokio::test]
 async fn an_unknown_format_is_told_apart_from_damage() {
     let mut sample = sample().await;
-    let log = sample.files.iter_mut().find(|file| file.name.ends_with(".log")).unwrap();
+    let log = sample
+        .files
+        .iter_mut()
+        .find(|file| file.name.ends_with(".log"))
+        .unwrap();
     log.bytes[8] = 9;
     let checksum = crc32fast::hash(&log.bytes[..32]);
     log.bytes[32..36].copy_from_slice(&checksum.to_le_bytes());
     let error = sample.open(&sample.files).unwrap_err();
-    assert!(matches!(error, OpenError::Version { found: 9, known: 1, .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            OpenError::Version {
+                found: 9,
+                known: 1,
+                ..
+            }
+        ),
+        "{error}"
+    );
 }

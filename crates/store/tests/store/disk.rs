@@ -9,12 +9,17 @@ use crate::rig::{Rig, at, draft, dump, show, tagged};
 
 /// So small that every few writes begin a new generation.
 fn folding() -> Options {
-    Options { fold_bytes: 2000, ..Options::default() }
+    Options {
+        fold_bytes: 2000,
+        ..Options::default()
+    }
 }
 
 fn files(dir: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -24,16 +29,38 @@ async fn everything_is_there_after_reopening() {
     let mut rig = Rig::disk(Options::default());
     rig.put_draft("a", tagged("1", &["x", "y"])).await;
     rig.put("b", "1").await;
-    rig.put_draft("c", mizzen_store::Draft { expires: Some(7), stamp: Some(0), ..draft("") }).await;
-    rig.store.commit_one(Write::put(&rig.store.space("others"), "é", Expect::Any, draft("2"))).await.unwrap();
+    rig.put_draft(
+        "c",
+        mizzen_store::Draft {
+            expires: Some(7),
+            stamp: Some(0),
+            ..draft("")
+        },
+    )
+    .await;
+    rig.store
+        .commit_one(Write::put(
+            &rig.store.space("others"),
+            "é",
+            Expect::Any,
+            draft("2"),
+        ))
+        .await
+        .unwrap();
     rig.delete("b").await;
     rig.reopen().await;
     let snapshot = rig.space().snapshot();
     assert_eq!(dump(&snapshot), ["a=1", "c=4"]);
     assert_eq!(dump(&rig.store.space("others").snapshot()), ["é=2"]);
     let (a, c) = (snapshot.get("a").unwrap(), snapshot.get("c").unwrap());
-    assert_eq!((a.revision, &*a.terms), (at(2), &["x".into(), "y".into()][..]));
-    assert_eq!((c.revision, c.expires, c.digits()), (at(4), Some(7), Some(0..1)));
+    assert_eq!(
+        (a.revision, &*a.terms),
+        (at(2), &["x".into(), "y".into()][..])
+    );
+    assert_eq!(
+        (c.revision, c.expires, c.digits()),
+        (at(4), Some(7), Some(0..1))
+    );
     assert_eq!(rig.store.revision(), at(6), "the last change was a delete");
     assert_eq!(rig.put("d", "1").await.revision, at(7));
 }
@@ -44,7 +71,13 @@ async fn the_past_begins_at_opening() {
     rig.put("a", "1").await;
     rig.put("a", "2").await;
     rig.reopen().await;
-    assert_eq!(rig.space().watch(at(2)).unwrap_err(), Expired { asked: at(2), oldest: at(3) });
+    assert_eq!(
+        rig.space().watch(at(2)).unwrap_err(),
+        Expired {
+            asked: at(2),
+            oldest: at(3)
+        }
+    );
     assert!(rig.space().snapshot_at(at(2)).is_err());
     assert!(rig.store.space("never used").watch(at(2)).is_err());
     let mut watch = rig.space().watch(at(3)).unwrap();
@@ -57,7 +90,10 @@ async fn a_directory_has_one_owner() {
     let rig = Rig::disk(Options::default());
     let dir = rig.dir.as_ref().unwrap().path();
     let locked = Store::open(dir, Options::default()).unwrap_err();
-    assert!(matches!(&locked, OpenError::Locked { path } if *path == dir.join("lock")), "{locked}");
+    assert!(
+        matches!(&locked, OpenError::Locked { path } if *path == dir.join("lock")),
+        "{locked}"
+    );
     rig.store.close().await;
     Store::open(dir, Options::default()).unwrap();
 }
@@ -75,14 +111,18 @@ async fn dropping_the_last_handle_gives_the_directory_back() {
 fn a_place_that_is_no_directory_is_named() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let error = Store::open(file.path(), Options::default()).unwrap_err();
-    assert!(matches!(&error, OpenError::Io { path, .. } if path == file.path()), "{error}");
+    assert!(
+        matches!(&error, OpenError::Io { path, .. } if path == file.path()),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn what_is_superseded_leaves_the_disk() {
     let mut rig = Rig::disk(folding());
     for n in 0..400 {
-        rig.put(&format!("{}", n % 7), &format!("{n}{}", "x".repeat(100))).await;
+        rig.put(&format!("{}", n % 7), &format!("{n}{}", "x".repeat(100)))
+            .await;
     }
     rig.delete("0").await;
     rig.put_until_folded("1", "x").await;
@@ -125,7 +165,10 @@ async fn a_torn_tail_that_nobody_was_promised_is_dropped() {
 
     let again = Store::open(dir, Options::default()).unwrap();
     let things = again.space("things");
-    again.commit_one(Write::put(&things, "b", Expect::Any, draft("2"))).await.unwrap();
+    again
+        .commit_one(Write::put(&things, "b", Expect::Any, draft("2")))
+        .await
+        .unwrap();
     again.close().await;
     let longer = fs::read(&log).unwrap();
     let torn = (0..longer.len()).rev().find(|&at| longer[at] != 0).unwrap();

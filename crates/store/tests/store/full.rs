@@ -17,7 +17,9 @@ impl Mount {
     fn new(size: &str) -> Option<Mount> {
         let dir = tempfile::tempdir().unwrap();
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(dir.path());
+        mount
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .arg(dir.path());
         let mounted = mount.status().is_ok_and(|status| status.success());
         if !mounted {
             eprintln!("SKIPPED: a tmpfs cannot be mounted here");
@@ -55,14 +57,21 @@ async fn fill(store: &Store, prefix: &str) -> usize {
 }
 
 fn drafts(dir: &Path) -> usize {
-    let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.ends_with(".new")).count()
 }
 
 #[tokio::test]
 async fn a_full_file_system_needs_no_restart() {
-    let Some(mount) = Mount::new("16m") else { return };
-    let options = Options { fold_bytes: 1 << 20, ..Options::default() };
+    let Some(mount) = Mount::new("16m") else {
+        return;
+    };
+    let options = Options {
+        fold_bytes: 1 << 20,
+        ..Options::default()
+    };
     fs::write(mount.path("ballast"), vec![0; 4 << 20]).unwrap();
     let store = Store::open(mount.path("data"), options.clone()).unwrap();
     let things = store.space("things");

@@ -11,7 +11,16 @@ fn frames() -> Vec<u8> {
     let number = |number: u64| number.to_le_bytes().to_vec();
     let put = |key: &str, revision| {
         let place = [text("s"), text(key), number(revision)].concat();
-        [b"P".to_vec(), place, number(u64::MAX), number(0), number(0), number(0), text("{}")].concat()
+        [
+            b"P".to_vec(),
+            place,
+            number(u64::MAX),
+            number(0),
+            number(0),
+            number(0),
+            text("{}"),
+        ]
+        .concat()
     };
     let delete = [b"D".to_vec(), text("s"), text("a"), number(4)].concat();
     let batch = [b"B".to_vec(), number(4), put("a", 2), put("b", 3), delete].concat();

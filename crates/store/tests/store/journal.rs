@@ -25,7 +25,8 @@ impl Journal for Failing {
     fn append(&mut self, _batch: &[Entry]) -> Result<(), AppendError> {
         let left = self.countdown.checked_sub(1);
         self.countdown = left.unwrap_or(usize::MAX);
-        left.map(drop).ok_or_else(|| (self.error)(io::ErrorKind::StorageFull.into()))
+        left.map(drop)
+            .ok_or_else(|| (self.error)(io::ErrorKind::StorageFull.into()))
     }
 }
 
@@ -41,7 +42,9 @@ impl Journal for Gated {
     }
 
     fn append(&mut self, batch: &[Entry]) -> Result<(), AppendError> {
-        self.permits.recv().map_err(|error| AppendError::Unknown(io::Error::other(error)))?;
+        self.permits
+            .recv()
+            .map_err(|error| AppendError::Unknown(io::Error::other(error)))?;
         self.sizes.lock().unwrap().push(batch.len());
         Ok(())
     }
@@ -51,20 +54,33 @@ fn put(
     store: &Store,
     key: &str,
 ) -> impl Future<Output = Result<Arc<mizzen_store::Record>, WriteError>> + use<> {
-    let (store, write) = (store.clone(), Write::put(&store.space("things"), key, Expect::Absent, draft("x")));
+    let (store, write) = (
+        store.clone(),
+        Write::put(&store.space("things"), key, Expect::Absent, draft("x")),
+    );
     async move { store.commit_one(write).await }
 }
 
 fn gated() -> (Store, Sender<()>, Arc<Mutex<Vec<usize>>>) {
     let (permit, permits) = channel();
     let sizes = Arc::default();
-    let journal = Gated { permits, sizes: Arc::clone(&sizes) };
-    (Store::with_journal(journal, Options::default()).unwrap(), permit, sizes)
+    let journal = Gated {
+        permits,
+        sizes: Arc::clone(&sizes),
+    };
+    (
+        Store::with_journal(journal, Options::default()).unwrap(),
+        permit,
+        sizes,
+    )
 }
 
 #[tokio::test]
 async fn a_failed_sync_is_answered_as_unknown_and_poisons_the_store() {
-    let journal = Failing { countdown: 1, error: AppendError::Unknown };
+    let journal = Failing {
+        countdown: 1,
+        error: AppendError::Unknown,
+    };
     let store = Store::with_journal(journal, Options::default()).unwrap();
     let space = store.space("things");
     let mut watch = space.watch(at(1)).unwrap();
@@ -72,10 +88,17 @@ async fn a_failed_sync_is_answered_as_unknown_and_poisons_the_store() {
     assert!(matches!(store.health(), Health::Writable));
     let failed = put(&store, "b").await.unwrap_err();
     assert!(matches!(store.health(), Health::Failed(_)));
-    assert!(matches!(&failed, WriteError::Unknown(cause) if cause.kind() == io::ErrorKind::StorageFull));
+    assert!(
+        matches!(&failed, WriteError::Unknown(cause) if cause.kind() == io::ErrorKind::StorageFull)
+    );
     let poisoned = put(&store, "c").await.unwrap_err();
-    assert!(matches!(&poisoned, WriteError::Poisoned(cause) if cause.kind() == io::ErrorKind::StorageFull));
-    assert!(matches!(store.expire(1).await, Err(WriteError::Poisoned(_))));
+    assert!(
+        matches!(&poisoned, WriteError::Poisoned(cause) if cause.kind() == io::ErrorKind::StorageFull)
+    );
+    assert!(matches!(
+        store.expire(1).await,
+        Err(WriteError::Poisoned(_))
+    ));
     assert_eq!(store.revision(), at(2));
     assert_eq!(dump(&space.snapshot()), ["a=x"]);
     assert_eq!(watch.ready().unwrap().len(), 1);
@@ -83,16 +106,24 @@ async fn a_failed_sync_is_answered_as_unknown_and_poisons_the_store() {
 
 #[tokio::test]
 async fn a_failed_write_is_refused_and_the_next_one_is_taken() {
-    let journal = Failing { countdown: 1, error: AppendError::NotWritten };
+    let journal = Failing {
+        countdown: 1,
+        error: AppendError::NotWritten,
+    };
     let store = Store::with_journal(journal, Options::default()).unwrap();
     let mut health = store.watch_health();
     put(&store, "a").await.unwrap();
     let failed = put(&store, "b").await.unwrap_err();
-    assert!(matches!(&failed, WriteError::NotWritten(cause) if cause.kind() == io::ErrorKind::StorageFull));
+    assert!(
+        matches!(&failed, WriteError::NotWritten(cause) if cause.kind() == io::ErrorKind::StorageFull)
+    );
     assert!(matches!(*health.borrow_and_update(), Health::Full(_)));
     put(&store, "b").await.unwrap();
     assert!(matches!(*health.borrow_and_update(), Health::Writable));
-    assert_eq!((store.revision(), store.failures().refused_writes), (at(3), 1));
+    assert_eq!(
+        (store.revision(), store.failures().refused_writes),
+        (at(3), 1)
+    );
     assert_eq!(dump(&store.space("things").snapshot()), ["a=x", "b=x"]);
 }
 
@@ -101,7 +132,9 @@ async fn writers_that_wait_share_one_append() {
     let (store, permit, sizes) = gated();
     // Once somebody waits for the disk, all who come meanwhile go together.
     let first = tokio::spawn(put(&store, "first"));
-    let rest: Vec<_> = (0..50).map(|n| tokio::spawn(put(&store, &format!("{n:02}")))).collect();
+    let rest: Vec<_> = (0..50)
+        .map(|n| tokio::spawn(put(&store, &format!("{n:02}"))))
+        .collect();
     // On this single-threaded runtime all of them have sent their write once each has been polled.
     for _ in 0..2 {
         tokio::task::yield_now().await;
@@ -123,10 +156,24 @@ async fn nothing_is_seen_before_it_is_durable() {
     let mut watch = space.watch(at(1)).unwrap();
     let write = tokio::spawn(put(&store, "a"));
     tokio::task::yield_now().await;
-    assert_eq!((store.revision(), space.snapshot().len(), watch.ready().unwrap().len()), (at(1), 0, 0));
+    assert_eq!(
+        (
+            store.revision(),
+            space.snapshot().len(),
+            watch.ready().unwrap().len()
+        ),
+        (at(1), 0, 0)
+    );
     permit.send(()).unwrap();
     write.await.unwrap().unwrap();
-    assert_eq!((store.revision(), space.snapshot().len(), watch.ready().unwrap().len()), (at(2), 1, 1));
+    assert_eq!(
+        (
+            store.revision(),
+            space.snapshot().len(),
+            watch.ready().unwrap().len()
+        ),
+        (at(2), 1, 1)
+    );
 }
 
 #[tokio::test]

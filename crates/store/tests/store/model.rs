@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use mizzen_store::{
-    Bounds, Change, Draft, Event, EventKind, Expect, Options, Record, Revision, Snapshot, Store, Watch,
-    Write, WriteError,
+    Bounds, Change, Draft, Event, EventKind, Expect, Options, Record, Revision, Snapshot, Store,
+    Watch, Write, WriteError,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -68,11 +68,30 @@ enum What {
 fn entry() -> impl Strategy<Value = Entry> {
     use Expectation::*;
     let expect = select(vec![Absent, Present, Any, Any, Current, Current, Stale]);
-    let change = select(vec![What::Put, What::Put, What::Put, What::Delete, What::Check]);
+    let change = select(vec![
+        What::Put,
+        What::Put,
+        What::Put,
+        What::Delete,
+        What::Check,
+    ]);
     let terms = subsequence(TERMS.to_vec(), 0..=3).prop_shuffle();
-    (0..2_usize, select(KEYS.to_vec()), expect, change, terms, option::weighted(0.3, 0..20_u64)).prop_map(
-        |(space, key, expect, change, terms, expires)| Entry { space, key, expect, change, terms, expires },
+    (
+        0..2_usize,
+        select(KEYS.to_vec()),
+        expect,
+        change,
+        terms,
+        option::weighted(0.3, 0..20_u64),
     )
+        .prop_map(|(space, key, expect, change, terms, expires)| Entry {
+            space,
+            key,
+            expect,
+            change,
+            terms,
+            expires,
+        })
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -123,7 +142,11 @@ struct Follower {
 
 impl Model {
     fn new() -> Model {
-        Model { history: vec![Moment::default(); 2], opened: 0, n_values: 0 }
+        Model {
+            history: vec![Moment::default(); 2],
+            opened: 0,
+            n_values: 0,
+        }
     }
 
     fn revision(&self) -> u64 {
@@ -147,7 +170,11 @@ impl Model {
     }
 
     /// What the store should answer, and the moment that it should lead to.
-    fn commit(&mut self, writes: &[Write], entries: &[Entry]) -> Result<usize, (usize, &'static str)> {
+    fn commit(
+        &mut self,
+        writes: &[Write],
+        entries: &[Entry],
+    ) -> Result<usize, (usize, &'static str)> {
         for (index, (write, entry)) in writes.iter().zip(entries).enumerate() {
             let current = self.now().spaces[entry.space].get(entry.key);
             let refusal = match (write.expect, current) {
@@ -161,7 +188,10 @@ impl Model {
                 return Err((index, refusal));
             }
         }
-        let n_changes = entries.iter().filter(|entry| !matches!(entry.change, What::Check)).count();
+        let n_changes = entries
+            .iter()
+            .filter(|entry| !matches!(entry.change, What::Check))
+            .count();
         if n_changes > 0 {
             let moment = self.after(entries);
             self.history.push(moment);
@@ -171,11 +201,16 @@ impl Model {
 
     fn after(&mut self, entries: &[Entry]) -> Moment {
         let revision = self.revision() + 1;
-        let mut moment = Moment { n_events: [0; 2], ..self.now().clone() };
+        let mut moment = Moment {
+            n_events: [0; 2],
+            ..self.now().clone()
+        };
         for entry in entries {
             let content = &mut moment.spaces[entry.space];
             match entry.change {
-                What::Put => drop(content.insert(entry.key.into(), entry.version(revision, self.n_values))),
+                What::Put => {
+                    drop(content.insert(entry.key.into(), entry.version(revision, self.n_values)))
+                }
                 What::Delete => drop(content.remove(entry.key)),
                 What::Check => continue,
             }
@@ -188,12 +223,17 @@ impl Model {
     fn expire(&mut self, now: u64) -> usize {
         let mut expired = Vec::new();
         for (space, content) in self.now().spaces.iter().enumerate() {
-            let due = content.iter().filter(|(_, version)| version.expires.is_some_and(|at| at <= now));
+            let due = content
+                .iter()
+                .filter(|(_, version)| version.expires.is_some_and(|at| at <= now));
             expired.extend(due.map(|(key, version)| (space, version.expires, key.clone())));
         }
         expired.sort();
         for (space, _, key) in &expired {
-            let mut moment = Moment { n_events: [0; 2], ..self.now().clone() };
+            let mut moment = Moment {
+                n_events: [0; 2],
+                ..self.now().clone()
+            };
             moment.spaces[*space].remove(key);
             moment.n_events[*space] = 1;
             self.history.push(moment);
@@ -204,12 +244,16 @@ impl Model {
 
 impl Entry {
     fn write(&self, store: &Store, model: &Model) -> Write {
-        let current = model.now().spaces[self.space].get(self.key).map(|version| version.revision);
+        let current = model.now().spaces[self.space]
+            .get(self.key)
+            .map(|version| version.revision);
         let expect = match self.expect {
             Expectation::Absent => Expect::Absent,
             Expectation::Present => Expect::Present,
             Expectation::Any => Expect::Any,
-            Expectation::Current => current.map_or(Expect::Absent, |revision| Expect::At(Revision(revision))),
+            Expectation::Current => {
+                current.map_or(Expect::Absent, |revision| Expect::At(Revision(revision)))
+            }
             Expectation::Stale => Expect::At(Revision(current.unwrap_or(2) - 1)),
         };
         let change = match self.change {
@@ -218,20 +262,37 @@ impl Entry {
             What::Check => Change::Check,
         };
         let (space, uses_reserve) = (store.space(SPACES[self.space]), false);
-        Write { space, key: self.key.into(), expect, change, uses_reserve }
+        Write {
+            space,
+            key: self.key.into(),
+            expect,
+            change,
+            uses_reserve,
+        }
     }
 
     fn draft(&self, n_values: u64) -> Draft {
         let value = format!("{n_values}@;");
         let stamp = Some(value.len() - 1);
         let terms = self.terms.iter().map(|&term| term.into()).collect();
-        Draft { value: value.into(), stamp, terms, expires: self.expires, attachment: None }
+        Draft {
+            value: value.into(),
+            stamp,
+            terms,
+            expires: self.expires,
+            attachment: None,
+        }
     }
 
     fn version(&self, revision: u64, n_values: u64) -> Version {
         let mut terms: Vec<_> = self.terms.iter().map(|&term| term.to_owned()).collect();
         terms.sort();
-        Version { revision, value: format!("{n_values}@{revision};"), terms, expires: self.expires }
+        Version {
+            revision,
+            value: format!("{n_values}@{revision};"),
+            terms,
+            expires: self.expires,
+        }
     }
 }
 
@@ -245,7 +306,10 @@ fn version(record: &Record) -> Version {
 }
 
 fn content(snapshot: &Snapshot) -> Content {
-    snapshot.range("", None).map(|record| (record.key.to_string(), version(record))).collect()
+    snapshot
+        .range("", None)
+        .map(|record| (record.key.to_string(), version(record)))
+        .collect()
 }
 
 /// Everything that a snapshot can be asked agrees with `content`.
@@ -256,14 +320,29 @@ fn check_snapshot(snapshot: &Snapshot, expected: &Content) {
         let under = || expected.iter().filter(|(key, _)| key.starts_with(prefix));
         assert_eq!(snapshot.count(prefix), under().count());
         for after in [None, Some("a/1"), Some("b/c/1")] {
-            let later = || under().filter(|(key, _)| after.is_none_or(|after| key.as_str() > after));
-            let found: Vec<_> = snapshot.range(prefix, after).map(|record| record.key.to_string()).collect();
-            assert_eq!(found, later().map(|(key, _)| key.clone()).collect::<Vec<_>>());
+            let later =
+                || under().filter(|(key, _)| after.is_none_or(|after| key.as_str() > after));
+            let found: Vec<_> = snapshot
+                .range(prefix, after)
+                .map(|record| record.key.to_string())
+                .collect();
+            assert_eq!(
+                found,
+                later().map(|(key, _)| key.clone()).collect::<Vec<_>>()
+            );
             for term in TERMS {
-                let found: Vec<_> =
-                    snapshot.with_term(term, prefix, after).map(|record| version(record)).collect();
-                let carry = later().filter(|(_, version)| version.terms.iter().any(|own| own == term));
-                assert_eq!(found, carry.map(|(_, version)| version.clone()).collect::<Vec<_>>());
+                let found: Vec<_> = snapshot
+                    .with_term(term, prefix, after)
+                    .map(|record| version(record))
+                    .collect();
+                let carry =
+                    later().filter(|(_, version)| version.terms.iter().any(|own| own == term));
+                assert_eq!(
+                    found,
+                    carry
+                        .map(|(_, version)| version.clone())
+                        .collect::<Vec<_>>()
+                );
             }
         }
     }
@@ -285,7 +364,12 @@ impl Follower {
         let handle = store.space(SPACES[space]);
         let snapshot = handle.snapshot();
         let watch = handle.watch(snapshot.at()).unwrap();
-        Follower { space, watch, mirror: content(&snapshot), seen: snapshot.at() }
+        Follower {
+            space,
+            watch,
+            mirror: content(&snapshot),
+            seen: snapshot.at(),
+        }
     }
 
     /// Returns whether the follower still follows.
@@ -293,12 +377,19 @@ impl Follower {
         let events = match self.watch.ready() {
             Ok(events) => events,
             Err(expired) => {
-                assert!(expired.asked.0 < model.floor(self.space), "expired too early");
+                assert!(
+                    expired.asked.0 < model.floor(self.space),
+                    "expired too early"
+                );
                 return false;
             }
         };
         events.into_iter().for_each(|event| self.apply(event));
-        assert_eq!(self.mirror, model.now().spaces[self.space], "a gap or a repeat");
+        assert_eq!(
+            self.mirror,
+            model.now().spaces[self.space],
+            "a gap or a repeat"
+        );
         assert_eq!(self.watch.progress().0, model.revision());
         true
     }
@@ -330,7 +421,9 @@ async fn run(mut rig: Rig, steps: Vec<Step>) {
     for step in steps {
         match step {
             Step::Commit(mut entries) => commit(&rig.store, &mut model, &mut entries).await,
-            Step::Expire(now) => assert_eq!(rig.store.expire(now).await.unwrap(), model.expire(now)),
+            Step::Expire(now) => {
+                assert_eq!(rig.store.expire(now).await.unwrap(), model.expire(now))
+            }
             Step::Follow(space) => followers.push(Follower::new(&rig.store, space)),
             Step::CatchUp => followers.retain_mut(|follower| follower.catch_up(&model)),
             Step::LookBack(space, back) => look_back(&rig.store, &model, space, back),
@@ -342,7 +435,11 @@ async fn run(mut rig: Rig, steps: Vec<Step>) {
                 followers.clear();
                 rig.reopen().await;
                 if rig.dir.is_some() {
-                    model.opened = if model.revision() > 1 { model.revision() } else { 0 };
+                    model.opened = if model.revision() > 1 {
+                        model.revision()
+                    } else {
+                        0
+                    };
                 }
             }
             Step::Rotate => rig.toy.iter().for_each(|toy| toy.rotate()),
@@ -355,10 +452,18 @@ async fn commit(store: &Store, model: &mut Model, entries: &mut Vec<Entry>) {
     entries.sort_by_key(|entry| (entry.space, entry.key));
     entries.dedup_by_key(|entry| (entry.space, entry.key));
     model.n_values += 1;
-    let writes: Vec<_> = entries.iter().map(|entry| entry.write(store, model)).collect();
+    let writes: Vec<_> = entries
+        .iter()
+        .map(|entry| entry.write(store, model))
+        .collect();
     let expected = model.commit(&writes, entries);
     let outcome = store.commit(writes).await;
-    assert_eq!(outcome.map(|records| records.len()).map_err(|error| refusal(&error)), expected);
+    assert_eq!(
+        outcome
+            .map(|records| records.len())
+            .map_err(|error| refusal(&error)),
+        expected
+    );
 }
 
 fn look_back(store: &Store, model: &Model, space: usize, back: u64) {
@@ -381,11 +486,18 @@ fn options() -> Options {
         seconds: u64::MAX,
         ..Bounds::default()
     };
-    Options { window, fold_bytes: 600, sealer: None }
+    Options {
+        window,
+        fold_bytes: 600,
+        sealer: None,
+    }
 }
 
 fn block_on(test: impl Future<Output = ()>) {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(test);
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+        .block_on(test);
 }
 
 proptest! {

@@ -22,19 +22,35 @@ pub struct Rig {
 
 impl Rig {
     pub fn memory(options: Options) -> Rig {
-        Rig { store: Store::in_memory(options.clone()), options, dir: None, toy: None }
+        Rig {
+            store: Store::in_memory(options.clone()),
+            options,
+            dir: None,
+            toy: None,
+        }
     }
 
     pub fn disk(options: Options) -> Rig {
         let dir = tempfile::tempdir().unwrap();
-        Rig { store: Store::open(dir.path(), options.clone()).unwrap(), options, dir: Some(dir), toy: None }
+        Rig {
+            store: Store::open(dir.path(), options.clone()).unwrap(),
+            options,
+            dir: Some(dir),
+            toy: None,
+        }
     }
 
     /// On disk, where all but the spaces `two` and `others` are sealed.
     pub fn sealed(options: Options) -> Rig {
         let toy = Toy::with_keys(&[1]);
-        let rig = Rig::disk(Options { sealer: Some(toy.clone()), ..options });
-        Rig { toy: Some(toy), ..rig }
+        let rig = Rig::disk(Options {
+            sealer: Some(toy.clone()),
+            ..options
+        });
+        Rig {
+            toy: Some(toy),
+            ..rig
+        }
     }
 
     /// Closes and opens a store on disk; one in memory goes on.
@@ -48,8 +64,14 @@ impl Rig {
     /// Writes until the log was folded into a base: the background has its own pace.
     pub async fn put_until_folded(&self, key: &str, value: &str) {
         let dir = self.dir.as_ref().unwrap().path();
-        let is_base = |path: &Path| path.extension().is_some_and(|extension| extension == "base");
-        while !fs::read_dir(dir).unwrap().any(|entry| is_base(&entry.unwrap().path())) {
+        let is_base = |path: &Path| {
+            path.extension()
+                .is_some_and(|extension| extension == "base")
+        };
+        while !fs::read_dir(dir)
+            .unwrap()
+            .any(|entry| is_base(&entry.unwrap().path()))
+        {
             self.put(key, value).await;
         }
     }
@@ -63,35 +85,68 @@ impl Rig {
     }
 
     pub async fn put_draft(&self, key: &str, draft: Draft) -> Arc<Record> {
-        self.store.commit_one(Write::put(&self.space(), key, Expect::Any, draft)).await.unwrap()
+        self.store
+            .commit_one(Write::put(&self.space(), key, Expect::Any, draft))
+            .await
+            .unwrap()
     }
 
     pub async fn delete(&self, key: &str) -> Arc<Record> {
-        self.store.commit_one(Write::delete(&self.space(), key, Expect::Any, draft("gone"))).await.unwrap()
+        self.store
+            .commit_one(Write::delete(
+                &self.space(),
+                key,
+                Expect::Any,
+                draft("gone"),
+            ))
+            .await
+            .unwrap()
     }
 }
 
 pub fn draft(value: &str) -> Draft {
-    Draft { value: value.to_owned().into(), ..Draft::default() }
+    Draft {
+        value: value.to_owned().into(),
+        ..Draft::default()
+    }
 }
 
 pub fn tagged(value: &str, terms: &[&str]) -> Draft {
-    Draft { terms: terms.iter().map(|&term| term.into()).collect(), ..draft(value) }
+    Draft {
+        terms: terms.iter().map(|&term| term.into()).collect(),
+        ..draft(value)
+    }
 }
 
 /// `key=value` of every record, in order.
 pub fn dump(snapshot: &Snapshot) -> Vec<String> {
-    snapshot.range("", None).map(|record| show(record)).collect()
+    snapshot
+        .range("", None)
+        .map(|record| show(record))
+        .collect()
 }
 
 pub fn show(record: &Record) -> String {
-    format!("{}={}", record.key, std::str::from_utf8(&record.value).unwrap())
+    format!(
+        "{}={}",
+        record.key,
+        std::str::from_utf8(&record.value).unwrap()
+    )
 }
 
 /// `+key@revision` or `-key@revision` of every event.
 pub fn story(events: &[Event]) -> Vec<String> {
-    let sign = |event: &Event| if event.kind == EventKind::Put { '+' } else { '-' };
-    events.iter().map(|event| format!("{}{}@{}", sign(event), event.record.key, event.revision)).collect()
+    let sign = |event: &Event| {
+        if event.kind == EventKind::Put {
+            '+'
+        } else {
+            '-'
+        }
+    };
+    events
+        .iter()
+        .map(|event| format!("{}{}@{}", sign(event), event.record.key, event.revision))
+        .collect()
 }
 
 pub fn keys<'a>(records: impl Iterator<Item = &'a Arc<Record>>) -> Vec<&'a str> {

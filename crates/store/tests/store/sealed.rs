@@ -4,8 +4,8 @@ use std::fs;
 use std::sync::Arc;
 
 use mizzen_store::{
-    AppendError, Draft, Entry, EventKind, Expect, Health, Journal, OpenError, Options, Record, Revision,
-    Saved, Sealer as _, Store, Write, WriteError,
+    AppendError, Draft, Entry, EventKind, Expect, Health, Journal, OpenError, Options, Record,
+    Revision, Saved, Sealer as _, Store, Write, WriteError,
 };
 use tempfile::TempDir;
 
@@ -14,23 +14,45 @@ use crate::toy::Toy;
 
 /// So small that every few writes begin a new generation.
 fn folding() -> Options {
-    Options { fold_bytes: 2000, ..Options::default() }
+    Options {
+        fold_bytes: 2000,
+        ..Options::default()
+    }
 }
 
 /// Whether somebody who has the directory can read `text`.
 fn can_read(dir: &TempDir, text: &str) -> bool {
     // Files may go while we look.
-    let files = fs::read_dir(dir).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap_or_default());
-    files.into_iter().any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
+    let files = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| fs::read(entry.unwrap().path()).unwrap_or_default());
+    files.into_iter().any(|bytes| {
+        bytes
+            .windows(text.len())
+            .any(|window| window == text.as_bytes())
+    })
 }
 
 /// The directory opened by somebody who has these keys.
 fn open(rig: &Rig, toy: Arc<Toy>) -> Result<Store, OpenError> {
-    Store::open(rig.dir.as_ref().unwrap().path(), Options { sealer: Some(toy), ..folding() })
+    Store::open(
+        rig.dir.as_ref().unwrap().path(),
+        Options {
+            sealer: Some(toy),
+            ..folding()
+        },
+    )
 }
 
 async fn put_other(rig: &Rig, value: &str) -> Result<Arc<Record>, WriteError> {
-    rig.store.commit_one(Write::put(&rig.store.space("others"), "o", Expect::Any, draft(value))).await
+    rig.store
+        .commit_one(Write::put(
+            &rig.store.space("others"),
+            "o",
+            Expect::Any,
+            draft(value),
+        ))
+        .await
 }
 
 /// Writes elsewhere until nobody can read `text` any more: the background has its own pace.
@@ -44,14 +66,18 @@ async fn put_until_unreadable(rig: &Rig, text: &str) {
 async fn neither_values_nor_terms_can_be_read_before_and_after_folding() {
     let rig = Rig::sealed(folding());
     let dir = rig.dir.as_ref().unwrap();
-    rig.put_draft("a", tagged("a long secret", &["label=hidden"])).await;
+    rig.put_draft("a", tagged("a long secret", &["label=hidden"]))
+        .await;
     put_other(&rig, "all may know").await.unwrap();
     assert!(can_read(dir, "all may know"));
     let check = || assert!(!can_read(dir, "long secret") && !can_read(dir, "label=hidden"));
     check();
     rig.put_until_folded("b", "another long secret").await;
     check();
-    assert_eq!(dump(&rig.space().snapshot()), ["a=a long secret", "b=another long secret"]);
+    assert_eq!(
+        dump(&rig.space().snapshot()),
+        ["a=a long secret", "b=another long secret"]
+    );
 }
 
 #[tokio::test]
@@ -59,14 +85,28 @@ async fn everything_is_there_after_reopening() {
     let mut rig = Rig::sealed(Options::default());
     rig.put_draft("a", tagged("1", &["x", "y"])).await;
     rig.put("b", "1").await;
-    rig.put_draft("c", Draft { expires: Some(7), stamp: Some(1), ..draft("v;") }).await;
+    rig.put_draft(
+        "c",
+        Draft {
+            expires: Some(7),
+            stamp: Some(1),
+            ..draft("v;")
+        },
+    )
+    .await;
     rig.delete("b").await;
     rig.reopen().await;
     let snapshot = rig.space().snapshot();
     assert_eq!(dump(&snapshot), ["a=1", "c=v4;"]);
     let (a, c) = (snapshot.get("a").unwrap(), snapshot.get("c").unwrap());
-    assert_eq!((a.revision, &*a.terms), (at(2), &["x".into(), "y".into()][..]));
-    assert_eq!((c.revision, c.expires, c.digits()), (at(4), Some(7), Some(1..2)));
+    assert_eq!(
+        (a.revision, &*a.terms),
+        (at(2), &["x".into(), "y".into()][..])
+    );
+    assert_eq!(
+        (c.revision, c.expires, c.digits()),
+        (at(4), Some(7), Some(1..2))
+    );
     assert_eq!(snapshot.with_term("y", "", None).count(), 1);
 }
 
@@ -79,14 +119,30 @@ async fn without_its_key_a_record_is_refused_by_name_and_nothing_is_changed() {
     let before = fs::read(&log).unwrap();
     let check = |opened: Result<Store, OpenError>, why: &str| {
         let error = opened.unwrap_err();
-        let OpenError::Sealed { space, key, source } = &error else { panic!("{error}") };
-        assert_eq!((&**space, &**key, source.to_string().as_str()), ("things", "first", why));
+        let OpenError::Sealed { space, key, source } = &error else {
+            panic!("{error}")
+        };
+        assert_eq!(
+            (&**space, &**key, source.to_string().as_str()),
+            ("things", "first", why)
+        );
         assert_eq!(error.to_string(), "things first cannot be opened");
         assert_eq!(fs::read(&log).unwrap(), before);
     };
     check(open(&rig, Toy::with_keys(&[2])), "there is no key 1");
-    check(Store::open(rig.dir.as_ref().unwrap().path(), folding()), "it is sealed, and there is no key");
-    assert_eq!(dump(&open(&rig, Toy::with_keys(&[1, 2])).unwrap().space("things").snapshot()), ["first=1"]);
+    check(
+        Store::open(rig.dir.as_ref().unwrap().path(), folding()),
+        "it is sealed, and there is no key",
+    );
+    assert_eq!(
+        dump(
+            &open(&rig, Toy::with_keys(&[1, 2]))
+                .unwrap()
+                .space("things")
+                .snapshot()
+        ),
+        ["first=1"]
+    );
 }
 
 #[tokio::test]
@@ -98,7 +154,15 @@ async fn what_is_superseded_needs_no_key() {
     rig.toy.as_ref().unwrap().rotate();
     rig.put("a", "2").await;
     rig.store.close().await;
-    assert_eq!(dump(&open(&rig, Toy::with_keys(&[2])).unwrap().space("things").snapshot()), ["a=2"]);
+    assert_eq!(
+        dump(
+            &open(&rig, Toy::with_keys(&[2]))
+                .unwrap()
+                .space("things")
+                .snapshot()
+        ),
+        ["a=2"]
+    );
 }
 
 #[tokio::test]
@@ -109,9 +173,15 @@ async fn a_write_that_cannot_be_sealed_is_refused_alone() {
     let put = Write::put(&rig.space(), "a", Expect::Any, draft("2"));
     let refused = rig.store.commit_one(put).await.unwrap_err();
     assert_eq!(refused.to_string(), "the lock is stuck");
-    assert!(matches!(refused, WriteError::Seal(_)) && matches!(rig.store.health(), Health::Writable));
+    assert!(
+        matches!(refused, WriteError::Seal(_)) && matches!(rig.store.health(), Health::Writable)
+    );
     put_other(&rig, "1").await.unwrap();
-    assert_eq!(rig.delete("a").await.revision, at(4), "to delete needs no key");
+    assert_eq!(
+        rig.delete("a").await.revision,
+        at(4),
+        "to delete needs no key"
+    );
     rig.toy.as_ref().unwrap().set_stuck(false);
     rig.put("b", "1").await;
     rig.reopen().await;
@@ -124,7 +194,9 @@ async fn folding_that_fails_loses_nothing() {
     rig.put("a", "1").await;
     rig.toy.as_ref().unwrap().set_stuck(true);
     for n in 0..200 {
-        put_other(&rig, &format!("{n}{}", "x".repeat(100))).await.unwrap();
+        put_other(&rig, &format!("{n}{}", "x".repeat(100)))
+            .await
+            .unwrap();
     }
     rig.reopen().await;
     assert_eq!(dump(&rig.space().snapshot()), ["a=1"]);
@@ -141,10 +213,16 @@ async fn another_key_makes_what_is_live_stale_and_the_old_files_go() {
     let (toy, dir) = (rig.toy.as_ref().unwrap(), rig.dir.as_ref().unwrap());
     let old = rig.put("a", "1").await;
     assert!(!rig.store.is_stale(&rig.space(), &old));
-    let (other, others) = (put_other(&rig, "1").await.unwrap(), rig.store.space("others"));
+    let (other, others) = (
+        put_other(&rig, "1").await.unwrap(),
+        rig.store.space("others"),
+    );
     toy.rotate();
     assert!(rig.store.is_stale(&rig.space(), &old));
-    assert!(!rig.store.is_stale(&others, &other), "it is not sealed before and after");
+    assert!(
+        !rig.store.is_stale(&others, &other),
+        "it is not sealed before and after"
+    );
     assert!(!rig.store.is_stale(&rig.space(), &*rig.put("b", "1").await));
     put_until_unreadable(&rig, "\u{1}things a\0").await;
     rig.store.close().await;
@@ -161,7 +239,10 @@ async fn what_was_written_before_anything_was_sealed_is_sealed_at_the_next_start
     rig.store.close().await;
     let store = open(&rig, Toy::with_keys(&[1])).unwrap();
     let rig = Rig { store, ..rig };
-    assert!(rig.store.is_stale(&rig.space(), rig.space().snapshot().get("a").unwrap()));
+    assert!(
+        rig.store
+            .is_stale(&rig.space(), rig.space().snapshot().get("a").unwrap())
+    );
     assert!(can_read(rig.dir.as_ref().unwrap(), "secret"));
     put_until_unreadable(&rig, "secret").await;
     assert_eq!(dump(&rig.space().snapshot()), ["a=a longer secret"]);
@@ -178,7 +259,10 @@ async fn what_is_plain_is_refused_where_all_must_be_sealed() {
     again.commit_one(a).await.unwrap();
     again.close().await;
     let error = open(&rig, Toy::strict(&[1])).unwrap_err();
-    assert!(matches!(&error, OpenError::Sealed { key, .. } if **key == *"a"), "{error}");
+    assert!(
+        matches!(&error, OpenError::Sealed { key, .. } if **key == *"a"),
+        "{error}"
+    );
 }
 
 /// A journal in which somebody has put this content under the key `b`.
@@ -188,7 +272,17 @@ impl Journal for Moved {
     fn replay(&mut self, load: &mut dyn FnMut(Saved<'_>)) -> Result<Option<Revision>, OpenError> {
         let (space, key, kind, revision) = ("things", "b", EventKind::Put, at(2));
         let (value, digits, terms) = (&self.0, 0..0, Vec::new());
-        load(Saved { space, key, kind, revision, value, sealed: true, digits, terms, expires: None });
+        load(Saved {
+            space,
+            key,
+            kind,
+            revision,
+            value,
+            sealed: true,
+            digits,
+            terms,
+            expires: None,
+        });
         Ok(Some(revision))
     }
 
@@ -201,12 +295,23 @@ impl Journal for Moved {
 fn content_that_was_moved_or_changed_is_refused() {
     let toy = Toy::with_keys(&[1]);
     let check = |content: Vec<u8>, why: &str| {
-        let options = Options { sealer: Some(toy.clone()), ..Options::default() };
+        let options = Options {
+            sealer: Some(toy.clone()),
+            ..Options::default()
+        };
         let error = Store::with_journal(Moved(content), options).unwrap_err();
-        let OpenError::Sealed { key, source, .. } = &error else { panic!("{error}") };
+        let OpenError::Sealed { key, source, .. } = &error else {
+            panic!("{error}")
+        };
         assert_eq!((&**key, source.to_string().as_str()), ("b", why));
     };
-    let seal = |key: &str, plain: &[u8]| toy.seal("things", key, plain).unwrap().unwrap().bytes.to_vec();
+    let seal = |key: &str, plain: &[u8]| {
+        toy.seal("things", key, plain)
+            .unwrap()
+            .unwrap()
+            .bytes
+            .to_vec()
+    };
     check(seal("a", b"content"), "it belongs elsewhere");
     check(seal("b", b"nonsense"), "what was sealed makes no sense");
     check(seal("b", b""), "what was sealed makes no sense");
@@ -217,7 +322,10 @@ async fn where_nothing_was_ever_written_a_new_key_writes_nothing() {
     let mut rig = Rig::sealed(folding());
     rig.toy.iter().for_each(|toy| toy.rotate());
     let refused = Write::delete(&rig.space(), "a", Expect::Absent, draft("1"));
-    assert!(matches!(rig.store.commit_one(refused).await, Err(WriteError::Missing { .. })));
+    assert!(matches!(
+        rig.store.commit_one(refused).await,
+        Err(WriteError::Missing { .. })
+    ));
     rig.reopen().await;
     assert!(rig.space().snapshot_at(Revision::ZERO).is_ok());
 }

@@ -20,18 +20,28 @@ struct State {
 
 impl Toy {
     pub fn with_keys(keys: &[u8]) -> Arc<Toy> {
-        Arc::new(Toy(Mutex::new(State { keys: keys.to_vec(), ..State::default() })))
+        Arc::new(Toy(Mutex::new(State {
+            keys: keys.to_vec(),
+            ..State::default()
+        })))
     }
 
     /// Nothing may be plain where things are sealed.
     pub fn strict(keys: &[u8]) -> Arc<Toy> {
-        Arc::new(Toy(Mutex::new(State { keys: keys.to_vec(), is_strict: true, ..State::default() })))
+        Arc::new(Toy(Mutex::new(State {
+            keys: keys.to_vec(),
+            is_strict: true,
+            ..State::default()
+        })))
     }
 
     /// Another key is the last.
     pub fn rotate(&self) {
         let mut state = self.0.lock().unwrap();
-        let next = state.keys.last().map_or(1, |key| key.wrapping_add(1).max(1));
+        let next = state
+            .keys
+            .last()
+            .map_or(1, |key| key.wrapping_add(1).max(1));
         state.keys.push(next);
         state.generation += 1;
     }
@@ -43,7 +53,10 @@ impl Toy {
 
 impl State {
     fn key(&self, space: &str) -> Option<u8> {
-        self.keys.last().copied().filter(|_| !["two", "others"].contains(&space))
+        self.keys
+            .last()
+            .copied()
+            .filter(|_| !["two", "others"].contains(&space))
     }
 }
 
@@ -53,7 +66,11 @@ fn head(key: u8, space: &str, name: &str) -> Vec<u8> {
 
 impl Sealer for Toy {
     fn mark(&self, space: &str) -> Mark {
-        self.0.lock().unwrap().key(space).map_or(Mark::PLAIN, |key| Mark(key.into()))
+        self.0
+            .lock()
+            .unwrap()
+            .key(space)
+            .map_or(Mark::PLAIN, |key| Mark(key.into()))
     }
 
     fn seal(&self, space: &str, key: &str, plain: &[u8]) -> Result<Option<Sealed>, SealError> {
@@ -61,10 +78,15 @@ impl Sealer for Toy {
         if state.is_stuck {
             return Err(SealError("the lock is stuck".into()));
         }
-        let Some(toy_key) = state.key(space) else { return Ok(None) };
+        let Some(toy_key) = state.key(space) else {
+            return Ok(None);
+        };
         let mut bytes = head(toy_key, space, key);
         bytes.extend(plain.iter().map(|byte| byte ^ toy_key));
-        Ok(Some(Sealed { bytes: bytes.into(), mark: Mark(toy_key.into()) }))
+        Ok(Some(Sealed {
+            bytes: bytes.into(),
+            mark: Mark(toy_key.into()),
+        }))
     }
 
     fn open(&self, space: &str, key: &str, sealed: &[u8]) -> Result<(Vec<u8>, Mark), SealError> {
@@ -74,7 +96,10 @@ impl Sealer for Toy {
         }
         let body = sealed.strip_prefix(head(toy_key, space, key).as_slice());
         let body = body.ok_or_else(|| SealError("it belongs elsewhere".into()))?;
-        Ok((body.iter().map(|byte| byte ^ toy_key).collect(), Mark(toy_key.into())))
+        Ok((
+            body.iter().map(|byte| byte ^ toy_key).collect(),
+            Mark(toy_key.into()),
+        ))
     }
 
     fn admit_plain(&self, space: &str) -> Result<(), SealError> {

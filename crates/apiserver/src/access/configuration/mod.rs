@@ -48,7 +48,14 @@ pub enum Mode {
 pub struct ConfigurationError(pub(super) String);
 
 /// The modes that have a name, sorted as upstream lists them. Kubernetes: ABAC is one; it is not ours.
-pub(super) const MODES: [&str; 6] = ["ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"];
+pub(super) const MODES: [&str; 6] = [
+    "ABAC",
+    "AlwaysAllow",
+    "AlwaysDeny",
+    "Node",
+    "RBAC",
+    "Webhook",
+];
 
 /// Why there is no ABAC.
 const NO_ABAC: &str = "the mode ABAC is not supported: roles say the same (RBAC)";
@@ -64,20 +71,31 @@ impl Authorization {
     /// Reads an AuthorizationConfiguration, and the kubeconfig files that it names.
     pub fn parse(text: &[u8]) -> Result<Authorization, ConfigurationError> {
         let document = read::document(text).map_err(|why| {
-            ConfigurationError(format!("failed to load AuthorizationConfiguration from file: {why}"))
+            ConfigurationError(format!(
+                "failed to load AuthorizationConfiguration from file: {why}"
+            ))
         })?;
         validate::authorization(&document)
     }
 
     /// Whether it may take over from what the server was started with. Who was there must stay, and who was not cannot
     /// come: webhooks alone come and go.
-    pub(super) fn check_successor_of(&self, started: &Authorization) -> Result<(), ConfigurationError> {
+    pub(super) fn check_successor_of(
+        &self,
+        started: &Authorization,
+    ) -> Result<(), ConfigurationError> {
         let mut gone: Vec<&str> = started.lasting().filter(|word| !self.has(word)).collect();
         gone.sort_unstable();
         if !gone.is_empty() {
-            return Err(ConfigurationError(format!("missing required types: [{}]", gone.join(" "))));
+            return Err(ConfigurationError(format!(
+                "missing required types: [{}]",
+                gone.join(" ")
+            )));
         }
-        match self.lasting().find(|word| matches!(*word, "Node" | "RBAC") && !started.has(word)) {
+        match self
+            .lasting()
+            .find(|word| matches!(*word, "Node" | "RBAC") && !started.has(word))
+        {
             None => Ok(()),
             Some(word) => Err(ConfigurationError(format!(
                 "authorizer type {word} is not allowed if it was not enabled at initial server startup"
@@ -86,7 +104,10 @@ impl Authorization {
     }
 
     fn lasting(&self) -> impl Iterator<Item = &'static str> {
-        self.0.iter().map(|entry| entry.mode.word()).filter(|word| *word != "Webhook")
+        self.0
+            .iter()
+            .map(|entry| entry.mode.word())
+            .filter(|word| *word != "Webhook")
     }
 
     fn has(&self, word: &str) -> bool {
@@ -97,7 +118,10 @@ impl Authorization {
 impl Entry {
     /// One that needs no name of its own.
     pub fn plain(mode: Mode) -> Entry {
-        Entry { name: mode.word().to_ascii_lowercase().into(), mode }
+        Entry {
+            name: mode.word().to_ascii_lowercase().into(),
+            mode,
+        }
     }
 }
 
@@ -137,5 +161,9 @@ impl ConfigurationError {
 pub(super) fn shape(name: &str) -> Arc<Struct> {
     let files = [("types.kinds", include_str!("types.kinds"))];
     let schemas = schema::parse(files).expect("types.kinds makes sense");
-    schemas.types.get(name).cloned().expect("types.kinds has what is read")
+    schemas
+        .types
+        .get(name)
+        .cloned()
+        .expect("types.kinds has what is read")
 }

@@ -23,7 +23,11 @@ pub(super) fn document(text: &[u8]) -> Result<Value, String> {
     check_kind(&text)?;
     let root = shape("apiserver.config.k8s.io/v1.AuthorizationConfiguration");
     let decoded = decode(&root, &text).map_err(|error| error.to_string())?;
-    let complaints: Vec<String> = document.complaint.into_iter().chain(decoded.complaints).collect();
+    let complaints: Vec<String> = document
+        .complaint
+        .into_iter()
+        .chain(decoded.complaints)
+        .collect();
     if !complaints.is_empty() {
         return Err(format!("strict decoding error: {}", complaints.join(", ")));
     }
@@ -32,8 +36,8 @@ pub(super) fn document(text: &[u8]) -> Result<Value, String> {
 }
 
 fn check_kind(text: &[u8]) -> Result<(), String> {
-    let meta =
-        type_meta(text).map_err(|why| format!("couldn't get version/kind; json parse error: {why}"))?;
+    let meta = type_meta(text)
+        .map_err(|why| format!("couldn't get version/kind; json parse error: {why}"))?;
     let shown = || String::from_utf8_lossy(text).into_owned();
     if meta.kind.is_empty() {
         return Err(format!("Object 'Kind' is missing in '{}'", shown()));
@@ -41,7 +45,10 @@ fn check_kind(text: &[u8]) -> Result<(), String> {
     if meta.api_version.is_empty() {
         return Err(format!("Object 'apiVersion' is missing in '{}'", shown()));
     }
-    let version = meta.api_version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
+    let version = meta
+        .api_version
+        .strip_prefix(GROUP)
+        .and_then(|rest| rest.strip_prefix('/'));
     if meta.kind == KIND && version.is_some_and(|version| VERSIONS.contains(&version)) {
         return Ok(());
     }
@@ -53,7 +60,10 @@ fn check_kind(text: &[u8]) -> Result<(), String> {
 
 fn check_spans(document: &Value) -> Result<(), String> {
     for entry in document["authorizers"].list() {
-        for span in SPANS.iter().filter_map(|name| entry["webhook"][*name].as_str()) {
+        for span in SPANS
+            .iter()
+            .filter_map(|name| entry["webhook"][*name].as_str())
+        {
             time::duration_nanos(span).map_err(|error| error.to_string())?;
         }
     }

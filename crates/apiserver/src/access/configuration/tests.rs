@@ -29,7 +29,8 @@ const WEBHOOK: &str = "
     - expression: request.resourceAttributes.namespace == 'kube-system'
 ";
 
-const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:";
+const HEAD: &str =
+    "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:";
 
 fn parse(text: &str) -> Result<Authorization, String> {
     let directory = TempDir::new().unwrap();
@@ -41,13 +42,17 @@ fn parse(text: &str) -> Result<Authorization, String> {
 }
 
 fn shown(authorization: &Authorization) -> String {
-    let entries = authorization.0.iter().map(|entry| format!("{}={}", entry.name, entry.mode.word()));
+    let entries = authorization
+        .0
+        .iter()
+        .map(|entry| format!("{}={}", entry.name, entry.mode.word()));
     entries.collect::<Vec<_>>().join(",")
 }
 
 #[test]
 fn authorizers_are_asked_in_the_order_of_the_file() {
-    let text = format!("{HEAD}\n- {{type: Node, name: node}}{WEBHOOK}\n- {{type: RBAC, name: rbac}}");
+    let text =
+        format!("{HEAD}\n- {{type: Node, name: node}}{WEBHOOK}\n- {{type: RBAC, name: rbac}}");
     for version in ["v1", "v1beta1", "v1alpha1"] {
         let read = parse(&text.replace("k8s.io/v1", &format!("k8s.io/{version}"))).unwrap();
         assert_eq!(shown(&read), "node=Node,other=Webhook,rbac=RBAC");
@@ -58,25 +63,43 @@ fn authorizers_are_asked_in_the_order_of_the_file() {
 fn what_a_webhook_does_not_say_is_as_upstream_has_it() {
     let read = |more: &str| {
         let Authorization(entries) = parse(&format!("{HEAD}{WEBHOOK}{more}")).unwrap();
-        let Mode::Webhook(settings) = entries[0].mode.clone() else { panic!("no webhook") };
-        (settings.timeout.as_secs(), settings.authorized.as_secs(), settings.unauthorized.as_secs())
+        let Mode::Webhook(settings) = entries[0].mode.clone() else {
+            panic!("no webhook")
+        };
+        (
+            settings.timeout.as_secs(),
+            settings.authorized.as_secs(),
+            settings.unauthorized.as_secs(),
+        )
     };
     assert_eq!(read(""), (3, 300, 30));
-    assert_eq!(read("    cacheAuthorizedRequests: false\n    unauthorizedTTL: 1m\n"), (3, 0, 60));
-    assert_eq!(read("    cacheUnauthorizedRequests: false\n    authorizedTTL: 1m\n"), (3, 60, 0));
+    assert_eq!(
+        read("    cacheAuthorizedRequests: false\n    unauthorizedTTL: 1m\n"),
+        (3, 0, 60)
+    );
+    assert_eq!(
+        read("    cacheUnauthorizedRequests: false\n    authorizedTTL: 1m\n"),
+        (3, 60, 0)
+    );
 }
 
 /// A file that is refused.
 #[track_caller]
 fn check(text: &str, expected: &str) {
-    assert_eq!(parse(text).map(|read| shown(&read)), Err(expected.to_owned()));
+    assert_eq!(
+        parse(text).map(|read| shown(&read)),
+        Err(expected.to_owned())
+    );
 }
 
 /// A webhook with one line changed.
 #[track_caller]
 fn check_webhook(from: &str, to: &str, expected: &str) {
     assert!(WEBHOOK.contains(from), "{from}");
-    check(&format!("{HEAD}{}", WEBHOOK.replacen(from, to, 1)), expected);
+    check(
+        &format!("{HEAD}{}", WEBHOOK.replacen(from, to, 1)),
+        expected,
+    );
 }
 
 #[test]
@@ -88,13 +111,25 @@ fn what_is_no_configuration_is_refused() {
             "no kind \"Pod\" is registered for version \"v1\" in scheme \"pkg/apis/apiserver/load/load.go:32\"",
         ),
     );
-    check("authorizers: []", &failed("Object 'Kind' is missing in '{\"authorizers\":[]}'"));
+    check(
+        "authorizers: []",
+        &failed("Object 'Kind' is missing in '{\"authorizers\":[]}'"),
+    );
     check(
         &format!("{HEAD}\n- {{type: RBAC, name: rbac, nam: x}}\nmore: 1"),
-        &failed("strict decoding error: unknown field \"authorizers[0].nam\", unknown field \"more\""),
+        &failed(
+            "strict decoding error: unknown field \"authorizers[0].nam\", unknown field \"more\"",
+        ),
     );
-    check_webhook("timeout: 3s", "timeout: soon", &failed("time: invalid duration \"soon\""));
-    check("", "authorizers: Required value: at least one authorization mode must be defined");
+    check_webhook(
+        "timeout: 3s",
+        "timeout: soon",
+        &failed("time: invalid duration \"soon\""),
+    );
+    check(
+        "",
+        "authorizers: Required value: at least one authorization mode must be defined",
+    );
 }
 
 #[test]
@@ -115,7 +150,10 @@ fn who_is_named_wrongly_is_told() {
         &format!("{HEAD}\n- {{type: ABAC, name: abac}}"),
         "the mode ABAC is not supported: roles say the same (RBAC)",
     );
-    check(&format!("{HEAD}{WEBHOOK}{WEBHOOK}"), "authorizers[1].name: Duplicate value: \"other\"");
+    check(
+        &format!("{HEAD}{WEBHOOK}{WEBHOOK}"),
+        "authorizers[1].name: Duplicate value: \"other\"",
+    );
     check_webhook(
         "name: other",
         "name: _",
@@ -170,7 +208,11 @@ fn what_a_webhook_must_say_is_demanded() {
 #[test]
 fn a_webhook_must_be_found() {
     let file = "authorizers[0].connectionInfo.kubeConfigFile: ";
-    check_webhook("kubeConfigFile: FILE", "kubeConfigFile: ''", &format!("{file}Required value"));
+    check_webhook(
+        "kubeConfigFile: FILE",
+        "kubeConfigFile: ''",
+        &format!("{file}Required value"),
+    );
     check_webhook(
         "kubeConfigFile: FILE",
         "kubeConfigFile: here",
@@ -211,15 +253,23 @@ fn conditions_must_be_expressions_that_yield_a_verdict() {
         "authorizers[0].matchConditions[1].expression: Duplicate value: \"request.resourceAttributes.namespace == \
          'kube-system'\"",
     );
-    let error =
-        parse(&format!("{HEAD}{}", WEBHOOK.replacen(expression, "request.nobody == 'x'", 1))).unwrap_err();
+    let error = parse(&format!(
+        "{HEAD}{}",
+        WEBHOOK.replacen(expression, "request.nobody == 'x'", 1)
+    ))
+    .unwrap_err();
     let said = format!(
         "{first}Invalid value: \"request.nobody == 'x'\": compilation failed: ERROR: <input>:1:8: undefined field 'nobody'"
     );
     assert!(error.starts_with(&said), "{error}");
-    let many: String = (0..65).map(|n| format!("    - expression: request.user == 'u{n}'\n")).collect();
+    let many: String = (0..65)
+        .map(|n| format!("    - expression: request.user == 'u{n}'\n"))
+        .collect();
     check(
-        &format!("{HEAD}{}{many}", WEBHOOK.split("    - expression").next().unwrap()),
+        &format!(
+            "{HEAD}{}{many}",
+            WEBHOOK.split("    - expression").next().unwrap()
+        ),
         "authorizers[0].matchConditions: Too many: 65: must have at most 64 items",
     );
 }
@@ -228,20 +278,28 @@ fn conditions_must_be_expressions_that_yield_a_verdict() {
 fn webhooks_alone_come_and_go() {
     let read = |text: &str| parse(&format!("{HEAD}{text}")).unwrap();
     let both = read("\n- {type: RBAC, name: rbac}\n- {type: AlwaysDeny, name: alwaysdeny}");
-    let with_webhook =
-        read(&format!("\n- {{type: RBAC, name: rbac}}{WEBHOOK}\n- {{type: AlwaysDeny, name: alwaysdeny}}"));
+    let with_webhook = read(&format!(
+        "\n- {{type: RBAC, name: rbac}}{WEBHOOK}\n- {{type: AlwaysDeny, name: alwaysdeny}}"
+    ));
     let with_node = read(
         "\n- {type: RBAC, name: rbac}\n- {type: AlwaysDeny, name: alwaysdeny}\n- {type: Node, name: node}",
     );
     let alone = read(WEBHOOK);
     let verdict = |new: &Authorization, old: &Authorization| {
-        new.check_successor_of(old).map_err(|error| error.to_string())
+        new.check_successor_of(old)
+            .map_err(|error| error.to_string())
     };
     assert_eq!(verdict(&with_webhook, &both), Ok(()));
     assert_eq!(verdict(&both, &with_webhook), Ok(()));
-    assert_eq!(verdict(&alone, &both), Err("missing required types: [AlwaysDeny RBAC]".into()));
+    assert_eq!(
+        verdict(&alone, &both),
+        Err("missing required types: [AlwaysDeny RBAC]".into())
+    );
     assert_eq!(
         verdict(&with_node, &both),
-        Err("authorizer type Node is not allowed if it was not enabled at initial server startup".into())
+        Err(
+            "authorizer type Node is not allowed if it was not enabled at initial server startup"
+                .into()
+        )
     );
 }

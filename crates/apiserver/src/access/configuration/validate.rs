@@ -28,14 +28,19 @@ pub(super) fn authorization(document: &Value) -> Result<Authorization, Configura
     }
     let mut seen = Seen::default();
     let read = entries.iter().enumerate();
-    let read: Vec<Option<Draft>> =
-        read.map(|(index, value)| entry(value, &path.index(index), &mut seen, &mut violations)).collect();
+    let read: Vec<Option<Draft>> = read
+        .map(|(index, value)| entry(value, &path.index(index), &mut seen, &mut violations))
+        .collect();
     if let Some(why) = violations.in_one() {
         return Err(ConfigurationError(why));
     }
     let drafts: Vec<Draft> = read.into_iter().flatten().collect();
     check_names(&drafts)?;
-    drafts.into_iter().map(Draft::finish).collect::<Result<_, _>>().map(Authorization)
+    drafts
+        .into_iter()
+        .map(Draft::finish)
+        .collect::<Result<_, _>>()
+        .map(Authorization)
 }
 
 /// An entry that makes sense by itself.
@@ -85,13 +90,28 @@ fn entry<'a>(
         }
         ("Webhook", Some(settings)) => {
             let conditions = check_webhook(settings, path, violations);
-            Some(Draft { word, name, webhook: Some(DraftWebhook { settings, conditions }) })
+            Some(Draft {
+                word,
+                name,
+                webhook: Some(DraftWebhook {
+                    settings,
+                    conditions,
+                }),
+            })
         }
         (_, Some(_)) => {
-            violations.invalid(path.child("webhook"), "non-null", "may only be specified when type=Webhook");
+            violations.invalid(
+                path.child("webhook"),
+                "non-null",
+                "may only be specified when type=Webhook",
+            );
             None
         }
-        _ => Some(Draft { word, name, webhook: None }),
+        _ => Some(Draft {
+            word,
+            name,
+            webhook: None,
+        }),
     }
 }
 
@@ -110,20 +130,69 @@ fn check_name<'a>(name: &'a str, path: &Path, seen: &mut Seen<'a>, violations: &
 
 /// Kubernetes: paths do not say that the fields are those of `webhook` (apis/apiserver/validation/validation.go).
 fn check_webhook(webhook: &Value, path: &Path, violations: &mut Violations) -> Conditions {
-    check_span(webhook, "timeout", 0, MAX_TIMEOUT, "must be > 0s and <= 30s", path, violations);
-    check_span(webhook, "authorizedTTL", AUTHORIZED, i64::MAX, "must be > 0s", path, violations);
-    check_span(webhook, "unauthorizedTTL", UNAUTHORIZED, i64::MAX, "must be > 0s", path, violations);
-    check_word(webhook, "subjectAccessReviewVersion", &["v1", "v1beta1"], path, violations);
+    check_span(
+        webhook,
+        "timeout",
+        0,
+        MAX_TIMEOUT,
+        "must be > 0s and <= 30s",
+        path,
+        violations,
+    );
+    check_span(
+        webhook,
+        "authorizedTTL",
+        AUTHORIZED,
+        i64::MAX,
+        "must be > 0s",
+        path,
+        violations,
+    );
+    check_span(
+        webhook,
+        "unauthorizedTTL",
+        UNAUTHORIZED,
+        i64::MAX,
+        "must be > 0s",
+        path,
+        violations,
+    );
+    check_word(
+        webhook,
+        "subjectAccessReviewVersion",
+        &["v1", "v1beta1"],
+        path,
+        violations,
+    );
     check_condition_version(webhook, path, violations);
-    check_word(webhook, "failurePolicy", &["NoOpinion", "Deny"], path, violations);
-    check_connection(&webhook["connectionInfo"], &path.child("connectionInfo"), violations);
-    let expressions = webhook["matchConditions"].list().iter().map(|condition| condition["expression"].str());
-    Conditions::compile(&expressions.collect::<Vec<_>>(), &path.child("matchConditions"), violations)
+    check_word(
+        webhook,
+        "failurePolicy",
+        &["NoOpinion", "Deny"],
+        path,
+        violations,
+    );
+    check_connection(
+        &webhook["connectionInfo"],
+        &path.child("connectionInfo"),
+        violations,
+    );
+    let expressions = webhook["matchConditions"]
+        .list()
+        .iter()
+        .map(|condition| condition["expression"].str());
+    Conditions::compile(
+        &expressions.collect::<Vec<_>>(),
+        &path.child("matchConditions"),
+        violations,
+    )
 }
 
 /// The nanoseconds of a span; `unsaid` if it is not there or nothing.
 fn span(webhook: &Value, name: &str, unsaid: i64) -> i64 {
-    let said = webhook[name].as_str().and_then(|text| time::duration_nanos(text).ok());
+    let said = webhook[name]
+        .as_str()
+        .and_then(|text| time::duration_nanos(text).ok());
     said.filter(|nanos| *nanos != 0).unwrap_or(unsaid)
 }
 
@@ -145,7 +214,13 @@ fn check_span(
     }
 }
 
-fn check_word(webhook: &Value, name: &str, known: &[&str], path: &Path, violations: &mut Violations) {
+fn check_word(
+    webhook: &Value,
+    name: &str,
+    known: &[&str],
+    path: &Path,
+    violations: &mut Violations,
+) {
     match webhook[name].str() {
         "" => violations.required(path.child(name), ""),
         word if known.contains(&word) => {}
@@ -157,7 +232,10 @@ fn check_condition_version(webhook: &Value, path: &Path, violations: &mut Violat
     let name = "matchConditionSubjectAccessReviewVersion";
     match webhook[name].str() {
         "" if webhook["matchConditions"].list().is_empty() => {}
-        "" => violations.required(path.child(name), "required if match conditions are specified"),
+        "" => violations.required(
+            path.child(name),
+            "required if match conditions are specified",
+        ),
         _ => check_word(webhook, name, &["v1"], path, violations),
     }
 }
@@ -168,11 +246,17 @@ fn check_connection(connection: &Value, path: &Path, violations: &mut Violations
     match connection["type"].str() {
         "" => violations.required(path.child("type"), ""),
         "InClusterConfig" => match file.as_str() {
-            Some(file) => violations.invalid(path_of_file, file, "can only be set when type=KubeConfigFile"),
+            Some(file) => violations.invalid(
+                path_of_file,
+                file,
+                "can only be set when type=KubeConfigFile",
+            ),
             // Kubernetes: this is for other servers, which ask this one; upstream stumbles over it.
-            None => {
-                violations.invalid(path.child("type"), "InClusterConfig", "not allowed for kube-apiserver")
-            }
+            None => violations.invalid(
+                path.child("type"),
+                "InClusterConfig",
+                "not allowed for kube-apiserver",
+            ),
         },
         "KubeConfigFile" if file.str().is_empty() => violations.required(path_of_file, ""),
         "KubeConfigFile" => {
@@ -184,7 +268,11 @@ fn check_connection(connection: &Value, path: &Path, violations: &mut Violations
             let mut shown = Value::object();
             shown.set("Type", word);
             shown.set("KubeConfigFile", file.clone());
-            violations.not_supported(path.child("type"), shown, &["InClusterConfig", "KubeConfigFile"]);
+            violations.not_supported(
+                path.child("type"),
+                shown,
+                &["InClusterConfig", "KubeConfigFile"],
+            );
         }
     }
 }
@@ -220,23 +308,36 @@ fn check_names(drafts: &[Draft]) -> Result<(), ConfigurationError> {
 
 impl Draft<'_> {
     fn finish(self) -> Result<Entry, ConfigurationError> {
-        let Draft { word, name, webhook } = self;
+        let Draft {
+            word,
+            name,
+            webhook,
+        } = self;
         let mode = match webhook {
             Some(webhook) => Mode::Webhook(Arc::new(webhook.finish()?)),
             None => Mode::named(word)?.ok_or_else(|| {
-                ConfigurationError(format!("unknown authorization mode {} specified", json::quote(word)))
+                ConfigurationError(format!(
+                    "unknown authorization mode {} specified",
+                    json::quote(word)
+                ))
             })?,
         };
-        Ok(Entry { name: name.into(), mode })
+        Ok(Entry {
+            name: name.into(),
+            mode,
+        })
     }
 }
 
 impl DraftWebhook<'_> {
     fn finish(self) -> Result<Settings, ConfigurationError> {
-        let DraftWebhook { settings, conditions } = self;
+        let DraftWebhook {
+            settings,
+            conditions,
+        } = self;
         let file = settings["connectionInfo"]["kubeConfigFile"].str();
-        let remote =
-            Kubeconfig::load(file.as_ref()).map_err(|error| ConfigurationError(error.to_string()))?;
+        let remote = Kubeconfig::load(file.as_ref())
+            .map_err(|error| ConfigurationError(error.to_string()))?;
         let kept = |name: &str, cached: &str, unsaid: i64| match settings[cached].as_bool() {
             Some(false) => Duration::ZERO,
             _ => nanos(span(settings, name, unsaid)),
@@ -245,7 +346,8 @@ impl DraftWebhook<'_> {
             timeout: nanos(span(settings, "timeout", 0)),
             authorized: kept("authorizedTTL", "cacheAuthorizedRequests", AUTHORIZED),
             unauthorized: kept("unauthorizedTTL", "cacheUnauthorizedRequests", UNAUTHORIZED),
-            version: Version::named(settings["subjectAccessReviewVersion"].str()).unwrap_or_default(),
+            version: Version::named(settings["subjectAccessReviewVersion"].str())
+                .unwrap_or_default(),
             on_error: match settings["failurePolicy"].str() {
                 "Deny" => OnError::Deny,
                 _ => OnError::NoOpinion,

@@ -34,7 +34,12 @@ impl<'a> Attempt<'a> {
             Mode::AssociatedNode => Cow::Owned(on_any_node(&request.user)),
             _ => Cow::Borrowed(&request.user),
         };
-        Attempt { server, request, mode, user }
+        Attempt {
+            server,
+            request,
+            mode,
+            user,
+        }
     }
 
     /// The user that they may act as.
@@ -42,12 +47,18 @@ impl<'a> Attempt<'a> {
         if self.is_constrained() {
             let attributes = attributes(self.request);
             let verb = format!("impersonate-on:{}:{}", self.mode.name(), attributes.verb);
-            self.ask(&Attributes { user: &self.user, verb: &verb, ..attributes }).await?;
+            self.ask(&Attributes {
+                user: &self.user,
+                verb: &verb,
+                ..attributes
+            })
+            .await?;
         }
         let mut user = wanted.clone();
         self.check_name(&mut user).await?;
         if !wanted.uid.is_empty() {
-            self.check_part(AUTHENTICATION, "uids", "", &wanted.uid).await?;
+            self.check_part(AUTHENTICATION, "uids", "", &wanted.uid)
+                .await?;
         }
         self.check_groups(&wanted.groups).await?;
         self.check_extra(&wanted.extra).await?;
@@ -61,20 +72,42 @@ impl<'a> Attempt<'a> {
 
     /// Kubernetes: the old way has users and groups in the core group.
     fn group(&self) -> &'static str {
-        if self.is_constrained() { AUTHENTICATION } else { "" }
+        if self.is_constrained() {
+            AUTHENTICATION
+        } else {
+            ""
+        }
     }
 
     async fn check_name(&self, user: &mut User) -> Result<(), Status> {
         let name = user.name.clone();
-        let mut resource = Resource { group: self.group(), resource: "users", name: &name, ..version() };
+        let mut resource = Resource {
+            group: self.group(),
+            resource: "users",
+            name: &name,
+            ..version()
+        };
         if let Some(node) = node(&name).filter(|_| self.is_constrained()) {
             // Who may act as the node they run on may do so on every node.
-            let shown = if self.mode == Mode::AssociatedNode { "*" } else { node };
-            resource = Resource { resource: "nodes", name: shown, ..resource };
+            let shown = if self.mode == Mode::AssociatedNode {
+                "*"
+            } else {
+                node
+            };
+            resource = Resource {
+                resource: "nodes",
+                name: shown,
+                ..resource
+            };
             user.groups = vec!["system:nodes".into()];
         }
         if let Some((namespace, account)) = service_account(&name) {
-            resource = Resource { resource: "serviceaccounts", namespace, name: account, ..resource };
+            resource = Resource {
+                resource: "serviceaccounts",
+                namespace,
+                name: account,
+                ..resource
+            };
             if user.groups.is_empty() {
                 let own = format!("system:serviceaccounts:{namespace}");
                 user.groups = vec!["system:serviceaccounts".into(), own.into()];
@@ -86,14 +119,23 @@ impl<'a> Attempt<'a> {
     async fn check_groups(&self, groups: &[Str]) -> Result<(), Status> {
         let has = |group: &str| self.is_constrained() && groups.iter().any(|own| own == group);
         if has("") {
-            return Err(self.refuse("groups", "", "impersonating the empty string group is not allowed"));
+            return Err(self.refuse(
+                "groups",
+                "",
+                "impersonating the empty string group is not allowed",
+            ));
         }
         if has(MASTERS) {
             let why = "impersonating the system:masters group is not allowed";
             return Err(self.refuse("groups", MASTERS, why));
         }
         let all = self.is_constrained() && groups.len() >= MANY;
-        if all && self.check_part(self.group(), "groups", "", "*").await.is_ok() {
+        if all
+            && self
+                .check_part(self.group(), "groups", "", "*")
+                .await
+                .is_ok()
+        {
             return Ok(());
         }
         for group in groups {
@@ -104,35 +146,63 @@ impl<'a> Attempt<'a> {
 
     async fn check_extra(&self, extra: &Value) -> Result<(), Status> {
         if self.is_constrained() {
-            let checked = extra.entries().try_for_each(|(key, values)| check_key(key, values));
+            let checked = extra
+                .entries()
+                .try_for_each(|(key, values)| check_key(key, values));
             checked.map_err(|why| self.refuse("userextras", "", &why))?;
         }
         let n_values: usize = extra.entries().map(|(_, values)| values.list().len()).sum();
         let all = self.is_constrained() && (n_values >= MANY || extra.entries().count() >= MANY);
-        if all && self.check_part(AUTHENTICATION, "userextras", "*", "*").await.is_ok() {
+        if all
+            && self
+                .check_part(AUTHENTICATION, "userextras", "*", "*")
+                .await
+                .is_ok()
+        {
             return Ok(());
         }
         for (key, values) in extra.entries() {
             for value in values.list() {
-                self.check_part(AUTHENTICATION, "userextras", key, value.str()).await?;
+                self.check_part(AUTHENTICATION, "userextras", key, value.str())
+                    .await?;
             }
         }
         Ok(())
     }
 
-    async fn check_part(&self, group: &str, resource: &str, part: &str, name: &str) -> Result<(), Status> {
-        self.ask_for(Resource { group, resource, subresource: part, name, ..version() }).await
+    async fn check_part(
+        &self,
+        group: &str,
+        resource: &str,
+        part: &str,
+        name: &str,
+    ) -> Result<(), Status> {
+        self.ask_for(Resource {
+            group,
+            resource,
+            subresource: part,
+            name,
+            ..version()
+        })
+        .await
     }
 
     async fn ask_for(&self, resource: Resource<'_>) -> Result<(), Status> {
         let (verb, target) = (self.mode.verb(), Target::Resource(resource));
-        self.ask(&Attributes { user: &self.user, verb: &verb, target }).await
+        self.ask(&Attributes {
+            user: &self.user,
+            verb: &verb,
+            target,
+        })
+        .await
     }
 
     async fn ask(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
         let (started, access) = (Instant::now(), &self.server.access);
         let decision = access.authorizers.authorize(attributes).await;
-        access.impersonations.asked(self.mode, decision.is_allowed(), started.elapsed());
+        access
+            .impersonations
+            .asked(self.mode, decision.is_allowed(), started.elapsed());
         match decision.is_allowed() {
             true => Ok(()),
             false => Err(forbidden(attributes, &denial(decision.reason()))),
@@ -140,13 +210,28 @@ impl<'a> Attempt<'a> {
     }
 
     fn refuse(&self, resource: &str, name: &str, why: &str) -> Status {
-        let target = Target::Resource(Resource { group: AUTHENTICATION, resource, name, ..version() });
-        forbidden(&Attributes { user: &self.user, verb: &self.mode.verb(), target }, why)
+        let target = Target::Resource(Resource {
+            group: AUTHENTICATION,
+            resource,
+            name,
+            ..version()
+        });
+        forbidden(
+            &Attributes {
+                user: &self.user,
+                verb: &self.mode.verb(),
+                target,
+            },
+            why,
+        )
     }
 }
 
 fn version() -> Resource<'static> {
-    Resource { version: "v1", ..Resource::default() }
+    Resource {
+        version: "v1",
+        ..Resource::default()
+    }
 }
 
 /// Why authorizers did not allow something: what went wrong, and the reason.
@@ -166,7 +251,10 @@ fn on_any_node(user: &User) -> User {
     keys.sort_unstable();
     let keys: Vec<Value> = keys.into_iter().map(Value::from).collect();
     let extra = value!({ "authentication.kubernetes.io/associated-node-keys": (keys) });
-    User { extra, ..user.clone() }
+    User {
+        extra,
+        ..user.clone()
+    }
 }
 
 /// Kubernetes: what the old way let pass (impersonation/mode.go).
@@ -178,11 +266,15 @@ fn check_key(key: &str, values: &Value) -> Result<(), String> {
     let mut violations = Violations::default();
     domain_prefixed_path(key, &Path::new("extra").child("key"), &mut violations);
     if let Some(problems) = violations.in_one() {
-        return Err(format!("impersonating an invalid key in extra is not allowed: {problems}"));
+        return Err(format!(
+            "impersonating an invalid key in extra is not allowed: {problems}"
+        ));
     }
     if key != key.to_lowercase() {
         let key = json::quote(key);
-        return Err(format!("impersonating a non-lowercase key in extra is not allowed: {key}"));
+        return Err(format!(
+            "impersonating a non-lowercase key in extra is not allowed: {key}"
+        ));
     }
     match values.list() {
         [] => refuse("empty values in extra"),
@@ -210,13 +302,21 @@ mod tests {
     #[track_caller]
     fn check_extra(key: &str, values: &[&str], expected: Result<(), &str>) {
         let values: Vec<Value> = values.iter().map(|value| Value::from(*value)).collect();
-        assert_eq!(check_key(key, &values.into()), expected.map_err(String::from), "{key}");
+        assert_eq!(
+            check_key(key, &values.into()),
+            expected.map_err(String::from),
+            "{key}"
+        );
     }
 
     #[test]
     fn a_key_is_a_path_with_a_domain_in_small_letters() {
         check_extra("example.com/team", &["a", "b"], Ok(()));
-        check_extra("", &["a"], Err("impersonating the empty string key in extra is not allowed"));
+        check_extra(
+            "",
+            &["a"],
+            Err("impersonating the empty string key in extra is not allowed"),
+        );
         check_extra(
             "team",
             &["a"],
@@ -230,7 +330,11 @@ mod tests {
             &["a"],
             Err("impersonating a non-lowercase key in extra is not allowed: \"example.com/Team\""),
         );
-        check_extra("example.com/team", &[], Err("impersonating empty values in extra is not allowed"));
+        check_extra(
+            "example.com/team",
+            &[],
+            Err("impersonating empty values in extra is not allowed"),
+        );
         let empty = "impersonating the empty string value in extra is not allowed";
         check_extra("example.com/team", &["a", ""], Err(empty));
     }
@@ -238,7 +342,10 @@ mod tests {
     #[test]
     fn what_a_token_says_of_its_node_is_not_shown() {
         let extra = value!({ "b": ["n1"], "a": ["p1"] });
-        let user = on_any_node(&User { extra, ..User::service_account("x", "y") });
+        let user = on_any_node(&User {
+            extra,
+            ..User::service_account("x", "y")
+        });
         assert_eq!(
             json::to_string(&user.extra),
             r#"{"authentication.kubernetes.io/associated-node-keys":["a","b"]}"#
@@ -249,7 +356,11 @@ mod tests {
     #[track_caller]
     fn check_groups(name: &str, groups: &[&str], expected: &[&str]) {
         let groups = groups.iter().map(|group| Str::from(*group)).collect();
-        let mut user = User { name: name.into(), groups, ..User::default() };
+        let mut user = User {
+            name: name.into(),
+            groups,
+            ..User::default()
+        };
         join_groups(&mut user);
         assert_eq!(user.groups, expected);
     }
@@ -257,7 +368,11 @@ mod tests {
     #[test]
     fn everybody_is_known_or_not() {
         check_groups("jane", &[], &["system:authenticated"]);
-        check_groups("jane", &["system:unauthenticated"], &["system:unauthenticated"]);
+        check_groups(
+            "jane",
+            &["system:unauthenticated"],
+            &["system:unauthenticated"],
+        );
         check_groups("system:anonymous", &["a"], &["a", "system:unauthenticated"]);
     }
 }

@@ -31,7 +31,8 @@ impl Default for Counts {
 impl Counts {
     /// Somebody found a way, or none.
     pub(super) fn attempted(&self, mode: Option<Mode>, took: Duration) {
-        mode.map_or(&self.denied, |mode| &self.allowed[mode as usize]).observe(took);
+        mode.map_or(&self.denied, |mode| &self.allowed[mode as usize])
+            .observe(took);
     }
 
     /// Authorizers were asked about a part of the way.
@@ -41,16 +42,23 @@ impl Counts {
 
     /// In Prometheus' text form.
     pub(crate) fn write(&self, out: &mut String) {
-        let allowed =
-            Mode::ALL.iter().zip(&self.allowed).map(|(mode, timings)| (mode.word(), "allowed", timings));
-        let attempts: Vec<_> = std::iter::once(("", "denied", &self.denied)).chain(allowed).collect();
+        let allowed = Mode::ALL
+            .iter()
+            .zip(&self.allowed)
+            .map(|(mode, timings)| (mode.word(), "allowed", timings));
+        let attempts: Vec<_> = std::iter::once(("", "denied", &self.denied))
+            .chain(allowed)
+            .collect();
         write(out, "attempts", &attempts);
-        let asked = Mode::ALL.iter().zip(&self.asked).flat_map(|(mode, timings)| {
-            ["denied", "allowed"]
-                .into_iter()
-                .zip(timings)
-                .map(|(decision, timings)| (mode.word(), decision, timings))
-        });
+        let asked = Mode::ALL
+            .iter()
+            .zip(&self.asked)
+            .flat_map(|(mode, timings)| {
+                ["denied", "allowed"]
+                    .into_iter()
+                    .zip(timings)
+                    .map(|(decision, timings)| (mode.word(), decision, timings))
+            });
         write(out, "authorization_attempts", &asked.collect::<Vec<_>>());
     }
 }
@@ -60,9 +68,15 @@ fn write(out: &mut String, name: &str, all: &[(&str, &str, &Timings)]) {
     let total = format!("apiserver_impersonation_{name}_total");
     head(out, &total, "counter", "By what came of it.");
     for (mode, decision, timings) in all.iter().filter(|(_, _, timings)| timings.count() > 0) {
-        let _ = writeln!(out, "{total}{{{}}} {}", labels(mode, decision), timings.count());
+        let _ = writeln!(
+            out,
+            "{total}{{{}}} {}",
+            labels(mode, decision),
+            timings.count()
+        );
     }
     let took = format!("apiserver_impersonation_{name}_duration_seconds");
     head(out, &took, "histogram", "How long it took.");
-    all.iter().for_each(|(mode, decision, timings)| timings.write(out, &took, &labels(mode, decision)));
+    all.iter()
+        .for_each(|(mode, decision, timings)| timings.write(out, &took, &labels(mode, decision)));
 }

@@ -37,15 +37,24 @@ const EXTRA: &str = "impersonate-extra-";
 
 /// Makes the request that of the user whom its headers name, if its own user may act as them.
 pub(crate) async fn impersonate(server: &Inner, request: &mut Request) -> Result<(), Status> {
-    if !request.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+    if !request
+        .headers
+        .keys()
+        .any(|name| name.as_str().starts_with("impersonate-"))
+    {
         return Ok(());
     }
-    let Some(wanted) = read(&mut request.headers)? else { return Ok(()) };
+    let Some(wanted) = read(&mut request.headers)? else {
+        return Ok(());
+    };
     let started = Instant::now();
     let found = find(server, request, &wanted).await;
     let took = started.elapsed();
     request.record.add(Layer::Impersonation, took);
-    server.access.impersonations.attempted(found.as_ref().ok().map(|(_, mode)| *mode), took);
+    server
+        .access
+        .impersonations
+        .attempted(found.as_ref().ok().map(|(_, mode)| *mode), took);
     let (user, mode) = found?;
     request.record.impersonates(&user, &mode.constraint());
     request.user = user;
@@ -64,17 +73,25 @@ fn read(headers: &mut HeaderMap) -> Result<Option<User>, Status> {
     let nameless = user.name.is_empty();
     if nameless && !is_only_a_name(&user) {
         let shown = go_syntax(&user);
-        return Err(Status::bad_request(format!("requested {shown} without impersonating a user name")));
+        return Err(Status::bad_request(format!(
+            "requested {shown} without impersonating a user name"
+        )));
     }
-    let names: Vec<_> =
-        headers.keys().filter(|name| name.as_str().starts_with("impersonate-")).cloned().collect();
+    let names: Vec<_> = headers
+        .keys()
+        .filter(|name| name.as_str().starts_with("impersonate-"))
+        .cloned()
+        .collect();
     names.iter().for_each(|name| drop(headers.remove(name)));
     Ok((!nameless).then_some(user))
 }
 
 async fn find(server: &Inner, request: &Request, wanted: &User) -> Result<(User, Mode), Status> {
     let (mut refused, habits) = (None, &server.access.habits);
-    for mode in habits.order(&request.user).filter(|mode| mode.fits(&request.user, wanted)) {
+    for mode in habits
+        .order(&request.user)
+        .filter(|mode| mode.fits(&request.user, wanted))
+    {
         match Attempt::new(server, request, mode).check(wanted).await {
             Ok(user) => {
                 habits.remember(&request.user, mode);
@@ -99,7 +116,10 @@ mod tests {
             ("impersonate-extra-a%2Fb", "c"),
         ]);
         let user = read(&mut headers).unwrap().unwrap();
-        assert_eq!((user.name.as_str(), user.groups.as_slice()), ("jane", ["a".into()].as_slice()));
+        assert_eq!(
+            (user.name.as_str(), user.groups.as_slice()),
+            ("jane", ["a".into()].as_slice())
+        );
         assert_eq!(user.extra["a/b"].list()[0].str(), "c");
         assert!(headers.is_empty());
     }
@@ -107,7 +127,10 @@ mod tests {
     #[test]
     fn a_name_may_have_any_letters() {
         let mut headers = headers(&[("impersonate-user", "jürgen"), ("impersonate-uid", "ß")]);
-        headers.append("impersonate-group", http::HeaderValue::from_bytes(b"\xff").unwrap());
+        headers.append(
+            "impersonate-group",
+            http::HeaderValue::from_bytes(b"\xff").unwrap(),
+        );
         let user = read(&mut headers).unwrap().unwrap();
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("jürgen", "ß"));
         assert_eq!(user.groups, ["\u{fffd}"]);
@@ -116,11 +139,18 @@ mod tests {
 
     #[test]
     fn parts_of_a_user_need_a_name() {
-        assert_eq!(read(&mut headers(&[("impersonate-group", "é")])).unwrap_err().code, 400);
+        assert_eq!(
+            read(&mut headers(&[("impersonate-group", "é")]))
+                .unwrap_err()
+                .code,
+            400
+        );
         let status = read(&mut headers(&[("impersonate-group", "a")])).unwrap_err();
-        let shown =
-            r#"&user.DefaultInfo{Name:"", UID:"", Groups:[]string{"a"}, Extra:map[string][]string(nil)}"#;
-        assert_eq!(status.message, format!("requested {shown} without impersonating a user name"));
+        let shown = r#"&user.DefaultInfo{Name:"", UID:"", Groups:[]string{"a"}, Extra:map[string][]string(nil)}"#;
+        assert_eq!(
+            status.message,
+            format!("requested {shown} without impersonating a user name")
+        );
         assert_eq!(status.code, 400);
     }
 }

@@ -24,8 +24,13 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    pub(super) const ALL: [Mode; 5] =
-        [Mode::AssociatedNode, Mode::ArbitraryNode, Mode::ServiceAccount, Mode::UserInfo, Mode::Legacy];
+    pub(super) const ALL: [Mode; 5] = [
+        Mode::AssociatedNode,
+        Mode::ArbitraryNode,
+        Mode::ServiceAccount,
+        Mode::UserInfo,
+        Mode::Legacy,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -39,7 +44,11 @@ impl Mode {
 
     /// As metrics call it.
     pub(super) fn word(self) -> &'static str {
-        if self == Mode::Legacy { "legacy" } else { self.name() }
+        if self == Mode::Legacy {
+            "legacy"
+        } else {
+            self.name()
+        }
     }
 
     pub(super) fn verb(self) -> String {
@@ -51,13 +60,19 @@ impl Mode {
 
     /// What auditors are told of why it was allowed.
     pub(super) fn constraint(self) -> String {
-        if self == Mode::Legacy { String::new() } else { self.verb() }
+        if self == Mode::Legacy {
+            String::new()
+        } else {
+            self.verb()
+        }
     }
 
     pub(super) fn fits(self, user: &User, wanted: &User) -> bool {
         let (node, account) = (node(&wanted.name), service_account(&wanted.name));
         match self {
-            Mode::AssociatedNode => is_only_a_name(wanted) && node.is_some() && node == associated_node(user),
+            Mode::AssociatedNode => {
+                is_only_a_name(wanted) && node.is_some() && node == associated_node(user)
+            }
             Mode::ArbitraryNode => is_only_a_name(wanted) && node.is_some(),
             Mode::ServiceAccount => is_only_a_name(wanted) && account.is_some(),
             Mode::UserInfo => node.is_none() && account.is_none(),
@@ -75,8 +90,17 @@ const MAX_HABITS: usize = 1024;
 
 impl Habits {
     pub(super) fn order(&self, user: &User) -> impl Iterator<Item = Mode> + use<> {
-        let usual = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&user.name).copied();
-        usual.into_iter().chain(Mode::ALL.into_iter().filter(move |mode| Some(*mode) != usual))
+        let usual = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&user.name)
+            .copied();
+        usual.into_iter().chain(
+            Mode::ALL
+                .into_iter()
+                .filter(move |mode| Some(*mode) != usual),
+        )
     }
 
     pub(super) fn remember(&self, user: &User, mode: Mode) {
@@ -108,9 +132,11 @@ pub(in crate::access) fn associated_node(user: &User) -> Option<&str> {
 
 /// The namespace and name in `system:serviceaccount:NAMESPACE:NAME`.
 pub(super) fn service_account(name: &str) -> Option<(&str, &str)> {
-    let (namespace, account) = name.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-    let sound =
-        names::is_dns1123_label(namespace).is_empty() && names::is_dns1123_subdomain(account).is_empty();
+    let (namespace, account) = name
+        .strip_prefix("system:serviceaccount:")?
+        .split_once(':')?;
+    let sound = names::is_dns1123_label(namespace).is_empty()
+        && names::is_dns1123_subdomain(account).is_empty();
     sound.then_some((namespace, account))
 }
 
@@ -120,13 +146,25 @@ mod tests {
 
     #[test]
     fn the_usual_way_comes_first_and_few_are_remembered() {
-        let (habits, jane) = (Habits::default(), User { name: "jane".into(), ..User::default() });
+        let (habits, jane) = (
+            Habits::default(),
+            User {
+                name: "jane".into(),
+                ..User::default()
+            },
+        );
         assert_eq!(habits.order(&jane).next(), Some(Mode::AssociatedNode));
         habits.remember(&jane, Mode::Legacy);
         let order: Vec<Mode> = habits.order(&jane).collect();
         assert_eq!((order[0], order.len()), (Mode::Legacy, 5));
         for n in 0..MAX_HABITS {
-            habits.remember(&User { name: n.to_string().into(), ..User::default() }, Mode::Legacy);
+            habits.remember(
+                &User {
+                    name: n.to_string().into(),
+                    ..User::default()
+                },
+                Mode::Legacy,
+            );
         }
         assert!(habits.0.lock().unwrap().len() <= MAX_HABITS);
     }
@@ -134,13 +172,22 @@ mod tests {
     #[test]
     fn a_mode_fits_whom_it_is_for() {
         let fitting = |name: &str, groups: Vec<Str>| -> Vec<&str> {
-            let wanted = User { name: name.into(), groups, ..User::default() };
-            let modes = Mode::ALL.iter().filter(|mode| mode.fits(&User::default(), &wanted));
+            let wanted = User {
+                name: name.into(),
+                groups,
+                ..User::default()
+            };
+            let modes = Mode::ALL
+                .iter()
+                .filter(|mode| mode.fits(&User::default(), &wanted));
             modes.map(|mode| mode.name()).collect()
         };
         assert_eq!(fitting("jane", vec!["a".into()]), ["user-info", ""]);
         assert_eq!(fitting("system:node:n1", vec![]), ["arbitrary-node", ""]);
-        assert_eq!(fitting("system:serviceaccount:a:b", vec![]), ["serviceaccount", ""]);
+        assert_eq!(
+            fitting("system:serviceaccount:a:b", vec![]),
+            ["serviceaccount", ""]
+        );
         assert_eq!(fitting("system:serviceaccount:a:b", vec!["x".into()]), [""]);
     }
 }

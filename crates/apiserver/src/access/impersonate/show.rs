@@ -15,7 +15,11 @@ pub(super) fn go_syntax(user: &User) -> String {
     let extra: Vec<String> = keys
         .iter()
         .map(|(key, values)| {
-            let values = values.list().iter().map(|value| json::quote(value.str())).collect();
+            let values = values
+                .list()
+                .iter()
+                .map(|value| json::quote(value.str()))
+                .collect();
             format!("{}:{}", json::quote(key), list(values))
         })
         .collect();
@@ -32,9 +36,25 @@ pub(super) fn go_syntax(user: &User) -> String {
 pub(in crate::access) fn go_value(user: &User) -> String {
     let mut extra: Vec<(&str, &Value)> = user.extra.entries().collect();
     extra.sort_by_key(|(key, _)| *key);
-    let values = |values: &Value| values.list().iter().map(Value::str).collect::<Vec<_>>().join(" ");
-    let extra: Vec<String> = extra.iter().map(|(key, list)| format!("{key}:[{}]", values(list))).collect();
-    format!("&{{{} {} [{}] map[{}]}}", user.name, user.uid, user.groups.join(" "), extra.join(" "))
+    let values = |values: &Value| {
+        values
+            .list()
+            .iter()
+            .map(Value::str)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let extra: Vec<String> = extra
+        .iter()
+        .map(|(key, list)| format!("{key}:[{}]", values(list)))
+        .collect();
+    format!(
+        "&{{{} {} [{}] map[{}]}}",
+        user.name,
+        user.uid,
+        user.groups.join(" "),
+        extra.join(" ")
+    )
 }
 
 #[cfg(test)]
@@ -44,10 +64,18 @@ mod tests {
 
     #[test]
     fn a_user_is_shown_as_go_shows_a_struct() {
-        let jane = User { name: "jane".into(), ..User::default() };
+        let jane = User {
+            name: "jane".into(),
+            ..User::default()
+        };
         assert_eq!(go_value(&jane), "&{jane  [] map[]}");
         let extra = value!({ "b": ["1", "2"], "a": ["x"] });
-        let jane = User { uid: "7".into(), groups: vec!["dev".into(), "ops".into()], extra, ..jane };
+        let jane = User {
+            uid: "7".into(),
+            groups: vec!["dev".into(), "ops".into()],
+            extra,
+            ..jane
+        };
         assert_eq!(go_value(&jane), "&{jane 7 [dev ops] map[a:[x] b:[1 2]]}");
     }
 }

@@ -45,7 +45,10 @@ impl Index {
     /// An index of nothing; it is filled when it is first read. None where no pods are served.
     pub fn new(catalog: &Catalog) -> Option<Index> {
         let follow = |group: &str, plural: &str, uninteresting| {
-            Some(Follower::skimming(catalog.get(group, "v1", plural)?, uninteresting))
+            Some(Follower::skimming(
+                catalog.get(group, "v1", plural)?,
+                uninteresting,
+            ))
         };
         Some(Index(Followed::new([
             Source {
@@ -134,8 +137,15 @@ impl Table {
         if !self.needed.contains_key(secret) {
             return false;
         }
-        let mut volumes = used.claims().filter_map(|claim| self.bound.get(claim)).flatten();
-        volumes.any(|name| self.volumes.get(name).is_some_and(|volume| volume.secrets.contains(secret)))
+        let mut volumes = used
+            .claims()
+            .filter_map(|claim| self.bound.get(claim))
+            .flatten();
+        volumes.any(|name| {
+            self.volumes
+                .get(name)
+                .is_some_and(|volume| volume.secrets.contains(secret))
+        })
     }
 
     fn pod(&mut self, pod: &Value, there: bool) {
@@ -144,7 +154,9 @@ impl Table {
             return;
         }
         let used = self.used.entry(node.into()).or_default();
-        uses(pod, |kind, name| count(&mut used.0[kind as usize], name, there));
+        uses(pod, |kind, name| {
+            count(&mut used.0[kind as usize], name, there)
+        });
         if used.0.iter().all(HashMap::is_empty) {
             self.used.remove(node);
         }
@@ -155,12 +167,22 @@ impl Table {
         if spec["claimRef"].is_null() {
             return;
         }
-        let claim: Name = (spec["claimRef"]["namespace"].str().into(), spec["claimRef"]["name"].str().into());
+        let claim: Name = (
+            spec["claimRef"]["namespace"].str().into(),
+            spec["claimRef"]["name"].str().into(),
+        );
         let secrets = references::volume_secrets(volume);
-        let secrets: Vec<Name> = secrets.map(|(namespace, name)| (namespace.into(), name.into())).collect();
-        secrets.iter().for_each(|secret| count(&mut self.needed, secret.clone(), there));
+        let secrets: Vec<Name> = secrets
+            .map(|(namespace, name)| (namespace.into(), name.into()))
+            .collect();
+        secrets
+            .iter()
+            .for_each(|secret| count(&mut self.needed, secret.clone(), there));
         if there {
-            self.bound.entry(claim.clone()).or_default().insert(name.into());
+            self.bound
+                .entry(claim.clone())
+                .or_default()
+                .insert(name.into());
             self.volumes.insert(name.into(), Volume { claim, secrets });
             return;
         }
@@ -226,7 +248,10 @@ fn count(names: &mut HashMap<Name, usize>, name: Name, there: bool) {
 
 /// Notes on which node an object is.
 fn note(nodes: &mut HashMap<Str, Str>, object: &Value, there: bool) {
-    let (name, node) = (object["metadata"]["name"].str(), object["spec"]["nodeName"].str());
+    let (name, node) = (
+        object["metadata"]["name"].str(),
+        object["spec"]["nodeName"].str(),
+    );
     match there && !node.is_empty() {
         true => drop(nodes.insert(name.into(), node.into())),
         false => drop(nodes.remove(name)),
@@ -316,7 +341,10 @@ mod tests {
     #[test]
     fn a_pod_that_its_node_made_gives_it_nothing() {
         let mut mirror = pod(0);
-        mirror.entry("metadata").entry("annotations").set(references::MIRROR, "m");
+        mirror
+            .entry("metadata")
+            .entry("annotations")
+            .set(references::MIRROR, "m");
         let mut table = Table::default();
         table.pod(&mirror, true);
         assert!(table.relates("node-0", Kind::Pod, "default", "pod-0"));
@@ -360,7 +388,11 @@ mod tests {
             };
             let best = (0..N_PODS / 100).map(round).min().unwrap_or_default();
             println!("{kind:?} {namespace}/{}: {best:?}", name(0));
-            assert!(best.as_micros() < 100, "{kind:?} {namespace}/{}: {best:?}", name(0));
+            assert!(
+                best.as_micros() < 100,
+                "{kind:?} {namespace}/{}: {best:?}",
+                name(0)
+            );
         }
     }
 }

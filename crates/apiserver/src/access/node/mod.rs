@@ -40,36 +40,47 @@ enum Kind {
 impl Nodes {
     /// Decides by what is in `catalog`; none where no pods are served.
     pub(crate) fn new(catalog: &Catalog) -> Option<Nodes> {
-        Some(Nodes { index: Index::new(catalog)? })
+        Some(Nodes {
+            index: Index::new(catalog)?,
+        })
     }
 
     fn decide(&self, attributes: &Attributes) -> Decision {
         let user = attributes.user;
-        let Some(node) = user.node_name() else { return Decision::NoOpinion(Reason::default()) };
+        let Some(node) = user.node_name() else {
+            return Decision::NoOpinion(Reason::default());
+        };
         if node.is_empty() {
             return refuse(format!("unknown node for user {}", quote(&user.name)).into());
         }
-        let Target::Resource(wanted) = &attributes.target else { return refuse("".into()) };
+        let Target::Resource(wanted) = &attributes.target else {
+            return refuse("".into());
+        };
         match judge(node, attributes.verb, wanted) {
             Verdict::Allow => Decision::Allow(Reason::default()),
             Verdict::IfRelated(kind) if self.relates(node, kind, wanted) => {
                 Decision::Allow(Reason::default())
             }
-            Verdict::IfRelated(_) => {
-                refuse(format!("no relationship found between node '{node}' and this object").into())
-            }
+            Verdict::IfRelated(_) => refuse(
+                format!("no relationship found between node '{node}' and this object").into(),
+            ),
             Verdict::Refuse(why) => refuse(why),
         }
     }
 
     fn relates(&self, node: &str, kind: Kind, wanted: &Resource) -> bool {
-        self.index.read(|table| table.relates(node, kind, wanted.namespace, wanted.name))
+        self.index
+            .read(|table| table.relates(node, kind, wanted.namespace, wanted.name))
     }
 }
 
 /// Others may still allow it.
 fn refuse(why: Cow<'static, str>) -> Decision {
-    Decision::NoOpinion(if why.is_empty() { Reason::default() } else { Reason::new(why) })
+    Decision::NoOpinion(if why.is_empty() {
+        Reason::default()
+    } else {
+        Reason::new(why)
+    })
 }
 
 impl Authorizer for Nodes {
@@ -82,7 +93,11 @@ impl Authorizer for Nodes {
             return Rules::default();
         }
         let problem = "node authorizer does not support user rule resolution".to_string();
-        Rules { incomplete: true, problems: vec![problem], ..Rules::default() }
+        Rules {
+            incomplete: true,
+            problems: vec![problem],
+            ..Rules::default()
+        }
     }
 }
 

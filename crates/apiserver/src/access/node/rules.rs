@@ -16,13 +16,33 @@ const LEASES: &str = "kube-node-lease";
 /// (rbac/bootstrappolicy/policy.go).
 const ALL: [(&[&str], &[&str], &[&str]); 8] = [
     (&["create"], &["authentication.k8s.io"], &["tokenreviews"]),
-    (&["create"], &["authorization.k8s.io"], &["subjectaccessreviews", "localsubjectaccessreviews"]),
+    (
+        &["create"],
+        &["authorization.k8s.io"],
+        &["subjectaccessreviews", "localsubjectaccessreviews"],
+    ),
     (&["get", "list", "watch"], &[""], &["services"]),
-    (&["create", "update", "patch"], &["", "events.k8s.io"], &["events"]),
+    (
+        &["create", "update", "patch"],
+        &["", "events.k8s.io"],
+        &["events"],
+    ),
     (&["get"], &[""], &["endpoints"]),
-    (&["create", "get", "list", "watch"], &["certificates.k8s.io"], &["certificatesigningrequests"]),
-    (&["get", "list", "watch"], &["storage.k8s.io"], &["csidrivers"]),
-    (&["get", "list", "watch"], &["node.k8s.io"], &["runtimeclasses"]),
+    (
+        &["create", "get", "list", "watch"],
+        &["certificates.k8s.io"],
+        &["certificatesigningrequests"],
+    ),
+    (
+        &["get", "list", "watch"],
+        &["storage.k8s.io"],
+        &["csidrivers"],
+    ),
+    (
+        &["get", "list", "watch"],
+        &["node.k8s.io"],
+        &["runtimeclasses"],
+    ),
 ];
 
 /// What can be said without looking.
@@ -59,9 +79,15 @@ pub(super) fn judge(node: &str, verb: &str, wanted: &Resource) -> Verdict {
 
 fn like_all(verb: &str, wanted: &Resource) -> Verdict {
     let allows = |(verbs, groups, resources): &(&[&str], &[&str], &[&str])| {
-        verbs.contains(&verb) && groups.contains(&wanted.group) && resources.contains(&wanted.resource)
+        verbs.contains(&verb)
+            && groups.contains(&wanted.group)
+            && resources.contains(&wanted.resource)
     };
-    if wanted.subresource.is_empty() && ALL.iter().any(allows) { Allow } else { refuse("") }
+    if wanted.subresource.is_empty() && ALL.iter().any(allows) {
+        Allow
+    } else {
+        refuse("")
+    }
 }
 
 fn refuse(why: &'static str) -> Verdict {
@@ -69,13 +95,19 @@ fn refuse(why: &'static str) -> Verdict {
 }
 
 fn related(kind: Kind, wanted: &Resource) -> Verdict {
-    if wanted.name.is_empty() { refuse("No Object name found") } else { Verdict::IfRelated(kind) }
+    if wanted.name.is_empty() {
+        refuse("No Object name found")
+    } else {
+        Verdict::IfRelated(kind)
+    }
 }
 
 /// Single objects of a namespace are read.
 fn read(kind: Kind, verb: &str, wanted: &Resource) -> Verdict {
     match verb {
-        "get" | "list" | "watch" if !wanted.subresource.is_empty() => refuse("cannot read subresource"),
+        "get" | "list" | "watch" if !wanted.subresource.is_empty() => {
+            refuse("cannot read subresource")
+        }
         "get" | "list" | "watch" if wanted.namespace.is_empty() => {
             refuse("can only read namespaced object of this type")
         }
@@ -126,7 +158,10 @@ fn lease(node: &str, verb: &str, wanted: &Resource) -> Verdict {
     match is_kept(verb) {
         false => refuse("can only get, create, update, patch, or delete a node lease"),
         true if wanted.namespace != LEASES => {
-            let why = format!("can only access leases in the {} system namespace", quote(LEASES));
+            let why = format!(
+                "can only access leases in the {} system namespace",
+                quote(LEASES)
+            );
             Verdict::Refuse(why.into())
         }
         true if is_own(node, verb, wanted) => Allow,
@@ -145,13 +180,15 @@ fn csi_node(node: &str, verb: &str, wanted: &Resource) -> Verdict {
 
 fn slice(node: &str, verb: &str, wanted: &Resource) -> Verdict {
     match verb {
-        _ if !wanted.subresource.is_empty() => refuse("cannot authorize ResourceSlice subresources"),
+        _ if !wanted.subresource.is_empty() => {
+            refuse("cannot authorize ResourceSlice subresources")
+        }
         "create" => Allow,
         "get" | "update" | "patch" | "delete" => related(Kind::Slice, wanted),
         "watch" | "list" | "deletecollection" if selects(wanted, node) => Allow,
-        "watch" | "list" | "deletecollection" => {
-            refuse("can only list/watch/deletecollection resourceslices with nodeName field selector")
-        }
+        "watch" | "list" | "deletecollection" => refuse(
+            "can only list/watch/deletecollection resourceslices with nodeName field selector",
+        ),
         _ => refuse(
             "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, \
              delete, deletecollection",
@@ -181,8 +218,12 @@ fn pod(node: &str, verb: &str, wanted: &Resource) -> Verdict {
         ("", "get") => related(Kind::Pod, wanted),
         ("", "list" | "watch") if selects(wanted, node) => Allow,
         ("", "list" | "watch") if !wanted.name.is_empty() => Verdict::IfRelated(Kind::Pod),
-        ("", "list" | "watch") => refuse("can only list/watch pods with spec.nodeName field selector"),
-        ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => Allow,
+        ("", "list" | "watch") => {
+            refuse("can only list/watch pods with spec.nodeName field selector")
+        }
+        ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => {
+            Allow
+        }
         _ => refuse(""),
     }
 }
@@ -190,7 +231,10 @@ fn pod(node: &str, verb: &str, wanted: &Resource) -> Verdict {
 /// Whether only what is on the node is asked for.
 fn selects(wanted: &Resource, node: &str) -> bool {
     let fields = FieldSelector::parse(wanted.fields).unwrap_or_default();
-    fields.terms.iter().any(|(field, equal, value)| field == "spec.nodeName" && *equal && value == node)
+    fields
+        .terms
+        .iter()
+        .any(|(field, equal, value)| field == "spec.nodeName" && *equal && value == node)
 }
 
 #[cfg(test)]
@@ -200,7 +244,9 @@ mod tests {
     /// What is asked: `VERB GROUP/RESOURCE[/SUBRESOURCE] [NAMESPACE/]NAME [SELECTOR]`, where `-` is nothing.
     #[track_caller]
     fn check(asked: &str, expected: &str) {
-        let mut words = asked.split(' ').map(|word| if word == "-" { "" } else { word });
+        let mut words = asked
+            .split(' ')
+            .map(|word| if word == "-" { "" } else { word });
         let verb = words.next().unwrap();
         let mut resource = words.next().unwrap().split('/');
         let mut part = || resource.next().unwrap_or_default();
@@ -208,8 +254,15 @@ mod tests {
         let name = words.next().unwrap_or_default();
         let (namespace, name) = name.split_once('/').unwrap_or(("", name));
         let fields = words.next().unwrap_or_default();
-        let wanted =
-            Resource { group, resource, subresource, namespace, name, fields, ..Resource::default() };
+        let wanted = Resource {
+            group,
+            resource,
+            subresource,
+            namespace,
+            name,
+            fields,
+            ..Resource::default()
+        };
         let found = match judge("n1", verb, &wanted) {
             Allow => "yes".into(),
             Verdict::IfRelated(kind) => format!("if {kind:?}"),
@@ -225,33 +278,63 @@ mod tests {
             check(&format!("{verb} /configmaps ns/c"), "if ConfigMap");
         }
         check("list /secrets ns/", "No Object name found");
-        check("get /secrets -", "can only read namespaced object of this type");
+        check(
+            "get /secrets -",
+            "can only read namespaced object of this type",
+        );
         check("get /secrets/x ns/s", "cannot read subresource");
-        check("update /secrets ns/s", "can only read resources of this type");
+        check(
+            "update /secrets ns/s",
+            "can only read resources of this type",
+        );
     }
 
     #[test]
     fn storage_and_devices_are_got() {
         check("get /persistentvolumes v", "if Volume");
         check("get /persistentvolumeclaims ns/c", "if Claim");
-        check("get resource.k8s.io/resourceclaims ns/c", "if ResourceClaim");
+        check(
+            "get resource.k8s.io/resourceclaims ns/c",
+            "if ResourceClaim",
+        );
         check("get storage.k8s.io/volumeattachments a", "if Attachment");
-        check("list /persistentvolumes -", "can only get individual resources of this type");
+        check(
+            "list /persistentvolumes -",
+            "can only get individual resources of this type",
+        );
         check("get /persistentvolumes/status v", "cannot get subresource");
         check("get /persistentvolumes -", "No Object name found");
         check("patch /persistentvolumeclaims/status ns/c", "if Claim");
-        check("get /persistentvolumeclaims/status ns/c", "can only get/update/patch this type");
-        check("get /persistentvolumeclaims/other ns/c", "cannot get subresource");
+        check(
+            "get /persistentvolumeclaims/status ns/c",
+            "can only get/update/patch this type",
+        );
+        check(
+            "get /persistentvolumeclaims/other ns/c",
+            "cannot get subresource",
+        );
     }
 
     #[test]
     fn accounts_get_tokens() {
         check("get /serviceaccounts ns/a", "if ServiceAccount");
         check("create /serviceaccounts/token ns/a", "if ServiceAccount");
-        check("create /serviceaccounts/token ns/", "can only create tokens for individual service accounts");
-        check("update /serviceaccounts/token ns/a", "can only create tokens for individual service accounts");
-        check("create /serviceaccounts ns/a", "can only create token subresource of serviceaccount");
-        check("list /serviceaccounts ns/", "can only create tokens for individual service accounts");
+        check(
+            "create /serviceaccounts/token ns/",
+            "can only create tokens for individual service accounts",
+        );
+        check(
+            "update /serviceaccounts/token ns/a",
+            "can only create tokens for individual service accounts",
+        );
+        check(
+            "create /serviceaccounts ns/a",
+            "can only create token subresource of serviceaccount",
+        );
+        check(
+            "list /serviceaccounts ns/",
+            "can only create tokens for individual service accounts",
+        );
     }
 
     #[test]
@@ -278,8 +361,14 @@ mod tests {
             &format!("patch {nodes} n2"),
             "can only access CSINode with the same name as the requesting node",
         );
-        check(&format!("watch {nodes} -"), "can only get, create, update, patch, or delete a CSINode");
-        check(&format!("get {nodes}/status n1"), "cannot authorize CSINode subresources");
+        check(
+            &format!("watch {nodes} -"),
+            "can only get, create, update, patch, or delete a CSINode",
+        );
+        check(
+            &format!("get {nodes}/status n1"),
+            "cannot authorize CSINode subresources",
+        );
     }
 
     #[test]
@@ -288,19 +377,32 @@ mod tests {
         check(&format!("create {slices} -"), "yes");
         check(&format!("patch {slices} s"), "if Slice");
         check(&format!("list {slices} - spec.nodeName=n1"), "yes");
-        check(&format!("deletecollection {slices} - spec.driver=d,spec.nodeName=n1"), "yes");
-        let why = "can only list/watch/deletecollection resourceslices with nodeName field selector";
+        check(
+            &format!("deletecollection {slices} - spec.driver=d,spec.nodeName=n1"),
+            "yes",
+        );
+        let why =
+            "can only list/watch/deletecollection resourceslices with nodeName field selector";
         check(&format!("watch {slices} - spec.nodeName=n2"), why);
         check(&format!("watch {slices} - spec.nodeName!=n1"), why);
-        check(&format!("get {slices}/x s"), "cannot authorize ResourceSlice subresources");
+        check(
+            &format!("get {slices}/x s"),
+            "cannot authorize ResourceSlice subresources",
+        );
     }
 
     #[test]
     fn a_node_sees_itself() {
         check("get /nodes n1", "yes");
         check("list /nodes n1", "yes");
-        check("list /nodes -", "node 'n1' cannot read all nodes, only its own Node object");
-        check("get /nodes n2", "node 'n1' cannot read 'n2', only its own Node object");
+        check(
+            "list /nodes -",
+            "node 'n1' cannot read all nodes, only its own Node object",
+        );
+        check(
+            "get /nodes n2",
+            "node 'n1' cannot read 'n2', only its own Node object",
+        );
         check("create /nodes -", "yes");
         check("patch /nodes/status n1", "yes");
         check("delete /nodes n1", "");
@@ -313,11 +415,20 @@ mod tests {
         check("watch /pods - spec.nodeName=n1", "yes");
         check("watch /pods - spec.nodeName==n1", "yes");
         check("list /pods ns/p metadata.name=p", "if Pod");
-        check("list /pods ns/", "can only list/watch pods with spec.nodeName field selector");
-        check("list /pods - spec.nodeName=n2", "can only list/watch pods with spec.nodeName field selector");
-        for asked in
-            ["create /pods ns/", "delete /pods ns/p", "patch /pods/status ns/p", "create /pods/eviction ns/p"]
-        {
+        check(
+            "list /pods ns/",
+            "can only list/watch pods with spec.nodeName field selector",
+        );
+        check(
+            "list /pods - spec.nodeName=n2",
+            "can only list/watch pods with spec.nodeName field selector",
+        );
+        for asked in [
+            "create /pods ns/",
+            "delete /pods ns/p",
+            "patch /pods/status ns/p",
+            "create /pods/eviction ns/p",
+        ] {
             check(asked, "yes");
         }
         check("update /pods ns/p", "");
@@ -328,10 +439,19 @@ mod tests {
     fn other_things_are_the_same_for_all_nodes() {
         check("create authentication.k8s.io/tokenreviews -", "yes");
         check("patch events.k8s.io/events ns/e", "yes");
-        check("list certificates.k8s.io/certificatesigningrequests -", "yes");
-        check("list certificates.k8s.io/certificatesigningrequests/status -", "");
+        check(
+            "list certificates.k8s.io/certificatesigningrequests -",
+            "yes",
+        );
+        check(
+            "list certificates.k8s.io/certificatesigningrequests/status -",
+            "",
+        );
         check("delete /services ns/s", "");
         check("get apps/deployments ns/d", "");
-        check("list certificates.k8s.io/podcertificaterequests ns/ spec.nodeName=n1", "");
+        check(
+            "list certificates.k8s.io/podcertificaterequests ns/ spec.nodeName=n1",
+            "",
+        );
     }
 }

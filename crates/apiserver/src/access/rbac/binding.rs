@@ -81,7 +81,10 @@ impl fmt::Display for Binding {
 
 impl RoleName {
     pub fn new(reference: &Value) -> RoleName {
-        RoleName { kind: reference["kind"].str().into(), name: reference["name"].str().into() }
+        RoleName {
+            kind: reference["kind"].str().into(),
+            name: reference["name"].str().into(),
+        }
     }
 
     /// What is said when there is no such role.
@@ -89,7 +92,10 @@ impl RoleName {
         match self.kind.as_str() {
             "Role" | "ClusterRole" => {
                 let kind = self.kind.to_ascii_lowercase();
-                format!("{kind}.rbac.authorization.k8s.io {} not found", quote(&self.name))
+                format!(
+                    "{kind}.rbac.authorization.k8s.io {} not found",
+                    quote(&self.name)
+                )
             }
             kind => format!("unsupported role reference kind: {}", quote(kind)),
         }
@@ -100,7 +106,9 @@ impl Subject {
     /// A service account without a namespace is of the binding's own.
     fn new(subject: &Value, namespace: &str) -> Subject {
         let (kind, name) = (subject["kind"].str(), subject["name"].str());
-        let place = Some(subject["namespace"].str()).filter(|place| !place.is_empty()).unwrap_or(namespace);
+        let place = Some(subject["namespace"].str())
+            .filter(|place| !place.is_empty())
+            .unwrap_or(namespace);
         let who = match kind {
             "User" => Who::User(name.into()),
             "Group" => Who::Group(name.into()),
@@ -109,7 +117,14 @@ impl Subject {
             }
             _ => Who::Nobody,
         };
-        let name = if kind == "ServiceAccount" { format!("{name}/{place}") } else { name.to_string() };
-        Subject { who, shown: format!("{kind} {}", quote(&name)).into() }
+        let name = if kind == "ServiceAccount" {
+            format!("{name}/{place}")
+        } else {
+            name.to_string()
+        };
+        Subject {
+            who,
+            shown: format!("{kind} {}", quote(&name)).into(),
+        }
     }
 }

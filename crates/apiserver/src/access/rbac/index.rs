@@ -17,14 +17,30 @@ pub(super) struct Index(Followed<Table, 4>);
 impl Index {
     /// An index of nothing; it is filled when it is first read.
     pub fn new(sources: Sources) -> Index {
-        let Sources { roles, cluster_roles, role_bindings, cluster_role_bindings } = sources;
-        let source =
-            |resource: Resource, take, clear| Source { follower: Follower::new(resource), clear, take };
+        let Sources {
+            roles,
+            cluster_roles,
+            role_bindings,
+            cluster_role_bindings,
+        } = sources;
+        let source = |resource: Resource, take, clear| Source {
+            follower: Follower::new(resource),
+            clear,
+            take,
+        };
         Index(Followed::new([
-            source(roles, Table::take_role, |table| table.clear_local(|scope| scope.roles.clear())),
-            source(cluster_roles, Table::take_role, |table| table.cluster.roles.clear()),
-            source(role_bindings, Table::take_binding, |table| table.clear_local(Scope::clear_bindings)),
-            source(cluster_role_bindings, Table::take_binding, |table| table.cluster.clear_bindings()),
+            source(roles, Table::take_role, |table| {
+                table.clear_local(|scope| scope.roles.clear())
+            }),
+            source(cluster_roles, Table::take_role, |table| {
+                table.cluster.roles.clear()
+            }),
+            source(role_bindings, Table::take_binding, |table| {
+                table.clear_local(Scope::clear_bindings)
+            }),
+            source(cluster_role_bindings, Table::take_binding, |table| {
+                table.cluster.clear_bindings()
+            }),
         ]))
     }
 
@@ -84,8 +100,13 @@ impl Table {
 
     /// The bindings that are for a user: those of the cluster, then those of the namespace if there is one.
     pub fn bindings(&self, user: &User, namespace: &str) -> impl Iterator<Item = &Arc<Binding>> {
-        let local = (!namespace.is_empty()).then(|| self.namespaces.get(namespace)).flatten();
-        [Some(&self.cluster), local].into_iter().flatten().flat_map(|scope| scope.of(user))
+        let local = (!namespace.is_empty())
+            .then(|| self.namespaces.get(namespace))
+            .flatten();
+        [Some(&self.cluster), local]
+            .into_iter()
+            .flatten()
+            .flat_map(|scope| scope.of(user))
     }
 
     fn clear_local(&mut self, clear: fn(&mut Scope)) {
@@ -140,7 +161,9 @@ impl Table {
 }
 
 fn remove(bindings: &mut HashMap<Str, Bindings>, subject: &Str, name: &Str) {
-    let Some(own) = bindings.get_mut(subject) else { return };
+    let Some(own) = bindings.get_mut(subject) else {
+        return;
+    };
     own.remove(name);
     if own.0.is_empty() {
         bindings.remove(subject);
@@ -150,8 +173,13 @@ fn remove(bindings: &mut HashMap<Str, Bindings>, subject: &Str, name: &Str) {
 impl Scope {
     fn of(&self, user: &User) -> impl Iterator<Item = &Arc<Binding>> {
         let own = self.users.get(&user.name);
-        let shared = user.groups.iter().filter_map(|group| self.groups.get(group));
-        own.into_iter().chain(shared).flat_map(|bindings| &bindings.0)
+        let shared = user
+            .groups
+            .iter()
+            .filter_map(|group| self.groups.get(group));
+        own.into_iter()
+            .chain(shared)
+            .flat_map(|bindings| &bindings.0)
     }
 
     fn clear_bindings(&mut self) {

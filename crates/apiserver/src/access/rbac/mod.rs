@@ -38,13 +38,16 @@ pub(crate) struct Sources {
 
 impl Rbac {
     pub(crate) fn new(sources: Sources) -> Rbac {
-        Rbac { index: Index::new(sources) }
+        Rbac {
+            index: Index::new(sources),
+        }
     }
 
     /// The rules of the role that a binding names; none if there is no such role. `namespace` is the binding's.
     pub(crate) fn rules_of(&self, reference: &Value, namespace: &str) -> Option<Arc<[Arc<Rule>]>> {
         let role = binding::RoleName::new(reference);
-        self.index.read(|table| table.role(&role, namespace).map(|role| role.rules.clone()))
+        self.index
+            .read(|table| table.role(&role, namespace).map(|role| role.rules.clone()))
     }
 
     fn decide(&self, attributes: &Attributes) -> Decision {
@@ -60,7 +63,10 @@ impl Rbac {
                     None => missing.push(binding.role.not_found()),
                     Some(role) if !role.may_have(verb) => {}
                     Some(role) if role.rules.iter().any(|rule| rule.allows(attributes)) => {
-                        return Decision::Allow(Reason::new(Granted::new(binding, attributes.user)));
+                        return Decision::Allow(Reason::new(Granted::new(
+                            binding,
+                            attributes.user,
+                        )));
                     }
                     Some(_) => {}
                 }
@@ -106,14 +112,19 @@ struct Granted {
 
 impl Granted {
     fn new(binding: &Arc<Binding>, user: &User) -> Granted {
-        Granted { binding: binding.clone(), subject: binding.subject(user) }
+        Granted {
+            binding: binding.clone(),
+            subject: binding.subject(user),
+        }
     }
 }
 
 impl fmt::Display for Granted {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let subject = self.subject.and_then(|at| self.binding.subjects.get(at));
-        let shown = subject.map(|subject| subject.shown.as_str()).unwrap_or_default();
+        let shown = subject
+            .map(|subject| subject.shown.as_str())
+            .unwrap_or_default();
         write!(f, "RBAC: allowed by {} to {shown}", self.binding)
     }
 }

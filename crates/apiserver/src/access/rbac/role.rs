@@ -16,11 +16,19 @@ pub(super) struct Role {
 
 impl Role {
     pub fn new(object: &Value) -> Role {
-        let rules: Arc<[Arc<Rule>]> =
-            object["rules"].list().iter().map(|rule| Arc::new(Rule::new(rule))).collect();
-        let verbs =
-            rules.iter().flat_map(|rule| &rule.verbs).fold(0, |verbs, verb| verbs | Verbs::of(verb).0);
-        Role { rules, verbs: Verbs(verbs) }
+        let rules: Arc<[Arc<Rule>]> = object["rules"]
+            .list()
+            .iter()
+            .map(|rule| Arc::new(Rule::new(rule)))
+            .collect();
+        let verbs = rules
+            .iter()
+            .flat_map(|rule| &rule.verbs)
+            .fold(0, |verbs, verb| verbs | Verbs::of(verb).0);
+        Role {
+            rules,
+            verbs: Verbs(verbs),
+        }
     }
 
     /// Whether a rule may have this verb. That it is certain if none has it spares looking at them.
@@ -33,7 +41,16 @@ impl Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Verbs(u16);
 
-const USUAL: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+const USUAL: [&str; 8] = [
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+];
 
 impl Verbs {
     pub fn of(verb: &str) -> Verbs {
@@ -54,7 +71,8 @@ mod tests {
     #[test]
     fn a_role_is_passed_over_only_if_no_rule_has_the_verb() {
         let may = |rules: &str, verb: &str| {
-            Role::new(&parse(format!(r#"{{"rules":{rules}}}"#).as_bytes()).unwrap()).may_have(Verbs::of(verb))
+            Role::new(&parse(format!(r#"{{"rules":{rules}}}"#).as_bytes()).unwrap())
+                .may_have(Verbs::of(verb))
         };
         let two = r#"[{"verbs":["get"]},{"verbs":["list","bind"]}]"#;
         assert!(may(two, "get") && may(two, "list") && may(two, "bind"));

@@ -27,7 +27,13 @@ pub struct Rule {
 impl Rule {
     /// A rule as a role has it.
     pub fn new(rule: &Value) -> Rule {
-        let texts = |field: &str| rule[field].list().iter().map(|text| text.str().into()).collect();
+        let texts = |field: &str| {
+            rule[field]
+                .list()
+                .iter()
+                .map(|text| text.str().into())
+                .collect()
+        };
         Rule {
             verbs: texts("verbs"),
             groups: texts("apiGroups"),
@@ -49,7 +55,11 @@ impl Rule {
 
     /// Everything with every page.
     pub fn every_page() -> Rule {
-        Rule { verbs: vec![ALL.into()], urls: vec![ALL.into()], ..Rule::default() }
+        Rule {
+            verbs: vec![ALL.into()],
+            urls: vec![ALL.into()],
+            ..Rule::default()
+        }
     }
 
     /// Whether this rule allows it.
@@ -63,7 +73,10 @@ impl Rule {
 
     fn allows_resource(&self, wanted: &Resource) -> bool {
         has(&self.groups, wanted.group)
-            && self.resources.iter().any(|resource| is_resource(resource, wanted))
+            && self
+                .resources
+                .iter()
+                .any(|resource| is_resource(resource, wanted))
             && (self.names.is_empty() || self.names.iter().any(|name| name == wanted.name))
     }
 
@@ -78,7 +91,10 @@ impl Rule {
                     verbs: vec![verb.clone()],
                     ..Rule::default()
                 };
-                let named = self.names.iter().map(|name| Rule { names: vec![name.clone()], ..part.clone() });
+                let named = self.names.iter().map(|name| Rule {
+                    names: vec![name.clone()],
+                    ..part.clone()
+                });
                 parts.extend(named);
                 if self.names.is_empty() {
                     parts.push(part);
@@ -98,21 +114,32 @@ impl Rule {
     pub fn covers(&self, part: &Rule) -> bool {
         part.verbs.iter().all(|verb| has(&self.verbs, verb))
             && part.groups.iter().all(|group| has(&self.groups, group))
-            && part.resources.iter().all(|resource| self.covers_resource(resource))
-            && part.urls.iter().all(|url| self.urls.iter().any(|own| covers_url(own, url)))
+            && part
+                .resources
+                .iter()
+                .all(|resource| self.covers_resource(resource))
+            && part
+                .urls
+                .iter()
+                .all(|url| self.urls.iter().any(|own| covers_url(own, url)))
             && (self.names.is_empty()
-                || !part.names.is_empty() && part.names.iter().all(|name| self.names.contains(name)))
+                || !part.names.is_empty()
+                    && part.names.iter().all(|name| self.names.contains(name)))
     }
 
     fn covers_resource(&self, wanted: &str) -> bool {
         let any = |name: &str| self.resources.iter().any(|resource| resource == name);
-        let below = wanted.split_once('/').map(|(_, subresource)| format!("*/{subresource}"));
+        let below = wanted
+            .split_once('/')
+            .map(|(_, subresource)| format!("*/{subresource}"));
         any(ALL) || any(wanted) || below.is_some_and(|below| any(&below))
     }
 }
 
 fn pairs<'a>(outer: &'a [Str], inner: &'a [Str]) -> impl Iterator<Item = (&'a Str, &'a Str)> {
-    outer.iter().flat_map(move |first| inner.iter().map(move |second| (first, second)))
+    outer
+        .iter()
+        .flat_map(move |first| inner.iter().map(move |second| (first, second)))
 }
 
 fn has(list: &[Str], wanted: &str) -> bool {
@@ -120,12 +147,18 @@ fn has(list: &[Str], wanted: &str) -> bool {
 }
 
 fn is_resource(rule: &str, wanted: &Resource) -> bool {
-    let Resource { resource, subresource, .. } = wanted;
+    let Resource {
+        resource,
+        subresource,
+        ..
+    } = wanted;
     match (rule, *subresource) {
         (ALL, _) => true,
         (_, "") => rule == *resource,
         (_, subresource) => {
-            let Some((left, right)) = rule.split_once('/') else { return false };
+            let Some((left, right)) = rule.split_once('/') else {
+                return false;
+            };
             right == subresource && (left == ALL || left == *resource)
         }
     }
@@ -146,7 +179,9 @@ impl fmt::Display for Rule {
             ("Verbs", &self.verbs),
         ];
         let shown = fields.into_iter().filter(|(_, texts)| !texts.is_empty());
-        let shown: Vec<String> = shown.map(|(name, texts)| format!("{name}:{}", quoted(texts))).collect();
+        let shown: Vec<String> = shown
+            .map(|(name, texts)| format!("{name}:{}", quoted(texts)))
+            .collect();
         write!(f, "{{{}}}", shown.join(", "))
     }
 }
@@ -170,11 +205,23 @@ mod tests {
     #[track_caller]
     fn check(rule_text: &str, verb: &str, target: Target, allowed: bool) {
         let user = User::default();
-        assert_eq!(rule(rule_text).allows(&Attributes { user: &user, verb, target }), allowed);
+        assert_eq!(
+            rule(rule_text).allows(&Attributes {
+                user: &user,
+                verb,
+                target
+            }),
+            allowed
+        );
     }
 
     fn pods<'a>(subresource: &'a str, name: &'a str) -> Target<'a> {
-        Target::Resource(Resource { resource: "pods", subresource, name, ..Resource::default() })
+        Target::Resource(Resource {
+            resource: "pods",
+            subresource,
+            name,
+            ..Resource::default()
+        })
     }
 
     #[test]
@@ -193,15 +240,36 @@ mod tests {
             pods("log", "a"),
             true,
         );
-        check(r#"{"verbs":["get"],"apiGroups":[""],"resources":["*/log"]}"#, "get", pods("log", "a"), true);
-        check(r#"{"verbs":["get"],"apiGroups":[""],"resources":["*/log"]}"#, "get", pods("", "a"), false);
-        check(r#"{"verbs":["get"],"apiGroups":[""],"resources":["*"]}"#, "get", pods("log", "a"), true);
-        check(r#"{"verbs":["get"],"apiGroups":[""],"resources":["pods/*"]}"#, "get", pods("log", "a"), false);
+        check(
+            r#"{"verbs":["get"],"apiGroups":[""],"resources":["*/log"]}"#,
+            "get",
+            pods("log", "a"),
+            true,
+        );
+        check(
+            r#"{"verbs":["get"],"apiGroups":[""],"resources":["*/log"]}"#,
+            "get",
+            pods("", "a"),
+            false,
+        );
+        check(
+            r#"{"verbs":["get"],"apiGroups":[""],"resources":["*"]}"#,
+            "get",
+            pods("log", "a"),
+            true,
+        );
+        check(
+            r#"{"verbs":["get"],"apiGroups":[""],"resources":["pods/*"]}"#,
+            "get",
+            pods("log", "a"),
+            false,
+        );
     }
 
     #[test]
     fn names_narrow_a_rule() {
-        let text = r#"{"verbs":["*"],"apiGroups":["*"],"resources":["pods"],"resourceNames":["a"]}"#;
+        let text =
+            r#"{"verbs":["*"],"apiGroups":["*"],"resources":["pods"],"resourceNames":["a"]}"#;
         check(text, "get", pods("", "a"), true);
         check(text, "get", pods("", "b"), false);
         check(text, "list", pods("", ""), false);
@@ -214,20 +282,33 @@ mod tests {
         check(text, "get", Target::Page("/healthz/ping"), false);
         check(text, "get", Target::Page("/apis/apps"), true);
         check(text, "get", Target::Page("/apis"), false);
-        check(r#"{"verbs":["get"],"nonResourceURLs":["*"]}"#, "get", Target::Page("/x"), true);
-        check(r#"{"verbs":["get"],"nonResourceURLs":["*"]}"#, "get", pods("", "a"), false);
+        check(
+            r#"{"verbs":["get"],"nonResourceURLs":["*"]}"#,
+            "get",
+            Target::Page("/x"),
+            true,
+        );
+        check(
+            r#"{"verbs":["get"],"nonResourceURLs":["*"]}"#,
+            "get",
+            pods("", "a"),
+            false,
+        );
     }
 
     #[test]
     fn a_rule_falls_into_parts_that_it_covers() {
-        let whole = rule(r#"{"verbs":["get","list"],"apiGroups":["","apps"],"resources":["x","y/z"]}"#);
+        let whole =
+            rule(r#"{"verbs":["get","list"],"apiGroups":["","apps"],"resources":["x","y/z"]}"#);
         assert_eq!(whole.parts().len(), 8);
         assert!(whole.parts().iter().all(|part| whole.covers(part)));
-        let named = rule(r#"{"verbs":["get"],"apiGroups":[""],"resources":["x"],"resourceNames":["a"]}"#);
+        let named =
+            rule(r#"{"verbs":["get"],"apiGroups":[""],"resources":["x"],"resourceNames":["a"]}"#);
         assert!(whole.covers(&named.parts()[0]));
         assert!(!named.covers(&whole.parts()[0]));
         assert!(
-            rule(r#"{"verbs":["get"],"apiGroups":["apps"],"resources":["*/z"]}"#).covers(&whole.parts()[6])
+            rule(r#"{"verbs":["get"],"apiGroups":["apps"],"resources":["*/z"]}"#)
+                .covers(&whole.parts()[6])
         );
     }
 }

@@ -11,7 +11,10 @@ pub(crate) async fn connect(call: &Call<'_>, verb: &str) -> Result<(), Status> {
     if verb == "create" {
         return Ok(());
     }
-    let attributes = Attributes { verb: "create", ..attributes(call.request) };
+    let attributes = Attributes {
+        verb: "create",
+        ..attributes(call.request)
+    };
     let decision = call.server.access.authorizers.authorize(&attributes).await;
     let reason = decision.reason();
     match (reason.problem(), decision.is_allowed()) {
@@ -19,7 +22,11 @@ pub(crate) async fn connect(call: &Call<'_>, verb: &str) -> Result<(), Status> {
         (None, true) => Ok(()),
         (None, false) => {
             let resource = call.resource.kind().resource();
-            Err(Status::forbidden(&resource, &call.path.name, &reason.to_string()))
+            Err(Status::forbidden(
+                &resource,
+                &call.path.name,
+                &reason.to_string(),
+            ))
         }
     }
 }

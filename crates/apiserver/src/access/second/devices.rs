@@ -19,7 +19,10 @@ const ADMIN_ACCESS: &str = "resource.kubernetes.io/admin-access";
 /// Adds a violation if a new claim asks for administrative access and its namespace does not have the label.
 pub(super) fn check_admin_access(write: &Write<'_>, spec: &Value, violations: &mut Violations) {
     let requests = spec["devices"]["requests"].list();
-    let Some(idx) = requests.iter().position(|request| request["exactly"]["adminAccess"].bool()) else {
+    let Some(idx) = requests
+        .iter()
+        .position(|request| request["exactly"]["adminAccess"].bool())
+    else {
         return;
     };
     // Kubernetes: the path is that of an older version, and the same in a template.
@@ -76,7 +79,9 @@ impl Write<'_> {
     fn check_admin_status(&self, new: &Value, old: &Value, refused: &mut Violations) {
         let granted = |status: &Value| {
             let results = status["allocation"]["devices"]["results"].list();
-            results.iter().position(|result| result["adminAccess"].bool())
+            results
+                .iter()
+                .position(|result| result["adminAccess"].bool())
         };
         if let (Some(idx), None) = (granted(new), granted(old)) {
             let path = format!("status.allocation.devices.results[{idx}].adminAccess");
@@ -86,7 +91,10 @@ impl Write<'_> {
 
     /// Who changes the allocation, or who uses it, binds the claim.
     async fn authorize_binding(&self, new: &Value, old: &Value, refused: &mut Violations) {
-        if ["allocation", "reservedFor"].iter().all(|field| new[*field] == old[*field]) {
+        if ["allocation", "reservedFor"]
+            .iter()
+            .all(|field| new[*field] == old[*field])
+        {
             return;
         }
         let verb = self.call.request.info.verb();
@@ -122,7 +130,10 @@ impl Write<'_> {
     async fn authorize_driver(&self, verbs: &[String], driver: &str) -> Result<(), String> {
         let mut first = Ok(());
         for verb in verbs {
-            match self.authorize_part(verb, "driver", &self.call.path.namespace, driver).await {
+            match self
+                .authorize_part(verb, "driver", &self.call.path.namespace, driver)
+                .await
+            {
                 Ok(()) => return Ok(()),
                 Err(why) => first = first.and(Err(why)),
             }
@@ -153,15 +164,27 @@ impl Write<'_> {
             return Ok(());
         }
         let (user, target) = (&self.call.request.user, Target::Resource(resource));
-        Err(forbidden(&Attributes { user, verb, target }, &denial(decision.reason())).message)
+        Err(forbidden(
+            &Attributes { user, verb, target },
+            &denial(decision.reason()),
+        )
+        .message)
     }
 }
 
 /// The one node on which an allocation can be used, if there is only one.
 fn allocated_node(allocation: &Value) -> Option<&str> {
-    let [term] = allocation["nodeSelector"]["nodeSelectorTerms"].list() else { return None };
-    let ([], [field]) = (term["matchExpressions"].list(), term["matchFields"].list()) else { return None };
-    match (field["key"].str(), field["operator"].str(), field["values"].list()) {
+    let [term] = allocation["nodeSelector"]["nodeSelectorTerms"].list() else {
+        return None;
+    };
+    let ([], [field]) = (term["matchExpressions"].list(), term["matchFields"].list()) else {
+        return None;
+    };
+    match (
+        field["key"].str(),
+        field["operator"].str(),
+        field["values"].list(),
+    ) {
         ("metadata.name", "In", [node]) => Some(node.str()),
         _ => None,
     }
@@ -169,11 +192,16 @@ fn allocated_node(allocation: &Value) -> Option<&str> {
 
 /// The drivers of devices whose entries were added, changed or removed.
 fn changed_drivers<'a>(new: &'a [Value], old: &'a [Value]) -> BTreeSet<&'a str> {
-    let id = |device: &'a Value| ["driver", "pool", "device", "shareID"].map(|field| device[field].str());
+    let id = |device: &'a Value| {
+        ["driver", "pool", "device", "shareID"].map(|field| device[field].str())
+    };
     let mut left: Vec<&Value> = old.iter().collect();
     let mut drivers = BTreeSet::new();
     for device in new {
-        let known = left.iter().position(|old| id(old) == id(device)).map(|idx| left.remove(idx));
+        let known = left
+            .iter()
+            .position(|old| id(old) == id(device))
+            .map(|idx| left.remove(idx));
         if known != Some(device) {
             drivers.insert(device["driver"].str());
         }
@@ -189,7 +217,9 @@ mod tests {
 
     #[track_caller]
     fn check_drivers(new: &Value, old: &Value, expected: &[&str]) {
-        let drivers: Vec<&str> = changed_drivers(new.list(), old.list()).into_iter().collect();
+        let drivers: Vec<&str> = changed_drivers(new.list(), old.list())
+            .into_iter()
+            .collect();
         assert_eq!(drivers, expected);
     }
 
@@ -199,8 +229,9 @@ mod tests {
         let b = value!({ "driver": "b", "pool": "p", "device": "d" });
         let ready = value!({ "driver": "a", "pool": "p", "device": "d", "data": {"ready": true} });
         let share = value!({ "driver": "a", "pool": "p", "device": "d", "shareID": "1" });
-        let list =
-            |items: &[&Value]| Value::from(items.iter().map(|item| (*item).clone()).collect::<Vec<_>>());
+        let list = |items: &[&Value]| {
+            Value::from(items.iter().map(|item| (*item).clone()).collect::<Vec<_>>())
+        };
         check_drivers(&list(&[&a, &b]), &list(&[&b, &a]), &[]);
         check_drivers(&list(&[&b, &a]), &list(&[]), &["a", "b"]);
         check_drivers(&list(&[&ready, &b]), &list(&[&a, &b]), &["a"]);
@@ -219,7 +250,10 @@ mod tests {
         let label = value!({ "key": "zone", "operator": "In", "values": ["n1"] });
         let both = value!({ "matchFields": [(field())], "matchExpressions": [(label.clone())] });
         assert_eq!(allocated_node(&terms(vec![both])), None);
-        assert_eq!(allocated_node(&terms(vec![value!({ "matchFields": [label] })])), None);
+        assert_eq!(
+            allocated_node(&terms(vec![value!({ "matchFields": [label] })])),
+            None
+        );
         assert_eq!(allocated_node(&Value::Null), None);
     }
 }

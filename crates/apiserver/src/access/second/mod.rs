@@ -24,10 +24,16 @@ pub(crate) fn authorize<'a>(
     violations: &'a mut Violations,
 ) -> Option<Future<'a, ()>> {
     let (kind, write) = (call.resource.kind(), Write { call, new, old });
-    match (kind.gvk.group.as_str(), kind.plural.as_str(), call.path.subresource.as_str()) {
-        ("admissionregistration.k8s.io", "validatingadmissionpolicies" | "mutatingadmissionpolicies", "") => {
-            Some(Box::pin(parameters::authorize_policy(write, violations)))
-        }
+    match (
+        kind.gvk.group.as_str(),
+        kind.plural.as_str(),
+        call.path.subresource.as_str(),
+    ) {
+        (
+            "admissionregistration.k8s.io",
+            "validatingadmissionpolicies" | "mutatingadmissionpolicies",
+            "",
+        ) => Some(Box::pin(parameters::authorize_policy(write, violations))),
         (
             "admissionregistration.k8s.io",
             "validatingadmissionpolicybindings" | "mutatingadmissionpolicybindings",
@@ -59,8 +65,14 @@ struct Write<'a> {
 impl Write<'_> {
     /// What the authorizers say to another verb on another resource.
     async fn authorize(&self, verb: &str, resource: Resource<'_>) -> Decision {
-        let Call { server, request, .. } = self.call;
-        let attributes = Attributes { user: &request.user, verb, target: Target::Resource(resource) };
+        let Call {
+            server, request, ..
+        } = self.call;
+        let attributes = Attributes {
+            user: &request.user,
+            verb,
+            target: Target::Resource(resource),
+        };
         server.access.authorizers.authorize(&attributes).await
     }
 }

@@ -16,13 +16,24 @@ use crate::server::Inner;
 /// Adds a violation if the paramKind of a policy is new and its writer may not read all objects of it.
 pub(super) async fn authorize_policy(write: Write<'_>, violations: &mut Violations) {
     let kind = &write.new["spec"]["paramKind"];
-    let is_same = |old: &Value| ["apiVersion", "kind"].iter().all(|field| old[*field] == kind[*field]);
-    let known = write.old.map(|old| &old["spec"]["paramKind"]).filter(|old| !old.is_null());
+    let is_same = |old: &Value| {
+        ["apiVersion", "kind"]
+            .iter()
+            .all(|field| old[*field] == kind[*field])
+    };
+    let known = write
+        .old
+        .map(|old| &old["spec"]["paramKind"])
+        .filter(|old| !old.is_null());
     if write.is_exempt(violations) || kind.is_null() || known.is_some_and(is_same) {
         return;
     }
     let params = Params::resolve(write.call.server, kind);
-    let resource = Resource { name: "*", namespace: "*", ..params.resource() };
+    let resource = Resource {
+        name: "*",
+        namespace: "*",
+        ..params.resource()
+    };
     let decision = write.authorize("get", resource).await;
     let why = match (decision.reason().problem(), decision.is_allowed()) {
         (Some(problem), _) => problem.to_owned(),
@@ -51,7 +62,16 @@ pub(super) async fn authorize_binding(write: Write<'_>, violations: &mut Violati
     };
     let (name, namespace) = (reference["name"].str(), reference["namespace"].str());
     let verb = if name.is_empty() { "list" } else { "get" };
-    let decision = write.authorize(verb, Resource { name, namespace, ..params.resource() }).await;
+    let decision = write
+        .authorize(
+            verb,
+            Resource {
+                name,
+                namespace,
+                ..params.resource()
+            },
+        )
+        .await;
     let mutates = write.call.resource.kind().plural == "mutatingadmissionpolicybindings";
     let user = go_value(&write.call.request.user);
     let unknown = |what: String| {
@@ -60,20 +80,37 @@ pub(super) async fn authorize_binding(write: Write<'_>, violations: &mut Violati
              permission for all groups, versions and resources"
         )
     };
-    let shown = |kind: &Value| format!("paramKind &{{{} {}}}", kind["apiVersion"].str(), kind["kind"].str());
+    let shown = |kind: &Value| {
+        format!(
+            "paramKind &{{{} {}}}",
+            kind["apiVersion"].str(),
+            kind["kind"].str()
+        )
+    };
     let why = match (decision.reason().problem(), decision.is_allowed(), &kind) {
         (Some(problem), ..) if mutates => problem.to_owned(),
         (Some(problem), ..) => format!("failed to authorize request: {problem}"),
         (None, true, _) => return,
-        (None, false, None) => unknown(format!("get policy {}", write.new["spec"]["policyName"].str())),
-        (None, false, Some(kind)) if params.is_misspelt => unknown(format!("parse {}", shown(kind))),
-        (None, false, Some(kind)) if params.is_unknown => unknown(format!("resolve {}", shown(kind))),
+        (None, false, None) => unknown(format!(
+            "get policy {}",
+            write.new["spec"]["policyName"].str()
+        )),
+        (None, false, Some(kind)) if params.is_misspelt => {
+            unknown(format!("parse {}", shown(kind)))
+        }
+        (None, false, Some(kind)) if params.is_unknown => {
+            unknown(format!("resolve {}", shown(kind)))
+        }
         // Kubernetes: verb and user have changed places.
         (None, false, Some(_)) if mutates => {
-            format!("user {verb} does not have \"{user}\" permission on the object referenced by paramRef")
+            format!(
+                "user {verb} does not have \"{user}\" permission on the object referenced by paramRef"
+            )
         }
         (None, false, Some(_)) => {
-            format!("user {user} does not have \"{verb}\" permission on the object referenced by paramRef")
+            format!(
+                "user {user} does not have \"{verb}\" permission on the object referenced by paramRef"
+            )
         }
     };
     violations.forbidden(Path::new("spec").child("paramRef"), &why);
@@ -112,7 +149,13 @@ struct Params {
 impl Default for Params {
     fn default() -> Params {
         let any = || Str::from("*");
-        Params { group: any(), version: any(), resource: any(), is_misspelt: false, is_unknown: false }
+        Params {
+            group: any(),
+            version: any(),
+            resource: any(),
+            is_misspelt: false,
+            is_unknown: false,
+        }
     }
 }
 
@@ -121,12 +164,21 @@ impl Params {
         let api_version = kind["apiVersion"].str();
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         if version.contains('/') {
-            return Params { is_misspelt: true, ..Params::default() };
+            return Params {
+                is_misspelt: true,
+                ..Params::default()
+            };
         }
         let resource = plural(server, group, version, kind["kind"].str());
         let is_unknown = resource.is_none();
         let resource = resource.unwrap_or_else(|| "*".into());
-        Params { group: group.into(), version: version.into(), resource, is_misspelt: false, is_unknown }
+        Params {
+            group: group.into(),
+            version: version.into(),
+            resource,
+            is_misspelt: false,
+            is_unknown,
+        }
     }
 
     fn resource(&self) -> Resource<'_> {
@@ -144,12 +196,17 @@ impl Params {
 fn plural(server: &Inner, group: &str, version: &str, kind: &str) -> Option<Str> {
     let served = aggregation::group(server, group)?;
     let fits = |resource: &&Value| {
-        let says =
-            |field: &str, expected: &str| resource[field].is_empty() || resource[field].str() == expected;
+        let says = |field: &str, expected: &str| {
+            resource[field].is_empty() || resource[field].str() == expected
+        };
         resource["kind"].str() == kind
             && !resource["name"].str().contains('/')
             && says("group", group)
             && says("version", version)
     };
-    Some(served.version(version)?.resources.iter().find(fits)?["name"].str().into())
+    Some(
+        served.version(version)?.resources.iter().find(fits)?["name"]
+            .str()
+            .into(),
+    )
 }

@@ -52,7 +52,16 @@ impl Conditions {
         let variables = [("request", cel::Value::data(request))];
         let mut problems = Vec::new();
         for (text, program) in &self.0 {
-            match program.evaluate(&variables, Budget { cost: COST, interrupted: None }).value {
+            match program
+                .evaluate(
+                    &variables,
+                    Budget {
+                        cost: COST,
+                        interrupted: None,
+                    },
+                )
+                .value
+            {
                 Ok(cel::Value::Bool(true)) => {}
                 Ok(cel::Value::Bool(false)) => return Ok(false),
                 Ok(_) => {
@@ -75,12 +84,18 @@ impl Conditions {
 fn environment() -> &'static Environment {
     static ENVIRONMENT: OnceLock<Environment> = OnceLock::new();
     ENVIRONMENT.get_or_init(|| {
-        let environment = Environment::new((1, 36))
-            .with_variable("request", Type::object("kubernetes.SubjectAccessReviewSpec"));
-        types().into_iter().fold(environment, |environment, (name, fields)| {
-            let fields = fields.into_iter().map(|(field, kind)| (Str::from(field), kind));
-            environment.with_object(&format!("kubernetes.{name}"), fields)
-        })
+        let environment = Environment::new((1, 36)).with_variable(
+            "request",
+            Type::object("kubernetes.SubjectAccessReviewSpec"),
+        );
+        types()
+            .into_iter()
+            .fold(environment, |environment, (name, fields)| {
+                let fields = fields
+                    .into_iter()
+                    .map(|(field, kind)| (Str::from(field), kind));
+                environment.with_object(&format!("kubernetes.{name}"), fields)
+            })
     })
 }
 
@@ -90,9 +105,21 @@ fn types() -> [(&'static str, Fields); 6] {
     use Type::String as Text;
     let object = |name: &str| Type::object(&format!("kubernetes.{name}"));
     let texts = || Type::list(Text);
-    let selector =
-        || vec![("rawSelector", Text), ("requirements", Type::list(object("SelectorRequirement")))];
-    let names = ["namespace", "verb", "group", "version", "resource", "subresource", "name"];
+    let selector = || {
+        vec![
+            ("rawSelector", Text),
+            ("requirements", Type::list(object("SelectorRequirement"))),
+        ]
+    };
+    let names = [
+        "namespace",
+        "verb",
+        "group",
+        "version",
+        "resource",
+        "subresource",
+        "name",
+    ];
     let mut resource: Fields = names.map(|name| (name, Text)).into();
     resource.push(("fieldSelector", object("FieldSelectorAttributes")));
     resource.push(("labelSelector", object("LabelSelectorAttributes")));
@@ -107,9 +134,15 @@ fn types() -> [(&'static str, Fields); 6] {
     [
         ("SubjectAccessReviewSpec", request),
         ("ResourceAttributes", resource),
-        ("NonResourceAttributes", vec![("path", Text), ("verb", Text)]),
+        (
+            "NonResourceAttributes",
+            vec![("path", Text), ("verb", Text)],
+        ),
         ("FieldSelectorAttributes", selector()),
         ("LabelSelectorAttributes", selector()),
-        ("SelectorRequirement", vec![("key", Text), ("operator", Text), ("values", texts())]),
+        (
+            "SelectorRequirement",
+            vec![("key", Text), ("operator", Text), ("values", texts())],
+        ),
     ]
 }

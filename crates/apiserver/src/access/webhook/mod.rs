@@ -21,7 +21,9 @@ use tokio::time::Instant;
 
 use super::configuration::shape;
 use super::metrics::{Counts, Outcome};
-use super::{Attributes, Authorizer, ConfigurationError, Decision, Reason, Resource, Rules, Target, review};
+use super::{
+    Attributes, Authorizer, ConfigurationError, Decision, Reason, Resource, Rules, Target, review,
+};
 use crate::delegate::cache::Cache;
 use crate::delegate::kubeconfig::Kubeconfig;
 use crate::identity::User;
@@ -98,11 +100,14 @@ impl Settings {
         authorized: Duration,
         unauthorized: Duration,
     ) -> Result<Settings, ConfigurationError> {
-        let remote = Kubeconfig::load(file).map_err(|error| ConfigurationError(error.to_string()))?;
+        let remote =
+            Kubeconfig::load(file).map_err(|error| ConfigurationError(error.to_string()))?;
         let version = Version::named(version).ok_or_else(|| {
             let named = json::quote(version);
             let problem = "supported versions are \"v1\", \"v1beta1\"";
-            ConfigurationError(format!("unsupported webhook authorizer version {named}, {problem}"))
+            ConfigurationError(format!(
+                "unsupported webhook authorizer version {named}, {problem}"
+            ))
         })?;
         Ok(Settings {
             timeout: Duration::from_secs(30),
@@ -137,7 +142,12 @@ struct Answer {
 }
 
 impl Webhook {
-    pub fn new(name: &Str, settings: Arc<Settings>, registry: &Registry, counts: Arc<Counts>) -> Webhook {
+    pub fn new(
+        name: &Str,
+        settings: Arc<Settings>,
+        registry: &Registry,
+        counts: Arc<Counts>,
+    ) -> Webhook {
         Webhook {
             name: name.clone(),
             remote: Remote::new(&settings.remote, registry),
@@ -191,8 +201,16 @@ impl Webhook {
 
     fn keep(&self, attributes: &Attributes, question: String, answer: &Answer) {
         if length(attributes) < MAX_KEPT_QUESTION {
-            let Settings { authorized, unauthorized, .. } = *self.settings;
-            let lasts = if answer.allowed { authorized } else { unauthorized };
+            let Settings {
+                authorized,
+                unauthorized,
+                ..
+            } = *self.settings;
+            let lasts = if answer.allowed {
+                authorized
+            } else {
+                unauthorized
+            };
             self.answers.put(question, answer.clone(), lasts);
         }
     }
@@ -222,8 +240,16 @@ impl Webhook {
 
     async fn attempt(&self, body: bytes::Bytes) -> Result<Answer, PostError> {
         let timer = self.counts.evaluation(&self.name);
-        let outcome = self.remote.post(body, self.settings.timeout).await.and_then(|body| self.read(&body));
-        timer.end(outcome.as_ref().map_or_else(Outcome::of, |_| Outcome::Success));
+        let outcome = self
+            .remote
+            .post(body, self.settings.timeout)
+            .await
+            .and_then(|body| self.read(&body));
+        timer.end(
+            outcome
+                .as_ref()
+                .map_or_else(Outcome::of, |_| Outcome::Success),
+        );
         outcome
     }
 
@@ -243,25 +269,38 @@ impl Webhook {
     }
 
     fn read(&self, body: &[u8]) -> Result<Answer, PostError> {
-        let refused = |why: String| PostError { code: Some(200), why };
+        let refused = |why: String| PostError {
+            code: Some(200),
+            why,
+        };
         check_kind(body, self.settings.version).map_err(refused)?;
-        let review = decode(&self.shape, body).map_err(|error| refused(error.to_string()))?.value;
+        let review = decode(&self.shape, body)
+            .map_err(|error| refused(error.to_string()))?
+            .value;
         let status = &review["status"];
         let reason = status["reason"].str().to_owned();
-        Ok(Answer { allowed: status["allowed"].bool(), denied: status["denied"].bool(), reason })
+        Ok(Answer {
+            allowed: status["allowed"].bool(),
+            denied: status["denied"].bool(),
+            reason,
+        })
     }
 }
 
 /// Whether an answer is a review of the version that was sent. One that does not say what it is may be.
 fn check_kind(body: &[u8], version: Version) -> Result<(), String> {
-    let meta =
-        type_meta(body).map_err(|why| format!("couldn't get version/kind; json parse error: {why}"))?;
+    let meta = type_meta(body)
+        .map_err(|why| format!("couldn't get version/kind; json parse error: {why}"))?;
     let own = version.api_version();
     let fits = |said: &str, wanted: &str| said.is_empty() || said == wanted;
     if fits(&meta.kind, "SubjectAccessReview") && fits(&meta.api_version, own) {
         return Ok(());
     }
-    let said = if meta.api_version.is_empty() { own } else { &meta.api_version };
+    let said = if meta.api_version.is_empty() {
+        own
+    } else {
+        &meta.api_version
+    };
     Err(format!(
         "expected a SubjectAccessReview of {own}, got the kind {} of {said}",
         json::quote(&meta.kind)
@@ -273,9 +312,26 @@ fn length(attributes: &Attributes) -> usize {
     match &attributes.target {
         Target::Page(path) => path.len() + attributes.verb.len(),
         Target::Resource(resource) => {
-            let Resource { group, version, resource, subresource, namespace, name, fields, labels } =
-                resource;
-            let texts = [group, version, resource, subresource, namespace, name, fields, labels];
+            let Resource {
+                group,
+                version,
+                resource,
+                subresource,
+                namespace,
+                name,
+                fields,
+                labels,
+            } = resource;
+            let texts = [
+                group,
+                version,
+                resource,
+                subresource,
+                namespace,
+                name,
+                fields,
+                labels,
+            ];
             texts.iter().map(|text| text.len()).sum::<usize>() + attributes.verb.len()
         }
     }
@@ -285,9 +341,9 @@ impl Answer {
     fn decision(self) -> Decision {
         let reason = Reason::from(self.reason);
         match (self.denied, self.allowed) {
-            (true, true) => Decision::Deny(
-                reason.with_problem("webhook subject access review returned both allow and deny response"),
-            ),
+            (true, true) => Decision::Deny(reason.with_problem(
+                "webhook subject access review returned both allow and deny response",
+            )),
             (true, false) => Decision::Deny(reason),
             (false, true) => Decision::Allow(reason),
             (false, false) => Decision::NoOpinion(reason),
@@ -302,7 +358,11 @@ impl Authorizer for Webhook {
 
     fn rules(&self, _: &User, _: &str) -> Rules {
         let problem = "webhook authorizer does not support user rule resolution";
-        Rules { incomplete: true, problems: vec![problem.into()], ..Rules::default() }
+        Rules {
+            incomplete: true,
+            problems: vec![problem.into()],
+            ..Rules::default()
+        }
     }
 }
 

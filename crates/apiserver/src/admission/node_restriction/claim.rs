@@ -17,7 +17,9 @@ const FREE: [&str; 6] = [
 
 /// Lets a node write the status of a claim, as far as it is its business.
 pub(super) fn check_status(asked: &Asked) -> Result<(), Status> {
-    let (Some(new), Some(old)) = (asked.new, asked.attributes.old) else { return asked.refuse_operation() };
+    let (Some(new), Some(old)) = (asked.new, asked.attributes.old) else {
+        return asked.refuse_operation();
+    };
     let mut changed = Vec::new();
     for part in ["metadata", "spec", "status"] {
         differences(part, &old[part], &new[part], &mut changed);
@@ -43,7 +45,12 @@ fn differences(path: &str, old: &Value, new: &Value, changed: &mut Vec<String>) 
     };
     let added = right.keys().filter(|key| !left.contains_key(key));
     for key in left.keys().chain(added) {
-        differences(&format!("{path}.{key}"), &old[key.as_str()], &new[key.as_str()], changed);
+        differences(
+            &format!("{path}.{key}"),
+            &old[key.as_str()],
+            &new[key.as_str()],
+            changed,
+        );
     }
 }
 
@@ -63,8 +70,20 @@ mod tests {
 
     #[test]
     fn only_what_is_not_free_counts() {
-        check(r#"{"capacity":{"storage":"1"}}"#, r#"{"capacity":{"storage":"2"},"conditions":[{}]}"#, &[]);
-        check(r#"{"phase":"Bound"}"#, r#"{"phase":"Lost","x":{}}"#, &["status.phase"]);
-        check(r#"{"a":{"b":"1","c":"2"}}"#, r#"{"a":{"b":"2"}}"#, &["status.a.b", "status.a.c"]);
+        check(
+            r#"{"capacity":{"storage":"1"}}"#,
+            r#"{"capacity":{"storage":"2"},"conditions":[{}]}"#,
+            &[],
+        );
+        check(
+            r#"{"phase":"Bound"}"#,
+            r#"{"phase":"Lost","x":{}}"#,
+            &["status.phase"],
+        );
+        check(
+            r#"{"a":{"b":"1","c":"2"}}"#,
+            r#"{"a":{"b":"2"}}"#,
+            &["status.a.b", "status.a.c"],
+        );
     }
 }

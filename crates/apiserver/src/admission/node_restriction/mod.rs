@@ -20,7 +20,10 @@ use crate::verbs::Call;
 /// Where nodes have their leases.
 const LEASES: &str = "kube-node-lease";
 /// Who signs certificates of nodes.
-const SIGNERS: [&str; 2] = ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
+const SIGNERS: [&str; 2] = [
+    "kubernetes.io/kubelet-serving",
+    "kubernetes.io/kube-apiserver-client-kubelet",
+];
 
 /// Whether a node writes.
 pub(super) fn concerns(attributes: &Attributes) -> bool {
@@ -33,7 +36,10 @@ pub(super) fn admit<'a>(
     object: &'a mut Value,
 ) -> Future<'a, Result<(), Status>> {
     Box::pin(async move {
-        let asked = Asked { attributes, new: Some(object) };
+        let asked = Asked {
+            attributes,
+            new: Some(object),
+        };
         asked.check_identity()?;
         match token::is_asked(&asked) {
             true => token::check(&asked).await,
@@ -44,11 +50,18 @@ pub(super) fn admit<'a>(
 
 /// Lets a node delete an object, or refuses.
 pub(super) fn on_delete(call: &Call, old: Option<&Value>) -> Result<(), Status> {
-    let attributes = Attributes { call, old, charges: None };
+    let attributes = Attributes {
+        call,
+        old,
+        charges: None,
+    };
     if !concerns(&attributes) || !call.server.options.plugins.has(plugins::NODE_RESTRICTION) {
         return Ok(());
     }
-    let asked = Asked { attributes: &attributes, new: None };
+    let asked = Asked {
+        attributes: &attributes,
+        new: None,
+    };
     asked.check_identity()?;
     check(&asked)
 }
@@ -62,13 +75,19 @@ struct Asked<'a> {
 
 fn check(asked: &Asked) -> Result<(), Status> {
     let kind = asked.attributes.call.resource.kind();
-    match (kind.gvk.group.as_str(), kind.plural.as_str(), asked.attributes.subresource()) {
+    match (
+        kind.gvk.group.as_str(),
+        kind.plural.as_str(),
+        asked.attributes.subresource(),
+    ) {
         ("", "pods", "") => pod::check(asked),
         ("", "pods", "status") => pod::check_status(asked),
         ("", "pods", "eviction") => pod::check_eviction(asked),
         ("", "pods", other) => {
             let other = quote(other);
-            let why = format!("unexpected pod subresource {other}, only 'status' and 'eviction' are allowed");
+            let why = format!(
+                "unexpected pod subresource {other}, only 'status' and 'eviction' are allowed"
+            );
             asked.refuse(why)
         }
         ("", "nodes", _) => node::check(asked),
@@ -85,7 +104,9 @@ fn check(asked: &Asked) -> Result<(), Status> {
 fn check_lease(asked: &Asked) -> Result<(), Status> {
     if asked.attributes.namespace() != LEASES {
         let namespace = quote(LEASES);
-        return asked.refuse(format!("can only access leases in the {namespace} system namespace"));
+        return asked.refuse(format!(
+            "can only access leases in the {namespace} system namespace"
+        ));
     }
     check_own(asked, "node lease")
 }
@@ -95,7 +116,9 @@ fn check_own(asked: &Asked, what: &str) -> Result<(), Status> {
     if asked.name() == asked.node() {
         return Ok(());
     }
-    asked.refuse(format!("can only access {what} with the same name as the requesting node"))
+    asked.refuse(format!(
+        "can only access {what} with the same name as the requesting node"
+    ))
 }
 
 /// What is there already was looked at by the authorizer, but not one by one when many are deleted.
@@ -108,12 +131,16 @@ fn check_slice(asked: &Asked) -> Result<(), Status> {
     if slice["spec"]["nodeName"].str() == asked.node() {
         return Ok(());
     }
-    asked.refuse(format!("can only {verb} ResourceSlice with the same NodeName as the requesting node"))
+    asked.refuse(format!(
+        "can only {verb} ResourceSlice with the same NodeName as the requesting node"
+    ))
 }
 
 /// A node asks for certificates in its own name.
 fn check_certificate(asked: &Asked) -> Result<(), Status> {
-    let Some(request) = asked.new.filter(|_| asked.attributes.is_create()) else { return Ok(()) };
+    let Some(request) = asked.new.filter(|_| asked.attributes.is_create()) else {
+        return Ok(());
+    };
     let spec = &request["spec"];
     if !SIGNERS.contains(&spec["signerName"].str()) {
         return Ok(());
@@ -129,7 +156,12 @@ fn check_certificate(asked: &Asked) -> Result<(), Status> {
 impl Asked<'_> {
     /// The node that asks.
     fn node(&self) -> &str {
-        self.attributes.call.request.user.node_name().unwrap_or_default()
+        self.attributes
+            .call
+            .request
+            .user
+            .node_name()
+            .unwrap_or_default()
     }
 
     /// Whose pods have no node is nobody's agent.
@@ -165,8 +197,15 @@ impl Asked<'_> {
     fn refuse(&self, why: impl AsRef<str>) -> Result<(), Status> {
         let made = self.object()["metadata"]["generateName"].str();
         let names = [self.name(), made, "Unknown"];
-        let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
-        Err(Status::forbidden(&self.attributes.resource(), name, why.as_ref()))
+        let name = names
+            .into_iter()
+            .find(|name| !name.is_empty())
+            .unwrap_or_default();
+        Err(Status::forbidden(
+            &self.attributes.resource(),
+            name,
+            why.as_ref(),
+        ))
     }
 
     fn refuse_operation(&self) -> Result<(), Status> {
@@ -179,9 +218,23 @@ impl Asked<'_> {
     }
 
     /// An object that must be there. Kubernetes: what is missing is called by its singular (client-go/listers).
-    fn find(&self, singular: &str, plural: &str, namespace: &str, name: &str) -> Result<Value, Status> {
-        self.attributes.find("", plural, namespace, name).ok_or_else(|| {
-            Status::not_found(&GroupResource { group: "".into(), resource: singular.into() }, name)
-        })
+    fn find(
+        &self,
+        singular: &str,
+        plural: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Value, Status> {
+        self.attributes
+            .find("", plural, namespace, name)
+            .ok_or_else(|| {
+                Status::not_found(
+                    &GroupResource {
+                        group: "".into(),
+                        resource: singular.into(),
+                    },
+                    name,
+                )
+            })
     }
 }

@@ -31,7 +31,10 @@ const RESTRICTED: &str = "node-restriction.kubernetes.io";
 pub(super) fn check(asked: &Asked) -> Result<(), Status> {
     let (node, name) = (quote(asked.node()), asked.name());
     if name != asked.node() {
-        return asked.refuse(format!("node {node} is not allowed to modify node {}", quote(name)));
+        return asked.refuse(format!(
+            "node {node} is not allowed to modify node {}",
+            quote(name)
+        ));
     }
     match (asked.new, asked.attributes.old) {
         (Some(new), None) => check_new(asked, new, &node),
@@ -43,12 +46,15 @@ pub(super) fn check(asked: &Asked) -> Result<(), Status> {
 fn check_new(asked: &Asked, new: &Value, node: &str) -> Result<(), Status> {
     // Kubernetes: it says pods and means nodes.
     if !new["spec"]["configSource"].is_null() {
-        return asked
-            .refuse(format!("node {node} is not allowed to create pods with a non-nil configSource"));
+        return asked.refuse(format!(
+            "node {node} is not allowed to create pods with a non-nil configSource"
+        ));
     }
     match forbidden_labels(new, &Value::Null) {
         labels if labels.is_empty() => Ok(()),
-        labels => asked.refuse(format!("node {node} is not allowed to set the following labels: {labels}")),
+        labels => asked.refuse(format!(
+            "node {node} is not allowed to set the following labels: {labels}"
+        )),
     }
 }
 
@@ -56,10 +62,15 @@ fn check_change(asked: &Asked, new: &Value, old: &Value, node: &str) -> Result<(
     let is_same = |path: &str| same(new.at(path), old.at(path));
     let source = "spec.configSource";
     if !new.at(source).is_null() && !is_same(source) {
-        let why = format!("node {node} is not allowed to update configSource to a new non-nil configSource");
+        let why = format!(
+            "node {node} is not allowed to update configSource to a new non-nil configSource"
+        );
         return asked.refuse(why);
     }
-    for (path, what) in [("spec.taints", "taints"), ("metadata.ownerReferences", "ownerReferences")] {
+    for (path, what) in [
+        ("spec.taints", "taints"),
+        ("metadata.ownerReferences", "ownerReferences"),
+    ] {
         if !is_same(path) {
             return asked.refuse(format!("node {node} is not allowed to modify {what}"));
         }
@@ -73,9 +84,16 @@ fn check_change(asked: &Asked, new: &Value, old: &Value, node: &str) -> Result<(
 /// The labels that differ and that a node leaves alone, in one line.
 fn forbidden_labels(new: &Value, old: &Value) -> String {
     let [new, old] = [new, old].map(|node| &node["metadata"]["labels"]);
-    let keys: BTreeSet<&str> = new.entries().chain(old.entries()).map(|(key, _)| key).collect();
+    let keys: BTreeSet<&str> = new
+        .entries()
+        .chain(old.entries())
+        .map(|(key, _)| key)
+        .collect();
     let changed = keys.into_iter().filter(|key| new.get(key) != old.get(key));
-    changed.filter(|key| is_forbidden(key)).collect::<Vec<_>>().join(", ")
+    changed
+        .filter(|key| is_forbidden(key))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn is_forbidden(label: &str) -> bool {
@@ -87,7 +105,9 @@ fn is_forbidden(label: &str) -> bool {
 
 /// Whether a domain is this one, or below it.
 fn is_in(domain: &str, parent: &str) -> bool {
-    domain.strip_suffix(parent).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    domain
+        .strip_suffix(parent)
+        .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 #[cfg(test)]

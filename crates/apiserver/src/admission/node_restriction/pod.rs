@@ -39,14 +39,20 @@ const NEEDY: [(&str, &str); 7] = [
     ("csi", "csidrivers (via CSI volumes)"),
     ("glusterfs", "endpoints (via glusterFS volumes)"),
     ("persistentVolumeClaim", "persistentvolumeclaims"),
-    ("ephemeral", "persistentvolumeclaims (via ephemeral volumes)"),
+    (
+        "ephemeral",
+        "persistentvolumeclaims (via ephemeral volumes)",
+    ),
     ("azureFile", "secrets (via azureFile volumes)"),
 ];
 /// The same for what is projected.
 const NEEDY_PROJECTED: [(&str, &str); 5] = [
     ("configMap", "configmaps (via projected volumes)"),
     ("secret", "secrets (via projected volumes)"),
-    ("serviceAccountToken", "serviceaccounts (via projected volumes)"),
+    (
+        "serviceAccountToken",
+        "serviceaccounts (via projected volumes)",
+    ),
     ("clusterTrustBundle", "clustertrustbundles"),
     ("podCertificate", "podcertificates"),
 ];
@@ -57,9 +63,9 @@ pub(super) fn check(asked: &Asked) -> Result<(), Status> {
     match (asked.new, asked.attributes.old) {
         (Some(pod), None) => check_new(asked, pod, &node),
         (None, Some(pod)) if is_on(asked, pod) => Ok(()),
-        (None, _) => {
-            asked.refuse(format!("node {node} can only delete pods with spec.nodeName set to itself"))
-        }
+        (None, _) => asked.refuse(format!(
+            "node {node} can only delete pods with spec.nodeName set to itself"
+        )),
         _ => {
             let operation = quote(asked.operation());
             let why = format!(
@@ -73,21 +79,29 @@ pub(super) fn check(asked: &Asked) -> Result<(), Status> {
 /// Lets a node tell how one of its pods is.
 pub(super) fn check_status(asked: &Asked) -> Result<(), Status> {
     let node = quote(asked.node());
-    let (Some(new), Some(old)) = (asked.new, asked.attributes.old) else { return asked.refuse_operation() };
+    let (Some(new), Some(old)) = (asked.new, asked.attributes.old) else {
+        return asked.refuse_operation();
+    };
     if !is_on(asked, old) {
-        let why = format!("node {node} can only update pod status for pods with spec.nodeName set to itself");
+        let why = format!(
+            "node {node} can only update pod status for pods with spec.nodeName set to itself"
+        );
         return asked.refuse(why);
     }
     let labels = [new, old].map(|pod| &pod["metadata"]["labels"]);
     if labels[0] != labels[1] && !labels.iter().all(|labels| labels.is_empty()) {
-        return asked.refuse(format!("node {node} cannot update labels through pod status"));
+        return asked.refuse(format!(
+            "node {node} cannot update labels through pod status"
+        ));
     }
     let is_same = |field: &str| same(&new["status"][field], &old["status"][field]);
     if !is_same("resourceClaimStatuses") {
         return asked.refuse(format!("node {node} cannot update resource claim statues"));
     }
     if !is_same("extendedResourceClaimStatus") {
-        return asked.refuse(format!("node {node} cannot update extended resource claim status"));
+        return asked.refuse(format!(
+            "node {node} cannot update extended resource claim status"
+        ));
     }
     Ok(())
 }
@@ -103,7 +117,10 @@ pub(super) fn check_eviction(asked: &Asked) -> Result<(), Status> {
     if is_on(asked, &asked.pod(asked.name())?) {
         return Ok(());
     }
-    asked.refuse(format!("node {} can only evict pods with spec.nodeName set to itself", asked.node()))
+    asked.refuse(format!(
+        "node {} can only evict pods with spec.nodeName set to itself",
+        asked.node()
+    ))
 }
 
 fn is_on(asked: &Asked, pod: &Value) -> bool {
@@ -113,18 +130,25 @@ fn is_on(asked: &Asked, pod: &Value) -> bool {
 fn check_new(asked: &Asked, pod: &Value, node: &str) -> Result<(), Status> {
     if !references::is_mirror(pod) {
         let annotation = quote(references::MIRROR);
-        let why =
-            format!("pod does not have {annotation} annotation, node {node} can only create mirror pods");
+        let why = format!(
+            "pod does not have {annotation} annotation, node {node} can only create mirror pods"
+        );
         return asked.refuse(why);
     }
     if !is_on(asked, pod) {
-        return asked.refuse(format!("node {node} can only create pods with spec.nodeName set to itself"));
+        return asked.refuse(format!(
+            "node {node} can only create pods with spec.nodeName set to itself"
+        ));
     }
     check_owner(asked, pod["metadata"]["ownerReferences"].list(), node)?;
     match needs(pod) {
         Ok(None) => Ok(()),
-        Ok(Some(what)) => asked.refuse(format!("node {node} can not create pods that reference {what}")),
-        Err(why) => asked.refuse(format!("error checking mirror pod for API references: {why}")),
+        Ok(Some(what)) => asked.refuse(format!(
+            "node {node} can not create pods that reference {what}"
+        )),
+        Err(why) => asked.refuse(format!(
+            "error checking mirror pod for API references: {why}"
+        )),
     }
 }
 
@@ -150,7 +174,9 @@ fn check_owner(asked: &Asked, owners: &[Value], node: &str) -> Result<(), Status
     let (said, uid) = (owner["uid"].str(), itself["metadata"]["uid"].str());
     if said != uid {
         let node = asked.node();
-        return asked.refuse(format!("node {node} UID mismatch: expected {said} got {uid}"));
+        return asked.refuse(format!(
+            "node {node} UID mismatch: expected {said} got {uid}"
+        ));
     }
     Ok(())
 }
@@ -188,7 +214,10 @@ fn needs_of_volume(volume: &Value) -> Result<Option<&'static str>, String> {
         return Err(format!("unknown volume type for volume  {name}"));
     }
     for source in volume["projected"]["sources"].list() {
-        if let Some((_, what)) = NEEDY_PROJECTED.iter().find(|(kind, _)| !source[*kind].is_null()) {
+        if let Some((_, what)) = NEEDY_PROJECTED
+            .iter()
+            .find(|(kind, _)| !source[*kind].is_null())
+        {
             return Ok(Some(what));
         }
         if source["downwardAPI"].is_null() {
@@ -217,24 +246,51 @@ mod tests {
             r#"{"serviceAccountName":"a","volumes":[{"secret":{"secretName":"s"}}]}"#,
             Ok(Some("serviceaccounts")),
         );
-        check(r#"{"imagePullSecrets":[{"name":"s"}]}"#, Ok(Some("secrets")));
-        check(r#"{"containers":[{"envFrom":[{"configMapRef":{"name":"c"}}]}]}"#, Ok(Some("configmaps")));
-        check(r#"{"resourceClaims":[{"name":"c"}]}"#, Ok(Some("resourceclaims")));
+        check(
+            r#"{"imagePullSecrets":[{"name":"s"}]}"#,
+            Ok(Some("secrets")),
+        );
+        check(
+            r#"{"containers":[{"envFrom":[{"configMapRef":{"name":"c"}}]}]}"#,
+            Ok(Some("configmaps")),
+        );
+        check(
+            r#"{"resourceClaims":[{"name":"c"}]}"#,
+            Ok(Some("resourceclaims")),
+        );
     }
 
     #[test]
     fn what_a_volume_needs_depends_on_its_kind() {
         let of = |volume: &str, expected| check(&format!(r#"{{"volumes":[{volume}]}}"#), expected);
-        of(r#"{"emptyDir":{}},{"hostPath":{"path":"/"}},{"nfs":{}}"#, Ok(None));
+        of(
+            r#"{"emptyDir":{}},{"hostPath":{"path":"/"}},{"nfs":{}}"#,
+            Ok(None),
+        );
         of(r#"{"secret":{}}"#, Ok(Some("secrets (via secret volumes)")));
-        of(r#"{"csi":{"driver":"d"}}"#, Ok(Some("csidrivers (via CSI volumes)")));
-        of(r#"{"persistentVolumeClaim":{"claimName":"c"}}"#, Ok(Some("persistentvolumeclaims")));
+        of(
+            r#"{"csi":{"driver":"d"}}"#,
+            Ok(Some("csidrivers (via CSI volumes)")),
+        );
+        of(
+            r#"{"persistentVolumeClaim":{"claimName":"c"}}"#,
+            Ok(Some("persistentvolumeclaims")),
+        );
         of(
             r#"{"projected":{"sources":[{"downwardAPI":{}},{"serviceAccountToken":{"path":"t"}}]}}"#,
             Ok(Some("serviceaccounts (via projected volumes)")),
         );
-        of(r#"{"projected":{"sources":[{"downwardAPI":{}}]}}"#, Ok(None));
-        of(r#"{"name":"v","projected":{"sources":[{}]}}"#, Err(r#"unknown source for projected volume "v""#));
-        of(r#"{"name":"v","new":{}}"#, Err(r#"unknown volume type for volume  "v""#));
+        of(
+            r#"{"projected":{"sources":[{"downwardAPI":{}}]}}"#,
+            Ok(None),
+        );
+        of(
+            r#"{"name":"v","projected":{"sources":[{}]}}"#,
+            Err(r#"unknown source for projected volume "v""#),
+        );
+        of(
+            r#"{"name":"v","new":{}}"#,
+            Err(r#"unknown volume type for volume  "v""#),
+        );
     }
 }

@@ -21,7 +21,9 @@ const REPLACED: [(&str, &str); 7] = [
 /// Whether a token is asked for.
 pub(super) fn is_asked(asked: &Asked) -> bool {
     let attributes = asked.attributes;
-    attributes.subresource() == "token" && attributes.is_create() && attributes.is("", "serviceaccounts")
+    attributes.subresource() == "token"
+        && attributes.is_create()
+        && attributes.is("", "serviceaccounts")
 }
 
 /// Lets a node have a token, or refuses.
@@ -71,7 +73,11 @@ async fn check_audience(asked: &Asked<'_>, audiences: &[Value], pod: &Value) -> 
         name: asked.name(),
         ..Resource::default()
     };
-    if asked.attributes.may("request-serviceaccounts-token-audience", resource).await {
+    if asked
+        .attributes
+        .may("request-serviceaccounts-token-audience", resource)
+        .await
+    {
         return Ok(());
     }
     let user = &asked.attributes.call.request.user.name;
@@ -84,9 +90,14 @@ async fn check_audience(asked: &Asked<'_>, audiences: &[Value], pod: &Value) -> 
 fn wants(asked: &Asked, pod: &Value, audience: &str) -> Result<bool, String> {
     let mut problems = Vec::new();
     for volume in pod["spec"]["volumes"].list() {
-        let projected =
-            volume["projected"]["sources"].list().iter().map(|source| &source["serviceAccountToken"]);
-        if projected.filter(|token| !token.is_null()).any(|token| token["audience"].str() == audience) {
+        let projected = volume["projected"]["sources"]
+            .list()
+            .iter()
+            .map(|source| &source["serviceAccountToken"]);
+        if projected
+            .filter(|token| !token.is_null())
+            .any(|token| token["audience"].str() == audience)
+        {
             return Ok(true);
         }
         match driver_wants(asked, pod, volume, audience) {
@@ -98,8 +109,16 @@ fn wants(asked: &Asked, pod: &Value, audience: &str) -> Result<bool, String> {
     in_one(problems).map_or(Ok(false), Err)
 }
 
-fn driver_wants(asked: &Asked, pod: &Value, volume: &Value, audience: &str) -> Result<bool, String> {
-    let driver = match (references::claim(pod, volume), volume["csi"]["driver"].str()) {
+fn driver_wants(
+    asked: &Asked,
+    pod: &Value,
+    volume: &Value,
+    audience: &str,
+) -> Result<bool, String> {
+    let driver = match (
+        references::claim(pod, volume),
+        volume["csi"]["driver"].str(),
+    ) {
         (Some(claim), _) => driver_of_claim(asked, &claim)?,
         (None, "") => replacement(volume).into(),
         (None, driver) => driver.into(),
@@ -107,18 +126,32 @@ fn driver_wants(asked: &Asked, pod: &Value, volume: &Value, audience: &str) -> R
     if driver.is_empty() {
         return Ok(false);
     }
-    let found = asked.attributes.find("storage.k8s.io", "csidrivers", "", &driver);
-    let found = found.ok_or_else(|| format!("csidriver.storage.k8s.io {} not found", quote(&driver)))?;
-    Ok(found["spec"]["tokenRequests"].list().iter().any(|token| token["audience"].str() == audience))
+    let found = asked
+        .attributes
+        .find("storage.k8s.io", "csidrivers", "", &driver);
+    let found =
+        found.ok_or_else(|| format!("csidriver.storage.k8s.io {} not found", quote(&driver)))?;
+    Ok(found["spec"]["tokenRequests"]
+        .list()
+        .iter()
+        .any(|token| token["audience"].str() == audience))
 }
 
 fn driver_of_claim(asked: &Asked, claim: &str) -> Result<String, String> {
     let missing = |status: Status| status.message;
     let namespace = asked.attributes.namespace();
-    let claim =
-        asked.find("persistentvolumeclaim", "persistentvolumeclaims", namespace, claim).map_err(missing)?;
+    let claim = asked
+        .find(
+            "persistentvolumeclaim",
+            "persistentvolumeclaims",
+            namespace,
+            claim,
+        )
+        .map_err(missing)?;
     let name = claim["spec"]["volumeName"].str();
-    let volume = asked.find("persistentvolume", "persistentvolumes", "", name).map_err(missing)?;
+    let volume = asked
+        .find("persistentvolume", "persistentvolumes", "", name)
+        .map_err(missing)?;
     Ok(match volume["spec"]["csi"]["driver"].str() {
         "" => replacement(&volume["spec"]),
         driver => driver,

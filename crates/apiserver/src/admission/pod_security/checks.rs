@@ -38,11 +38,25 @@ struct Check {
 }
 
 const fn baseline(name: &'static str, versions: &'static [(u64, Rule)]) -> Check {
-    Check { name, level: Level::Baseline, versions, replaces: "" }
+    Check {
+        name,
+        level: Level::Baseline,
+        versions,
+        replaces: "",
+    }
 }
 
-const fn restricted(name: &'static str, versions: &'static [(u64, Rule)], replaces: &'static str) -> Check {
-    Check { name, level: Level::Restricted, versions, replaces }
+const fn restricted(
+    name: &'static str,
+    versions: &'static [(u64, Rule)],
+    replaces: &'static str,
+) -> Check {
+    Check {
+        name,
+        level: Level::Restricted,
+        versions,
+        replaces,
+    }
 }
 
 /// All rules, in the order in which they are told: the baseline first, each level by name.
@@ -54,51 +68,108 @@ const CHECKS: &[Check] = &[
     baseline("hostPorts", &[(0, host::host_ports)]),
     baseline("hostProbesAndHostLifecycle", &[(34, host::host_probes)]),
     baseline("privileged", &[(0, rules::privileged)]),
-    baseline("procMount", &[(0, rules::proc_mount), (35, |pod| pod.on_host(rules::proc_mount))]),
-    baseline("seLinuxOptions", &[(0, rules::se_linux), (31, rules::se_linux_31)]),
-    baseline("seccompProfile_baseline", &[(0, rules::seccomp_annotations), (19, rules::seccomp)]),
+    baseline(
+        "procMount",
+        &[
+            (0, rules::proc_mount),
+            (35, |pod| pod.on_host(rules::proc_mount)),
+        ],
+    ),
+    baseline(
+        "seLinuxOptions",
+        &[(0, rules::se_linux), (31, rules::se_linux_31)],
+    ),
+    baseline(
+        "seccompProfile_baseline",
+        &[(0, rules::seccomp_annotations), (19, rules::seccomp)],
+    ),
     baseline(
         "sysctls",
-        &[(0, host::sysctls), (27, host::sysctls_27), (29, host::sysctls_29), (32, host::sysctls_32)],
+        &[
+            (0, host::sysctls),
+            (27, host::sysctls_27),
+            (29, host::sysctls_29),
+            (32, host::sysctls_32),
+        ],
     ),
     baseline("windowsHostProcess", &[(0, rules::host_process)]),
     restricted(
         "allowPrivilegeEscalation",
-        &[(8, rules::escalation), (25, |pod| pod.on_linux(rules::escalation))],
+        &[
+            (8, rules::escalation),
+            (25, |pod| pod.on_linux(rules::escalation)),
+        ],
         "",
     ),
     restricted(
         "capabilities_restricted",
-        &[(22, rules::dropped_capabilities), (25, |pod| pod.on_linux(rules::dropped_capabilities))],
+        &[
+            (22, rules::dropped_capabilities),
+            (25, |pod| pod.on_linux(rules::dropped_capabilities)),
+        ],
         "capabilities_baseline",
     ),
-    restricted("procMount_restricted", &[(35, rules::proc_mount)], "procMount"),
-    restricted("restrictedVolumes", &[(0, host::volumes)], "hostPathVolumes"),
-    restricted("runAsNonRoot", &[(0, rules::non_root), (35, |pod| pod.on_host(rules::non_root))], ""),
-    restricted("runAsUser", &[(23, rules::root_user), (35, |pod| pod.on_host(rules::root_user))], ""),
+    restricted(
+        "procMount_restricted",
+        &[(35, rules::proc_mount)],
+        "procMount",
+    ),
+    restricted(
+        "restrictedVolumes",
+        &[(0, host::volumes)],
+        "hostPathVolumes",
+    ),
+    restricted(
+        "runAsNonRoot",
+        &[
+            (0, rules::non_root),
+            (35, |pod| pod.on_host(rules::non_root)),
+        ],
+        "",
+    ),
+    restricted(
+        "runAsUser",
+        &[
+            (23, rules::root_user),
+            (35, |pod| pod.on_host(rules::root_user)),
+        ],
+        "",
+    ),
     restricted(
         "seccompProfile_restricted",
-        &[(19, rules::seccomp_restricted), (25, |pod| pod.on_linux(rules::seccomp_restricted))],
+        &[
+            (19, rules::seccomp_restricted),
+            (25, |pod| pod.on_linux(rules::seccomp_restricted)),
+        ],
         "seccompProfile_baseline",
     ),
 ];
 
 impl Check {
     fn rule(&self, minor: u64) -> Option<Rule> {
-        self.versions.iter().rev().find(|(from, _)| *from <= minor).map(|(_, rule)| *rule)
+        self.versions
+            .iter()
+            .rev()
+            .find(|(from, _)| *from <= minor)
+            .map(|(_, rule)| *rule)
     }
 }
 
 impl<'a> Pod<'a> {
     /// The pod, or the pod that a template describes.
     pub fn of(object: &'a Value) -> Pod<'a> {
-        Pod { metadata: &object["metadata"], spec: &object["spec"] }
+        Pod {
+            metadata: &object["metadata"],
+            spec: &object["spec"],
+        }
     }
 
     /// All containers: those that run first, those that run, those that were added later.
     pub fn containers(&self) -> impl Iterator<Item = &'a Value> {
         let spec = self.spec;
-        ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(|list| spec[list].list())
+        ["initContainers", "containers", "ephemeralContainers"]
+            .into_iter()
+            .flat_map(|list| spec[list].list())
     }
 
     /// What it does that a standard forbids.
@@ -109,20 +180,34 @@ impl<'a> Pod<'a> {
         };
         let counts = |check: &&Check| check.level <= standard.level;
         let mut checks: Vec<&Check> = CHECKS.iter().filter(counts).collect();
-        let replaced: Vec<&str> =
-            checks.iter().filter(|check| check.rule(minor).is_some()).map(|check| check.replaces).collect();
+        let replaced: Vec<&str> = checks
+            .iter()
+            .filter(|check| check.rule(minor).is_some())
+            .map(|check| check.replaces)
+            .collect();
         checks.retain(|check| !replaced.contains(&check.name));
-        checks.iter().filter_map(|check| check.rule(minor)?(self)).collect()
+        checks
+            .iter()
+            .filter_map(|check| check.rule(minor)?(self))
+            .collect()
     }
 
     /// A rule that does not count for pods that have users of their own.
     fn on_host(&self, rule: Rule) -> Option<Finding> {
-        if self.spec["hostUsers"].as_bool() == Some(false) { None } else { rule(self) }
+        if self.spec["hostUsers"].as_bool() == Some(false) {
+            None
+        } else {
+            rule(self)
+        }
     }
 
     /// A rule that makes no sense on Windows.
     fn on_linux(&self, rule: Rule) -> Option<Finding> {
-        if self.spec["os"]["name"].str() == "windows" { None } else { rule(self) }
+        if self.spec["os"]["name"].str() == "windows" {
+            None
+        } else {
+            rule(self)
+        }
     }
 }
 
@@ -134,9 +219,14 @@ mod tests {
     #[track_caller]
     fn check(level: Level, minor: u64, pod: &str, expected: &[&str]) {
         let pod = json::parse(pod.as_bytes()).unwrap();
-        let found = Pod::of(&pod).findings(Standard { level, version: Version::Minor(minor) });
-        let found: Vec<String> =
-            found.iter().map(|finding| format!("{} ({})", finding.reason, finding.detail)).collect();
+        let found = Pod::of(&pod).findings(Standard {
+            level,
+            version: Version::Minor(minor),
+        });
+        let found: Vec<String> = found
+            .iter()
+            .map(|finding| format!("{} ({})", finding.reason, finding.detail))
+            .collect();
         assert_eq!(found, expected);
     }
 
@@ -147,7 +237,12 @@ mod tests {
     #[test]
     fn rules_change_over_time() {
         let sysctl = r#"{"spec":{"securityContext":{"sysctls":[{"name":"net.ipv4.tcp_rmem"}]}}}"#;
-        check(Level::Baseline, 31, sysctl, &["forbidden sysctls (net.ipv4.tcp_rmem)"]);
+        check(
+            Level::Baseline,
+            31,
+            sysctl,
+            &["forbidden sysctls (net.ipv4.tcp_rmem)"],
+        );
         check(Level::Baseline, 32, sysctl, &[]);
         let engine = one(r#"{"seLinuxOptions":{"type":"container_engine_t"}}"#);
         let expected = r#"seLinuxOptions (container "c" set forbidden securityContext.seLinuxOptions: type "container_engine_t")"#;
@@ -159,8 +254,14 @@ mod tests {
     #[test]
     fn a_restricted_rule_takes_the_place_of_a_baseline_one() {
         let volume = r#"{"spec":{"volumes":[{"name":"h","hostPath":{"path":"/"}}]}}"#;
-        check(Level::Baseline, 35, volume, &[r#"hostPath volumes (volume "h")"#]);
-        let expected = r#"restricted volume types (volume "h" uses restricted volume type "hostPath")"#;
+        check(
+            Level::Baseline,
+            35,
+            volume,
+            &[r#"hostPath volumes (volume "h")"#],
+        );
+        let expected =
+            r#"restricted volume types (volume "h" uses restricted volume type "hostPath")"#;
         check(Level::Restricted, 35, volume, &[expected]);
     }
 
@@ -169,17 +270,26 @@ mod tests {
         let pod = r#"{"spec":{"os":{"name":"windows"},"securityContext":{"runAsNonRoot":true},"containers":[{"name":"c"}]}}"#;
         check(Level::Restricted, 25, pod, &[]);
         let escalation = r#"allowPrivilegeEscalation != false (container "c" must set securityContext.allowPrivilegeEscalation=false)"#;
-        let capabilities =
-            r#"unrestricted capabilities (container "c" must set securityContext.capabilities.drop=["ALL"])"#;
+        let capabilities = r#"unrestricted capabilities (container "c" must set securityContext.capabilities.drop=["ALL"])"#;
         let seccomp = r#"seccompProfile (pod or container "c" must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost")"#;
-        check(Level::Restricted, 24, pod, &[escalation, capabilities, seccomp]);
+        check(
+            Level::Restricted,
+            24,
+            pod,
+            &[escalation, capabilities, seccomp],
+        );
     }
 
     #[test]
     fn a_pod_with_users_of_its_own_may_be_root() {
         let pod = r#"{"spec":{"hostUsers":false,"securityContext":{"runAsUser":0}}}"#;
         check(Level::Restricted, 35, pod, &[]);
-        check(Level::Restricted, 34, pod, &["runAsUser=0 (pod must not set runAsUser=0)"]);
+        check(
+            Level::Restricted,
+            34,
+            pod,
+            &["runAsUser=0 (pod must not set runAsUser=0)"],
+        );
     }
 
     #[test]
@@ -203,8 +313,7 @@ mod tests {
     #[test]
     fn old_versions_look_at_annotations() {
         let pod = r#"{"metadata":{"annotations":{"seccomp.security.alpha.kubernetes.io/pod":"unconfined"}},"spec":{}}"#;
-        let expected =
-            r#"seccompProfile (forbidden annotation seccomp.security.alpha.kubernetes.io/pod="unconfined")"#;
+        let expected = r#"seccompProfile (forbidden annotation seccomp.security.alpha.kubernetes.io/pod="unconfined")"#;
         check(Level::Baseline, 18, pod, &[expected]);
         check(Level::Baseline, 19, pod, &[]);
     }

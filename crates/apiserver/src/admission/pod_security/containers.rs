@@ -23,8 +23,13 @@ const CAPABILITIES: &[&str] = &[
     "SYS_CHROOT",
 ];
 const SE_LINUX: &[&str] = &["", "container_t", "container_init_t", "container_kvm_t"];
-const SE_LINUX_31: &[&str] =
-    &["", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"];
+const SE_LINUX_31: &[&str] = &[
+    "",
+    "container_t",
+    "container_init_t",
+    "container_kvm_t",
+    "container_engine_t",
+];
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
@@ -40,7 +45,8 @@ pub(super) fn app_armor(pod: &Pod) -> Option<Finding> {
         .filter(|context| is_bad(context))
         .map(|context| context["appArmorProfile"]["type"].str())
         .collect();
-    let allowed = |text: &str| text.is_empty() || text == "runtime/default" || text.starts_with("localhost/");
+    let allowed =
+        |text: &str| text.is_empty() || text == "runtime/default" || text.starts_with("localhost/");
     let mut annotations: Vec<String> = pod.metadata["annotations"]
         .entries()
         .filter(|(key, text)| key.starts_with(APP_ARMOR) && !allowed(text.str()))
@@ -60,21 +66,37 @@ pub(super) fn app_armor(pod: &Pod) -> Option<Finding> {
     if who.is_empty() {
         return None;
     }
-    let all: Vec<&str> = values.into_iter().chain(annotations.iter().map(String::as_str)).collect();
-    let reason = plural(all.len(), "forbidden AppArmor profile", "forbidden AppArmor profiles");
-    let detail = format!("{} must not set AppArmor profile type to {}", who.join(" and "), quoted(all));
+    let all: Vec<&str> = values
+        .into_iter()
+        .chain(annotations.iter().map(String::as_str))
+        .collect();
+    let reason = plural(
+        all.len(),
+        "forbidden AppArmor profile",
+        "forbidden AppArmor profiles",
+    );
+    let detail = format!(
+        "{} must not set AppArmor profile type to {}",
+        who.join(" and "),
+        quoted(all)
+    );
     finding(reason, detail)
 }
 
 fn added<'a>(container: &'a Value, allowed: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
-    let added = container["securityContext"]["capabilities"]["add"].list().iter().map(Value::str);
+    let added = container["securityContext"]["capabilities"]["add"]
+        .list()
+        .iter()
+        .map(Value::str);
     added.filter(|capability| !allowed.contains(capability))
 }
 
 fn adding(pod: &Pod, allowed: &[&str]) -> Option<String> {
     let names = bad(pod, |container| added(container, allowed).next().is_some());
-    let capabilities: BTreeSet<&str> =
-        pod.containers().flat_map(|container| added(container, allowed)).collect();
+    let capabilities: BTreeSet<&str> = pod
+        .containers()
+        .flat_map(|container| added(container, allowed))
+        .collect();
     (!names.is_empty()).then(|| {
         format!(
             "{} must not include {} in securityContext.capabilities.add",
@@ -93,16 +115,36 @@ pub(super) fn dropped_capabilities(pod: &Pod) -> Option<Finding> {
         let dropped = container["securityContext"]["capabilities"]["drop"].list();
         !dropped.iter().any(|capability| capability.str() == "ALL")
     });
-    let keeping = (!names.is_empty())
-        .then(|| format!("{} must set securityContext.capabilities.drop=[\"ALL\"]", containers(&names)));
-    let details: Vec<String> = keeping.into_iter().chain(adding(pod, &["NET_BIND_SERVICE"])).collect();
-    if details.is_empty() { None } else { finding("unrestricted capabilities", details.join("; ")) }
+    let keeping = (!names.is_empty()).then(|| {
+        format!(
+            "{} must set securityContext.capabilities.drop=[\"ALL\"]",
+            containers(&names)
+        )
+    });
+    let details: Vec<String> = keeping
+        .into_iter()
+        .chain(adding(pod, &["NET_BIND_SERVICE"]))
+        .collect();
+    if details.is_empty() {
+        None
+    } else {
+        finding("unrestricted capabilities", details.join("; "))
+    }
 }
 
 pub(super) fn privileged(pod: &Pod) -> Option<Finding> {
-    let names = bad(pod, |container| container["securityContext"]["privileged"].bool());
-    let detail = format!("{} must not set securityContext.privileged=true", containers(&names));
-    if names.is_empty() { None } else { finding("privileged", detail) }
+    let names = bad(pod, |container| {
+        container["securityContext"]["privileged"].bool()
+    });
+    let detail = format!(
+        "{} must not set securityContext.privileged=true",
+        containers(&names)
+    );
+    if names.is_empty() {
+        None
+    } else {
+        finding("privileged", detail)
+    }
 }
 
 pub(super) fn proc_mount(pod: &Pod) -> Option<Finding> {
@@ -117,7 +159,11 @@ pub(super) fn proc_mount(pod: &Pod) -> Option<Finding> {
         containers(&names),
         quoted(mounts.iter().map(String::as_str))
     );
-    if names.is_empty() { None } else { finding("procMount", detail) }
+    if names.is_empty() {
+        None
+    } else {
+        finding("procMount", detail)
+    }
 }
 
 pub(super) fn se_linux(pod: &Pod) -> Option<Finding> {
@@ -130,8 +176,10 @@ pub(super) fn se_linux_31(pod: &Pod) -> Option<Finding> {
 
 fn se_linux_with(pod: &Pod, allowed: &[&str]) -> Option<Finding> {
     let sets = |context: &Value, field: &str| !context["seLinuxOptions"][field].is_empty();
-    let has_bad_type = |context: &Value| !allowed.contains(&context["seLinuxOptions"]["type"].str());
-    let is_bad = |context: &Value| has_bad_type(context) || sets(context, "user") || sets(context, "role");
+    let has_bad_type =
+        |context: &Value| !allowed.contains(&context["seLinuxOptions"]["type"].str());
+    let is_bad =
+        |context: &Value| has_bad_type(context) || sets(context, "user") || sets(context, "role");
     let of_pod = is_bad(&pod.spec["securityContext"]);
     let names = bad(pod, |container| is_bad(&container["securityContext"]));
     if !of_pod && names.is_empty() {
@@ -143,7 +191,11 @@ fn se_linux_with(pod: &Pod, allowed: &[&str]) -> Option<Finding> {
         .collect();
     let mut wrong = Vec::new();
     if !types.is_empty() {
-        wrong.push(format!("{} {}", plural(types.len(), "type", "types"), quoted(types)));
+        wrong.push(format!(
+            "{} {}",
+            plural(types.len(), "type", "types"),
+            quoted(types)
+        ));
     }
     for field in ["user", "role"] {
         if contexts(pod).any(|context| sets(context, field)) {
@@ -153,26 +205,37 @@ fn se_linux_with(pod: &Pod, allowed: &[&str]) -> Option<Finding> {
     let who = setters(of_pod, &names);
     finding(
         "seLinuxOptions",
-        format!("{who} set forbidden securityContext.seLinuxOptions: {}", wrong.join("; ")),
+        format!(
+            "{who} set forbidden securityContext.seLinuxOptions: {}",
+            wrong.join("; ")
+        ),
     )
 }
 
 pub(super) fn seccomp_annotations(pod: &Pod) -> Option<Finding> {
-    let allowed =
-        |text: &str| matches!(text, "runtime/default" | "docker/default") || text.starts_with("localhost/");
-    let of_containers =
-        pod.containers().map(|container| format!("{SECCOMP_CONTAINER}{}", container["name"].str()));
+    let allowed = |text: &str| {
+        matches!(text, "runtime/default" | "docker/default") || text.starts_with("localhost/")
+    };
+    let of_containers = pod
+        .containers()
+        .map(|container| format!("{SECCOMP_CONTAINER}{}", container["name"].str()));
     let keys = std::iter::once(SECCOMP_POD.to_string()).chain(of_containers);
     let forbidden: BTreeSet<String> = keys
         .filter_map(|key| {
-            let text = pod.metadata["annotations"][key.as_str()].as_str().filter(|text| !allowed(text))?;
+            let text = pod.metadata["annotations"][key.as_str()]
+                .as_str()
+                .filter(|text| !allowed(text))?;
             Some(format!("{key}={}", json::quote(text)))
         })
         .collect();
     let annotations = plural(forbidden.len(), "annotation", "annotations");
     let list: Vec<&str> = forbidden.iter().map(String::as_str).collect();
     let detail = format!("forbidden {annotations} {}", list.join(", "));
-    if forbidden.is_empty() { None } else { finding("seccompProfile", detail) }
+    if forbidden.is_empty() {
+        None
+    } else {
+        finding("seccompProfile", detail)
+    }
 }
 
 fn has_seccomp(context: &Value) -> bool {
@@ -180,12 +243,18 @@ fn has_seccomp(context: &Value) -> bool {
 }
 
 fn has_bad_seccomp(context: &Value) -> bool {
-    has_seccomp(context) && !matches!(context["seccompProfile"]["type"].str(), "Localhost" | "RuntimeDefault")
+    has_seccomp(context)
+        && !matches!(
+            context["seccompProfile"]["type"].str(),
+            "Localhost" | "RuntimeDefault"
+        )
 }
 
 pub(super) fn seccomp(pod: &Pod) -> Option<Finding> {
     let of_pod = has_bad_seccomp(&pod.spec["securityContext"]);
-    let names = bad(pod, |container| has_bad_seccomp(&container["securityContext"]));
+    let names = bad(pod, |container| {
+        has_bad_seccomp(&container["securityContext"])
+    });
     if !of_pod && names.is_empty() {
         return None;
     }
@@ -196,7 +265,10 @@ pub(super) fn seccomp(pod: &Pod) -> Option<Finding> {
     let who = setters(of_pod, &names);
     finding(
         "seccompProfile",
-        format!("{who} must not set securityContext.seccompProfile.type to {}", quoted(types)),
+        format!(
+            "{who} must not set securityContext.seccompProfile.type to {}",
+            quoted(types)
+        ),
     )
 }
 
@@ -212,7 +284,11 @@ pub(super) fn seccomp_restricted(pod: &Pod) -> Option<Finding> {
         "pod or {} must set securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\"",
         containers(&names)
     );
-    if names.is_empty() { None } else { finding("seccompProfile", detail) }
+    if names.is_empty() {
+        None
+    } else {
+        finding("seccompProfile", detail)
+    }
 }
 
 pub(super) fn host_process(pod: &Pod) -> Option<Finding> {
@@ -223,21 +299,33 @@ pub(super) fn host_process(pod: &Pod) -> Option<Finding> {
         return None;
     }
     let who = setters(of_pod, &names);
-    finding("hostProcess", format!("{who} must not set securityContext.windowsOptions.hostProcess=true"))
+    finding(
+        "hostProcess",
+        format!("{who} must not set securityContext.windowsOptions.hostProcess=true"),
+    )
 }
 
 pub(super) fn escalation(pod: &Pod) -> Option<Finding> {
     let names = bad(pod, |container| {
         container["securityContext"]["allowPrivilegeEscalation"].as_bool() != Some(false)
     });
-    let detail = format!("{} must set securityContext.allowPrivilegeEscalation=false", containers(&names));
-    if names.is_empty() { None } else { finding("allowPrivilegeEscalation != false", detail) }
+    let detail = format!(
+        "{} must set securityContext.allowPrivilegeEscalation=false",
+        containers(&names)
+    );
+    if names.is_empty() {
+        None
+    } else {
+        finding("allowPrivilegeEscalation != false", detail)
+    }
 }
 
 pub(super) fn non_root(pod: &Pod) -> Option<Finding> {
     let said = |context: &Value| context["runAsNonRoot"].as_bool();
     let of_pod = said(&pod.spec["securityContext"]);
-    let refusing = bad(pod, |container| said(&container["securityContext"]) == Some(false));
+    let refusing = bad(pod, |container| {
+        said(&container["securityContext"]) == Some(false)
+    });
     if of_pod == Some(false) || !refusing.is_empty() {
         let who = setters(of_pod == Some(false), &refusing);
         return finding(
@@ -245,12 +333,17 @@ pub(super) fn non_root(pod: &Pod) -> Option<Finding> {
             format!("{who} must not set securityContext.runAsNonRoot=false"),
         );
     }
-    let silent = bad(pod, |container| said(&container["securityContext"]).is_none());
+    let silent = bad(pod, |container| {
+        said(&container["securityContext"]).is_none()
+    });
     if of_pod.is_some() || silent.is_empty() {
         return None;
     }
     let who = containers(&silent);
-    finding("runAsNonRoot != true", format!("pod or {who} must set securityContext.runAsNonRoot=true"))
+    finding(
+        "runAsNonRoot != true",
+        format!("pod or {who} must set securityContext.runAsNonRoot=true"),
+    )
 }
 
 pub(super) fn root_user(pod: &Pod) -> Option<Finding> {
@@ -260,5 +353,8 @@ pub(super) fn root_user(pod: &Pod) -> Option<Finding> {
     if !of_pod && names.is_empty() {
         return None;
     }
-    finding("runAsUser=0", format!("{} must not set runAsUser=0", setters(of_pod, &names)))
+    finding(
+        "runAsUser=0",
+        format!("{} must not set runAsUser=0", setters(of_pod, &names)),
+    )
 }

@@ -58,20 +58,36 @@ const OTHER_VOLUMES: &[&str] = &[
 ];
 
 pub(super) fn host_namespaces(pod: &Pod) -> Option<Finding> {
-    let shared = ["hostNetwork", "hostPID", "hostIPC"].into_iter().filter(|field| pod.spec[*field].bool());
+    let shared = ["hostNetwork", "hostPID", "hostIPC"]
+        .into_iter()
+        .filter(|field| pod.spec[*field].bool());
     let shared: Vec<String> = shared.map(|field| format!("{field}=true")).collect();
-    if shared.is_empty() { None } else { finding("host namespaces", shared.join(", ")) }
+    if shared.is_empty() {
+        None
+    } else {
+        finding("host namespaces", shared.join(", "))
+    }
 }
 
 pub(super) fn host_path(pod: &Pod) -> Option<Finding> {
-    let volumes = pod.spec["volumes"].list().iter().filter(|volume| !volume["hostPath"].is_null());
+    let volumes = pod.spec["volumes"]
+        .list()
+        .iter()
+        .filter(|volume| !volume["hostPath"].is_null());
     let names: Vec<&str> = volumes.map(|volume| volume["name"].str()).collect();
     let volumes = plural(names.len(), "volume", "volumes");
-    if names.is_empty() { None } else { finding("hostPath volumes", format!("{volumes} {}", quoted(names))) }
+    if names.is_empty() {
+        None
+    } else {
+        finding("hostPath volumes", format!("{volumes} {}", quoted(names)))
+    }
 }
 
 fn host_ports_of(container: &Value) -> impl Iterator<Item = String> {
-    let ports = container["ports"].list().iter().map(|port| port["hostPort"].int());
+    let ports = container["ports"]
+        .list()
+        .iter()
+        .map(|port| port["hostPort"].int());
     ports.filter(|port| *port != 0).map(|port| port.to_string())
 }
 
@@ -85,7 +101,11 @@ pub(super) fn host_ports(pod: &Pod) -> Option<Finding> {
         plural(ports.len(), "hostPort", "hostPorts"),
         ports.into_iter().collect::<Vec<_>>().join(", ")
     );
-    if names.is_empty() { None } else { finding("hostPort", detail) }
+    if names.is_empty() {
+        None
+    } else {
+        finding("hostPort", detail)
+    }
 }
 
 fn probed_hosts(container: &Value) -> impl Iterator<Item = &str> {
@@ -97,24 +117,34 @@ fn probed_hosts(container: &Value) -> impl Iterator<Item = &str> {
         &lifecycle["postStart"],
         &lifecycle["preStop"],
     ];
-    let hosts =
-        handlers.into_iter().flat_map(|handler| [&handler["httpGet"]["host"], &handler["tcpSocket"]["host"]]);
+    let hosts = handlers
+        .into_iter()
+        .flat_map(|handler| [&handler["httpGet"]["host"], &handler["tcpSocket"]["host"]]);
     hosts.map(Value::str).filter(|host| !host.is_empty())
 }
 
 pub(super) fn host_probes(pod: &Pod) -> Option<Finding> {
-    let names: BTreeSet<&str> =
-        bad(pod, |container| probed_hosts(container).next().is_some()).into_iter().collect();
+    let names: BTreeSet<&str> = bad(pod, |container| probed_hosts(container).next().is_some())
+        .into_iter()
+        .collect();
     let names: Vec<&str> = names.into_iter().collect();
     let hosts: BTreeSet<&str> = pod.containers().flat_map(probed_hosts).collect();
     let detail = format!(
         "{} {} {} {}",
         containers(&names),
         plural(names.len(), "uses", "use"),
-        plural(hosts.len(), "probe or lifecycle host", "probe or lifecycle hosts"),
+        plural(
+            hosts.len(),
+            "probe or lifecycle host",
+            "probe or lifecycle hosts"
+        ),
         quoted(hosts)
     );
-    if names.is_empty() { None } else { finding("probe or lifecycle host", detail) }
+    if names.is_empty() {
+        None
+    } else {
+        finding("probe or lifecycle host", detail)
+    }
 }
 
 pub(super) fn sysctls(pod: &Pod) -> Option<Finding> {
@@ -134,17 +164,34 @@ pub(super) fn sysctls_32(pod: &Pod) -> Option<Finding> {
 }
 
 fn sysctls_except(pod: &Pod, allowed: &[&[&str]]) -> Option<Finding> {
-    let set = pod.spec["securityContext"]["sysctls"].list().iter().map(|sysctl| sysctl["name"].str());
-    let forbidden: Vec<&str> = set.filter(|name| !allowed.iter().any(|list| list.contains(name))).collect();
-    if forbidden.is_empty() { None } else { finding("forbidden sysctls", forbidden.join(", ")) }
+    let set = pod.spec["securityContext"]["sysctls"]
+        .list()
+        .iter()
+        .map(|sysctl| sysctl["name"].str());
+    let forbidden: Vec<&str> = set
+        .filter(|name| !allowed.iter().any(|list| list.contains(name)))
+        .collect();
+    if forbidden.is_empty() {
+        None
+    } else {
+        finding("forbidden sysctls", forbidden.join(", "))
+    }
 }
 
 pub(super) fn volumes(pod: &Pod) -> Option<Finding> {
-    let has =
-        |volume: &Value, kinds: &[&'static str]| kinds.iter().find(|kind| !volume[**kind].is_null()).copied();
-    let bad = || pod.spec["volumes"].list().iter().filter(|volume| has(volume, VOLUMES).is_none());
+    let has = |volume: &Value, kinds: &[&'static str]| {
+        kinds.iter().find(|kind| !volume[**kind].is_null()).copied()
+    };
+    let bad = || {
+        pod.spec["volumes"]
+            .list()
+            .iter()
+            .filter(|volume| has(volume, VOLUMES).is_none())
+    };
     let names: Vec<&str> = bad().map(|volume| volume["name"].str()).collect();
-    let kinds: BTreeSet<&str> = bad().map(|volume| has(volume, OTHER_VOLUMES).unwrap_or("unknown")).collect();
+    let kinds: BTreeSet<&str> = bad()
+        .map(|volume| has(volume, OTHER_VOLUMES).unwrap_or("unknown"))
+        .collect();
     if names.is_empty() {
         return None;
     }
@@ -153,7 +200,11 @@ pub(super) fn volumes(pod: &Pod) -> Option<Finding> {
         plural(names.len(), "volume", "volumes"),
         quoted(names.iter().copied()),
         plural(names.len(), "uses", "use"),
-        plural(kinds.len(), "restricted volume type", "restricted volume types"),
+        plural(
+            kinds.len(),
+            "restricted volume type",
+            "restricted volume types"
+        ),
         quoted(kinds)
     );
     finding("restricted volume types", detail)

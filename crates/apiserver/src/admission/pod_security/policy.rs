@@ -46,7 +46,9 @@ impl Version {
         let digits = text.strip_prefix("v1.")?;
         let is_number = digits == "0" || !digits.starts_with('0');
         let is_number = is_number && digits.bytes().all(|byte| byte.is_ascii_digit());
-        is_number.then(|| digits.parse().ok().map(Version::Minor)).flatten()
+        is_number
+            .then(|| digits.parse().ok().map(Version::Minor))
+            .flatten()
     }
 }
 
@@ -98,7 +100,10 @@ impl Policy {
         let warned = reader.level("warn", Level::Privileged, &mut policy.warn.level);
         let warned_version = reader.version("warn", &mut policy.warn.version);
         // Whoever enforces more than is warned of is warned of that.
-        if warned == Label::Absent && enforced == Label::Sound && policy.enforce.level > policy.warn.level {
+        if warned == Label::Absent
+            && enforced == Label::Sound
+            && policy.enforce.level > policy.warn.level
+        {
             policy.warn.level = policy.enforce.level;
             if warned_version == Label::Absent {
                 policy.warn.version = policy.enforce.version;
@@ -109,7 +114,9 @@ impl Policy {
 
     /// Whether nothing is demanded.
     pub fn is_privileged(&self) -> bool {
-        [self.enforce, self.audit, self.warn].iter().all(|standard| standard.level == Level::Privileged)
+        [self.enforce, self.audit, self.warn]
+            .iter()
+            .all(|standard| standard.level == Level::Privileged)
     }
 
     /// Whether two policies demand the same, whatever the version of demanding nothing is.
@@ -117,7 +124,9 @@ impl Policy {
         let like = |one: Standard, other: Standard| {
             one == other || one.level == Level::Privileged && other.level == Level::Privileged
         };
-        like(self.enforce, other.enforce) && like(self.audit, other.audit) && like(self.warn, other.warn)
+        like(self.enforce, other.enforce)
+            && like(self.audit, other.audit)
+            && like(self.warn, other.warn)
     }
 }
 
@@ -136,12 +145,24 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn level(&mut self, mode: &str, fallback: Level, into: &mut Level) -> Label {
         let detail = "must be one of privileged, baseline, restricted";
-        self.read(&format!("{PREFIX}{mode}"), Level::parse, fallback, detail, into)
+        self.read(
+            &format!("{PREFIX}{mode}"),
+            Level::parse,
+            fallback,
+            detail,
+            into,
+        )
     }
 
     fn version(&mut self, mode: &str, into: &mut Version) -> Label {
         let label = format!("{PREFIX}{mode}-version");
-        self.read(&label, Version::parse, Version::Latest, "must be \"latest\" or \"v1.x\"", into)
+        self.read(
+            &label,
+            Version::parse,
+            Version::Latest,
+            "must be \"latest\" or \"v1.x\"",
+            into,
+        )
     }
 
     fn read<T>(
@@ -152,12 +173,19 @@ impl Reader<'_> {
         detail: &str,
         into: &mut T,
     ) -> Label {
-        let Some(text) = self.labels[label].as_str() else { return Label::Absent };
+        let Some(text) = self.labels[label].as_str() else {
+            return Label::Absent;
+        };
         let found = parse(text);
-        let outcome = if found.is_some() { Label::Sound } else { Label::Broken };
+        let outcome = if found.is_some() {
+            Label::Sound
+        } else {
+            Label::Broken
+        };
         if outcome == Label::Broken {
             let path = Path::new("metadata");
-            self.problems.invalid(path.child("labels").key(label), text, detail);
+            self.problems
+                .invalid(path.child("labels").key(label), text, detail);
         }
         *into = found.unwrap_or(fallback);
         outcome
@@ -174,16 +202,28 @@ mod tests {
         let labels = labels.replace('@', PREFIX);
         let mut problems = Violations::default();
         let labels = json::parse(labels.as_bytes()).unwrap();
-        let Policy { enforce, audit, warn } = Policy::of(&labels, &Policy::default(), &mut problems);
+        let Policy {
+            enforce,
+            audit,
+            warn,
+        } = Policy::of(&labels, &Policy::default(), &mut problems);
         assert_eq!(format!("{enforce} {audit} {warn}"), expected);
         assert_eq!(problems.0.len(), n_problems);
     }
 
     #[test]
     fn labels_say_what_is_demanded() {
-        check("{}", "privileged:latest privileged:latest privileged:latest", 0);
+        check(
+            "{}",
+            "privileged:latest privileged:latest privileged:latest",
+            0,
+        );
         let expected = "baseline:v1.20 privileged:latest baseline:v1.20";
-        check(r#"{"@enforce":"baseline","@enforce-version":"v1.20"}"#, expected, 0);
+        check(
+            r#"{"@enforce":"baseline","@enforce-version":"v1.20"}"#,
+            expected,
+            0,
+        );
         check(
             r#"{"@enforce":"baseline","@warn":"restricted","@audit":"restricted","@warn-version":"v1.9"}"#,
             "baseline:latest restricted:latest restricted:v1.9",
@@ -193,7 +233,11 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_as_strict_as_can_be_where_it_counts() {
-        check(r#"{"@enforce":"x"}"#, "restricted:latest privileged:latest privileged:latest", 1);
+        check(
+            r#"{"@enforce":"x"}"#,
+            "restricted:latest privileged:latest privileged:latest",
+            1,
+        );
         check(
             r#"{"@warn":"x","@audit":"y","@warn-version":"v1.07"}"#,
             "privileged:latest privileged:latest privileged:latest",

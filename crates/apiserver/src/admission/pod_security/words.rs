@@ -19,12 +19,19 @@ pub(super) fn plural<'a>(count: usize, one: &'a str, many: &'a str) -> &'a str {
 
 /// `container "a"`, or `containers "a", "b"`.
 pub(super) fn containers(names: &[&str]) -> String {
-    format!("{} {}", plural(names.len(), "container", "containers"), quoted(names.iter().copied()))
+    format!(
+        "{} {}",
+        plural(names.len(), "container", "containers"),
+        quoted(names.iter().copied())
+    )
 }
 
 /// The names of containers of which something is true.
 pub(super) fn bad<'a>(pod: &Pod<'a>, is_bad: impl Fn(&Value) -> bool) -> Vec<&'a str> {
-    pod.containers().filter(|container| is_bad(container)).map(|container| container["name"].str()).collect()
+    pod.containers()
+        .filter(|container| is_bad(container))
+        .map(|container| container["name"].str())
+        .collect()
 }
 
 /// Who sets something: the pod, containers, or both.
@@ -38,6 +45,8 @@ pub(super) fn setters(pod: bool, names: &[&str]) -> String {
 
 /// The contexts of a pod and of its containers.
 pub(super) fn contexts<'a>(pod: &Pod<'a>) -> impl Iterator<Item = &'a Value> {
-    std::iter::once(&pod.spec["securityContext"])
-        .chain(pod.containers().map(|container| &container["securityContext"]))
+    std::iter::once(&pod.spec["securityContext"]).chain(
+        pod.containers()
+            .map(|container| &container["securityContext"]),
+    )
 }

@@ -68,15 +68,26 @@ impl Binding {
                 selector: LabelSelector::of(&reference["selector"]).unwrap_or_default(),
                 required: reference["parameterNotFoundAction"].str() == "Deny",
             }),
-            actions: spec["validationActions"].list().iter().map(action).collect(),
+            actions: spec["validationActions"]
+                .list()
+                .iter()
+                .map(action)
+                .collect(),
         }
     }
 
     /// The parameters for a request that the binding is about: none if it is not, `null` if there are no parameters
     /// to be had. The error says what is wrong with the configuration.
-    pub async fn params(&self, policy: &Policy, attributes: &Attributes<'_>) -> Result<Vec<Value>, String> {
+    pub async fn params(
+        &self,
+        policy: &Policy,
+        attributes: &Attributes<'_>,
+    ) -> Result<Vec<Value>, String> {
         if let Some(matching) = &self.matching
-            && matching.find(attributes).map_err(|status| status.message)?.is_none()
+            && matching
+                .find(attributes)
+                .map_err(|status| status.message)?
+                .is_none()
         {
             return Ok(Vec::new());
         }
@@ -93,19 +104,30 @@ impl Reference {
         kind: &GroupVersionKind,
         attributes: &Attributes<'_>,
     ) -> Result<Vec<Value>, String> {
-        let resource = attributes.call.server.catalog.of_kind(kind).ok_or_else(|| unknown(kind))?;
+        let resource = attributes
+            .call
+            .server
+            .catalog
+            .of_kind(kind)
+            .ok_or_else(|| unknown(kind))?;
         let namespace = self.namespace(&resource, attributes)?;
         let found = match self.name.is_empty() {
             false => self.named(&resource, namespace, attributes).await,
             true => self.selected(&resource, namespace, attributes).await?,
         };
         match found.is_empty() && self.required {
-            true => Err("no params found for policy binding with `Deny` parameterNotFoundAction".into()),
+            true => {
+                Err("no params found for policy binding with `Deny` parameterNotFoundAction".into())
+            }
             false => Ok(found),
         }
     }
 
-    fn namespace<'a>(&'a self, resource: &Resource, attributes: &'a Attributes) -> Result<&'a str, String> {
+    fn namespace<'a>(
+        &'a self,
+        resource: &Resource,
+        attributes: &'a Attributes,
+    ) -> Result<&'a str, String> {
         let asked = attributes.namespace();
         match (resource.kind().is_namespaced(), self.namespace.as_str()) {
             (true, "") if asked.is_empty() => {
@@ -121,9 +143,16 @@ impl Reference {
         }
     }
 
-    async fn named(&self, resource: &Resource, namespace: &str, attributes: &Attributes<'_>) -> Vec<Value> {
+    async fn named(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        attributes: &Attributes<'_>,
+    ) -> Vec<Value> {
         let registry = &attributes.call.server.registry;
-        let found = registry.read(resource, &Key::new(namespace, &self.name), "").await;
+        let found = registry
+            .read(resource, &Key::new(namespace, &self.name), "")
+            .await;
         found.into_iter().map(|object| object.value()).collect()
     }
 
@@ -134,19 +163,41 @@ impl Reference {
         attributes: &Attributes<'_>,
     ) -> Result<Vec<Value>, String> {
         let labels = self.selector.clone();
-        let selection = Selection { namespace: namespace.into(), labels, ..Selection::default() };
-        let options = ListOptions { selection, ..ListOptions::default() };
-        let found = attributes.call.server.registry.read_list(resource, &options).await;
-        Ok(found.map_err(|status| status.message)?.items.iter().map(|object| object.value()).collect())
+        let selection = Selection {
+            namespace: namespace.into(),
+            labels,
+            ..Selection::default()
+        };
+        let options = ListOptions {
+            selection,
+            ..ListOptions::default()
+        };
+        let found = attributes
+            .call
+            .server
+            .registry
+            .read_list(resource, &options)
+            .await;
+        Ok(found
+            .map_err(|status| status.message)?
+            .items
+            .iter()
+            .map(|object| object.value())
+            .collect())
     }
 }
 
 impl Policy {
     /// The version in which the policy wants to see a request, if it does. The error says what is wrong with it.
     pub fn version(&self, attributes: &Attributes) -> Result<Option<Version>, String> {
-        let version = self.matching.find(attributes).map_err(|status| status.message)?;
+        let version = self
+            .matching
+            .find(attributes)
+            .map_err(|status| status.message)?;
         match &self.param_kind {
-            Some(kind) if version.is_some() && attributes.call.server.catalog.of_kind(kind).is_none() => {
+            Some(kind)
+                if version.is_some() && attributes.call.server.catalog.of_kind(kind).is_none() =>
+            {
                 Err(unknown(kind))
             }
             _ => Ok(version),
@@ -158,6 +209,13 @@ impl Policy {
 fn unknown(kind: &GroupVersionKind) -> String {
     let api_version = kind.api_version();
     // Kubernetes: the core group is nothing before a slash.
-    let shown = if kind.group.is_empty() { format!("/{api_version}") } else { api_version.to_string() };
-    format!("failed to find resource referenced by paramKind: '{shown}, Kind={}'", kind.kind)
+    let shown = if kind.group.is_empty() {
+        format!("/{api_version}")
+    } else {
+        api_version.to_string()
+    };
+    format!(
+        "failed to find resource referenced by paramKind: '{shown}, Kind={}'",
+        kind.kind
+    )
 }

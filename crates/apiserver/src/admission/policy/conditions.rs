@@ -23,15 +23,25 @@ pub(super) async fn hold(
         return Ok(true);
     }
     let expressions: Vec<&Expression> = conditions.iter().collect();
-    let sight = Sight { namespace: false, ..Sight::ALL };
-    let results =
-        scene.evaluate(variables, &expressions, sight, CONDITIONS_BUDGET, |value| value.as_bool()).await;
+    let sight = Sight {
+        namespace: false,
+        ..Sight::ALL
+    };
+    let results = scene
+        .evaluate(variables, &expressions, sight, CONDITIONS_BUDGET, |value| {
+            value.as_bool()
+        })
+        .await;
     let (results, _) = results.map_err(|error| error.to_string())?;
     if results.contains(&Ok(Some(false))) {
         return Ok(false);
     }
     let problems: Vec<String> = results.into_iter().filter_map(Result::err).collect();
-    if problems.is_empty() { Ok(true) } else { Err(access::aggregate(&problems)) }
+    if problems.is_empty() {
+        Ok(true)
+    } else {
+        Err(access::aggregate(&problems))
+    }
 }
 
 /// The conditions of a webhook.
@@ -41,9 +51,22 @@ pub(crate) struct Conditions(Vec<Expression>);
 impl Conditions {
     /// Reads the field `matchConditions`.
     pub fn parse(conditions: &Value) -> Conditions {
-        let (compiler, scope) = (Compiler::default(), Scope { authorizer: true, ..Scope::default() });
-        let texts = conditions.list().iter().map(|condition| condition["expression"].str());
-        Conditions(texts.map(|text| Expression::new(&compiler, text, scope, Wanted::Bool)).collect())
+        let (compiler, scope) = (
+            Compiler::default(),
+            Scope {
+                authorizer: true,
+                ..Scope::default()
+            },
+        );
+        let texts = conditions
+            .list()
+            .iter()
+            .map(|condition| condition["expression"].str());
+        Conditions(
+            texts
+                .map(|text| Expression::new(&compiler, text, scope, Wanted::Bool))
+                .collect(),
+        )
     }
 
     /// Whether all of them hold for a request in the version in which it is shown.
@@ -63,7 +86,9 @@ impl Conditions {
 /// What a request's expressions see in a version, but for the namespace and parameters.
 pub(super) async fn scene(attributes: &Attributes<'_>, version: &Version) -> Result<Scene, Status> {
     Ok(Scene {
-        object: attributes.shown(attributes.object, &version.resource).await?,
+        object: attributes
+            .shown(attributes.object, &version.resource)
+            .await?,
         old: attributes.shown(attributes.old, &version.resource).await?,
         request: attributes.request(version)?,
         questions: Some(Arc::new(Questions::of(attributes))),

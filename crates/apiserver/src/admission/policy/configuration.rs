@@ -25,8 +25,14 @@ impl Policies {
             kept: RwLock::default(),
         };
         Policies {
-            validating: configured("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
-            mutating: configured("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
+            validating: configured(
+                "validatingadmissionpolicies",
+                "validatingadmissionpolicybindings",
+            ),
+            mutating: configured(
+                "mutatingadmissionpolicies",
+                "mutatingadmissionpolicybindings",
+            ),
         }
     }
 }
@@ -41,16 +47,30 @@ pub(super) struct Configured {
 impl Configured {
     /// The policies as they are stored at this moment. Only who comes first after a change reads them.
     pub fn in_force(&self, registry: &Registry) -> Arc<InForce> {
-        let Some((policies, bindings)) = &self.resources else { return Arc::default() };
+        let Some((policies, bindings)) = &self.resources else {
+            return Arc::default();
+        };
         let revisions = [policies, bindings].map(|resource| resource.space().snapshot().revision());
-        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let kept = self
+            .kept
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         if kept.revisions == revisions {
             return kept;
         }
         let objects = |resource: &Resource| {
-            registry.list(resource, &ListOptions::default()).map(|list| list.items).unwrap_or_default()
+            registry
+                .list(resource, &ListOptions::default())
+                .map(|list| list.items)
+                .unwrap_or_default()
         };
-        let fresh = Arc::new(InForce::new(revisions, &objects(policies), &objects(bindings), &kept));
+        let fresh = Arc::new(InForce::new(
+            revisions,
+            &objects(policies),
+            &objects(bindings),
+            &kept,
+        ));
         *self.kept.write().unwrap_or_else(PoisonError::into_inner) = fresh.clone();
         fresh
     }
@@ -73,28 +93,49 @@ pub(super) struct InForce {
 }
 
 impl InForce {
-    fn new(revisions: [Revision; 2], policies: &[Object], bindings: &[Object], before: &InForce) -> InForce {
-        let compiled: HashMap<Str, (Revision, Arc<Policy>)> =
-            policies.iter().map(|policy| before.compiled(policy)).collect();
+    fn new(
+        revisions: [Revision; 2],
+        policies: &[Object],
+        bindings: &[Object],
+        before: &InForce,
+    ) -> InForce {
+        let compiled: HashMap<Str, (Revision, Arc<Policy>)> = policies
+            .iter()
+            .map(|policy| before.compiled(policy))
+            .collect();
         let mut by_policy: BTreeMap<Str, Vec<Binding>> = BTreeMap::new();
         for binding in bindings.iter().map(Object::value) {
             let name = binding["spec"]["policyName"].str().into();
-            by_policy.entry(name).or_default().push(Binding::parse(&binding));
+            by_policy
+                .entry(name)
+                .or_default()
+                .push(Binding::parse(&binding));
         }
         let bound = by_policy.into_iter().filter_map(|(name, bindings)| {
             let (_, policy) = compiled.get(&name)?;
-            Some(Arc::new(Bound { policy: policy.clone(), bindings }))
+            Some(Arc::new(Bound {
+                policy: policy.clone(),
+                bindings,
+            }))
         });
         let all: Vec<Arc<Bound>> = bound.collect();
         let index = Index::new(all.iter().map(|bound| &bound.policy.matching));
-        InForce { revisions, all, index, compiled }
+        InForce {
+            revisions,
+            all,
+            index,
+            compiled,
+        }
     }
 
     /// A policy that has not changed since is not compiled again.
     fn compiled(&self, object: &Object) -> (Str, (Revision, Arc<Policy>)) {
         let value: Value = object.value();
         let name: Str = value["metadata"]["name"].str().into();
-        let revision = object.record().map(|record| record.revision).unwrap_or_default();
+        let revision = object
+            .record()
+            .map(|record| record.revision)
+            .unwrap_or_default();
         let policy = match self.compiled.get(&name) {
             Some((known, policy)) if *known == revision => policy.clone(),
             _ => Arc::new(Policy::parse(&value)),
@@ -104,6 +145,10 @@ impl InForce {
 
     /// The policies that may be about a resource, in order. For most requests there is none.
     pub fn about(&self, plural: &str) -> Vec<Arc<Bound>> {
-        self.index.about(plural).into_iter().map(|at| self.all[at].clone()).collect()
+        self.index
+            .about(plural)
+            .into_iter()
+            .map(|at| self.all[at].clone())
+            .collect()
     }
 }

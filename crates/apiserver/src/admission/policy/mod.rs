@@ -33,8 +33,15 @@ fn is_exempt(attributes: &Attributes) -> bool {
     match kind.gvk.group.as_str() {
         "authentication.k8s.io" | "authorization.k8s.io" => true,
         "admissionregistration.k8s.io" => {
-            let policy = kind.gvk.kind.strip_suffix("Binding").unwrap_or(&kind.gvk.kind);
-            matches!(policy, "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy")
+            let policy = kind
+                .gvk
+                .kind
+                .strip_suffix("Binding")
+                .unwrap_or(&kind.gvk.kind);
+            matches!(
+                policy,
+                "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy"
+            )
         }
         _ => false,
     }

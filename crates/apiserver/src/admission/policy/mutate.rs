@@ -68,7 +68,9 @@ impl Rounds {
         let mut any = false;
         for invocation in &invocations {
             let before = object.clone();
-            any |= self.invoke(invocation, attributes, object, second, &mut problems).await?;
+            any |= self
+                .invoke(invocation, attributes, object, second, &mut problems)
+                .await?;
             if *object != before {
                 self.changed();
             }
@@ -118,8 +120,12 @@ impl Rounds {
                     if let Mutation::Patch(_) = mutation {
                         check_fields(schema, &mutated)?;
                     }
-                    *object = attributes.taken_back(&mutated, &invocation.version.resource).await?;
-                    scene.object = attributes.shown(Some(object), &invocation.version.resource).await?;
+                    *object = attributes
+                        .taken_back(&mutated, &invocation.version.resource)
+                        .await?;
+                    scene.object = attributes
+                        .shown(Some(object), &invocation.version.resource)
+                        .await?;
                     any = true;
                 }
             }
@@ -146,17 +152,29 @@ impl Invocation {
     fn id(&self) -> String {
         let metadata = &self.params["metadata"];
         let params = format!("{}/{}", metadata["namespace"].str(), metadata["name"].str());
-        format!("{}/{}/{params}", self.bound.policy.name, self.binding().name)
+        format!(
+            "{}/{}/{params}",
+            self.bound.policy.name,
+            self.binding().name
+        )
     }
 
     fn problem(&self, message: String) -> Problem {
         let binding = Some(self.binding().name.clone());
-        Problem { policy: self.bound.clone(), binding, message, invalid: true }
+        Problem {
+            policy: self.bound.clone(),
+            binding,
+            message,
+            invalid: true,
+        }
     }
 }
 
 /// The policies that have a say in a request, before any of them has changed it.
-async fn invocations(found: &[Arc<Bound>], attributes: &Attributes<'_>) -> (Vec<Invocation>, Vec<Problem>) {
+async fn invocations(
+    found: &[Arc<Bound>],
+    attributes: &Attributes<'_>,
+) -> (Vec<Invocation>, Vec<Problem>) {
     let (mut invocations, mut problems) = (Vec::new(), Vec::new());
     for bound in found {
         let misconfigured = |binding: Option<&Binding>, why: &str| Problem {
@@ -164,7 +182,11 @@ async fn invocations(found: &[Arc<Bound>], attributes: &Attributes<'_>) -> (Vec<
             binding: binding.map(|binding| binding.name.clone()),
             message: format!(
                 "failed to configure {}: {why}",
-                if binding.is_some() { "binding" } else { "policy" }
+                if binding.is_some() {
+                    "binding"
+                } else {
+                    "policy"
+                }
             ),
             invalid: false,
         };
@@ -194,18 +216,35 @@ async fn invocations(found: &[Arc<Bound>], attributes: &Attributes<'_>) -> (Vec<
 /// 403: what went wrong, unless the policy does not mind. The first speaks for all.
 fn refuse(attributes: &Attributes, problems: Vec<Problem>) -> Result<(), Status> {
     let mut refusal: Option<Status> = None;
-    for problem in problems.iter().filter(|problem| !problem.policy.policy.ignores_failure) {
+    for problem in problems
+        .iter()
+        .filter(|problem| !problem.policy.policy.ignores_failure)
+    {
         let (name, message) = (&problem.policy.policy.name, &problem.message);
         let message = match &problem.binding {
-            Some(binding) => format!("policy '{name}' with binding '{binding}' denied request: {message}"),
+            Some(binding) => {
+                format!("policy '{name}' with binding '{binding}' denied request: {message}")
+            }
             None => format!("policy {} denied request: {message}", json::quote(name)),
         };
         let status = refusal.get_or_insert_with(|| {
             let status = forbidden_for(attributes, "");
-            let reason = if problem.invalid { "Invalid".into() } else { status.reason.clone() };
-            Status { message: message.clone(), reason, ..status }
+            let reason = if problem.invalid {
+                "Invalid".into()
+            } else {
+                status.reason.clone()
+            };
+            Status {
+                message: message.clone(),
+                reason,
+                ..status
+            }
         });
-        let cause = Cause { reason: Str::default(), message, field: String::new() };
+        let cause = Cause {
+            reason: Str::default(),
+            message,
+            field: String::new(),
+        };
         status.details.get_or_insert_default().causes.push(cause);
     }
     refusal.map_or(Ok(()), Err)

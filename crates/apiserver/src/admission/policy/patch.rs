@@ -36,15 +36,22 @@ async fn evaluate<T>(
     if let Err(refusal) = &expression.compiled {
         return Err(refusal.to_string());
     }
-    let results = scene.evaluate(&policy.variables, &[expression], Sight::ALL, BUDGET, read).await;
+    let results = scene
+        .evaluate(&policy.variables, &[expression], Sight::ALL, BUDGET, read)
+        .await;
     let (mut results, _) = results.map_err(|error| error.to_string())?;
-    results.pop().unwrap_or_else(|| Err("there is no expression".into()))
+    results
+        .pop()
+        .unwrap_or_else(|| Err("there is no expression".into()))
 }
 
 /// A part of an object.
 fn part(value: &cel::Value) -> Result<Value, String> {
     let data = value.to_data().ok_or_else(|| {
-        format!("unsupported return type from ApplyConfiguration expression: {}", value.type_name())
+        format!(
+            "unsupported return type from ApplyConfiguration expression: {}",
+            value.type_name()
+        )
     })?;
     check_types(value)?;
     Ok(data)
@@ -56,12 +63,19 @@ fn check_types(value: &cel::Value) -> Result<(), String> {
     if let Some(kind) = value.as_map().and_then(Map::kind) {
         check_type(value, kind, &mut wrong);
     }
-    if wrong.is_empty() { Ok(()) } else { Err(format!("type mismatch: {}", wrong.join("\n"))) }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("type mismatch: {}", wrong.join("\n")))
+    }
 }
 
 fn check_type(value: &cel::Value, path: &str, wrong: &mut Vec<String>) {
     match value {
-        cel::Value::List(list) => list.iter().flatten().for_each(|item| check_type(&item, path, wrong)),
+        cel::Value::List(list) => list
+            .iter()
+            .flatten()
+            .for_each(|item| check_type(&item, path, wrong)),
         cel::Value::Map(map) => {
             if let Some(kind) = map.kind().filter(|kind| *kind != path) {
                 let (kind, path) = (json::quote(kind), json::quote(path));
@@ -70,7 +84,9 @@ fn check_type(value: &cel::Value, path: &str, wrong: &mut Vec<String>) {
                 ));
             }
             for key in map.keys() {
-                let Some(Ok(member)) = map.get(&key) else { continue };
+                let Some(Ok(member)) = map.get(&key) else {
+                    continue;
+                };
                 match (map.kind(), key.as_str()) {
                     (Some(_), Some(name)) => check_type(&member, &format!("{path}.{name}"), wrong),
                     _ => check_type(&member, path, wrong),
@@ -91,7 +107,11 @@ fn lay(schema: &Struct, object: &mut Value, mut part: Value) -> Result<(), Strin
 /// The operations of a JSON Patch.
 fn operations(value: &cel::Value) -> Result<Value, String> {
     let wrong = || String::from("type mismatch: JSONPatchType.expression should evaluate to array");
-    let items = value.as_list().ok_or_else(wrong)?.to_vec().map_err(|error| error.to_string())?;
+    let items = value
+        .as_list()
+        .ok_or_else(wrong)?
+        .to_vec()
+        .map_err(|error| error.to_string())?;
     items
         .iter()
         .map(|item| operation(item.as_map().ok_or_else(wrong)?))
@@ -101,8 +121,11 @@ fn operations(value: &cel::Value) -> Result<Value, String> {
 
 fn operation(fields: &Map) -> Result<Value, String> {
     let field = |name: &str| fields.field(name).and_then(Result::ok);
-    let text =
-        |name: &str| field(name).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
+    let text = |name: &str| {
+        field(name)
+            .and_then(|value| value.as_str().map(str::to_owned))
+            .unwrap_or_default()
+    };
     let mut operation = value!({ "op": (text("op")), "path": (text("path")) });
     if !text("from").is_empty() {
         operation.set("from", text("from"));
@@ -117,7 +140,8 @@ fn operation(fields: &Map) -> Result<Value, String> {
 
 fn carry_out(object: &mut Value, operations: &Value) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("JSON Patch: {error}");
-    let patch = JsonPatch::parse(json::to_string(operations).as_bytes()).map_err(|error| failed(&error))?;
+    let patch =
+        JsonPatch::parse(json::to_string(operations).as_bytes()).map_err(|error| failed(&error))?;
     let mut patched = object.clone();
     match patch.apply(&mut patched) {
         Ok(()) => *object = patched,

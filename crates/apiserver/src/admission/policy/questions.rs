@@ -43,7 +43,12 @@ impl Questions {
             ..Resource::default()
         };
         let (server, user) = (call.server.clone(), call.request.user.clone());
-        Questions { server, user, resource, asked: Mutex::default() }
+        Questions {
+            server,
+            user,
+            resource,
+            asked: Mutex::default(),
+        }
     }
 
     /// What `authorizer.requestResource` is about.
@@ -70,17 +75,30 @@ impl Questions {
             Subject::Requester => self.user.clone(),
             Subject::ServiceAccount { namespace, name } => service_account(namespace, name),
         };
-        let attributes = Attributes { user: &user, verb: &question.verb, target: target(&question.target) };
+        let attributes = Attributes {
+            user: &user,
+            verb: &question.verb,
+            target: target(&question.target),
+        };
         let decision = self.server.access.authorizers.authorize(&attributes).await;
         let reason = decision.reason();
         let error = reason.problem().map(str::to_owned);
-        Decision { allowed: decision.is_allowed(), reason: reason.to_string(), error }
+        Decision {
+            allowed: decision.is_allowed(),
+            reason: reason.to_string(),
+            error,
+        }
     }
 }
 
 impl Authorize for Questions {
     fn authorize(&self, question: &Question) -> Decision {
-        if let Some((_, decision)) = self.asked().known.iter().find(|(known, _)| known == question) {
+        if let Some((_, decision)) = self
+            .asked()
+            .known
+            .iter()
+            .find(|(known, _)| known == question)
+        {
             return decision.clone();
         }
         let answer = pin!(self.ask(question)).poll(&mut Context::from_waker(Waker::noop()));
@@ -123,7 +141,10 @@ fn target(target: &Target) -> access::Target<'_> {
 fn service_account(namespace: &str, name: &str) -> User {
     User {
         name: format!("system:serviceaccount:{namespace}:{name}").into(),
-        groups: vec!["system:serviceaccounts".into(), format!("system:serviceaccounts:{namespace}").into()],
+        groups: vec![
+            "system:serviceaccounts".into(),
+            format!("system:serviceaccounts:{namespace}").into(),
+        ],
         ..User::default()
     }
 }

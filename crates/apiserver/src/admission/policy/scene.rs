@@ -6,7 +6,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use mizzen_object::cel::{self, Activation, Budget, EvalError, Fields, Lazy, Map, Outcome, library};
+use mizzen_object::cel::{
+    self, Activation, Budget, EvalError, Fields, Lazy, Map, Outcome, library,
+};
 use mizzen_object::{Value, json};
 
 use super::questions::Questions;
@@ -46,12 +48,17 @@ pub(super) struct Sight {
 }
 
 impl Sight {
-    pub const ALL: Sight = Sight { authorizer: true, namespace: true };
+    pub const ALL: Sight = Sight {
+        authorizer: true,
+        namespace: true,
+    };
 }
 
 /// All expressions together would have cost more than they may.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("validation failed due to running out of cost budget, no further validation rules will be run")]
+#[error(
+    "validation failed due to running out of cost budget, no further validation rules will be run"
+)]
 pub(super) struct OutOfBudget;
 
 /// What became of each expression, or what is wrong with it; and how much of the budget is left.
@@ -69,7 +76,9 @@ impl Scene {
         read: impl Fn(&cel::Value) -> T,
     ) -> Results<T> {
         loop {
-            let results = self.evaluate_once(variables, expressions, sight, budget, &read).await;
+            let results = self
+                .evaluate_once(variables, expressions, sight, budget, &read)
+                .await;
             let again = match &self.questions {
                 Some(questions) => questions.answer().await,
                 None => false,
@@ -92,7 +101,11 @@ impl Scene {
         stage.lazy.get_or_init(|| Computed(&stage));
         let (mut results, mut seen) = (Vec::with_capacity(expressions.len()), budget);
         for expression in expressions {
-            results.push(stage.evaluate(expression, &mut budget)?.map(|value| read(&value)));
+            results.push(
+                stage
+                    .evaluate(expression, &mut budget)?
+                    .map(|value| read(&value)),
+            );
             if seen - budget > LONG {
                 seen = budget;
                 tokio::task::yield_now().await;
@@ -141,17 +154,28 @@ impl<'a> Stage<'a> {
             Err(refusal) => return Ok(Err(format!("compilation error: {refusal}"))),
         };
         self.bottom.store(stack(), Ordering::Relaxed);
-        let evaluation = program.evaluate(self, Budget { cost: CALL, interrupted: None });
+        let evaluation = program.evaluate(
+            self,
+            Budget {
+                cost: CALL,
+                interrupted: None,
+            },
+        );
         for cost in [self.cost.swap(0, Ordering::Relaxed), evaluation.cost] {
             *budget = budget.checked_sub(cost).ok_or(OutOfBudget)?;
         }
         let text = &expression.text;
-        Ok(evaluation.value.map_err(|error| format!("expression '{text}' resulted in error: {error}")))
+        Ok(evaluation
+            .value
+            .map_err(|error| format!("expression '{text}' resulted in error: {error}")))
     }
 
     /// The value of a variable.
     fn value(&'a self, name: &str) -> Option<Outcome<'a>> {
-        let at = self.variables.iter().rposition(|(known, _)| known == name)?;
+        let at = self
+            .variables
+            .iter()
+            .rposition(|(known, _)| known == name)?;
         if let Some(value) = self.values[at].get() {
             return Some(value.clone());
         }
@@ -170,10 +194,22 @@ impl<'a> Stage<'a> {
 
     fn compute(&'a self, name: &str, expression: &'a Expression) -> Outcome<'a> {
         let failed = |what: &str, why: &dyn std::fmt::Display| {
-            EvalError::new(format!("composited variable {} fails to {what}: {why}", json::quote(name)))
+            EvalError::new(format!(
+                "composited variable {} fails to {what}: {why}",
+                json::quote(name)
+            ))
         };
-        let program = expression.compiled.as_ref().map_err(|refusal| failed("compile", refusal))?;
-        let evaluation = program.evaluate(self, Budget { cost: CALL, interrupted: None });
+        let program = expression
+            .compiled
+            .as_ref()
+            .map_err(|refusal| failed("compile", refusal))?;
+        let evaluation = program.evaluate(
+            self,
+            Budget {
+                cost: CALL,
+                interrupted: None,
+            },
+        );
         self.cost.fetch_add(evaluation.cost, Ordering::Relaxed);
         evaluation.value.map_err(|error| failed("evaluate", &error))
     }

@@ -15,7 +15,10 @@ pub(super) struct Expression {
 
 impl Expression {
     pub fn new(compiler: &Compiler, text: &str, scope: Scope, wanted: Wanted) -> Expression {
-        Expression { text: text.into(), compiled: compiler.compile(text, scope, wanted) }
+        Expression {
+            text: text.into(),
+            compiled: compiler.compile(text, scope, wanted),
+        }
     }
 }
 
@@ -64,16 +67,28 @@ impl Policy {
     pub fn parse(policy: &Value) -> Policy {
         let (spec, mut compiler) = (&policy["spec"], Compiler::composing());
         let param_kind = spec.get("paramKind").map(kind_of);
-        let scope = Scope { params: param_kind.is_some(), authorizer: true, patches: false };
+        let scope = Scope {
+            params: param_kind.is_some(),
+            authorizer: true,
+            patches: false,
+        };
         let variables = spec["variables"].list().iter().map(|variable| {
             let (name, text) = (variable["name"].str(), variable["expression"].str());
             let compiled = compiler.declare(name, text, scope);
-            (Str::from(name), Expression { text: text.into(), compiled })
+            (
+                Str::from(name),
+                Expression {
+                    text: text.into(),
+                    compiled,
+                },
+            )
         });
         let variables = variables.collect();
         let texts = |list: &str, field: &str, wanted: Wanted| {
             let texts = spec[list].list().iter().map(|item| item[field].str());
-            texts.map(|text| Expression::new(&compiler, text, scope, wanted)).collect()
+            texts
+                .map(|text| Expression::new(&compiler, text, scope, wanted))
+                .collect()
         };
         Policy {
             name: policy["metadata"]["name"].str().into(),
@@ -107,17 +122,32 @@ impl Policy {
 }
 
 fn kind_of(said: &Value) -> GroupVersionKind {
-    let (group, version) = said["apiVersion"].str().split_once('/').unwrap_or(("", said["apiVersion"].str()));
-    GroupVersionKind { group: group.into(), version: version.into(), kind: said["kind"].str().into() }
+    let (group, version) = said["apiVersion"]
+        .str()
+        .split_once('/')
+        .unwrap_or(("", said["apiVersion"].str()));
+    GroupVersionKind {
+        group: group.into(),
+        version: version.into(),
+        kind: said["kind"].str().into(),
+    }
 }
 
 impl Validation {
     fn parse(compiler: &Compiler, scope: Scope, validation: &Value) -> Validation {
         let message = validation["messageExpression"].str();
-        let messages = Scope { authorizer: false, ..scope };
+        let messages = Scope {
+            authorizer: false,
+            ..scope
+        };
         let computed = || Expression::new(compiler, message, messages, Wanted::Text);
         Validation {
-            expression: Expression::new(compiler, validation["expression"].str(), scope, Wanted::Bool),
+            expression: Expression::new(
+                compiler,
+                validation["expression"].str(),
+                scope,
+                Wanted::Bool,
+            ),
             message_expression: (!message.is_empty()).then(computed),
             message: validation["message"].str().trim().into(),
             reason: validation["reason"].as_str().unwrap_or("Invalid").into(),
@@ -127,7 +157,10 @@ impl Validation {
 
 impl Mutation {
     fn parse(compiler: &Compiler, scope: Scope, mutation: &Value) -> Mutation {
-        let scope = Scope { patches: true, ..scope };
+        let scope = Scope {
+            patches: true,
+            ..scope
+        };
         let expression = |field: &str, wanted: Wanted| {
             Expression::new(compiler, mutation[field]["expression"].str(), scope, wanted)
         };

@@ -27,7 +27,10 @@ pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> 
     if found.is_empty() || is_exempt(attributes) {
         return Ok(());
     }
-    let mut hearing = Hearing { attributes, refusal: None };
+    let mut hearing = Hearing {
+        attributes,
+        refusal: None,
+    };
     for bound in found {
         hearing.hear(&bound).await?;
     }
@@ -50,7 +53,11 @@ struct Objection {
 
 impl Objection {
     fn new(message: impl Into<String>) -> Objection {
-        Objection { message: message.into(), reason: "Invalid".into(), at: 0 }
+        Objection {
+            message: message.into(),
+            reason: "Invalid".into(),
+            at: 0,
+        }
     }
 }
 
@@ -74,7 +81,10 @@ impl Opinion {
     fn failed(policy: &Policy, why: String) -> Opinion {
         match policy.ignores_failure {
             true => Opinion::default(),
-            false => Opinion { objections: vec![Objection::new(why)], ..Opinion::default() },
+            false => Opinion {
+                objections: vec![Objection::new(why)],
+                ..Opinion::default()
+            },
         }
     }
 }
@@ -113,14 +123,22 @@ impl Hearing<'_> {
             }
         }
         for (key, texts) in told {
-            annotate(attributes.call, &format!("{}/{key}", policy.name), &texts.join(", "));
+            annotate(
+                attributes.call,
+                &format!("{}/{key}", policy.name),
+                &texts.join(", "),
+            );
         }
         Ok(())
     }
 
     fn misconfigured(&mut self, policy: &Policy, binding: Option<&Binding>, why: &str) {
         if !policy.ignores_failure {
-            let what = if binding.is_some() { "binding" } else { "policy" };
+            let what = if binding.is_some() {
+                "binding"
+            } else {
+                "policy"
+            };
             let objection = Objection::new(format!("failed to configure {what}: {why}"));
             self.refuse(policy, binding, objection);
         }
@@ -151,7 +169,11 @@ impl Hearing<'_> {
         if !self.attributes.call.request.record.is_open() {
             return;
         }
-        let actions = binding.actions.iter().map(|action| Value::from(action.word())).collect::<Vec<_>>();
+        let actions = binding
+            .actions
+            .iter()
+            .map(|action| Value::from(action.word()))
+            .collect::<Vec<_>>();
         let failure = value!({
             "message": (objection.message.as_str()),
             "policy": (&policy.name),
@@ -160,12 +182,17 @@ impl Hearing<'_> {
             "validationActions": actions,
         });
         let text = json::to_string(&Value::List(vec![failure]));
-        annotate(self.attributes.call, "validation.policy.admission.k8s.io/validation_failure", &text);
+        annotate(
+            self.attributes.call,
+            "validation.policy.admission.k8s.io/validation_failure",
+            &text,
+        );
     }
 
     fn refuse(&mut self, policy: &Policy, binding: Option<&Binding>, objection: Objection) {
         let attributes = self.attributes;
-        self.refusal.get_or_insert_with(|| refusal(attributes, policy, binding, objection));
+        self.refusal
+            .get_or_insert_with(|| refusal(attributes, policy, binding, objection));
     }
 }
 
@@ -176,9 +203,13 @@ fn refusal(
     binding: Option<&Binding>,
     objection: Objection,
 ) -> Status {
-    let by = binding.map(|binding| format!(" with binding '{}'", binding.name)).unwrap_or_default();
-    let message =
-        format!("ValidatingAdmissionPolicy '{}'{by} denied request: {}", policy.name, objection.message);
+    let by = binding
+        .map(|binding| format!(" with binding '{}'", binding.name))
+        .unwrap_or_default();
+    let message = format!(
+        "ValidatingAdmissionPolicy '{}'{by} denied request: {}",
+        policy.name, objection.message
+    );
     let mut status = forbidden_for(attributes, &message);
     status.code = match objection.reason.as_str() {
         "Forbidden" => 403,
@@ -187,7 +218,11 @@ fn refusal(
         _ => 422,
     };
     status.reason = objection.reason;
-    let cause = Cause { reason: Str::default(), message, field: String::new() };
+    let cause = Cause {
+        reason: Str::default(),
+        message,
+        field: String::new(),
+    };
     status.details.get_or_insert_default().causes.push(cause);
     status
 }
@@ -199,8 +234,14 @@ pub(super) fn namespace(attributes: &Attributes) -> Result<Value, Status> {
         return Ok(Value::Null);
     }
     let server = attributes.call.server;
-    let namespaces = server.catalog.get("", "v1", "namespaces").ok_or_else(Status::no_such_resource)?;
-    let mut namespace = server.registry.get(&namespaces, &Key::new("", name), "")?.value();
+    let namespaces = server
+        .catalog
+        .get("", "v1", "namespaces")
+        .ok_or_else(Status::no_such_resource)?;
+    let mut namespace = server
+        .registry
+        .get(&namespaces, &Key::new("", name), "")?
+        .value();
     for field in ["kind", "apiVersion"] {
         namespace.remove(field);
     }
@@ -228,39 +269,75 @@ async fn opinion(policy: &Policy, scene: &Scene) -> Opinion {
 }
 
 async fn objections(policy: &Policy, scene: &Scene) -> Result<Vec<Objection>, OutOfBudget> {
-    let expressions: Vec<&Expression> =
-        policy.validations.iter().map(|validation| &validation.expression).collect();
+    let expressions: Vec<&Expression> = policy
+        .validations
+        .iter()
+        .map(|validation| &validation.expression)
+        .collect();
     let (verdicts, left) = scene
-        .evaluate(&policy.variables, &expressions, Sight::ALL, BUDGET, |value| value.as_bool() == Some(true))
+        .evaluate(
+            &policy.variables,
+            &expressions,
+            Sight::ALL,
+            BUDGET,
+            |value| value.as_bool() == Some(true),
+        )
         .await?;
     let messages = messages(policy, scene, left).await;
     let each = policy.validations.iter().zip(verdicts).enumerate();
     let objections = each.filter_map(|(at, (validation, verdict))| match (verdict, &messages) {
-        (Err(why), _) => (!policy.ignores_failure).then(|| Objection { at, ..Objection::new(why) }),
+        (Err(why), _) => (!policy.ignores_failure).then(|| Objection {
+            at,
+            ..Objection::new(why)
+        }),
         // Kubernetes: even what holds is held against the request if there is nothing left to say why.
         (Ok(_), Err(error)) => {
             let why = format!("failed messageExpression: {error}");
-            (!policy.ignores_failure).then(|| Objection { at, ..Objection::new(why) })
+            (!policy.ignores_failure).then(|| Objection {
+                at,
+                ..Objection::new(why)
+            })
         }
         (Ok(true), Ok(_)) => None,
         (Ok(false), Ok(messages)) => {
             let message = messages.get(at).cloned().flatten();
-            Some(Objection { message: validation.message(message), reason: validation.reason.clone(), at })
+            Some(Objection {
+                message: validation.message(message),
+                reason: validation.reason.clone(),
+                at,
+            })
         }
     });
     Ok(objections.collect())
 }
 
 /// The messages that expressions compute, where there are such and they can be used.
-async fn messages(policy: &Policy, scene: &Scene, budget: u64) -> Result<Vec<Option<String>>, OutOfBudget> {
-    let computed = policy.validations.iter().map(|validation| validation.message_expression.as_ref());
+async fn messages(
+    policy: &Policy,
+    scene: &Scene,
+    budget: u64,
+) -> Result<Vec<Option<String>>, OutOfBudget> {
+    let computed = policy
+        .validations
+        .iter()
+        .map(|validation| validation.message_expression.as_ref());
     let expressions: Vec<&Expression> = computed.clone().flatten().collect();
-    let sight = Sight { authorizer: false, ..Sight::ALL };
+    let sight = Sight {
+        authorizer: false,
+        ..Sight::ALL
+    };
     let text = |value: &cel::Value| value.as_str().map(|text| text.trim().to_owned());
-    let (texts, _) = scene.evaluate(&policy.variables, &expressions, sight, budget, text).await?;
-    let usable = |text: &String| !text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n');
-    let mut texts = texts.into_iter().map(|text| text.ok().flatten().filter(usable));
-    Ok(computed.map(|expression| expression.and_then(|_| texts.next().flatten())).collect())
+    let (texts, _) = scene
+        .evaluate(&policy.variables, &expressions, sight, budget, text)
+        .await?;
+    let usable =
+        |text: &String| !text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n');
+    let mut texts = texts
+        .into_iter()
+        .map(|text| text.ok().flatten().filter(usable));
+    Ok(computed
+        .map(|expression| expression.and_then(|_| texts.next().flatten()))
+        .collect())
 }
 
 impl Validation {
@@ -278,17 +355,27 @@ async fn notes(policy: &Policy, scene: &Scene) -> Result<Notes, OutOfBudget> {
     if policy.annotations.is_empty() {
         return Ok(Notes::default());
     }
-    let expressions: Vec<&Expression> = policy.annotations.iter().map(|(_, expression)| expression).collect();
+    let expressions: Vec<&Expression> = policy
+        .annotations
+        .iter()
+        .map(|(_, expression)| expression)
+        .collect();
     // Kubernetes: an annotation may name the authorizer, but there is none (policy/validating/validator.go).
-    let sight = Sight { authorizer: false, ..Sight::ALL };
+    let sight = Sight {
+        authorizer: false,
+        ..Sight::ALL
+    };
     let text = |value: &cel::Value| value.as_str().map(|text| text.trim().to_owned());
-    let (results, _) = scene.evaluate(&policy.variables, &expressions, sight, BUDGET, text).await?;
+    let (results, _) = scene
+        .evaluate(&policy.variables, &expressions, sight, BUDGET, text)
+        .await?;
     let mut notes = Notes::default();
     for ((key, _), result) in policy.annotations.iter().zip(results) {
         match result {
-            Ok(text) => {
-                notes.texts.extend(text.filter(|text| !text.is_empty()).map(|text| (key.clone(), cut(text))))
-            }
+            Ok(text) => notes.texts.extend(
+                text.filter(|text| !text.is_empty())
+                    .map(|text| (key.clone(), cut(text))),
+            ),
             Err(why) if !policy.ignores_failure => notes.failures.push(why),
             Err(_) => {}
         }

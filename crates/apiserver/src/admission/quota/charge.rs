@@ -26,7 +26,11 @@ pub(crate) struct Charges(Mutex<Option<Arc<Book>>>);
 
 impl Charges {
     /// Takes what a write needs, from all quotas or from none.
-    pub(super) async fn take(&self, request: &Request<'_>, needed: Vec<Need>) -> Result<(), Status> {
+    pub(super) async fn take(
+        &self,
+        request: &Request<'_>,
+        needed: Vec<Need>,
+    ) -> Result<(), Status> {
         if needed.is_empty() {
             return Ok(());
         }
@@ -103,7 +107,8 @@ impl Book {
             }
             outcome
         });
-        task.await.unwrap_or_else(|_| Err(Status::internal("resource quota evaluation failed")))
+        task.await
+            .unwrap_or_else(|_| Err(Status::internal("resource quota evaluation failed")))
     }
 
     async fn give_back(&self) {
@@ -115,7 +120,9 @@ impl Book {
 impl Drop for Book {
     fn drop(&mut self) {
         let taken = std::mem::take(&mut *hold(&self.taken));
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
         if taken.is_empty() {
             return;
         }
@@ -134,7 +141,11 @@ impl Drop for Book {
 async fn is_stored(server: &Inner, resource: &Resource, object: &Value, is_new: bool) -> bool {
     let metadata = &object["metadata"];
     let key = Key::new(metadata["namespace"].str(), metadata["name"].str());
-    let stored = server.registry.get_settled(resource, &key).await.map(|stored| stored.value());
+    let stored = server
+        .registry
+        .get_settled(resource, &key)
+        .await
+        .map(|stored| stored.value());
     stored.is_some_and(|stored| {
         stored["metadata"]["uid"] == metadata["uid"] && (is_new || stored["spec"] == object["spec"])
     })
@@ -155,7 +166,10 @@ async fn change(
     need: &Need,
     give_back: bool,
 ) -> Result<Option<Full>, Status> {
-    let quotas = server.catalog.get("", "v1", "resourcequotas").ok_or_else(Status::no_such_resource)?;
+    let quotas = server
+        .catalog
+        .get("", "v1", "resourcequotas")
+        .ok_or_else(Status::no_such_resource)?;
     let path = ResourcePath {
         version: "v1".into(),
         resource: "resourcequotas".into(),
@@ -168,10 +182,28 @@ async fn change(
     let notes = Notes::default();
     let call = Call::of_server(server, &request, &path, &quotas, &notes);
     let user = request.user.who();
-    let options = UpdateOptions { action: Action::Status, user, ..UpdateOptions::default() };
-    let mut spend = Spend { delta: &need.delta, give_back, owning: Owning::new(&call), full: None };
-    let outcome =
-        server.registry.update(&quotas, &call.key(), &mut spend, &options, &NoGate, &mut Vec::new()).await;
+    let options = UpdateOptions {
+        action: Action::Status,
+        user,
+        ..UpdateOptions::default()
+    };
+    let mut spend = Spend {
+        delta: &need.delta,
+        give_back,
+        owning: Owning::new(&call),
+        full: None,
+    };
+    let outcome = server
+        .registry
+        .update(
+            &quotas,
+            &call.key(),
+            &mut spend,
+            &options,
+            &NoGate,
+            &mut Vec::new(),
+        )
+        .await;
     match (spend.full, outcome) {
         (Some(quota), _) => Ok(Some((quota, need.delta.clone()))),
         (None, Err(status)) if status.reason == "NotFound" => Ok(None),
@@ -208,6 +240,13 @@ impl Spend<'_> {
 }
 
 fn is_over(quota: &Value, delta: &Amounts) -> bool {
-    let (hard, used) = (amounts(&quota["status"]["hard"]), amounts(&quota["status"]["used"]));
-    delta.keys().any(|name| hard.get(name).zip(used.get(name)).is_some_and(|(hard, used)| used > hard))
+    let (hard, used) = (
+        amounts(&quota["status"]["hard"]),
+        amounts(&quota["status"]["used"]),
+    );
+    delta.keys().any(|name| {
+        hard.get(name)
+            .zip(used.get(name))
+            .is_some_and(|(hard, used)| used > hard)
+    })
 }

@@ -38,7 +38,13 @@ pub(super) fn concerns(attributes: &Attributes) -> bool {
     if attributes.namespace().is_empty() || attributes.is("", "namespaces") {
         return false;
     }
-    let limited = !attributes.call.server.options.admission.limited_resources.is_empty();
+    let limited = !attributes
+        .call
+        .server
+        .options
+        .admission
+        .limited_resources
+        .is_empty();
     (limited || has_quotas(attributes)) && counted(attributes).is_some()
 }
 
@@ -49,20 +55,41 @@ fn counted(attributes: &Attributes) -> Option<Counted> {
 
 fn has_quotas(attributes: &Attributes) -> bool {
     let server = attributes.call.server;
-    let Some(quotas) = server.catalog.get("", "v1", "resourcequotas") else { return false };
-    let selection = Selection { namespace: attributes.namespace().into(), ..Selection::default() };
-    let found = server.registry.list(&quotas, &ListOptions { selection, limit: 1, ..ListOptions::default() });
+    let Some(quotas) = server.catalog.get("", "v1", "resourcequotas") else {
+        return false;
+    };
+    let selection = Selection {
+        namespace: attributes.namespace().into(),
+        ..Selection::default()
+    };
+    let found = server.registry.list(
+        &quotas,
+        &ListOptions {
+            selection,
+            limit: 1,
+            ..ListOptions::default()
+        },
+    );
     found.is_ok_and(|found| !found.items.is_empty())
 }
 
 /// Lets a write take what it needs, or refuses it.
-pub(super) fn check<'a>(attributes: &'a Attributes<'a>, object: &'a Value) -> Future<'a, Result<(), Status>> {
+pub(super) fn check<'a>(
+    attributes: &'a Attributes<'a>,
+    object: &'a Value,
+) -> Future<'a, Result<(), Status>> {
     Box::pin(async move {
-        let Some(counted) = counted(attributes) else { return Ok(()) };
+        let Some(counted) = counted(attributes) else {
+            return Ok(());
+        };
         if !counted.handles(attributes.subresource(), attributes.old, object) {
             return Ok(());
         }
-        let request = Request { attributes, counted, object };
+        let request = Request {
+            attributes,
+            counted,
+            object,
+        };
         let quotas = attributes.all("", "resourcequotas", attributes.namespace())?;
         let needed = request.needed(&quotas)?;
         match attributes.charges {
@@ -94,12 +121,21 @@ impl Request<'_> {
         for quota in quotas {
             let selectors = selectors(quota);
             covered_scopes.extend(
-                selectors.iter().filter(|selector| self.counted.is_in(selector, self.object)).cloned(),
+                selectors
+                    .iter()
+                    .filter(|selector| self.counted.is_in(selector, self.object))
+                    .cloned(),
             );
             let hard = amounts(&quota["status"]["hard"]);
-            let names: Vec<&str> =
-                hard.keys().map(String::as_str).filter(|name| self.counted.counts_as(name)).collect();
-            if names.is_empty() || !selectors.iter().all(|selector| self.counted.is_in(selector, self.object))
+            let names: Vec<&str> = hard
+                .keys()
+                .map(String::as_str)
+                .filter(|name| self.counted.counts_as(name))
+                .collect();
+            if names.is_empty()
+                || !selectors
+                    .iter()
+                    .all(|selector| self.counted.is_in(selector, self.object))
             {
                 continue;
             }
@@ -130,7 +166,8 @@ impl Request<'_> {
     }
 
     fn usage(&self, object: &Value) -> Amounts {
-        self.counted.usage(object, self.attributes.call.server.registry.now())
+        self.counted
+            .usage(object, self.attributes.call.server.registry.now())
     }
 
     /// What a quota is asked for must be known: what the object takes of it, and how much is used already.
@@ -139,32 +176,51 @@ impl Request<'_> {
         if let Some(missing) = self.counted.missing(names, self.object) {
             return Err(self.forbidden(&format!("failed quota: {name}: must specify {missing}")));
         }
-        if names.iter().any(|resource| quota["status"]["used"].get(resource).is_none()) {
-            let why = format!("status unknown for quota: {name}, resources: {}", names.join(","));
+        if names
+            .iter()
+            .any(|resource| quota["status"]["used"].get(resource).is_none())
+        {
+            let why = format!(
+                "status unknown for quota: {name}, resources: {}",
+                names.join(",")
+            );
             return Err(self.forbidden(&why));
         }
         Ok(())
     }
 
     fn check_negative(&self, usage: &Amounts) -> Result<(), Status> {
-        let negative: Vec<&str> =
-            usage.iter().filter(|(_, amount)| amount.is_negative()).map(|(name, _)| name.as_str()).collect();
+        let negative: Vec<&str> = usage
+            .iter()
+            .filter(|(_, amount)| amount.is_negative())
+            .map(|(name, _)| name.as_str())
+            .collect();
         if negative.is_empty() {
             return Ok(());
         }
-        Err(self.forbidden(&format!("quota usage is negative for resource(s): {}", negative.join(","))))
+        Err(self.forbidden(&format!(
+            "quota usage is negative for resource(s): {}",
+            negative.join(",")
+        )))
     }
 
     /// How much more the object takes than before.
     fn delta(&self, usage: &Amounts) -> Amounts {
-        let before = self.attributes.old.map(|old| self.usage(old)).unwrap_or_default();
+        let before = self
+            .attributes
+            .old
+            .map(|old| self.usage(old))
+            .unwrap_or_default();
         more_than(usage, &before)
     }
 
     /// The same for one quota: an object that was of no concern to it before takes everything anew.
     fn delta_for(&self, quota: &Value, usage: &Amounts, delta: &Amounts) -> Amounts {
-        let was_counted =
-            |old: &Value| selectors(quota).iter().all(|selector| self.counted.is_in(selector, old));
+        let was_counted = |old: &Value| {
+            selectors(quota)
+                .iter()
+                .all(|selector| self.counted.is_in(selector, old))
+        };
         match self.attributes.old.is_none_or(was_counted) {
             true => delta.clone(),
             false => more_than(usage, &Amounts::new()),
@@ -173,26 +229,44 @@ impl Request<'_> {
 
     /// Whether there are quotas for what may not be used without one.
     fn check_covered(&self, names: &BTreeSet<String>, scopes: &[Selector]) -> Result<(), Status> {
-        let limited = &self.attributes.call.server.options.admission.limited_resources;
+        let limited = &self
+            .attributes
+            .call
+            .server
+            .options
+            .admission
+            .limited_resources;
         let resource = self.attributes.resource();
         let usage = self.usage(self.object);
-        let here = limited
-            .iter()
-            .filter(|limited| limited.group == *resource.group && limited.resource == *resource.resource);
+        let here = limited.iter().filter(|limited| {
+            limited.group == *resource.group && limited.resource == *resource.resource
+        });
         let needing = here.flat_map(|limited| {
-            let is_limited = |name: &str| limited.containing.iter().any(|part| name.contains(part.as_str()));
+            let is_limited = |name: &str| {
+                limited
+                    .containing
+                    .iter()
+                    .any(|part| name.contains(part.as_str()))
+            };
             usage
                 .iter()
                 .filter(move |(name, amount)| !amount.is_zero() && is_limited(name))
                 .map(|(name, _)| name)
         });
-        let uncovered: BTreeSet<&str> =
-            needing.filter(|name| !names.contains(*name)).map(String::as_str).collect();
+        let uncovered: BTreeSet<&str> = needing
+            .filter(|name| !names.contains(*name))
+            .map(String::as_str)
+            .collect();
         if !uncovered.is_empty() {
             let list: Vec<&str> = uncovered.into_iter().collect();
-            return Err(self.forbidden(&format!("insufficient quota to consume: {}", list.join(","))));
+            return Err(self.forbidden(&format!(
+                "insufficient quota to consume: {}",
+                list.join(",")
+            )));
         }
-        let wanted = limited.iter().flat_map(|limited| limited.scopes.iter().map(Selector::of));
+        let wanted = limited
+            .iter()
+            .flat_map(|limited| limited.scopes.iter().map(Selector::of));
         let uncovered: Vec<String> = wanted
             .filter(|selector| self.counted.is_in(selector, self.object))
             .filter(|selector| !scopes.iter().any(|covered| covered.scope == selector.scope))
@@ -202,7 +276,10 @@ impl Request<'_> {
             return Ok(());
         }
         // Kubernetes: this refusal is no Forbidden (resourcequota/controller.go).
-        Err(Status::unknown(format!("insufficient quota to match these scopes: [{}]", uncovered.join(" "))))
+        Err(Status::unknown(format!(
+            "insufficient quota to match these scopes: [{}]",
+            uncovered.join(" ")
+        )))
     }
 
     /// Whether a quota, as it is now, has room for what is wanted.
@@ -210,18 +287,26 @@ impl Request<'_> {
         if self.attributes.subresource() == "status" {
             return Ok(());
         }
-        let (hard, used) = (amounts(&quota["status"]["hard"]), amounts(&quota["status"]["used"]));
+        let (hard, used) = (
+            amounts(&quota["status"]["hard"]),
+            amounts(&quota["status"]["used"]),
+        );
         let is_over = |name: &str, wanted: &Quantity| {
             let used = used.get(name).copied().unwrap_or_default();
             hard.get(name).is_some_and(|hard| used.add(wanted) > *hard)
         };
-        let over: Vec<&String> =
-            delta.iter().filter(|(name, wanted)| is_over(name, wanted)).map(|(name, _)| name).collect();
+        let over: Vec<&String> = delta
+            .iter()
+            .filter(|(name, wanted)| is_over(name, wanted))
+            .map(|(name, _)| name)
+            .collect();
         if over.is_empty() {
             return Ok(());
         }
         let list = |amounts: &Amounts| {
-            let known = over.iter().filter_map(|name| Some(format!("{name}={}", amounts.get(*name)?)));
+            let known = over
+                .iter()
+                .filter_map(|name| Some(format!("{name}={}", amounts.get(*name)?)));
             known.collect::<Vec<_>>().join(",")
         };
         Err(self.forbidden(&format!(
@@ -241,16 +326,21 @@ impl Request<'_> {
 /// What `amounts` has more than `before`, without what it has not.
 fn more_than(amounts: &Amounts, before: &Amounts) -> Amounts {
     let more = amounts.iter().map(|(name, amount)| {
-        let more = before.get(name).map_or(*amount, |before| amount.sub(before));
+        let more = before
+            .get(name)
+            .map_or(*amount, |before| amount.sub(before));
         (name.clone(), more)
     });
-    more.filter(|(_, more)| !more.is_zero() && !more.is_negative()).collect()
+    more.filter(|(_, more)| !more.is_zero() && !more.is_negative())
+        .collect()
 }
 
 /// Of `amounts` those that `names` names.
 fn masked(amounts: &Amounts, names: &Value) -> Amounts {
     let named = amounts.iter().filter(|(name, _)| names.get(name).is_some());
-    named.map(|(name, amount)| (name.clone(), *amount)).collect()
+    named
+        .map(|(name, amount)| (name.clone(), *amount))
+        .collect()
 }
 
 /// Writes `used` with `delta` added or, where it is given back, taken away; never below nothing.
@@ -260,15 +350,24 @@ fn set_used(quota: &mut Value, delta: &Amounts, give_back: bool) {
         false => add(&mut used, delta),
         true => {
             for (name, amount) in delta {
-                let Some(found) = used.get_mut(name) else { continue };
+                let Some(found) = used.get_mut(name) else {
+                    continue;
+                };
                 let rest = found.sub(amount);
-                *found = if rest.is_negative() { Quantity::default() } else { rest };
+                *found = if rest.is_negative() {
+                    Quantity::default()
+                } else {
+                    rest
+                };
             }
         }
     }
     for name in delta.keys() {
         if let Some(amount) = used.get(name) {
-            quota.entry("status").entry("used").set(name, amount.to_string());
+            quota
+                .entry("status")
+                .entry("used")
+                .set(name, amount.to_string());
         }
     }
 }

@@ -38,10 +38,14 @@ impl Addresses {
             return;
         }
         let metadata = new.or(old).map(|service| &service["metadata"]);
-        let key = metadata.map(|metadata| Key::new(metadata["namespace"].str(), metadata["name"].str()));
+        let key =
+            metadata.map(|metadata| Key::new(metadata["namespace"].str(), metadata["name"].str()));
         let both = of_new.into_iter().chain(of_old).flatten();
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        noted.extend(key.into_iter().flat_map(|key| both.clone().map(move |address| (key.clone(), address))));
+        noted.extend(
+            key.into_iter()
+                .flat_map(|key| both.clone().map(move |address| (key.clone(), address))),
+        );
     }
 
     /// Makes the objects that are missing and removes those that nobody has any more.
@@ -64,24 +68,35 @@ impl Addresses {
 
 /// Brings all addresses in line with the services: at start, because what was under way may not have ended.
 pub(crate) async fn follow_all(server: &Arc<Inner>) {
-    let (Some(services), Some(addresses)) = (server.catalog.get("", "v1", "services"), resource(server))
+    let (Some(services), Some(addresses)) =
+        (server.catalog.get("", "v1", "services"), resource(server))
     else {
         return;
     };
     let all = |resource: &Resource| {
         let found = server.registry.list(resource, &ListOptions::default());
-        found.map(|found| found.items.iter().map(|object| object.value()).collect()).unwrap_or_default()
+        found
+            .map(|found| found.items.iter().map(|object| object.value()).collect())
+            .unwrap_or_default()
     };
     let (services, addresses): (Vec<Value>, Vec<Value>) = (all(&services), all(&addresses));
     let of_services = services.iter().flat_map(|service| {
         let metadata = &service["metadata"];
         let key = Key::new(metadata["namespace"].str(), metadata["name"].str());
-        addresses_of(service).into_iter().map(move |address| (key.clone(), address))
+        addresses_of(service)
+            .into_iter()
+            .map(move |address| (key.clone(), address))
     });
-    let known = addresses.iter().filter(|address| is_ours(address)).map(|address| {
-        let parent = &address["spec"]["parentRef"];
-        (Key::new(parent["namespace"].str(), parent["name"].str()), address["metadata"]["name"].str().into())
-    });
+    let known = addresses
+        .iter()
+        .filter(|address| is_ours(address))
+        .map(|address| {
+            let parent = &address["spec"]["parentRef"];
+            (
+                Key::new(parent["namespace"].str(), parent["name"].str()),
+                address["metadata"]["name"].str().into(),
+            )
+        });
     for (service, address) in of_services.chain(known) {
         follow(server, &service, &address).await;
     }
@@ -94,25 +109,39 @@ fn is_ours(address: &Value) -> bool {
 /// In the one way to write them: there may be several.
 fn addresses_of(service: &Value) -> Vec<String> {
     let addresses = service["spec"]["clusterIPs"].list().iter();
-    addresses.filter_map(|address| parse_sloppy(address.str())).map(|address| address.to_string()).collect()
+    addresses
+        .filter_map(|address| parse_sloppy(address.str()))
+        .map(|address| address.to_string())
+        .collect()
 }
 
 /// Makes one address an object if the service has it, and no object if not.
 async fn follow(server: &Arc<Inner>, service: &Key, address: &str) {
-    let (Some(services), Some(addresses)) = (server.catalog.get("", "v1", "services"), resource(server))
+    let (Some(services), Some(addresses)) =
+        (server.catalog.get("", "v1", "services"), resource(server))
     else {
         return;
     };
-    let stored =
-        server.registry.get(&services, service, "").map(|service| service.value()).unwrap_or_default();
+    let stored = server
+        .registry
+        .get(&services, service, "")
+        .map(|service| service.value())
+        .unwrap_or_default();
     let has = addresses_of(&stored).iter().any(|known| known == address);
-    let found = server.registry.get(&addresses, &Key::new("", address), "").map(|found| found.value()).ok();
+    let found = server
+        .registry
+        .get(&addresses, &Key::new("", address), "")
+        .map(|found| found.value())
+        .ok();
     match found {
         None if has => make(server, &addresses, service, address).await,
         Some(found) if !has && is_ours(&found) && is_of(&found, service) => {
             let options = DeleteOptions::default();
             // Somebody else may have removed it; then it is gone as well.
-            let _ = server.registry.delete(&addresses, &Key::new("", address), &options, &NoGate).await;
+            let _ = server
+                .registry
+                .delete(&addresses, &Key::new("", address), &options, &NoGate)
+                .await;
         }
         _ => {}
     }
@@ -139,10 +168,19 @@ async fn make(server: &Arc<Inner>, addresses: &Resource, service: &Key, address:
         resource: "ipaddresses".into(),
         ..ResourcePath::default()
     };
-    let (request, notes) = (Request::of_server(Method::POST, path.clone()), Notes::default());
+    let (request, notes) = (
+        Request::of_server(Method::POST, path.clone()),
+        Notes::default(),
+    );
     let call = Call::of_server(server, &request, &path, addresses, &notes);
     Owning::new(&call).update(None, &mut object);
-    let options = CreateOptions { user: request.user.who(), ..CreateOptions::default() };
+    let options = CreateOptions {
+        user: request.user.who(),
+        ..CreateOptions::default()
+    };
     // Somebody may have made it by hand in the meantime; then it is there as well.
-    let _ = server.registry.create(addresses, "", object, &options, &NoGate, &mut Vec::new()).await;
+    let _ = server
+        .registry
+        .create(addresses, "", object, &options, &NoGate, &mut Vec::new())
+        .await;
 }

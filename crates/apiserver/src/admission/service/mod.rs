@@ -43,7 +43,10 @@ pub(crate) struct Claim {
 impl Claims {
     /// A claim on nothing yet.
     pub fn claim(&self) -> Claim {
-        Claim { claims: self.clone(), mine: Vec::new() }
+        Claim {
+            claims: self.clone(),
+            mine: Vec::new(),
+        }
     }
 }
 
@@ -87,13 +90,26 @@ pub(super) fn allocate(
 ) -> Result<(), Status> {
     claim.reset();
     let addresses = address::resource(call.server).ok_or_else(Status::no_such_resource)?;
-    let families = call.server.options.service_ranges.iter().map(|range| family(range.ip)).collect();
-    let mut pool =
-        Ranges { server: call.server, services: call.resource, addresses: &addresses, families, claim };
+    let families = call
+        .server
+        .options
+        .service_ranges
+        .iter()
+        .map(|range| family(range.ip))
+        .collect();
+    let mut pool = Ranges {
+        server: call.server,
+        services: call.resource,
+        addresses: &addresses,
+        families,
+        claim,
+    };
     allocate::allocate(service, old, &mut pool).map_err(|error| match error {
-        AllocateError::Invalid(violations) => {
-            Status::invalid(&call.resource.kind().gvk, service["metadata"]["name"].str(), &violations)
-        }
+        AllocateError::Invalid(violations) => Status::invalid(
+            &call.resource.kind().gvk,
+            service["metadata"]["name"].str(),
+            &violations,
+        ),
         AllocateError::Internal(message) => Status::internal(message),
         AllocateError::Unknown(message) => Status::unknown(message),
     })
@@ -110,7 +126,8 @@ struct Ranges<'a> {
 
 impl Ranges<'_> {
     fn claim_address(&mut self, address: IpAddr) -> bool {
-        let (registry, services, addresses) = (&self.server.registry, self.services, self.addresses);
+        let (registry, services, addresses) =
+            (&self.server.registry, self.services, self.addresses);
         let address = &address.to_string();
         // Somebody may also have made an address by hand.
         let taken = || {
@@ -123,7 +140,8 @@ impl Ranges<'_> {
     fn claim_port(&mut self, port: i64) -> bool {
         let (registry, services, text) = (&self.server.registry, self.services, port.to_string());
         let taken = || {
-            registry.is_taken(services, NODE_PORT, &text) || registry.is_taken(services, HEALTH_PORT, &text)
+            registry.is_taken(services, NODE_PORT, &text)
+                || registry.is_taken(services, HEALTH_PORT, &text)
         };
         self.claim.take(&text, taken)
     }
@@ -134,7 +152,11 @@ impl Pool for Ranges<'_> {
         &self.families
     }
 
-    fn take_address(&mut self, wanted_family: &str, wanted: Option<&str>) -> Result<String, Exhausted> {
+    fn take_address(
+        &mut self,
+        wanted_family: &str,
+        wanted: Option<&str>,
+    ) -> Result<String, Exhausted> {
         let mut ranges = range::ready(self.server);
         ranges.retain(|range| family(range.ip) == wanted_family);
         if let Some(wanted) = wanted {
@@ -145,13 +167,18 @@ impl Pool for Ranges<'_> {
             };
             return match self.claim_address(address) {
                 true => Ok(wanted.into()),
-                false => Err(Exhausted::Refused("provided IP is already allocated".into())),
+                false => Err(Exhausted::Refused(
+                    "provided IP is already allocated".into(),
+                )),
             };
         }
         let start = random(self.server.registry.random());
-        let mut addresses = ranges.iter().flat_map(|range: &Block| range::from(*range, start.into()));
+        let mut addresses = ranges
+            .iter()
+            .flat_map(|range: &Block| range::from(*range, start.into()));
         let free = addresses.find(|address| self.claim_address(*address));
-        free.map(|address| address.to_string()).ok_or_else(|| Exhausted::Full("range is full".into()))
+        free.map(|address| address.to_string())
+            .ok_or_else(|| Exhausted::Full("range is full".into()))
     }
 
     fn take_port(&mut self, wanted: Option<i64>) -> Result<i64, Exhausted> {
@@ -166,13 +193,17 @@ impl Pool for Ranges<'_> {
             }
             return match self.claim_port(wanted) {
                 true => Ok(wanted),
-                false => Err(Exhausted::Refused("provided port is already allocated".into())),
+                false => Err(Exhausted::Refused(
+                    "provided port is already allocated".into(),
+                )),
             };
         }
         let count = high - low + 1;
         let start = (random(self.server.registry.random()) % count as u64) as i64;
         let mut ports = (0..count).map(|step| low + (start + step) % count);
-        ports.find(|port| self.claim_port(*port)).ok_or_else(|| Exhausted::Full("range is full".into()))
+        ports
+            .find(|port| self.claim_port(*port))
+            .ok_or_else(|| Exhausted::Full("range is full".into()))
     }
 }
 

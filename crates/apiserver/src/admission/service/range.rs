@@ -16,12 +16,23 @@ const V6_PREFIX: u32 = 64;
 
 /// All ranges that addresses can be had of; those that the server was told if nobody has written down any.
 pub(super) fn ready(server: &Inner) -> Vec<Block> {
-    let resource = server.catalog.get("networking.k8s.io", "v1", "servicecidrs");
-    let found = resource.and_then(|resource| server.registry.list(&resource, &ListOptions::default()).ok());
+    let resource = server
+        .catalog
+        .get("networking.k8s.io", "v1", "servicecidrs");
+    let found = resource.and_then(|resource| {
+        server
+            .registry
+            .list(&resource, &ListOptions::default())
+            .ok()
+    });
     let Some(found) = found.filter(|found| !found.items.is_empty()) else {
         return server.options.service_ranges.clone();
     };
-    let found = found.items.iter().map(|object| object.value()).filter(is_ready);
+    let found = found
+        .items
+        .iter()
+        .map(|object| object.value())
+        .filter(is_ready);
     found.flat_map(|range| of(&range)).collect()
 }
 
@@ -34,8 +45,13 @@ fn is_ready(range: &Value) -> bool {
 }
 
 fn of(range: &Value) -> Vec<Block> {
-    let blocks = range["spec"]["cidrs"].list().iter().filter_map(|text| Block::parse_sloppy(text.str()));
-    blocks.filter(|block| block.ip.is_ipv4() || block.prefix >= V6_PREFIX).collect()
+    let blocks = range["spec"]["cidrs"]
+        .list()
+        .iter()
+        .filter_map(|text| Block::parse_sloppy(text.str()));
+    blocks
+        .filter(|block| block.ip.is_ipv4() || block.prefix >= V6_PREFIX)
+        .collect()
 }
 
 /// Every address that a range gives, from somewhere on. The first ones come last: people ask for them.
@@ -47,7 +63,9 @@ pub(super) fn from(range: Block, start: u128) -> impl Iterator<Item = IpAddr> {
         size => (size / SHARE).clamp(*LEFT.start(), *LEFT.end()),
     };
     let around = move |n: u128| (0..n).map(move |step| (start % n + step) % n);
-    let offsets = around(n_hosts - left).map(move |offset| left + offset).chain(around(left));
+    let offsets = around(n_hosts - left)
+        .map(move |offset| left + offset)
+        .chain(around(left));
     offsets.map(move |offset| range.nth(hosts.start + offset))
 }
 
@@ -63,7 +81,9 @@ mod tests {
     /// The offsets of all addresses that a range gives, in the order in which it does.
     fn given(range: &str, start: u128) -> Vec<u128> {
         let range = block(range);
-        from(range, start).map(|address| range.offset(address).unwrap()).collect()
+        from(range, start)
+            .map(|address| range.offset(address).unwrap())
+            .collect()
     }
 
     #[track_caller]
@@ -71,8 +91,14 @@ mod tests {
         let all = given(range, 1000);
         assert_eq!(all.len(), n_all, "{range}");
         let (upper, lower) = all.split_at(n_all - n_left as usize);
-        assert!(upper.iter().all(|offset| *offset > n_left), "{range}: {upper:?}");
-        assert!(lower.iter().all(|offset| (1..=n_left).contains(offset)), "{range}: {lower:?}");
+        assert!(
+            upper.iter().all(|offset| *offset > n_left),
+            "{range}: {upper:?}"
+        );
+        assert!(
+            lower.iter().all(|offset| (1..=n_left).contains(offset)),
+            "{range}: {lower:?}"
+        );
     }
 
     #[test]
@@ -99,8 +125,12 @@ mod tests {
     #[test]
     fn a_range_that_goes_or_is_not_ready_gives_nothing() {
         assert!(is_ready(&value!({})));
-        assert!(!is_ready(&value!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})));
-        assert!(!is_ready(&value!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}})));
+        assert!(!is_ready(
+            &value!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+        ));
+        assert!(!is_ready(
+            &value!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}})
+        ));
     }
 
     #[test]

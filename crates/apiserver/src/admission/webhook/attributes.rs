@@ -69,16 +69,40 @@ pub(crate) struct Attributes<'a> {
 impl<'a> Attributes<'a> {
     /// Of a write in the version that was asked for. The object is given with [`with`](Attributes::with).
     pub fn asked(call: &'a Call<'a>, old: Option<&'a Value>) -> Attributes<'a> {
-        let operation = if old.is_some() { Operation::Update } else { Operation::Create };
+        let operation = if old.is_some() {
+            Operation::Update
+        } else {
+            Operation::Create
+        };
         let kind = call.resource.kind().gvk.clone();
-        Attributes { call, operation, kind, object: None, old, form: Form::Asked }
+        Attributes {
+            call,
+            operation,
+            kind,
+            object: None,
+            old,
+            form: Form::Asked,
+        }
     }
 
     /// Of a write or a delete as the registry judges it.
-    pub fn judged(call: &'a Call<'a>, object: Option<&'a Value>, old: Option<&'a Value>) -> Attributes<'a> {
+    pub fn judged(
+        call: &'a Call<'a>,
+        object: Option<&'a Value>,
+        old: Option<&'a Value>,
+    ) -> Attributes<'a> {
         let asked = Attributes::asked(call, old);
-        let operation = if object.is_some() { asked.operation } else { Operation::Delete };
-        Attributes { operation, object, form: Form::Judged, ..asked }
+        let operation = if object.is_some() {
+            asked.operation
+        } else {
+            Operation::Delete
+        };
+        Attributes {
+            operation,
+            object,
+            form: Form::Judged,
+            ..asked
+        }
     }
 
     /// Of a write of another kind than the resource's, which a subresource speaks.
@@ -88,22 +112,38 @@ impl<'a> Attributes<'a> {
         root: &'a Struct,
         old: Option<&'a Value>,
     ) -> Attributes<'a> {
-        Attributes { kind: kind.clone(), form: Form::Only(root), ..Attributes::asked(call, old) }
+        Attributes {
+            kind: kind.clone(),
+            form: Form::Only(root),
+            ..Attributes::asked(call, old)
+        }
     }
 
     /// Of a connection to an object, whose options are of this kind.
-    pub fn connect(call: &'a Call<'a>, kind: &GroupVersionKind, root: &'a Struct) -> Attributes<'a> {
-        Attributes { operation: Operation::Connect, ..Attributes::other(call, kind, root, None) }
+    pub fn connect(
+        call: &'a Call<'a>,
+        kind: &GroupVersionKind,
+        root: &'a Struct,
+    ) -> Attributes<'a> {
+        Attributes {
+            operation: Operation::Connect,
+            ..Attributes::other(call, kind, root, None)
+        }
     }
 
     /// The same request with an object.
     pub fn with<'b>(&'b self, object: &'b Value) -> Attributes<'b> {
-        Attributes { object: Some(object), ..self.clone() }
+        Attributes {
+            object: Some(object),
+            ..self.clone()
+        }
     }
 
     /// The object's name; a collection has none, even though its objects do.
     pub fn name(&self) -> &str {
-        let said = |object: Option<&'a Value>| object.map_or("", |object| object["metadata"]["name"].str());
+        let said = |object: Option<&'a Value>| {
+            object.map_or("", |object| object["metadata"]["name"].str())
+        };
         match self.call.path.name.as_str() {
             "" => said(self.object),
             name => name,
@@ -112,7 +152,9 @@ impl<'a> Attributes<'a> {
 
     /// What a refusal calls the object.
     pub fn shown_name(&self) -> &str {
-        let generated = self.object.map_or("", |object| object["metadata"]["generateName"].str());
+        let generated = self
+            .object
+            .map_or("", |object| object["metadata"]["generateName"].str());
         match (self.name(), generated) {
             ("", "") => UNKNOWN_NAME,
             ("", generated) => generated,
@@ -135,15 +177,23 @@ impl<'a> Attributes<'a> {
     }
 
     /// One of the request's objects in the version of `resource`.
-    pub async fn shown(&self, object: Option<&Value>, resource: &Resource) -> Result<Value, Status> {
-        let Some(object) = object else { return Ok(Value::Null) };
+    pub async fn shown(
+        &self,
+        object: Option<&Value>,
+        resource: &Resource,
+    ) -> Result<Value, Status> {
+        let Some(object) = object else {
+            return Ok(Value::Null);
+        };
         let asked = self.call.resource;
         let own = resource.kind().gvk == asked.kind().gvk;
         let (mut shown, kind) = match self.form {
             Form::Only(_) => (object.clone(), &self.kind),
             Form::Asked if own => (object.clone(), &self.kind),
             // Custom objects are judged in the version that was asked for.
-            Form::Judged if own || !asked.is_custom() => (resource.judged_as(object), &resource.kind().gvk),
+            Form::Judged if own || !asked.is_custom() => {
+                (resource.judged_as(object), &resource.kind().gvk)
+            }
             _ => (resource.turned(object, asked).await?, &resource.kind().gvk),
         };
         shown.set("kind", &kind.kind);
@@ -153,7 +203,10 @@ impl<'a> Attributes<'a> {
 
     /// The version that was asked for.
     pub fn version(&self) -> Version {
-        Version { resource: self.call.resource.clone(), kind: self.kind.clone() }
+        Version {
+            resource: self.call.resource.clone(),
+            kind: self.kind.clone(),
+        }
     }
 
     /// The shape of the request's objects in a version.
@@ -172,7 +225,9 @@ impl<'a> Attributes<'a> {
     /// The options of the request, and whether nothing is to be stored.
     pub fn options(&self) -> Result<(Value, bool), Status> {
         let operation = self.operation;
-        let Some(kind) = operation.options_kind() else { return Ok((Value::Null, false)) };
+        let Some(kind) = operation.options_kind() else {
+            return Ok((Value::Null, false));
+        };
         let mut options = value!({ "kind": (kind), "apiVersion": "meta.k8s.io/v1" });
         let dry_run = match operation {
             Operation::Delete => {
@@ -205,7 +260,9 @@ fn fill_delete_options(options: &mut Value, asked: &DeleteOptions) {
         options.entry("preconditions").set("uid", uid.as_str());
     }
     if let Some(version) = &asked.version {
-        options.entry("preconditions").set("resourceVersion", version.as_str());
+        options
+            .entry("preconditions")
+            .set("resourceVersion", version.as_str());
     }
     if let Some(orphan) = asked.orphan_dependents {
         options.set("orphanDependents", orphan);

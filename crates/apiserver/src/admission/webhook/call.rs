@@ -31,9 +31,10 @@ impl Failure {
     /// 500, in upstream's words.
     pub fn into_status(self, name: &str) -> Status {
         match self {
-            Failure::Call(why) => {
-                Status::internal(format!("failed calling webhook {}: {why}", json::quote(name)))
-            }
+            Failure::Call(why) => Status::internal(format!(
+                "failed calling webhook {}: {why}",
+                json::quote(name)
+            )),
             Failure::Refused(status) => status,
         }
     }
@@ -56,7 +57,14 @@ pub(super) async fn prepare(
 ) -> Result<Prepared, Failure> {
     let (version, uid, body) = written(attributes, invocation).await?;
     let (server, until) = (attributes.call.server.clone(), attributes.call.until);
-    Ok(Prepared { server, invocation: invocation.clone(), version, uid, body, until })
+    Ok(Prepared {
+        server,
+        invocation: invocation.clone(),
+        version,
+        uid,
+        body,
+        until,
+    })
 }
 
 async fn written(
@@ -70,7 +78,9 @@ async fn written(
     let version = review::version(invocation)
         .map_err(|why| Failure::Call(format!("could not create admission objects: {why}")))?;
     let uid = uuid(attributes.call.server.registry.random());
-    let question = review::question(version, &uid, attributes, invocation).await.map_err(Failure::Refused)?;
+    let question = review::question(version, &uid, attributes, invocation)
+        .await
+        .map_err(Failure::Refused)?;
     Ok((version, uid, json::to_string(&question).into()))
 }
 
@@ -80,13 +90,22 @@ impl Prepared {
         let webhook = &self.invocation.webhook;
         let now = Instant::now();
         let until = self.until.min(now + Duration::from_secs(webhook.timeout));
-        let query = format!("timeout={}s", seconds_left(until.saturating_duration_since(now)));
-        let limit = Limit { until, bytes: MAX_ANSWER };
+        let query = format!(
+            "timeout={}s",
+            seconds_left(until.saturating_duration_since(now))
+        );
+        let limit = Limit {
+            until,
+            bytes: MAX_ANSWER,
+        };
         let failed = |why: String| Failure::Call(format!("failed to call webhook: {why}"));
-        let body = webhook.hook.post(&self.server.client, &query, self.body.clone(), limit).await;
+        let body = webhook
+            .hook
+            .post(&self.server.client, &query, self.body.clone(), limit)
+            .await;
         let body = body.map_err(|error| failed(error.0))?;
-        let review =
-            review::read(&self.server.types.admission_review, self.version, &body).map_err(failed)?;
+        let review = review::read(&self.server.types.admission_review, self.version, &body)
+            .map_err(failed)?;
         review::verify(&review, self.version, &self.uid, mutating)
             .map_err(|why| Failure::Call(format!("received invalid webhook response: {why}")))
     }
@@ -100,5 +119,8 @@ fn seconds_left(left: Duration) -> u64 {
 /// 504: the request's time is over.
 pub(super) fn out_of_time() -> Status {
     let message = "Timeout: request did not complete within requested timeout";
-    Status { details: Some(Box::default()), ..Status::failure(504, "Timeout", message) }
+    Status {
+        details: Some(Box::default()),
+        ..Status::failure(504, "Timeout", message)
+    }
 }

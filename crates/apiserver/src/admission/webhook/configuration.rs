@@ -42,15 +42,24 @@ pub(crate) struct Configured {
 impl Configured {
     /// The webhooks as they are stored at this moment. Only who comes first after a change reads the configurations.
     pub fn hooks(&self, registry: &Registry) -> Arc<Hooks> {
-        let Some(resource) = &self.resource else { return Arc::default() };
+        let Some(resource) = &self.resource else {
+            return Arc::default();
+        };
         let revision = resource.space().snapshot().revision();
-        let kept = self.kept.read().expect("nothing panics while it is held").clone();
+        let kept = self
+            .kept
+            .read()
+            .expect("nothing panics while it is held")
+            .clone();
         if kept.revision == revision {
             return kept;
         }
         let list = registry.list(resource, &ListOptions::default());
         let configurations = list.map(|list| list.items).unwrap_or_default();
-        let values: Vec<Value> = configurations.iter().map(|configuration| configuration.value()).collect();
+        let values: Vec<Value> = configurations
+            .iter()
+            .map(|configuration| configuration.value())
+            .collect();
         let hooks = Arc::new(Hooks::new(revision, &values));
         *self.kept.write().expect("nothing panics while it is held") = hooks.clone();
         hooks
@@ -69,17 +78,30 @@ impl Hooks {
     fn new(revision: Revision, configurations: &[Value]) -> Hooks {
         let each = configurations.iter().flat_map(|configuration| {
             let name = configuration["metadata"]["name"].str();
-            configuration["webhooks"].list().iter().map(move |hook| Webhook::parse(name, hook))
+            configuration["webhooks"]
+                .list()
+                .iter()
+                .map(move |hook| Webhook::parse(name, hook))
         });
-        let each = each.enumerate().map(|(index, webhook)| Arc::new(Webhook { index, ..webhook }));
+        let each = each
+            .enumerate()
+            .map(|(index, webhook)| Arc::new(Webhook { index, ..webhook }));
         let all: Vec<Arc<Webhook>> = each.collect();
         let index = Index::new(all.iter().map(|webhook| &webhook.matching));
-        Hooks { revision, all, index }
+        Hooks {
+            revision,
+            all,
+            index,
+        }
     }
 
     /// The webhooks that may be about a resource, in order. For most requests there is none.
     pub fn about(&self, plural: &str) -> Vec<Arc<Webhook>> {
-        self.index.about(plural).into_iter().map(|at| self.all[at].clone()).collect()
+        self.index
+            .about(plural)
+            .into_iter()
+            .map(|at| self.all[at].clone())
+            .collect()
     }
 }
 
@@ -111,7 +133,9 @@ pub(crate) struct Webhook {
 impl Webhook {
     fn parse(configuration: &str, webhook: &Value) -> Webhook {
         let name = webhook["name"].str();
-        let timeout = webhook["timeoutSeconds"].as_int().and_then(|seconds| u64::try_from(seconds).ok());
+        let timeout = webhook["timeoutSeconds"]
+            .as_int()
+            .and_then(|seconds| u64::try_from(seconds).ok());
         Webhook {
             name: name.into(),
             configuration: configuration.into(),

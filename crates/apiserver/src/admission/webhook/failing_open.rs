@@ -30,7 +30,8 @@ struct Logged {
 impl FailingOpen {
     /// Logs a failure, unless the same webhook was logged within the last minute.
     pub fn log(&self, webhook: &Webhook, why: &str) {
-        if let Some(suppressed) = self.count((webhook.configuration.clone(), webhook.name.clone())) {
+        if let Some(suppressed) = self.count((webhook.configuration.clone(), webhook.name.clone()))
+        {
             let (configuration, name) = (&webhook.configuration, &webhook.name);
             tracing::warn!(%configuration, webhook = %name, %why, suppressed, "failed calling webhook, failing open");
         }
@@ -52,7 +53,13 @@ impl FailingOpen {
             all.retain(|_, logged| now.duration_since(logged.at) < INTERVAL);
         }
         if all.len() < MOST {
-            all.insert(key, Logged { at: now, n_suppressed: 0 });
+            all.insert(
+                key,
+                Logged {
+                    at: now,
+                    n_suppressed: 0,
+                },
+            );
         }
         Some(0)
     }

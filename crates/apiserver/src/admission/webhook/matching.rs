@@ -20,7 +20,11 @@ pub(super) struct Invocation {
 /// The webhooks that may have a say in a request; most have none.
 pub(super) fn candidates(hooks: &Hooks, attributes: &Attributes) -> Vec<Arc<Webhook>> {
     let found = hooks.about(&attributes.call.resource.kind().plural);
-    if found.is_empty() || is_exempt(&attributes.kind) { Vec::new() } else { found }
+    if found.is_empty() || is_exempt(&attributes.kind) {
+        Vec::new()
+    } else {
+        found
+    }
 }
 
 /// Kubernetes: what configures admission is not subject to it (predicates/rules/rules.go).
@@ -41,11 +45,17 @@ pub(super) async fn invocation(
     webhook: &Arc<Webhook>,
     attributes: &Attributes<'_>,
 ) -> Result<Option<Invocation>, Status> {
-    let Some(version) = webhook.matching.find(attributes)? else { return Ok(None) };
+    let Some(version) = webhook.matching.find(attributes)? else {
+        return Ok(None);
+    };
     match webhook.conditions.hold(attributes, &version).await? {
         Ok(true) => {
             let Version { resource, kind } = version;
-            Ok(Some(Invocation { webhook: webhook.clone(), resource, kind }))
+            Ok(Some(Invocation {
+                webhook: webhook.clone(),
+                resource,
+                kind,
+            }))
         }
         Err(why) if !webhook.ignores_failure => {
             let resource = attributes.call.resource.kind().resource();
@@ -78,7 +88,10 @@ pub(crate) struct Matching {
 impl Matching {
     /// As a webhook says it.
     pub fn of_webhook(webhook: &Value) -> Matching {
-        Matching { rules: Some(rules(&webhook["rules"])), ..Matching::parse(webhook) }
+        Matching {
+            rules: Some(rules(&webhook["rules"])),
+            ..Matching::parse(webhook)
+        }
     }
 
     /// As a policy or its binding says it.
@@ -114,20 +127,32 @@ impl Matching {
 
     /// The version of the resource that rules name: the one that was asked for if possible.
     fn version(&self, rules: &[Rule], attributes: &Attributes) -> Option<Version> {
-        if rules.iter().any(|rule| rule.matches(attributes, attributes.call.resource)) {
+        if rules
+            .iter()
+            .any(|rule| rule.matches(attributes, attributes.call.resource))
+        {
             return Some(attributes.version());
         }
         if !self.equivalent || rules.is_empty() {
             return None;
         }
         let others = equivalents(attributes);
-        let fits = |rule: &Rule| others.iter().find(|other| rule.matches(attributes, &other.resource));
+        let fits = |rule: &Rule| {
+            others
+                .iter()
+                .find(|other| rule.matches(attributes, &other.resource))
+        };
         rules.iter().find_map(fits).cloned()
     }
 
     /// The names of the resources that it may be about; none if it may be about any.
     fn resources(&self) -> Option<Vec<&Str>> {
-        let mut names: Vec<&Str> = self.rules.as_ref()?.iter().flat_map(Rule::resources).collect();
+        let mut names: Vec<&Str> = self
+            .rules
+            .as_ref()?
+            .iter()
+            .flat_map(Rule::resources)
+            .collect();
         names.sort();
         names.dedup();
         (!names.iter().any(|name| *name == "*")).then_some(names)
@@ -170,15 +195,24 @@ impl Index {
 
 /// Other versions of the resource, and what the request's kind is called there.
 fn equivalents(attributes: &Attributes) -> Vec<Version> {
-    let (catalog, own) = (&attributes.call.server.catalog, attributes.call.resource.kind());
+    let (catalog, own) = (
+        &attributes.call.server.catalog,
+        attributes.call.resource.kind(),
+    );
     let subresource = attributes.call.path.subresource.as_str();
     let versions = catalog.versions(attributes.call.resource);
-    let found =
-        versions.into_iter().filter(|resource| resource.kind().gvk != own.gvk).filter_map(|resource| {
+    let found = versions
+        .into_iter()
+        .filter(|resource| resource.kind().gvk != own.gvk)
+        .filter_map(|resource| {
             let kind = resource.kind();
             let kind = match subresource {
                 "" => kind.gvk.clone(),
-                name => kind.subresource(name)?.kind.clone().unwrap_or_else(|| kind.gvk.clone()),
+                name => kind
+                    .subresource(name)?
+                    .kind
+                    .clone()
+                    .unwrap_or_else(|| kind.gvk.clone()),
             };
             Some(Version { resource, kind })
         });
@@ -211,9 +245,18 @@ enum Scope {
 
 impl Rule {
     fn parse(rule: &Value) -> Rule {
-        let texts = |field: &str| rule[field].list().iter().map(|text| text.str().into()).collect();
+        let texts = |field: &str| {
+            rule[field]
+                .list()
+                .iter()
+                .map(|text| text.str().into())
+                .collect()
+        };
         let resources = rule["resources"].list().iter().map(|resource| {
-            let (name, below) = resource.str().split_once('/').unwrap_or((resource.str(), ""));
+            let (name, below) = resource
+                .str()
+                .split_once('/')
+                .unwrap_or((resource.str(), ""));
             (name.into(), below.into())
         });
         Rule {
@@ -272,7 +315,9 @@ fn matches_namespace(selector: &LabelSelector, attributes: &Attributes) -> Resul
     if selector.is_empty() || attributes.namespace().is_empty() && !is_namespace {
         return Ok(true);
     }
-    let written = attributes.object.filter(|_| is_namespace && attributes.call.path.subresource.is_empty());
+    let written = attributes
+        .object
+        .filter(|_| is_namespace && attributes.call.path.subresource.is_empty());
     let namespace = match written {
         // It is about to be as it is written here.
         Some(namespace) => namespace.clone(),
@@ -284,8 +329,14 @@ fn matches_namespace(selector: &LabelSelector, attributes: &Attributes) -> Resul
 
 fn stored_namespace(attributes: &Attributes) -> Result<Value, Status> {
     let server = attributes.call.server;
-    let namespaces = server.catalog.get("", "v1", "namespaces").ok_or_else(Status::no_such_resource)?;
-    Ok(server.registry.get(&namespaces, &Key::new("", attributes.namespace()), "")?.value())
+    let namespaces = server
+        .catalog
+        .get("", "v1", "namespaces")
+        .ok_or_else(Status::no_such_resource)?;
+    Ok(server
+        .registry
+        .get(&namespaces, &Key::new("", attributes.namespace()), "")?
+        .value())
 }
 
 /// Whether the object as it is or as it shall be is selected.
@@ -294,7 +345,9 @@ fn matches_object(selector: &LabelSelector, attributes: &Attributes) -> bool {
         let labels = &object["metadata"]["labels"];
         selector.matches(|key| labels[key].as_str())
     };
-    selector.is_empty() || attributes.object.is_some_and(selects) || attributes.old.is_some_and(selects)
+    selector.is_empty()
+        || attributes.object.is_some_and(selects)
+        || attributes.old.is_some_and(selects)
 }
 
 #[cfg(test)]
@@ -305,8 +358,11 @@ mod tests {
     #[test]
     fn a_rule_names_resources_and_what_is_below_them() {
         let rule = Rule::parse(&value!({ "resources": ["pods", "pods/*", "*/scale"] }));
-        let names: Vec<(&str, &str)> =
-            rule.resources.iter().map(|(name, below)| (name.as_str(), below.as_str())).collect();
+        let names: Vec<(&str, &str)> = rule
+            .resources
+            .iter()
+            .map(|(name, below)| (name.as_str(), below.as_str()))
+            .collect();
         assert_eq!(names, [("pods", ""), ("pods", "*"), ("*", "scale")]);
     }
 }

@@ -59,7 +59,9 @@ impl Rounds {
         let mut any = false;
         for webhook in candidates {
             let now = attributes.with(object);
-            let Some(invocation) = invocation(&webhook, &now).await? else { continue };
+            let Some(invocation) = invocation(&webhook, &now).await? else {
+                continue;
+            };
             if second && !self.due.contains(&webhook.id) {
                 continue;
             }
@@ -98,12 +100,21 @@ impl Rounds {
             Ok(verdict) => judge(attributes, &invocation, &verdict, round).await,
             Err(failure) => Err(failure),
         };
-        attributes.call.request.record.took(Layer::MutatingWebhook, started);
+        attributes
+            .call
+            .request
+            .record
+            .took(Layer::MutatingWebhook, started);
         remember::mutated(attributes, webhook, round, matches!(outcome, Ok(Some(_))));
         match outcome {
             Err(Failure::Call(why)) if webhook.ignores_failure => {
                 remember::failed_open(attributes, "mutation", round, webhook.index, webhook);
-                attributes.call.server.webhooks.failing_open.log(webhook, &why);
+                attributes
+                    .call
+                    .server
+                    .webhooks
+                    .failing_open
+                    .log(webhook, &why);
                 match Instant::now() < attributes.call.until {
                     true => Ok(None),
                     false => Err(out_of_time()),
@@ -129,19 +140,31 @@ async fn judge(
     if verdict.patch.is_empty() {
         return Ok(None);
     }
-    let patch = JsonPatch::parse(&verdict.patch).map_err(|error| undecodable(&error.to_string()))?;
+    let patch =
+        JsonPatch::parse(&verdict.patch).map_err(|error| undecodable(&error.to_string()))?;
     if patch.is_empty() {
         return Ok(None);
     }
     let Some(object) = attributes.object else {
         let why = "attempted to modify the object, which is not supported for this operation";
-        return Err(internal(format!("admission webhook {} {why}", json::quote(name))));
+        return Err(internal(format!(
+            "admission webhook {} {why}",
+            json::quote(name)
+        )));
     };
     if verdict.patch_type != "JSONPatch" {
-        return Err(Failure::Call(format!("unsupported patch type {}", json::quote(&verdict.patch_type))));
+        return Err(Failure::Call(format!(
+            "unsupported patch type {}",
+            json::quote(&verdict.patch_type)
+        )));
     }
-    let mut shown = attributes.shown(Some(object), &invocation.resource).await.map_err(Failure::Refused)?;
-    patch.apply(&mut shown).map_err(|error| internal(error.to_string()))?;
+    let mut shown = attributes
+        .shown(Some(object), &invocation.resource)
+        .await
+        .map_err(Failure::Refused)?;
+    patch
+        .apply(&mut shown)
+        .map_err(|error| internal(error.to_string()))?;
     let taken = attributes.taken_back(&shown, &invocation.resource).await;
     let patched = taken.map_err(Failure::Refused)?;
     remember::patched(attributes, &invocation.webhook, round, &verdict.patch);
@@ -152,7 +175,9 @@ fn undecodable(problem: &str) -> Failure {
     // Kubernetes: here the patch is read into another type than elsewhere.
     let problem = problem.replace("[]handlers.jsonPatchOp", "jsonpatch.Patch");
     let problem = problem.replace("handlers.jsonPatchOp", "jsonpatch.Operation");
-    Failure::Call(format!("received undecodable patch in webhook response: {problem}"))
+    Failure::Call(format!(
+        "received undecodable patch in webhook response: {problem}"
+    ))
 }
 
 fn internal(why: String) -> Failure {
@@ -164,7 +189,9 @@ impl Attributes<'_> {
     pub async fn taken_back(&self, patched: &Value, resource: &Resource) -> Result<Value, Status> {
         let (text, kind) = (json::to_string(patched), resource.kind());
         let root = self.other_root().unwrap_or(&kind.root);
-        let mut object = decode(root, text.as_bytes()).map_err(Status::internal)?.value;
+        let mut object = decode(root, text.as_bytes())
+            .map_err(Status::internal)?
+            .value;
         if self.other_root().is_some() {
             return Ok(object);
         }

@@ -4,7 +4,10 @@ use mizzen_object::{Cause, Details, Status, Value};
 
 /// The Status with which the webhook `name` refuses.
 pub(super) fn rejection(name: &str, result: &Value) -> Status {
-    let denied = format!("admission webhook {} denied the request", mizzen_object::json::quote(name));
+    let denied = format!(
+        "admission webhook {} denied the request",
+        mizzen_object::json::quote(name)
+    );
     let (said, reason) = (result["message"].str(), result["reason"].str());
     let message = match (said, reason) {
         ("", "") => format!("{denied} without explanation"),
@@ -12,10 +15,14 @@ pub(super) fn rejection(name: &str, result: &Value) -> Status {
         (said, _) => format!("{denied}: {said}"),
     };
     // A refusal is never a success.
-    let code =
-        u16::try_from(result["code"].int()).ok().filter(|code| (400..1000).contains(code)).unwrap_or(400);
+    let code = u16::try_from(result["code"].int())
+        .ok()
+        .filter(|code| (400..1000).contains(code))
+        .unwrap_or(400);
     let details = &result["details"];
-    let retry = u32::try_from(details["retryAfterSeconds"].int()).ok().filter(|seconds| *seconds > 0);
+    let retry = u32::try_from(details["retryAfterSeconds"].int())
+        .ok()
+        .filter(|seconds| *seconds > 0);
     Status {
         code,
         reason: reason.into(),
@@ -56,9 +63,14 @@ mod tests {
     #[track_caller]
     fn check(result: &Value, expected: (u16, &str, &str)) {
         let status = rejection("h.example.com", result);
-        let message =
-            status.message.replace("admission webhook \"h.example.com\" denied the request", "denied");
-        assert_eq!((status.code, status.reason.as_str(), message.as_str()), expected);
+        let message = status.message.replace(
+            "admission webhook \"h.example.com\" denied the request",
+            "denied",
+        );
+        assert_eq!(
+            (status.code, status.reason.as_str(), message.as_str()),
+            expected
+        );
     }
 
     #[test]
@@ -68,6 +80,9 @@ mod tests {
             &value!({ "message": "no", "code": 403, "reason": "Forbidden" }),
             (403, "Forbidden", "denied: no"),
         );
-        check(&value!({ "reason": "Teapot", "code": 200 }), (400, "Teapot", "denied: Teapot"));
+        check(
+            &value!({ "reason": "Teapot", "code": 200 }),
+            (400, "Teapot", "denied: Teapot"),
+        );
     }
 }

@@ -14,7 +14,11 @@ pub(super) fn note(attributes: &Attributes, webhook: &Webhook, verdict: &Verdict
         attributes.call.notes.warn(warning);
     }
     for (key, text) in verdict.annotations.entries() {
-        annotate(attributes.call, &format!("{}/{key}", webhook.name), text.str());
+        annotate(
+            attributes.call,
+            &format!("{}/{key}", webhook.name),
+            text.str(),
+        );
     }
 }
 
@@ -26,14 +30,22 @@ pub(super) fn failed_open(
     index: usize,
     webhook: &Webhook,
 ) {
-    let key = format!("failed-open.{what}.webhook.admission.k8s.io/{}", place(round, index));
+    let key = format!(
+        "failed-open.{what}.webhook.admission.k8s.io/{}",
+        place(round, index)
+    );
     annotate(attributes.call, &key, &webhook.name);
 }
 
 /// Notes whether a webhook has changed the object.
 pub(super) fn mutated(attributes: &Attributes, webhook: &Webhook, round: usize, mutated: bool) {
     if attributes.call.request.record.is_open() {
-        let Webhook { configuration, name, index, .. } = webhook;
+        let Webhook {
+            configuration,
+            name,
+            index,
+            ..
+        } = webhook;
         let said = value!({ "configuration": configuration, "webhook": name, "mutated": mutated });
         let key = format!("mutation.webhook.admission.k8s.io/{}", place(round, *index));
         annotate(attributes.call, &key, &json::to_string(&said));
@@ -43,13 +55,22 @@ pub(super) fn mutated(attributes: &Attributes, webhook: &Webhook, round: usize, 
 /// Notes how a webhook has changed the object, for those who remember objects.
 pub(super) fn patched(attributes: &Attributes, webhook: &Webhook, round: usize, patch: &[u8]) {
     if attributes.call.request.record.is_open() {
-        let Webhook { configuration, name, index, .. } = webhook;
+        let Webhook {
+            configuration,
+            name,
+            index,
+            ..
+        } = webhook;
         let patch = json::parse(patch).unwrap_or_default();
         let mut said = value!({ "configuration": configuration, "webhook": name });
         said.set("patch", patch);
         said.set("patchType", "JSONPatch");
         let key = format!("patch.webhook.admission.k8s.io/{}", place(round, *index));
-        attributes.call.request.record.annotate_from(Level::Request, &key, json::to_string(&said));
+        attributes
+            .call
+            .request
+            .record
+            .annotate_from(Level::Request, &key, json::to_string(&said));
     }
 }
 

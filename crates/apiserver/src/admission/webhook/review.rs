@@ -14,12 +14,18 @@ const KIND: &str = "AdmissionReview";
 
 /// The best version of reviews that both sides know.
 pub(super) fn version(invocation: &Invocation) -> Result<&'static str, String> {
-    let known = invocation.webhook.versions.iter().find_map(|version| match version.as_str() {
-        "v1" => Some("v1"),
-        "v1beta1" => Some("v1beta1"),
-        _ => None,
-    });
-    known.ok_or_else(|| "webhook does not accept known AdmissionReview versions (v1, v1beta1)".into())
+    let known = invocation
+        .webhook
+        .versions
+        .iter()
+        .find_map(|version| match version.as_str() {
+            "v1" => Some("v1"),
+            "v1beta1" => Some("v1beta1"),
+            _ => None,
+        });
+    known.ok_or_else(|| {
+        "webhook does not accept known AdmissionReview versions (v1, v1beta1)".into()
+    })
 }
 
 /// The review that a webhook is sent.
@@ -29,11 +35,24 @@ pub(super) async fn question(
     attributes: &Attributes<'_>,
     invocation: &Invocation,
 ) -> Result<Value, Status> {
-    let version_shown = Version { resource: invocation.resource.clone(), kind: invocation.kind.clone() };
+    let version_shown = Version {
+        resource: invocation.resource.clone(),
+        kind: invocation.kind.clone(),
+    };
     let mut request = attributes.request(&version_shown)?;
     request.set("uid", uid);
-    request.set("object", attributes.shown(attributes.object, &invocation.resource).await?);
-    request.set("oldObject", attributes.shown(attributes.old, &invocation.resource).await?);
+    request.set(
+        "object",
+        attributes
+            .shown(attributes.object, &invocation.resource)
+            .await?,
+    );
+    request.set(
+        "oldObject",
+        attributes
+            .shown(attributes.old, &invocation.resource)
+            .await?,
+    );
     let mut review = value!({ "kind": KIND, "apiVersion": (format!("{GROUP}/{version}")) });
     review.set("request", request);
     Ok(review)
@@ -42,7 +61,11 @@ pub(super) async fn question(
 impl Attributes<'_> {
     /// The request as it is told in a version, but for its objects.
     pub fn request(&self, version: &Version) -> Result<Value, Status> {
-        let (call, asked, shown) = (self.call, self.call.resource.kind(), version.resource.kind());
+        let (call, asked, shown) = (
+            self.call,
+            self.call.resource.kind(),
+            version.resource.kind(),
+        );
         let (options, dry_run) = self.options()?;
         let mut request = value!({ "uid": "" });
         request.set("kind", kind(&version.kind));
@@ -81,7 +104,10 @@ fn user(attributes: &Attributes) -> Value {
         info.set("uid", &user.uid);
     }
     if !user.groups.is_empty() {
-        info.set("groups", user.groups.iter().map(Value::from).collect::<Vec<_>>());
+        info.set(
+            "groups",
+            user.groups.iter().map(Value::from).collect::<Vec<_>>(),
+        );
     }
     if !user.extra.is_empty() {
         info.set("extra", user.extra.clone());
@@ -107,15 +133,25 @@ pub(super) struct Verdict {
 pub(super) fn read(root: &Struct, version: &str, body: &[u8]) -> Result<Value, String> {
     let meta = type_meta(body)
         .map_err(|problem| format!("couldn't get version/kind; json parse error: {problem}"))?;
-    let kind = if meta.kind.is_empty() { KIND } else { &meta.kind };
+    let kind = if meta.kind.is_empty() {
+        KIND
+    } else {
+        &meta.kind
+    };
     let own = format!("{GROUP}/{version}");
-    let api_version = if meta.api_version.is_empty() { &own } else { meta.api_version.as_str() };
+    let api_version = if meta.api_version.is_empty() {
+        &own
+    } else {
+        meta.api_version.as_str()
+    };
     match (api_version, kind) {
         (said, KIND) if said == own => {}
         ("v1", "Status") => return read_status(body),
         ("admission.k8s.io/v1" | "admission.k8s.io/v1beta1", KIND) => {
             let said = api_version.trim_start_matches("admission.k8s.io/");
-            return Err(format!("converting ({said}.{KIND}) to ({version}.{KIND}): unknown conversion"));
+            return Err(format!(
+                "converting ({said}.{KIND}) to ({version}.{KIND}): unknown conversion"
+            ));
         }
         _ => {
             let (kind, api_version) = (json::quote(kind), json::quote(api_version));
@@ -124,7 +160,9 @@ pub(super) fn read(root: &Struct, version: &str, body: &[u8]) -> Result<Value, S
             ));
         }
     }
-    decode(root, body).map(|decoded| decoded.value).map_err(|error| error.to_string())
+    decode(root, body)
+        .map(|decoded| decoded.value)
+        .map_err(|error| error.to_string())
 }
 
 /// A webhook may answer with a plain Status; that is an error unless it says that all is well.
@@ -138,7 +176,12 @@ fn read_status(body: &[u8]) -> Result<Value, String> {
 }
 
 /// What an answer says, if it is one to our question.
-pub(super) fn verify(review: &Value, version: &str, uid: &str, mutating: bool) -> Result<Verdict, String> {
+pub(super) fn verify(
+    review: &Value,
+    version: &str,
+    uid: &str,
+    mutating: bool,
+) -> Result<Verdict, String> {
     let response = &review["response"];
     if response.is_null() {
         return Err("webhook response was absent".into());
@@ -150,7 +193,13 @@ pub(super) fn verify(review: &Value, version: &str, uid: &str, mutating: bool) -
         check_identity(review, uid)?;
         check_patch(&patch, patch_type, mutating)?;
     }
-    let texts = |field: &str| response[field].list().iter().map(|text| text.str().to_owned()).collect();
+    let texts = |field: &str| {
+        response[field]
+            .list()
+            .iter()
+            .map(|text| text.str().to_owned())
+            .collect()
+    };
     let patch = if mutating { patch } else { Vec::new() };
     let patch_type = match version {
         "v1" => patch_type.unwrap_or_default().to_owned(),
@@ -169,7 +218,11 @@ pub(super) fn verify(review: &Value, version: &str, uid: &str, mutating: bool) -
 fn check_identity(review: &Value, uid: &str) -> Result<(), String> {
     let said = review["response"]["uid"].str();
     if said != uid {
-        return Err(format!("expected response.uid={}, got {}", json::quote(uid), json::quote(said)));
+        return Err(format!(
+            "expected response.uid={}, got {}",
+            json::quote(uid),
+            json::quote(said)
+        ));
     }
     let (api_version, kind) = (review["apiVersion"].str(), review["kind"].str());
     if (api_version, kind) != ("admission.k8s.io/v1", KIND) {
@@ -202,15 +255,27 @@ mod tests {
         let review = format!(
             r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{response}}}"#
         );
-        let verdict = verify(&json::parse(review.as_bytes()).unwrap(), "v1", "u", mutating);
-        assert_eq!(verdict.map_or_else(|problem| problem, |_| "fine".into()), expected);
+        let verdict = verify(
+            &json::parse(review.as_bytes()).unwrap(),
+            "v1",
+            "u",
+            mutating,
+        );
+        assert_eq!(
+            verdict.map_or_else(|problem| problem, |_| "fine".into()),
+            expected
+        );
     }
 
     #[test]
     fn an_answer_must_be_to_our_question() {
         check(r#"{"uid":"u","allowed":true}"#, true, "fine");
         check("null", true, "webhook response was absent");
-        check(r#"{"uid":"x"}"#, true, r#"expected response.uid="u", got "x""#);
+        check(
+            r#"{"uid":"x"}"#,
+            true,
+            r#"expected response.uid="u", got "x""#,
+        );
         let nameless = json::parse(br#"{"response":{"uid":"u"}}"#).unwrap();
         let problem = verify(&nameless, "v1", "u", true).unwrap_err();
         assert_eq!(
@@ -231,7 +296,15 @@ mod tests {
             true,
             "webhook returned response.patchType but not response.patch",
         );
-        check(r#"{"uid":"u","patch":"W10="}"#, false, "validating webhook may not return response.patch");
-        check(r#"{"uid":"u","patch":"W10=","patchType":"JSONPatch"}"#, true, "fine");
+        check(
+            r#"{"uid":"u","patch":"W10="}"#,
+            false,
+            "validating webhook may not return response.patch",
+        );
+        check(
+            r#"{"uid":"u","patch":"W10=","patchType":"JSONPatch"}"#,
+            true,
+            "fine",
+        );
     }
 }

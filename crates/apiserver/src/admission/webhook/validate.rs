@@ -51,12 +51,20 @@ pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> 
         }
         outcomes[at] = settle(server, &calls[at].webhook, verdict);
     }
-    attributes.call.request.record.took(Layer::ValidatingWebhook, started);
+    attributes
+        .call
+        .request
+        .record
+        .took(Layer::ValidatingWebhook, started);
     outcomes.into_iter().collect()
 }
 
 /// What follows from a verdict, or from there being none.
-fn settle(server: &Inner, webhook: &Webhook, verdict: Result<Verdict, Failure>) -> Result<(), Status> {
+fn settle(
+    server: &Inner,
+    webhook: &Webhook,
+    verdict: Result<Verdict, Failure>,
+) -> Result<(), Status> {
     match verdict {
         Ok(verdict) if verdict.allowed => Ok(()),
         Ok(verdict) => Err(rejection(&webhook.name, &verdict.status)),

@@ -24,7 +24,12 @@ pub enum Level {
 }
 
 impl Level {
-    pub(super) const ALL: [Level; 4] = [Level::None, Level::Metadata, Level::Request, Level::RequestResponse];
+    pub(super) const ALL: [Level; 4] = [
+        Level::None,
+        Level::Metadata,
+        Level::Request,
+        Level::RequestResponse,
+    ];
 
     /// As files and events call it.
     pub fn word(self) -> &'static str {
@@ -51,8 +56,12 @@ pub enum Stage {
 }
 
 impl Stage {
-    pub(super) const ALL: [Stage; 4] =
-        [Stage::RequestReceived, Stage::ResponseStarted, Stage::ResponseComplete, Stage::Panic];
+    pub(super) const ALL: [Stage; 4] = [
+        Stage::RequestReceived,
+        Stage::ResponseStarted,
+        Stage::ResponseComplete,
+        Stage::Panic,
+    ];
 
     /// As files and events call it.
     pub fn word(self) -> &'static str {
@@ -104,7 +113,11 @@ impl Policy {
     pub(super) fn judge(&self, attributes: &Attributes, known: bool) -> Verdict {
         let rule = self.rules.iter().find(|rule| rule.fits(attributes, known));
         rule.map_or(
-            Verdict { level: Level::None, omitted: Stages::default(), omits_managed_fields: false },
+            Verdict {
+                level: Level::None,
+                omitted: Stages::default(),
+                omits_managed_fields: false,
+            },
             |rule| rule.verdict,
         )
     }

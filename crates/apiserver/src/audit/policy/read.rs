@@ -32,8 +32,11 @@ const RULE: [(&str, Form); 9] = [
     ("omitStages", Form::Texts),
     ("omitManagedFields", Form::Truth),
 ];
-const RESOURCES: [(&str, Form); 3] =
-    [("group", Form::Text), ("resources", Form::Texts), ("resourceNames", Form::Texts)];
+const RESOURCES: [(&str, Form); 3] = [
+    ("group", Form::Text),
+    ("resources", Form::Texts),
+    ("resourceNames", Form::Texts),
+];
 
 /// The form of a field.
 #[derive(Debug, Clone, Copy)]
@@ -61,20 +64,36 @@ impl Policy {
         if document["rules"].list().is_empty() {
             return Err(PolicyError("loaded illegal policy with 0 rules".into()));
         }
-        Ok(Policy { rules: document["rules"].list().iter().map(|rule| read_rule(document, rule)).collect() })
+        Ok(Policy {
+            rules: document["rules"]
+                .list()
+                .iter()
+                .map(|rule| read_rule(document, rule))
+                .collect(),
+        })
     }
 }
 
 fn read_rule(policy: &Value, rule: &Value) -> Rule {
     let level = level(rule["level"].str()).unwrap_or(Level::None);
-    let omits = rule["omitManagedFields"].as_bool().unwrap_or(policy["omitManagedFields"].bool());
+    let omits = rule["omitManagedFields"]
+        .as_bool()
+        .unwrap_or(policy["omitManagedFields"].bool());
     let omitted = stages(&policy["omitStages"]).and(stages(&rule["omitStages"]));
     Rule {
-        verdict: Verdict { level, omitted, omits_managed_fields: omits },
+        verdict: Verdict {
+            level,
+            omitted,
+            omits_managed_fields: omits,
+        },
         users: texts(&rule["users"]),
         groups: texts(&rule["userGroups"]),
         verbs: texts(&rule["verbs"]),
-        resources: rule["resources"].list().iter().map(read_resources).collect(),
+        resources: rule["resources"]
+            .list()
+            .iter()
+            .map(read_resources)
+            .collect(),
         namespaces: texts(&rule["namespaces"]),
         pages: texts(&rule["nonResourceURLs"]),
     }
@@ -101,7 +120,10 @@ fn stage(word: &str) -> Option<Stage> {
 }
 
 fn stages(list: &Value) -> Stages {
-    list.list().iter().filter_map(|word| stage(word.str())).fold(Stages::default(), Stages::with)
+    list.list()
+        .iter()
+        .filter_map(|word| stage(word.str()))
+        .fold(Stages::default(), Stages::with)
 }
 
 /// Refuses fields of a wrong form; of fields that nobody knows it warns, as upstream does.
@@ -118,14 +140,20 @@ fn check_forms(policy: &Value) -> Result<(), PolicyError> {
 }
 
 fn check_fields(node: &Value, known: &[(&str, Form)], path: &str) -> Result<(), PolicyError> {
-    let Value::Map(_) = node else { return Err(PolicyError(format!("{path}: expected a map"))) };
+    let Value::Map(_) = node else {
+        return Err(PolicyError(format!("{path}: expected a map")));
+    };
     for (field, value) in node.entries() {
-        let path = if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") };
+        let path = if path.is_empty() {
+            field.to_owned()
+        } else {
+            format!("{path}.{field}")
+        };
         match known.iter().find(|(name, _)| *name == field) {
             None => tracing::warn!(field = %path, "the audit policy has a field that nobody knows"),
-            Some((_, form)) => {
-                form.check(value).map_err(|wanted| PolicyError(format!("{path}: expected {wanted}")))?
-            }
+            Some((_, form)) => form
+                .check(value)
+                .map_err(|wanted| PolicyError(format!("{path}: expected {wanted}")))?,
         }
     }
     Ok(())
@@ -138,17 +166,28 @@ impl Form {
         let (fits, wanted) = match self {
             Form::Any => (true, "anything"),
             Form::Text => (is_text(value), "a text"),
-            Form::Texts => (is_list && value.list().iter().all(is_text), "a list of texts"),
+            Form::Texts => (
+                is_list && value.list().iter().all(is_text),
+                "a list of texts",
+            ),
             Form::List => (is_list, "a list"),
             Form::Truth => (value.as_bool().is_some(), "true or false"),
         };
-        if fits || value.is_null() { Ok(()) } else { Err(wanted) }
+        if fits || value.is_null() {
+            Ok(())
+        } else {
+            Err(wanted)
+        }
     }
 }
 
 fn violations(policy: &Value) -> Violations {
     let mut violations = Violations::default();
-    check_stages(&policy["omitStages"], &Path::new("omitStages"), &mut violations);
+    check_stages(
+        &policy["omitStages"],
+        &Path::new("omitStages"),
+        &mut violations,
+    );
     let rules = Path::new("rules");
     for (at, rule) in policy["rules"].list().iter().enumerate() {
         check_rule(rule, &rules.index(at), &mut violations);
@@ -184,7 +223,11 @@ fn check_page(url: &str, path: &Path, violations: &mut Violations) {
         return;
     }
     if !url.starts_with('/') {
-        violations.invalid(path, url, "non-resource URL rules must begin with a '/' character");
+        violations.invalid(
+            path,
+            url,
+            "non-resource URL rules must begin with a '/' character",
+        );
     }
     let mut before_last = url.chars();
     before_last.next_back();
@@ -213,7 +256,10 @@ fn check_resources(resources: &Value, path: &Path, violations: &mut Violations) 
 fn check_stages(list: &Value, path: &Path, violations: &mut Violations) {
     for (at, word) in list.list().iter().enumerate() {
         if stage(word.str()).is_none() {
-            let why = format!("allowed stages are {}", Stage::ALL.map(Stage::word).join(","));
+            let why = format!(
+                "allowed stages are {}",
+                Stage::ALL.map(Stage::word).join(",")
+            );
             violations.invalid(path.index(at), word.str(), &why);
         }
     }

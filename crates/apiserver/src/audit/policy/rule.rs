@@ -47,7 +47,8 @@ impl Rule {
         match target {
             Target::Resource(resource) if about_objects => {
                 (self.namespaces.is_empty() || has(&self.namespaces, resource.namespace))
-                    && (self.resources.is_empty() || self.resources.iter().any(|some| some.have(resource)))
+                    && (self.resources.is_empty()
+                        || self.resources.iter().any(|some| some.have(resource)))
             }
             Target::Page(_) if about_objects => false,
             Target::Page(path) if !self.pages.is_empty() => {
@@ -70,13 +71,19 @@ impl Resources {
 
 /// Whether a resource is what a pattern says. Kubernetes: `pods/*` is pods, too.
 fn is_like(pattern: &str, asked: &Resource) -> bool {
-    let Resource { resource, subresource, .. } = asked;
+    let Resource {
+        resource,
+        subresource,
+        ..
+    } = asked;
     match pattern.split_once('/') {
         _ if pattern == "*" => true,
         None => pattern == *resource && subresource.is_empty(),
         Some(("*", below)) => !subresource.is_empty() && below == *subresource,
         Some((above, "*")) => above == *resource,
-        Some((above, below)) => above == *resource && !subresource.is_empty() && below == *subresource,
+        Some((above, below)) => {
+            above == *resource && !subresource.is_empty() && below == *subresource
+        }
     }
 }
 

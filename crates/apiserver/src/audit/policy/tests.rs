@@ -11,7 +11,10 @@ fn read(text: &str) -> Result<Policy, PolicyError> {
 }
 
 fn policy(rules: &str) -> Policy {
-    read(&format!("{{kind: Policy, apiVersion: audit.k8s.io/v1, rules: [{rules}]}}")).unwrap()
+    read(&format!(
+        "{{kind: Policy, apiVersion: audit.k8s.io/v1, rules: [{rules}]}}"
+    ))
+    .unwrap()
 }
 
 const POD: Resource = Resource {
@@ -30,28 +33,56 @@ fn pod() -> Target<'static> {
 }
 
 fn logs() -> Target<'static> {
-    Target::Resource(Resource { subresource: "log", ..POD })
+    Target::Resource(Resource {
+        subresource: "log",
+        ..POD
+    })
 }
 
 fn node() -> Target<'static> {
-    Target::Resource(Resource { resource: "nodes", namespace: "", name: "n", ..POD })
+    Target::Resource(Resource {
+        resource: "nodes",
+        namespace: "",
+        name: "n",
+        ..POD
+    })
 }
 
 fn role() -> Target<'static> {
-    Target::Resource(Resource { group: "rbac.authorization.k8s.io", resource: "roles", name: "edit", ..POD })
+    Target::Resource(Resource {
+        group: "rbac.authorization.k8s.io",
+        resource: "roles",
+        name: "edit",
+        ..POD
+    })
 }
 
 fn judge(policy: &Policy, target: Target, known: bool) -> Verdict {
     let groups = vec!["humans".into(), "system:authenticated".into()];
-    let user = User { name: "tim@k8s.io".into(), groups, ..User::default() };
-    policy.judge(&Attributes { user: &user, verb: "get", target }, known)
+    let user = User {
+        name: "tim@k8s.io".into(),
+        groups,
+        ..User::default()
+    };
+    policy.judge(
+        &Attributes {
+            user: &user,
+            verb: "get",
+            target,
+        },
+        known,
+    )
 }
 
 /// Whether a rule of the level Metadata fits.
 #[track_caller]
 fn check(rule: &str, target: Target, expected: bool) {
     let policy = policy(&format!("{{level: Metadata, {rule}}}"));
-    assert_eq!(judge(&policy, target, true).level == Level::Metadata, expected, "{rule}");
+    assert_eq!(
+        judge(&policy, target, true).level == Level::Metadata,
+        expected,
+        "{rule}"
+    );
 }
 
 #[test]
@@ -84,14 +115,26 @@ fn a_rule_is_about_resources_in_namespaces() {
     check("resources: [{resources: ['*/log']}]", pod(), false);
     check("resources: [{resources: ['*/scale']}]", logs(), false);
     check("resources: [{resources: ['*']}]", logs(), true);
-    check("resources: [{resources: [pods], resourceNames: [busybox]}]", pod(), true);
-    check("resources: [{resources: [pods], resourceNames: [other]}]", pod(), false);
+    check(
+        "resources: [{resources: [pods], resourceNames: [busybox]}]",
+        pod(),
+        true,
+    );
+    check(
+        "resources: [{resources: [pods], resourceNames: [other]}]",
+        pod(),
+        false,
+    );
     check(
         "resources: [{group: rbac.authorization.k8s.io, resources: [roles], resourceNames: [edit]}]",
         role(),
         true,
     );
-    check("resources: [{resources: [pods]}], namespaces: [other]", pod(), false);
+    check(
+        "resources: [{resources: [pods]}], namespaces: [other]",
+        pod(),
+        false,
+    );
 }
 
 #[test]
@@ -109,11 +152,17 @@ fn a_rule_is_about_pages() {
 
 #[test]
 fn the_first_rule_that_fits_decides_and_without_one_nothing_is_remembered() {
-    let rules =
-        "{level: Request, verbs: [list]}, {level: None, users: [tim@k8s.io]}, {level: RequestResponse}";
+    let rules = "{level: Request, verbs: [list]}, {level: None, users: [tim@k8s.io]}, {level: RequestResponse}";
     assert_eq!(judge(&policy(rules), pod(), true).level, Level::None);
-    assert_eq!(judge(&policy("{level: Metadata, verbs: [list]}"), pod(), true).level, Level::None);
-    assert_eq!(judge(&policy(rules), pod(), false).level, Level::RequestResponse, "a stranger is no user");
+    assert_eq!(
+        judge(&policy("{level: Metadata, verbs: [list]}"), pod(), true).level,
+        Level::None
+    );
+    assert_eq!(
+        judge(&policy(rules), pod(), false).level,
+        Level::RequestResponse,
+        "a stranger is no user"
+    );
 }
 
 #[test]
@@ -123,15 +172,28 @@ fn what_is_left_out_is_said_for_all_rules_and_for_one() {
     let policy = read(text).unwrap();
     let verdict = judge(&policy, pod(), true);
     let omitted = Stage::ALL.map(|stage| verdict.omitted.has(stage));
-    assert_eq!((omitted, verdict.omits_managed_fields), ([true, false, false, true], false));
+    assert_eq!(
+        (omitted, verdict.omits_managed_fields),
+        ([true, false, false, true], false)
+    );
     let user = User::default();
-    let verdict = policy.judge(&Attributes { user: &user, verb: "list", target: pod() }, true);
+    let verdict = policy.judge(
+        &Attributes {
+            user: &user,
+            verb: "list",
+            target: pod(),
+        },
+        true,
+    );
     assert!(verdict.omitted.has(Stage::RequestReceived) && verdict.omits_managed_fields);
 }
 
 #[track_caller]
 fn check_refused(rest: &str, expected: &str) {
-    let error = read(&format!("{{kind: Policy, apiVersion: audit.k8s.io/v1, {rest}}}")).unwrap_err();
+    let error = read(&format!(
+        "{{kind: Policy, apiVersion: audit.k8s.io/v1, {rest}}}"
+    ))
+    .unwrap_err();
     assert_eq!(error.to_string(), expected);
 }
 
@@ -163,20 +225,27 @@ fn what_makes_no_sense_is_refused_in_upstreams_words() {
 
 #[test]
 fn what_has_a_wrong_form_is_refused() {
-    check_refused("rules: [{level: None, users: a}]", "rules[0].users: expected a list of texts");
+    check_refused(
+        "rules: [{level: None, users: a}]",
+        "rules[0].users: expected a list of texts",
+    );
     check_refused("rules: 1", "rules: expected a list");
     check_refused("rules: [1]", "rules[0]: expected a map");
     check_refused(
         "rules: [{level: None, resources: [{group: 1}]}]",
         "rules[0].resources[0].group: expected a text",
     );
-    check_refused("omitManagedFields: x, rules: []", "omitManagedFields: expected true or false");
+    check_refused(
+        "omitManagedFields: x, rules: []",
+        "omitManagedFields: expected true or false",
+    );
     let error = read("{kind: Policy, apiVersion: audit.k8s.io/v1beta1}").unwrap_err();
     assert_eq!(
         error.to_string(),
         "expected the kind Policy of audit.k8s.io/v1, found \"Policy\" of \"audit.k8s.io/v1beta1\""
     );
     assert!(
-        read("{kind: Policy, apiVersion: audit.k8s.io/v1, nobody: knows, rules: [{level: None}]}").is_ok()
+        read("{kind: Policy, apiVersion: audit.k8s.io/v1, nobody: knows, rules: [{level: None}]}")
+            .is_ok()
     );
 }

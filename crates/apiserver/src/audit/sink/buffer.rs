@@ -34,9 +34,20 @@ enum State {
 }
 
 impl Buffer {
-    pub fn new(batch: Batch, largest: Option<usize>, end: &Arc<End>, counters: &Arc<Counters>) -> Buffer {
+    pub fn new(
+        batch: Batch,
+        largest: Option<usize>,
+        end: &Arc<End>,
+        counters: &Arc<Counters>,
+    ) -> Buffer {
         let (end, counters) = (end.clone(), counters.clone());
-        Buffer { batch, largest, end, counters, state: Mutex::new(State::Idle) }
+        Buffer {
+            batch,
+            largest,
+            end,
+            counters,
+            state: Mutex::new(State::Idle),
+        }
     }
 
     /// Puts an event at the end of the queue. If there is no room, it is lost.
@@ -57,7 +68,9 @@ impl Buffer {
     }
 
     fn start(&self) -> State {
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return State::Closed };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return State::Closed;
+        };
         let (sender, receiver) = channel(self.batch.buffer.max(1));
         let teller = Teller {
             batch: self.batch.clone(),
@@ -75,7 +88,9 @@ impl Buffer {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *state, State::Closed)
         };
-        let State::Running(sender, task) = state else { return };
+        let State::Running(sender, task) = state else {
+            return;
+        };
         drop(sender);
         let stop = task.abort_handle();
         if timeout(FLUSH, task).await.is_err() {

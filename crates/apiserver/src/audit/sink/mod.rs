@@ -109,15 +109,29 @@ impl Sink {
     /// Another server.
     pub fn webhook(setup: WebhookSetup, registry: &Registry, counters: &Arc<Counters>) -> Sink {
         let delivery = setup.delivery.clone();
-        Sink::new(End::Webhook(Webhook::new(setup, registry)), delivery, counters)
+        Sink::new(
+            End::Webhook(Webhook::new(setup, registry)),
+            delivery,
+            counters,
+        )
     }
 
     fn new(end: End, delivery: Delivery, counters: &Arc<Counters>) -> Sink {
-        let Delivery { mode, batch, truncation } = delivery;
+        let Delivery {
+            mode,
+            batch,
+            truncation,
+        } = delivery;
         let end = Arc::new(end);
         let largest = truncation.map(|truncation| truncation.batch);
         let buffer = (mode == Mode::Batch).then(|| Buffer::new(batch, largest, &end, counters));
-        Sink(Arc::new(Inner { mode, truncation, end, buffer, counters: counters.clone() }))
+        Sink(Arc::new(Inner {
+            mode,
+            truncation,
+            end,
+            buffer,
+            counters: counters.clone(),
+        }))
     }
 
     /// Whether a request must not go on if it cannot be said here that it has come.
@@ -128,16 +142,25 @@ impl Sink {
     /// An event as it is told here; none if it is too large.
     pub fn text(&self, told: Told) -> Option<Bytes> {
         let text = self.0.end.text(told);
-        let Some(largest) = self.0.truncation.map(|truncation| truncation.event) else { return Some(text) };
+        let Some(largest) = self.0.truncation.map(|truncation| truncation.event) else {
+            return Some(text);
+        };
         if text.len() <= largest {
             return Some(text);
         }
         let text = match told.event.level >= Level::Request {
-            true => self.0.end.text(Told { truncated: true, ..told }),
+            true => self.0.end.text(Told {
+                truncated: true,
+                ..told
+            }),
             false => text,
         };
         if text.len() > largest {
-            self.0.counters.lost(Place::Truncation, 1, "event is too large even after truncating");
+            self.0.counters.lost(
+                Place::Truncation,
+                1,
+                "event is too large even after truncating",
+            );
             return None;
         }
         Some(text)

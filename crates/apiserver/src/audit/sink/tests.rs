@@ -13,11 +13,20 @@ const BEGIN: i64 = 1_800_000_000;
 
 fn registry() -> Registry {
     let store = Store::in_memory(Default::default());
-    Registry::new(store, Arc::new(VirtualClock::starting_at(BEGIN)), Arc::new(Counter::default()))
+    Registry::new(
+        store,
+        Arc::new(VirtualClock::starting_at(BEGIN)),
+        Arc::new(Counter::default()),
+    )
 }
 
 fn log_file(path: &Path) -> LogFile {
-    let batch = Batch { buffer: 3, size: 1, wait: Duration::from_secs(30), throttle: None };
+    let batch = Batch {
+        buffer: 3,
+        size: 1,
+        wait: Duration::from_secs(30),
+        throttle: None,
+    };
     LogFile {
         path: path.into(),
         format: Format::Json,
@@ -25,14 +34,20 @@ fn log_file(path: &Path) -> LogFile {
         max_backups: 0,
         max_size: 1,
         compress: false,
-        delivery: Delivery { mode: Mode::Blocking, batch, truncation: None },
+        delivery: Delivery {
+            mode: Mode::Blocking,
+            batch,
+            truncation: None,
+        },
     }
 }
 
 fn counted(counters: &Counters, plugin: &str) -> u64 {
     let mut text = String::new();
     counters.write(&mut text);
-    let line = text.lines().find(|line| line.contains(&format!("plugin=\"{plugin}\"")));
+    let line = text
+        .lines()
+        .find(|line| line.contains(&format!("plugin=\"{plugin}\"")));
     line.map_or(0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
 }
 
@@ -57,7 +72,10 @@ async fn what_there_is_no_room_for_is_lost_and_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn batches_are_told_only_so_often() {
-    let mut bucket = throttle::Bucket::new(Throttle { rate: 10.0, burst: 15 });
+    let mut bucket = throttle::Bucket::new(Throttle {
+        rate: 10.0,
+        burst: 15,
+    });
     let began = tokio::time::Instant::now();
     for _ in 0..15 {
         bucket.take().await;
@@ -67,7 +85,10 @@ async fn batches_are_told_only_so_often() {
         bucket.take().await;
     }
     let took = began.elapsed();
-    assert!((Duration::from_millis(990)..Duration::from_millis(1020)).contains(&took), "{took:?}");
+    assert!(
+        (Duration::from_millis(990)..Duration::from_millis(1020)).contains(&took),
+        "{took:?}"
+    );
 }
 
 /// A line of 400,000 bytes, of which a file of one megabyte holds two.
@@ -78,7 +99,9 @@ fn line(n: usize) -> Bytes {
 /// The names of all files, in order.
 fn names(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap();
-    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -119,20 +142,28 @@ async fn a_file_that_is_full_is_put_aside_under_its_time() {
 #[tokio::test(start_paused = true)]
 async fn files_of_the_same_moment_do_not_replace_each_other() {
     let directory = write(|_| {}, Duration::ZERO).await;
-    let stamps = ["00.000", "00.001", "00.002"].map(|stamp| format!("audit-2027-01-15T08-00-{stamp}.log"));
+    let stamps =
+        ["00.000", "00.001", "00.002"].map(|stamp| format!("audit-2027-01-15T08-00-{stamp}.log"));
     assert_eq!(names(directory.path())[..3], stamps);
 }
 
 #[tokio::test(start_paused = true)]
 async fn old_files_are_removed_when_there_are_too_many() {
     let directory = write(|file| file.max_backups = 1, SECOND).await;
-    assert_eq!(names(directory.path()), ["audit-2027-01-15T08-00-06.000.log", "audit.log"]);
+    assert_eq!(
+        names(directory.path()),
+        ["audit-2027-01-15T08-00-06.000.log", "audit.log"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn old_files_are_removed_when_they_are_too_old() {
     let directory = write(|file| file.max_age = 3, DAY).await;
-    let expected = ["audit-2027-01-19T08-00-00.000.log", "audit-2027-01-21T08-00-00.000.log", "audit.log"];
+    let expected = [
+        "audit-2027-01-19T08-00-00.000.log",
+        "audit-2027-01-21T08-00-00.000.log",
+        "audit.log",
+    ];
     assert_eq!(names(directory.path()), expected);
 }
 
@@ -141,19 +172,26 @@ async fn old_files_are_compressed() {
     let directory = write(|file| file.compress = true, SECOND).await;
     let names = names(directory.path());
     assert_eq!(names[0], "audit-2027-01-15T08-00-02.000.log.gz");
-    assert!(names[..3].iter().all(|name| name.ends_with(".log.gz")), "{names:?}");
+    assert!(
+        names[..3].iter().all(|name| name.ends_with(".log.gz")),
+        "{names:?}"
+    );
     let mut text = Vec::new();
     let file = std::fs::File::open(directory.path().join(&names[0])).unwrap();
-    flate2::read::GzDecoder::new(file).read_to_end(&mut text).unwrap();
+    flate2::read::GzDecoder::new(file)
+        .read_to_end(&mut text)
+        .unwrap();
     assert_eq!(text, [line(0), line(1)].concat());
 }
 
 #[tokio::test(start_paused = true)]
 async fn other_files_are_left_alone() {
     let directory = tempfile::tempdir().unwrap();
-    for name in
-        ["audit-yesterday.log", "other-2027-01-15T08-00-02.000.log", "audit-2027-01-15T08-00-02.000.txt"]
-    {
+    for name in [
+        "audit-yesterday.log",
+        "other-2027-01-15T08-00-02.000.log",
+        "audit-2027-01-15T08-00-02.000.txt",
+    ] {
         std::fs::write(directory.path().join(name), "").unwrap();
     }
     let mut file = log_file(&directory.path().join("audit.log"));

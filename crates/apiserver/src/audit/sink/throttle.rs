@@ -17,7 +17,12 @@ pub(super) struct Bucket {
 impl Bucket {
     pub fn new(Throttle { rate, burst }: Throttle) -> Bucket {
         let burst = burst as f64;
-        Bucket { rate: f64::from(rate), burst, permits: burst, filled: Instant::now() }
+        Bucket {
+            rate: f64::from(rate),
+            burst,
+            permits: burst,
+            filled: Instant::now(),
+        }
     }
 
     /// Waits for a permit.

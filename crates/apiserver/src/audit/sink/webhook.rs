@@ -38,14 +38,21 @@ impl WebhookSetup {
         initial_backoff: Duration,
         delivery: Delivery,
     ) -> Result<WebhookSetup, KubeconfigError> {
-        Ok(WebhookSetup { kubeconfig: Arc::new(Kubeconfig::load(file)?), initial_backoff, delivery })
+        Ok(WebhookSetup {
+            kubeconfig: Arc::new(Kubeconfig::load(file)?),
+            initial_backoff,
+            delivery,
+        })
     }
 }
 
 /// Keys are not for logs.
 impl fmt::Debug for WebhookSetup {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("WebhookSetup").field("url", &self.kubeconfig.url).finish_non_exhaustive()
+        formatter
+            .debug_struct("WebhookSetup")
+            .field("url", &self.kubeconfig.url)
+            .finish_non_exhaustive()
     }
 }
 
@@ -59,7 +66,11 @@ pub(super) struct Webhook {
 impl Webhook {
     pub fn new(setup: WebhookSetup, registry: &Registry) -> Webhook {
         let remote = Remote::silent(&setup.kubeconfig, registry);
-        Webhook { registry: registry.clone(), remote, initial_backoff: setup.initial_backoff }
+        Webhook {
+            registry: registry.clone(),
+            remote,
+            initial_backoff: setup.initial_backoff,
+        }
     }
 
     /// Sends events, some times if need be; whether that worked.
@@ -67,7 +78,9 @@ impl Webhook {
         let body = list(events);
         let mut pause = self.initial_backoff;
         for attempt in 1.. {
-            let Err(error) = self.remote.tell(body.clone(), PATIENCE).await else { return true };
+            let Err(error) = self.remote.tell(body.clone(), PATIENCE).await else {
+                return true;
+            };
             if attempt == ATTEMPTS {
                 counters.lost(Place::Webhook, events.len(), &error.why);
                 break;

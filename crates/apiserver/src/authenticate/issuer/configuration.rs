@@ -21,7 +21,10 @@ use crate::outgoing::Trust;
 use mapping::{read_claim_rules, read_mappings, user_rules};
 
 const KIND: &str = "AuthenticationConfiguration";
-const VERSIONS: [&str; 2] = ["apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1beta1"];
+const VERSIONS: [&str; 2] = [
+    "apiserver.config.k8s.io/v1",
+    "apiserver.config.k8s.io/v1beta1",
+];
 /// The most issuers.
 const MAX_ISSUERS: usize = 64;
 
@@ -63,10 +66,19 @@ fn document(text: &str) -> Result<Value, String> {
     if let Some(complaint) = document.complaint {
         return Err(strict_error(&[complaint]));
     }
-    let (version, kind) = (document.value["apiVersion"].str(), document.value["kind"].str());
+    let (version, kind) = (
+        document.value["apiVersion"].str(),
+        document.value["kind"].str(),
+    );
     if kind != KIND || !VERSIONS.contains(&version) {
-        let (kind, version, known) = (json::quote(kind), json::quote(version), VERSIONS.join(" or "));
-        return Err(format!("expected the kind {KIND} of {known}, found {kind} of {version}"));
+        let (kind, version, known) = (
+            json::quote(kind),
+            json::quote(version),
+            VERSIONS.join(" or "),
+        );
+        return Err(format!(
+            "expected the kind {KIND} of {known}, found {kind} of {version}"
+        ));
     }
     let root = &schemas().types[format!("{}.{KIND}", VERSIONS[0]).as_str()];
     let decoded = decode(root, &document.to_json()).map_err(|error| error.to_string())?;
@@ -88,7 +100,10 @@ fn configuration(
     violations: &mut Violations,
 ) -> AuthenticationConfiguration {
     let (root, issuers) = (Path::new("jwt"), document["jwt"].list());
-    let mut configuration = AuthenticationConfiguration { issuers: Vec::new(), anonymous: None };
+    let mut configuration = AuthenticationConfiguration {
+        issuers: Vec::new(),
+        anonymous: None,
+    };
     if issuers.len() > MAX_ISSUERS {
         violations.too_many(root, issuers.len(), MAX_ISSUERS);
         return configuration;
@@ -96,7 +111,9 @@ fn configuration(
     let (mut urls, mut discoveries) = (HashSet::new(), HashSet::new());
     for (at, authenticator) in issuers.iter().enumerate() {
         let path = root.index(at);
-        configuration.issuers.push(issuer(authenticator, disallowed, &path, violations));
+        configuration
+            .issuers
+            .push(issuer(authenticator, disallowed, &path, violations));
         let (path, issuer) = (path.child("issuer"), &authenticator["issuer"]);
         let (url, discovery) = (issuer["url"].str(), issuer["discoveryURL"].str());
         if !urls.insert(url) {
@@ -106,19 +123,27 @@ fn configuration(
             violations.duplicate(path.child("discoveryURL"), discovery);
         }
     }
-    configuration.anonymous = document.get("anonymous").map(|said| anonymous(said, violations));
+    configuration.anonymous = document
+        .get("anonymous")
+        .map(|said| anonymous(said, violations));
     configuration
 }
 
 fn anonymous(said: &Value, violations: &mut Violations) -> Anonymous {
-    let paths: Vec<&str> = said["conditions"].list().iter().map(|one| one["path"].str()).collect();
+    let paths: Vec<&str> = said["conditions"]
+        .list()
+        .iter()
+        .map(|one| one["path"].str())
+        .collect();
     match (said["enabled"].bool(), paths.is_empty()) {
         (true, true) => Anonymous::Everywhere,
         (true, false) => Anonymous::At(paths.into_iter().map(String::from).collect()),
         (false, true) => Anonymous::Nowhere,
         (false, false) => {
-            let shown: Vec<String> =
-                paths.iter().map(|path| format!("{{\"Path\":{}}}", json::quote(path))).collect();
+            let shown: Vec<String> = paths
+                .iter()
+                .map(|path| format!("{{\"Path\":{}}}", json::quote(path)))
+                .collect();
             let shown = format!("[{}]", shown.join(","));
             let detail = "enabled should be set to true when conditions are defined";
             violations.invalid_shown("anonymous.conditions", &shown, detail);
@@ -127,13 +152,28 @@ fn anonymous(said: &Value, violations: &mut Violations) -> Anonymous {
     }
 }
 
-fn issuer(said: &Value, disallowed: &[Str], path: &Path, violations: &mut Violations) -> IssuerConfiguration {
+fn issuer(
+    said: &Value,
+    disallowed: &[Str],
+    path: &Path,
+    violations: &mut Violations,
+) -> IssuerConfiguration {
     let issuer = &said["issuer"];
     check_issuer(issuer, disallowed, &path.child("issuer"), violations);
     let mut mapping = Mapping::default();
     let rules_path = path.child("claimValidationRules");
-    read_claim_rules(said["claimValidationRules"].list(), &mut mapping, &rules_path, violations);
-    read_mappings(&said["claimMappings"], &mut mapping, &path.child("claimMappings"), violations);
+    read_claim_rules(
+        said["claimValidationRules"].list(),
+        &mut mapping,
+        &rules_path,
+        violations,
+    );
+    read_mappings(
+        &said["claimMappings"],
+        &mut mapping,
+        &path.child("claimMappings"),
+        violations,
+    );
     let rules_path = path.child("userValidationRules");
     mapping.user_rules = user_rules(said["userValidationRules"].list(), &rules_path, violations);
     let place = Place {
@@ -141,8 +181,16 @@ fn issuer(said: &Value, disallowed: &[Str], path: &Path, violations: &mut Violat
         discovery: issuer["discoveryURL"].str().into(),
         trust: Trust::bundle(issuer["certificateAuthority"].str().into()),
     };
-    let audiences = issuer["audiences"].list().iter().map(|audience| audience.str().into()).collect();
-    IssuerConfiguration { place, audiences, mapping }
+    let audiences = issuer["audiences"]
+        .list()
+        .iter()
+        .map(|audience| audience.str().into())
+        .collect();
+    IssuerConfiguration {
+        place,
+        audiences,
+        mapping,
+    }
 }
 
 fn check_issuer(issuer: &Value, disallowed: &[Str], path: &Path, violations: &mut Violations) {
@@ -169,14 +217,21 @@ fn check_issuer(issuer: &Value, disallowed: &[Str], path: &Path, violations: &mu
         let detail = "data does not contain any valid RSA or ECDSA certificates";
         violations.invalid(path.child("certificateAuthority"), "<omitted>", detail);
     }
-    check_egress(issuer["egressSelectorType"].str(), &path.child("egressSelectorType"), violations);
+    check_egress(
+        issuer["egressSelectorType"].str(),
+        &path.child("egressSelectorType"),
+        violations,
+    );
 }
 
 fn check_url(url: &str, disallowed: &[Str], path: &Path, violations: &mut Violations) {
     if disallowed.iter().any(|one| one == url) {
         let mut names: Vec<&str> = disallowed.iter().map(Str::as_str).collect();
         names.sort_unstable();
-        let detail = format!("URL must not overlap with disallowed issuers: [{}]", names.join(" "));
+        let detail = format!(
+            "URL must not overlap with disallowed issuers: [{}]",
+            names.join(" ")
+        );
         violations.invalid(path, url, &detail);
     }
     let (rest, fragment) = url.split_once('#').unwrap_or((url, ""));
@@ -191,8 +246,14 @@ fn check_url(url: &str, disallowed: &[Str], path: &Path, violations: &mut Violat
     if let Some(problem) = unreadable(url, authority) {
         return refuse(true, &format!("parse {}: {problem}", json::quote(url)));
     }
-    refuse(!scheme.eq_ignore_ascii_case("https"), "URL scheme must be https");
-    refuse(authority.contains('@'), "URL must not contain a username or password");
+    refuse(
+        !scheme.eq_ignore_ascii_case("https"),
+        "URL scheme must be https",
+    );
+    refuse(
+        authority.contains('@'),
+        "URL must not contain a username or password",
+    );
     refuse(!query.is_empty(), "URL must not contain a query");
     refuse(!fragment.is_empty(), "URL must not contain a fragment");
 }
@@ -203,11 +264,17 @@ fn unreadable(url: &str, authority: &str) -> Option<String> {
         return Some("net/url: invalid control character in URL".into());
     }
     let odd = authority.chars().find(|c| " \\^`{|}".contains(*c))?;
-    Some(format!("invalid character {} in host name", json::quote(&odd.to_string())))
+    Some(format!(
+        "invalid character {} in host name",
+        json::quote(&odd.to_string())
+    ))
 }
 
 fn check_audiences(issuer: &Value, path: &Path, violations: &mut Violations) {
-    let (audiences, policy) = (issuer["audiences"].list(), issuer["audienceMatchPolicy"].str());
+    let (audiences, policy) = (
+        issuer["audiences"].list(),
+        issuer["audienceMatchPolicy"].str(),
+    );
     let place = path.child("audiences");
     if audiences.is_empty() {
         let detail = format!("at least one {place} is required");
@@ -230,7 +297,11 @@ fn check_audiences(issuer: &Value, path: &Path, violations: &mut Violations) {
             policy,
             "audienceMatchPolicy must be empty or MatchAny for single audience",
         ),
-        _ => violations.invalid(place, policy, "audienceMatchPolicy must be MatchAny for multiple audiences"),
+        _ => violations.invalid(
+            place,
+            policy,
+            "audienceMatchPolicy must be MatchAny for multiple audiences",
+        ),
     }
 }
 
@@ -239,10 +310,16 @@ fn check_egress(selector: &str, path: &Path, violations: &mut Violations) {
     match selector {
         "" => {}
         "controlplane" | "cluster" => {
-            let detail =
-                format!("egress lookup required with egress selector type {}", json::quote(selector));
+            let detail = format!(
+                "egress lookup required with egress selector type {}",
+                json::quote(selector)
+            );
             violations.invalid(path, selector, &detail);
         }
-        _ => violations.invalid(path, selector, "egress selector must be either controlplane or cluster"),
+        _ => violations.invalid(
+            path,
+            selector,
+            "egress selector must be either controlplane or cluster",
+        ),
     }
 }

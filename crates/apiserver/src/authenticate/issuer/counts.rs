@@ -9,7 +9,9 @@ use super::keys::Keys;
 use crate::metrics::{Timings, hash, head, lock};
 
 /// Upper bounds in seconds.
-const BOUNDS: [f64; 12] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+const BOUNDS: [f64; 12] = [
+    0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
 const RESULTS: [&str; 2] = ["success", "failure"];
 
 /// What is counted of one issuer.
@@ -27,7 +29,12 @@ pub(super) struct Counts {
 impl Counts {
     pub fn new(issuer: &str) -> Counts {
         let took = [Timings::new(&BOUNDS), Timings::new(&BOUNDS)];
-        Counts { hash: hash(issuer.as_bytes()), took, fetched: Default::default(), keys: Mutex::default() }
+        Counts {
+            hash: hash(issuer.as_bytes()),
+            took,
+            fetched: Default::default(),
+            keys: Mutex::default(),
+        }
     }
 
     /// A token was looked at.
@@ -49,19 +56,33 @@ impl Counts {
 /// In Prometheus' text form.
 pub(super) fn write<'a>(all: impl Iterator<Item = &'a Arc<Keys>> + Clone, out: &mut String) {
     const TOOK: &str = "apiserver_authentication_jwt_authenticator_latency_seconds";
-    const FETCHED: &str = "apiserver_authentication_jwt_authenticator_jwks_fetch_last_timestamp_seconds";
+    const FETCHED: &str =
+        "apiserver_authentication_jwt_authenticator_jwks_fetch_last_timestamp_seconds";
     const KEYS: &str = "apiserver_authentication_jwt_authenticator_jwks_fetch_last_key_set_info";
     head(out, TOOK, "histogram", "How long it took to judge a token.");
     for Counts { hash, took, .. } in all.clone().map(|keys| &keys.counts) {
         for (result, timings) in RESULTS.iter().zip(took) {
-            timings.write(out, TOOK, &format!("jwt_issuer_hash=\"{hash}\",result=\"{result}\""));
+            timings.write(
+                out,
+                TOOK,
+                &format!("jwt_issuer_hash=\"{hash}\",result=\"{result}\""),
+            );
         }
     }
-    head(out, FETCHED, "gauge", "When the keys of an issuer were last asked for.");
+    head(
+        out,
+        FETCHED,
+        "gauge",
+        "When the keys of an issuer were last asked for.",
+    );
     for Counts { hash, fetched, .. } in all.clone().map(|keys| &keys.counts) {
-        let known = RESULTS.iter().zip(fetched).map(|(result, at)| (result, at.load(Relaxed)));
+        let known = RESULTS
+            .iter()
+            .zip(fetched)
+            .map(|(result, at)| (result, at.load(Relaxed)));
         for (result, at) in known.filter(|(_, at)| *at != 0) {
-            let labels = format!("apiserver_id_hash=\"\",jwt_issuer_hash=\"{hash}\",result=\"{result}\"");
+            let labels =
+                format!("apiserver_id_hash=\"\",jwt_issuer_hash=\"{hash}\",result=\"{result}\"");
             let _ = writeln!(out, "{FETCHED}{{{labels}}} {at}");
         }
     }
@@ -69,7 +90,8 @@ pub(super) fn write<'a>(all: impl Iterator<Item = &'a Arc<Keys>> + Clone, out: &
     for Counts { hash, keys, .. } in all.map(|keys| &keys.counts) {
         let keys = lock(keys);
         if !keys.is_empty() {
-            let labels = format!("apiserver_id_hash=\"\",hash=\"{keys}\",jwt_issuer_hash=\"{hash}\"");
+            let labels =
+                format!("apiserver_id_hash=\"\",hash=\"{keys}\",jwt_issuer_hash=\"{hash}\"");
             let _ = writeln!(out, "{KEYS}{{{labels}}} 1");
         }
     }

@@ -38,7 +38,8 @@ impl Sees {
         static USER: OnceLock<Environment> = OnceLock::new();
         match self {
             Sees::Claims => CLAIMS.get_or_init(|| {
-                Environment::new((1, 36)).with_variable("claims", Type::map(Type::String, Type::Dyn))
+                Environment::new((1, 36))
+                    .with_variable("claims", Type::map(Type::String, Type::Dyn))
             }),
             Sees::User => USER.get_or_init(with_user),
         }
@@ -54,21 +55,31 @@ fn with_user() -> Environment {
         ("extra", Type::map(Type::String, texts)),
     ];
     Environment::new((1, 36))
-        .with_object("kubernetes.UserInfo", fields.map(|(name, kind)| (Str::from(name), kind)))
+        .with_object(
+            "kubernetes.UserInfo",
+            fields.map(|(name, kind)| (Str::from(name), kind)),
+        )
         .with_variable("user", Type::object("kubernetes.UserInfo"))
 }
 
 impl Expression {
     /// Compiles an expression; `is_rule` says that it must be true or false. The error reads as upstream's.
     pub fn compile(text: &str, sees: Sees, is_rule: bool) -> Result<Expression, String> {
-        let program = sees.environment().compile(text).map_err(|error| match error {
-            RefuseError::Compile(issues) => format!("compilation failed: {issues}"),
-            RefuseError::Program(_) => error.to_string(),
-        })?;
+        let program = sees
+            .environment()
+            .compile(text)
+            .map_err(|error| match error {
+                RefuseError::Compile(issues) => format!("compilation failed: {issues}"),
+                RefuseError::Program(_) => error.to_string(),
+            })?;
         if is_rule && *program.result_type() != Type::Bool {
             return Err("must evaluate to bool".into());
         }
-        Ok(Expression { text: text.into(), program, sees })
+        Ok(Expression {
+            text: text.into(),
+            program,
+            sees,
+        })
     }
 
     /// Whether it looks at a claim.
@@ -77,9 +88,19 @@ impl Expression {
     }
 
     /// What `read` makes of its value, given what it is about.
-    pub fn evaluate<T>(&self, about: &Prepared, read: impl FnOnce(&cel::Value) -> T) -> Result<T, String> {
+    pub fn evaluate<T>(
+        &self,
+        about: &Prepared,
+        read: impl FnOnce(&cel::Value) -> T,
+    ) -> Result<T, String> {
         let variables = [(self.sees.variable(), cel::Value::data(&about.0))];
-        let evaluation = self.program.evaluate(&variables, Budget { cost: BUDGET, interrupted: None });
+        let evaluation = self.program.evaluate(
+            &variables,
+            Budget {
+                cost: BUDGET,
+                interrupted: None,
+            },
+        );
         let text = &self.text;
         match evaluation.value {
             Ok(value) => Ok(read(&value)),
@@ -133,7 +154,11 @@ mod tests {
         let read = |value: &cel::Value| value.as_str().unwrap_or("no text").to_owned();
         let found = Expression::compile(text, Sees::Claims, false)
             .and_then(|expression| expression.evaluate(&Prepared::new(&claims), read));
-        assert_eq!(found.as_deref(), expected.map_err(String::from).as_ref().map(|text| *text), "{text}");
+        assert_eq!(
+            found.as_deref(),
+            expected.map_err(String::from).as_ref().map(|text| *text),
+            "{text}"
+        );
     }
 
     #[test]
@@ -141,10 +166,16 @@ mod tests {
         check("claims.sub", Ok("jane"));
         check("claims.acme__dot__com__slash__team.lead__dash__of", Ok("x"));
         check("claims['acme.com/team']['lead-of']", Ok("x"));
-        check("type(claims.exp) == double ? 'double' : 'other'", Ok("double"));
+        check(
+            "type(claims.exp) == double ? 'double' : 'other'",
+            Ok("double"),
+        );
         check("claims.exp == 1800000000 ? 'same' : 'other'", Ok("same"));
         check("claims.groups.join('-')", Ok("a-b"));
-        check("claims.mail", Err("expression 'claims.mail' resulted in error: no such key: mail"));
+        check(
+            "claims.mail",
+            Err("expression 'claims.mail' resulted in error: no such key: mail"),
+        );
     }
 
     #[test]

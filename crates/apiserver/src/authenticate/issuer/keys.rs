@@ -72,9 +72,20 @@ struct Asking {
 
 impl Keys {
     pub fn new(place: Place, client: Client, registry: &Registry) -> Keys {
-        let asking = Asking { keys_url: None, left: BURST, counted: Instant::now() };
+        let asking = Asking {
+            keys_url: None,
+            left: BURST,
+            counted: Instant::now(),
+        };
         let (counts, registry) = (Counts::new(&place.issuer), registry.clone());
-        Keys { place, counts, registry, client, known: RwLock::default(), asking: Mutex::new(asking) }
+        Keys {
+            place,
+            counts,
+            registry,
+            client,
+            known: RwLock::default(),
+            asking: Mutex::new(asking),
+        }
     }
 
     /// Whether the issuer has signed a token; the error says why not, or why that is not known.
@@ -88,7 +99,8 @@ impl Keys {
             Ok(fetched) => fetched,
             Err(_) => Err("context deadline exceeded".into()),
         };
-        let keys = fetched.map_err(|why| format!("failed to verify signature: fetching keys {why}"))?;
+        let keys =
+            fetched.map_err(|why| format!("failed to verify signature: fetching keys {why}"))?;
         match is_signed(token, &keys) {
             true => Ok(()),
             false => Err("failed to verify signature: failed to verify id token signature".into()),
@@ -96,7 +108,10 @@ impl Keys {
     }
 
     fn known(&self) -> Known {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.known
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Keys that are newer than `generation`. One asks at a time; who waited takes what that one has found.
@@ -107,12 +122,27 @@ impl Keys {
             return Ok(known.keys);
         }
         asking.spend()?;
-        let fetched = self.ask(&mut asking, Limit { until, bytes: MAX_ANSWER }).await;
+        let fetched = self
+            .ask(
+                &mut asking,
+                Limit {
+                    until,
+                    bytes: MAX_ANSWER,
+                },
+            )
+            .await;
         self.counts.fetched(fetched.is_ok(), self.registry.now());
         let keys = Arc::new(fetched.inspect_err(|problem| {
-            tracing::warn!(issuer = self.place.issuer, problem, "the keys of an issuer cannot be had");
+            tracing::warn!(
+                issuer = self.place.issuer,
+                problem,
+                "the keys of an issuer cannot be had"
+            );
         })?);
-        let known = Known { keys: keys.clone(), generation: generation + 1 };
+        let known = Known {
+            keys: keys.clone(),
+            generation: generation + 1,
+        };
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
         Ok(keys)
     }
@@ -128,7 +158,11 @@ impl Keys {
         let body = self.fetch_text(&url, limit).await?;
         let set = read(&url, &body)?;
         self.counts.have(&body);
-        Ok(set["keys"].list().iter().filter_map(PublicKey::from_jwk).collect())
+        Ok(set["keys"]
+            .list()
+            .iter()
+            .filter_map(PublicKey::from_jwk)
+            .collect())
     }
 
     /// Where the issuer says that its keys are. It must call itself as it is called.
@@ -150,7 +184,10 @@ impl Keys {
     }
 
     async fn fetch_text(&self, url: &str, limit: Limit) -> Result<Bytes, String> {
-        self.client.get(url, &self.place.trust, limit).await.map_err(|error| error.to_string())
+        self.client
+            .get(url, &self.place.trust, limit)
+            .await
+            .map_err(|error| error.to_string())
     }
 }
 
@@ -161,7 +198,9 @@ fn read(url: &str, body: &[u8]) -> Result<Value, String> {
 /// Kubernetes: a token without the id of a key may be signed by any.
 fn is_signed(token: &Unverified, keys: &[PublicKey]) -> bool {
     let id = token.header["kid"].str();
-    keys.iter().filter(|key| id.is_empty() || key.id == id).any(|key| token.is_signed_by(key))
+    keys.iter()
+        .filter(|key| id.is_empty() || key.id == id)
+        .any(|key| token.is_signed_by(key))
 }
 
 impl Asking {
@@ -173,7 +212,10 @@ impl Asking {
         if self.left == BURST {
             self.counted = Instant::now();
         }
-        self.left = self.left.checked_sub(1).ok_or("oidc: the issuer was asked too often")?;
+        self.left = self
+            .left
+            .checked_sub(1)
+            .ok_or("oidc: the issuer was asked too often")?;
         Ok(())
     }
 }
@@ -184,7 +226,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_issuer_is_not_asked_too_often() {
-        let mut asking = Asking { keys_url: None, left: BURST, counted: Instant::now() };
+        let mut asking = Asking {
+            keys_url: None,
+            left: BURST,
+            counted: Instant::now(),
+        };
         let mut spend = |expected: usize| {
             let n_granted = (0..20).filter(|_| asking.spend().is_ok()).count();
             assert_eq!(n_granted, expected);

@@ -54,7 +54,11 @@ impl Issuers {
         algorithms: Vec<&'static Algorithm>,
         own: &[Str],
     ) -> Issuers {
-        let algorithms = if algorithms.is_empty() { ALGORITHMS.iter().collect() } else { algorithms };
+        let algorithms = if algorithms.is_empty() {
+            ALGORITHMS.iter().collect()
+        } else {
+            algorithms
+        };
         let issuers = Issuers {
             registry: registry.clone(),
             client: Client::plain(registry, None),
@@ -71,9 +75,21 @@ impl Issuers {
     pub fn replace(&self, configuration: AuthenticationConfiguration) {
         let old = self.current();
         let join = |rules: IssuerConfiguration| {
-            let kept = old.iter().map(|issuer| &issuer.keys).find(|keys| keys.place == rules.place);
-            let fresh = || Arc::new(Keys::new(rules.place.clone(), self.client.clone(), &self.registry));
-            Issuer { keys: kept.cloned().unwrap_or_else(fresh), rules }
+            let kept = old
+                .iter()
+                .map(|issuer| &issuer.keys)
+                .find(|keys| keys.place == rules.place);
+            let fresh = || {
+                Arc::new(Keys::new(
+                    rules.place.clone(),
+                    self.client.clone(),
+                    &self.registry,
+                ))
+            };
+            Issuer {
+                keys: kept.cloned().unwrap_or_else(fresh),
+                rules,
+            }
         };
         let new = configuration.issuers.into_iter().map(join).collect();
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
@@ -90,12 +106,19 @@ impl Issuers {
     }
 
     fn current(&self) -> Arc<Vec<Issuer>> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     async fn ask(&self, text: &str, audiences: &[Str]) -> Verdict {
-        let (issuers, Some(token)) = (self.current(), Unverified::parse(text)) else { return Ok(None) };
-        let Some(issuer) = issuers.iter().find(|issuer| issuer.rules.place.issuer == said_issuer(&token))
+        let (issuers, Some(token)) = (self.current(), Unverified::parse(text)) else {
+            return Ok(None);
+        };
+        let Some(issuer) = issuers
+            .iter()
+            .find(|issuer| issuer.rules.place.issuer == said_issuer(&token))
         else {
             return Ok(None);
         };
@@ -119,7 +142,11 @@ impl Issuers {
     async fn verify(&self, issuer: &Issuer, token: &Unverified<'_>) -> Result<(), String> {
         let algorithm = token.header["alg"].str();
         if !self.algorithms.iter().any(|known| known.name == algorithm) {
-            let known: Vec<Str> = self.algorithms.iter().map(|known| known.name.into()).collect();
+            let known: Vec<Str> = self
+                .algorithms
+                .iter()
+                .map(|known| known.name.into())
+                .collect();
             let (algorithm, known) = (json::quote(algorithm), quoted(&known));
             return Err(format!(
                 "oidc: malformed jwt: unexpected signature algorithm {algorithm}; expected {known}"
@@ -154,7 +181,10 @@ fn check_audience(wanted: &[Str], given: &[Str]) -> Result<(), String> {
 fn check_time(claims: &Value, now: i64) -> Result<(), String> {
     let end = claims["exp"].as_f64().unwrap_or(f64::NEG_INFINITY);
     if end < now as f64 {
-        return Err(format!("oidc: token is expired (Token Expiry: {})", moment(end)));
+        return Err(format!(
+            "oidc: token is expired (Token Expiry: {})",
+            moment(end)
+        ));
     }
     match claims["nbf"].as_f64() {
         Some(begin) if now as f64 + LEEWAY < begin => Err(format!(
@@ -188,7 +218,9 @@ impl Authenticator for Issuers {
 impl fmt::Debug for Issuers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let current = self.current();
-        f.debug_list().entries(current.iter().map(|issuer| &issuer.rules.place.issuer)).finish()
+        f.debug_list()
+            .entries(current.iter().map(|issuer| &issuer.rules.place.issuer))
+            .finish()
     }
 }
 
@@ -219,12 +251,21 @@ mod tests {
     #[test]
     fn a_token_is_for_one_of_those_that_are_named() {
         let check = |wanted: &[&str], given: &[&str], expected: Result<(), &str>| {
-            let texts = |list: &[&str]| list.iter().map(|text| Str::from(*text)).collect::<Vec<_>>();
+            let texts =
+                |list: &[&str]| list.iter().map(|text| Str::from(*text)).collect::<Vec<_>>();
             let found = check_audience(&texts(wanted), &texts(given));
             assert_eq!(found, expected.map_err(String::from));
         };
         check(&["a", "b"], &["b", "c"], Ok(()));
-        check(&["a"], &["b"], Err(r#"oidc: expected audience "a" got ["b"]"#));
-        check(&["a", "b"], &[], Err(r#"oidc: expected audience in ["a" "b"] got []"#));
+        check(
+            &["a"],
+            &["b"],
+            Err(r#"oidc: expected audience "a" got ["b"]"#),
+        );
+        check(
+            &["a", "b"],
+            &[],
+            Err(r#"oidc: expected audience in ["a" "b"] got []"#),
+        );
     }
 }

@@ -53,11 +53,13 @@ impl Mapping {
         for (claim, wanted) in &self.required {
             check_required(claims, claim, wanted)?;
         }
-        hold(&self.claim_rules, &prepared)
-            .map_err(|problem| format!("oidc: error evaluating claim validation expression: {problem}"))?;
+        hold(&self.claim_rules, &prepared).map_err(|problem| {
+            format!("oidc: error evaluating claim validation expression: {problem}")
+        })?;
         if !self.user_rules.is_empty() {
-            hold(&self.user_rules, &Prepared::new(&shown(&user)))
-                .map_err(|problem| format!("oidc: error evaluating user info validation rule: {problem}"))?;
+            hold(&self.user_rules, &Prepared::new(&shown(&user))).map_err(|problem| {
+                format!("oidc: error evaluating user info validation rule: {problem}")
+            })?;
         }
         Ok(user)
     }
@@ -66,8 +68,9 @@ impl Mapping {
         const WHERE: &str = "oidc: error evaluating username claim expression";
         match &self.username {
             Some(Source::Claim { claim, prefix }) => {
-                let name = text(claims, claim)
-                    .map_err(|why| format!("oidc: parse username claims {}: {why}", json::quote(claim)))?;
+                let name = text(claims, claim).map_err(|why| {
+                    format!("oidc: parse username claims {}: {why}", json::quote(claim))
+                })?;
                 if claim == "email" {
                     check_email(claims)?;
                 }
@@ -87,10 +90,16 @@ impl Mapping {
     fn groups(&self, claims: &Value, prepared: &Prepared) -> Result<Vec<Str>, String> {
         match &self.groups {
             Some(Source::Claim { claim, prefix }) => {
-                let Some(found) = claims.get(claim) else { return Ok(Vec::new()) };
-                let groups = claimed_texts(found)
-                    .map_err(|why| format!("oidc: parse groups claim {}: {why}", json::quote(claim)))?;
-                Ok(groups.into_iter().map(|group| format!("{prefix}{group}").into()).collect())
+                let Some(found) = claims.get(claim) else {
+                    return Ok(Vec::new());
+                };
+                let groups = claimed_texts(found).map_err(|why| {
+                    format!("oidc: parse groups claim {}: {why}", json::quote(claim))
+                })?;
+                Ok(groups
+                    .into_iter()
+                    .map(|group| format!("{prefix}{group}").into())
+                    .collect())
             }
             Some(Source::Expression(expression)) => expression
                 .evaluate(prepared, texts)
@@ -119,7 +128,10 @@ impl Mapping {
         }
         for (key, expression) in &self.extra {
             let failed = |why: String| {
-                format!("oidc: error evaluating extra claim expression: {}: {why}", expression.text)
+                format!(
+                    "oidc: error evaluating extra claim expression: {}: {why}",
+                    expression.text
+                )
             };
             let texts = expression.evaluate(prepared, texts)?.map_err(failed)?;
             if !texts.is_empty() {
@@ -132,7 +144,9 @@ impl Mapping {
 
 /// Claims that are kept elsewhere are not fetched, so who has groups there is not let in without them.
 fn refuse_distributed(claims: &Value, groups: Option<&Source>) -> Result<(), String> {
-    let Some(Source::Claim { claim, .. }) = groups else { return Ok(()) };
+    let Some(Source::Claim { claim, .. }) = groups else {
+        return Ok(());
+    };
     let elsewhere = claims.get(claim).is_none() && claims["_claim_names"].get(claim).is_some();
     match elsewhere {
         true => Err("oidc: could not expand distributed claims: they are not supported".into()),
@@ -145,29 +159,41 @@ fn check_email(claims: &Value) -> Result<(), String> {
     match claims.get("email_verified") {
         None | Some(Value::Null) | Some(Value::Bool(true)) => Ok(()),
         Some(Value::Bool(false)) => Err("oidc: email not verified".into()),
-        Some(other) => Err(format!("oidc: parse 'email_verified' claim: {}", mismatch(other, "bool"))),
+        Some(other) => Err(format!(
+            "oidc: parse 'email_verified' claim: {}",
+            mismatch(other, "bool")
+        )),
     }
 }
 
 fn check_required(claims: &Value, claim: &str, wanted: &str) -> Result<(), String> {
     if claims.get(claim).is_none() {
-        return Err(format!("oidc: required claim {claim} not present in ID token"));
+        return Err(format!(
+            "oidc: required claim {claim} not present in ID token"
+        ));
     }
     let found = text(claims, claim).map_err(|why| format!("oidc: parse claim {claim}: {why}"))?;
     match found == wanted {
         true => Ok(()),
-        false => {
-            Err(format!("oidc: required claim {claim} value does not match. Got = {found}, want = {wanted}"))
-        }
+        false => Err(format!(
+            "oidc: required claim {claim} value does not match. Got = {found}, want = {wanted}"
+        )),
     }
 }
 
 fn hold(rules: &[Rule], about: &Prepared) -> Result<(), String> {
-    for Rule { expression, message } in rules {
+    for Rule {
+        expression,
+        message,
+    } in rules
+    {
         match expression.evaluate(about, |value| value.as_bool())? {
             Some(true) => {}
             Some(false) => {
-                return Err(format!("validation expression '{}' failed: {message}", expression.text));
+                return Err(format!(
+                    "validation expression '{}' failed: {message}",
+                    expression.text
+                ));
             }
             None => return Err("validation expression must return a boolean".into()),
         }
@@ -180,8 +206,15 @@ fn shown(user: &User) -> Value {
     let mut shown = Value::object();
     shown.set("username", &user.name);
     shown.set("uid", &user.uid);
-    shown.set("groups", user.groups.iter().map(Value::from).collect::<Vec<_>>());
-    let extra = if user.extra.is_null() { Value::object() } else { user.extra.clone() };
+    shown.set(
+        "groups",
+        user.groups.iter().map(Value::from).collect::<Vec<_>>(),
+    );
+    let extra = if user.extra.is_null() {
+        Value::object()
+    } else {
+        user.extra.clone()
+    };
     shown.set("extra", extra);
     shown
 }
@@ -203,18 +236,31 @@ fn claimed_texts(found: &Value) -> Result<Vec<Str>, String> {
     };
     match found {
         Value::Null => Ok(Vec::new()),
-        Value::List(items) => {
-            items.iter().map(read).collect::<Option<_>>().ok_or_else(|| mismatch(found, "string"))
-        }
-        other => other.as_str().map(|one| vec![one.into()]).ok_or_else(|| mismatch(found, "string")),
+        Value::List(items) => items
+            .iter()
+            .map(read)
+            .collect::<Option<_>>()
+            .ok_or_else(|| mismatch(found, "string")),
+        other => other
+            .as_str()
+            .map(|one| vec![one.into()])
+            .ok_or_else(|| mismatch(found, "string")),
     }
 }
 
 fn mismatch(found: &Value, wanted: &str) -> String {
-    format!("json: cannot unmarshal {} into Go value of type {wanted}", found.go_word())
+    format!(
+        "json: cannot unmarshal {} into Go value of type {wanted}",
+        found.go_word()
+    )
 }
 
-fn one_text(expression: &Expression, prepared: &Prepared, what: &str, place: &str) -> Result<Str, String> {
+fn one_text(
+    expression: &Expression,
+    prepared: &Prepared,
+    what: &str,
+    place: &str,
+) -> Result<Str, String> {
     let found = expression.evaluate(prepared, |value| value.as_str().map(Str::from));
     let found = found.map_err(|why| format!("{place}: {why}"))?;
     found.ok_or_else(|| format!("{place}: {what} claim expression must return a string"))
@@ -228,7 +274,10 @@ fn texts(value: &cel::Value) -> Result<Vec<Str>, String> {
         cel::Value::String(text) => vec![text.to_str()],
         cel::Value::List(list) => {
             let read = |item: cel::Outcome| item.ok()?.as_str().map(Str::from);
-            list.iter().map(read).collect::<Option<_>>().ok_or_else(refused)?
+            list.iter()
+                .map(read)
+                .collect::<Option<_>>()
+                .ok_or_else(refused)?
         }
         _ => return Err(refused()),
     };

@@ -1,7 +1,9 @@
 //! Servers with certificates of every make, and whether they are believed.
 
 use rcgen::ExtendedKeyUsagePurpose::{Any, ClientAuth, ServerAuth};
-use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd,
+};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::peer::{Peer, Reaction, tls};
@@ -38,13 +40,21 @@ fn authority(mut params: CertificateParams) -> CertificateParams {
 
 fn own(params: CertificateParams) -> Made {
     let key = KeyPair::generate().unwrap();
-    Made { certificate: params.self_signed(&key).unwrap(), params, key }
+    Made {
+        certificate: params.self_signed(&key).unwrap(),
+        params,
+        key,
+    }
 }
 
 fn signed(params: CertificateParams, by: &Made) -> Made {
     let key = KeyPair::generate().unwrap();
     let issuer = Issuer::from_params(&by.params, &by.key);
-    Made { certificate: params.signed_by(&key, &issuer).unwrap(), params, key }
+    Made {
+        certificate: params.signed_by(&key, &issuer).unwrap(),
+        params,
+        key,
+    }
 }
 
 /// Posts to a server that shows `chain`, trusting `bundle`.
@@ -52,8 +62,16 @@ async fn ask(chain: &[&Made], bundle: &str) -> String {
     let ders = chain.iter().map(|made| made.der()).collect();
     let config = tls(ders, &chain[0].key);
     let peer = Peer::serving(config, bundle.into(), |_| Reaction::Reply(200, "{}".into())).await;
-    let said = post(&client(), &format!("https://127.0.0.1:{}/", peer.port), &peer.bundle(), 2000).await;
-    let told = said.split_once("tls: failed to verify certificate: x509: ").map(|(_, told)| told.to_owned());
+    let said = post(
+        &client(),
+        &format!("https://127.0.0.1:{}/", peer.port),
+        &peer.bundle(),
+        2000,
+    )
+    .await;
+    let told = said
+        .split_once("tls: failed to verify certificate: x509: ")
+        .map(|(_, told)| told.to_owned());
     told.unwrap_or(said)
 }
 
@@ -89,8 +107,12 @@ async fn a_leaf_that_is_in_the_bundle_must_fit_all_the_same() {
                     2040-01-01T00:00:00Z";
     assert_eq!(ask(&[&early], &early.pem()).await, expected);
 
-    let other = own(CertificateParams::new(vec!["127.0.0.2".to_owned(), "a.io".to_owned()]).unwrap());
-    assert_eq!(ask(&[&other], &other.pem()).await, "certificate is valid for 127.0.0.2, not 127.0.0.1");
+    let other =
+        own(CertificateParams::new(vec!["127.0.0.2".to_owned(), "a.io".to_owned()]).unwrap());
+    assert_eq!(
+        ask(&[&other], &other.pem()).await,
+        "certificate is valid for 127.0.0.2, not 127.0.0.1"
+    );
 
     for (purposes, expected) in [
         (vec![ServerAuth], GOOD),
@@ -108,7 +130,9 @@ async fn a_leaf_that_is_in_the_bundle_must_fit_all_the_same() {
 #[tokio::test]
 async fn a_common_name_is_no_name() {
     let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, "127.0.0.1");
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "127.0.0.1");
     let leaf = own(params);
     let expected = "certificate relies on legacy Common Name field, use SANs instead";
     assert_eq!(ask(&[&leaf], &leaf.pem()).await, expected);
@@ -119,13 +143,21 @@ async fn a_chain_may_end_at_any_certificate_of_the_bundle_that_may_sign() {
     let root = own(authority(params("root")));
     let middle = signed(authority(params("middle")), &root);
     let other = own(authority(params("root")));
-    for leaf in [signed(params("leaf"), &middle), signed(authority(params("leaf")), &middle)] {
+    for leaf in [
+        signed(params("leaf"), &middle),
+        signed(authority(params("leaf")), &middle),
+    ] {
         assert_eq!(ask(&[&leaf], &middle.pem()).await, GOOD);
         assert_eq!(ask(&[&leaf, &middle], &root.pem()).await, GOOD);
         assert_eq!(ask(&[&leaf, &other, &middle], &root.pem()).await, GOOD);
         assert_eq!(ask(&[&leaf], &root.pem()).await, UNKNOWN);
         assert_eq!(ask(&[&leaf, &middle], &other.pem()).await, UNKNOWN);
-        let several = format!("no certificate\n{}{}{}", other.pem(), leaf.pem(), root.pem());
+        let several = format!(
+            "no certificate\n{}{}{}",
+            other.pem(),
+            leaf.pem(),
+            root.pem()
+        );
         assert_eq!(ask(&[&leaf, &middle], &several).await, GOOD);
     }
 }
@@ -159,8 +191,14 @@ async fn a_root_has_its_time_and_its_purpose() {
         assert!(said.ends_with("is after 2020-01-01T00:00:00Z"), "{said}");
         let said = ask(&[&signed(template.clone(), &clients)], &clients.pem()).await;
         assert!([UNKNOWN, USAGE].contains(&said.as_str()), "{said}");
-        assert_eq!(ask(&[&signed(template.clone(), &short)], &short.pem()).await, GOOD);
+        assert_eq!(
+            ask(&[&signed(template.clone(), &short)], &short.pem()).await,
+            GOOD
+        );
         let middle = signed(authority(params("middle")), &short);
-        assert_eq!(ask(&[&signed(template, &middle), &middle], &short.pem()).await, UNKNOWN);
+        assert_eq!(
+            ask(&[&signed(template, &middle), &middle], &short.pem()).await,
+            UNKNOWN
+        );
     }
 }

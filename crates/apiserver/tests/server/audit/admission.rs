@@ -18,18 +18,37 @@ fn notes(audited: &Audited) -> Value {
 
 async fn configure(audited: &Audited, plural: &str, name: &str, spec: &str) {
     let text = format!(r#"{{"metadata":{{"name":"{name}"}},{spec}}}"#);
-    audited.rig.post(&format!("{GROUP}/{plural}"), &text).await.expect(201);
+    audited
+        .rig
+        .post(&format!("{GROUP}/{plural}"), &text)
+        .await
+        .expect(201);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_policy_tells_what_does_not_hold_and_what_it_notes() {
     let audited = Audited::by(METADATA).await;
     let rules = r#""spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["*"],"resources":["configmaps"]}]},"validations":[{"expression":"true"},{"expression":"object.metadata.name != 'bad'","message":"no <bad>"},{"expression":"object.metadata.name != 'bad'","message":"again"}],"auditAnnotations":[{"key":"named","valueExpression":"' it is ' + object.metadata.name"},{"key":"silent","valueExpression":"null"},{"key":"empty","valueExpression":"' '"}]}"#;
-    configure(&audited, "validatingadmissionpolicies", "p.example.com", rules).await;
+    configure(
+        &audited,
+        "validatingadmissionpolicies",
+        "p.example.com",
+        rules,
+    )
+    .await;
     let bound = r#""spec":{"policyName":"p.example.com","validationActions":["Audit","Warn"]}"#;
-    configure(&audited, "validatingadmissionpolicybindings", "b.example.com", bound).await;
+    configure(
+        &audited,
+        "validatingadmissionpolicybindings",
+        "b.example.com",
+        bound,
+    )
+    .await;
     audited.rig.make("good", "x").await;
-    assert_eq!(json::to_string(&notes(&audited)), r#"{"p.example.com/named":"it is good"}"#);
+    assert_eq!(
+        json::to_string(&notes(&audited)),
+        r#"{"p.example.com/named":"it is good"}"#
+    );
     audited.rig.make("bad", "x").await;
     let notes = notes(&audited);
     assert_eq!(
@@ -43,22 +62,43 @@ async fn a_policy_tells_what_does_not_hold_and_what_it_notes() {
 async fn a_pod_is_told_with_what_is_demanded_of_it() {
     let audited = Audited::by(METADATA).await;
     let namespace = r#"{"metadata":{"name":"n","labels":{"pod-security.kubernetes.io/audit":"restricted","pod-security.kubernetes.io/enforce":"baseline"}}}"#;
-    audited.rig.post("/api/v1/namespaces", namespace).await.expect(201);
+    audited
+        .rig
+        .post("/api/v1/namespaces", namespace)
+        .await
+        .expect(201);
     let pod = |more: &str| {
-        format!(r#"{{"metadata":{{"name":"p"}},"spec":{{{more}"containers":[{{"name":"c","image":"i"}}]}}}}"#)
+        format!(
+            r#"{{"metadata":{{"name":"p"}},"spec":{{{more}"containers":[{{"name":"c","image":"i"}}]}}}}"#
+        )
     };
     let pods = "/api/v1/namespaces/n/pods";
     audited.rig.post(pods, &pod("")).await.expect(201);
     let notes_of_one = notes(&audited);
-    assert_eq!(notes_of_one["pod-security.kubernetes.io/enforce-policy"].str(), "baseline:latest");
-    let violations = notes_of_one["pod-security.kubernetes.io/audit-violations"].str().to_owned();
+    assert_eq!(
+        notes_of_one["pod-security.kubernetes.io/enforce-policy"].str(),
+        "baseline:latest"
+    );
+    let violations = notes_of_one["pod-security.kubernetes.io/audit-violations"]
+        .str()
+        .to_owned();
     let start = "would violate PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false (container \"c\" must set";
     assert!(violations.starts_with(start), "{violations}");
-    audited.rig.post(pods, &pod("\"hostNetwork\":true,")).await.expect(403);
+    audited
+        .rig
+        .post(pods, &pod("\"hostNetwork\":true,"))
+        .await
+        .expect(403);
     assert!(
-        notes(&audited)["pod-security.kubernetes.io/audit-violations"].str().contains("hostNetwork=true")
+        notes(&audited)["pod-security.kubernetes.io/audit-violations"]
+            .str()
+            .contains("hostNetwork=true")
     );
-    audited.rig.post("/api/v1/namespaces/default/pods", &pod("")).await.expect(201);
+    audited
+        .rig
+        .post("/api/v1/namespaces/default/pods", &pod(""))
+        .await
+        .expect(201);
     let expected = r#"{"pod-security.kubernetes.io/enforce-policy":"privileged:latest"}"#;
     assert_eq!(json::to_string(&notes(&audited)), expected);
 }
@@ -77,8 +117,7 @@ async fn webhook(response: Value) -> Peer {
 }
 
 fn hooks(port: u16, bundle: &str) -> String {
-    let rule =
-        r#"{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}"#;
+    let rule = r#"{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}"#;
     format!(
         r#""webhooks":[{{"name":"h.example.com","failurePolicy":"Ignore","clientConfig":{{"url":"https://127.0.0.1:{port}/","caBundle":"{bundle}"}},"rules":[{rule}],"admissionReviewVersions":["v1"],"sideEffects":"None","timeoutSeconds":1}}]"#
     )
@@ -100,8 +139,18 @@ async fn a_webhook_is_told_with_what_it_did_and_said() {
         &hooks(1, "").replace("configmaps", "pods"),
     )
     .await;
-    configure(&audited, "mutatingwebhookconfigurations", "z", &hooks(peer.port, &peer.bundle())).await;
-    audited.rig.post(CONFIG_MAPS, r#"{"metadata":{"name":"one"}}"#).await.expect(201);
+    configure(
+        &audited,
+        "mutatingwebhookconfigurations",
+        "z",
+        &hooks(peer.port, &peer.bundle()),
+    )
+    .await;
+    audited
+        .rig
+        .post(CONFIG_MAPS, r#"{"metadata":{"name":"one"}}"#)
+        .await
+        .expect(201);
     let mut expected = value!({
         "h.example.com/said": "hello",
         "mutation.webhook.admission.k8s.io/round_0_index_1": r#"{"configuration":"z","webhook":"h.example.com","mutated":true}"#,
@@ -114,8 +163,20 @@ async fn a_webhook_is_told_with_what_it_did_and_said() {
 #[tokio::test]
 async fn a_webhook_that_cannot_be_called_is_told() {
     let audited = Audited::by(METADATA).await;
-    configure(&audited, "mutatingwebhookconfigurations", "m", &hooks(1, "")).await;
-    configure(&audited, "validatingwebhookconfigurations", "v", &hooks(1, "")).await;
+    configure(
+        &audited,
+        "mutatingwebhookconfigurations",
+        "m",
+        &hooks(1, ""),
+    )
+    .await;
+    configure(
+        &audited,
+        "validatingwebhookconfigurations",
+        "v",
+        &hooks(1, ""),
+    )
+    .await;
     audited.rig.make("one", "x").await;
     let expected = value!({
         "failed-open.mutation.webhook.admission.k8s.io/round_0_index_0": "h.example.com",
@@ -129,9 +190,23 @@ async fn a_webhook_that_cannot_be_called_is_told() {
 async fn what_will_go_is_told_when_it_is_used() {
     let audited = Audited::by(METADATA).await;
     let definition = r#"{"metadata":{"name":"foos.example.com"},"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"foos","kind":"Foo"},"versions":[{"name":"v1","served":true,"storage":true,"deprecated":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}"#;
-    audited.rig.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await.expect(201);
-    audited.rig.get("/apis/example.com/v1/foos").await.expect(200);
-    assert_eq!(json::to_string(&notes(&audited)), r#"{"k8s.io/deprecated":"true"}"#);
+    audited
+        .rig
+        .post(
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            definition,
+        )
+        .await
+        .expect(201);
+    audited
+        .rig
+        .get("/apis/example.com/v1/foos")
+        .await
+        .expect(200);
+    assert_eq!(
+        json::to_string(&notes(&audited)),
+        r#"{"k8s.io/deprecated":"true"}"#
+    );
     let endpoints = "/api/v1/namespaces/default/endpoints";
     audited.rig.get(endpoints).await.expect(200);
     assert_eq!(notes(&audited)["k8s.io/deprecated"].str(), "true");

@@ -37,12 +37,18 @@ impl Authorizer for Moody {
 }
 
 async fn moody() -> Audited {
-    let options = Options { authorizers: vec![Arc::new(Moody)], ..Options::default() };
+    let options = Options {
+        authorizers: vec![Arc::new(Moody)],
+        ..Options::default()
+    };
     Audited::with(METADATA, |_| {}, options).await
 }
 
 fn jane() -> User {
-    User { name: "jane".into(), ..User::default() }
+    User {
+        name: "jane".into(),
+        ..User::default()
+    }
 }
 
 async fn as_jane(rig: Rig, path: &'static str) -> u16 {
@@ -54,7 +60,10 @@ async fn a_panic_is_told() {
     let audited = moody().await;
     assert_eq!(as_jane(audited.rig.clone(), "/panic").await, 500);
     let events = audited.events();
-    assert_eq!(events.iter().map(line).collect::<Vec<_>>(), ["RequestReceived get //", "Panic get // 500"]);
+    assert_eq!(
+        events.iter().map(line).collect::<Vec<_>>(),
+        ["RequestReceived get //", "Panic get // 500"]
+    );
     let status = &events[1]["responseStatus"];
     assert_eq!(
         (status["message"].str(), status["reason"].str()),
@@ -65,14 +74,21 @@ async fn a_panic_is_told() {
 #[tokio::test(start_paused = true)]
 async fn who_leaves_before_an_answer_is_told() {
     let audited = moody().await;
-    let gone = timeout(Duration::from_secs(5), as_jane(audited.rig.clone(), "/hang")).await;
+    let gone = timeout(
+        Duration::from_secs(5),
+        as_jane(audited.rig.clone(), "/hang"),
+    )
+    .await;
     assert!(gone.is_err());
     let events = audited.events();
     assert_eq!(
         events.iter().map(line).collect::<Vec<_>>(),
         ["RequestReceived get //", "ResponseComplete get // 200"]
     );
-    assert_eq!(events[1]["responseStatus"]["message"].str(), "Connection closed early");
+    assert_eq!(
+        events[1]["responseStatus"]["message"].str(),
+        "Connection closed early"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,7 +104,9 @@ async fn a_slow_request_says_where_the_time_went() {
     assert_eq!(as_jane(audited.rig.clone(), "/slow").await, 404);
     let event = audited.last();
     let said = |what: &str| {
-        event["annotations"][format!("apiserver.latency.k8s.io/{what}").as_str()].str().to_owned()
+        event["annotations"][format!("apiserver.latency.k8s.io/{what}").as_str()]
+            .str()
+            .to_owned()
     };
     let said = ["authorization", "total", "impersonation"].map(said);
     assert_eq!(said, ["2s", "2s", ""]);
@@ -116,11 +134,24 @@ async fn a_request_behind_another_server_is_told_here_without_objects() {
     rig.get(THINGS).await.expect(200);
     let events = things(&audited, 2).await;
     let lines: Vec<_> = events.iter().map(line).collect();
-    assert_eq!(lines, ["RequestReceived list things//", "ResponseComplete list things// 200"]);
+    assert_eq!(
+        lines,
+        [
+            "RequestReceived list things//",
+            "ResponseComplete list things// 200"
+        ]
+    );
     assert!(events[1]["responseObject"].is_null());
     let seen = peer.seen();
-    let passed_on = seen.last().unwrap().headers()["audit-id"].to_str().unwrap().to_owned();
-    assert_eq!(events[1]["auditID"].str(), passed_on, "it can be found again there");
+    let passed_on = seen.last().unwrap().headers()["audit-id"]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(
+        events[1]["auditID"].str(),
+        passed_on,
+        "it can be found again there"
+    );
 }
 
 #[tokio::test]
@@ -130,19 +161,34 @@ async fn another_protocol_is_told_when_it_begins_and_when_it_ends() {
     let rig = in_front(audited.rig.clone(), &peer).await;
     let network = Network::start(&rig.server).await;
     let mut stream = network.connect().await;
-    let request =
-        format!("GET {THINGS}/a/exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n");
+    let request = format!(
+        "GET {THINGS}/a/exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).await.unwrap();
     read_until(&mut stream, "\r\n\r\n").await;
     stream.write_all(b"hunter-0;").await.unwrap();
     assert_eq!(read_until(&mut stream, ";").await, "hunter-0;");
     let begun: Vec<_> = things(&audited, 2).await.iter().map(line).collect();
-    assert_eq!(begun, ["RequestReceived get things/exec/a", "ResponseStarted get things/exec/a 101"]);
+    assert_eq!(
+        begun,
+        [
+            "RequestReceived get things/exec/a",
+            "ResponseStarted get things/exec/a 101"
+        ]
+    );
     drop(stream);
     let ended = things(&audited, 1).await;
     assert_eq!(line(&ended[0]), "ResponseComplete get things/exec/a 101");
-    assert_eq!(ended[0]["sourceIPs"].list()[0].str(), "127.0.0.1", "the connection says from where it comes");
-    assert!(!std::fs::read_to_string(&audited.path).unwrap().contains("hunter-0"));
+    assert_eq!(
+        ended[0]["sourceIPs"].list()[0].str(),
+        "127.0.0.1",
+        "the connection says from where it comes"
+    );
+    assert!(
+        !std::fs::read_to_string(&audited.path)
+            .unwrap()
+            .contains("hunter-0")
+    );
 }
 
 #[tokio::test]
@@ -155,8 +201,10 @@ async fn a_watch_over_a_network_is_over_when_the_connection_is() {
     read_until(&mut stream, "\r\n\r\n").await;
     drop(stream);
     for _ in 0..500 {
-        if let Some(event) =
-            audited.events().last().filter(|event| event["stage"].str() == "ResponseComplete")
+        if let Some(event) = audited
+            .events()
+            .last()
+            .filter(|event| event["stage"].str() == "ResponseComplete")
         {
             return assert_eq!(line(event), "ResponseComplete watch configmaps// 200");
         }
@@ -170,11 +218,19 @@ async fn a_body_that_is_too_large_is_told() {
     let audited = Audited::by(METADATA).await;
     let network = Network::start(&audited.rig.server).await;
     let mut stream = network.connect().await;
-    let request = format!("POST {CONFIG_MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n");
+    let request =
+        format!("POST {CONFIG_MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
-    assert!(read_until(&mut stream, "\r\n\r\n").await.starts_with("HTTP/1.1 413 "));
+    assert!(
+        read_until(&mut stream, "\r\n\r\n")
+            .await
+            .starts_with("HTTP/1.1 413 ")
+    );
     let event = audited.last();
     assert_eq!(line(&event), "ResponseComplete create configmaps// 413");
-    assert_eq!(event["responseStatus"]["reason"].str(), "RequestEntityTooLarge");
+    assert_eq!(
+        event["responseStatus"]["reason"].str(),
+        "RequestEntityTooLarge"
+    );
     assert_eq!(event["user"]["username"].str(), "admin");
 }

@@ -16,7 +16,10 @@ use crate::rig::{CONFIG_MAPS, Rig};
 
 async fn counted(rig: &Rig, name: &str) -> Option<u64> {
     let text = rig.get("/metrics").await.expect(200).body;
-    let line = text.str().lines().find(|line| line.starts_with(&format!("apiserver_audit_{name} ")));
+    let line = text
+        .str()
+        .lines()
+        .find(|line| line.starts_with(&format!("apiserver_audit_{name} ")));
     line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
 }
 
@@ -25,32 +28,66 @@ async fn what_is_told_is_counted() {
     let audited = Audited::by("{level: None, verbs: [get]}, {level: Metadata}").await;
     let before = counted(&audited.rig, "event_total").await.unwrap();
     audited.rig.make("one", "x").await;
-    audited.rig.get(&format!("{CONFIG_MAPS}/one")).await.expect(200);
+    audited
+        .rig
+        .get(&format!("{CONFIG_MAPS}/one"))
+        .await
+        .expect(200);
     assert_eq!(counted(&audited.rig, "event_total").await, Some(before + 2));
     assert_eq!(
         counted(&audited.rig, "level_total{level=\"Metadata\"}").await,
         Some(2),
         "with the first namespace"
     );
-    assert_eq!(counted(&audited.rig, "level_total{level=\"None\"}").await, Some(5), "with the metrics");
-    assert_eq!(counted(&audited.rig, "requests_rejected_total").await, Some(0));
+    assert_eq!(
+        counted(&audited.rig, "level_total{level=\"None\"}").await,
+        Some(5),
+        "with the metrics"
+    );
+    assert_eq!(
+        counted(&audited.rig, "requests_rejected_total").await,
+        Some(0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_line_for_people_is_short() {
-    let audited = Audited::with(METADATA, |log| log.format = Format::Legacy, Options::default()).await;
-    let headers = [("audit-id", "1"), ("user-agent", "t"), ("impersonate-user", "jane")];
+    let audited = Audited::with(
+        METADATA,
+        |log| log.format = Format::Legacy,
+        Options::default(),
+    )
+    .await;
+    let headers = [
+        ("audit-id", "1"),
+        ("user-agent", "t"),
+        ("impersonate-user", "jane"),
+    ];
     let admin = mizzen_apiserver::User::master("admin");
-    audited.rig.call_as(admin, &headers, "GET", CONFIG_MAPS, "").await.expect(403);
+    audited
+        .rig
+        .call_as(admin, &headers, "GET", CONFIG_MAPS, "")
+        .await
+        .expect(403);
     let text = audited.text();
     let expected = r#"2027-01-15T08:00:00Z AUDIT: id="1" stage="ResponseComplete" ip="<unknown>" method="list" user="admin" groups="\"system:masters\",\"system:authenticated\"" as="jane" asgroups="\"system:authenticated\"" user-agent="t" namespace="default" uri="/api/v1/namespaces/default/configmaps" response="403""#;
     assert_eq!(text.lines().last(), Some(expected));
-    assert!(text.lines().next().unwrap().ends_with(r#"response="<deferred>""#));
+    assert!(
+        text.lines()
+            .next()
+            .unwrap()
+            .ends_with(r#"response="<deferred>""#)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_full_disk_holds_up_nobody_and_is_counted() {
-    let audited = Audited::with(METADATA, |log| log.path = "/dev/full".into(), Options::default()).await;
+    let audited = Audited::with(
+        METADATA,
+        |log| log.path = "/dev/full".into(),
+        Options::default(),
+    )
+    .await;
     audited.rig.make("one", "x").await;
     assert_eq!(
         counted(&audited.rig, "error_total{plugin=\"log\"}").await,
@@ -67,24 +104,45 @@ async fn a_request_that_must_be_remembered_and_cannot_be_is_refused() {
     };
     let rules = "{level: None, verbs: [get]}, {level: None, resources: [{resources: [namespaces]}]}, {level: Metadata}";
     let audited = Audited::with(rules, change, Options::default()).await;
-    let refused = audited.rig.post(CONFIG_MAPS, r#"{"metadata":{"name":"one"}}"#).await.expect(500);
-    let expected = format!("Internal Server Error: \"{CONFIG_MAPS}\": failed to store audit event\n");
+    let refused = audited
+        .rig
+        .post(CONFIG_MAPS, r#"{"metadata":{"name":"one"}}"#)
+        .await
+        .expect(500);
+    let expected =
+        format!("Internal Server Error: \"{CONFIG_MAPS}\": failed to store audit event\n");
     assert_eq!(refused.body.str(), expected);
-    audited.rig.get(&format!("{CONFIG_MAPS}/one")).await.expect(404);
-    assert_eq!(counted(&audited.rig, "requests_rejected_total").await, Some(1));
+    audited
+        .rig
+        .get(&format!("{CONFIG_MAPS}/one"))
+        .await
+        .expect(404);
+    assert_eq!(
+        counted(&audited.rig, "requests_rejected_total").await,
+        Some(1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_waits_is_written_when_the_server_stops() {
     let change = |log: &mut LogFile| {
-        let batch = Batch { size: 400, ..delivery(Mode::Batch).batch };
-        log.delivery = Delivery { batch, ..delivery(Mode::Batch) };
+        let batch = Batch {
+            size: 400,
+            ..delivery(Mode::Batch).batch
+        };
+        log.delivery = Delivery {
+            batch,
+            ..delivery(Mode::Batch)
+        };
     };
     let audited = Audited::with(METADATA, change, Options::default()).await;
     audited.rig.make("one", "x").await;
     assert_eq!(audited.lines(), [""; 0]);
     audited.rig.server.close().await;
-    let expected = ["RequestReceived create configmaps//", "ResponseComplete create configmaps//one 201"];
+    let expected = [
+        "RequestReceived create configmaps//",
+        "ResponseComplete create configmaps//one 201",
+    ];
     assert_eq!(audited.lines()[2..], expected);
     audited.rig.make("two", "x").await;
     assert_eq!(
@@ -96,8 +154,12 @@ async fn what_waits_is_written_when_the_server_stops() {
 
 #[tokio::test(start_paused = true)]
 async fn a_large_event_is_told_without_its_objects_or_not_at_all() {
-    let change =
-        |log: &mut LogFile| log.delivery.truncation = Some(Truncation { event: 1500, batch: 10_000 });
+    let change = |log: &mut LogFile| {
+        log.delivery.truncation = Some(Truncation {
+            event: 1500,
+            batch: 10_000,
+        })
+    };
     let audited = Audited::with(ALL, change, Options::default()).await;
     audited.rig.make("small", "x").await;
     assert!(!audited.last()["requestObject"].is_null());
@@ -109,11 +171,20 @@ async fn a_large_event_is_told_without_its_objects_or_not_at_all() {
     let admin = mizzen_apiserver::User::master("admin");
     audited
         .rig
-        .call_as(admin, &[("user-agent", &agent)], "GET", &format!("{CONFIG_MAPS}?x={agent}"), "")
+        .call_as(
+            admin,
+            &[("user-agent", &agent)],
+            "GET",
+            &format!("{CONFIG_MAPS}?x={agent}"),
+            "",
+        )
         .await
         .expect(200);
     assert_eq!(audited.lines(), [""; 0]);
-    assert_eq!(counted(&audited.rig, "error_total{plugin=\"truncate\"}").await, Some(2));
+    assert_eq!(
+        counted(&audited.rig, "error_total{plugin=\"truncate\"}").await,
+        Some(2)
+    );
 }
 
 /// A kubeconfig that leads to a server.
@@ -132,18 +203,41 @@ async fn sending(port: u16, bundle: &str, delivery: Delivery) -> Rig {
     let file = kubeconfig(directory.path(), port, bundle);
     let webhook = WebhookSetup::load(&file, Duration::from_secs(10), delivery).unwrap();
     let rules = "{level: None, verbs: [get]}, {level: Metadata, omitStages: [RequestReceived]}";
-    let setup = Setup { policy: policy(rules), log: None, webhook: Some(webhook) };
-    Rig::with(Options { audit: Some(setup), ..Options::default() }).await
+    let setup = Setup {
+        policy: policy(rules),
+        log: None,
+        webhook: Some(webhook),
+    };
+    Rig::with(Options {
+        audit: Some(setup),
+        ..Options::default()
+    })
+    .await
 }
 
 fn batches(size: usize) -> Delivery {
-    let throttle = Some(Throttle { rate: 10.0, burst: 15 });
-    let batch = Batch { buffer: 10, size, wait: Duration::from_secs(30), throttle };
-    Delivery { mode: Mode::Batch, batch, truncation: None }
+    let throttle = Some(Throttle {
+        rate: 10.0,
+        burst: 15,
+    });
+    let batch = Batch {
+        buffer: 10,
+        size,
+        wait: Duration::from_secs(30),
+        throttle,
+    };
+    Delivery {
+        mode: Mode::Batch,
+        batch,
+        truncation: None,
+    }
 }
 
 fn lists(peer: &Peer) -> Vec<Value> {
-    peer.seen().iter().map(|request| json::parse(request.body()).unwrap()).collect()
+    peer.seen()
+        .iter()
+        .map(|request| json::parse(request.body()).unwrap())
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,13 +248,23 @@ async fn a_server_is_sent_lists_of_events() {
     rig.make("two", "x").await;
     rig.server.close().await;
     let request = &peer.seen()[0];
-    assert_eq!(request.uri().path_and_query().unwrap().as_str(), "/audit", "as client-go makes it");
+    assert_eq!(
+        request.uri().path_and_query().unwrap().as_str(),
+        "/audit",
+        "as client-go makes it"
+    );
     assert_eq!(request.headers()["authorization"], "Bearer t");
     let lists = lists(&peer);
-    let sizes: Vec<usize> = lists.iter().map(|list| list["items"].list().len()).collect();
+    let sizes: Vec<usize> = lists
+        .iter()
+        .map(|list| list["items"].list().len())
+        .collect();
     assert_eq!(sizes.iter().sum::<usize>(), 3);
     assert_eq!(sizes.len(), 2);
-    assert_eq!((lists[0]["kind"].str(), lists[0]["apiVersion"].str()), ("EventList", "audit.k8s.io/v1"));
+    assert_eq!(
+        (lists[0]["kind"].str(), lists[0]["apiVersion"].str()),
+        ("EventList", "audit.k8s.io/v1")
+    );
     let item = &lists[0]["items"].list()[0];
     assert_eq!(
         (item["level"].str(), item["kind"].str()),
@@ -179,7 +283,10 @@ async fn an_event_waits_for_others_but_not_for_ever() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let waited = began.elapsed();
-    assert!((Duration::from_secs(30)..Duration::from_secs(40)).contains(&waited), "{waited:?}");
+    assert!(
+        (Duration::from_secs(30)..Duration::from_secs(40)).contains(&waited),
+        "{waited:?}"
+    );
     assert_eq!(lists(&peer)[0]["items"].list().len(), 2);
 }
 
@@ -188,13 +295,19 @@ async fn a_server_that_is_not_there_is_tried_five_times() {
     let rig = sending(1, "", batches(1)).await;
     let began = Instant::now();
     rig.make("one", "x").await;
-    assert!(began.elapsed() < Duration::from_secs(1), "nobody waits for it");
+    assert!(
+        began.elapsed() < Duration::from_secs(1),
+        "nobody waits for it"
+    );
     while counted(&rig, "error_total{plugin=\"webhook\"}").await != Some(2) {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     // 10 s, 15 s, 22.5 s and 33.75 s, each a little longer by chance.
     let took = began.elapsed();
-    assert!((Duration::from_secs(81)..Duration::from_secs(110)).contains(&took), "{took:?}");
+    assert!(
+        (Duration::from_secs(81)..Duration::from_secs(110)).contains(&took),
+        "{took:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -225,11 +338,25 @@ async fn a_server_that_does_not_answer_holds_up_who_must_wait_and_nobody_else() 
     let rig = sending(peer.port, &peer.bundle(), batches(1)).await;
     let began = Instant::now();
     rig.make("one", "x").await;
-    assert!(began.elapsed() < Duration::from_secs(1), "nobody waits for it");
-    let strict = sending(peer.port, &peer.bundle(), Delivery { mode: Mode::Blocking, ..batches(1) }).await;
+    assert!(
+        began.elapsed() < Duration::from_secs(1),
+        "nobody waits for it"
+    );
+    let strict = sending(
+        peer.port,
+        &peer.bundle(),
+        Delivery {
+            mode: Mode::Blocking,
+            ..batches(1)
+        },
+    )
+    .await;
     let began = Instant::now();
     strict.make("one", "x").await;
-    assert!(began.elapsed() >= Duration::from_secs(30), "each attempt may take half a minute");
+    assert!(
+        began.elapsed() >= Duration::from_secs(30),
+        "each attempt may take half a minute"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -239,6 +366,9 @@ async fn a_file_is_for_its_owner_alone_and_is_made_at_once() {
     let log = log_file(directory.path().join("a/b/audit.log"));
     log.make().unwrap();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode(&log.path), mode(log.path.parent().unwrap())), (0o600, 0o700));
+    assert_eq!(
+        (mode(&log.path), mode(log.path.parent().unwrap())),
+        (0o600, 0o700)
+    );
     assert!(log_file("/proc/nowhere/audit.log".into()).make().is_err());
 }

@@ -27,8 +27,17 @@ struct Audited {
 }
 
 fn delivery(mode: Mode) -> Delivery {
-    let batch = Batch { buffer: 100, size: 1, wait: Duration::from_secs(30), throttle: None };
-    Delivery { mode, batch, truncation: None }
+    let batch = Batch {
+        buffer: 100,
+        size: 1,
+        wait: Duration::from_secs(30),
+        throttle: None,
+    };
+    Delivery {
+        mode,
+        batch,
+        truncation: None,
+    }
 }
 
 fn log_file(path: PathBuf) -> LogFile {
@@ -58,14 +67,35 @@ impl Audited {
         Audited::on(Store::in_memory(Default::default()), rules, change, options).await
     }
 
-    async fn on(store: Store, rules: &str, change: impl FnOnce(&mut LogFile), options: Options) -> Audited {
+    async fn on(
+        store: Store,
+        rules: &str,
+        change: impl FnOnce(&mut LogFile),
+        options: Options,
+    ) -> Audited {
         let directory = tempfile::tempdir().unwrap();
         let mut log = log_file(directory.path().join("audit.log"));
         change(&mut log);
         let path = log.path.clone();
-        let setup = Setup { policy: policy(rules), log: Some(log), webhook: None };
-        let rig = Rig::on(store, Options { audit: Some(setup), ..options }).await;
-        let audited = Audited { rig, path, read: Mutex::default(), _directory: directory };
+        let setup = Setup {
+            policy: policy(rules),
+            log: Some(log),
+            webhook: None,
+        };
+        let rig = Rig::on(
+            store,
+            Options {
+                audit: Some(setup),
+                ..options
+            },
+        )
+        .await;
+        let audited = Audited {
+            rig,
+            path,
+            read: Mutex::default(),
+            _directory: directory,
+        };
         audited.text();
         audited
     }
@@ -84,7 +114,10 @@ impl Audited {
 
     /// The events that were written since this was asked last.
     fn events(&self) -> Vec<Value> {
-        self.text().lines().map(|line| json::parse(line.as_bytes()).expect("sound JSON")).collect()
+        self.text()
+            .lines()
+            .map(|line| json::parse(line.as_bytes()).expect("sound JSON"))
+            .collect()
     }
 
     /// Their stages, verbs, objects and codes.
@@ -103,8 +136,16 @@ fn line(event: &Value) -> String {
     let parts = [
         event["stage"].str().to_owned(),
         event["verb"].str().to_owned(),
-        [object["resource"].str(), object["subresource"].str(), object["name"].str()].join("/"),
-        event["responseStatus"]["code"].as_int().map(|code| code.to_string()).unwrap_or_default(),
+        [
+            object["resource"].str(),
+            object["subresource"].str(),
+            object["name"].str(),
+        ]
+        .join("/"),
+        event["responseStatus"]["code"]
+            .as_int()
+            .map(|code| code.to_string())
+            .unwrap_or_default(),
     ];
     parts.join(" ").trim_end().to_owned()
 }
@@ -115,12 +156,22 @@ const ALL: &str = "{level: RequestResponse}";
 #[tokio::test(start_paused = true)]
 async fn an_event_is_written_as_upstream_writes_it() {
     let audited = Audited::by(METADATA).await;
-    let headers = [("audit-id", "my-own"), ("user-agent", "test/1 <x>"), ("x-forwarded-for", "1.2.3.4")];
-    let user = User { uid: "7".into(), ..User::master("admin") };
+    let headers = [
+        ("audit-id", "my-own"),
+        ("user-agent", "test/1 <x>"),
+        ("x-forwarded-for", "1.2.3.4"),
+    ];
+    let user = User {
+        uid: "7".into(),
+        ..User::master("admin")
+    };
     let made = r#"{"metadata":{"name":"one"}}"#;
-    audited.rig.call_as(user, &headers, "POST", CONFIG_MAPS, made).await.expect(201);
-    let head =
-        r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"my-own","stage":"#;
+    audited
+        .rig
+        .call_as(user, &headers, "POST", CONFIG_MAPS, made)
+        .await
+        .expect(201);
+    let head = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"my-own","stage":"#;
     let asked = r#","requestURI":"/api/v1/namespaces/default/configmaps","verb":"create","user":{"username":"admin","uid":"7","groups":["system:masters","system:authenticated"]},"sourceIPs":["1.2.3.4"],"userAgent":"test/1 \u003cx\u003e","objectRef":{"resource":"configmaps","namespace":"default","#;
     let times = r#""requestReceivedTimestamp":"2027-01-15T08:00:00.000000Z","stageTimestamp":"2027-01-15T08:00:00.000000Z""#;
     let received = format!(r#"{head}"RequestReceived"{asked}"apiVersion":"v1"}},{times}}}"#);
@@ -138,16 +189,27 @@ async fn every_verb_is_told_with_its_object_and_what_came_of_it() {
     rig.make("two", "x").await;
     rig.get(&format!("{CONFIG_MAPS}/one")).await.expect(200);
     rig.get(&format!("{CONFIG_MAPS}/none")).await.expect(404);
-    rig.get(&format!("{CONFIG_MAPS}?fieldSelector=metadata.name%3Done")).await.expect(200);
-    rig.patch(&format!("{CONFIG_MAPS}/one"), r#"{"data":{"a":"b"}}"#).await.expect(200);
+    rig.get(&format!("{CONFIG_MAPS}?fieldSelector=metadata.name%3Done"))
+        .await
+        .expect(200);
+    rig.patch(&format!("{CONFIG_MAPS}/one"), r#"{"data":{"a":"b"}}"#)
+        .await
+        .expect(200);
     rig.apply(
         &format!("{CONFIG_MAPS}/three"),
         "m",
         r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"three"}}"#,
     )
     .await;
-    rig.put(&format!("{CONFIG_MAPS}/one"), r#"{"metadata":{"name":"one","uid":"0"}}"#).await.expect(409);
-    rig.delete(&format!("{CONFIG_MAPS}/one"), "").await.expect(200);
+    rig.put(
+        &format!("{CONFIG_MAPS}/one"),
+        r#"{"metadata":{"name":"one","uid":"0"}}"#,
+    )
+    .await
+    .expect(409);
+    rig.delete(&format!("{CONFIG_MAPS}/one"), "")
+        .await
+        .expect(200);
     rig.delete(CONFIG_MAPS, "").await.expect(200);
     rig.get("/version").await.expect(200);
     rig.get("/nowhere").await.expect(404);
@@ -174,15 +236,34 @@ async fn what_a_status_says_is_told_whatever_its_form() {
     let expected = json::parse(
         br#"{"metadata":{},"status":"Failure","message":"configmaps \"none\" not found","reason":"NotFound","details":{"name":"none","kind":"configmaps"},"code":404}"#,
     );
-    for form in ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"] {
+    for form in [
+        "application/json",
+        "application/yaml",
+        "application/vnd.kubernetes.protobuf",
+    ] {
         let path = format!("{CONFIG_MAPS}/none");
-        audited.rig.call_as(User::master("admin"), &[("accept", form)], "GET", &path, "").await.expect(404);
-        assert_eq!(Ok(audited.last()["responseStatus"].clone()), expected, "{form}");
+        audited
+            .rig
+            .call_as(User::master("admin"), &[("accept", form)], "GET", &path, "")
+            .await
+            .expect(404);
+        assert_eq!(
+            Ok(audited.last()["responseStatus"].clone()),
+            expected,
+            "{form}"
+        );
     }
     audited.rig.make("one", "x").await;
-    audited.rig.delete(&format!("{CONFIG_MAPS}/one"), "").await.expect(200);
+    audited
+        .rig
+        .delete(&format!("{CONFIG_MAPS}/one"), "")
+        .await
+        .expect(200);
     let status = &audited.last()["responseStatus"];
-    assert_eq!((status["status"].str(), status["code"].int()), ("Success", 200));
+    assert_eq!(
+        (status["status"].str(), status["code"].int()),
+        ("Success", 200)
+    );
     assert_eq!(status["details"]["name"].str(), "one");
 }
 
@@ -192,9 +273,16 @@ async fn objects_are_told_as_json_whatever_their_form() {
     let made = r#"{"metadata":{"name":"one"},"data":{"a":"b"},"unknown":1}"#;
     audited.rig.post(CONFIG_MAPS, made).await.expect(201);
     let event = audited.last();
-    let sent = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"one"},"data":{"a":"b"}}"#;
+    let sent =
+        r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"one"},"data":{"a":"b"}}"#;
     assert_eq!(json::to_string(&event["requestObject"]), sent);
-    assert_eq!(event["responseObject"].at("metadata.managedFields").list().len(), 1);
+    assert_eq!(
+        event["responseObject"]
+            .at("metadata.managedFields")
+            .list()
+            .len(),
+        1
+    );
     let whole = json::to_string(&event["responseObject"]);
     let forms = [
         "application/json",
@@ -204,20 +292,44 @@ async fn objects_are_told_as_json_whatever_their_form() {
     ];
     for form in forms {
         let path = format!("{CONFIG_MAPS}/one?pretty={}", form.ends_with("pretty=1"));
-        audited.rig.call_as(User::master("admin"), &[("accept", form)], "GET", &path, "").await.expect(200);
-        assert_eq!(json::to_string(&audited.last()["responseObject"]), whole, "{form}");
         audited
             .rig
-            .call_as(User::master("admin"), &[("accept", form)], "GET", CONFIG_MAPS, "")
+            .call_as(User::master("admin"), &[("accept", form)], "GET", &path, "")
+            .await
+            .expect(200);
+        assert_eq!(
+            json::to_string(&audited.last()["responseObject"]),
+            whole,
+            "{form}"
+        );
+        audited
+            .rig
+            .call_as(
+                User::master("admin"),
+                &[("accept", form)],
+                "GET",
+                CONFIG_MAPS,
+                "",
+            )
             .await
             .expect(200);
         let list = &audited.last()["responseObject"];
-        assert_eq!((list["kind"].str(), list["items"].list().len()), ("ConfigMapList", 1), "{form}");
+        assert_eq!(
+            (list["kind"].str(), list["items"].list().len()),
+            ("ConfigMapList", 1),
+            "{form}"
+        );
     }
     audited.rig.get("/api").await.expect(200);
-    assert_eq!(audited.last()["responseObject"]["kind"].str(), "APIVersions");
+    assert_eq!(
+        audited.last()["responseObject"]["kind"].str(),
+        "APIVersions"
+    );
     audited.rig.get("/version").await.expect(200);
-    assert!(audited.last()["responseObject"].is_null(), "what has no kind is no object");
+    assert!(
+        audited.last()["responseObject"].is_null(),
+        "what has no kind is no object"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -227,15 +339,27 @@ async fn patches_and_options_are_told_as_they_were_sent() {
     let sent = |event: &Value| json::to_string(&event["requestObject"]);
     rig.make("one", "x").await;
     audited.events();
-    rig.patch(&one, "{\"data\": {\"b\": \"c\",\n \"a\": null}}").await.expect(200);
+    rig.patch(&one, "{\"data\": {\"b\": \"c\",\n \"a\": null}}")
+        .await
+        .expect(200);
     assert_eq!(sent(&audited.last()), r#"{"data":{"b":"c","a":null}}"#);
     let applied = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n";
     rig.apply(&one, "m", applied).await.expect(200);
-    assert_eq!(sent(&audited.last()), r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"one"}}"#);
+    assert_eq!(
+        sent(&audited.last()),
+        r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"one"}}"#
+    );
     rig.patch(&one, "{bad").await.expect(400);
-    assert_eq!(sent(&audited.last()), "null", "the event is told nevertheless");
-    rig.delete(&one, r#"{"gracePeriodSeconds":0}"#).await.expect(200);
-    let options = r#"{"kind":"DeleteOptions","apiVersion":"meta.k8s.io/__internal","gracePeriodSeconds":0}"#;
+    assert_eq!(
+        sent(&audited.last()),
+        "null",
+        "the event is told nevertheless"
+    );
+    rig.delete(&one, r#"{"gracePeriodSeconds":0}"#)
+        .await
+        .expect(200);
+    let options =
+        r#"{"kind":"DeleteOptions","apiVersion":"meta.k8s.io/__internal","gracePeriodSeconds":0}"#;
     let event = audited.last();
     assert_eq!(sent(&event), options);
     assert!(event["responseObject"].is_null());
@@ -246,22 +370,38 @@ async fn who_owns_which_field_can_be_left_out() {
     let audited = Audited::by("{level: RequestResponse, omitManagedFields: true}").await;
     let rig = &audited.rig;
     let made = rig.make("one", "x").await;
-    assert_eq!(made.body.at("metadata.managedFields").list().len(), 1, "the client gets it");
-    rig.put(&format!("{CONFIG_MAPS}/one"), &json::to_string(&made.body)).await.expect(200);
+    assert_eq!(
+        made.body.at("metadata.managedFields").list().len(),
+        1,
+        "the client gets it"
+    );
+    rig.put(&format!("{CONFIG_MAPS}/one"), &json::to_string(&made.body))
+        .await
+        .expect(200);
     rig.get(CONFIG_MAPS).await.expect(200);
     let table = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
     let path = format!("{CONFIG_MAPS}?includeObject=Object");
-    rig.call_as(User::master("admin"), &table, "GET", &path, "").await.expect(200);
+    rig.call_as(User::master("admin"), &table, "GET", &path, "")
+        .await
+        .expect(200);
     let text = audited.text();
-    assert!(text.contains("\"rows\":[{") && text.contains("\"requestObject\":{\"kind\":\"ConfigMap\""));
+    assert!(
+        text.contains("\"rows\":[{") && text.contains("\"requestObject\":{\"kind\":\"ConfigMap\"")
+    );
     assert!(!text.contains("managedFields"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_is_told_when_it_begins_and_when_its_client_leaves() {
     let audited = Audited::by(ALL).await;
-    let watch = audited.rig.watch(&format!("{CONFIG_MAPS}?watch=true")).await;
-    let begun = ["RequestReceived watch configmaps//", "ResponseStarted watch configmaps// 200"];
+    let watch = audited
+        .rig
+        .watch(&format!("{CONFIG_MAPS}?watch=true"))
+        .await;
+    let begun = [
+        "RequestReceived watch configmaps//",
+        "ResponseStarted watch configmaps// 200",
+    ];
     assert_eq!(audited.lines(), begun);
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert_eq!(audited.lines(), [""; 0]);
@@ -271,7 +411,10 @@ async fn a_watch_is_told_when_it_begins_and_when_its_client_leaves() {
     assert!(event["responseObject"].is_null());
     let [received, complete] =
         ["requestReceivedTimestamp", "stageTimestamp"].map(|field| event[field].str().to_owned());
-    assert_eq!((&received[11..19], &complete[11..19]), ("08:00:00", "08:01:40"));
+    assert_eq!(
+        (&received[11..19], &complete[11..19]),
+        ("08:00:00", "08:01:40")
+    );
     assert_eq!(
         event["annotations"]["apiserver.latency.k8s.io/total"].str(),
         "",
@@ -282,8 +425,13 @@ async fn a_watch_is_told_when_it_begins_and_when_its_client_leaves() {
 #[tokio::test(start_paused = true)]
 async fn who_is_not_known_or_not_allowed_is_remembered() {
     let tokens = StaticTokens::parse("good,jane,1,\"dev\"\n").unwrap();
-    let options =
-        Options { authentication: Authentication { tokens, ..Default::default() }, ..Options::default() };
+    let options = Options {
+        authentication: Authentication {
+            tokens,
+            ..Default::default()
+        },
+        ..Options::default()
+    };
     let audited = Audited::with(METADATA, |_| {}, options).await;
     let call = async |token: &str| {
         let mut headers = http::HeaderMap::new();
@@ -291,11 +439,19 @@ async fn who_is_not_known_or_not_allowed_is_remembered() {
             headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
         }
         let uri = CONFIG_MAPS.parse().unwrap();
-        audited.rig.server.call(None, http::Method::GET, uri, headers, "".into()).await.status().as_u16()
+        audited
+            .rig
+            .server
+            .call(None, http::Method::GET, uri, headers, "".into())
+            .await
+            .status()
+            .as_u16()
     };
     assert_eq!(call("bad").await, 401);
     let events = audited.events();
-    let [event] = events.as_slice() else { panic!("one event: {events:?}") };
+    let [event] = events.as_slice() else {
+        panic!("one event: {events:?}")
+    };
     assert_eq!(line(event), "ResponseStarted list configmaps// 401");
     assert_eq!(json::to_string(&event["user"]), "{}");
     assert_eq!(event["responseStatus"]["reason"].str(), "Unauthorized");
@@ -304,12 +460,22 @@ async fn who_is_not_known_or_not_allowed_is_remembered() {
     assert_eq!(call("").await, 403);
     let event = audited.last();
     assert_eq!(event["user"]["username"].str(), "system:anonymous");
-    assert_eq!(event["annotations"]["authorization.k8s.io/decision"].str(), "forbid");
-    assert!(event["responseStatus"]["message"].str().contains("cannot list resource \"configmaps\""));
+    assert_eq!(
+        event["annotations"]["authorization.k8s.io/decision"].str(),
+        "forbid"
+    );
+    assert!(
+        event["responseStatus"]["message"]
+            .str()
+            .contains("cannot list resource \"configmaps\"")
+    );
 
     assert_eq!(call("good").await, 403);
     let event = audited.last();
-    assert_eq!((event["user"]["username"].str(), event["user"]["uid"].str()), ("jane", "1"));
+    assert_eq!(
+        (event["user"]["username"].str(), event["user"]["uid"].str()),
+        ("jane", "1")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -320,17 +486,32 @@ async fn who_acts_as_somebody_else_is_told_beside_them() {
         ("impersonate-group", "dev"),
         ("impersonate-extra-example.com%2fa", "b"),
     ];
-    audited.rig.call_as(User::master("admin"), &headers, "GET", CONFIG_MAPS, "").await.expect(403);
+    audited
+        .rig
+        .call_as(User::master("admin"), &headers, "GET", CONFIG_MAPS, "")
+        .await
+        .expect(403);
     let event = audited.last();
     assert_eq!(event["user"]["username"].str(), "admin");
-    let expected =
-        r#"{"username":"jane","groups":["dev","system:authenticated"],"extra":{"example.com/a":["b"]}}"#;
+    let expected = r#"{"username":"jane","groups":["dev","system:authenticated"],"extra":{"example.com/a":["b"]}}"#;
     assert_eq!(json::to_string(&event["impersonatedUser"]), expected);
-    let constraint = event.at("authenticationMetadata.impersonationConstraint").str();
+    let constraint = event
+        .at("authenticationMetadata.impersonationConstraint")
+        .str();
     assert_eq!(constraint, "impersonate:user-info");
-    let headers = [("impersonate-user", "jane"), ("impersonate-group", "system:masters")];
-    audited.rig.call_as(User::master("admin"), &headers, "GET", CONFIG_MAPS, "").await.expect(200);
-    assert!(audited.last()["authenticationMetadata"].is_null(), "allowed in the old way only");
+    let headers = [
+        ("impersonate-user", "jane"),
+        ("impersonate-group", "system:masters"),
+    ];
+    audited
+        .rig
+        .call_as(User::master("admin"), &headers, "GET", CONFIG_MAPS, "")
+        .await
+        .expect(200);
+    assert!(
+        audited.last()["authenticationMetadata"].is_null(),
+        "allowed in the old way only"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -339,10 +520,25 @@ async fn why_somebody_may_is_told() {
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let role = r#"{"metadata":{"name":"r"},"rules":[{"verbs":["list"],"apiGroups":[""],"resources":["configmaps"]}]}"#;
     let binding = r#"{"metadata":{"name":"b"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"r"},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"jane"}]}"#;
-    audited.rig.post(&format!("{rbac}/clusterroles"), role).await.expect(201);
-    audited.rig.post(&format!("{rbac}/clusterrolebindings"), binding).await.expect(201);
-    let jane = User { name: "jane".into(), ..User::default() };
-    audited.rig.call_as(jane, &[], "GET", CONFIG_MAPS, "").await.expect(200);
+    audited
+        .rig
+        .post(&format!("{rbac}/clusterroles"), role)
+        .await
+        .expect(201);
+    audited
+        .rig
+        .post(&format!("{rbac}/clusterrolebindings"), binding)
+        .await
+        .expect(201);
+    let jane = User {
+        name: "jane".into(),
+        ..User::default()
+    };
+    audited
+        .rig
+        .call_as(jane, &[], "GET", CONFIG_MAPS, "")
+        .await
+        .expect(200);
     let annotations = &audited.last()["annotations"];
     assert_eq!(annotations["authorization.k8s.io/decision"].str(), "allow");
     assert_eq!(

@@ -17,22 +17,38 @@ async fn handle_secrets(audited: &Audited) {
     )
     .await
     .expect(201);
-    rig.put(&one, r#"{"metadata":{"name":"one"},"data":{"p":"aHVudGVyLTI="}}"#).await.expect(200);
-    rig.patch(&one, r#"{"stringData":{"p":"hunter-3"}}"#).await.expect(200);
-    let applied =
-        r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"two"},"stringData":{"p":"hunter-4"}}"#;
-    rig.apply(&format!("{SECRETS}/two"), "m", applied).await.expect(201);
+    rig.put(
+        &one,
+        r#"{"metadata":{"name":"one"},"data":{"p":"aHVudGVyLTI="}}"#,
+    )
+    .await
+    .expect(200);
+    rig.patch(&one, r#"{"stringData":{"p":"hunter-3"}}"#)
+        .await
+        .expect(200);
+    let applied = r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"two"},"stringData":{"p":"hunter-4"}}"#;
+    rig.apply(&format!("{SECRETS}/two"), "m", applied)
+        .await
+        .expect(201);
     rig.get(&one).await.expect(200);
     rig.get(SECRETS).await.expect(200);
-    let mut watch = rig.watch(&format!("{SECRETS}?watch=true&resourceVersion=0")).await;
+    let mut watch = rig
+        .watch(&format!("{SECRETS}?watch=true&resourceVersion=0"))
+        .await;
     assert_eq!(watch.next_name().await, "ADDED one");
     drop(watch);
     for form in ["application/yaml", "application/vnd.kubernetes.protobuf"] {
-        rig.call_as(User::master("admin"), &[("accept", form)], "GET", &one, "").await.expect(200);
+        rig.call_as(User::master("admin"), &[("accept", form)], "GET", &one, "")
+            .await
+            .expect(200);
     }
     let review = r#"{"spec":{"token":"hunter-5"}}"#;
-    rig.post("/apis/authentication.k8s.io/v1/tokenreviews", review).await.expect(201);
-    rig.delete(&one, r#"{"gracePeriodSeconds":0}"#).await.expect(200);
+    rig.post("/apis/authentication.k8s.io/v1/tokenreviews", review)
+        .await
+        .expect(201);
+    rig.delete(&one, r#"{"gracePeriodSeconds":0}"#)
+        .await
+        .expect(200);
     rig.delete(SECRETS, "").await.expect(200);
 }
 
@@ -59,10 +75,20 @@ async fn the_policy_decides_and_nothing_else() {
     let audited = Audited::by(ALL).await;
     handle_secrets(&audited).await;
     let text = audited.text();
-    assert!([0, 3, 4, 5].iter().all(|n| text.contains(&format!("hunter-{n}"))), "{text}");
+    assert!(
+        [0, 3, 4, 5]
+            .iter()
+            .all(|n| text.contains(&format!("hunter-{n}"))),
+        "{text}"
+    );
     assert!(text.contains("aHVudGVyLTE=") && text.contains("aHVudGVyLTI="));
-    let watched = text.lines().filter(|line| line.contains("\"verb\":\"watch\""));
-    assert!(!watched.into_iter().any(shows_secrets), "what a watch shows is never told");
+    let watched = text
+        .lines()
+        .filter(|line| line.contains("\"verb\":\"watch\""));
+    assert!(
+        !watched.into_iter().any(shows_secrets),
+        "what a watch shows is never told"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,19 +101,32 @@ async fn answers_are_not_told_at_the_level_request() {
 #[tokio::test(start_paused = true)]
 async fn what_proves_who_somebody_is_is_never_told() {
     let tokens = StaticTokens::parse("hunter-good,jane,1,\"system:masters\"\n").unwrap();
-    let options =
-        Options { authentication: Authentication { tokens, ..Default::default() }, ..Options::default() };
+    let options = Options {
+        authentication: Authentication {
+            tokens,
+            ..Default::default()
+        },
+        ..Options::default()
+    };
     let audited = Audited::with(ALL, |_| {}, options).await;
-    for (header, code) in
-        [("Bearer hunter-good", 200), ("Bearer hunter-bad", 401), ("Basic aHVudGVyLTI=", 403)]
-    {
+    for (header, code) in [
+        ("Bearer hunter-good", 200),
+        ("Bearer hunter-bad", 401),
+        ("Basic aHVudGVyLTI=", 403),
+    ] {
         let mut headers = http::HeaderMap::new();
         headers.insert("authorization", header.parse().unwrap());
         headers.insert("cookie", "hunter-cookie".parse().unwrap());
         let answer = audited
             .rig
             .server
-            .call(None, http::Method::GET, SECRETS.parse().unwrap(), headers, "".into())
+            .call(
+                None,
+                http::Method::GET,
+                SECRETS.parse().unwrap(),
+                headers,
+                "".into(),
+            )
             .await;
         assert_eq!(answer.status(), code);
     }

@@ -8,7 +8,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use mizzen_apiserver::Options;
-use mizzen_registry::{AppendError, Entry, Journal, OpenError, Revision, Saved, Store, StoreOptions};
+use mizzen_registry::{
+    AppendError, Entry, Journal, OpenError, Revision, Saved, Store, StoreOptions,
+};
 use tokio::task::spawn_blocking;
 use tokio::time::advance;
 
@@ -55,13 +57,20 @@ async fn the_time_that_a_store_takes_is_told() {
     timeless(async {
         let is_slow = Arc::<AtomicBool>::default();
         let ((began, has_begun), (permit, permits)) = (channel(), channel());
-        let journal = Slow { is_slow: is_slow.clone(), began, permits };
+        let journal = Slow {
+            is_slow: is_slow.clone(),
+            began,
+            permits,
+        };
         let store = Store::with_journal(journal, StoreOptions::default()).unwrap();
         let audited = Audited::on(store, METADATA, |_| {}, Options::default()).await;
         is_slow.store(true, Ordering::Relaxed);
         let rig = audited.rig.clone();
         let request = tokio::spawn(async move { rig.make("one", "x").await });
-        spawn_blocking(move || has_begun.recv()).await.unwrap().unwrap();
+        spawn_blocking(move || has_begun.recv())
+            .await
+            .unwrap()
+            .unwrap();
         advance(Duration::from_secs(2)).await;
         permit.send(()).unwrap();
         request.await.unwrap();
@@ -71,13 +80,26 @@ async fn the_time_that_a_store_takes_is_told() {
             .map(|(name, text)| (name.to_owned(), text.str().to_owned()))
             .collect();
         let expected = |what: &str| (format!("apiserver.latency.k8s.io/{what}"), "2s".to_owned());
-        assert!(said.contains(&expected("etcd")) && said.contains(&expected("total")), "{said:?}");
-        let latencies = said.iter().filter(|(name, _)| name.starts_with("apiserver.latency")).count();
+        assert!(
+            said.contains(&expected("etcd")) && said.contains(&expected("total")),
+            "{said:?}"
+        );
+        let latencies = said
+            .iter()
+            .filter(|(name, _)| name.starts_with("apiserver.latency"))
+            .count();
         assert_eq!(latencies, 2, "nothing else took any time: {said:?}");
 
         is_slow.store(false, Ordering::Relaxed);
-        audited.rig.get(&format!("{CONFIG_MAPS}/one")).await.expect(200);
-        assert_eq!(audited.last()["annotations"]["apiserver.latency.k8s.io/total"].str(), "");
+        audited
+            .rig
+            .get(&format!("{CONFIG_MAPS}/one"))
+            .await
+            .expect(200);
+        assert_eq!(
+            audited.last()["annotations"]["apiserver.latency.k8s.io/total"].str(),
+            ""
+        );
     })
     .await;
 }

@@ -19,11 +19,16 @@ const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 fn jane() -> User {
     let groups = vec!["dev".into(), "system:authenticated".into()];
-    User { name: "jane".into(), groups, ..User::default() }
+    User {
+        name: "jane".into(),
+        groups,
+        ..User::default()
+    }
 }
 
 async fn as_jane(rig: &Rig, method: &str, path: &str, body: &Value) -> Reply {
-    rig.call_as(jane(), &[], method, path, &json::to_string(body)).await
+    rig.call_as(jane(), &[], method, path, &json::to_string(body))
+        .await
 }
 
 /// Verbs, group, resources.
@@ -45,7 +50,11 @@ async fn grant_rules(rig: &Rig, namespace: &str, user: &User, rules: Value) {
         "" => (RBAC.to_owned(), "cluster"),
         namespace => (format!("{RBAC}/namespaces/{namespace}"), ""),
     };
-    let kind = if namespace.is_empty() { "ClusterRole" } else { "Role" };
+    let kind = if namespace.is_empty() {
+        "ClusterRole"
+    } else {
+        "Role"
+    };
     let name = user.name.replace(':', "-");
     let role = value!({ "metadata": { "name": (name.as_str()) }, "rules": (rules) });
     let binding = value!({
@@ -64,7 +73,9 @@ async fn grant_rules(rig: &Rig, namespace: &str, user: &User, rules: Value) {
 fn check_invalid(reply: Reply, expected: &str) {
     let reply = reply.expect(422);
     let message = reply.message();
-    let said = message.split_once(" is invalid: ").map_or(message, |(_, said)| said);
+    let said = message
+        .split_once(" is invalid: ")
+        .map_or(message, |(_, said)| said);
     assert_eq!(said, expected);
     assert_eq!(reply.body["reason"].str(), "Invalid");
 }
@@ -73,13 +84,21 @@ fn check_invalid(reply: Reply, expected: &str) {
 async fn a_stream_to_a_pod_needs_create_whatever_opens_it() {
     let rig = Rig::new().await;
     let pod = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
-    rig.post("/api/v1/namespaces/default/pods", pod).await.expect(201);
+    rig.post("/api/v1/namespaces/default/pods", pod)
+        .await
+        .expect(201);
     for stream in ["exec", "attach", "portforward"] {
         let path = format!("/api/v1/namespaces/default/pods/p/{stream}");
         let resource = &*format!("pods/{stream}");
         let upgrade = [("connection", "Upgrade"), ("upgrade", "websocket")];
         let open = async |method: &str| rig.call_as(jane(), &upgrade, method, &path, "").await;
-        grant(&rig, "default", &jane(), &[("get", "", resource), ("create", "", "pods")]).await;
+        grant(
+            &rig,
+            "default",
+            &jane(),
+            &[("get", "", resource), ("create", "", "pods")],
+        )
+        .await;
         let refused = open("GET").await.expect(403);
         assert_eq!(refused.message(), "pods \"p\" is forbidden: ");
         open("POST").await.expect(403);
@@ -94,7 +113,9 @@ async fn a_stream_to_a_pod_needs_create_whatever_opens_it() {
 }
 
 fn signing_request(name: &str, signer: &str) -> Value {
-    let request = CertificateParams::default().serialize_request(&KeyPair::generate().unwrap()).unwrap();
+    let request = CertificateParams::default()
+        .serialize_request(&KeyPair::generate().unwrap())
+        .unwrap();
     value!({
         "metadata": { "name": name },
         "spec": {
@@ -121,22 +142,32 @@ async fn a_certificate_is_approved_and_signed_by_those_who_may_for_its_signer() 
         all.list_mut()[1].set("resourceNames", vec![Value::from(name)]);
         all
     };
-    for (subresource, verb, change) in
-        [("approval", "approve", condition("Approved")), ("status", "sign", condition("Failed"))]
-    {
+    for (subresource, verb, change) in [
+        ("approval", "approve", condition("Approved")),
+        ("status", "sign", condition("Failed")),
+    ] {
         let (name, signer) = (format!("{verb}-me"), "example.com/own");
-        rig.post(REQUESTS, &json::to_string(&signing_request(&name, signer))).await.expect(201);
+        rig.post(REQUESTS, &json::to_string(&signing_request(&name, signer)))
+            .await
+            .expect(201);
         let path = format!("{REQUESTS}/{name}/{subresource}");
         let expected = format!(
             "certificatesigningrequests.certificates.k8s.io \"{name}\" is forbidden: user not permitted to {verb} requests \
              with signerName \"example.com/own\""
         );
-        let mut whole = rig.get(&format!("{REQUESTS}/{name}")).await.expect(200).body;
+        let mut whole = rig
+            .get(&format!("{REQUESTS}/{name}"))
+            .await
+            .expect(200)
+            .body;
         whole.set("status", change["status"].clone());
         let other = if verb == "sign" { "approve" } else { "sign" };
-        for (verb, signer) in
-            [(other, "example.com/own"), (verb, "example.com/other"), (verb, "*"), (verb, "example.org/*")]
-        {
+        for (verb, signer) in [
+            (other, "example.com/own"),
+            (verb, "example.com/other"),
+            (verb, "*"),
+            (verb, "example.org/*"),
+        ] {
             grant_rules(&rig, "", &jane(), for_signer(verb, signer)).await;
             for (method, body) in [("PATCH", &change), ("PUT", &whole)] {
                 let refused = as_jane(&rig, method, &path, body).await.expect(403);
@@ -144,7 +175,9 @@ async fn a_certificate_is_approved_and_signed_by_those_who_may_for_its_signer() 
             }
         }
         grant_rules(&rig, "", &jane(), for_signer(verb, "example.com/*")).await;
-        as_jane(&rig, "PATCH", &format!("{path}?dryRun=All"), &change).await.expect(200);
+        as_jane(&rig, "PATCH", &format!("{path}?dryRun=All"), &change)
+            .await
+            .expect(200);
         grant_rules(&rig, "", &jane(), for_signer(verb, "example.com/own")).await;
         as_jane(&rig, "PUT", &path, &whole).await.expect(200);
     }
@@ -154,7 +187,11 @@ async fn a_certificate_is_approved_and_signed_by_those_who_may_for_its_signer() 
 async fn roles_are_guarded_on_every_way_of_writing_them() {
     let rig = Rig::new().await;
     let group = "rbac.authorization.k8s.io";
-    let base: Rule = ("create update patch", group, "roles rolebindings clusterroles clusterrolebindings");
+    let base: Rule = (
+        "create update patch",
+        group,
+        "roles rolebindings clusterroles clusterrolebindings",
+    );
     let roles = format!("{RBAC}/namespaces/default/roles");
     let bindings = format!("{RBAC}/namespaces/default/rolebindings");
     let api_version = format!("{group}/v1");
@@ -175,13 +212,22 @@ async fn roles_are_guarded_on_every_way_of_writing_them() {
         "metadata": { "name": "reads-secrets" },
         "rules": (rules(&[("get", "", "secrets")]))
     });
-    rig.post(&format!("{RBAC}/clusterroles"), &json::to_string(&cluster_role)).await.expect(201);
+    rig.post(
+        &format!("{RBAC}/clusterroles"),
+        &json::to_string(&cluster_role),
+    )
+    .await
+    .expect(201);
     let write = async |path: &str, object: &Value| {
         let named = format!("{path}/reader");
         let apply = format!("{named}?fieldManager=m&dryRun=All");
         [
-            as_jane(&rig, "POST", &format!("{path}?dryRun=All"), object).await.status,
-            as_jane(&rig, "PUT", &format!("{named}?dryRun=All"), object).await.status,
+            as_jane(&rig, "POST", &format!("{path}?dryRun=All"), object)
+                .await
+                .status,
+            as_jane(&rig, "PUT", &format!("{named}?dryRun=All"), object)
+                .await
+                .status,
             as_jane(&rig, "APPLY", &apply, object).await.status,
         ]
     };
@@ -206,7 +252,13 @@ async fn roles_are_guarded_on_every_way_of_writing_them() {
     });
     let path = format!("{RBAC}/clusterroles?dryRun=All");
     as_jane(&rig, "POST", &path, &aggregate).await.expect(403);
-    grant(&rig, "", &jane(), &[base, ("escalate", group, "clusterroles")]).await;
+    grant(
+        &rig,
+        "",
+        &jane(),
+        &[base, ("escalate", group, "clusterroles")],
+    )
+    .await;
     as_jane(&rig, "POST", &path, &aggregate).await.expect(201);
 }
 
@@ -228,56 +280,113 @@ async fn what_is_behind_gates_that_are_off_is_not_served() {
     // The option of an unsafe delete is not read: beside it none of these may be set.
     rig.make("c", "t").await;
     let options = r#"{"ignoreStoreReadErrorWithClusterBreakingPotential":true,"dryRun":["All"],"gracePeriodSeconds":1}"#;
-    rig.delete(&format!("{CONFIG_MAPS}/c"), options).await.expect(200);
+    rig.delete(&format!("{CONFIG_MAPS}/c"), options)
+        .await
+        .expect(200);
     rig.get(&format!("{CONFIG_MAPS}/c")).await.expect(200);
 }
 
 #[tokio::test]
 async fn a_token_is_bound_to_a_pod_of_its_account_and_to_nothing_that_is_gone() {
-    let rig = Rig::with(Options { signer: Some(Arc::new(Echo)), ..Options::default() }).await;
+    let rig = Rig::with(Options {
+        signer: Some(Arc::new(Echo)),
+        ..Options::default()
+    })
+    .await;
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     for name in ["robot", "other"] {
-        rig.post(accounts, &format!(r#"{{"metadata":{{"name":"{name}"}}}}"#)).await.expect(201);
+        rig.post(accounts, &format!(r#"{{"metadata":{{"name":"{name}"}}}}"#))
+            .await
+            .expect(201);
     }
     let pod = r#"{"metadata":{"name":"p"},"spec":{"serviceAccountName":"robot","automountServiceAccountToken":false,"containers":[{"name":"c","image":"i"}]}}"#;
-    let pod = rig.post("/api/v1/namespaces/default/pods", pod).await.expect(201);
+    let pod = rig
+        .post("/api/v1/namespaces/default/pods", pod)
+        .await
+        .expect(201);
     let uid = pod.body["metadata"]["uid"].str();
     let bound = |name: &str, uid: &str| {
         let reference = value!({ "apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid });
         value!({ "spec": { "boundObjectRef": (reference) } })
     };
     let path = |account: &str| format!("{accounts}/{account}/token");
-    grant(&rig, "default", &jane(), &[("*", "", "serviceaccounts pods")]).await;
-    as_jane(&rig, "POST", &path("robot"), &bound("p", uid)).await.expect(403);
-    grant(&rig, "default", &jane(), &[("create", "", "serviceaccounts/token")]).await;
-    as_jane(&rig, "POST", &path("robot"), &bound("p", uid)).await.expect(201);
-    let refused = as_jane(&rig, "POST", &path("other"), &bound("p", uid)).await.expect(400);
+    grant(
+        &rig,
+        "default",
+        &jane(),
+        &[("*", "", "serviceaccounts pods")],
+    )
+    .await;
+    as_jane(&rig, "POST", &path("robot"), &bound("p", uid))
+        .await
+        .expect(403);
+    grant(
+        &rig,
+        "default",
+        &jane(),
+        &[("create", "", "serviceaccounts/token")],
+    )
+    .await;
+    as_jane(&rig, "POST", &path("robot"), &bound("p", uid))
+        .await
+        .expect(201);
+    let refused = as_jane(&rig, "POST", &path("other"), &bound("p", uid))
+        .await
+        .expect(400);
     assert_eq!(
         refused.message(),
         "cannot bind token for serviceaccount \"other\" to pod running with different serviceaccount name."
     );
-    as_jane(&rig, "POST", &path("robot"), &bound("p", "another")).await.expect(409);
-    as_jane(&rig, "POST", &path("robot"), &bound("gone", "")).await.expect(404);
+    as_jane(&rig, "POST", &path("robot"), &bound("p", "another"))
+        .await
+        .expect(409);
+    as_jane(&rig, "POST", &path("robot"), &bound("gone", ""))
+        .await
+        .expect(404);
 }
 
 #[tokio::test]
 async fn constrained_impersonation_allows_a_verb_as_a_kind_of_user() {
     let rig = Rig::new().await;
-    for name in ["system:node:n1", "system:node:n2", "system:serviceaccount:default:robot"] {
-        let impersonated = User { name: name.into(), ..User::default() };
+    for name in [
+        "system:node:n1",
+        "system:node:n2",
+        "system:serviceaccount:default:robot",
+    ] {
+        let impersonated = User {
+            name: name.into(),
+            ..User::default()
+        };
         grant(&rig, "", &impersonated, &[("list get", "", "configmaps")]).await;
     }
     let driver = |node: &str| {
         let extra = value!({ "authentication.kubernetes.io/node-name": [node] });
-        User { extra, ..User::service_account("kube-system", "driver") }
+        User {
+            extra,
+            ..User::service_account("kube-system", "driver")
+        }
     };
     let list = async |user: &User, name: &str| {
         let headers = [("impersonate-user", name)];
-        rig.call_as(user.clone(), &headers, "GET", CONFIG_MAPS, "").await.status
+        rig.call_as(user.clone(), &headers, "GET", CONFIG_MAPS, "")
+            .await
+            .status
     };
     let allow = async |user: &User, mode: &str, resource: &str| {
-        let (verb, on) = (format!("impersonate:{mode}"), format!("impersonate-on:{mode}:list"));
-        grant(&rig, "", user, &[(&verb, "authentication.k8s.io", resource), (&on, "", "configmaps")]).await;
+        let (verb, on) = (
+            format!("impersonate:{mode}"),
+            format!("impersonate-on:{mode}:list"),
+        );
+        grant(
+            &rig,
+            "",
+            user,
+            &[
+                (&verb, "authentication.k8s.io", resource),
+                (&on, "", "configmaps"),
+            ],
+        )
+        .await;
     };
 
     // A service account as the node that it runs on, and as no other.
@@ -285,24 +394,52 @@ async fn constrained_impersonation_allows_a_verb_as_a_kind_of_user() {
     assert_eq!(list(&here, n1).await, 403);
     allow(&here, "associated-node", "nodes").await;
     assert_eq!((list(&here, n1).await, list(&here, n2).await), (200, 403));
-    assert_eq!((list(&driver("n2"), n1).await, list(&driver("n2"), n2).await), (403, 200));
+    assert_eq!(
+        (list(&driver("n2"), n1).await, list(&driver("n2"), n2).await),
+        (403, 200)
+    );
     let unbound = User::service_account("kube-system", "driver");
     assert_eq!(list(&unbound, n1).await, 403);
     // For this verb, and for no other.
     let (headers, path) = ([("impersonate-user", n1)], format!("{CONFIG_MAPS}/c"));
-    assert_eq!(rig.call_as(here.clone(), &headers, "GET", &path, "").await.status, 403);
+    assert_eq!(
+        rig.call_as(here.clone(), &headers, "GET", &path, "")
+            .await
+            .status,
+        403
+    );
 
     allow(&jane(), "arbitrary-node", "nodes").await;
-    assert_eq!((list(&jane(), n1).await, list(&jane(), n2).await), (200, 200));
+    assert_eq!(
+        (list(&jane(), n1).await, list(&jane(), n2).await),
+        (200, 200)
+    );
     let robot = "system:serviceaccount:default:robot";
     assert_eq!(list(&jane(), robot).await, 403);
     allow(&jane(), "serviceaccount", "serviceaccounts").await;
-    assert_eq!((list(&jane(), robot).await, list(&jane(), n1).await), (200, 403));
+    assert_eq!(
+        (list(&jane(), robot).await, list(&jane(), n1).await),
+        (200, 403)
+    );
     // A group is not part of these ways.
     let with_group = [("impersonate-user", robot), ("impersonate-group", "dev")];
-    assert_eq!(rig.call_as(jane(), &with_group, "GET", CONFIG_MAPS, "").await.status, 403);
+    assert_eq!(
+        rig.call_as(jane(), &with_group, "GET", CONFIG_MAPS, "")
+            .await
+            .status,
+        403
+    );
     // Permission to act as a user is no permission to do anything as that user.
-    grant(&rig, "", &jane(), &[("impersonate:serviceaccount", "authentication.k8s.io", "serviceaccounts")])
-        .await;
+    grant(
+        &rig,
+        "",
+        &jane(),
+        &[(
+            "impersonate:serviceaccount",
+            "authentication.k8s.io",
+            "serviceaccounts",
+        )],
+    )
+    .await;
     assert_eq!(list(&jane(), robot).await, 403);
 }

@@ -23,12 +23,20 @@ fn policy(word: &str, name: &str, param_kind: (&str, &str)) -> Value {
         "mutating" => {
             spec.set("reinvocationPolicy", "Never");
             let change = value!({ "expression": "Object{}" });
-            let mutation = value!({ "patchType": "ApplyConfiguration", "applyConfiguration": (change) });
+            let mutation =
+                value!({ "patchType": "ApplyConfiguration", "applyConfiguration": (change) });
             spec.set("mutations", vec![mutation]);
         }
-        _ => spec.set("validations", vec![value!({ "expression": "params.data.size() > 0" })]),
+        _ => spec.set(
+            "validations",
+            vec![value!({ "expression": "params.data.size() > 0" })],
+        ),
     };
-    let kind = if word == "mutating" { "MutatingAdmissionPolicy" } else { "ValidatingAdmissionPolicy" };
+    let kind = if word == "mutating" {
+        "MutatingAdmissionPolicy"
+    } else {
+        "ValidatingAdmissionPolicy"
+    };
     value!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": kind,
@@ -85,7 +93,8 @@ async fn a_policy_needs_get_on_all_objects_of_its_parameters_kind() {
             grant(&rig, "", &jane(), &granted).await;
             let created = as_jane(&rig, "POST", &path, &secrets).await;
             check_invalid(created, &expected("Secret", "v1"));
-            let applied = as_jane(&rig, "APPLY", &format!("{path}/p?fieldManager=m"), &secrets).await;
+            let applied =
+                as_jane(&rig, "APPLY", &format!("{path}/p?fieldManager=m"), &secrets).await;
             check_invalid(applied, &expected("Secret", "v1"));
         }
         // Some of the objects are not all of them.
@@ -93,31 +102,51 @@ async fn a_policy_needs_get_on_all_objects_of_its_parameters_kind() {
         one.list_mut()[1].set("resourceNames", vec![Value::from("s")]);
         grant_rules(&rig, "", &jane(), one).await;
         grant(&rig, "default", &jane(), &[("get", "", "secrets")]).await;
-        check_invalid(as_jane(&rig, "POST", &path, &secrets).await, &expected("Secret", "v1"));
+        check_invalid(
+            as_jane(&rig, "POST", &path, &secrets).await,
+            &expected("Secret", "v1"),
+        );
 
         grant(&rig, "", &jane(), &[WRITES, ("get", "", "secrets")]).await;
         as_jane(&rig, "POST", &path, &secrets).await.expect(201);
         // Nothing else may be read than before.
         for (method, change) in [
-            ("PATCH", value!({ "spec": { "paramKind": { "kind": "ConfigMap" } } })),
-            ("STRATEGIC", value!({ "spec": { "paramKind": { "kind": "ConfigMap" } } })),
-            ("JSON", value!([{ "op": "replace", "path": "/spec/paramKind/kind", "value": "ConfigMap" }])),
+            (
+                "PATCH",
+                value!({ "spec": { "paramKind": { "kind": "ConfigMap" } } }),
+            ),
+            (
+                "STRATEGIC",
+                value!({ "spec": { "paramKind": { "kind": "ConfigMap" } } }),
+            ),
+            (
+                "JSON",
+                value!([{ "op": "replace", "path": "/spec/paramKind/kind", "value": "ConfigMap" }]),
+            ),
         ] {
             let patched = as_jane(&rig, method, &format!("{path}/p"), &change).await;
             check_invalid(patched, &expected("ConfigMap", "v1"));
         }
         let mut changed = rig.get(&format!("{path}/p")).await.expect(200).body;
-        changed.entry("spec").entry("paramKind").set("kind", "ConfigMap");
+        changed
+            .entry("spec")
+            .entry("paramKind")
+            .set("kind", "ConfigMap");
         let updated = as_jane(&rig, "PUT", &format!("{path}/p"), &changed).await;
         check_invalid(updated, &expected("ConfigMap", "v1"));
         // What was authorized once is not authorized again.
         grant(&rig, "", &jane(), &[WRITES]).await;
         let label = value!({ "metadata": { "labels": { "a": "b" } } });
-        as_jane(&rig, "PATCH", &format!("{path}/p"), &label).await.expect(200);
+        as_jane(&rig, "PATCH", &format!("{path}/p"), &label)
+            .await
+            .expect(200);
         let without = value!({ "spec": { "paramKind": null } });
         if word == "mutating" {
-            as_jane(&rig, "PATCH", &format!("{path}/p"), &without).await.expect(200);
-            let again = value!({ "spec": { "paramKind": { "apiVersion": "v1", "kind": "Secret" } } });
+            as_jane(&rig, "PATCH", &format!("{path}/p"), &without)
+                .await
+                .expect(200);
+            let again =
+                value!({ "spec": { "paramKind": { "apiVersion": "v1", "kind": "Secret" } } });
             let patched = as_jane(&rig, "PATCH", &format!("{path}/p"), &again).await;
             check_invalid(patched, &expected("Secret", "v1"));
         }
@@ -133,7 +162,13 @@ async fn a_kind_that_is_not_served_needs_get_on_every_resource_of_its_version() 
         "spec.paramKind: Forbidden: user {JANE} must have \"get\" permission on all objects of the referenced paramKind \
          (kind=Widget, apiVersion=example.com/v1)"
     );
-    grant(&rig, "", &jane(), &[WRITES, ("get", "example.com", "widgets")]).await;
+    grant(
+        &rig,
+        "",
+        &jane(),
+        &[WRITES, ("get", "example.com", "widgets")],
+    )
+    .await;
     check_invalid(as_jane(&rig, "POST", &path, &unknown).await, &expected);
     grant(&rig, "", &jane(), &[WRITES, ("get", "example.com", "*")]).await;
     as_jane(&rig, "POST", &path, &unknown).await.expect(201);
@@ -154,12 +189,26 @@ async fn a_kind_that_is_not_served_needs_get_on_every_resource_of_its_version() 
         }
     });
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    rig.post(definitions, &json::to_string(&definition)).await.expect(201);
-    grant(&rig, "", &jane(), &[WRITES, ("get", "example.com", "gadgets")]).await;
+    rig.post(definitions, &json::to_string(&definition))
+        .await
+        .expect(201);
+    grant(
+        &rig,
+        "",
+        &jane(),
+        &[WRITES, ("get", "example.com", "gadgets")],
+    )
+    .await;
     let mut other = unknown.clone();
     other.entry("metadata").set("name", "q");
     check_invalid(as_jane(&rig, "POST", &path, &other).await, &expected);
-    grant(&rig, "", &jane(), &[WRITES, ("get", "example.com", "widgets")]).await;
+    grant(
+        &rig,
+        "",
+        &jane(),
+        &[WRITES, ("get", "example.com", "widgets")],
+    )
+    .await;
     as_jane(&rig, "POST", &path, &other).await.expect(201);
 }
 
@@ -169,9 +218,21 @@ async fn a_kind_of_an_aggregated_server_is_resolved_by_its_discovery() {
     let rig = in_front(Rig::new().await, &peer).await;
     let path = format!("{POLICIES}/validatingadmissionpolicies");
     let things = policy("validating", "p", ("shop.example.com/v1", "Thing"));
-    grant(&rig, "", &jane(), &[WRITES, ("get", "shop.example.com", "thing")]).await;
+    grant(
+        &rig,
+        "",
+        &jane(),
+        &[WRITES, ("get", "shop.example.com", "thing")],
+    )
+    .await;
     as_jane(&rig, "POST", &path, &things).await.expect(422);
-    grant(&rig, "", &jane(), &[WRITES, ("get", "shop.example.com", "things")]).await;
+    grant(
+        &rig,
+        "",
+        &jane(),
+        &[WRITES, ("get", "shop.example.com", "things")],
+    )
+    .await;
     as_jane(&rig, "POST", &path, &things).await.expect(201);
 }
 
@@ -180,11 +241,22 @@ async fn superusers_and_invalid_policies_are_not_authorized() {
     let rig = Rig::new().await;
     let path = format!("{POLICIES}/validatingadmissionpolicies");
     let mut invalid = policy("validating", "p", ("v1", "Secret"));
-    invalid.entry("spec").set("validations", vec![value!({ "expression": "" })]);
+    invalid
+        .entry("spec")
+        .set("validations", vec![value!({ "expression": "" })]);
     grant(&rig, "", &jane(), &[WRITES]).await;
     let refused = as_jane(&rig, "POST", &path, &invalid).await.expect(422);
-    assert!(!refused.message().contains("paramKind"), "{}", refused.message());
-    rig.post(&path, &json::to_string(&policy("validating", "p", ("v1", "Secret")))).await.expect(201);
+    assert!(
+        !refused.message().contains("paramKind"),
+        "{}",
+        refused.message()
+    );
+    rig.post(
+        &path,
+        &json::to_string(&policy("validating", "p", ("v1", "Secret"))),
+    )
+    .await
+    .expect(201);
 }
 
 #[tokio::test]
@@ -204,10 +276,18 @@ async fn a_binding_needs_get_on_the_parameters_that_it_names() {
             ),
         };
         let made = policy(word, "p", ("v1", "Secret"));
-        rig.post(&format!("{POLICIES}/{word}admissionpolicies"), &json::to_string(&made)).await.expect(201);
+        rig.post(
+            &format!("{POLICIES}/{word}admissionpolicies"),
+            &json::to_string(&made),
+        )
+        .await
+        .expect(201);
         let by_name = binding(word, "b", "p", named("s", "default"));
         grant(&rig, "", &jane(), &[WRITES, ("list", "", "secrets")]).await;
-        check_invalid(as_jane(&rig, "POST", &path, &by_name).await, &expected("get"));
+        check_invalid(
+            as_jane(&rig, "POST", &path, &by_name).await,
+            &expected("get"),
+        );
         let applied = as_jane(&rig, "APPLY", &format!("{path}/b?fieldManager=m"), &by_name).await;
         check_invalid(applied, &expected("get"));
 
@@ -219,7 +299,10 @@ async fn a_binding_needs_get_on_the_parameters_that_it_names() {
         as_jane(&rig, "POST", &path, &by_name).await.expect(201);
         for other in [named("t", "default"), named("s", "kube-system")] {
             let change = value!({ "spec": { "paramRef": (other) } });
-            check_invalid(as_jane(&rig, "PATCH", &format!("{path}/b"), &change).await, &expected("get"));
+            check_invalid(
+                as_jane(&rig, "PATCH", &format!("{path}/b"), &change).await,
+                &expected("get"),
+            );
         }
         // Without a namespace it is about every one.
         let everywhere = value!({ "name": "s", "parameterNotFoundAction": "Deny" });
@@ -234,17 +317,28 @@ async fn a_binding_needs_get_on_the_parameters_that_it_names() {
             "parameterNotFoundAction": "Deny"
         });
         let by_label = binding(word, "d", "p", selected);
-        check_invalid(as_jane(&rig, "POST", &path, &by_label).await, &expected("list"));
+        check_invalid(
+            as_jane(&rig, "POST", &path, &by_label).await,
+            &expected("list"),
+        );
         grant(&rig, "default", &jane(), &[("list", "", "secrets")]).await;
         as_jane(&rig, "POST", &path, &by_label).await.expect(201);
 
         // An update is authorized again, though it leaves the reference as it is.
         let label = value!({ "metadata": { "labels": { "a": "b" } } });
-        check_invalid(as_jane(&rig, "PATCH", &format!("{path}/b"), &label).await, &expected("get"));
+        check_invalid(
+            as_jane(&rig, "PATCH", &format!("{path}/b"), &label).await,
+            &expected("get"),
+        );
         let mut same = rig.get(&format!("{path}/b")).await.expect(200).body;
-        check_invalid(as_jane(&rig, "PUT", &format!("{path}/b"), &same).await, &expected("get"));
+        check_invalid(
+            as_jane(&rig, "PUT", &format!("{path}/b"), &same).await,
+            &expected("get"),
+        );
         same.entry("spec").remove("paramRef");
-        as_jane(&rig, "PUT", &format!("{path}/b"), &same).await.expect(200);
+        as_jane(&rig, "PUT", &format!("{path}/b"), &same)
+            .await
+            .expect(200);
     }
 }
 
@@ -259,13 +353,25 @@ async fn a_binding_whose_parameters_cannot_be_resolved_needs_get_on_everything()
                  not have \"get\" permission for all groups, versions and resources"
             )
         };
-        grant(&rig, "", &jane(), &[WRITES, ("get", "", "*"), ("get", "example.com", "widgets")]).await;
+        grant(
+            &rig,
+            "",
+            &jane(),
+            &[WRITES, ("get", "", "*"), ("get", "example.com", "widgets")],
+        )
+        .await;
         let no_policy = binding(word, "b", "none", named("s", "default"));
-        check_invalid(as_jane(&rig, "POST", &path, &no_policy).await, &unable("get policy none"));
+        check_invalid(
+            as_jane(&rig, "POST", &path, &no_policy).await,
+            &unable("get policy none"),
+        );
         let unknown = policy(word, "unknown", ("example.com/v1", "Widget"));
-        rig.post(&format!("{POLICIES}/{word}admissionpolicies"), &json::to_string(&unknown))
-            .await
-            .expect(201);
+        rig.post(
+            &format!("{POLICIES}/{word}admissionpolicies"),
+            &json::to_string(&unknown),
+        )
+        .await
+        .expect(201);
         let to_unknown = binding(word, "c", "unknown", named("s", "default"));
         check_invalid(
             as_jane(&rig, "POST", &path, &to_unknown).await,
@@ -273,7 +379,10 @@ async fn a_binding_whose_parameters_cannot_be_resolved_needs_get_on_everything()
         );
         grant(&rig, "", &jane(), &[WRITES, ("get", "example.com", "*")]).await;
         as_jane(&rig, "POST", &path, &to_unknown).await.expect(201);
-        check_invalid(as_jane(&rig, "POST", &path, &no_policy).await, &unable("get policy none"));
+        check_invalid(
+            as_jane(&rig, "POST", &path, &no_policy).await,
+            &unable("get policy none"),
+        );
         grant(&rig, "", &jane(), &[WRITES, ("get", "*", "*")]).await;
         as_jane(&rig, "POST", &path, &no_policy).await.expect(201);
     }

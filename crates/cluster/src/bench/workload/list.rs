@@ -10,7 +10,9 @@ use hyper::body::Bytes;
 
 use crate::bench::client::{Call, CallError, JSON, PROTOBUF, TABLE};
 use crate::bench::load::{Load, Operation, Worker, WorkloadError, drive};
-use crate::bench::objects::{Collection, count_json, count_protobuf, group, n_in_group, scan_string};
+use crate::bench::objects::{
+    Collection, count_json, count_protobuf, group, n_in_group, scan_string,
+};
 use crate::bench::report::Outcome;
 use crate::bench::session::Session;
 
@@ -74,7 +76,9 @@ impl Form {
             Self::TablePage => TABLE,
             _ => JSON,
         };
-        Call::get(format!("{}{}", collection.path, self.query())).accept(accept).gzip(self == Self::Gzip)
+        Call::get(format!("{}{}", collection.path, self.query()))
+            .accept(accept)
+            .gzip(self == Self::Gzip)
     }
 
     /// How many items the first answer must have.
@@ -91,7 +95,9 @@ impl Form {
             Self::Protobuf => Ok(count_protobuf(body)),
             Self::Gzip => {
                 let mut plain = Vec::new();
-                GzDecoder::new(body).read_to_end(&mut plain).map_err(|error| format!("not gzip: {error}"))?;
+                GzDecoder::new(body)
+                    .read_to_end(&mut plain)
+                    .map_err(|error| format!("not gzip: {error}"))?;
                 Ok(count_json(&plain))
             }
             _ => Ok(count_json(body)),
@@ -109,7 +115,17 @@ pub(super) async fn run(
     let load = Load::new(session, name, session.options.list_clients);
     match form {
         Form::Pages => drive(session, load, Walk(collection.clone())).await,
-        Form::TablePage => drive(session, load, Page { collection: collection.clone(), form }).await,
+        Form::TablePage => {
+            drive(
+                session,
+                load,
+                Page {
+                    collection: collection.clone(),
+                    form,
+                },
+            )
+            .await
+        }
         _ => drive(session, load, Whole(form.call(collection))).await,
     }
 }
@@ -124,7 +140,15 @@ pub(super) async fn pages(
     let form = Form::Pages;
     verify(session, collection, form, n_objects).await?;
     let load = Load::new(session, name, session.options.list_clients);
-    drive(session, load, Page { collection: collection.clone(), form }).await
+    drive(
+        session,
+        load,
+        Page {
+            collection: collection.clone(),
+            form,
+        },
+    )
+    .await
 }
 
 /// Checks one answer; that it also warms the server up is welcome.
@@ -139,7 +163,9 @@ async fn verify(
     let expected = form.n_items(n_objects);
     match form.count(&body) {
         Ok(n_items) if n_items == expected => Ok(()),
-        Ok(n_items) => Err(call.unexpected(format!("{n_items} items instead of {expected}")).into()),
+        Ok(n_items) => Err(call
+            .unexpected(format!("{n_items} items instead of {expected}"))
+            .into()),
         Err(complaint) => Err(call.unexpected(complaint).into()),
     }
 }
@@ -180,21 +206,32 @@ impl Operation for Walk {
     }
 }
 
-async fn next_page(worker: &mut Worker, collection: &Collection, form: Form) -> Result<u64, CallError> {
+async fn next_page(
+    worker: &mut Worker,
+    collection: &Collection,
+    form: Form,
+) -> Result<u64, CallError> {
     let mut path = format!("{}{}", collection.path, form.query());
     if !worker.cursor.is_empty() {
         path = format!("{path}&continue={}", worker.cursor);
     }
     let accept = if form == Form::TablePage { TABLE } else { JSON };
-    let counted = worker.connection.count(&Call::get(path).accept(accept)).await?;
-    worker.cursor = scan_string(list_metadata(&counted.head), "continue").unwrap_or_default().to_owned();
+    let counted = worker
+        .connection
+        .count(&Call::get(path).accept(accept))
+        .await?;
+    worker.cursor = scan_string(list_metadata(&counted.head), "continue")
+        .unwrap_or_default()
+        .to_owned();
     Ok(counted.bytes)
 }
 
 /// What comes before the items: only there does `continue` mean the next page.
 fn list_metadata(head: &[u8]) -> &[u8] {
     let ends = |key: &[u8]| head.windows(key.len()).position(|window| window == key);
-    let end = ends(b"\"items\":").or_else(|| ends(b"\"columnDefinitions\":")).unwrap_or(head.len());
+    let end = ends(b"\"items\":")
+        .or_else(|| ends(b"\"columnDefinitions\":"))
+        .unwrap_or(head.len());
     &head[..end]
 }
 
@@ -207,7 +244,8 @@ mod tests {
         let page =
             br#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"9","continue":"abc"},"items":[{}]}"#;
         assert_eq!(scan_string(list_metadata(page), "continue"), Some("abc"));
-        let last = br#"{"metadata":{"resourceVersion":"9"},"items":[{"data":{"continue":"not me"}}]}"#;
+        let last =
+            br#"{"metadata":{"resourceVersion":"9"},"items":[{"data":{"continue":"not me"}}]}"#;
         assert_eq!(scan_string(list_metadata(last), "continue"), None);
     }
 

@@ -59,9 +59,15 @@ async fn rollout(session: &Session) -> Result<Outcome, WorkloadError> {
         post(session, &path, &deployment(n)).await?;
     }
     let is_ready = |one: &Value| one["status"]["readyReplicas"].as_u64() == Some(REPLICAS);
-    until(session, &path, |list| items(list).filter(|one| is_ready(one)).count() as u64 == n_deployments)
-        .await?;
-    let outcome = Outcome::whole("rollout (pods ready)", &meter.stop()?, n_deployments * REPLICAS);
+    until(session, &path, |list| {
+        items(list).filter(|one| is_ready(one)).count() as u64 == n_deployments
+    })
+    .await?;
+    let outcome = Outcome::whole(
+        "rollout (pods ready)",
+        &meter.stop()?,
+        n_deployments * REPLICAS,
+    );
     session.call(&Call::delete(&path)).await?;
     Ok(outcome)
 }
@@ -81,12 +87,21 @@ async fn garbage(session: &Session) -> Result<Outcome, WorkloadError> {
     session.call(&Call::delete(format!("{path}/owner"))).await?;
     let page = format!("{secrets}?limit=1");
     until(session, &page, |list| items(list).next().is_none()).await?;
-    Ok(Outcome::whole("garbage (dependents)", &meter.stop()?, n_objects))
+    Ok(Outcome::whole(
+        "garbage (dependents)",
+        &meter.stop()?,
+        n_objects,
+    ))
 }
 
 async fn namespace(session: &Session) -> Result<Outcome, WorkloadError> {
     let name = format!("{}-full", session.namespace);
-    post(session, "/api/v1/namespaces", &json!({"metadata": {"name": name}})).await?;
+    post(
+        session,
+        "/api/v1/namespaces",
+        &json!({"metadata": {"name": name}}),
+    )
+    .await?;
     for n in 0..IN_NAMESPACE {
         let (path, body) = furniture(n, &name);
         post(session, &path, &body).await?;
@@ -97,7 +112,11 @@ async fn namespace(session: &Session) -> Result<Outcome, WorkloadError> {
     session.call(&Call::delete(&path)).await?;
     let fields = format!("/api/v1/namespaces?fieldSelector=metadata.name%3D{name}");
     until(session, &fields, |list| items(list).next().is_none()).await?;
-    Ok(Outcome::whole("namespace (objects)", &meter.stop()?, IN_NAMESPACE))
+    Ok(Outcome::whole(
+        "namespace (objects)",
+        &meter.stop()?,
+        IN_NAMESPACE,
+    ))
 }
 
 async fn post(session: &Session, path: &str, body: &Value) -> Result<Value, CallError> {
@@ -110,7 +129,11 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Asks until the answer is the right one.
-async fn until(session: &Session, path: &str, is_done: impl Fn(&Value) -> bool) -> Result<(), WorkloadError> {
+async fn until(
+    session: &Session,
+    path: &str,
+    is_done: impl Fn(&Value) -> bool,
+) -> Result<(), WorkloadError> {
     let begin = Instant::now();
     while begin.elapsed() < PATIENCE {
         let answer = session.call(&Call::get(path)).await?;
@@ -119,7 +142,10 @@ async fn until(session: &Session, path: &str, is_done: impl Fn(&Value) -> bool) 
         }
         sleep(LOOK).await;
     }
-    Err(WorkloadError::Wrong(format!("not done after {} s; do the loops run?", PATIENCE.as_secs())))
+    Err(WorkloadError::Wrong(format!(
+        "not done after {} s; do the loops run?",
+        PATIENCE.as_secs()
+    )))
 }
 
 fn deployment(n: u64) -> Value {
@@ -138,9 +164,9 @@ fn deployment(n: u64) -> Value {
 
 /// The `n`th object of a namespace that has some of everything.
 fn furniture(n: u64, namespace: &str) -> (String, Value) {
-    let template =
-        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}});
-    let once = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}});
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}});
+    let once =
+        json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}});
     let selector = json!({"matchLabels": {"a": "b"}});
     let kinds: [(&str, &str, Value); 20] = [
         ("v1", "configmaps", json!({})),
@@ -175,27 +201,50 @@ fn furniture(n: u64, namespace: &str) -> (String, Value) {
             "statefulsets",
             json!({"spec": {"replicas": 0, "serviceName": "a", "selector": selector, "template": template}}),
         ),
-        ("batch/v1", "jobs", json!({"spec": {"suspend": true, "template": once}})),
+        (
+            "batch/v1",
+            "jobs",
+            json!({"spec": {"suspend": true, "template": once}}),
+        ),
         (
             "batch/v1",
             "cronjobs",
             json!({"spec": {"suspend": true, "schedule": "0 0 * * *", "jobTemplate": {"spec": {"template": once}}}}),
         ),
         ("coordination.k8s.io/v1", "leases", json!({})),
-        ("policy/v1", "poddisruptionbudgets", json!({"spec": {"minAvailable": 1, "selector": selector}})),
-        ("networking.k8s.io/v1", "networkpolicies", json!({"spec": {"podSelector": {}}})),
+        (
+            "policy/v1",
+            "poddisruptionbudgets",
+            json!({"spec": {"minAvailable": 1, "selector": selector}}),
+        ),
+        (
+            "networking.k8s.io/v1",
+            "networkpolicies",
+            json!({"spec": {"podSelector": {}}}),
+        ),
         (
             "networking.k8s.io/v1",
             "ingresses",
             json!({"spec": {"defaultBackend": {"service": {"name": "a", "port": {"number": 80}}}}}),
         ),
-        ("rbac.authorization.k8s.io/v1", "roles", json!({"rules": []})),
-        ("discovery.k8s.io/v1", "endpointslices", json!({"addressType": "IPv4", "endpoints": []})),
+        (
+            "rbac.authorization.k8s.io/v1",
+            "roles",
+            json!({"rules": []}),
+        ),
+        (
+            "discovery.k8s.io/v1",
+            "endpointslices",
+            json!({"addressType": "IPv4", "endpoints": []}),
+        ),
     ];
     let (version, plural, mut body) = kinds[n as usize % kinds.len()].clone();
     body["metadata"] = json!({"name": format!("object-{n}")});
     let root = if version == "v1" { "api" } else { "apis" };
-    (format!("/{root}/{version}/namespaces/{namespace}/{plural}"), body)
+    (
+        format!("/{root}/{version}/namespaces/{namespace}/{plural}"),
+        body,
+    )
 }
 
 #[cfg(test)]
@@ -208,8 +257,10 @@ mod tests {
     fn a_furnished_namespace_has_twenty_kinds_and_no_name_twice() {
         let all: Vec<(String, Value)> = (0..IN_NAMESPACE).map(|n| furniture(n, "a")).collect();
         let paths: BTreeSet<&String> = all.iter().map(|(path, _)| path).collect();
-        let names: BTreeSet<String> =
-            all.iter().map(|(_, body)| body["metadata"]["name"].to_string()).collect();
+        let names: BTreeSet<String> = all
+            .iter()
+            .map(|(_, body)| body["metadata"]["name"].to_string())
+            .collect();
         assert_eq!((paths.len(), names.len() as u64), (20, IN_NAMESPACE));
     }
 }

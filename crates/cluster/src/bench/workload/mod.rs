@@ -79,7 +79,11 @@ impl Workload {
         name == self.name() || (name == "watch" && matches!(self, Self::Watch(_)))
     }
 
-    async fn run(self, session: &Arc<Session>, collection: &Collection) -> Result<Outcome, WorkloadError> {
+    async fn run(
+        self,
+        session: &Arc<Session>,
+        collection: &Collection,
+    ) -> Result<Outcome, WorkloadError> {
         let name = format!("{}/{}", collection.kind.name(), self.name());
         match self {
             Self::Create => point::create(session, collection, name).await,
@@ -99,7 +103,11 @@ impl Workload {
 pub(crate) fn check_names(options: &Options) -> Result<(), BenchError> {
     let all = |kind: Kind| Workload::all(kind, options);
     let exists = |pattern: &str| {
-        options.kinds.iter().any(|&kind| all(kind).iter().any(|workload| workload.matches(kind, pattern)))
+        options.kinds.iter().any(|&kind| {
+            all(kind)
+                .iter()
+                .any(|workload| workload.matches(kind, pattern))
+        })
     };
     match options.only.iter().find(|pattern| !exists(pattern)) {
         None => Ok(()),
@@ -110,7 +118,10 @@ pub(crate) fn check_names(options: &Options) -> Result<(), BenchError> {
                     known.push(workload.name());
                 }
             }
-            Err(BenchError::UnknownWorkload { name: name.clone(), known: known.join(", ") })
+            Err(BenchError::UnknownWorkload {
+                name: name.clone(),
+                known: known.join(", "),
+            })
         }
     }
 }
@@ -151,13 +162,19 @@ async fn run_kind(
         definition::create(session).await?;
     }
     // Creating is how the collection is filled, so it always runs; it is not always reported.
-    for workload in all.iter().filter(|workload| matches!(workload, Workload::Create) || wanted(workload)) {
+    for workload in all
+        .iter()
+        .filter(|workload| matches!(workload, Workload::Create) || wanted(workload))
+    {
         settle(&session.servers).await?;
         match workload.run(session, collection).await {
             Ok(outcome) if wanted(workload) => report.add(outcome),
             Ok(_) => {}
             Err(error) => {
-                report.fail(format!("{}/{}", collection.kind.name(), workload.name()), chain(&error));
+                report.fail(
+                    format!("{}/{}", collection.kind.name(), workload.name()),
+                    chain(&error),
+                );
                 if matches!(workload, Workload::Create) {
                     break;
                 }

@@ -28,7 +28,12 @@ pub(super) async fn create_range(
     first: u64,
     end: u64,
 ) -> Result<Outcome, WorkloadError> {
-    drive(session, Load::range(name, session.options.clients, first, end), Create(collection.clone())).await
+    drive(
+        session,
+        Load::range(name, session.options.clients, first, end),
+        Create(collection.clone()),
+    )
+    .await
 }
 
 pub(super) async fn get(
@@ -46,7 +51,10 @@ pub(super) async fn get_among(
     name: String,
     n_objects: u64,
 ) -> Result<Outcome, WorkloadError> {
-    let operation = Get { collection: collection.clone(), n_objects };
+    let operation = Get {
+        collection: collection.clone(),
+        n_objects,
+    };
     drive(session, warm(session, name), operation).await
 }
 
@@ -55,7 +63,10 @@ pub(super) async fn update(
     collection: &Collection,
     name: String,
 ) -> Result<Outcome, WorkloadError> {
-    let operation = Update { session: session.clone(), collection: collection.clone() };
+    let operation = Update {
+        session: session.clone(),
+        collection: collection.clone(),
+    };
     drive(session, exclusive(session, collection, name), operation).await
 }
 
@@ -64,7 +75,10 @@ pub(super) async fn patch(
     collection: &Collection,
     name: String,
 ) -> Result<Outcome, WorkloadError> {
-    let operation = Patch { session: session.clone(), collection: collection.clone() };
+    let operation = Patch {
+        session: session.clone(),
+        collection: collection.clone(),
+    };
     drive(session, exclusive(session, collection, name), operation).await
 }
 
@@ -88,8 +102,11 @@ pub(super) async fn apply(
     collection: &Collection,
     name: String,
 ) -> Result<Outcome, WorkloadError> {
-    let operation =
-        Change { session: session.clone(), collection: collection.clone(), call: Collection::application };
+    let operation = Change {
+        session: session.clone(),
+        collection: collection.clone(),
+        call: Collection::application,
+    };
     drive(session, exclusive(session, collection, name), operation).await
 }
 
@@ -100,7 +117,10 @@ pub(super) async fn delete(
     name: String,
 ) -> Result<Outcome, WorkloadError> {
     let end = n_objects(session, collection);
-    let load = Load { end, ..Load::new(session, name, session.options.clients) };
+    let load = Load {
+        end,
+        ..Load::new(session, name, session.options.clients)
+    };
     drive(session, load, Delete(collection.clone())).await
 }
 
@@ -110,13 +130,22 @@ fn n_objects(session: &Session, collection: &Collection) -> u64 {
 
 fn warm(session: &Session, name: String) -> Load {
     let clients = session.options.clients;
-    Load { warm_up: WARM_UP * clients as u64, ..Load::new(session, name, clients) }
+    Load {
+        warm_up: WARM_UP * clients as u64,
+        ..Load::new(session, name, clients)
+    }
 }
 
 /// Never more clients than objects, so that no two write the same one at once.
 fn exclusive(session: &Session, collection: &Collection, name: String) -> Load {
-    let clients = session.options.clients.min(n_objects(session, collection) as usize);
-    Load { clients, ..warm(session, name) }
+    let clients = session
+        .options
+        .clients
+        .min(n_objects(session, collection) as usize);
+    Load {
+        clients,
+        ..warm(session, name)
+    }
 }
 
 /// All objects in turn, but not in the order of their names.
@@ -154,13 +183,20 @@ struct Update {
 
 impl Operation for Update {
     async fn perform(&self, worker: &mut Worker, turn: u64) -> Result<u64, CallError> {
-        let path = self.collection.item(scatter(turn, n_objects(&self.session, &self.collection)));
+        let path = self
+            .collection
+            .item(scatter(turn, n_objects(&self.session, &self.collection)));
         let get = Call::get(&path);
         let mut object = worker.connection.fetch(&get).await?.to_vec();
         let n_read = object.len() as u64;
         set_turn(&mut object, self.session.next_turn())
             .ok_or_else(|| get.unexpected("the object lost its turn"))?;
-        Ok(n_read + worker.connection.count(&Call::put(path, object)).await?.bytes)
+        Ok(n_read
+            + worker
+                .connection
+                .count(&Call::put(path, object))
+                .await?
+                .bytes)
     }
 }
 
@@ -171,9 +207,15 @@ struct Patch {
 
 impl Operation for Patch {
     async fn perform(&self, worker: &mut Worker, turn: u64) -> Result<u64, CallError> {
-        let path = self.collection.item(scatter(turn, n_objects(&self.session, &self.collection)));
+        let path = self
+            .collection
+            .item(scatter(turn, n_objects(&self.session, &self.collection)));
         let patch = self.collection.patch(self.session.next_turn());
-        Ok(worker.connection.count(&Call::merge_patch(path, patch)).await?.bytes)
+        Ok(worker
+            .connection
+            .count(&Call::merge_patch(path, patch))
+            .await?
+            .bytes)
     }
 }
 
@@ -196,7 +238,11 @@ struct Delete(Collection);
 
 impl Operation for Delete {
     async fn perform(&self, worker: &mut Worker, turn: u64) -> Result<u64, CallError> {
-        Ok(worker.connection.count(&Call::delete(self.0.item(turn))).await?.bytes)
+        Ok(worker
+            .connection
+            .count(&Call::delete(self.0.item(turn)))
+            .await?
+            .bytes)
     }
 }
 
@@ -209,7 +255,9 @@ mod tests {
     #[test]
     fn scattered_turns_meet_every_object_once() {
         for n_objects in [1, 7, 100, 10_000] {
-            let met: BTreeSet<u64> = (5..5 + n_objects).map(|turn| scatter(turn, n_objects)).collect();
+            let met: BTreeSet<u64> = (5..5 + n_objects)
+                .map(|turn| scatter(turn, n_objects))
+                .collect();
             assert_eq!(met.len() as u64, n_objects);
         }
     }

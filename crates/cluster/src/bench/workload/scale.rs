@@ -38,22 +38,39 @@ async fn grow(
 ) -> Result<(), WorkloadError> {
     let measured = measured(size - from);
     let name = |verb: &str| format!("scale-{size}/{verb}");
-    let sized = |outcome: Outcome| Outcome { objects: Some(size), ..outcome };
+    let sized = |outcome: Outcome| Outcome {
+        objects: Some(size),
+        ..outcome
+    };
 
-    point::create_range(session, collection, format!("fill up to {size}"), from, size - measured).await?;
+    point::create_range(
+        session,
+        collection,
+        format!("fill up to {size}"),
+        from,
+        size - measured,
+    )
+    .await?;
     settle(&session.servers).await?;
-    let create = point::create_range(session, collection, name("create"), size - measured, size).await?;
+    let create =
+        point::create_range(session, collection, name("create"), size - measured, size).await?;
     report.add(sized(create));
     settle(&session.servers).await?;
-    report.add(sized(point::get_among(session, collection, name("get"), size).await?));
+    report.add(sized(
+        point::get_among(session, collection, name("get"), size).await?,
+    ));
     settle(&session.servers).await?;
-    report.add(sized(list::pages(session, collection, name("page"), size).await?));
+    report.add(sized(
+        list::pages(session, collection, name("page"), size).await?,
+    ));
     Ok(())
 }
 
 /// How many of `n_new` creations to measure.
 fn measured(n_new: u64) -> u64 {
-    (n_new / 10).clamp(*MEASURED.start(), *MEASURED.end()).min(n_new)
+    (n_new / 10)
+        .clamp(*MEASURED.start(), *MEASURED.end())
+        .min(n_new)
 }
 
 #[cfg(test)]
@@ -62,7 +79,13 @@ mod tests {
 
     #[test]
     fn the_last_tenth_is_measured_within_bounds() {
-        let cases = [(10, 10), (1000, 1000), (9000, 1000), (90_000, 9000), (900_000, 20_000)];
+        let cases = [
+            (10, 10),
+            (1000, 1000),
+            (9000, 1000),
+            (90_000, 9000),
+            (900_000, 20_000),
+        ];
         for (n_new, expected) in cases {
             assert_eq!(measured(n_new), expected);
         }

@@ -53,7 +53,12 @@ pub(super) async fn run(
             Some(total.saturating_sub(Duration::from_secs_f64(each * n_updates as f64 / 1e6)));
     }
     let latencies = std::mem::take(&mut *board.latencies.lock().expect("no watcher panics"));
-    Ok(Outcome::new(name, &reading, latencies, board.bytes.load(Ordering::Relaxed)))
+    Ok(Outcome::new(
+        name,
+        &reading,
+        latencies,
+        board.bytes.load(Ordering::Relaxed),
+    ))
 }
 
 /// Updates until the budget (of deliveries) is spent. Answers how many it took.
@@ -85,12 +90,20 @@ async fn deliver(
 }
 
 /// Server CPU of one update that nobody watches, in microseconds.
-async fn update_cost(session: &Session, name: &str, update: Update) -> Result<Option<f64>, WorkloadError> {
+async fn update_cost(
+    session: &Session,
+    name: &str,
+    update: Update,
+) -> Result<Option<f64>, WorkloadError> {
     let budget = match session.budget() {
         Budget::Operations(operations) => Budget::Operations(operations.min(1000)),
         Budget::Time(time) => Budget::Time(time.min(BASELINE)),
     };
-    let load = Load { budget, warm_up: 20, ..Load::new(session, format!("{name}, updates alone"), 1) };
+    let load = Load {
+        budget,
+        warm_up: 20,
+        ..Load::new(session, format!("{name}, updates alone"), 1)
+    };
     Ok(drive(session, load, update).await?.cpu_us_per_op)
 }
 
@@ -104,13 +117,20 @@ struct Update {
 }
 
 impl Update {
-    async fn prepare(session: &Arc<Session>, collection: &Collection) -> Result<Self, WorkloadError> {
+    async fn prepare(
+        session: &Arc<Session>,
+        collection: &Collection,
+    ) -> Result<Self, WorkloadError> {
         let path = collection.item(TARGET);
         let get = Call::get(&path);
         let mut object = session.call(&get).await?.to_vec();
         drop_resource_version(&mut object).ok_or_else(|| get.unexpected("no resourceVersion"))?;
         set_turn(&mut object, 0).ok_or_else(|| get.unexpected("the object lost its turn"))?;
-        Ok(Self { session: session.clone(), path, object })
+        Ok(Self {
+            session: session.clone(),
+            path,
+            object,
+        })
     }
 
     fn call(&self) -> Call {
@@ -124,7 +144,9 @@ impl Update {
         let get = Call::get(&self.path);
         let object = self.session.call(&get).await?;
         let version = scan_string(&object, "resourceVersion");
-        Ok(version.ok_or_else(|| get.unexpected("no resourceVersion"))?.to_owned())
+        Ok(version
+            .ok_or_else(|| get.unexpected("no resourceVersion"))?
+            .to_owned())
     }
 }
 
@@ -166,7 +188,10 @@ impl Board {
     /// A watcher got the current update.
     fn heard(&self) {
         let latency = self.now() - self.sent.load(Ordering::Acquire);
-        self.latencies.lock().expect("no watcher panics").push(latency.try_into().unwrap_or(u32::MAX));
+        self.latencies
+            .lock()
+            .expect("no watcher panics")
+            .push(latency.try_into().unwrap_or(u32::MAX));
         if self.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.all_heard.notify_one();
         }
@@ -193,15 +218,26 @@ impl Watchers {
         n_watchers: usize,
         board: &Arc<Board>,
     ) -> Result<Self, WorkloadError> {
-        let line = session.progress.line(&format!("open {n_watchers} watches"), Some(n_watchers as u64));
-        let call = Call::get(format!("{}?watch=true&resourceVersion={version}", collection.path));
+        let line = session.progress.line(
+            &format!("open {n_watchers} watches"),
+            Some(n_watchers as u64),
+        );
+        let call = Call::get(format!(
+            "{}?watch=true&resourceVersion={version}",
+            collection.path
+        ));
         let most_streams = session.options.streams_per_connection;
-        let mut watchers = Self { tasks: JoinSet::new(), _connections: Vec::new() };
+        let mut watchers = Self {
+            tasks: JoinSet::new(),
+            _connections: Vec::new(),
+        };
         while watchers.len() < n_watchers {
             let mut connection = session.endpoint().connect().await?;
             let mut n_streams = 0;
             // Asked each time: the server's limit is known only after its first answers.
-            while watchers.len() < n_watchers && n_streams < most_streams.min(connection.max_streams()) {
+            while watchers.len() < n_watchers
+                && n_streams < most_streams.min(connection.max_streams())
+            {
                 watchers.add(&mut connection, &call, board).await?;
                 n_streams += 1;
                 line.ticks.store(watchers.len() as u64, Ordering::Relaxed);
@@ -248,7 +284,9 @@ async fn listen(mut body: Incoming, call: Call, board: Arc<Board>) -> WorkloadEr
             Ok(frame) => frame,
             Err(error) => return call.unexpected(format!("the watch broke: {error}")).into(),
         };
-        let Some(data) = frame.data_ref() else { continue };
+        let Some(data) = frame.data_ref() else {
+            continue;
+        };
         let known = data.len().min(EVENT.len());
         if at_line_start && data[..known] != EVENT[..known] {
             let event = String::from_utf8_lossy(&data[..data.len().min(300)]).into_owned();

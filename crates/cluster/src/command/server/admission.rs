@@ -18,10 +18,20 @@ pub struct AdmissionArgs {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     disable_admission_plugins: Vec<String>,
     /// The seconds for which pods that do not say it tolerate nodes that are not ready
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 300,
+        allow_negative_numbers = true
+    )]
     default_not_ready_toleration_seconds: i64,
     /// The seconds for which pods that do not say it tolerate nodes that are unreachable
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 300,
+        allow_negative_numbers = true
+    )]
     default_unreachable_toleration_seconds: i64,
     /// What admission plug-ins are told: an AdmissionConfiguration in YAML or JSON
     #[arg(long, value_name = "FILE")]
@@ -32,12 +42,23 @@ impl AdmissionArgs {
     /// `plugins` with those turned on and off that were asked for.
     pub fn plugins(&self, mut plugins: Plugins) -> Result<Plugins, PluginError> {
         let is_disabled = |name: &&String| self.disable_admission_plugins.contains(name);
-        let both: Vec<String> = self.enable_admission_plugins.iter().filter(is_disabled).cloned().collect();
+        let both: Vec<String> = self
+            .enable_admission_plugins
+            .iter()
+            .filter(is_disabled)
+            .cloned()
+            .collect();
         if !both.is_empty() {
-            return Err(PluginError::Overlap { names: both.join(" ") });
+            return Err(PluginError::Overlap {
+                names: both.join(" "),
+            });
         }
-        self.enable_admission_plugins.iter().try_for_each(|name| plugins.enable(name))?;
-        self.disable_admission_plugins.iter().try_for_each(|name| plugins.disable(name))?;
+        self.enable_admission_plugins
+            .iter()
+            .try_for_each(|name| plugins.enable(name))?;
+        self.disable_admission_plugins
+            .iter()
+            .try_for_each(|name| plugins.disable(name))?;
         Ok(plugins)
     }
 
@@ -49,9 +70,17 @@ impl AdmissionArgs {
         };
         let read = |file: &PathBuf| {
             let base = file.parent().unwrap_or(Path::new(""));
-            Admission::read(&document(file)?, base).map_err(|error| refused(file, error.to_string()))
+            Admission::read(&document(file)?, base)
+                .map_err(|error| refused(file, error.to_string()))
         };
-        let admission = self.admission_control_config_file.as_ref().map(read).transpose()?;
-        Ok(Admission { toleration_seconds, ..admission.unwrap_or_default() })
+        let admission = self
+            .admission_control_config_file
+            .as_ref()
+            .map(read)
+            .transpose()?;
+        Ok(Admission {
+            toleration_seconds,
+            ..admission.unwrap_or_default()
+        })
     }
 }

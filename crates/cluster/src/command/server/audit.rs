@@ -68,14 +68,21 @@ impl AuditArgs {
             }
             return Ok(None);
         };
-        let policy = Policy::read(&document(file)?).map_err(|error| refused(file, error.to_string()))?;
+        let policy =
+            Policy::read(&document(file)?).map_err(|error| refused(file, error.to_string()))?;
         // The log is made last: a server that does not start leaves none behind.
         let webhook = self.webhook()?;
-        Ok(Some(Setup { policy, log: self.log_file()?, webhook }))
+        Ok(Some(Setup {
+            policy,
+            log: self.log_file()?,
+            webhook,
+        }))
     }
 
     fn log_file(&self) -> Result<Option<LogFile>, ComposeError> {
-        let Some(path) = self.audit_log_path.clone() else { return Ok(None) };
+        let Some(path) = self.audit_log_path.clone() else {
+            return Ok(None);
+        };
         let file = LogFile {
             path,
             format: self.audit_log_format.into(),
@@ -85,12 +92,15 @@ impl AuditArgs {
             compress: self.audit_log_compress,
             delivery: self.log.delivery()?,
         };
-        file.make().map_err(|error| refused(&file.path, error.to_string()))?;
+        file.make()
+            .map_err(|error| refused(&file.path, error.to_string()))?;
         Ok(Some(file))
     }
 
     fn webhook(&self) -> Result<Option<WebhookSetup>, ComposeError> {
-        let Some(file) = &self.audit_webhook_config_file else { return Ok(None) };
+        let Some(file) = &self.audit_webhook_config_file else {
+            return Ok(None);
+        };
         let delivery = self.webhook.delivery()?;
         let setup = WebhookSetup::load(file, self.audit_webhook_initial_backoff, delivery);
         // The error names the file, which may be one beside this.
@@ -139,7 +149,9 @@ impl From<ModeArg> for Mode {
 /// A time as Go writes it: `30s`, `1m30s`.
 fn duration(text: &str) -> Result<Duration, String> {
     let nanos = duration_nanos(text).map_err(|error| error.to_string())?;
-    u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "must not be negative".into())
+    u64::try_from(nanos)
+        .map(Duration::from_nanos)
+        .map_err(|_| "must not be negative".into())
 }
 
 /// The arguments of how events reach a file or a server: the same for both, under different names.
@@ -215,13 +227,24 @@ delivery_args!(WebhookDelivery, "webhook", "batch", size: 400, throttle: true);
 
 /// Refuses numbers that make no sense, in upstream's words.
 fn check(place: &str, mode: Mode, batch: &Batch, sizes: Truncation) -> Result<(), ComposeError> {
-    let (Truncation { event, batch: largest }, throttle) = (sizes, batch.throttle);
-    let positive =
-        |what: &str, number: String| Some(format!("invalid audit {what}{number}, must be a positive number"));
+    let (
+        Truncation {
+            event,
+            batch: largest,
+        },
+        throttle,
+    ) = (sizes, batch.throttle);
+    let positive = |what: &str, number: String| {
+        Some(format!(
+            "invalid audit {what}{number}, must be a positive number"
+        ))
+    };
     let name = |what: &str| format!("batch {place} {what} ");
     let counts = mode == Mode::Batch;
     let problem = match throttle {
-        _ if counts && batch.buffer == 0 => positive(&name("buffer size"), batch.buffer.to_string()),
+        _ if counts && batch.buffer == 0 => {
+            positive(&name("buffer size"), batch.buffer.to_string())
+        }
         _ if counts && batch.size == 0 => positive(&name("max batch size"), batch.size.to_string()),
         Some(Throttle { rate, .. }) if counts && rate <= 0.0 => {
             positive(&name("throttle QPS"), rate.to_string())
@@ -250,22 +273,37 @@ mod tests {
     }
 
     fn parse(arguments: &[&str]) -> AuditArgs {
-        Command::try_parse_from(["x"].iter().chain(arguments)).map(|command| command.audit).unwrap()
+        Command::try_parse_from(["x"].iter().chain(arguments))
+            .map(|command| command.audit)
+            .unwrap()
     }
 
     #[test]
     fn what_nobody_says_is_as_upstream_has_it() {
         let audit = parse(&[]);
         let log = audit.log.delivery().unwrap();
-        assert_eq!((log.mode, log.batch.size, log.batch.throttle), (Mode::Blocking, 1, None));
+        assert_eq!(
+            (log.mode, log.batch.size, log.batch.throttle),
+            (Mode::Blocking, 1, None)
+        );
         let webhook = audit.webhook.delivery().unwrap();
         let batch = Batch {
             buffer: 10_000,
             size: 400,
             wait: Duration::from_secs(30),
-            throttle: Some(Throttle { rate: 10.0, burst: 15 }),
+            throttle: Some(Throttle {
+                rate: 10.0,
+                burst: 15,
+            }),
         };
-        assert_eq!(webhook, Delivery { mode: Mode::Batch, batch, truncation: None });
+        assert_eq!(
+            webhook,
+            Delivery {
+                mode: Mode::Batch,
+                batch,
+                truncation: None
+            }
+        );
         assert_eq!(audit.audit_webhook_initial_backoff, Duration::from_secs(10));
         assert!(audit.setup().unwrap().is_none());
     }
@@ -280,10 +318,19 @@ mod tests {
             "--audit-webhook-batch-initial-backoff=1m30s",
         ]);
         let log = audit.log.delivery().unwrap();
-        let sizes = Truncation { event: 100 * 1024, batch: 10 * 1024 * 1024 };
-        assert_eq!((log.mode, log.truncation), (Mode::BlockingStrict, Some(sizes)));
+        let sizes = Truncation {
+            event: 100 * 1024,
+            batch: 10 * 1024 * 1024,
+        };
+        assert_eq!(
+            (log.mode, log.truncation),
+            (Mode::BlockingStrict, Some(sizes))
+        );
         let webhook = audit.webhook.delivery().unwrap();
-        assert_eq!((webhook.mode, webhook.batch.throttle), (Mode::Blocking, None));
+        assert_eq!(
+            (webhook.mode, webhook.batch.throttle),
+            (Mode::Blocking, None)
+        );
         assert_eq!(audit.audit_webhook_initial_backoff, Duration::from_secs(90));
     }
 
@@ -291,7 +338,11 @@ mod tests {
     fn check_refused(arguments: &[&str], expected: &str) {
         let audit = parse(arguments);
         let outcomes = [audit.log.delivery(), audit.webhook.delivery()];
-        let problem = outcomes.into_iter().find_map(Result::err).unwrap().to_string();
+        let problem = outcomes
+            .into_iter()
+            .find_map(Result::err)
+            .unwrap()
+            .to_string();
         assert!(problem.ends_with(expected), "{problem}");
     }
 
@@ -313,11 +364,19 @@ mod tests {
 
     fn setup(policy: &str) -> Result<Option<Setup>, String> {
         let directory = tempfile::tempdir().unwrap();
-        let (file, log) = (directory.path().join("policy.yaml"), directory.path().join("audit.log"));
+        let (file, log) = (
+            directory.path().join("policy.yaml"),
+            directory.path().join("audit.log"),
+        );
         std::fs::write(&file, policy).unwrap();
         let flag = |name: &str, path: &std::path::Path| format!("--{name}={}", path.display());
-        let flags = [flag("audit-policy-file", &file), flag("audit-log-path", &log)];
-        parse(&[&flags[0], &flags[1]]).setup().map_err(|error| error.to_string())
+        let flags = [
+            flag("audit-policy-file", &file),
+            flag("audit-log-path", &log),
+        ];
+        parse(&[&flags[0], &flags[1]])
+            .setup()
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -325,6 +384,9 @@ mod tests {
         let sound = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}";
         assert!(setup(sound).unwrap().unwrap().log.is_some());
         let problem = setup(&sound.replace("Metadata", "All")).unwrap_err();
-        assert!(problem.contains("policy.yaml: rules[0].level: Unsupported value: \"All\""), "{problem}");
+        assert!(
+            problem.contains("policy.yaml: rules[0].level: Unsupported value: \"All\""),
+            "{problem}"
+        );
     }
 }

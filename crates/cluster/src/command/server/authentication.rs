@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::{ArgAction, Args, ValueEnum};
 use mizzen_apiserver::ServiceAccounts;
 use mizzen_apiserver::authenticate::{
-    Anonymous, Authentication, AuthenticationConfiguration, Authenticator, Issuers, Oddity, ProxyHeaders,
-    ReviewVersion, StaticTokens, TokenWebhook, WebhookOptions,
+    Anonymous, Authentication, AuthenticationConfiguration, Authenticator, Issuers, Oddity,
+    ProxyHeaders, ReviewVersion, StaticTokens, TokenWebhook, WebhookOptions,
 };
 use mizzen_object::Str;
 use mizzen_object::time::duration_nanos;
@@ -65,13 +65,16 @@ enum Version {
 /// A span of time as Go writes it, which is not negative.
 pub(in crate::command) fn duration(text: &str) -> Result<Duration, String> {
     let nanos = duration_nanos(text).map_err(|error| error.to_string())?;
-    u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "it is negative".into())
+    u64::try_from(nanos)
+        .map(Duration::from_nanos)
+        .map_err(|_| "it is negative".into())
 }
 
 impl AuthenticationArgs {
     /// Unless somebody says otherwise, those who show nothing see whether the server lives, and nothing else.
     pub fn show_strangers_health_only(&mut self) {
-        self.anonymous_usually = Anonymous::At(["/healthz", "/livez", "/readyz"].map(String::from).into());
+        self.anonymous_usually =
+            Anonymous::At(["/healthz", "/livez", "/readyz"].map(String::from).into());
     }
 
     /// All ways in. `allows_everything` says that the mode AlwaysAllow decides what users may do.
@@ -83,8 +86,10 @@ impl AuthenticationArgs {
     ) -> Result<Authentication, ComposeError> {
         let (issuers, said) = self.issuers(registry, accounts)?;
         let webhook = self.webhook(registry, accounts)?;
-        let others: [Option<Arc<dyn Authenticator>>; 2] =
-            [issuers.map(|it| it as Arc<dyn Authenticator>), webhook.map(|it| it as Arc<dyn Authenticator>)];
+        let others: [Option<Arc<dyn Authenticator>>; 2] = [
+            issuers.map(|it| it as Arc<dyn Authenticator>),
+            webhook.map(|it| it as Arc<dyn Authenticator>),
+        ];
         Ok(Authentication {
             tokens: self.tokens()?,
             bootstrap_tokens: self.enable_bootstrap_token_auth,
@@ -100,10 +105,14 @@ impl AuthenticationArgs {
     }
 
     fn tokens(&self) -> Result<StaticTokens, ComposeError> {
-        let Some(file) = &self.token_auth_file else { return Ok(StaticTokens::default()) };
+        let Some(file) = &self.token_auth_file else {
+            return Ok(StaticTokens::default());
+        };
         let warn = |Oddity { what, record }: Oddity| {
             let file = file.display();
-            tracing::warn!("{what} token has been found in token file '{file}', record number '{record}'");
+            tracing::warn!(
+                "{what} token has been found in token file '{file}', record number '{record}'"
+            );
         };
         let tokens = StaticTokens::parse_warning(&text(file)?, warn);
         tokens.map_err(|error| refused(file, error.to_string()))
@@ -119,8 +128,11 @@ impl AuthenticationArgs {
         match (&self.authentication_config, self.oidc.is_given()) {
             (None, false) => Ok((None, None)),
             (None, true) => {
-                let read = AuthenticationConfiguration::read(&self.oidc.configuration()?, &accounts.issuers)
-                    .map_err(|why| refused(Path::new("--oidc-issuer-url"), why))?;
+                let read = AuthenticationConfiguration::read(
+                    &self.oidc.configuration()?,
+                    &accounts.issuers,
+                )
+                .map_err(|why| refused(Path::new("--oidc-issuer-url"), why))?;
                 let issuers = Issuers::new(registry, read, self.oidc.algorithms()?, own);
                 Ok((Some(Arc::new(issuers)), None))
             }
@@ -147,7 +159,9 @@ impl AuthenticationArgs {
         registry: &Registry,
         accounts: &ServiceAccounts,
     ) -> Result<Option<Arc<TokenWebhook>>, ComposeError> {
-        let Some(file) = &self.authentication_token_webhook_config_file else { return Ok(None) };
+        let Some(file) = &self.authentication_token_webhook_config_file else {
+            return Ok(None);
+        };
         let options = WebhookOptions {
             version: match self.authentication_token_webhook_version {
                 Version::V1 => ReviewVersion::V1,
@@ -159,12 +173,18 @@ impl AuthenticationArgs {
         let webhook = TokenWebhook::load(file, registry, options);
         // The error names the file, which may be one beside this.
         let argument = Path::new("--authentication-token-webhook-config-file");
-        webhook.map(|webhook| Some(Arc::new(webhook))).map_err(|error| refused(argument, error.to_string()))
+        webhook
+            .map(|webhook| Some(Arc::new(webhook)))
+            .map_err(|error| refused(argument, error.to_string()))
     }
 
     /// Either the file says it or the argument, not both. Kubernetes: AlwaysAllow turns the argument off, and not the file
     /// (kubeapiserver/options/authentication.go, ApplyAuthorization).
-    fn anonymous(&self, said: Option<Anonymous>, allows_everything: bool) -> Result<Anonymous, ComposeError> {
+    fn anonymous(
+        &self,
+        said: Option<Anonymous>,
+        allows_everything: bool,
+    ) -> Result<Anonymous, ComposeError> {
         match (said, self.anonymous_auth) {
             (Some(_), Some(_)) => {
                 let why = "anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous field is configured in authentication configuration file";
@@ -186,7 +206,11 @@ impl AuthenticationArgs {
 }
 
 /// Takes over what a file says anew, or goes on as before if that makes no sense.
-fn reload(issuers: Arc<Issuers>, disallowed: Vec<Str>, said: Option<Anonymous>) -> impl FnMut(&str) {
+fn reload(
+    issuers: Arc<Issuers>,
+    disallowed: Vec<Str>,
+    said: Option<Anonymous>,
+) -> impl FnMut(&str) {
     move |text| {
         let read = reread(text, &disallowed, &said);
         issuers.reloaded(read.is_ok());
@@ -237,14 +261,21 @@ mod tests {
         let mut changed = reload(issuers.clone(), own.to_vec(), None);
         let mut check = |text: &str, expected: &str| {
             changed(text);
-            assert_eq!(format!("{issuers:?}"), format!("[\"{expected}\"]"), "{text}");
+            assert_eq!(
+                format!("{issuers:?}"),
+                format!("[\"{expected}\"]"),
+                "{text}"
+            );
         };
         check(&file("https://b", ""), "https://b");
         check("", "https://b");
         check("kind: Pod", "https://b");
         check(&file("http://c", ""), "https://b");
         check(&file("https://own", ""), "https://b");
-        check(&file("https://c", "anonymous: {enabled: false}"), "https://b");
+        check(
+            &file("https://c", "anonymous: {enabled: false}"),
+            "https://b",
+        );
         check(&file("https://c", ""), "https://c");
         let mut out = String::new();
         issuers.write_metrics(&mut out);

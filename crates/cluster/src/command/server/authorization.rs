@@ -48,21 +48,29 @@ pub struct Authorized {
 /// How long something lasts, as Go writes it: `5m`, `1h30m`.
 fn span(text: &str) -> Result<Duration, String> {
     let nanos = time::duration_nanos(text).map_err(|error| error.to_string())?;
-    u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "must not be negative".into())
+    u64::try_from(nanos)
+        .map(Duration::from_nanos)
+        .map_err(|_| "must not be negative".into())
 }
 
 impl AuthorizationArgs {
     /// Whether the mode AlwaysAllow is among those of --authorization-mode.
     pub fn allows_everything(&self) -> bool {
-        self.authorization_mode.iter().any(|mode| mode == "AlwaysAllow")
+        self.authorization_mode
+            .iter()
+            .any(|mode| mode == "AlwaysAllow")
     }
 
     /// Who decides.
     pub fn authorization(&self) -> Result<Authorized, ComposeError> {
         let Some(file) = &self.authorization_config else {
-            let authorization =
-                self.by_flags().map_err(|error| refused("authorization".as_ref(), error.to_string()))?;
-            return Ok(Authorized { authorization, file: None });
+            let authorization = self
+                .by_flags()
+                .map_err(|error| refused("authorization".as_ref(), error.to_string()))?;
+            return Ok(Authorized {
+                authorization,
+                file: None,
+            });
         };
         let refused = |why: String| refused(file, why);
         if self.has_flags() {
@@ -73,8 +81,12 @@ impl AuthorizationArgs {
             ));
         }
         let text = std::fs::read(file).map_err(|error| refused(error.to_string()))?;
-        let authorization = Authorization::parse(&text).map_err(|error| refused(error.to_string()))?;
-        Ok(Authorized { authorization, file: Some((file.clone(), text)) })
+        let authorization =
+            Authorization::parse(&text).map_err(|error| refused(error.to_string()))?;
+        Ok(Authorized {
+            authorization,
+            file: Some((file.clone(), text)),
+        })
     }
 
     fn has_flags(&self) -> bool {
@@ -102,17 +114,26 @@ impl AuthorizationArgs {
     fn problems(&self) -> Vec<String> {
         let modes = &self.authorization_mode;
         let has = |mode: &str| modes.iter().any(|known| known == mode);
-        let mut problems: Vec<String> = modes.iter().filter_map(|mode| self.problem(mode)).collect();
+        let mut problems: Vec<String> =
+            modes.iter().filter_map(|mode| self.problem(mode)).collect();
         if self.authorization_policy_file.is_some() && !has("ABAC") {
             problems.push("cannot specify --authorization-policy-file without mode ABAC".into());
         }
         if self.authorization_webhook_config_file.is_some() && !has("Webhook") {
-            problems.push("cannot specify --authorization-webhook-config-file without mode Webhook".into());
+            problems.push(
+                "cannot specify --authorization-webhook-config-file without mode Webhook".into(),
+            );
         }
-        if modes.iter().enumerate().any(|(at, mode)| modes[..at].contains(mode)) {
+        if modes
+            .iter()
+            .enumerate()
+            .any(|(at, mode)| modes[..at].contains(mode))
+        {
             let modes: Vec<String> = modes.iter().map(|mode| json::quote(mode)).collect();
             let modes = modes.join(" ");
-            problems.push(format!("authorization-mode [{modes}] has mode specified more than once"));
+            problems.push(format!(
+                "authorization-mode [{modes}] has mode specified more than once"
+            ));
         }
         problems
     }
@@ -121,12 +142,15 @@ impl AuthorizationArgs {
         match Mode::named(mode) {
             Ok(Some(_)) => None,
             Err(error) => Some(error.to_string()),
-            Ok(None) if mode != "Webhook" => {
-                Some(format!("authorization-mode {} is not a valid mode", json::quote(mode)))
-            }
+            Ok(None) if mode != "Webhook" => Some(format!(
+                "authorization-mode {} is not a valid mode",
+                json::quote(mode)
+            )),
             Ok(None) => {
                 let missing = "authorization-mode Webhook's authorization config file not passed";
-                self.authorization_webhook_config_file.is_none().then(|| missing.into())
+                self.authorization_webhook_config_file
+                    .is_none()
+                    .then(|| missing.into())
             }
         }
     }
@@ -135,16 +159,26 @@ impl AuthorizationArgs {
         if let Some(mode) = Mode::named(word)? {
             return Ok(Entry::plain(mode));
         }
-        let file = self.authorization_webhook_config_file.clone().unwrap_or_default();
-        let version = self.authorization_webhook_version.as_deref().unwrap_or("v1beta1");
-        let kept = |said: Option<Duration>, unsaid: u64| said.unwrap_or(Duration::from_secs(unsaid));
+        let file = self
+            .authorization_webhook_config_file
+            .clone()
+            .unwrap_or_default();
+        let version = self
+            .authorization_webhook_version
+            .as_deref()
+            .unwrap_or("v1beta1");
+        let kept =
+            |said: Option<Duration>, unsaid: u64| said.unwrap_or(Duration::from_secs(unsaid));
         let settings = Settings::load(
             &file,
             version,
             kept(self.authorization_webhook_cache_authorized_ttl, 300),
             kept(self.authorization_webhook_cache_unauthorized_ttl, 30),
         )?;
-        Ok(Entry { name: "default".into(), mode: Mode::Webhook(Arc::new(settings)) })
+        Ok(Entry {
+            name: "default".into(),
+            mode: Mode::Webhook(Arc::new(settings)),
+        })
     }
 }
 
@@ -163,10 +197,18 @@ mod tests {
     #[track_caller]
     fn check(arguments: &str, expected: &str) {
         let arguments = ["mizzen"].into_iter().chain(arguments.split_whitespace());
-        let outcome = Program::try_parse_from(arguments).unwrap().authorization.authorization();
+        let outcome = Program::try_parse_from(arguments)
+            .unwrap()
+            .authorization
+            .authorization();
         let said = match outcome {
-            Ok(Authorized { authorization: Authorization(entries), .. }) => {
-                let shown = entries.iter().map(|entry| format!("{}={}", entry.name, entry.mode.word()));
+            Ok(Authorized {
+                authorization: Authorization(entries),
+                ..
+            }) => {
+                let shown = entries
+                    .iter()
+                    .map(|entry| format!("{}={}", entry.name, entry.mode.word()));
                 shown.collect::<Vec<_>>().join(",")
             }
             Err(error) => error.to_string(),
@@ -177,8 +219,14 @@ mod tests {
     #[test]
     fn modes_are_asked_in_the_order_in_which_they_are_given() {
         check("", "node=Node,rbac=RBAC");
-        check("--authorization-mode RBAC,AlwaysDeny,Node", "rbac=RBAC,alwaysdeny=AlwaysDeny,node=Node");
-        check("--authorization-mode=AlwaysAllow", "alwaysallow=AlwaysAllow");
+        check(
+            "--authorization-mode RBAC,AlwaysDeny,Node",
+            "rbac=RBAC,alwaysdeny=AlwaysDeny,node=Node",
+        );
+        check(
+            "--authorization-mode=AlwaysAllow",
+            "alwaysallow=AlwaysAllow",
+        );
     }
 
     #[test]
@@ -208,7 +256,10 @@ mod tests {
             "f: --authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags \
              are defined",
         );
-        check("--authorization-config /nowhere/f", "/nowhere/f: No such file or directory (os error 2)");
+        check(
+            "--authorization-config /nowhere/f",
+            "/nowhere/f: No such file or directory (os error 2)",
+        );
         check(
             "--authorization-mode Webhook --authorization-webhook-config-file /nowhere/f",
             "authorization: /nowhere/f: No such file or directory (os error 2)",

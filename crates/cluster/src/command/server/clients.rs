@@ -37,17 +37,27 @@ pub struct ClientArgs {
 impl ClientArgs {
     /// The identity for aggregated API servers, if files have one.
     pub fn front_proxy(&self) -> Result<Option<Identity>, ComposeError> {
-        identity(self.proxy_client_cert_file.as_deref(), self.proxy_client_key_file.as_deref())
+        identity(
+            self.proxy_client_cert_file.as_deref(),
+            self.proxy_client_key_file.as_deref(),
+        )
     }
 
     /// The identity for kubelets, if files have one.
     pub fn kubelet_client(&self) -> Result<Option<Identity>, ComposeError> {
-        identity(self.kubelet_client_certificate.as_deref(), self.kubelet_client_key.as_deref())
+        identity(
+            self.kubelet_client_certificate.as_deref(),
+            self.kubelet_client_key.as_deref(),
+        )
     }
 
     /// The authorities of kubelets' serving certificates, if they are verified.
     pub fn kubelet_authority(&self) -> Result<Option<String>, ComposeError> {
-        Ok(self.kubelet_certificate_authority.as_deref().map(read_certificates).transpose()?)
+        Ok(self
+            .kubelet_certificate_authority
+            .as_deref()
+            .map(read_certificates)
+            .transpose()?)
     }
 
     /// The types of nodes' addresses, the preferred one first.
@@ -60,9 +70,17 @@ impl ClientArgs {
 }
 
 /// The certificate and the key in two files, which must belong together.
-fn identity(certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<Identity>, ComposeError> {
-    let Some((file, key)) = certificate.zip(key) else { return Ok(None) };
-    let identity = Identity { certificate: text(file)?, key: text(key)? };
+fn identity(
+    certificate: Option<&Path>,
+    key: Option<&Path>,
+) -> Result<Option<Identity>, ComposeError> {
+    let Some((file, key)) = certificate.zip(key) else {
+        return Ok(None);
+    };
+    let identity = Identity {
+        certificate: text(file)?,
+        key: text(key)?,
+    };
     check_pair(&identity.certificate, &identity.key).map_err(|why| refused(file, why))?;
     Ok(Some(identity))
 }

@@ -26,12 +26,16 @@ pub struct EncryptionArgs {
 impl EncryptionArgs {
     /// Who seals, if anybody does.
     pub async fn encryption(&self) -> Result<Option<Arc<Encryption>>, ComposeError> {
-        let Some(file) = &self.encryption_provider_config else { return Ok(None) };
+        let Some(file) = &self.encryption_provider_config else {
+            return Ok(None);
+        };
         check_owner(file).map_err(|error| refused(file, error.to_string()))?;
         let text = text(file)?;
         let (clock, random) = (Arc::new(WallClock), Arc::new(SystemRandom));
         let started = Encryption::start(file.clone(), text.as_bytes(), clock, random).await;
-        started.map(Some).map_err(|error| refused(file, error.to_string()))
+        started
+            .map(Some)
+            .map_err(|error| refused(file, error.to_string()))
     }
 
     /// Whether the file is followed.
@@ -43,6 +47,9 @@ impl EncryptionArgs {
     /// followed and may name some.
     pub fn health(&self, encryption: Option<&Arc<Encryption>>) -> Vec<Arc<dyn HealthCheck>> {
         let listed = encryption.filter(|encryption| self.is_followed() || encryption.has_plugins());
-        listed.map(|encryption| encryption.clone() as Arc<dyn HealthCheck>).into_iter().collect()
+        listed
+            .map(|encryption| encryption.clone() as Arc<dyn HealthCheck>)
+            .into_iter()
+            .collect()
     }
 }

@@ -22,7 +22,10 @@ pub struct FairnessArgs {
 impl FairnessArgs {
     /// The limits.
     pub fn concurrency(&self) -> Result<Concurrency, ComposeError> {
-        let (reads, writes) = (self.max_requests_inflight, self.max_mutating_requests_inflight);
+        let (reads, writes) = (
+            self.max_requests_inflight,
+            self.max_mutating_requests_inflight,
+        );
         let is_fair = self.enable_priority_and_fairness;
         if is_fair && (reads, writes) == (0, 0) {
             return Err(ComposeError::Configuration {
@@ -30,6 +33,10 @@ impl FairnessArgs {
                 why: "they must add up to something positive".into(),
             });
         }
-        Ok(Concurrency { reads, writes, is_fair })
+        Ok(Concurrency {
+            reads,
+            writes,
+            is_fair,
+        })
     }
 }

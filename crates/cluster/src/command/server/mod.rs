@@ -114,14 +114,20 @@ pub struct ServerArgs {
 /// Kubernetes: a server cannot do without its port.
 fn secure_port(text: &str) -> Result<u16, String> {
     match text.parse() {
-        Ok(0) | Err(_) => Err("must be between 1 and 65535, inclusive; --port 0 picks a free port".into()),
+        Ok(0) | Err(_) => {
+            Err("must be between 1 and 65535, inclusive; --port 0 picks a free port".into())
+        }
         Ok(port) => Ok(port),
     }
 }
 
 /// A member of `--runtime-config`; nothing is said by an empty one, which kind passes.
 fn api_setting(text: &str) -> Result<Option<ApiSetting>, String> {
-    if text.is_empty() { Ok(None) } else { text.parse().map(Some) }
+    if text.is_empty() {
+        Ok(None)
+    } else {
+        text.parse().map(Some)
+    }
 }
 
 impl ServerArgs {
@@ -160,7 +166,11 @@ impl ServerArgs {
 
 /// `$XDG_DATA_HOME/mizzen`, or its default.
 pub(super) fn default_directory() -> PathBuf {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let set = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     let data = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local/share")));
     data.unwrap_or_else(|| ".".into()).join("mizzen")
 }
@@ -172,7 +182,8 @@ fn text(file: &Path) -> Result<String, ComposeError> {
 
 /// The one document, in YAML or JSON, of a file that an argument names.
 pub(super) fn document(file: &Path) -> Result<Value, ComposeError> {
-    let document = yaml::read(text(file)?.as_bytes()).map_err(|error| refused(file, error.to_string()))?;
+    let document =
+        yaml::read(text(file)?.as_bytes()).map_err(|error| refused(file, error.to_string()))?;
     match document.complaint {
         Some(complaint) => Err(refused(file, complaint.to_string())),
         None => Ok(document.value),
@@ -181,5 +192,8 @@ pub(super) fn document(file: &Path) -> Result<Value, ComposeError> {
 
 /// Why a file cannot be gone by.
 fn refused(file: &Path, why: String) -> ComposeError {
-    ComposeError::Configuration { file: file.display().to_string(), why }
+    ComposeError::Configuration {
+        file: file.display().to_string(),
+        why,
+    }
 }

@@ -67,7 +67,10 @@ impl OidcArgs {
         let known = |name: &String| {
             Algorithm::named(name).ok_or_else(|| {
                 let all: Vec<&str> = ALGORITHMS.iter().map(|known| known.name).collect();
-                let why = format!("unsupported signing alg: {name:?}; there are {}", all.join(", "));
+                let why = format!(
+                    "unsupported signing alg: {name:?}; there are {}",
+                    all.join(", ")
+                );
                 refused(Path::new("--oidc-signing-algs"), why)
             })
         };
@@ -77,18 +80,24 @@ impl OidcArgs {
     /// What they say, as a file would say it.
     pub fn configuration(&self) -> Result<String, ComposeError> {
         let (Some(url), Some(client)) = (&self.oidc_issuer_url, &self.oidc_client_id) else {
-            let why =
-                "oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags are set";
+            let why = "oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags are set";
             return Err(refused(Path::new("--oidc-issuer-url"), why.into()));
         };
-        let authority = self.oidc_ca_file.as_deref().map(text).transpose()?.unwrap_or_default();
+        let authority = self
+            .oidc_ca_file
+            .as_deref()
+            .map(text)
+            .transpose()?
+            .unwrap_or_default();
         let mut authenticator = value!({
             "issuer": { "url": url, "audiences": [(client.as_str())], "certificateAuthority": authority },
             "claimMappings": { "username": (self.username(url)) }
         });
         if let Some(claim) = &self.oidc_groups_claim {
             let prefix = self.oidc_groups_prefix.as_deref().unwrap_or_default();
-            authenticator.entry("claimMappings").set("groups", value!({ "claim": claim, "prefix": prefix }));
+            authenticator
+                .entry("claimMappings")
+                .set("groups", value!({ "claim": claim, "prefix": prefix }));
         }
         authenticator.set("claimValidationRules", self.required()?);
         let mut document = value!({
@@ -111,7 +120,9 @@ impl OidcArgs {
 
     fn required(&self) -> Result<Vec<Value>, ComposeError> {
         let read = |pair: &String| match pair.split_once('=') {
-            Some((claim, value)) => Ok(value!({ "claim": (claim.trim()), "requiredValue": (value.trim()) })),
+            Some((claim, value)) => {
+                Ok(value!({ "claim": (claim.trim()), "requiredValue": (value.trim()) }))
+            }
             None => {
                 let why = format!("malformed pair, expect string=string: {pair:?}");
                 Err(refused(Path::new("--oidc-required-claim"), why))

@@ -31,9 +31,17 @@ impl ProxyHeaderArgs {
         let standard = ProxyHeaders::default();
         let extras = &self.requestheader_extra_headers_prefix;
         Ok(ProxyHeaders {
-            users: chosen("username-headers", &self.requestheader_username_headers, standard.users)?,
+            users: chosen(
+                "username-headers",
+                &self.requestheader_username_headers,
+                standard.users,
+            )?,
             uids: chosen(UIDS, &self.requestheader_uid_headers, standard.uids)?,
-            groups: chosen("group-headers", &self.requestheader_group_headers, standard.groups)?,
+            groups: chosen(
+                "group-headers",
+                &self.requestheader_group_headers,
+                standard.groups,
+            )?,
             extras: chosen("extra-headers-prefix", extras, standard.extras)?,
         })
     }
@@ -43,7 +51,11 @@ const UIDS: &str = "uid-headers";
 
 /// What an argument says, or the standard if it says nothing. Kubernetes: one without the standard is odd, and for uids,
 /// which came later, an error (server/options/authentication.go).
-fn chosen(flag: &str, given: &[String], standard: Vec<String>) -> Result<Vec<String>, ComposeError> {
+fn chosen(
+    flag: &str,
+    given: &[String],
+    standard: Vec<String>,
+) -> Result<Vec<String>, ComposeError> {
     if given.is_empty() {
         return Ok(standard);
     }
@@ -56,7 +68,11 @@ fn chosen(flag: &str, given: &[String], standard: Vec<String>) -> Result<Vec<Str
         if given.iter().any(|own| own.eq_ignore_ascii_case(name)) {
             continue;
         }
-        let what = if name.ends_with('-') { "header prefix" } else { "header" };
+        let what = if name.ends_with('-') {
+            "header prefix"
+        } else {
+            "header"
+        };
         let why = format!(
             "--{flag} is set without specifying the standard {name} {what} - API aggregation will not work"
         );
@@ -75,10 +91,15 @@ mod tests {
     #[track_caller]
     fn check(given: &[&str], expected: Result<&[&str], &str>) {
         let given = given.iter().map(|name| name.to_string()).collect();
-        let args = ProxyHeaderArgs { requestheader_uid_headers: given, ..Default::default() };
+        let args = ProxyHeaderArgs {
+            requestheader_uid_headers: given,
+            ..Default::default()
+        };
         match (args.headers(), expected) {
             (Ok(headers), Ok(expected)) => assert_eq!(headers.uids, expected),
-            (Err(error), Err(expected)) => assert!(error.to_string().ends_with(expected), "{error}"),
+            (Err(error), Err(expected)) => {
+                assert!(error.to_string().ends_with(expected), "{error}")
+            }
             (found, _) => panic!("{:?}", found.map_err(|error| error.to_string())),
         }
     }
@@ -86,8 +107,14 @@ mod tests {
     #[test]
     fn headers_have_names_and_the_standard_is_among_them() {
         check(&[], Ok(&["X-Remote-Uid"]));
-        check(&["X-Mesh-Uid", "x-remote-uid"], Ok(&["X-Mesh-Uid", "x-remote-uid"]));
-        check(&["X-Remote-Uid", " "], Err("empty value in \"requestheader-uid-headers\""));
+        check(
+            &["X-Mesh-Uid", "x-remote-uid"],
+            Ok(&["X-Mesh-Uid", "x-remote-uid"]),
+        );
+        check(
+            &["X-Remote-Uid", " "],
+            Err("empty value in \"requestheader-uid-headers\""),
+        );
         let odd = "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation will not work";
         check(&["X-Mesh-Uid"], Err(odd));
     }

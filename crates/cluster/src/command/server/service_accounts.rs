@@ -45,7 +45,11 @@ pub struct ServiceAccountArgs {
 
 impl ServiceAccountArgs {
     /// The key that signs. One is made in a directory that has no data yet.
-    pub fn signer(&self, directory: Option<&Path>, has_data: bool) -> Result<TokenKey, ComposeError> {
+    pub fn signer(
+        &self,
+        directory: Option<&Path>,
+        has_data: bool,
+    ) -> Result<TokenKey, ComposeError> {
         Ok(match (&self.service_account_signing_key_file, directory) {
             (Some(file), _) => TokenKey::read(file)?,
             (None, Some(directory)) if has_data => TokenKey::open_existing(directory)?,
@@ -86,7 +90,8 @@ impl ServiceAccountArgs {
         }
         if !(3600..=1 << 32).contains(&seconds) {
             let flag = Path::new("--service-account-max-token-expiration");
-            let why = "the service-account-max-token-expiration must be between 1 hour and 2^32 seconds";
+            let why =
+                "the service-account-max-token-expiration must be between 1 hour and 2^32 seconds";
             return Err(refused(flag, why.into()));
         }
         Ok(i64::try_from(seconds).ok())
@@ -103,7 +108,8 @@ impl ServiceAccountArgs {
     fn keys_url(&self) -> Result<Option<String>, ComposeError> {
         match &self.service_account_jwks_uri {
             Some(url) if !url.starts_with("https://") => {
-                let why = format!("service-account-jwks-uri requires https scheme, parsed as: {url}");
+                let why =
+                    format!("service-account-jwks-uri requires https scheme, parsed as: {url}");
                 Err(refused(Path::new("--service-account-jwks-uri"), why))
             }
             url => Ok(url.clone()),
@@ -114,7 +120,10 @@ impl ServiceAccountArgs {
 fn check_issuers(issuers: &[String]) -> Result<(), ComposeError> {
     let refuse = |why: String| Err(refused(Path::new("--service-account-issuer"), why));
     for (at, issuer) in issuers.iter().enumerate() {
-        if let Some(why) = parse_reference(issuer).err().filter(|_| issuer.contains(':')) {
+        if let Some(why) = parse_reference(issuer)
+            .err()
+            .filter(|_| issuer.contains(':'))
+        {
             let shown = quote(issuer);
             return refuse(format!(
                 "service-account-issuer {shown} contained a ':' but was not a valid URL: {why}"
@@ -124,7 +133,9 @@ fn check_issuers(issuers: &[String]) -> Result<(), ComposeError> {
             return refuse("service-account-issuer should not be an empty string".into());
         }
         if issuers[..at].contains(issuer) {
-            return refuse(format!("service-account-issuer {issuer:?} is already specified"));
+            return refuse(format!(
+                "service-account-issuer {issuer:?} is already specified"
+            ));
         }
     }
     Ok(())
@@ -137,18 +148,42 @@ mod tests {
     #[track_caller]
     fn check(issuers: &[&str], expected: &str) {
         let issuers: Vec<String> = issuers.iter().map(|issuer| issuer.to_string()).collect();
-        let said = check_issuers(&issuers).map_err(|error| error.to_string()).err().unwrap_or_default();
-        assert!(said.ends_with(expected) && said.is_empty() == expected.is_empty(), "{said}");
+        let said = check_issuers(&issuers)
+            .map_err(|error| error.to_string())
+            .err()
+            .unwrap_or_default();
+        assert!(
+            said.ends_with(expected) && said.is_empty() == expected.is_empty(),
+            "{said}"
+        );
     }
 
     #[test]
     fn an_issuer_with_a_colon_is_a_url() {
         check(&["https://id.example.com", "id", "a:b%zz", "x/y:z"], "");
-        check(&["https://a/%zz"], "not a valid URL: parse \"https://a/%zz\": invalid URL escape \"%zz\"");
-        check(&[":a"], "not a valid URL: parse \":a\": missing protocol scheme");
-        check(&["1a:b"], "parse \"1a:b\": first path segment in URL cannot contain colon");
-        check(&["https://[::1"], "parse \"https://[::1\": missing ']' in host");
-        check(&["a", "a"], "service-account-issuer \"a\" is already specified");
-        check(&[""], "service-account-issuer should not be an empty string");
+        check(
+            &["https://a/%zz"],
+            "not a valid URL: parse \"https://a/%zz\": invalid URL escape \"%zz\"",
+        );
+        check(
+            &[":a"],
+            "not a valid URL: parse \":a\": missing protocol scheme",
+        );
+        check(
+            &["1a:b"],
+            "parse \"1a:b\": first path segment in URL cannot contain colon",
+        );
+        check(
+            &["https://[::1"],
+            "parse \"https://[::1\": missing ']' in host",
+        );
+        check(
+            &["a", "a"],
+            "service-account-issuer \"a\" is already specified",
+        );
+        check(
+            &[""],
+            "service-account-issuer should not be an empty string",
+        );
     }
 }

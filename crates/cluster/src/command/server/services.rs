@@ -16,7 +16,12 @@ const V6_PREFIX: u32 = 64;
 #[derive(Args, Clone)]
 pub struct ServiceArgs {
     /// Give services addresses of this range, or of two, one of each family; the first is the usual one
-    #[arg(long, value_name = "RANGES", value_delimiter = ',', default_value = "10.0.0.0/24")]
+    #[arg(
+        long,
+        value_name = "RANGES",
+        value_delimiter = ',',
+        default_value = "10.0.0.0/24"
+    )]
     service_cluster_ip_range: Vec<String>,
     /// Give services node ports of this range, both ends included: FROM-TO or FROM+COUNT
     #[arg(long, value_name = "RANGE", default_value = "30000-32767", value_parser = port_range)]
@@ -34,30 +39,47 @@ impl ServiceArgs {
 
     /// The node port of default/kubernetes, if it has one.
     pub fn kubernetes_node_port(&self) -> Result<Option<u16>, ComposeError> {
-        let (port, range) = (self.kubernetes_service_node_port, &self.service_node_port_range);
+        let (port, range) = (
+            self.kubernetes_service_node_port,
+            &self.service_node_port_range,
+        );
         if port > 0 && !range.contains(&port) {
             let (from, to) = (range.start(), range.end());
-            let why = format!("kubernetes service node port range {from}-{to} doesn't contain {port}");
-            return Err(ComposeError::Configuration { file: "--kubernetes-service-node-port".into(), why });
+            let why =
+                format!("kubernetes service node port range {from}-{to} doesn't contain {port}");
+            return Err(ComposeError::Configuration {
+                file: "--kubernetes-service-node-port".into(),
+                why,
+            });
         }
         Ok((port > 0).then_some(port))
     }
 
     /// The ranges: one of each family.
     pub fn ranges(&self) -> Result<Vec<Block>, ComposeError> {
-        ranges(&self.service_cluster_ip_range)
-            .map_err(|why| ComposeError::Configuration { file: "--service-cluster-ip-range".into(), why })
+        ranges(&self.service_cluster_ip_range).map_err(|why| ComposeError::Configuration {
+            file: "--service-cluster-ip-range".into(),
+            why,
+        })
     }
 }
 
 /// `FROM-TO`, `FROM+COUNT` or one port. Kubernetes: apimachinery/pkg/util/net/port_range.go.
 fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
-    let number = |part: &str| part.trim().parse::<u16>().map_err(|_| format!("{part:?} is not a port"));
+    let number = |part: &str| {
+        part.trim()
+            .parse::<u16>()
+            .map_err(|_| format!("{part:?} is not a port"))
+    };
     let (from, to) = match (text.split_once('-'), text.split_once('+')) {
         (Some((from, to)), _) => (number(from)?, number(to)?),
         (None, Some((from, more))) => {
             let from = number(from)?;
-            (from, from.checked_add(number(more)?).ok_or("the range exceeds 65535")?)
+            (
+                from,
+                from.checked_add(number(more)?)
+                    .ok_or("the range exceeds 65535")?,
+            )
         }
         (None, None) => (number(text)?, number(text)?),
     };
@@ -70,9 +92,12 @@ fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
 
 fn ranges(texts: &[String]) -> Result<Vec<Block>, String> {
     let read = |text: &String| {
-        let block =
-            Block::parse_sloppy(text).ok_or_else(|| format!("{text:?} is not a range of addresses"))?;
-        Ok(Block { ip: block.network(), ..block })
+        let block = Block::parse_sloppy(text)
+            .ok_or_else(|| format!("{text:?} is not a range of addresses"))?;
+        Ok(Block {
+            ip: block.network(),
+            ..block
+        })
     };
     let ranges: Vec<Block> = texts.iter().map(read).collect::<Result<_, String>>()?;
     match ranges[..] {
@@ -80,13 +105,20 @@ fn ranges(texts: &[String]) -> Result<Vec<Block>, String> {
             return Err(format!("{first} must have at least {LEAST_SIZE} addresses"));
         }
         [first, second] if first.width() == second.width() => {
-            return Err(format!("{first} and {second} must be of different families"));
+            return Err(format!(
+                "{first} and {second} must be of different families"
+            ));
         }
         [_] | [_, _] => {}
         _ => return Err("there must be one range or two".into()),
     }
-    match ranges.iter().find(|range| range.ip.is_ipv6() && range.prefix < V6_PREFIX) {
-        Some(large) => Err(format!("{large} is too large: the prefix must have at least {V6_PREFIX} bits")),
+    match ranges
+        .iter()
+        .find(|range| range.ip.is_ipv6() && range.prefix < V6_PREFIX)
+    {
+        Some(large) => Err(format!(
+            "{large} is too large: the prefix must have at least {V6_PREFIX} bits"
+        )),
         None => Ok(ranges),
     }
 }
@@ -98,7 +130,13 @@ mod tests {
     #[track_caller]
     fn check(texts: &str, expected: &str) {
         let texts: Vec<String> = texts.split(',').map(String::from).collect();
-        let shown = |ranges: Vec<Block>| ranges.iter().map(Block::to_string).collect::<Vec<_>>().join(",");
+        let shown = |ranges: Vec<Block>| {
+            ranges
+                .iter()
+                .map(Block::to_string)
+                .collect::<Vec<_>>()
+                .join(",")
+        };
         assert_eq!(ranges(&texts).map_or_else(|why| why, shown), expected);
     }
 
@@ -117,9 +155,18 @@ mod tests {
         check("10.96.0.7/12", "10.96.0.0/12");
         check("fd00::/108,10.0.0.0/16", "fd00::/108,10.0.0.0/16");
         check("nonsense", "\"nonsense\" is not a range of addresses");
-        check("10.0.0.0/24,10.1.0.0/24", "10.0.0.0/24 and 10.1.0.0/24 must be of different families");
-        check("10.0.0.0/24,fd00::/64,fd01::/64", "there must be one range or two");
+        check(
+            "10.0.0.0/24,10.1.0.0/24",
+            "10.0.0.0/24 and 10.1.0.0/24 must be of different families",
+        );
+        check(
+            "10.0.0.0/24,fd00::/64,fd01::/64",
+            "there must be one range or two",
+        );
         check("10.0.0.0/30", "10.0.0.0/30 must have at least 8 addresses");
-        check("10.0.0.0/24,fd00::/63", "fd00::/63 is too large: the prefix must have at least 64 bits");
+        check(
+            "10.0.0.0/24,fd00::/63",
+            "fd00::/63 is too large: the prefix must have at least 64 bits",
+        );
     }
 }

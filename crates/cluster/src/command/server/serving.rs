@@ -57,13 +57,21 @@ impl ServingArgs {
     pub fn http(&self) -> Result<Http, ComposeError> {
         let chance = self.goaway_chance;
         if !(0.0..=0.02).contains(&chance) {
-            return Err(argument("--goaway-chance", "can not be less than 0 or greater than 0.02".into()));
+            return Err(argument(
+                "--goaway-chance",
+                "can not be less than 0 or greater than 0.02".into(),
+            ));
         }
         let browsers = Browsers::of_origins(&self.cors_allowed_origins)
             .map_err(|why| argument("--cors-allowed-origins", why))?
             .with_transport_security(&self.strict_transport_security_directives)
             .map_err(|why| argument("--strict-transport-security-directives", why))?;
-        Ok(Http { max_streams: self.tls.max_streams(), goaway_chance: chance, browsers, ..Http::default() })
+        Ok(Http {
+            max_streams: self.tls.max_streams(),
+            goaway_chance: chance,
+            browsers,
+            ..Http::default()
+        })
     }
 
     /// The address at which the server says that it is reached, when it listens on `bound`; none if the machine has no
@@ -72,7 +80,10 @@ impl ServingArgs {
         if !self.reconciles_endpoints() {
             return Ok(None);
         }
-        if let Some(address) = self.advertise_address.filter(|address| !address.is_unspecified()) {
+        if let Some(address) = self
+            .advertise_address
+            .filter(|address| !address.is_unspecified())
+        {
             let why = || format!("{address} is a loopback address, which Endpoints may not name");
             return match address.is_loopback() {
                 true => Err(argument("--advertise-address", why())),
@@ -106,14 +117,19 @@ impl ServingArgs {
 
 /// The address from which this host would reach others. Nothing is sent: connecting a datagram socket only chooses a route.
 fn host_address() -> Option<IpAddr> {
-    const NOWHERE: [(&str, &str); 2] = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
+    const NOWHERE: [(&str, &str); 2] =
+        [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
     let routed = |(from, to): &(&str, &str)| {
         let socket = UdpSocket::bind(from).ok()?;
         socket.connect(to).ok()?;
         socket.local_addr().ok().map(|address| address.ip())
     };
     let is_good = |address: &IpAddr| !address.is_loopback() && !address.is_unspecified();
-    NOWHERE.iter().filter_map(routed).find(is_good).or_else(interface_address)
+    NOWHERE
+        .iter()
+        .filter_map(routed)
+        .find(is_good)
+        .or_else(interface_address)
 }
 
 /// The first address that the kernel calls local and that is no loopback, for hosts without a default route. Linux only.
@@ -128,7 +144,8 @@ fn local_address(table: &str) -> Option<IpAddr> {
         if let Some(address) = line.trim_start().strip_prefix("|-- ") {
             last = address.trim().parse::<Ipv4Addr>().ok();
         } else if line.contains("/32 host LOCAL")
-            && let Some(address) = last.filter(|address| !address.is_loopback() && !address.is_link_local())
+            && let Some(address) =
+                last.filter(|address| !address.is_loopback() && !address.is_link_local())
         {
             return Some(address.into());
         }
@@ -139,7 +156,9 @@ fn local_address(table: &str) -> Option<IpAddr> {
 /// A span of time as Go writes it.
 fn duration(text: &str) -> Result<Duration, String> {
     let nanos = duration_nanos(text).map_err(|error| error.to_string())?;
-    u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "can not be negative value".into())
+    u64::try_from(nanos)
+        .map(Duration::from_nanos)
+        .map_err(|_| "can not be negative value".into())
 }
 
 #[cfg(test)]
@@ -151,7 +170,10 @@ mod tests {
         let table = "  +-- 0.0.0.0/0\n     |-- 127.0.0.1\n        /32 host LOCAL\n     |-- 192.0.2.0\n        /24 link UNICAST\n     \
                      |-- 192.0.2.2\n        /32 host LOCAL\n";
         assert_eq!(local_address(table), Some([192, 0, 2, 2].into()));
-        assert_eq!(local_address("     |-- 127.0.0.1\n        /32 host LOCAL\n"), None);
+        assert_eq!(
+            local_address("     |-- 127.0.0.1\n        /32 host LOCAL\n"),
+            None
+        );
     }
 
     #[test]

@@ -45,11 +45,22 @@ struct Followed {
 
 impl TrustArgs {
     /// Whom to trust.
-    pub fn trust(&self, clients: &Authority, front_proxies: &Authority) -> Result<Trust, ComposeError> {
-        let mut trust = Trust { trusted: Trusted::default(), followed: Vec::new() };
-        trust.take(&self.client_ca_file, &clients.certificate, |trusted| &mut trusted.clients)?;
+    pub fn trust(
+        &self,
+        clients: &Authority,
+        front_proxies: &Authority,
+    ) -> Result<Trust, ComposeError> {
+        let mut trust = Trust {
+            trusted: Trusted::default(),
+            followed: Vec::new(),
+        };
+        trust.take(&self.client_ca_file, &clients.certificate, |trusted| {
+            &mut trusted.clients
+        })?;
         let file = &self.requestheader_client_ca_file;
-        trust.take(file, &front_proxies.certificate, |trusted| &mut trusted.front_proxies)?;
+        trust.take(file, &front_proxies.certificate, |trusted| {
+            &mut trusted.front_proxies
+        })?;
         trust.trusted.allowed = self.allowed();
         self.check_overlap(&trust)?;
         Ok(trust)
@@ -61,9 +72,14 @@ impl TrustArgs {
         let published = published.cloned().unwrap_or_default();
         let or_published =
             |file: &Option<PathBuf>, own: String| if file.is_none() { own } else { String::new() };
-        let mut trust = Trust { trusted: Trusted::default(), followed: Vec::new() };
+        let mut trust = Trust {
+            trusted: Trusted::default(),
+            followed: Vec::new(),
+        };
         let clients = or_published(&self.client_ca_file, published.clients);
-        trust.take(&self.client_ca_file, &clients, |trusted| &mut trusted.clients)?;
+        trust.take(&self.client_ca_file, &clients, |trusted| {
+            &mut trusted.clients
+        })?;
         let file = &self.requestheader_client_ca_file;
         let front_proxies = or_published(file, published.front_proxies);
         trust.take(file, &front_proxies, |trusted| &mut trusted.front_proxies)?;
@@ -77,19 +93,29 @@ impl TrustArgs {
 
     /// Our own front proxy has a name; those of others may have any unless somebody says which.
     fn allowed(&self) -> Vec<String> {
-        let any = self.requestheader_client_ca_file.is_some() && self.requestheader_allowed_names.is_empty();
+        let any = self.requestheader_client_ca_file.is_some()
+            && self.requestheader_allowed_names.is_empty();
         let own = (!any).then(|| FRONT_PROXY_CLIENT.to_owned());
-        self.requestheader_allowed_names.iter().cloned().chain(own).collect()
+        self.requestheader_allowed_names
+            .iter()
+            .cloned()
+            .chain(own)
+            .collect()
     }
 
     /// Whoever has a plain client certificate must not be able to speak for others.
     fn check_overlap(&self, trust: &Trust) -> Result<(), ComposeError> {
         let clients = certificates(&trust.trusted.clients);
-        let overlap = certificates(&trust.trusted.front_proxies).iter().any(|one| clients.contains(one));
+        let overlap = certificates(&trust.trusted.front_proxies)
+            .iter()
+            .any(|one| clients.contains(one));
         match overlap && trust.trusted.allowed.is_empty() {
             true => {
                 let why = "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; --requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating proxy headers for arbitrary users";
-                Err(refused(Path::new("--requestheader-client-ca-file"), why.into()))
+                Err(refused(
+                    Path::new("--requestheader-client-ca-file"),
+                    why.into(),
+                ))
             }
             false => Ok(()),
         }
@@ -112,7 +138,12 @@ impl Trust {
             return Err(refused(file, NOTHING.into()));
         }
         *field(&mut self.trusted) = joined(own, &said);
-        self.followed.push(Followed { file: file.clone(), said, own: own.to_owned(), field });
+        self.followed.push(Followed {
+            file: file.clone(),
+            said,
+            own: own.to_owned(),
+            field,
+        });
         Ok(())
     }
 
@@ -120,7 +151,13 @@ impl Trust {
     pub fn follow(self, authorities: &Arc<Authorities>) -> watch::Receiver<Trusted> {
         let trusted = watch::Sender::new(self.trusted);
         let told = trusted.subscribe();
-        for Followed { file, said, own, field } in self.followed {
+        for Followed {
+            file,
+            said,
+            own,
+            field,
+        } in self.followed
+        {
             let (trusted, authorities, name) = (trusted.clone(), authorities.clone(), file.clone());
             let changed = move |said: &str| {
                 if certificates(said).is_empty() {
@@ -143,5 +180,7 @@ fn joined(own: &str, said: &str) -> String {
 }
 
 fn certificates(pem: &str) -> Vec<CertificateDer<'static>> {
-    CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(Result::ok).collect()
+    CertificateDer::pem_slice_iter(pem.as_bytes())
+        .filter_map(Result::ok)
+        .collect()
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use aes::cipher::block_padding::Pkcs7;
 use aes::cipher::consts::U16;
 use aes::cipher::{
-    BlockCipherDecrypt, BlockCipherEncrypt, BlockModeDecrypt, BlockModeEncrypt, BlockSizeUser, InnerIvInit,
-    KeyInit,
+    BlockCipherDecrypt, BlockCipherEncrypt, BlockModeDecrypt, BlockModeEncrypt, BlockSizeUser,
+    InnerIvInit, KeyInit,
 };
 use aes::{Aes128, Aes192, Aes256};
 use cbc::{Decryptor, Encryptor};
@@ -21,9 +21,18 @@ const BLOCK: usize = 16;
 
 pub(super) fn with_key(key: &[u8], random: &Arc<dyn Random>) -> Option<Box<dyn Cipher>> {
     Some(match key.len() {
-        16 => Box::new(Cbc { block: Aes128::new_from_slice(key).ok()?, random: random.clone() }),
-        24 => Box::new(Cbc { block: Aes192::new_from_slice(key).ok()?, random: random.clone() }),
-        32 => Box::new(Cbc { block: Aes256::new_from_slice(key).ok()?, random: random.clone() }),
+        16 => Box::new(Cbc {
+            block: Aes128::new_from_slice(key).ok()?,
+            random: random.clone(),
+        }),
+        24 => Box::new(Cbc {
+            block: Aes192::new_from_slice(key).ok()?,
+            random: random.clone(),
+        }),
+        32 => Box::new(Cbc {
+            block: Aes256::new_from_slice(key).ok()?,
+            random: random.clone(),
+        }),
         _ => return None,
     })
 }
@@ -35,7 +44,12 @@ struct Cbc<B> {
 
 impl<B> Cipher for Cbc<B>
 where
-    B: BlockCipherEncrypt + BlockCipherDecrypt + BlockSizeUser<BlockSize = U16> + Clone + Send + Sync,
+    B: BlockCipherEncrypt
+        + BlockCipherDecrypt
+        + BlockSizeUser<BlockSize = U16>
+        + Clone
+        + Send
+        + Sync,
 {
     fn seal(&self, plain: &[u8], _path: &[u8], out: &mut Vec<u8>) -> Result<(), SealError> {
         let start: [u8; BLOCK] = append_random(&*self.random, out);
@@ -51,7 +65,9 @@ where
     fn open(&self, sealed: &[u8], _path: &[u8]) -> Result<Vec<u8>, SealError> {
         let (start, sealed) = split(sealed, BLOCK)?;
         if !sealed.len().is_multiple_of(BLOCK) {
-            return Err(SealError("the stored data is not a multiple of the block size".into()));
+            return Err(SealError(
+                "the stored data is not a multiple of the block size".into(),
+            ));
         }
         let start: [u8; BLOCK] = start.try_into().expect("it was cut to a block");
         let mut plain = sealed.to_vec();

@@ -15,11 +15,18 @@ const NONCE: usize = 12;
 
 pub(super) fn with_key(key: &[u8], random: &Arc<dyn Random>) -> Option<Box<dyn Cipher>> {
     Some(match key.len() {
-        16 => Box::new(Gcm { aead: Aes128Gcm::new_from_slice(key).ok()?, random: random.clone() }),
-        24 => {
-            Box::new(Gcm { aead: AesGcm::<Aes192, U12>::new_from_slice(key).ok()?, random: random.clone() })
-        }
-        32 => Box::new(Gcm { aead: Aes256Gcm::new_from_slice(key).ok()?, random: random.clone() }),
+        16 => Box::new(Gcm {
+            aead: Aes128Gcm::new_from_slice(key).ok()?,
+            random: random.clone(),
+        }),
+        24 => Box::new(Gcm {
+            aead: AesGcm::<Aes192, U12>::new_from_slice(key).ok()?,
+            random: random.clone(),
+        }),
+        32 => Box::new(Gcm {
+            aead: Aes256Gcm::new_from_slice(key).ok()?,
+            random: random.clone(),
+        }),
         _ => return None,
     })
 }
@@ -32,7 +39,13 @@ struct Gcm<A> {
 impl<A: Aead<NonceSize = U12> + Send + Sync> Cipher for Gcm<A> {
     fn seal(&self, plain: &[u8], path: &[u8], out: &mut Vec<u8>) -> Result<(), SealError> {
         let nonce: [u8; NONCE] = append_random(&*self.random, out);
-        let sealed = self.aead.encrypt(&Nonce::from(nonce), Payload { msg: plain, aad: path });
+        let sealed = self.aead.encrypt(
+            &Nonce::from(nonce),
+            Payload {
+                msg: plain,
+                aad: path,
+            },
+        );
         out.extend(sealed.map_err(|_| SealError("the data is too large to be encrypted".into()))?);
         Ok(())
     }
@@ -40,7 +53,13 @@ impl<A: Aead<NonceSize = U12> + Send + Sync> Cipher for Gcm<A> {
     fn open(&self, sealed: &[u8], path: &[u8]) -> Result<Vec<u8>, SealError> {
         let (nonce, sealed) = split(sealed, NONCE)?;
         let nonce: [u8; NONCE] = nonce.try_into().expect("it was cut to its length");
-        let plain = self.aead.decrypt(&Nonce::from(nonce), Payload { msg: sealed, aad: path });
+        let plain = self.aead.decrypt(
+            &Nonce::from(nonce),
+            Payload {
+                msg: sealed,
+                aad: path,
+            },
+        );
         plain.map_err(|_| SealError("cipher: message authentication failed".into()))
     }
 }

@@ -23,15 +23,24 @@ pub(in crate::encryption) struct Derived {
 
 impl Derived {
     /// None if the seed is too short.
-    pub(in crate::encryption) fn from_seed(seed: &[u8], random: &Arc<dyn Random>) -> Option<Derived> {
+    pub(in crate::encryption) fn from_seed(
+        seed: &[u8],
+        random: &Arc<dyn Random>,
+    ) -> Option<Derived> {
         let is_long = seed.len() >= SEED;
-        is_long.then(|| Derived { seed: Prk::new_less_safe(HKDF_SHA256, seed), random: random.clone() })
+        is_long.then(|| Derived {
+            seed: Prk::new_less_safe(HKDF_SHA256, seed),
+            random: random.clone(),
+        })
     }
 
     fn cipher(&self, info: &[u8]) -> Result<Box<dyn Cipher>, SealError> {
         let mut key = [0; 32];
         let failed = || SealError("failed to derive a key from the seed".into());
-        let expanded = self.seed.expand(&[info], HKDF_SHA256).and_then(|expanded| expanded.fill(&mut key));
+        let expanded = self
+            .seed
+            .expand(&[info], HKDF_SHA256)
+            .and_then(|expanded| expanded.fill(&mut key));
         expanded.map_err(|_| failed())?;
         aes_gcm::with_key(&key, &self.random).ok_or_else(failed)
     }

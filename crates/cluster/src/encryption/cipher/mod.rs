@@ -31,8 +31,11 @@ pub(super) enum Method {
 
 impl Method {
     /// All of them, by their names in a configuration.
-    pub(super) const ALL: [(&'static str, Method); 3] =
-        [("aesgcm", Method::AesGcm), ("aescbc", Method::AesCbc), ("secretbox", Method::Secretbox)];
+    pub(super) const ALL: [(&'static str, Method); 3] = [
+        ("aesgcm", Method::AesGcm),
+        ("aescbc", Method::AesCbc),
+        ("secretbox", Method::Secretbox),
+    ];
 
     /// What everything that is sealed so begins with; the key's name follows.
     pub(super) fn prefix(self) -> &'static str {

@@ -14,7 +14,10 @@ const TAG: usize = 16;
 
 pub(super) fn with_key(key: &[u8], random: &Arc<dyn Random>) -> Option<Box<dyn Cipher>> {
     let sealer = XSalsa20Poly1305::new_from_slice(key).ok()?;
-    Some(Box::new(Secretbox { sealer, random: random.clone() }))
+    Some(Box::new(Secretbox {
+        sealer,
+        random: random.clone(),
+    }))
 }
 
 struct Secretbox {

@@ -63,8 +63,14 @@ impl CallError {
 impl Channel {
     pub(super) fn new(socket: &str, timeout: Duration) -> Channel {
         // Where Go writes `@`, Linux has a zero byte.
-        let socket = socket.strip_prefix('@').map_or_else(|| socket.into(), |name| format!("\0{name}"));
-        Channel { socket, timeout, connection: Mutex::default() }
+        let socket = socket
+            .strip_prefix('@')
+            .map_or_else(|| socket.into(), |name| format!("\0{name}"));
+        Channel {
+            socket,
+            timeout,
+            connection: Mutex::default(),
+        }
     }
 
     /// Calls `method` with one message, and returns the one that is answered.
@@ -92,25 +98,38 @@ impl Channel {
         let request = Request::post(format!("http://localhost{method}"))
             .header(header::CONTENT_TYPE, "application/grpc")
             .header(header::TE, "trailers")
-            .header("grpc-timeout", format!("{}m", self.timeout.as_millis().max(1)))
+            .header(
+                "grpc-timeout",
+                format!("{}m", self.timeout.as_millis().max(1)),
+            )
             .body(Full::new(body.freeze()));
         request.expect("our own words make a request")
     }
 
     /// The plug-in's answer, whatever it says; or why nobody could be asked.
-    async fn attempt(&self, request: Request<Full<Bytes>>) -> Result<Result<Bytes, CallError>, String> {
+    async fn attempt(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Result<Bytes, CallError>, String> {
         let mut sender = self.connected().await?;
         let exchange = async {
-            let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+            let response = sender
+                .send_request(request)
+                .await
+                .map_err(|error| error.to_string())?;
             let (head, body) = response.into_parts();
-            let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| error.to_string())?;
+            let body = Limited::new(body, MAX_ANSWER)
+                .collect()
+                .await
+                .map_err(|error| error.to_string())?;
             let trailers = body.trailers().cloned().unwrap_or_default();
             Ok((head, trailers, body.to_bytes()))
         };
         match exchange.await {
-            Ok((head, _, _)) if head.status != 200 => {
-                Ok(Err(CallError::Malformed(format!("unexpected HTTP status code {}", head.status))))
-            }
+            Ok((head, _, _)) if head.status != 200 => Ok(Err(CallError::Malformed(format!(
+                "unexpected HTTP status code {}",
+                head.status
+            )))),
             Ok((head, trailers, body)) => Ok(verdict(&trailers)
                 .or_else(|| verdict(&head.headers))
                 .unwrap_or_else(no_verdict)
@@ -127,8 +146,11 @@ impl Channel {
         if let Some(sender) = connection.as_ref().filter(|sender| !sender.is_closed()) {
             return Ok(sender.clone());
         }
-        let failed = |error: &dyn std::fmt::Display| format!("connection error: desc = \"{error}\"");
-        let stream = UnixStream::connect(&self.socket).await.map_err(|error| failed(&error))?;
+        let failed =
+            |error: &dyn std::fmt::Display| format!("connection error: desc = \"{error}\"");
+        let stream = UnixStream::connect(&self.socket)
+            .await
+            .map_err(|error| failed(&error))?;
         let shaken = handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
         let (sender, driver) = shaken.map_err(|error| failed(&error))?;
         tokio::spawn(driver);
@@ -138,30 +160,43 @@ impl Channel {
 
 /// What headers or trailers say of the outcome, if anything.
 fn verdict(headers: &HeaderMap) -> Option<Result<(), CallError>> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let text = |name: &str| {
+        headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    };
     match text("grpc-status") {
         "" => None,
         "0" => Some(Ok(())),
         code => {
             let code = code.parse().unwrap_or(UNKNOWN);
-            Some(Err(CallError::Refused { code, message: text("grpc-message").into() }))
+            Some(Err(CallError::Refused {
+                code,
+                message: text("grpc-message").into(),
+            }))
         }
     }
 }
 
 fn no_verdict() -> Result<(), CallError> {
-    Err(CallError::Malformed("server closed the stream without sending trailers".into()))
+    Err(CallError::Malformed(
+        "server closed the stream without sending trailers".into(),
+    ))
 }
 
 /// The message of a body that has one.
 fn unframe(body: &Bytes) -> Result<Bytes, CallError> {
     let malformed = |why: &str| CallError::Malformed(why.into());
-    let (head, message) =
-        body.split_at_checked(HEAD).ok_or_else(|| malformed("the answer has no message"))?;
+    let (head, message) = body
+        .split_at_checked(HEAD)
+        .ok_or_else(|| malformed("the answer has no message"))?;
     let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
     match (head[0], length == message.len()) {
         (0, true) => Ok(body.slice(HEAD..)),
-        (0, false) => Err(malformed("the answer's message has another length than it says")),
+        (0, false) => Err(malformed(
+            "the answer's message has another length than it says",
+        )),
         _ => Err(malformed("the answer is compressed")),
     }
 }
@@ -208,11 +243,17 @@ mod tests {
     fn an_answer_is_one_whole_message() {
         check(b"\0\0\0\0\x02ab", "b\"ab\"");
         check(b"\0\0\0\0\0", "b\"\"");
-        check(b"\0\0", "rpc error: code = Internal desc = the answer has no message");
+        check(
+            b"\0\0",
+            "rpc error: code = Internal desc = the answer has no message",
+        );
         let other = "rpc error: code = Internal desc = the answer's message has another length than it says";
         check(b"\0\0\0\0\x03ab", other);
         check(b"\0\0\0\0\x01ab", other);
-        check(b"\x01\0\0\0\x02ab", "rpc error: code = Internal desc = the answer is compressed");
+        check(
+            b"\x01\0\0\0\x02ab",
+            "rpc error: code = Internal desc = the answer is compressed",
+        );
     }
 
     #[test]
@@ -221,12 +262,26 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert("grpc-status", code.parse().unwrap());
             headers.insert("grpc-message", "so it is".parse().unwrap());
-            verdict(&headers).map(|verdict| verdict.err().map(|error| error.to_string()).unwrap_or_default())
+            verdict(&headers).map(|verdict| {
+                verdict
+                    .err()
+                    .map(|error| error.to_string())
+                    .unwrap_or_default()
+            })
         };
         assert_eq!(refusal("0").unwrap(), "");
-        assert_eq!(refusal("14").unwrap(), "rpc error: code = Unavailable desc = so it is");
-        assert_eq!(refusal("99").unwrap(), "rpc error: code = Unknown desc = so it is");
-        assert_eq!(refusal("x").unwrap(), "rpc error: code = Unknown desc = so it is");
+        assert_eq!(
+            refusal("14").unwrap(),
+            "rpc error: code = Unavailable desc = so it is"
+        );
+        assert_eq!(
+            refusal("99").unwrap(),
+            "rpc error: code = Unknown desc = so it is"
+        );
+        assert_eq!(
+            refusal("x").unwrap(),
+            "rpc error: code = Unknown desc = so it is"
+        );
         assert!(verdict(&HeaderMap::new()).is_none() && no_verdict().is_err());
     }
 }

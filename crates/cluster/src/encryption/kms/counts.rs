@@ -13,8 +13,8 @@ use crate::encryption::counts::{Way, lock};
 
 /// Upper bounds in seconds.
 const BOUNDS: [f64; 20] = [
-    0.0001, 0.0002, 0.0004, 0.0008, 0.0016, 0.0032, 0.0064, 0.0128, 0.0256, 0.0512, 0.1024, 0.2048, 0.4096,
-    0.8192, 1.6384, 3.2768, 6.5536, 13.1072, 26.2144, 52.4288,
+    0.0001, 0.0002, 0.0004, 0.0008, 0.0016, 0.0032, 0.0064, 0.0128, 0.0256, 0.0512, 0.1024, 0.2048,
+    0.4096, 0.8192, 1.6384, 3.2768, 6.5536, 13.1072, 26.2144, 52.4288,
 ];
 /// How many keys are told apart.
 const MAX_KEYS: usize = 100;
@@ -48,7 +48,11 @@ impl KeyUses {
     }
 
     fn latest(&self) -> i64 {
-        self.last.iter().map(|last| last.load(Relaxed)).max().unwrap_or_default()
+        self.last
+            .iter()
+            .map(|last| last.load(Relaxed))
+            .max()
+            .unwrap_or_default()
     }
 }
 
@@ -61,15 +65,21 @@ impl PluginCounts {
     /// A call ended with this code.
     pub(super) fn called(&self, method: &'static str, code: &'static str, took: Duration) {
         let mut calls = lock(&self.calls);
-        let histogram = calls.entry((method, code)).or_insert_with(|| Histogram::new(&BOUNDS));
+        let histogram = calls
+            .entry((method, code))
+            .or_insert_with(|| Histogram::new(&BOUNDS));
         histogram.observe(took.as_secs_f64());
     }
 
     /// Where it is counted how a key is used. The one that was not used for longest is forgotten for a new one.
     pub(super) fn key(&self, id: &str) -> Arc<KeyUses> {
         let (mut keys, hash) = (lock(&self.keys), hash(id));
-        let oldest = keys.iter().min_by_key(|(_, uses)| uses.latest()).map(|(hash, _)| hash.clone());
-        if let Some(oldest) = oldest.filter(|_| keys.len() >= MAX_KEYS && !keys.contains_key(&hash)) {
+        let oldest = keys
+            .iter()
+            .min_by_key(|(_, uses)| uses.latest())
+            .map(|(hash, _)| hash.clone());
+        if let Some(oldest) = oldest.filter(|_| keys.len() >= MAX_KEYS && !keys.contains_key(&hash))
+        {
             keys.remove(&oldest);
         }
         keys.entry(hash).or_default().clone()
@@ -78,7 +88,10 @@ impl PluginCounts {
     /// The plug-in says that it uses a key.
     pub(super) fn said(&self, id: &str, now: i64) {
         let mut said = lock(&self.said);
-        let oldest = said.iter().min_by_key(|(_, at)| **at).map(|(hash, _)| hash.clone());
+        let oldest = said
+            .iter()
+            .min_by_key(|(_, at)| **at)
+            .map(|(hash, _)| hash.clone());
         said.insert(hash(id), now);
         if let Some(oldest) = oldest.filter(|_| said.len() > MAX_KEYS) {
             said.remove(&oldest);
@@ -91,42 +104,75 @@ impl PluginCounts {
     }
 
     /// All plug-ins in Prometheus' text form.
-    pub(in crate::encryption) fn write(all: &BTreeMap<String, Arc<PluginCounts>>, out: &mut String) {
-        let calls = begin(out, "kms_operations_latency_seconds", "histogram", "How long calls took.");
+    pub(in crate::encryption) fn write(
+        all: &BTreeMap<String, Arc<PluginCounts>>,
+        out: &mut String,
+    ) {
+        let calls = begin(
+            out,
+            "kms_operations_latency_seconds",
+            "histogram",
+            "How long calls took.",
+        );
         for (name, counts) in all {
             for ((method, code), histogram) in &*lock(&counts.calls) {
-                let labels =
-                    format!("grpc_status_code=\"{code}\",method_name=\"{method}\",provider_name=\"{name}\"");
+                let labels = format!(
+                    "grpc_status_code=\"{code}\",method_name=\"{method}\",provider_name=\"{name}\""
+                );
                 histogram.write(out, &calls, &labels);
             }
         }
         write_keys(all, out, "key_id_hash_total", "counter", |uses, way| {
             uses.uses[way as usize].load(Relaxed) as i64
         });
-        write_keys(all, out, "key_id_hash_last_timestamp_seconds", "gauge", |uses, way| {
-            uses.last[way as usize].load(Relaxed)
-        });
-        let said =
-            begin(out, "key_id_hash_status_last_timestamp_seconds", "gauge", "When it was last named.");
+        write_keys(
+            all,
+            out,
+            "key_id_hash_last_timestamp_seconds",
+            "gauge",
+            |uses, way| uses.last[way as usize].load(Relaxed),
+        );
+        let said = begin(
+            out,
+            "key_id_hash_status_last_timestamp_seconds",
+            "gauge",
+            "When it was last named.",
+        );
         for (name, counts) in all {
             for (hash, at) in &*lock(&counts.said) {
                 let key = format!("apiserver_id_hash=\"\",key_id_hash=\"{hash}\"");
                 let _ = writeln!(out, "{said}{{{key},provider_name=\"{name}\"}} {at}");
             }
         }
-        let invalid =
-            begin(out, "invalid_key_id_from_status_total", "counter", "Names of keys that are none.");
+        let invalid = begin(
+            out,
+            "invalid_key_id_from_status_total",
+            "counter",
+            "Names of keys that are none.",
+        );
         for (name, counts) in all {
             for (error, n) in ["empty", "too_long"].iter().zip(&counts.invalid) {
                 let n = n.load(Relaxed);
                 if n > 0 {
-                    let _ = writeln!(out, "{invalid}{{error=\"{error}\",provider_name=\"{name}\"}} {n}");
+                    let _ = writeln!(
+                        out,
+                        "{invalid}{{error=\"{error}\",provider_name=\"{name}\"}} {n}"
+                    );
                 }
             }
         }
-        let known = begin(out, "dek_source_cache_size", "gauge", "Seeds and keys that are known.");
+        let known = begin(
+            out,
+            "dek_source_cache_size",
+            "gauge",
+            "Seeds and keys that are known.",
+        );
         for (name, counts) in all {
-            let _ = writeln!(out, "{known}{{provider_name=\"{name}\"}} {}", counts.known.load(Relaxed));
+            let _ = writeln!(
+                out,
+                "{known}{{provider_name=\"{name}\"}} {}",
+                counts.known.load(Relaxed)
+            );
         }
     }
 }
@@ -147,10 +193,18 @@ fn write_keys(
     let metric = begin(out, name, kind, "How a key was used.");
     for (name, counts) in all {
         for (hash, uses) in &*lock(&counts.keys) {
-            for way in Way::ALL.into_iter().filter(|way| uses.uses[*way as usize].load(Relaxed) > 0) {
-                let key = format!("apiserver_id_hash=\"\",key_id_hash=\"{hash}\",provider_name=\"{name}\"");
+            for way in Way::ALL
+                .into_iter()
+                .filter(|way| uses.uses[*way as usize].load(Relaxed) > 0)
+            {
+                let key = format!(
+                    "apiserver_id_hash=\"\",key_id_hash=\"{hash}\",provider_name=\"{name}\""
+                );
                 let (way, figure) = (way.word(), figure(uses, way));
-                let _ = writeln!(out, "{metric}{{{key},transformation_type=\"{way}\"}} {figure}");
+                let _ = writeln!(
+                    out,
+                    "{metric}{{{key},transformation_type=\"{way}\"}} {figure}"
+                );
             }
         }
     }

@@ -104,15 +104,24 @@ impl Kms {
 
     /// Seals with the current seed, prefix included. Asks nobody.
     pub(super) fn seal(&self, path: &[u8], plain: &[u8]) -> Result<Sealed, SealError> {
-        let state = self.state().ok_or_else(|| SealError("got unexpected nil transformer".into()))?;
+        let state = self
+            .state()
+            .ok_or_else(|| SealError("got unexpected nil transformer".into()))?;
         self.check_time(&state)?;
         let mut data = Vec::with_capacity(plain.len() + 128);
         state.cipher.seal(plain, path, &mut data)?;
         let mut bytes = Vec::with_capacity(self.prefix.len() + data.len() + 256);
         bytes.extend_from_slice(self.prefix.as_bytes());
-        Envelope { data, source: state.source.clone() }.encode(&mut bytes);
+        Envelope {
+            data,
+            source: state.source.clone(),
+        }
+        .encode(&mut bytes);
         state.uses.used(Way::To, self.world.clock.now().0);
-        Ok(Sealed { bytes: bytes.into(), mark: state.mark })
+        Ok(Sealed {
+            bytes: bytes.into(),
+            mark: state.mark,
+        })
     }
 
     /// Opens what it has sealed, prefix excluded. Blocks while the plug-in opens a seed that is not known yet, so this
@@ -131,12 +140,17 @@ impl Kms {
     }
 
     fn known(&self, source: &Source) -> Option<Opened> {
-        self.opened.lock().unwrap_or_else(PoisonError::into_inner).get(source).cloned()
+        self.opened
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(source)
+            .cloned()
     }
 
     async fn ask_for(&self, source: &Source) -> Result<Opened, SealError> {
         let key = self.service.decrypt(source, self.world.uuid()).await;
-        let key = key.map_err(|error| SealError(format!("failed to decrypt DEK, error: {error}")))?;
+        let key =
+            key.map_err(|error| SealError(format!("failed to decrypt DEK, error: {error}")))?;
         let cipher = source.cipher(&key, &self.world.random).map_err(SealError)?;
         let uses = self.counts.key(&source.key_id);
         self.remember(source.clone(), (cipher.clone(), uses.clone()));
@@ -154,12 +168,19 @@ impl Kms {
     }
 
     fn state(&self) -> Option<Arc<State>> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// All that is sealed under one key of the plug-in is alike, whatever the seed.
     fn mark_of(&self, source: &Source) -> Mark {
-        self.world.marks.of(&[self.prefix.as_bytes(), &[source.kind], source.key_id.as_bytes()])
+        self.world.marks.of(&[
+            self.prefix.as_bytes(),
+            &[source.kind],
+            source.key_id.as_bytes(),
+        ])
     }
 
     fn check_time(&self, state: &State) -> Result<(), SealError> {

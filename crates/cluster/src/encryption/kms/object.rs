@@ -55,9 +55,16 @@ impl Envelope {
     }
 
     fn read(message: &[u8]) -> Result<Envelope, ProtoError> {
-        let source =
-            Source { kind: KEY, sealed: Vec::new(), key_id: String::new(), annotations: BTreeMap::new() };
-        let mut envelope = Envelope { data: Vec::new(), source };
+        let source = Source {
+            kind: KEY,
+            sealed: Vec::new(),
+            key_id: String::new(),
+            annotations: BTreeMap::new(),
+        };
+        let mut envelope = Envelope {
+            data: Vec::new(),
+            source,
+        };
         let source = &mut envelope.source;
         let mut reader = Reader::new(message);
         while let Some((tag, content)) = reader.field()? {
@@ -66,7 +73,10 @@ impl Envelope {
                 2 => source.key_id = String::from_utf8_lossy(content.bytes("keyID")?).into_owned(),
                 3 => source.sealed = content.bytes("encryptedDEKSource")?.to_vec(),
                 4 => add_annotation(content.bytes("annotations")?, &mut source.annotations)?,
-                5 => source.kind = u8::try_from(content.varint("encryptedDEKSourceType")?).unwrap_or(u8::MAX),
+                5 => {
+                    source.kind =
+                        u8::try_from(content.varint("encryptedDEKSourceType")?).unwrap_or(u8::MAX)
+                }
                 _ => {}
             }
         }
@@ -82,7 +92,9 @@ impl Source {
         }
         let n_sealed = self.sealed.len();
         if n_sealed == 0 {
-            return Err("failed to validate encrypted DEK source: encrypted DEK source is empty".into());
+            return Err(
+                "failed to validate encrypted DEK source: encrypted DEK source is empty".into(),
+            );
         }
         if n_sealed > MAX_SOURCE {
             return Err(format!(
@@ -90,12 +102,18 @@ impl Source {
                  max size of {MAX_SOURCE}"
             ));
         }
-        check_key_id(&self.key_id).map_err(|error| format!("failed to validate key id: {error}"))?;
-        self.check_annotations().map_err(|error| format!("failed to validate annotations: {error}"))
+        check_key_id(&self.key_id)
+            .map_err(|error| format!("failed to validate key id: {error}"))?;
+        self.check_annotations()
+            .map_err(|error| format!("failed to validate annotations: {error}"))
     }
 
     fn check_annotations(&self) -> Result<(), String> {
-        let n_bytes: usize = self.annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
+        let n_bytes: usize = self
+            .annotations
+            .iter()
+            .map(|(key, value)| key.len() + value.len())
+            .sum();
         if let Some(key) = self.annotations.keys().find(|key| !is_domain(key)) {
             return Err(format!(
                 "annotations: Invalid value: {key:?}: should be a domain with at least two segments separated by dots"
@@ -110,13 +128,25 @@ impl Source {
     }
 
     /// What opens data, once the plug-in has opened the seed or key.
-    pub(super) fn cipher(&self, opened: &[u8], random: &Arc<dyn Random>) -> Result<Arc<dyn Cipher>, String> {
-        let invalid = || format!("invalid seed length {} used for key generation", opened.len());
+    pub(super) fn cipher(
+        &self,
+        opened: &[u8],
+        random: &Arc<dyn Random>,
+    ) -> Result<Arc<dyn Cipher>, String> {
+        let invalid = || {
+            format!(
+                "invalid seed length {} used for key generation",
+                opened.len()
+            )
+        };
         if self.kind == SEED_KIND {
             let derived = Derived::from_seed(opened, random).ok_or_else(invalid)?;
             return Ok(Arc::new(derived));
         }
-        Method::AesGcm.with_key(opened, random).map(Arc::from).ok_or_else(invalid)
+        Method::AesGcm
+            .with_key(opened, random)
+            .map(Arc::from)
+            .ok_or_else(invalid)
     }
 }
 
@@ -124,7 +154,9 @@ impl Source {
 pub(super) fn check_key_id(key_id: &str) -> Result<(), String> {
     match key_id.len() {
         0 => Err("keyID is empty".into()),
-        n if n > MAX_KEY_ID => Err(format!("keyID is {n} bytes, which exceeds the max size of {MAX_KEY_ID}")),
+        n if n > MAX_KEY_ID => Err(format!(
+            "keyID is {n} bytes, which exceeds the max size of {MAX_KEY_ID}"
+        )),
         _ => Ok(()),
     }
 }
@@ -133,13 +165,20 @@ pub(super) fn check_key_id(key_id: &str) -> Result<(), String> {
 fn is_domain(name: &str) -> bool {
     let is_label = |label: &str| {
         let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        !label.is_empty() && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
+        !label.is_empty()
+            && label.bytes().all(inner)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
     };
     name.len() <= 253 && name.contains('.') && name.split('.').all(is_label)
 }
 
 /// Appends a map of bytes as field `tag`.
-pub(super) fn put_annotations(tag: u32, annotations: &BTreeMap<String, Vec<u8>>, out: &mut Vec<u8>) {
+pub(super) fn put_annotations(
+    tag: u32,
+    annotations: &BTreeMap<String, Vec<u8>>,
+    out: &mut Vec<u8>,
+) {
     for (key, value) in annotations {
         put_message(tag, out, |out| {
             put_bytes(1, key.as_bytes(), out);
@@ -172,7 +211,12 @@ mod tests {
 
     fn source() -> Source {
         let annotations = BTreeMap::from([("a.example.com".to_string(), b"note".to_vec())]);
-        Source { kind: SEED_KIND, sealed: vec![1; 32], key_id: "key".into(), annotations }
+        Source {
+            kind: SEED_KIND,
+            sealed: vec![1; 32],
+            key_id: "key".into(),
+            annotations,
+        }
     }
 
     /// What is said of an object whose source was changed.
@@ -181,14 +225,21 @@ mod tests {
         let mut source = source();
         change(&mut source);
         let mut bytes = Vec::new();
-        Envelope { data: b"data".to_vec(), source: source.clone() }.encode(&mut bytes);
+        Envelope {
+            data: b"data".to_vec(),
+            source: source.clone(),
+        }
+        .encode(&mut bytes);
         let (envelope, problem) = match Envelope::decode(&bytes) {
             Ok(envelope) => (Some(envelope), String::new()),
             Err(problem) => (None, problem),
         };
         assert_eq!(problem, expected);
         if let Some(envelope) = envelope {
-            assert_eq!((envelope.data.as_slice(), &envelope.source), (&b"data"[..], &source));
+            assert_eq!(
+                (envelope.data.as_slice(), &envelope.source),
+                (&b"data"[..], &source)
+            );
         }
     }
 
@@ -196,24 +247,53 @@ mod tests {
     fn an_object_comes_back_within_its_limits() {
         check(|_| {}, "");
         check(|source| source.kind = KEY, "");
-        check(|source| source.kind = 7, "unknown encryptedDEKSourceType: 7");
+        check(
+            |source| source.kind = 7,
+            "unknown encryptedDEKSourceType: 7",
+        );
         let sealed = "failed to validate encrypted DEK source: encrypted DEK source is";
         check(|source| source.sealed.clear(), &format!("{sealed} empty"));
         let long = format!("{sealed} 1025 bytes, which exceeds the max size of 1024");
         check(|source| source.sealed = vec![1; 1025], &long);
-        check(|source| source.key_id.clear(), "failed to validate key id: keyID is empty");
+        check(
+            |source| source.key_id.clear(),
+            "failed to validate key id: keyID is empty",
+        );
         let large = "failed to validate annotations: total size of annotations is 32781, which exceeds the max size of \
                      32768";
-        check(|source| drop(source.annotations.insert("a.example.com".into(), vec![0; 32768])), large);
+        check(
+            |source| {
+                drop(
+                    source
+                        .annotations
+                        .insert("a.example.com".into(), vec![0; 32768]),
+                )
+            },
+            large,
+        );
         let domain = "failed to validate annotations: annotations: Invalid value: \"note\": should be a domain with at \
                       least two segments separated by dots";
-        check(|source| drop(source.annotations.insert("note".into(), vec![])), domain);
+        check(
+            |source| drop(source.annotations.insert("note".into(), vec![])),
+            domain,
+        );
     }
 
     #[test]
     fn what_is_no_object_is_refused() {
-        assert_eq!(Envelope::decode(b"").err().unwrap(), "encrypted data is empty");
-        assert_eq!(Envelope::decode(b"\x0a\xff").err().unwrap(), "unexpected EOF");
-        assert!(Envelope::decode(b"\x08\x01").err().unwrap().contains("encryptedData"));
+        assert_eq!(
+            Envelope::decode(b"").err().unwrap(),
+            "encrypted data is empty"
+        );
+        assert_eq!(
+            Envelope::decode(b"\x0a\xff").err().unwrap(),
+            "unexpected EOF"
+        );
+        assert!(
+            Envelope::decode(b"\x08\x01")
+                .err()
+                .unwrap()
+                .contains("encryptedData")
+        );
     }
 }

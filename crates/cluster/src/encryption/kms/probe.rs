@@ -32,7 +32,11 @@ pub(super) struct Last {
 impl Last {
     fn counts(&self) -> Option<Result<(), String>> {
         let (at, answer) = self.answer.as_ref()?;
-        let counts = if answer.is_ok() { COUNTS } else { COUNTS_IN_NEED };
+        let counts = if answer.is_ok() {
+            COUNTS
+        } else {
+            COUNTS_IN_NEED
+        };
         (at.elapsed() < counts).then(|| answer.clone())
     }
 }
@@ -44,7 +48,9 @@ pub(in crate::encryption) async fn keep_asking(plugin: &Arc<Kms>) {
     tokio::spawn(async move {
         loop {
             sleep(if is_well { EVERY } else { EVERY_IN_NEED }).await;
-            let Some(plugin) = plugin.upgrade() else { return };
+            let Some(plugin) = plugin.upgrade() else {
+                return;
+            };
             is_well = ask(&plugin).await;
         }
     });
@@ -86,12 +92,17 @@ impl Kms {
             }
             Err(error) => {
                 self.counts.said_nonsense(&status.key_id);
-                problems.push(format!("got invalid KMSv2 KeyID hash \"{}\": {error}", shown(&status.key_id)));
+                problems.push(format!(
+                    "got invalid KMSv2 KeyID hash \"{}\": {error}",
+                    shown(&status.key_id)
+                ));
             }
         }
         match in_one(problems) {
             None => Ok(()),
-            Some(problems) => Err(format!("kmsv2 Provider {name} is not healthy, error: {problems}")),
+            Some(problems) => Err(format!(
+                "kmsv2 Provider {name} is not healthy, error: {problems}"
+            )),
         }
     }
 
@@ -99,9 +110,21 @@ impl Kms {
     /// fails, the old one is good for as long as it was.
     async fn keep_or_rotate(&self, key_id: &str, until: Instant) -> Result<(), String> {
         if let Some(state) = self.state().filter(|state| state.source.key_id == key_id) {
-            let State { source, cipher, uses, mark, .. } = &*state;
+            let State {
+                source,
+                cipher,
+                uses,
+                mark,
+                ..
+            } = &*state;
             let (source, cipher, uses) = (source.clone(), cipher.clone(), uses.clone());
-            self.set_state(State { source, cipher, uses, mark: *mark, until });
+            self.set_state(State {
+                source,
+                cipher,
+                uses,
+                mark: *mark,
+                until,
+            });
             return Ok(());
         }
         let failed = |error: String| format!("failed to rotate DEK: {error}");
@@ -109,18 +132,28 @@ impl Kms {
         self.world.random.fill(&mut seed);
         self.world.counts.generated(started.elapsed());
         let source = self.service.encrypt(&seed, self.world.uuid()).await;
-        let source = source.map_err(|error| failed(format!("failed to encrypt DEK, error: {error}")))?;
+        let source =
+            source.map_err(|error| failed(format!("failed to encrypt DEK, error: {error}")))?;
         source.check().map_err(failed)?;
         if source.key_id != key_id {
             let (status, encrypt) = (hash(key_id), hash(&source.key_id));
-            return Err(failed(format!("statusKeyIDHash=\"{status}\", encryptKeyIDHash=\"{encrypt}\"")));
+            return Err(failed(format!(
+                "statusKeyIDHash=\"{status}\", encryptKeyIDHash=\"{encrypt}\""
+            )));
         }
-        let cipher = Derived::from_seed(&seed, &self.world.random).expect("the seed is long enough");
+        let cipher =
+            Derived::from_seed(&seed, &self.world.random).expect("the seed is long enough");
         let cipher = Arc::new(cipher);
         let uses = self.counts.key(&source.key_id);
         self.remember(source.clone(), (cipher.clone(), uses.clone()));
         let mark = self.mark_of(&source);
-        self.set_state(State { source, cipher, uses, mark, until });
+        self.set_state(State {
+            source,
+            cipher,
+            uses,
+            mark,
+            until,
+        });
         self.world.changes.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -137,7 +170,10 @@ fn complaints(status: &Status, version: &mut String) -> Vec<String> {
         problems.push(format!("got unexpected healthz status: {}", status.health));
     }
     if !["v2", "v2beta1"].contains(&status.version.as_str()) {
-        problems.push(format!("expected KMSv2 API version v2, got {}", status.version));
+        problems.push(format!(
+            "expected KMSv2 API version v2, got {}",
+            status.version
+        ));
     } else if version.is_empty() {
         version.clone_from(&status.version);
     } else if *version != status.version {
@@ -150,5 +186,9 @@ fn complaints(status: &Status, version: &mut String) -> Vec<String> {
 }
 
 fn shown(key_id: &str) -> String {
-    if key_id.is_empty() { String::new() } else { hash(key_id) }
+    if key_id.is_empty() {
+        String::new()
+    } else {
+        hash(key_id)
+    }
 }

@@ -30,7 +30,10 @@ pub(super) struct Status {
 
 impl Service {
     pub(super) fn new(socket: &str, timeout: Duration, counts: Arc<PluginCounts>) -> Service {
-        Service { channel: Channel::new(socket, timeout), counts }
+        Service {
+            channel: Channel::new(socket, timeout),
+            counts,
+        }
     }
 
     async fn call(&self, method: &'static str, message: Vec<u8>) -> Result<Bytes, CallError> {
@@ -43,7 +46,9 @@ impl Service {
 
     /// How it is, and which key it uses now.
     pub(super) async fn status(&self) -> Result<Status, CallError> {
-        let answer = self.call("/v2.KeyManagementService/Status", Vec::new()).await?;
+        let answer = self
+            .call("/v2.KeyManagementService/Status", Vec::new())
+            .await?;
         let mut status = Status::default();
         each_field(&answer, |tag, content| {
             match tag {
@@ -62,9 +67,16 @@ impl Service {
         let mut request = Vec::new();
         put_bytes(1, seed, &mut request);
         put_bytes(2, uid.as_bytes(), &mut request);
-        let answer = self.call("/v2.KeyManagementService/Encrypt", request).await?;
+        let answer = self
+            .call("/v2.KeyManagementService/Encrypt", request)
+            .await?;
         let (sealed, key_id, annotations) = (Vec::new(), String::new(), BTreeMap::new());
-        let mut source = Source { kind: SEED_KIND, sealed, key_id, annotations };
+        let mut source = Source {
+            kind: SEED_KIND,
+            sealed,
+            key_id,
+            annotations,
+        };
         each_field(&answer, |tag, content| {
             match tag {
                 1 => source.sealed = content.bytes("ciphertext")?.to_vec(),
@@ -84,7 +96,9 @@ impl Service {
         put_bytes(2, uid.as_bytes(), &mut request);
         put_bytes(3, source.key_id.as_bytes(), &mut request);
         put_annotations(4, &source.annotations, &mut request);
-        let answer = self.call("/v2.KeyManagementService/Decrypt", request).await?;
+        let answer = self
+            .call("/v2.KeyManagementService/Decrypt", request)
+            .await?;
         let mut plain = Vec::new();
         each_field(&answer, |tag, content| {
             if tag == 1 {
@@ -108,12 +122,17 @@ fn each_field(
 }
 
 fn text(content: Content<'_>, field: &str) -> Result<String, ProtoError> {
-    content.bytes(field).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+    content
+        .bytes(field)
+        .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
 /// What may be told of a key's name.
 pub(super) fn hash(key_id: &str) -> String {
     let hex = |byte: &u8| format!("{byte:02x}");
     let digest = digest(&SHA256, key_id.as_bytes());
-    format!("sha256:{}", digest.as_ref().iter().map(hex).collect::<String>())
+    format!(
+        "sha256:{}",
+        digest.as_ref().iter().map(hex).collect::<String>()
+    )
 }

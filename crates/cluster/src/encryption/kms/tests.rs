@@ -35,14 +35,25 @@ impl Case {
     }
 
     fn seal(&self) -> Result<Vec<u8>, String> {
-        let sealed = self.kms.seal(PATH, b"plain").map_err(|error| error.to_string())?;
-        Ok(sealed.bytes.strip_prefix(b"k8s:enc:kms:v2:test:").unwrap().to_vec())
+        let sealed = self
+            .kms
+            .seal(PATH, b"plain")
+            .map_err(|error| error.to_string())?;
+        Ok(sealed
+            .bytes
+            .strip_prefix(b"k8s:enc:kms:v2:test:")
+            .unwrap()
+            .to_vec())
     }
 }
 
 fn kms(socket: &Path) -> Arc<Kms> {
     let socket = socket.to_str().unwrap().to_string();
-    let options = KmsOptions { name: "test".into(), socket, timeout: TIMEOUT };
+    let options = KmsOptions {
+        name: "test".into(),
+        socket,
+        timeout: TIMEOUT,
+    };
     let world = World {
         random: Arc::new(SystemRandom),
         clock: Arc::new(WallClock),
@@ -57,8 +68,12 @@ fn kms(socket: &Path) -> Arc<Kms> {
 /// Opens as a store does: on a thread that may block.
 async fn open(kms: &Arc<Kms>, sealed: &[u8]) -> Result<String, String> {
     let (kms, sealed) = (kms.clone(), sealed.to_vec());
-    let opened = tokio::task::spawn_blocking(move || kms.open(PATH, &sealed)).await.unwrap();
-    opened.map(|(plain, _)| String::from_utf8(plain).unwrap()).map_err(|error| error.to_string())
+    let opened = tokio::task::spawn_blocking(move || kms.open(PATH, &sealed))
+        .await
+        .unwrap();
+    opened
+        .map(|(plain, _)| String::from_utf8(plain).unwrap())
+        .map_err(|error| error.to_string())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,18 +93,40 @@ async fn what_was_sealed_is_opened_by_the_next_server_with_one_question() {
         kms.world.counts.write(&mut out);
         out
     };
-    let key =
-        format!("apiserver_id_hash=\"\",key_id_hash=\"{}\",provider_name=\"test\"", service::hash("key-1"));
-    let check = |metrics: &str, line: String| assert!(metrics.contains(&line), "{line} is not in\n{metrics}");
+    let key = format!(
+        "apiserver_id_hash=\"\",key_id_hash=\"{}\",provider_name=\"test\"",
+        service::hash("key-1")
+    );
+    let check = |metrics: &str, line: String| {
+        assert!(metrics.contains(&line), "{line} is not in\n{metrics}")
+    };
     let (first, second) = (metrics(&case.kms), metrics(&next));
     let used = "apiserver_envelope_encryption_key_id_hash_total";
-    check(&first, format!("{used}{{{key},transformation_type=\"to_storage\"}} 2\n"));
-    check(&second, format!("{used}{{{key},transformation_type=\"from_storage\"}} 2\n"));
-    check(&second, "apiserver_storage_envelope_transformation_cache_misses_total 1\n".into());
-    check(&second, "dek_source_cache_size{provider_name=\"test\"} 1\n".into());
+    check(
+        &first,
+        format!("{used}{{{key},transformation_type=\"to_storage\"}} 2\n"),
+    );
+    check(
+        &second,
+        format!("{used}{{{key},transformation_type=\"from_storage\"}} 2\n"),
+    );
+    check(
+        &second,
+        "apiserver_storage_envelope_transformation_cache_misses_total 1\n".into(),
+    );
+    check(
+        &second,
+        "dek_source_cache_size{provider_name=\"test\"} 1\n".into(),
+    );
     let method = "method_name=\"/v2.KeyManagementService/Encrypt\"";
-    check(&first, format!("_count{{grpc_status_code=\"OK\",{method},provider_name=\"test\"}} 1\n"));
-    check(&first, "apiserver_storage_data_key_generation_duration_seconds_count 1\n".into());
+    check(
+        &first,
+        format!("_count{{grpc_status_code=\"OK\",{method},provider_name=\"test\"}} 1\n"),
+    );
+    check(
+        &first,
+        "apiserver_storage_data_key_generation_duration_seconds_count 1\n".into(),
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -152,9 +189,16 @@ async fn a_plugin_that_goes_away_leaves_three_minutes_for_writing() {
     case.seal().unwrap();
     sleep(Duration::from_secs(90)).await;
     let refused = case.seal().unwrap_err();
-    assert!(refused.starts_with("encryptedDEKSource with keyID hash \"sha256:"), "{refused}");
+    assert!(
+        refused.starts_with("encryptedDEKSource with keyID hash \"sha256:"),
+        "{refused}"
+    );
     assert!(refused.contains("expired at"), "{refused}");
-    assert_eq!(case.kms.open(PATH, &sealed).unwrap().0, b"plain", "what was opened stays open");
+    assert_eq!(
+        case.kms.open(PATH, &sealed).unwrap().0,
+        b"plain",
+        "what was opened stays open"
+    );
 
     let _plugin = case.plugin();
     sleep(Duration::from_secs(15)).await;
@@ -168,25 +212,39 @@ async fn another_key_means_another_seed() {
     keep_asking(&case.kms).await;
     let (old, mark) = (case.seal().unwrap(), case.kms.mark());
     sleep(Duration::from_secs(200)).await;
-    assert_eq!(plugin.n_calls()[1], 1, "as long as the key stays, so does the seed");
+    assert_eq!(
+        plugin.n_calls()[1],
+        1,
+        "as long as the key stays, so does the seed"
+    );
     plugin.set(|state| state.key_id = "key-2".into());
     sleep(Duration::from_secs(61)).await;
     assert_eq!(plugin.n_calls()[1], 2);
     assert_ne!(case.kms.mark(), mark);
     let new = case.seal().unwrap();
     assert!(new.windows(5).any(|window| window == b"key-2"));
-    assert_eq!(case.kms.open(PATH, &old).unwrap(), (b"plain".to_vec(), mark), "it is stale, and opens");
+    assert_eq!(
+        case.kms.open(PATH, &old).unwrap(),
+        (b"plain".to_vec(), mark),
+        "it is stale, and opens"
+    );
     assert_eq!(case.kms.open(PATH, &new).unwrap().1, case.kms.mark());
 }
 
 #[tokio::test]
 async fn what_is_remembered_is_bounded() {
     let case = Case::new();
-    let cipher: Arc<dyn Cipher> = Arc::new(Derived::from_seed(&[1; 32], &case.kms.world.random).unwrap());
+    let cipher: Arc<dyn Cipher> =
+        Arc::new(Derived::from_seed(&[1; 32], &case.kms.world.random).unwrap());
     for n in 0..=MAX_OPENED {
         let (kind, sealed, annotations) = (1, n.to_be_bytes().to_vec(), Default::default());
         case.kms.remember(
-            Source { kind, sealed, key_id: "key".into(), annotations },
+            Source {
+                kind,
+                sealed,
+                key_id: "key".into(),
+                annotations,
+            },
             (cipher.clone(), Arc::default()),
         );
     }
@@ -201,20 +259,35 @@ async fn check_unwell(change: impl FnOnce(&mut plugin::State), expected: &str) {
     plugin.set(change);
     sleep(Duration::from_secs(21)).await;
     let problem = case.kms.check().await.unwrap_err();
-    assert_eq!(problem, format!("kmsv2 Provider test is not healthy, error: {expected}"));
+    assert_eq!(
+        problem,
+        format!("kmsv2 Provider test is not healthy, error: {expected}")
+    );
     case.seal().expect("the old seed is good for a while");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_plugin_that_is_unwell_is_told_why() {
-    check_unwell(|state| state.health = "tired".into(), "got unexpected healthz status: tired").await;
-    check_unwell(|state| state.version = "v3".into(), "expected KMSv2 API version v2, got v3").await;
+    check_unwell(
+        |state| state.health = "tired".into(),
+        "got unexpected healthz status: tired",
+    )
+    .await;
+    check_unwell(
+        |state| state.version = "v3".into(),
+        "expected KMSv2 API version v2, got v3",
+    )
+    .await;
     check_unwell(
         |state| state.version = "v2beta1".into(),
         "KMSv2 API version should not change after the initial status response version v2, got v2beta1",
     )
     .await;
-    check_unwell(|state| state.key_id = "".into(), "got invalid KMSv2 KeyID hash \"\": keyID is empty").await;
+    check_unwell(
+        |state| state.key_id = "".into(),
+        "got invalid KMSv2 KeyID hash \"\": keyID is empty",
+    )
+    .await;
     let long = "k".repeat(1025);
     let expected = format!(
         "got invalid KMSv2 KeyID hash \"{}\": keyID is 1025 bytes, which exceeds the max size of 1024",
@@ -229,7 +302,10 @@ async fn a_plugin_must_seal_with_the_key_that_it_names() {
     let plugin = case.plugin();
     plugin.set(|state| state.seals_with = Some("key-9".into()));
     let problem = case.kms.check().await.unwrap_err();
-    assert!(problem.contains("failed to rotate DEK: statusKeyIDHash="), "{problem}");
+    assert!(
+        problem.contains("failed to rotate DEK: statusKeyIDHash="),
+        "{problem}"
+    );
     assert!(case.seal().is_err());
 }
 
@@ -239,7 +315,9 @@ async fn a_key_that_the_plugin_does_not_know_opens_nothing() {
     let plugin = case.plugin();
     plugin.set(|state| state.key_id = "other-1".into());
     keep_asking(&case.kms).await;
-    let refused = open(&kms(&plugin.socket), &case.seal().unwrap()).await.unwrap_err();
+    let refused = open(&kms(&plugin.socket), &case.seal().unwrap())
+        .await
+        .unwrap_err();
     assert_eq!(
         refused,
         "failed to decrypt DEK, error: rpc error: code = FailedPrecondition desc = that is no key of mine"

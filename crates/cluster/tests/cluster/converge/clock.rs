@@ -40,21 +40,43 @@ async fn world() -> World {
 
 /// The pods by name: uid, phase, and whether they are ready.
 async fn pods(world: &World) -> BTreeMap<String, (String, String, bool)> {
-    let pods = world.api.list(&PODS, "default", &Default::default()).await.unwrap();
+    let pods = world
+        .api
+        .list(&PODS, "default", &Default::default())
+        .await
+        .unwrap();
     let row = |pod: &mizzen_sdk::Object| {
-        (pod.uid().to_string(), pod["status"]["phase"].str().to_string(), is_ready(pod))
+        (
+            pod.uid().to_string(),
+            pod["status"]["phase"].str().to_string(),
+            is_ready(pod),
+        )
     };
-    pods.iter().map(|pod| (pod.name().to_string(), row(pod))).collect()
+    pods.iter()
+        .map(|pod| (pod.name().to_string(), row(pod)))
+        .collect()
 }
 
 /// The conditions and taints of all nodes that say that one is not well.
 async fn ailments(world: &World) -> Vec<String> {
     let mut found = Vec::new();
-    for node in world.api.list(&NODES, "", &Default::default()).await.unwrap() {
-        let ready = node["status"]["conditions"].list().iter().find(|one| one["type"].str() == "Ready");
+    for node in world
+        .api
+        .list(&NODES, "", &Default::default())
+        .await
+        .unwrap()
+    {
+        let ready = node["status"]["conditions"]
+            .list()
+            .iter()
+            .find(|one| one["type"].str() == "Ready");
         let status = ready.map_or("", |ready| ready["status"].str());
         if status != "True" || !node["spec"]["taints"].is_empty() {
-            found.push(format!("{} Ready={status} {:?}", node.name(), node["spec"]["taints"]));
+            found.push(format!(
+                "{} Ready={status} {:?}",
+                node.name(),
+                node["spec"]["taints"]
+            ));
         }
     }
     found
@@ -62,7 +84,11 @@ async fn ailments(world: &World) -> Vec<String> {
 
 /// How long ago a lease was renewed, by the wall clock.
 async fn lease_age(world: &World, node: &str) -> i64 {
-    let lease = world.api.get(&LEASES, &Key::new("kube-node-lease", node)).await.unwrap();
+    let lease = world
+        .api
+        .get(&LEASES, &Key::new("kube-node-lease", node))
+        .await
+        .unwrap();
     let renewed = mizzen_object::time::to_unix(lease["spec"]["renewTime"].str()).unwrap();
     mizzen_object::seam::Clock::now(&world.clock).0 - renewed
 }
@@ -96,11 +122,24 @@ async fn a_rollout_goes_on_through_a_step_of_the_clock() {
         world.pass(Duration::from_millis(20)).await;
         world.clock.step(step);
         pass(&world, 60).await;
-        let deployment = world.api.get(&DEPLOYMENTS, &Key::new("default", "web")).await.unwrap();
+        let deployment = world
+            .api
+            .get(&DEPLOYMENTS, &Key::new("default", "web"))
+            .await
+            .unwrap();
         let wanted = deployment["spec"]["replicas"].int();
         let status = &deployment["status"];
-        for field in ["updatedReplicas", "readyReplicas", "availableReplicas", "replicas"] {
-            assert_eq!(status[field].int(), wanted, "{field} after {step}: {status:?}");
+        for field in [
+            "updatedReplicas",
+            "readyReplicas",
+            "availableReplicas",
+            "replicas",
+        ] {
+            assert_eq!(
+                status[field].int(),
+                wanted,
+                "{field} after {step}: {status:?}"
+            );
         }
     }
 }
@@ -115,10 +154,15 @@ async fn the_back_off_of_a_job_ends_through_a_step_of_the_clock() {
         world.clock.step(step);
         // Three more failures: at most 10 + 20 + 40 s of back-off, and what the pods take.
         pass(&world, 130).await;
-        let job = world.api.get(&JOBS, &Key::new("default", "flaky")).await.unwrap();
+        let job = world
+            .api
+            .get(&JOBS, &Key::new("default", "flaky"))
+            .await
+            .unwrap();
         let conditions: &[Value] = job["status"]["conditions"].list();
-        let failed =
-            conditions.iter().any(|one| one["type"].str() == "Failed" && one["status"].str() == "True");
+        let failed = conditions
+            .iter()
+            .any(|one| one["type"].str() == "Failed" && one["status"].str() == "True");
         assert!(failed, "{step}: {:?}", job["status"]);
     }
 }
@@ -149,6 +193,13 @@ async fn after_a_suspend_pods_run_on_and_nodes_are_well() {
     assert_eq!(pods(&world).await, before);
     world.apply(include_str!("web-v2.yaml")).await;
     pass(&world, 60).await;
-    let deployment = world.api.get(&DEPLOYMENTS, &Key::new("default", "web")).await.unwrap();
-    assert_eq!(deployment["status"]["updatedReplicas"].int(), deployment["spec"]["replicas"].int());
+    let deployment = world
+        .api
+        .get(&DEPLOYMENTS, &Key::new("default", "web"))
+        .await
+        .unwrap();
+    assert_eq!(
+        deployment["status"]["updatedReplicas"].int(),
+        deployment["spec"]["replicas"].int()
+    );
 }

@@ -18,7 +18,9 @@ async fn world() -> World {
 
 fn conditions(object: &Value) -> Vec<String> {
     let conditions = object["status"]["conditions"].list().iter();
-    conditions.map(|one| format!("{}={}", one["type"].str(), one["status"].str())).collect()
+    conditions
+        .map(|one| format!("{}={}", one["type"].str(), one["status"].str()))
+        .collect()
 }
 
 /// The conditions that a pod has had, one after the other.
@@ -28,17 +30,19 @@ async fn history(world: &World, name: &str) -> Vec<String> {
     );
     let request = http::Request::get(path).body(Vec::new()).unwrap();
     let text = world.api.client().request_text(request).await.unwrap();
-    let events = text.lines().map(|line| json::parse(line.as_bytes()).unwrap());
-    let mut all: Vec<String> = events.map(|event| conditions(&event["object"]).join(" ")).collect();
+    let events = text
+        .lines()
+        .map(|line| json::parse(line.as_bytes()).unwrap());
+    let mut all: Vec<String> = events
+        .map(|event| conditions(&event["object"]).join(" "))
+        .collect();
     all.dedup();
     all
 }
 
 const SCHEDULED: &str = "PodScheduled=True";
-const CREATING: &str =
-    "PodReadyToStartContainers=False Initialized=True Ready=False ContainersReady=False PodScheduled=True";
-const READY: &str =
-    "PodReadyToStartContainers=True Initialized=True Ready=True ContainersReady=True PodScheduled=True";
+const CREATING: &str = "PodReadyToStartContainers=False Initialized=True Ready=False ContainersReady=False PodScheduled=True";
+const READY: &str = "PodReadyToStartContainers=True Initialized=True Ready=True ContainersReady=True PodScheduled=True";
 
 #[tokio::test(start_paused = true)]
 async fn the_conditions_of_a_new_pod_appear_in_their_order() {
@@ -59,7 +63,10 @@ async fn a_pod_that_finds_no_node_says_so_until_there_is_one() {
     world.pass(Duration::from_secs(10)).await;
     let _late = world.nodes("late", 1);
     world.pass(Duration::from_secs(60)).await;
-    assert_eq!(history(&world, "p").await, ["", "PodScheduled=False", SCHEDULED, CREATING, READY]);
+    assert_eq!(
+        history(&world, "p").await,
+        ["", "PodScheduled=False", SCHEDULED, CREATING, READY]
+    );
 }
 
 /// A pod on the node that is lost.
@@ -71,15 +78,27 @@ fn pod(name: &str, tolerations: &str) -> String {
 }
 
 async fn node(world: &World) -> (Vec<String>, String) {
-    let node = world.api.get(&NODES, &Key::new("", "late-0")).await.unwrap();
+    let node = world
+        .api
+        .get(&NODES, &Key::new("", "late-0"))
+        .await
+        .unwrap();
     let taints = node["spec"]["taints"].list().iter();
-    let taints = taints.map(|taint| format!("{}:{}", taint["key"].str(), taint["effect"].str())).collect();
-    let ready = conditions(&node).into_iter().find(|condition| condition.starts_with("Ready="));
+    let taints = taints
+        .map(|taint| format!("{}:{}", taint["key"].str(), taint["effect"].str()))
+        .collect();
+    let ready = conditions(&node)
+        .into_iter()
+        .find(|condition| condition.starts_with("Ready="));
     (taints, ready.unwrap_or_default())
 }
 
 async fn find(world: &World, name: &str) -> Option<Object> {
-    let pods = world.api.list(&PODS, "default", &Default::default()).await.unwrap();
+    let pods = world
+        .api
+        .list(&PODS, "default", &Default::default())
+        .await
+        .unwrap();
     pods.into_iter().find(|pod| pod.name() == name)
 }
 
@@ -99,11 +118,23 @@ async fn a_node_that_was_taken_for_gone_lives_again() {
 
     drop(late);
     world.pass(Duration::from_secs(120)).await;
-    let lost = ["node.kubernetes.io/unreachable:NoSchedule", "node.kubernetes.io/unreachable:NoExecute"];
-    assert_eq!(node(&world).await, (lost.map(String::from).into(), "Ready=Unknown".into()));
-    assert!(!find(&world, "hasty").await.unwrap().is_going(), "everybody is patient for five minutes");
+    let lost = [
+        "node.kubernetes.io/unreachable:NoSchedule",
+        "node.kubernetes.io/unreachable:NoExecute",
+    ];
+    assert_eq!(
+        node(&world).await,
+        (lost.map(String::from).into(), "Ready=Unknown".into())
+    );
+    assert!(
+        !find(&world, "hasty").await.unwrap().is_going(),
+        "everybody is patient for five minutes"
+    );
     world.pass(Duration::from_secs(300)).await;
-    let (patient, hasty) = (find(&world, "patient").await.unwrap(), find(&world, "hasty").await.unwrap());
+    let (patient, hasty) = (
+        find(&world, "patient").await.unwrap(),
+        find(&world, "hasty").await.unwrap(),
+    );
     assert!(!is_ready(&patient) && !patient.is_going());
     assert!(
         !is_ready(&hasty) && hasty.is_going(),

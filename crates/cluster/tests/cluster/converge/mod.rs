@@ -51,14 +51,21 @@ async fn in_trouble(scenario: &Scenario, seed: u64, expected: &str) -> String {
     let mut n_equal = 0;
     for _ in 0..REST.as_secs() / LOOK.as_secs() {
         world.pass(LOOK).await;
-        n_equal = if world.picture().await == expected { n_equal + 1 } else { 0 };
+        n_equal = if world.picture().await == expected {
+            n_equal + 1
+        } else {
+            0
+        };
         if n_equal == 2 {
             break;
         }
     }
     if std::env::var_os("MIZZEN_SEED").is_some() {
         for write in world.writes() {
-            println!("{} {} {} {}", write.at, write.actor, write.method, write.path);
+            println!(
+                "{} {} {} {}",
+                write.at, write.actor, write.method, write.path
+            );
         }
     }
     world.picture().await
@@ -66,14 +73,26 @@ async fn in_trouble(scenario: &Scenario, seed: u64, expected: &str) -> String {
 
 /// Plays every `n_parts`th seed, beginning with `part`; each plays one of the scenarios.
 fn check(part: u64, n_parts: u64) {
-    let runtime =
-        || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap()
+    };
     // Each part has its own scenarios.
     let mut peaceful: [Option<String>; SCENARIOS.len()] = [const { None }; SCENARIOS.len()];
-    let one: Option<u64> = std::env::var("MIZZEN_SEED").ok().and_then(|seed| seed.parse().ok());
-    let all = std::env::var("MIZZEN_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS);
+    let one: Option<u64> = std::env::var("MIZZEN_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let all = std::env::var("MIZZEN_SEEDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(SEEDS);
     let all = one.map_or(all, |one| all.max(one + 1));
-    let seeds = (part..all).step_by(n_parts as usize).filter(|seed| one.is_none_or(|one| one == *seed));
+    let seeds = (part..all)
+        .step_by(n_parts as usize)
+        .filter(|seed| one.is_none_or(|one| one == *seed));
     let mut different = Vec::new();
     for seed in seeds {
         let at = seed as usize % SCENARIOS.len();
@@ -81,11 +100,17 @@ fn check(part: u64, n_parts: u64) {
         let expected = peaceful[at].get_or_insert_with(|| runtime().block_on(in_peace(scenario)));
         let found = runtime().block_on(in_trouble(scenario, seed, expected));
         if found != *expected {
-            println!("{:?}, MIZZEN_SEED={seed}: in peace\n{expected}in trouble\n{found}", scenario.name);
+            println!(
+                "{:?}, MIZZEN_SEED={seed}: in peace\n{expected}in trouble\n{found}",
+                scenario.name
+            );
             different.push(seed);
         }
     }
-    assert!(different.is_empty(), "the world ended up different for seeds {different:?}");
+    assert!(
+        different.is_empty(),
+        "the world ended up different for seeds {different:?}"
+    );
 }
 
 #[test]
@@ -111,9 +136,14 @@ fn the_world_ends_up_the_same_fourth_part() {
 /// Without this the comparison could be one of two empty worlds.
 #[test]
 fn in_peace_everything_comes_to_life() {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
     let picture = runtime.block_on(in_peace(&SCENARIOS[0]));
-    let ready = picture.lines().filter(|line| line.starts_with("Pod ") && line.contains("Running ready"));
+    let ready = picture
+        .lines()
+        .filter(|line| line.starts_with("Pod ") && line.contains("Running ready"));
     assert_eq!(ready.count(), 2, "{picture}");
 }

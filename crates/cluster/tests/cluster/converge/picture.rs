@@ -4,8 +4,9 @@ use mizzen_object::Value;
 use mizzen_sdk::api::Api;
 use mizzen_sdk::resource::{
     CONFIG_MAPS, CONTROLLER_REVISIONS, CRON_JOBS, DAEMON_SETS, DEPLOYMENTS, ENDPOINT_SLICES,
-    HORIZONTAL_POD_AUTOSCALERS, JOBS, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES,
-    POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS, RESOURCE_QUOTAS, SERVICE_ACCOUNTS, SERVICES, STATEFUL_SETS,
+    HORIZONTAL_POD_AUTOSCALERS, JOBS, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES, POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS, RESOURCE_QUOTAS,
+    SERVICE_ACCOUNTS, SERVICES, STATEFUL_SETS,
 };
 use mizzen_sdk::{Object, Resource};
 
@@ -39,8 +40,9 @@ pub async fn draw(api: &Api) -> String {
         let mut drawn: Vec<String> = objects.iter().map(|object| line(kind, object)).collect();
         drawn.sort();
         // How often a job tried is luck, and how many pods there were when their owner left them.
-        let is_luck =
-            |line: &str| line.starts_with("Pod ") && (line.contains(" Succeeded ") || !line.contains(" of "));
+        let is_luck = |line: &str| {
+            line.starts_with("Pod ") && (line.contains(" Succeeded ") || !line.contains(" of "))
+        };
         drawn.dedup_by(|one, other| one == other && is_luck(one));
         lines.extend(drawn);
     }
@@ -52,14 +54,23 @@ fn line(kind: &Resource, object: &Object) -> String {
         "Pod" => pod(object),
         "EndpointSlice" => endpoints(object),
         "PersistentVolume" | "PersistentVolumeClaim" => object["status"]["phase"].str().into(),
-        "Namespace" | "Node" | "ServiceAccount" | "ConfigMap" | "Service" | "ControllerRevision" => {
-            String::new()
-        }
+        "Namespace" | "Node" | "ServiceAccount" | "ConfigMap" | "Service"
+        | "ControllerRevision" => String::new(),
         _ => format!("{} {}", numbers(&object["status"]), conditions(object)),
     };
     let going = if object.is_going() { " going" } else { "" };
-    let owner = object.controller().map(|owner| format!(" of {}", owner["name"].str())).unwrap_or_default();
-    format!("{} {}/{}{owner}{going} {what}", kind.kind, object.namespace(), name(object)).trim_end().into()
+    let owner = object
+        .controller()
+        .map(|owner| format!(" of {}", owner["name"].str()))
+        .unwrap_or_default();
+    format!(
+        "{} {}/{}{owner}{going} {what}",
+        kind.kind,
+        object.namespace(),
+        name(object)
+    )
+    .trim_end()
+    .into()
 }
 
 /// A generated name ends in chance, and that of a pod of a job is all the same.
@@ -74,18 +85,26 @@ fn pod(pod: &Object) -> String {
     let image = pod["spec"]["containers"][0]["image"].str();
     let finalizers = pod["metadata"]["finalizers"].list().len();
     let ready = if is_ready(pod) { " ready" } else { "" };
-    format!("{image} {}{ready} finalizers={finalizers}", pod["status"]["phase"].str())
+    format!(
+        "{image} {}{ready} finalizers={finalizers}",
+        pod["status"]["phase"].str()
+    )
 }
 
 /// Whether a pod says that it is ready.
 pub fn is_ready(pod: &Object) -> bool {
     let conditions = pod["status"]["conditions"].list();
-    conditions.iter().any(|one| one["type"].str() == "Ready" && one["status"].str() == "True")
+    conditions
+        .iter()
+        .any(|one| one["type"].str() == "Ready" && one["status"].str() == "True")
 }
 
 fn endpoints(slice: &Object) -> String {
     let ready = |one: &&Value| one["conditions"]["ready"].bool();
-    format!("{} ready", slice["endpoints"].list().iter().filter(ready).count())
+    format!(
+        "{} ready",
+        slice["endpoints"].list().iter().filter(ready).count()
+    )
 }
 
 /// What a status counts.
@@ -93,11 +112,18 @@ fn numbers(status: &Value) -> String {
     let mut numbers: Vec<String> = Vec::new();
     for (field, value) in status.entries() {
         match value {
-            Value::Int(number) if field != "observedGeneration" => numbers.push(format!("{field}={number}")),
-            Value::Map(map) if field == "used" => {
-                numbers.extend(map.iter().map(|(name, amount)| format!("{name}={}", amount.str())));
+            Value::Int(number) if field != "observedGeneration" => {
+                numbers.push(format!("{field}={number}"))
             }
-            Value::String(text) if field.ends_with("Indexes") => numbers.push(format!("{field}={text}")),
+            Value::Map(map) if field == "used" => {
+                numbers.extend(
+                    map.iter()
+                        .map(|(name, amount)| format!("{name}={}", amount.str())),
+                );
+            }
+            Value::String(text) if field.ends_with("Indexes") => {
+                numbers.push(format!("{field}={text}"))
+            }
             _ => {}
         }
     }
@@ -109,7 +135,14 @@ fn conditions(object: &Object) -> String {
     let mut all: Vec<String> = object["status"]["conditions"]
         .list()
         .iter()
-        .map(|one| format!("{}={}/{}", one["type"].str(), one["status"].str(), one["reason"].str()))
+        .map(|one| {
+            format!(
+                "{}={}/{}",
+                one["type"].str(),
+                one["status"].str(),
+                one["reason"].str()
+            )
+        })
         .collect();
     all.sort();
     all.join(" ")

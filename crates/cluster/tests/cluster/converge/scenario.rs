@@ -18,25 +18,40 @@ pub enum Action {
     /// Whoever is about to leave something to itself waits until it is there: so many objects at a path.
     Await { path: &'static str, n: usize },
     /// An object goes, and its dependents with it or not.
-    Delete { path: &'static str, propagation: &'static str },
+    Delete {
+        path: &'static str,
+        propagation: &'static str,
+    },
     /// The pods at a path are asked to go, one after the other, each until it may.
     Evict(&'static str),
 }
 
 const fn apply(text: &'static str, seconds: u64) -> Step {
-    Step { action: Action::Apply(text), seconds }
+    Step {
+        action: Action::Apply(text),
+        seconds,
+    }
 }
 
 const fn delete(path: &'static str, propagation: &'static str, seconds: u64) -> Step {
-    Step { action: Action::Delete { path, propagation }, seconds }
+    Step {
+        action: Action::Delete { path, propagation },
+        seconds,
+    }
 }
 
 const fn wait(path: &'static str, n: usize) -> Step {
-    Step { action: Action::Await { path, n }, seconds: 0 }
+    Step {
+        action: Action::Await { path, n },
+        seconds: 0,
+    }
 }
 
 const fn evict(path: &'static str, seconds: u64) -> Step {
-    Step { action: Action::Evict(path), seconds }
+    Step {
+        action: Action::Evict(path),
+        seconds,
+    }
 }
 
 pub static SCENARIOS: [Scenario; 12] = [
@@ -55,35 +70,62 @@ pub static SCENARIOS: [Scenario; 12] = [
     },
     Scenario {
         name: "a stateful set is updated and scaled",
-        steps: &[apply(include_str!("store.yaml"), 20), apply(include_str!("store-v2.yaml"), 20)],
+        steps: &[
+            apply(include_str!("store.yaml"), 20),
+            apply(include_str!("store-v2.yaml"), 20),
+        ],
     },
     Scenario {
         name: "a daemon set is updated",
-        steps: &[apply(include_str!("agent.yaml"), 15), apply(include_str!("agent-v2.yaml"), 15)],
+        steps: &[
+            apply(include_str!("agent.yaml"), 15),
+            apply(include_str!("agent-v2.yaml"), 15),
+        ],
     },
-    Scenario { name: "a job counts to four", steps: &[apply(include_str!("count.yaml"), 40)] },
+    Scenario {
+        name: "a job counts to four",
+        steps: &[apply(include_str!("count.yaml"), 40)],
+    },
     Scenario {
         name: "owners go, and dependents with them or not",
         steps: &[
             apply(include_str!("web.yaml"), 10),
-            delete("/apis/apps/v1/namespaces/default/deployments/web", "Foreground", 10),
+            delete(
+                "/apis/apps/v1/namespaces/default/deployments/web",
+                "Foreground",
+                10,
+            ),
             apply(include_str!("store.yaml"), 10),
-            delete("/apis/apps/v1/namespaces/default/statefulsets/store", "Background", 5),
+            delete(
+                "/apis/apps/v1/namespaces/default/statefulsets/store",
+                "Background",
+                5,
+            ),
             apply(include_str!("agent.yaml"), 10),
             wait(
                 "/api/v1/namespaces/default/pods?labelSelector=app%3Dagent&fieldSelector=status.phase%3DRunning",
                 2,
             ),
-            delete("/apis/apps/v1/namespaces/default/daemonsets/agent", "Orphan", 10),
+            delete(
+                "/apis/apps/v1/namespaces/default/daemonsets/agent",
+                "Orphan",
+                10,
+            ),
         ],
     },
     Scenario {
         name: "a namespace goes with all that is in it",
-        steps: &[apply(include_str!("shop.yaml"), 15), delete("/api/v1/namespaces/shop", "Background", 15)],
+        steps: &[
+            apply(include_str!("shop.yaml"), 15),
+            delete("/api/v1/namespaces/shop", "Background", 15),
+        ],
     },
     Scenario {
         name: "a quota lets in three of five",
-        steps: &[apply(include_str!("quota.yaml"), 5), apply(include_str!("many.yaml"), 20)],
+        steps: &[
+            apply(include_str!("quota.yaml"), 5),
+            apply(include_str!("many.yaml"), 20),
+        ],
     },
     Scenario {
         name: "a stateful set keeps its volumes",
@@ -98,11 +140,17 @@ pub static SCENARIOS: [Scenario; 12] = [
     },
     Scenario {
         name: "a cron job runs every minute until it is told to rest",
-        steps: &[apply(include_str!("often.yaml"), 205), apply(include_str!("often-resting.yaml"), 10)],
+        steps: &[
+            apply(include_str!("often.yaml"), 205),
+            apply(include_str!("often-resting.yaml"), 10),
+        ],
     },
     Scenario {
         name: "an autoscaler follows the load",
-        steps: &[apply(include_str!("load.yaml"), 20), apply(include_str!("metrics.yaml"), 60)],
+        steps: &[
+            apply(include_str!("load.yaml"), 20),
+            apply(include_str!("metrics.yaml"), 60),
+        ],
     },
     Scenario {
         name: "a service turns to other pods",
@@ -123,7 +171,10 @@ pub static SCENARIOS: [Scenario; 12] = [
                 "/api/v1/namespaces/default/pods?labelSelector=app%3Dguarded&fieldSelector=status.phase%3DRunning",
                 3,
             ),
-            evict("/api/v1/namespaces/default/pods?labelSelector=app%3Dguarded", 15),
+            evict(
+                "/api/v1/namespaces/default/pods?labelSelector=app%3Dguarded",
+                15,
+            ),
         ],
     },
 ];

@@ -20,7 +20,9 @@ pub struct Dice(Arc<AtomicU64>);
 
 impl Dice {
     pub fn new(seed: u64) -> Dice {
-        Dice(Arc::new(AtomicU64::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1))))
+        Dice(Arc::new(AtomicU64::new(
+            seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1),
+        )))
     }
 
     pub fn next(&self) -> u64 {
@@ -85,7 +87,10 @@ impl Troubled {
                 path,
             });
         }
-        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        let is_watch = request
+            .uri()
+            .query()
+            .is_some_and(|query| query.contains("watch=true"));
         if is_watch && self.is_on() && self.dice.percent(20) {
             return refusal(410, "Expired");
         }
@@ -99,7 +104,12 @@ impl Troubled {
         }
         let cut = (is_watch && self.is_on()).then(|| self.dice.below(40) as usize);
         let trouble = is_watch.then(|| (self.dice.clone(), self.is_on.clone()));
-        answer.map(|body| Lossy { inner: Some(body), trouble, cut, waiting: BytesMut::new() })
+        answer.map(|body| Lossy {
+            inner: Some(body),
+            trouble,
+            cut,
+            waiting: BytesMut::new(),
+        })
     }
 }
 
@@ -107,8 +117,17 @@ fn refusal(code: u16, reason: &str) -> Response<Lossy> {
     let status = format!(
         r#"{{"kind":"Status","apiVersion":"v1","metadata":{{}},"status":"Failure","message":"trouble","reason":"{reason}","code":{code}}}"#
     );
-    let body = Lossy { inner: Some(Body::from(status)), trouble: None, cut: None, waiting: BytesMut::new() };
-    Response::builder().status(code).header("content-type", "application/json").body(body).unwrap()
+    let body = Lossy {
+        inner: Some(Body::from(status)),
+        trouble: None,
+        cut: None,
+        waiting: BytesMut::new(),
+    };
+    Response::builder()
+        .status(code)
+        .header("content-type", "application/json")
+        .body(body)
+        .unwrap()
 }
 
 impl Service<Request<ClientBody>> for Troubled {
@@ -139,7 +158,9 @@ pub struct Lossy {
 impl Lossy {
     /// What of some bytes gets through.
     fn let_through(&mut self, bytes: &Bytes) -> Bytes {
-        let Some((dice, is_on)) = &self.trouble else { return bytes.clone() };
+        let Some((dice, is_on)) = &self.trouble else {
+            return bytes.clone();
+        };
         self.waiting.extend_from_slice(bytes);
         let mut through = BytesMut::new();
         while let Some(end) = self.waiting.iter().position(|byte| *byte == b'\n') {
@@ -165,7 +186,9 @@ impl http_body::Body for Lossy {
         if self.cut == Some(0) {
             self.inner = None;
         }
-        let Some(inner) = &mut self.inner else { return Poll::Ready(None) };
+        let Some(inner) = &mut self.inner else {
+            return Poll::Ready(None);
+        };
         match Pin::new(inner).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.into_data().unwrap_or_default();

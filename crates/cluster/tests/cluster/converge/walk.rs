@@ -12,27 +12,36 @@ use super::scenario::{Action, Step};
 use super::trouble::{Dice, Write};
 use super::world::World;
 
-const WEB: Step = Step { action: Action::Apply(include_str!("web.yaml")), seconds: 0 };
+const WEB: Step = Step {
+    action: Action::Apply(include_str!("web.yaml")),
+    seconds: 0,
+};
 
 /// Where, in what was written, an actor first did something. Names end in chance, so that a part of the path must do.
 #[track_caller]
 fn at(writes: &[Write], actor: &str, method: Method, part: &str) -> usize {
-    let found = writes
-        .iter()
-        .position(|write| write.actor == actor && write.method == method && write.path.contains(part));
+    let found = writes.iter().position(|write| {
+        write.actor == actor && write.method == method && write.path.contains(part)
+    });
     found.unwrap_or_else(|| panic!("{actor} never did {method} {part}; there is {writes:#?}"))
 }
 
 /// Asserts that these things were done, in this order.
 #[track_caller]
 fn in_order(writes: &[Write], steps: &[(&str, Method, &str)]) {
-    let places: Vec<usize> =
-        steps.iter().map(|(actor, method, part)| at(writes, actor, method.clone(), part)).collect();
+    let places: Vec<usize> = steps
+        .iter()
+        .map(|(actor, method, part)| at(writes, actor, method.clone(), part))
+        .collect();
     assert!(places.is_sorted(), "{steps:?} were done at {places:?}");
 }
 
 async fn pods(world: &World) -> Vec<Object> {
-    world.api.list(&PODS, "default", &Default::default()).await.unwrap()
+    world
+        .api
+        .list(&PODS, "default", &Default::default())
+        .await
+        .unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -54,17 +63,37 @@ async fn a_deployment_becomes_running_pods_and_a_pod_that_dies_is_replaced() {
             ("kubelet", Method::PATCH, "/status"),
         ],
     );
-    let deployment = world.api.get(&DEPLOYMENTS, &Key::new("default", "web")).await.unwrap();
-    let sets = world.api.list(&REPLICA_SETS, "default", &Default::default()).await.unwrap();
+    let deployment = world
+        .api
+        .get(&DEPLOYMENTS, &Key::new("default", "web"))
+        .await
+        .unwrap();
+    let sets = world
+        .api
+        .list(&REPLICA_SETS, "default", &Default::default())
+        .await
+        .unwrap();
     let (before, set) = (pods(&world).await, &sets[0]);
     assert_eq!((sets.len(), before.len()), (1, 3));
     assert!(set.is_controlled_by(deployment.uid()));
-    assert!(before.iter().all(|pod| pod.is_controlled_by(set.uid()) && is_ready(pod)));
-    assert!(before.iter().all(|pod| !pod["spec"]["nodeName"].str().is_empty()));
+    assert!(
+        before
+            .iter()
+            .all(|pod| pod.is_controlled_by(set.uid()) && is_ready(pod))
+    );
+    assert!(
+        before
+            .iter()
+            .all(|pod| !pod["spec"]["nodeName"].str().is_empty())
+    );
     assert_eq!(deployment["status"]["availableReplicas"].int(), 3);
 
     let victim = &before[0];
-    world.api.delete(&PODS, &victim.key(), &DeleteOptions::default()).await.unwrap();
+    world
+        .api
+        .delete(&PODS, &victim.key(), &DeleteOptions::default())
+        .await
+        .unwrap();
     world.pass(Duration::from_secs(60)).await;
     let writes = world.writes();
     let going = format!("/pods/{}", victim.name());
@@ -78,5 +107,9 @@ async fn a_deployment_becomes_running_pods_and_a_pod_that_dies_is_replaced() {
     );
     let after = pods(&world).await;
     assert_eq!(after.len(), 3);
-    assert!(after.iter().all(|pod| is_ready(pod) && pod.uid() != victim.uid()));
+    assert!(
+        after
+            .iter()
+            .all(|pod| is_ready(pod) && pod.uid() != victim.uid())
+    );
 }

@@ -60,9 +60,18 @@ impl World {
         let clock = SettableClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(clock.clone()), Arc::new(dice.clone()));
-        let server = Server::new(registry, Options { plugins: Plugins::alone(), ..Options::default() });
+        let server = Server::new(
+            registry,
+            Options {
+                plugins: Plugins::alone(),
+                ..Options::default()
+            },
+        );
         server.start().await;
-        let api = Api::new(Client::new(server.in_process(User::master("admin"), "kubectl"), "default"));
+        let api = Api::new(Client::new(
+            server.in_process(User::master("admin"), "kubectl"),
+            "default",
+        ));
         let world = World {
             server,
             api,
@@ -74,7 +83,11 @@ impl World {
             loops: None,
         };
         for name in ["default", "kube-system", "kube-node-lease"] {
-            world.apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}")).await;
+            world
+                .apply(&format!(
+                    "{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}"
+                ))
+                .await;
         }
         world
     }
@@ -113,9 +126,19 @@ impl World {
     }
 
     fn way(&self) -> Way {
-        let (server, dice, is_on, log) =
-            (self.server.clone(), self.dice.clone(), self.trouble.clone(), self.log.clone());
-        Way { server, dice, is_on, log, began: self.began }
+        let (server, dice, is_on, log) = (
+            self.server.clone(),
+            self.dice.clone(),
+            self.trouble.clone(),
+            self.log.clone(),
+        );
+        Way {
+            server,
+            dice,
+            is_on,
+            log,
+            began: self.began,
+        }
     }
 
     /// What was written since this was last asked, and by whom.
@@ -152,7 +175,10 @@ impl World {
                 options.set("kind", "DeleteOptions");
                 options.set("apiVersion", "v1");
                 options.set("propagationPolicy", *propagation);
-                self.api.raw(http::Method::DELETE, path, Some(&options)).await.unwrap();
+                self.api
+                    .raw(http::Method::DELETE, path, Some(&options))
+                    .await
+                    .unwrap();
             }
         }
     }
@@ -187,12 +213,19 @@ impl World {
             eviction.entry("metadata").set("name", pod.name());
             let path = format!("{}/eviction", PODS.path_of(&pod.key()));
             let mut n_tries = 0;
-            while let Err(error) = self.api.raw(http::Method::POST, &path, Some(&eviction)).await {
+            while let Err(error) = self
+                .api
+                .raw(http::Method::POST, &path, Some(&eviction))
+                .await
+            {
                 if is_not_found(&error) {
                     break;
                 }
                 n_tries += 1;
-                assert!(n_tries < 600, "{path} may not go after ten minutes: {error}");
+                assert!(
+                    n_tries < 600,
+                    "{path} may not go after ten minutes: {error}"
+                );
                 self.wait_a_second().await;
             }
         }
@@ -202,15 +235,24 @@ impl World {
     pub async fn apply(&self, text: &str) {
         for text in text.split("---\n") {
             let object = Object(yaml::read(text.as_bytes()).unwrap().value);
-            let path = format!("{}/{}?fieldManager=kubectl&force=true", collection(&object), object.name());
+            let path = format!(
+                "{}/{}?fieldManager=kubectl&force=true",
+                collection(&object),
+                object.name()
+            );
             self.patch(&path, &object).await;
         }
     }
 
     async fn patch(&self, path: &str, object: &Object) {
         let body = mizzen_object::json::to_string(object);
-        let request = http::Request::patch(path).header("content-type", "application/apply-patch+yaml");
-        self.api.client().request_text(request.body(body.into()).unwrap()).await.unwrap();
+        let request =
+            http::Request::patch(path).header("content-type", "application/apply-patch+yaml");
+        self.api
+            .client()
+            .request_text(request.body(body.into()).unwrap())
+            .await
+            .unwrap();
     }
 
     pub async fn picture(&self) -> String {
@@ -229,17 +271,40 @@ struct Way {
 
 impl Way {
     fn client(&self, actor: &str) -> Client {
-        let inner = self.server.in_process(User::master("system:loops"), "loops");
+        let inner = self
+            .server
+            .in_process(User::master("system:loops"), "loops");
         let (dice, is_on, log) = (self.dice.clone(), self.is_on.clone(), self.log.clone());
-        Client::new(Troubled { inner, actor: actor.into(), log, began: self.began, dice, is_on }, "default")
+        Client::new(
+            Troubled {
+                inner,
+                actor: actor.into(),
+                log,
+                began: self.began,
+                dice,
+                is_on,
+            },
+            "default",
+        )
     }
 }
 
 /// Where objects of this kind live.
 fn collection(object: &Object) -> String {
-    let (version, kind) = (object["apiVersion"].str(), object["kind"].str().to_lowercase());
-    let root = if version.contains('/') { "/apis" } else { "/api" };
-    let plural = if kind == "podmetrics" { "pods".into() } else { format!("{kind}s") };
+    let (version, kind) = (
+        object["apiVersion"].str(),
+        object["kind"].str().to_lowercase(),
+    );
+    let root = if version.contains('/') {
+        "/apis"
+    } else {
+        "/api"
+    };
+    let plural = if kind == "podmetrics" {
+        "pods".into()
+    } else {
+        format!("{kind}s")
+    };
     match object.namespace() {
         "" => format!("{root}/{version}/{plural}"),
         namespace => format!("{root}/{version}/namespaces/{namespace}/{plural}"),

@@ -13,14 +13,30 @@ impl Kubectl {
 
 #[tokio::test]
 async fn set_changes_one_thing() {
-    let Some(kubectl) = Kubectl::start().await else { return };
-    for create in ["create -f web.yaml", "create serviceaccount robot", "create -f reader.yaml"] {
+    let Some(kubectl) = Kubectl::start().await else {
+        return;
+    };
+    for create in [
+        "create -f web.yaml",
+        "create serviceaccount robot",
+        "create -f reader.yaml",
+    ] {
         kubectl.run(create).await;
     }
     let container = "{.spec.template.spec.containers[0]";
     for (set, object, path, expected) in [
-        ("set image deploy/web web=web:2", "deploy web", IMAGE.to_owned(), "web:2"),
-        ("set env deploy/web COLOUR=blue", "deploy web", format!("{container}.env[0].value}}"), "blue"),
+        (
+            "set image deploy/web web=web:2",
+            "deploy web",
+            IMAGE.to_owned(),
+            "web:2",
+        ),
+        (
+            "set env deploy/web COLOUR=blue",
+            "deploy web",
+            format!("{container}.env[0].value}}"),
+            "blue",
+        ),
         (
             "set resources deploy/web -c=web --limits=cpu=1",
             "deploy web",
@@ -39,26 +55,38 @@ async fn set_changes_one_thing() {
             "{.subjects[1].apiGroup}".to_owned(),
             "rbac.authorization.k8s.io",
         ),
-        ("set selector svc/web a=b", "svc web", "{.spec.selector}".to_owned(), r#"{"a":"b"}"#),
+        (
+            "set selector svc/web a=b",
+            "svc web",
+            "{.spec.selector}".to_owned(),
+            r#"{"a":"b"}"#,
+        ),
     ] {
         kubectl.run(set).await;
         assert_eq!(kubectl.value(object, &path).await, expected, "{set}");
     }
-    kubectl.shows("set env deploy/web --list", &["COLOUR=blue"]).await;
+    kubectl
+        .shows("set env deploy/web --list", &["COLOUR=blue"])
+        .await;
 }
 
 #[tokio::test]
 async fn every_kind_of_patch() {
-    let Some(kubectl) = Kubectl::start().await else { return };
+    let Some(kubectl) = Kubectl::start().await else {
+        return;
+    };
     kubectl.run("create -f web.yaml").await;
     let image = r#"{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:2"}]}}}}"#;
     kubectl.run(&format!("patch deploy web -p {image}")).await;
     assert_eq!(kubectl.value("deploy web", IMAGE).await, "web:2");
-    kubectl.run(r#"patch deploy web --type=merge -p {"spec":{"paused":true}}"#).await;
-    kubectl.run(r#"patch deploy web --type=json -p [{"op":"remove","path":"/spec/paused"}]"#).await;
+    kubectl
+        .run(r#"patch deploy web --type=merge -p {"spec":{"paused":true}}"#)
+        .await;
+    kubectl
+        .run(r#"patch deploy web --type=json -p [{"op":"remove","path":"/spec/paused"}]"#)
+        .await;
     assert_eq!(kubectl.value("deploy web", "{.spec.paused}").await, "");
-    let status =
-        r#"patch deploy web --subresource=status --type=merge -p {"status":{"observedGeneration":3}}"#;
+    let status = r#"patch deploy web --subresource=status --type=merge -p {"status":{"observedGeneration":3}}"#;
     if !kubectl.lacks(status) {
         kubectl.run(status).await;
         let generations = "{.status.observedGeneration}{.metadata.generation}";
@@ -68,15 +96,27 @@ async fn every_kind_of_patch() {
     let refused = kubectl.refused(missing).await;
     // The second is how kubectl 1.20 prints it.
     let words = ["the server rejected our request", "The request is invalid"];
-    assert!(words.iter().any(|words| refused.contains(words)), "{refused}");
+    assert!(
+        words.iter().any(|words| refused.contains(words)),
+        "{refused}"
+    );
 }
 
 #[tokio::test]
 async fn scale_label_and_annotate() {
-    let Some(kubectl) = Kubectl::start().await else { return };
+    let Some(kubectl) = Kubectl::start().await else {
+        return;
+    };
     kubectl.run("create -f web.yaml").await;
-    kubectl.run("scale deploy/web --replicas=4 --current-replicas=2").await;
-    assert!(kubectl.refused("scale deploy/web --replicas=5 --current-replicas=2").await.contains("replicas"));
+    kubectl
+        .run("scale deploy/web --replicas=4 --current-replicas=2")
+        .await;
+    assert!(
+        kubectl
+            .refused("scale deploy/web --replicas=5 --current-replicas=2")
+            .await
+            .contains("replicas")
+    );
     kubectl.run("label deploy/web x=y").await;
     kubectl.run("label deploy/web x=z --overwrite").await;
     kubectl.run("annotate deploy/web note=hello").await;
@@ -89,23 +129,43 @@ async fn scale_label_and_annotate() {
 
 #[tokio::test]
 async fn replace_and_edit() {
-    let Some(kubectl) = Kubectl::start().await else { return };
+    let Some(kubectl) = Kubectl::start().await else {
+        return;
+    };
     kubectl.run("create -f settings.yaml").await;
     let uid = kubectl.value("cm settings", "{.metadata.uid}").await;
     kubectl.run("label cm settings a=b").await;
-    assert_eq!(kubectl.value("cm settings", "{.metadata.labels.a}").await, "b");
-    kubectl.shows("replace -f settings.yaml", &["configmap/settings replaced"]).await;
-    assert_eq!(kubectl.value("cm settings", "{.metadata.labels.a}").await, "");
+    assert_eq!(
+        kubectl.value("cm settings", "{.metadata.labels.a}").await,
+        "b"
+    );
+    kubectl
+        .shows("replace -f settings.yaml", &["configmap/settings replaced"])
+        .await;
+    assert_eq!(
+        kubectl.value("cm settings", "{.metadata.labels.a}").await,
+        ""
+    );
     assert_eq!(kubectl.value("cm settings", "{.metadata.uid}").await, uid);
-    kubectl.shows("replace --force -f settings.yaml", &["deleted", "replaced"]).await;
+    kubectl
+        .shows("replace --force -f settings.yaml", &["deleted", "replaced"])
+        .await;
     assert_ne!(kubectl.value("cm settings", "{.metadata.uid}").await, uid);
 
     kubectl.run("create -f web.yaml").await;
     let mut edit = kubectl.command("edit deploy web");
     edit.env("KUBE_EDITOR", "sed -i s/web:1/web:9/");
     let output = kubectl.output(edit).await;
-    assert_eq!(text(&output.stdout), "deployment.apps/web edited\n", "{}", text(&output.stderr));
-    assert_eq!(kubectl.value("deploy web", IMAGE).await, "example.com/web:9");
+    assert_eq!(
+        text(&output.stdout),
+        "deployment.apps/web edited\n",
+        "{}",
+        text(&output.stderr)
+    );
+    assert_eq!(
+        kubectl.value("deploy web", IMAGE).await,
+        "example.com/web:9"
+    );
     let mut spoil = kubectl.command("edit deploy web");
     spoil.env("KUBE_EDITOR", "sed -i s/replicas:.2/replicas:\\ -2/");
     let output = kubectl.output(spoil).await;
@@ -115,7 +175,9 @@ async fn replace_and_edit() {
 
 #[tokio::test]
 async fn a_rollout_is_paused_resumed_restarted_and_undone() {
-    let Some(kubectl) = Kubectl::start().await else { return };
+    let Some(kubectl) = Kubectl::start().await else {
+        return;
+    };
     kubectl.run("create -f web.yaml").await;
     kubectl.run("rollout pause deploy/web").await;
     assert_eq!(kubectl.value("deploy web", "{.spec.paused}").await, "true");
@@ -123,16 +185,28 @@ async fn a_rollout_is_paused_resumed_restarted_and_undone() {
     kubectl.run("rollout restart deploy/web").await;
     let restarted = "{.spec.template.metadata.annotations.kubectl\\.kubernetes\\.io/restartedAt}";
     assert_ne!(kubectl.value("deploy web", restarted).await, "");
-    kubectl.shows("rollout status deploy/web --watch=false", &["spec update to be observed"]).await;
+    kubectl
+        .shows(
+            "rollout status deploy/web --watch=false",
+            &["spec update to be observed"],
+        )
+        .await;
 
     let uid = kubectl.value("deploy web", "{.metadata.uid}").await;
     let client = kubectl.process.admin().await;
     for revision in [1, 2] {
         let set = replica_set(revision, &uid);
-        client.call("POST", "/apis/apps/v1/namespaces/default/replicasets", set).await.expect(201);
+        client
+            .call("POST", "/apis/apps/v1/namespaces/default/replicasets", set)
+            .await
+            .expect(201);
     }
-    kubectl.shows("rollout history deploy/web", &["REVISION", "1", "2"]).await;
-    kubectl.shows("rollout history deploy/web --revision=1", &["web:old-1"]).await;
+    kubectl
+        .shows("rollout history deploy/web", &["REVISION", "1", "2"])
+        .await;
+    kubectl
+        .shows("rollout history deploy/web --revision=1", &["web:old-1"])
+        .await;
     kubectl.run("rollout undo deploy/web --to-revision=1").await;
     assert_eq!(kubectl.value("deploy web", IMAGE).await, "web:old-1");
 }

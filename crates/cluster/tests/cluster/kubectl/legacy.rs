@@ -19,7 +19,13 @@ const OBJECTS: [[&str; 5]; 12] = [
         "{.spec.parameters.scope}=Cluster",
         "{.spec.parameters.scope}=Cluster",
     ],
-    ["cronjobs", "batch", "tidy", "{.spec.concurrencyPolicy}=Allow", "{.spec.concurrencyPolicy}=Allow"],
+    [
+        "cronjobs",
+        "batch",
+        "tidy",
+        "{.spec.concurrencyPolicy}=Allow",
+        "{.spec.concurrencyPolicy}=Allow",
+    ],
     [
         "poddisruptionbudgets",
         "policy",
@@ -27,10 +33,34 @@ const OBJECTS: [[&str; 5]; 12] = [
         "{.spec.selector}={}",
         "{.spec.selector.matchExpressions[0].operator}=Exists",
     ],
-    ["roles", RBAC, "reader", "{.rules[0].verbs}=[\"get\"]", "{.rules[0].verbs}=[\"get\"]"],
-    ["rolebindings", RBAC, "reader", "{.subjects[0].name}=jane", "{.subjects[0].name}=jane"],
-    ["clusterroles", RBAC, "old-reader", "{.rules[0].verbs}=[\"get\"]", "{.rules[0].verbs}=[\"get\"]"],
-    ["clusterrolebindings", RBAC, "old-reader", "{.roleRef.name}=old-reader", "{.roleRef.name}=old-reader"],
+    [
+        "roles",
+        RBAC,
+        "reader",
+        "{.rules[0].verbs}=[\"get\"]",
+        "{.rules[0].verbs}=[\"get\"]",
+    ],
+    [
+        "rolebindings",
+        RBAC,
+        "reader",
+        "{.subjects[0].name}=jane",
+        "{.subjects[0].name}=jane",
+    ],
+    [
+        "clusterroles",
+        RBAC,
+        "old-reader",
+        "{.rules[0].verbs}=[\"get\"]",
+        "{.rules[0].verbs}=[\"get\"]",
+    ],
+    [
+        "clusterrolebindings",
+        RBAC,
+        "old-reader",
+        "{.roleRef.name}=old-reader",
+        "{.roleRef.name}=old-reader",
+    ],
     [
         "customresourcedefinitions",
         "apiextensions.k8s.io",
@@ -164,64 +194,122 @@ impl Kubectl {
         let mut command = self.command(&object);
         command.arg(format!("jsonpath={{.apiVersion}} {path}}}"));
         let output = self.output(command).await;
-        assert_eq!(text(&output.stdout), format!("{group}/{version} {value}"), "{}", text(&output.stderr));
+        assert_eq!(
+            text(&output.stdout),
+            format!("{group}/{version} {value}"),
+            "{}",
+            text(&output.stderr)
+        );
     }
 }
 
 #[tokio::test]
 async fn an_old_chart_is_applied_and_read_in_both_versions() {
     let home = Home::in_memory().with("--legacy-apis");
-    let Some(kubectl) = Kubectl::start_in(home).await else { return };
-    let applied = kubectl.output(kubectl.command("apply -f legacy.yaml")).await;
+    let Some(kubectl) = Kubectl::start_in(home).await else {
+        return;
+    };
+    let applied = kubectl
+        .output(kubectl.command("apply -f legacy.yaml"))
+        .await;
     let (stdout, stderr) = (text(&applied.stdout), text(&applied.stderr));
-    assert_eq!(stdout.matches(" created\n").count(), OBJECTS.len(), "{stdout}{stderr}");
-    assert_eq!(stderr.matches(" is deprecated in v1.").count(), OBJECTS.len(), "{stderr}");
+    assert_eq!(
+        stdout.matches(" created\n").count(),
+        OBJECTS.len(),
+        "{stdout}{stderr}"
+    );
+    assert_eq!(
+        stderr.matches(" is deprecated in v1.").count(),
+        OBJECTS.len(),
+        "{stderr}"
+    );
     for [resource, group, name, old, new] in OBJECTS {
         kubectl.has("v1beta1", [resource, group, name], old).await;
         kubectl.has("v1", [resource, group, name], new).await;
     }
     assert_eq!(kubectl.run("diff -f legacy.yaml").await, "");
     kubectl.run("apply -f legacy.yaml").await;
-    kubectl.run("apply --server-side --force-conflicts -f legacy.yaml").await;
+    kubectl
+        .run("apply --server-side --force-conflicts -f legacy.yaml")
+        .await;
     kubectl.run("replace -f legacy.yaml").await;
     kubectl
-        .shows("explain ingress.spec.backend --api-version=networking.k8s.io/v1beta1", &["servicePort"])
+        .shows(
+            "explain ingress.spec.backend --api-version=networking.k8s.io/v1beta1",
+            &["servicePort"],
+        )
         .await;
     kubectl.run("delete -f legacy.yaml").await;
     for [resource, group, name, ..] in OBJECTS {
-        assert!(kubectl.refused(&format!("get {resource}.{group} {name}")).await.contains("NotFound"));
+        assert!(
+            kubectl
+                .refused(&format!("get {resource}.{group} {name}"))
+                .await
+                .contains("NotFound")
+        );
     }
 }
 
 #[tokio::test]
 async fn manifests_of_the_first_years_are_applied_and_read_in_both_versions() {
     let home = Home::in_memory().with("--legacy-apis");
-    let Some(kubectl) = Kubectl::start_in(home).await else { return };
-    let applied = kubectl.output(kubectl.command("apply -f legacy-workloads.yaml")).await;
+    let Some(kubectl) = Kubectl::start_in(home).await else {
+        return;
+    };
+    let applied = kubectl
+        .output(kubectl.command("apply -f legacy-workloads.yaml"))
+        .await;
     let (stdout, stderr) = (text(&applied.stdout), text(&applied.stderr));
-    assert_eq!(stdout.matches(" created\n").count(), WORKLOADS.len(), "{stdout}{stderr}");
+    assert_eq!(
+        stdout.matches(" created\n").count(),
+        WORKLOADS.len(),
+        "{stdout}{stderr}"
+    );
     for [resource, old, new, name, in_old, in_new] in WORKLOADS {
         for (version, expected) in [(old, in_old), (new, in_new)] {
             let (group, version) = version.split_once('/').expect("group and version");
-            kubectl.has(version, [resource, group, name], expected).await;
+            kubectl
+                .has(version, [resource, group, name], expected)
+                .await;
         }
     }
     assert_eq!(kubectl.run("diff -f legacy-workloads.yaml").await, "");
     kubectl.run("apply -f legacy-workloads.yaml").await;
-    kubectl.run("apply --server-side --force-conflicts -f legacy-workloads.yaml").await;
-    kubectl.run("scale deployments.v1beta1.extensions web --replicas=3").await;
-    kubectl.has("v1", ["deployments", "apps", "web"], "{.spec.replicas}=3").await;
+    kubectl
+        .run("apply --server-side --force-conflicts -f legacy-workloads.yaml")
+        .await;
+    kubectl
+        .run("scale deployments.v1beta1.extensions web --replicas=3")
+        .await;
+    kubectl
+        .has("v1", ["deployments", "apps", "web"], "{.spec.replicas}=3")
+        .await;
     // Without a version kubectl takes the one that is left.
-    kubectl.shows("get deployment web -o jsonpath={.apiVersion}", &["apps/v1"]).await;
-    kubectl.shows("get ingress web -o jsonpath={.apiVersion}", &["networking.k8s.io/v1"]).await;
-    kubectl.run("delete --wait=false -f legacy-workloads.yaml").await;
+    kubectl
+        .shows("get deployment web -o jsonpath={.apiVersion}", &["apps/v1"])
+        .await;
+    kubectl
+        .shows(
+            "get ingress web -o jsonpath={.apiVersion}",
+            &["networking.k8s.io/v1"],
+        )
+        .await;
+    kubectl
+        .run("delete --wait=false -f legacy-workloads.yaml")
+        .await;
 }
 
 #[tokio::test]
 async fn an_old_chart_is_refused_by_a_server_of_today() {
-    let Some(kubectl) = Kubectl::start().await else { return };
+    let Some(kubectl) = Kubectl::start().await else {
+        return;
+    };
     let complaint = kubectl.refused("apply -f legacy.yaml").await;
-    assert_eq!(complaint.matches("no matches for kind").count(), OBJECTS.len(), "{complaint}");
+    assert_eq!(
+        complaint.matches("no matches for kind").count(),
+        OBJECTS.len(),
+        "{complaint}"
+    );
     let hint = "such as extensions/v1beta1, are served only with --legacy-apis";
     assert_eq!(complaint.matches(hint).count(), 1, "{complaint}");
     let output = kubectl.output(kubectl.command("get namespaces")).await;

@@ -53,7 +53,10 @@ impl Kubectl {
     }
 
     async fn start_in(home: Home) -> Option<Kubectl> {
-        let version = Command::new("kubectl").args(["version", "--client", "--output=json"]).output().await;
+        let version = Command::new("kubectl")
+            .args(["version", "--client", "--output=json"])
+            .output()
+            .await;
         let Ok(version) = version else {
             eprintln!("SKIPPED: no kubectl installed");
             return None;
@@ -62,12 +65,17 @@ impl Kubectl {
         let minor = version["clientVersion"]["minor"].as_str().unwrap();
         let minor_version = minor.trim_end_matches('+').parse().unwrap();
         let process = home.start().await;
-        Some(Kubectl { home, process, minor_version })
+        Some(Kubectl {
+            home,
+            process,
+            minor_version,
+        })
     }
 
     /// Whether this kubectl is older than a command; if so, the test leaves the command out and prints it.
     fn lacks(&self, arguments: &str) -> bool {
-        let words = |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
+        let words =
+            |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
         let given = words(arguments);
         let named = |name: &str| {
             let name = words(name);
@@ -76,10 +84,17 @@ impl Kubectl {
                 false => given[0] == name[0] && name[1..].iter().all(|word| given.contains(word)),
             }
         };
-        let since = SINCE.iter().filter(|(name, _)| named(name)).map(|(_, since)| *since).max();
+        let since = SINCE
+            .iter()
+            .filter(|(name, _)| named(name))
+            .map(|(_, since)| *since)
+            .max();
         let lacks = since.is_some_and(|since| self.minor_version < since);
         if lacks {
-            eprintln!("SKIPPED: kubectl 1.{} lacks: kubectl {arguments}", self.minor_version);
+            eprintln!(
+                "SKIPPED: kubectl 1.{} lacks: kubectl {arguments}",
+                self.minor_version
+            );
         }
         lacks
     }
@@ -88,28 +103,42 @@ impl Kubectl {
         let mut command = Command::new("kubectl");
         command.arg("--kubeconfig").arg(self.home.kubeconfig());
         // What kubectl remembers of a server stays with this one.
-        command.env("HOME", self.home.path()).env("KUBECACHEDIR", self.home.path().join("cache"));
-        command.args(arguments.split_whitespace()).current_dir(manifests());
+        command
+            .env("HOME", self.home.path())
+            .env("KUBECACHEDIR", self.home.path().join("cache"));
+        command
+            .args(arguments.split_whitespace())
+            .current_dir(manifests());
         command.stdin(Stdio::null()).kill_on_drop(true);
         command
     }
 
     async fn output(&self, mut command: Command) -> Output {
-        timeout(PATIENCE, command.output()).await.expect("kubectl ends in time").unwrap()
+        timeout(PATIENCE, command.output())
+            .await
+            .expect("kubectl ends in time")
+            .unwrap()
     }
 
     /// What a command prints; it must succeed.
     async fn run(&self, arguments: &str) -> String {
         let output = self.output(self.command(arguments)).await;
         let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-        assert!(output.status.success(), "kubectl {arguments}: {stdout}{stderr}");
+        assert!(
+            output.status.success(),
+            "kubectl {arguments}: {stdout}{stderr}"
+        );
         stdout
     }
 
     /// What a command complains of; it must fail.
     async fn refused(&self, arguments: &str) -> String {
         let output = self.output(self.command(arguments)).await;
-        assert!(!output.status.success(), "kubectl {arguments} succeeded: {}", text(&output.stdout));
+        assert!(
+            !output.status.success(),
+            "kubectl {arguments} succeeded: {}",
+            text(&output.stdout)
+        );
         text(&output.stderr)
     }
 
@@ -120,7 +149,10 @@ impl Kubectl {
         }
         let stdout = self.run(arguments).await;
         for word in words {
-            assert!(stdout.contains(word), "kubectl {arguments}: no {word:?} in\n{stdout}");
+            assert!(
+                stdout.contains(word),
+                "kubectl {arguments}: no {word:?} in\n{stdout}"
+            );
         }
     }
 }
@@ -130,5 +162,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn manifests() -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "tests", "cluster", "manifests"].iter().collect()
+    [env!("CARGO_MANIFEST_DIR"), "tests", "cluster", "manifests"]
+        .iter()
+        .collect()
 }

@@ -38,7 +38,10 @@ impl Restaurant {
         let upstream = Upstream::load(&kubectl.home.kubeconfig(), &registry).unwrap();
         let server = pizza::server(registry, &upstream).unwrap();
         Restaurant::start(|listener, identity, stopped| async move {
-            upstream.serve(server, listener, &identity, stopped).await.unwrap();
+            upstream
+                .serve(server, listener, &identity, stopped)
+                .await
+                .unwrap();
         })
         .await
     }
@@ -60,13 +63,21 @@ impl Restaurant {
         let (stop, stopped) = oneshot::channel();
         let stopped: Stopped = Box::pin(async { drop(stopped.await) });
         let task = tokio::spawn(serve(listener, identity.clone(), stopped));
-        Restaurant { port, identity, stop: Some(stop), task }
+        Restaurant {
+            port,
+            identity,
+            stop: Some(stop),
+            task,
+        }
     }
 
     /// Answers nobody any more.
     async fn close(mut self) {
         drop(self.stop.take());
-        timeout(PATIENCE, self.task).await.expect("ends in time").unwrap();
+        timeout(PATIENCE, self.task)
+            .await
+            .expect("ends in time")
+            .unwrap();
     }
 
     /// The certificate as a file that kubectl can be given.
@@ -81,7 +92,12 @@ type Stopped = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Kubectl {
     /// Applies a manifest of the example that names port and certificate of a restaurant.
-    async fn apply_manifest(&self, file: &str, restaurant: &Restaurant, change: impl Fn(String) -> String) {
+    async fn apply_manifest(
+        &self,
+        file: &str,
+        restaurant: &Restaurant,
+        change: impl Fn(String) -> String,
+    ) {
         let text = std::fs::read_to_string(manifest(file)).unwrap();
         let text = text.replace("PORT", &restaurant.port.to_string());
         let bundle = STANDARD.encode(&restaurant.identity.certificate);
@@ -92,12 +108,16 @@ impl Kubectl {
 
     /// Registers a restaurant and waits until it is there.
     async fn register(&self, restaurant: &Restaurant) {
-        self.apply_manifest("apiservice.yaml", restaurant, |text| text).await;
+        self.apply_manifest("apiservice.yaml", restaurant, |text| text)
+            .await;
         for version in ["v1alpha1", "v1beta1"] {
-            self.run(&format!("wait --for=condition=Available --timeout=60s apiservice/{version}.{GROUP}"))
-                .await;
+            self.run(&format!(
+                "wait --for=condition=Available --timeout=60s apiservice/{version}.{GROUP}"
+            ))
+            .await;
         }
-        self.run(&format!("create -f {}", manifest("toppings.yaml"))).await;
+        self.run(&format!("create -f {}", manifest("toppings.yaml")))
+            .await;
     }
 
     /// What an object says at a path.
@@ -112,10 +132,15 @@ impl Kubectl {
 
     /// A watch, whose lines come as events do.
     fn watch(&self, what: &str) -> Watch {
-        let mut command = self.command(&format!("get {what} --watch --output-watch-events --no-headers"));
+        let mut command = self.command(&format!(
+            "get {what} --watch --output-watch-events --no-headers"
+        ));
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Watch { lines, _child: child }
+        Watch {
+            lines,
+            _child: child,
+        }
     }
 }
 
@@ -128,42 +153,80 @@ struct Watch {
 impl Watch {
     /// The next line, its words one space apart.
     async fn next(&mut self) -> String {
-        let line = timeout(PATIENCE, self.lines.next_line()).await.expect("an event in time").unwrap();
+        let line = timeout(PATIENCE, self.lines.next_line())
+            .await
+            .expect("an event in time")
+            .unwrap();
         let line = line.expect("kubectl still watches");
         line.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 }
 
 fn manifest(file: &str) -> String {
-    let root: PathBuf =
-        [env!("CARGO_MANIFEST_DIR"), "..", "..", "examples", "pizza", "manifests"].iter().collect();
+    let root: PathBuf = [
+        env!("CARGO_MANIFEST_DIR"),
+        "..",
+        "..",
+        "examples",
+        "pizza",
+        "manifests",
+    ]
+    .iter()
+    .collect();
     root.join(file).display().to_string()
 }
 
 #[tokio::test]
 async fn a_server_of_ones_own_serves_pizzas_in_both_versions() {
-    let Some(kubectl) = Kubectl::start().await else { return };
+    let Some(kubectl) = Kubectl::start().await else {
+        return;
+    };
     let restaurant = Restaurant::open(&kubectl).await;
     kubectl.register(&restaurant).await;
-    let (alpha, beta) = (format!("pizzas.v1alpha1.{GROUP}"), format!("pizzas.v1beta1.{GROUP}"));
+    let (alpha, beta) = (
+        format!("pizzas.v1alpha1.{GROUP}"),
+        format!("pizzas.v1beta1.{GROUP}"),
+    );
 
-    kubectl.run(&format!("create -f {} -f {}", manifest("margherita.yaml"), manifest("quattro.yaml"))).await;
+    kubectl
+        .run(&format!(
+            "create -f {} -f {}",
+            manifest("margherita.yaml"),
+            manifest("quattro.yaml")
+        ))
+        .await;
     let toppings = "{.spec.toppings}";
     let named = kubectl.says(&format!("{alpha} margherita"), toppings).await;
     assert_eq!(named, r#"["tomato","mozzarella","mozzarella"]"#);
     let counted = kubectl.says(&format!("{beta} margherita"), toppings).await;
-    assert_eq!(counted, r#"[{"name":"tomato","quantity":1},{"name":"mozzarella","quantity":2}]"#);
+    assert_eq!(
+        counted,
+        r#"[{"name":"tomato","quantity":1},{"name":"mozzarella","quantity":2}]"#
+    );
     let named = kubectl.says(&format!("{alpha} quattro"), toppings).await;
     assert_eq!(named, r#"["tomato","salami","salami","salami"]"#);
-    kubectl.shows("get pizzas", &["TOPPINGS", "tomato×1, salami×3"]).await;
-    kubectl.shows(&format!("get {alpha}"), &["tomato, salami, salami, salami"]).await;
+    kubectl
+        .shows("get pizzas", &["TOPPINGS", "tomato×1, salami×3"])
+        .await;
+    kubectl
+        .shows(&format!("get {alpha}"), &["tomato, salami, salami, salami"])
+        .await;
 
-    kubectl.shows("api-resources", &["pizzas", "toppings", "menus"]).await;
+    kubectl
+        .shows("api-resources", &["pizzas", "toppings", "menus"])
+        .await;
     let explain = format!("explain pizzas.spec.toppings --api-version={GROUP}/v1beta1");
-    kubectl.shows(&explain, &["quantity", "<integer>", "name", "-required-"]).await;
-    kubectl.shows("get menus", &["today", "mozzarella, salami, tomato"]).await;
-    let receipt = format!("get --raw /apis/{GROUP}/v1beta1/namespaces/default/pizzas/quattro/receipt");
-    kubectl.shows(&receipt, &[r#""kind":"Receipt""#, r#""total":6.5"#]).await;
+    kubectl
+        .shows(&explain, &["quantity", "<integer>", "name", "-required-"])
+        .await;
+    kubectl
+        .shows("get menus", &["today", "mozzarella, salami, tomato"])
+        .await;
+    let receipt =
+        format!("get --raw /apis/{GROUP}/v1beta1/namespaces/default/pizzas/quattro/receipt");
+    kubectl
+        .shows(&receipt, &[r#""kind":"Receipt""#, r#""total":6.5"#])
+        .await;
 
     kubectl.shows("delete pizza margherita", &["deleted"]).await;
     let gone = kubectl.refused("get pizza margherita").await;
@@ -173,46 +236,76 @@ async fn a_server_of_ones_own_serves_pizzas_in_both_versions() {
 
 #[tokio::test]
 async fn a_server_of_ones_own_fills_in_refuses_and_tells() {
-    let Some(kubectl) = Kubectl::start().await else { return };
+    let Some(kubectl) = Kubectl::start().await else {
+        return;
+    };
     let restaurant = Restaurant::open(&kubectl).await;
     kubectl.register(&restaurant).await;
     let mut watch = kubectl.watch("pizzas");
 
-    let usual = format!(r#"{{"apiVersion":"{GROUP}/v1beta1","kind":"Pizza","metadata":{{"name":"usual"}}}}"#);
-    let unknown = usual
-        .replace("usual", "hawaii")
-        .replace(r#""kind""#, r#""spec":{"toppings":[{"name":"pineapple"}]},"kind""#);
-    let much = usual.replace(r#""kind""#, r#""spec":{"toppings":[{"name":"salami","quantity":101}]},"kind""#);
+    let usual = format!(
+        r#"{{"apiVersion":"{GROUP}/v1beta1","kind":"Pizza","metadata":{{"name":"usual"}}}}"#
+    );
+    let unknown = usual.replace("usual", "hawaii").replace(
+        r#""kind""#,
+        r#""spec":{"toppings":[{"name":"pineapple"}]},"kind""#,
+    );
+    let much = usual.replace(
+        r#""kind""#,
+        r#""spec":{"toppings":[{"name":"salami","quantity":101}]},"kind""#,
+    );
     let file = |name: &str, text: &str| {
         let path = kubectl.home.path().join(name);
         std::fs::write(&path, text).unwrap();
         path.display().to_string()
     };
-    kubectl.run(&format!("create -f {}", file("usual", &usual))).await;
+    kubectl
+        .run(&format!("create -f {}", file("usual", &usual)))
+        .await;
     let created = watch.next().await;
     assert_eq!(created, "ADDED usual tomato×1, mozzarella×1, salami×1");
 
-    let refused = kubectl.refused(&format!("create -f {}", file("unknown", &unknown))).await;
-    assert!(refused.contains("is forbidden: unknown topping: pineapple"), "{refused}");
-    let refused = kubectl.refused(&format!("create -f {}", file("much", &much))).await;
-    assert!(refused.contains("spec.toppings[0].quantity: Invalid value: 101"), "{refused}");
+    let refused = kubectl
+        .refused(&format!("create -f {}", file("unknown", &unknown)))
+        .await;
+    assert!(
+        refused.contains("is forbidden: unknown topping: pineapple"),
+        "{refused}"
+    );
+    let refused = kubectl
+        .refused(&format!("create -f {}", file("much", &much)))
+        .await;
+    assert!(
+        refused.contains("spec.toppings[0].quantity: Invalid value: 101"),
+        "{refused}"
+    );
     let refused = kubectl.refused("delete menu today").await;
-    assert!(refused.contains("the server does not allow this method"), "{refused}");
+    assert!(
+        refused.contains("the server does not allow this method"),
+        "{refused}"
+    );
 
     kubectl.run("delete pizza usual").await;
-    assert_eq!(watch.next().await, "DELETED usual tomato×1, mozzarella×1, salami×1");
+    assert_eq!(
+        watch.next().await,
+        "DELETED usual tomato×1, mozzarella×1, salami×1"
+    );
     restaurant.close().await;
 }
 
 #[tokio::test]
 async fn a_server_of_ones_own_asks_who_may() {
-    let Some(kubectl) = Kubectl::start().await else { return };
+    let Some(kubectl) = Kubectl::start().await else {
+        return;
+    };
     let restaurant = Restaurant::open(&kubectl).await;
     kubectl.register(&restaurant).await;
     for name in ["waiter", "guest"] {
         kubectl.run(&format!("create serviceaccount {name}")).await;
     }
-    kubectl.run("create clusterrole serving --verb=get,list --resource=pizzas,toppings").await;
+    kubectl
+        .run("create clusterrole serving --verb=get,list --resource=pizzas,toppings")
+        .await;
     kubectl.run(&format!(
         "patch clusterrole serving --type=json -p [{{\"op\":\"replace\",\"path\":\"/rules/0/apiGroups\",\"value\":[\"{GROUP}\"]}}]"
     )).await;
@@ -234,7 +327,9 @@ async fn a_server_of_ones_own_asks_who_may() {
             certificate.display()
         )
     };
-    kubectl.shows(&directly("waiter").await, &["mozzarella"]).await;
+    kubectl
+        .shows(&directly("waiter").await, &["mozzarella"])
+        .await;
     let refused = kubectl.refused(&directly("guest").await).await;
     assert!(
         refused.contains("User \"system:serviceaccount:default:guest\" cannot list resource"),
@@ -242,17 +337,24 @@ async fn a_server_of_ones_own_asks_who_may() {
     );
     let nobody = directly("guest").await.replace("--token ey", "--token no");
     let refused = kubectl.refused(&nobody).await;
-    assert!(refused.contains("Unauthorized") || refused.contains("must be logged in"), "{refused}");
+    assert!(
+        refused.contains("Unauthorized") || refused.contains("must be logged in"),
+        "{refused}"
+    );
     restaurant.close().await;
 }
 
 #[tokio::test]
 async fn a_server_of_ones_own_that_is_away_is_503() {
-    let Some(kubectl) = Kubectl::start().await else { return };
+    let Some(kubectl) = Kubectl::start().await else {
+        return;
+    };
     let restaurant = Restaurant::open(&kubectl).await;
     kubectl.register(&restaurant).await;
     restaurant.close().await;
-    let refused = kubectl.refused(&format!("get --raw /apis/{GROUP}/v1alpha1/toppings")).await;
+    let refused = kubectl
+        .refused(&format!("get --raw /apis/{GROUP}/v1alpha1/toppings"))
+        .await;
     assert!(refused.contains("ServiceUnavailable"), "{refused}");
     // Nobody else is slower or poorer for it.
     kubectl.shows("get namespaces", &["default"]).await;
@@ -260,22 +362,41 @@ async fn a_server_of_ones_own_that_is_away_is_503() {
 
 #[tokio::test]
 async fn a_definition_and_a_webhook_serve_pizzas_in_both_versions() {
-    let Some(kubectl) = Kubectl::start().await else { return };
+    let Some(kubectl) = Kubectl::start().await else {
+        return;
+    };
     let webhook = Restaurant::convert().await;
-    kubectl.apply_manifest("definition.yaml", &webhook, |text| text).await;
-    let (alpha, beta) = (format!("pizzas.v1alpha1.{GROUP}"), format!("pizzas.v1beta1.{GROUP}"));
+    kubectl
+        .apply_manifest("definition.yaml", &webhook, |text| text)
+        .await;
+    let (alpha, beta) = (
+        format!("pizzas.v1alpha1.{GROUP}"),
+        format!("pizzas.v1beta1.{GROUP}"),
+    );
     let mut watches = [kubectl.watch(&alpha), kubectl.watch(&beta)];
 
-    kubectl.run(&format!("create -f {} -f {}", manifest("margherita.yaml"), manifest("quattro.yaml"))).await;
+    kubectl
+        .run(&format!(
+            "create -f {} -f {}",
+            manifest("margherita.yaml"),
+            manifest("quattro.yaml")
+        ))
+        .await;
     for watch in &mut watches {
         let mut seen = [watch.next().await, watch.next().await];
         seen.sort();
-        assert!(seen[0].starts_with("ADDED margherita") && seen[1].starts_with("ADDED quattro"), "{seen:?}");
+        assert!(
+            seen[0].starts_with("ADDED margherita") && seen[1].starts_with("ADDED quattro"),
+            "{seen:?}"
+        );
     }
     let lists = "{.items[*].spec.toppings}";
     let counted = r#"[{"name":"tomato","quantity":1},{"name":"mozzarella","quantity":2}]"#;
     let all = kubectl.says(&alpha, lists).await;
-    assert_eq!(all, r#"["tomato","mozzarella","mozzarella"] ["tomato","salami","salami","salami"]"#);
+    assert_eq!(
+        all,
+        r#"["tomato","mozzarella","mozzarella"] ["tomato","salami","salami","salami"]"#
+    );
     let all = kubectl.says(&beta, lists).await;
     assert!(all.starts_with(counted), "{all}");
 
@@ -285,18 +406,28 @@ async fn a_definition_and_a_webhook_serve_pizzas_in_both_versions() {
             .replace("storage: false", "storage: true")
             .replace("TRUE", "false")
     };
-    kubectl.apply_manifest("definition.yaml", &webhook, other_way).await;
+    kubectl
+        .apply_manifest("definition.yaml", &webhook, other_way)
+        .await;
     for name in ["margherita", "quattro"] {
-        kubectl.run(&format!("annotate {beta} {name} moved=yes")).await;
+        kubectl
+            .run(&format!("annotate {beta} {name} moved=yes"))
+            .await;
     }
     let definition = format!("customresourcedefinition pizzas.{GROUP}");
-    assert_eq!(kubectl.says(&definition, "{.status.storedVersions}").await, r#"["v1alpha1","v1beta1"]"#);
+    assert_eq!(
+        kubectl.says(&definition, "{.status.storedVersions}").await,
+        r#"["v1alpha1","v1beta1"]"#
+    );
     let mut written = kubectl.json(&definition).await;
     written["status"]["storedVersions"] = serde_json::json!(["v1beta1"]);
     let file = kubectl.home.path().join("written.json");
     std::fs::write(&file, written.to_string()).unwrap();
-    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pizzas.{GROUP}/status");
-    kubectl.run(&format!("replace --raw {path} -f {}", file.display())).await;
+    let path =
+        format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pizzas.{GROUP}/status");
+    kubectl
+        .run(&format!("replace --raw {path} -f {}", file.display()))
+        .await;
 
     // Without the webhook only the stored version can be read.
     webhook.task.abort();

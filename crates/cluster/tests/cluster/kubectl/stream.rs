@@ -14,8 +14,12 @@ use crate::process::{Home, PATIENCE};
 async fn start() -> Option<Kubectl> {
     let kubectl = Kubectl::start_in(Home::in_memory().whole()).await?;
     kubectl.run("create -f streams.yaml").await;
-    kubectl.run("wait pod web --for=condition=Ready --timeout=60s").await;
-    kubectl.run("wait pod plain --for=condition=Ready --timeout=60s").await;
+    kubectl
+        .run("wait pod web --for=condition=Ready --timeout=60s")
+        .await;
+    kubectl
+        .run("wait pod plain --for=condition=Ready --timeout=60s")
+        .await;
     Some(kubectl)
 }
 
@@ -24,23 +28,40 @@ impl Kubectl {
     fn over(&self, websocket: bool, arguments: &[&str]) -> Command {
         let mut command = self.command("");
         command.args(arguments);
-        for variable in ["KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "KUBECTL_PORT_FORWARD_WEBSOCKETS"] {
+        for variable in [
+            "KUBECTL_REMOTE_COMMAND_WEBSOCKETS",
+            "KUBECTL_PORT_FORWARD_WEBSOCKETS",
+        ] {
             command.env(variable, websocket.to_string());
         }
         command
     }
 
     /// The exit code and both outputs of a command that is given `input`.
-    async fn talk(&self, websocket: bool, arguments: &[&str], input: &str) -> (i32, String, String) {
+    async fn talk(
+        &self,
+        websocket: bool,
+        arguments: &[&str],
+        input: &str,
+    ) -> (i32, String, String) {
         let mut command = self.over(websocket, arguments);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         stdin.write_all(input.as_bytes()).await.unwrap();
         drop(stdin);
-        let output =
-            timeout(PATIENCE, child.wait_with_output()).await.expect("kubectl ends in time").unwrap();
-        (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+        let output = timeout(PATIENCE, child.wait_with_output())
+            .await
+            .expect("kubectl ends in time")
+            .unwrap();
+        (
+            output.status.code().unwrap_or(-1),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
     }
 }
 
@@ -53,22 +74,33 @@ async fn a_command_runs_in_a_container_with_its_output_input_and_exit_code() {
             kubectl.talk(websocket, &all, input).await
         };
         let (code, stdout, stderr) = exec(&["--", "echo", "hello", "a  b"], "").await;
-        assert_eq!((code, stdout.as_str(), stderr.as_str()), (0, "hello a  b\n", ""));
+        assert_eq!(
+            (code, stdout.as_str(), stderr.as_str()),
+            (0, "hello a  b\n", "")
+        );
         let script = "echo $GREETING; echo oops >&2; sleep 0.2; exit 7";
         let (code, stdout, stderr) = exec(&["--", "sh", "-c", script], "").await;
         assert_eq!((code, stdout.as_str()), (7, "good morning\n"));
-        assert!(stderr.contains("oops\n") && stderr.contains("exit code 7"), "{stderr}");
+        assert!(
+            stderr.contains("oops\n") && stderr.contains("exit code 7"),
+            "{stderr}"
+        );
         let (code, stdout, _) = exec(&["-i", "--", "cat"], &"0123456789\n".repeat(20_000)).await;
         assert_eq!((code, stdout.len()), (0, 220_000));
-        let (code, stdout, _) =
-            exec(&["-i", "--", "sh"], "X=3\nfor i in 1 2; do\necho $i$X\ndone\nexit 5\n").await;
+        let (code, stdout, _) = exec(
+            &["-i", "--", "sh"],
+            "X=3\nfor i in 1 2; do\necho $i$X\ndone\nexit 5\n",
+        )
+        .await;
         assert_eq!((code, stdout.as_str()), (5, "13\n23\n"));
         let (code, _, stderr) = exec(&["--", "nginx", "-t"], "").await;
         assert_eq!(code, 1);
         let runc = "OCI runtime exec failed: exec failed: unable to start container process: exec: \"nginx\": \
                     executable file not found in $PATH";
         assert!(stderr.contains(runc), "{stderr}");
-        let (code, _, stderr) = kubectl.talk(websocket, &["exec", "done", "--", "true"], "").await;
+        let (code, _, stderr) = kubectl
+            .talk(websocket, &["exec", "done", "--", "true"], "")
+            .await;
         assert_eq!(code, 1);
         assert!(
             stderr.contains("container not found (\"done\")") || stderr.contains("completed pod"),
@@ -83,22 +115,46 @@ async fn an_attached_client_sees_what_a_container_writes_from_now_on_until_its_e
     for (websocket, pod) in [(true, "counter-a"), (false, "counter-b")] {
         let script = "for i in 1 2 3 4 5 6; do sleep 1; echo tick; done";
         kubectl
-            .talk(websocket, &["run", pod, "--image=i", "--restart=Never", "--", "sh", "-c", script], "")
+            .talk(
+                websocket,
+                &[
+                    "run",
+                    pod,
+                    "--image=i",
+                    "--restart=Never",
+                    "--",
+                    "sh",
+                    "-c",
+                    script,
+                ],
+                "",
+            )
             .await;
-        kubectl.run(&format!("wait pod {pod} --for=condition=Ready --timeout=60s")).await;
+        kubectl
+            .run(&format!(
+                "wait pod {pod} --for=condition=Ready --timeout=60s"
+            ))
+            .await;
         let (code, stdout, stderr) = kubectl.talk(websocket, &["attach", pod], "").await;
         assert_eq!(code, 0, "{stderr}");
-        assert!(stdout.starts_with("tick\n") && stdout.ends_with("tick\n"), "{stdout:?}");
+        assert!(
+            stdout.starts_with("tick\n") && stdout.ends_with("tick\n"),
+            "{stdout:?}"
+        );
     }
 }
 
 /// The answer to a request over HTTP.
 async fn fetch(port: &str, path: &str) -> String {
-    let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).await.unwrap();
+    let mut stream = TcpStream::connect(format!("127.0.0.1:{port}"))
+        .await
+        .unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
-    let read = timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("an answer in time");
+    let read = timeout(PATIENCE, stream.read_to_string(&mut answer))
+        .await
+        .expect("an answer in time");
     read.map(|_| answer).unwrap_or_default()
 }
 
@@ -106,29 +162,67 @@ async fn fetch(port: &str, path: &str) -> String {
 async fn a_port_of_a_pod_is_forwarded() {
     let Some(kubectl) = start().await else { return };
     for websocket in [true, false] {
-        let mut command =
-            kubectl.over(websocket, &["port-forward", "--address=127.0.0.1", "pod/web", ":8080"]);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = kubectl.over(
+            websocket,
+            &["port-forward", "--address=127.0.0.1", "pod/web", ":8080"],
+        );
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = timeout(PATIENCE, lines.next_line()).await.expect("forwarding in time").unwrap().unwrap();
-        let port =
-            line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().to_owned();
+        let line = timeout(PATIENCE, lines.next_line())
+            .await
+            .expect("forwarding in time")
+            .unwrap()
+            .unwrap();
+        let port = line
+            .split("127.0.0.1:")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next())
+            .unwrap()
+            .to_owned();
         for _ in 0..3 {
-            assert!(fetch(&port, "/").await.ends_with("\r\n\r\nhello"), "websocket: {websocket}");
+            assert!(
+                fetch(&port, "/").await.ends_with("\r\n\r\nhello"),
+                "websocket: {websocket}"
+            );
         }
         assert!(fetch(&port, "/sick").await.starts_with("HTTP/1.1 503 "));
         child.kill().await.unwrap();
-        let mut command =
-            kubectl.over(websocket, &["port-forward", "--address=127.0.0.1", "pod/web", ":9999"]);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = kubectl.over(
+            websocket,
+            &["port-forward", "--address=127.0.0.1", "pod/web", ":9999"],
+        );
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = timeout(PATIENCE, lines.next_line()).await.expect("forwarding in time").unwrap().unwrap();
-        let port =
-            line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().to_owned();
+        let line = timeout(PATIENCE, lines.next_line())
+            .await
+            .expect("forwarding in time")
+            .unwrap()
+            .unwrap();
+        let port = line
+            .split("127.0.0.1:")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next())
+            .unwrap()
+            .to_owned();
         assert_eq!(fetch(&port, "/").await, "");
         let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
-        let line = timeout(PATIENCE, errors.next_line()).await.expect("an error in time").unwrap().unwrap();
-        assert!(line.contains("9999") && line.contains("connection refused"), "{line}");
+        let line = timeout(PATIENCE, errors.next_line())
+            .await
+            .expect("an error in time")
+            .unwrap()
+            .unwrap();
+        assert!(
+            line.contains("9999") && line.contains("connection refused"),
+            "{line}"
+        );
         child.kill().await.unwrap();
     }
 }
@@ -137,20 +231,47 @@ async fn a_port_of_a_pod_is_forwarded() {
 async fn pods_and_services_are_proxied() {
     let Some(kubectl) = start().await else { return };
     let below = "/api/v1/namespaces/default";
-    assert_eq!(kubectl.run(&format!("get --raw {below}/pods/web/proxy/")).await, "hello");
-    assert_eq!(kubectl.run(&format!("get --raw {below}/pods/web:8080/proxy/page?x=y")).await, "a page");
-    let refused = kubectl.refused(&format!("get --raw {below}/pods/plain:80/proxy/")).await;
-    assert!(refused.contains("error trying to reach service: dial tcp 10."), "{refused}");
+    assert_eq!(
+        kubectl
+            .run(&format!("get --raw {below}/pods/web/proxy/"))
+            .await,
+        "hello"
+    );
+    assert_eq!(
+        kubectl
+            .run(&format!("get --raw {below}/pods/web:8080/proxy/page?x=y"))
+            .await,
+        "a page"
+    );
+    let refused = kubectl
+        .refused(&format!("get --raw {below}/pods/plain:80/proxy/"))
+        .await;
+    assert!(
+        refused.contains("error trying to reach service: dial tcp 10."),
+        "{refused}"
+    );
     assert!(refused.contains("connect: connection refused"), "{refused}");
     let client = kubectl.process.admin().await;
-    let posted = client.call("POST", &format!("{below}/pods/web/proxy/page"), "x".repeat(100_000)).await;
+    let posted = client
+        .call(
+            "POST",
+            &format!("{below}/pods/web/proxy/page"),
+            "x".repeat(100_000),
+        )
+        .await;
     assert_eq!(posted.expect(200).text(), "a page");
-    let sick = client.get(&format!("{below}/pods/web/proxy/sick")).await.expect(503);
+    let sick = client
+        .get(&format!("{below}/pods/web/proxy/sick"))
+        .await
+        .expect(503);
     assert_eq!(sick.text(), "not yet");
     // The endpoints of a Service follow its pods.
     let path = format!("{below}/endpoints?watch=true&fieldSelector=metadata.name=web");
     let mut events = client.watch(&path).await;
     while !events.next().await.expect("the watch goes on")["object"]["subsets"].is_array() {}
-    let found = client.get(&format!("{below}/services/web:http/proxy/")).await.expect(200);
+    let found = client
+        .get(&format!("{below}/services/web:http/proxy/"))
+        .await
+        .expect(200);
     assert_eq!(found.text(), "hello");
 }

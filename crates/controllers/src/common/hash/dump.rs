@@ -54,7 +54,11 @@ fn read(text: &'static str) -> HashMap<&'static str, Shape> {
             }
             [name, "=", other] => drop(shapes.insert(name, Shape::Same(other))),
             [name, json, kind] => {
-                let field = Field { name, json: Some(json).filter(|json| *json != "-"), kind };
+                let field = Field {
+                    name,
+                    json: Some(json).filter(|json| *json != "-"),
+                    kind,
+                };
                 if let Some(Shape::Struct(fields)) = shapes.get_mut(current) {
                     fields.push(field);
                 }
@@ -70,12 +74,19 @@ fn print(out: &mut String, kind: &'static str, value: &Value, types: Types) {
         *out += &format!("({kind})");
     }
     if let Some(target) = kind.strip_prefix('*') {
-        return print_or_nil(out, value.is_null(), |out| print(out, target, value, Types::Known));
+        return print_or_nil(out, value.is_null(), |out| {
+            print(out, target, value, Types::Known)
+        });
     }
     if let Some(item) = kind.strip_prefix("[]") {
-        return print_or_nil(out, value.list().is_empty(), |out| print_list(out, item, value));
+        return print_or_nil(out, value.list().is_empty(), |out| {
+            print_list(out, item, value)
+        });
     }
-    if let Some((_, item)) = kind.strip_prefix("map[").and_then(|kind| kind.split_once(']')) {
+    if let Some((_, item)) = kind
+        .strip_prefix("map[")
+        .and_then(|kind| kind.split_once(']'))
+    {
         return print_or_nil(out, value.is_empty(), |out| print_map(out, item, value));
     }
     match SHAPES.get(kind) {
@@ -98,7 +109,12 @@ fn print_struct(out: &mut String, fields: &'static [Field], value: &Value) {
         *out += if at > 0 { " " } else { "" };
         *out += field.name;
         out.push(':');
-        print(out, field.kind, field.json.map_or(value, |json| &value[json]), Types::Shown);
+        print(
+            out,
+            field.kind,
+            field.json.map_or(value, |json| &value[json]),
+            Types::Shown,
+        );
     }
     out.push('}');
 }
@@ -138,7 +154,11 @@ fn print_leaf(out: &mut String, kind: &str, value: &Value) {
 }
 
 fn print_int_or_string(out: &mut String, value: &Value) {
-    let (kind, int, text) = (i32::from(value.as_str().is_some()), value.int(), value.str());
+    let (kind, int, text) = (
+        i32::from(value.as_str().is_some()),
+        value.int(),
+        value.str(),
+    );
     *out += &format!("{{Type:(intstr.Type){kind} IntVal:(int32){int} StrVal:(string){text}}}");
 }
 
@@ -154,8 +174,9 @@ fn print_time(out: &mut String, text: &str) {
         Some(seconds) => (seconds + YEAR_ONE, PLACE),
         None => (0, "<nil>"),
     };
-    *out +=
-        &format!("{{Time:(time.Time){{wall:(uint64)0 ext:(int64){seconds} loc:(*time.Location){place}}}}}");
+    *out += &format!(
+        "{{Time:(time.Time){{wall:(uint64)0 ext:(int64){seconds} loc:(*time.Location){place}}}}}"
+    );
 }
 
 fn print_bytes(out: &mut String, bytes: &[u8]) {
@@ -169,7 +190,12 @@ mod tests {
 
     fn check(kind: &'static str, value: &str, expect: &str) {
         let mut out = String::new();
-        print(&mut out, kind, &json::parse(value.as_bytes()).expect("JSON"), Types::Shown);
+        print(
+            &mut out,
+            kind,
+            &json::parse(value.as_bytes()).expect("JSON"),
+            Types::Shown,
+        );
         assert_eq!(out, expect);
     }
 
@@ -191,7 +217,10 @@ mod tests {
         });
         for kind in kinds {
             let name = kind.rsplit(['*', ']']).next().unwrap_or_default();
-            assert!(SHAPES.contains_key(name) || leaves.contains(&name), "{kind}");
+            assert!(
+                SHAPES.contains_key(name) || leaves.contains(&name),
+                "{kind}"
+            );
         }
     }
 
@@ -200,7 +229,11 @@ mod tests {
         check("*int64", "30", "(*int64)30");
         check("*int64", "null", "(*int64)<nil>");
         check("*bool", "false", "(*bool)false");
-        check("*v1.PodOS", r#"{"name": "linux"}"#, "(*v1.PodOS){Name:(v1.OSName)linux}");
+        check(
+            "*v1.PodOS",
+            r#"{"name": "linux"}"#,
+            "(*v1.PodOS){Name:(v1.OSName)linux}",
+        );
     }
 
     #[test]
@@ -214,7 +247,11 @@ mod tests {
 
     #[test]
     fn maps_are_printed_in_the_order_of_their_keys() {
-        check("map[string]string", r#"{"b": "1", "a": "2"}"#, "(map[string]string)map[a:2 b:1]");
+        check(
+            "map[string]string",
+            r#"{"b": "1", "a": "2"}"#,
+            "(map[string]string)map[a:2 b:1]",
+        );
         check("map[string]string", "{}", "(map[string]string)<nil>");
     }
 

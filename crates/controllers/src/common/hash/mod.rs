@@ -18,7 +18,9 @@ pub fn of_template(template: &Value, collisions: Option<i64>) -> String {
 
 /// A text in the characters of generated names: no vowels, so that it spells nothing.
 pub fn encode(text: &str) -> String {
-    text.bytes().map(|byte| char::from(ALPHABET[usize::from(byte) % ALPHABET.len()])).collect()
+    text.bytes()
+        .map(|byte| char::from(ALPHABET[usize::from(byte) % ALPHABET.len()]))
+        .collect()
 }
 
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -27,7 +29,9 @@ const FIRST: u32 = 0x811c_9dc5;
 const PRIME: u32 = 0x0100_0193;
 
 fn continued(hash: u32, bytes: &[u8]) -> u32 {
-    bytes.iter().fold(hash, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(PRIME))
+    bytes.iter().fold(hash, |hash, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(PRIME)
+    })
 }
 
 /// Kubernetes: a number of 32 bits in a buffer of eight bytes, of which the last four stay empty.
@@ -42,7 +46,10 @@ mod tests {
     use super::*;
 
     fn check(template: &str, collisions: Option<i64>, hash: &str) {
-        assert_eq!(of_template(&json::parse(template.as_bytes()).expect("JSON"), collisions), hash);
+        assert_eq!(
+            of_template(&json::parse(template.as_bytes()).expect("JSON"), collisions),
+            hash
+        );
     }
 
     const NGINX: &str = r#"{"metadata": {"labels": {"app": "a"}}, "spec": {
@@ -58,16 +65,23 @@ mod tests {
 
     #[test]
     fn the_template_of_a_daemon_has_the_hash_that_kubernetes_gives_it() {
-        let busybox = NGINX.replace("nginx:1.25", "busybox").replace("IfNotPresent", "Always");
-        let busybox =
-            busybox.replace(r#""dnsPolicy""#, r#""nodeSelector": {"golden": "nobody"}, "dnsPolicy""#);
+        let busybox = NGINX
+            .replace("nginx:1.25", "busybox")
+            .replace("IfNotPresent", "Always");
+        let busybox = busybox.replace(
+            r#""dnsPolicy""#,
+            r#""nodeSelector": {"golden": "nobody"}, "dnsPolicy""#,
+        );
         check(&busybox, None, "cc5b6f4b4");
     }
 
     #[test]
     fn an_empty_list_is_no_list() {
         check(
-            &NGINX.replace(r#""securityContext""#, r#""tolerations": [], "securityContext""#),
+            &NGINX.replace(
+                r#""securityContext""#,
+                r#""tolerations": [], "securityContext""#,
+            ),
             None,
             "79d48bdd9c",
         );
@@ -76,14 +90,23 @@ mod tests {
     #[test]
     fn each_collision_leads_to_another_hash() {
         let template = json::parse(NGINX.as_bytes()).expect("JSON");
-        let hashes = [None, Some(0), Some(1), Some(2)].map(|collisions| of_template(&template, collisions));
+        let hashes =
+            [None, Some(0), Some(1), Some(2)].map(|collisions| of_template(&template, collisions));
         let unique: std::collections::HashSet<&String> = hashes.iter().collect();
         assert_eq!(unique.len(), hashes.len());
     }
 
     #[test]
     fn hashes_are_those_of_the_standard() {
-        let known: [(&[u8], u32); 3] = [(b"", 0x811c_9dc5), (b"a", 0xe40c_292c), (b"foobar", 0xbf9c_f968)];
-        assert!(known.iter().all(|(bytes, hash)| continued(FIRST, bytes) == *hash));
+        let known: [(&[u8], u32); 3] = [
+            (b"", 0x811c_9dc5),
+            (b"a", 0xe40c_292c),
+            (b"foobar", 0xbf9c_f968),
+        ];
+        assert!(
+            known
+                .iter()
+                .all(|(bytes, hash)| continued(FIRST, bytes) == *hash)
+        );
     }
 }

@@ -7,7 +7,13 @@
 pub(super) fn print(out: &mut String, text: &str) {
     let text = if text.is_empty() { "0" } else { text };
     let inside = match text {
-        "0" => Inside { value: 0, scale: 0, large: None, text, format: Format::Decimal },
+        "0" => Inside {
+            value: 0,
+            scale: 0,
+            large: None,
+            text,
+            format: Format::Decimal,
+        },
         _ => Parts::split(text).inside(text),
     };
     inside.print(out);
@@ -37,14 +43,21 @@ enum Format {
 
 impl Inside<'_> {
     fn print(&self, out: &mut String) {
-        let Inside { value, scale, text, .. } = self;
-        *out += &format!("{{i:(resource.int64Amount){{value:(int64){value} scale:(resource.Scale){scale}}}");
+        let Inside {
+            value, scale, text, ..
+        } = self;
+        *out += &format!(
+            "{{i:(resource.int64Amount){{value:(int64){value} scale:(resource.Scale){scale}}}"
+        );
         *out += " d:(resource.infDecAmount){Dec:(*inf.Dec)";
         match &self.large {
             None => *out += "<nil>",
             Some(large) => large.print(out),
         }
-        *out += &format!("}} s:(string){text} Format:(resource.Format){}}}", self.format.name());
+        *out += &format!(
+            "}} s:(string){text} Format:(resource.Format){}}}",
+            self.format.name()
+        );
     }
 }
 
@@ -86,15 +99,39 @@ impl<'a> Parts<'a> {
         let whole = digits.trim_start_matches('0');
         let (exponent, format) = suffix_of(suffix);
         let whole = if whole.is_empty() { "0" } else { whole };
-        Parts { is_negative: text.starts_with('-'), whole, fraction, exponent, format }
+        Parts {
+            is_negative: text.starts_with('-'),
+            whole,
+            fraction,
+            exponent,
+            format,
+        }
     }
 
     fn inside(&self, text: &'a str) -> Inside<'a> {
         let format = self.format;
         match self.short() {
-            Some((value, scale, true)) => Inside { value, scale, large: None, text, format },
-            Some((value, scale, false)) => Inside { value, scale, large: None, text: "", format },
-            None => Inside { value: 0, scale: 0, large: Some(self.large()), text: "", format },
+            Some((value, scale, true)) => Inside {
+                value,
+                scale,
+                large: None,
+                text,
+                format,
+            },
+            Some((value, scale, false)) => Inside {
+                value,
+                scale,
+                large: None,
+                text: "",
+                format,
+            },
+            None => Inside {
+                value: 0,
+                scale: 0,
+                large: Some(self.large()),
+                text: "",
+                format,
+            },
         }
     }
 
@@ -117,14 +154,19 @@ impl<'a> Parts<'a> {
             _ => scale % 3 == 0 && !digits.ends_with("000") && !digits.starts_with('0'),
         };
         let value = number.checked_mul(factor)?;
-        Some((if self.is_negative { -value } else { value }, scale, looks_canonical))
+        Some((
+            if self.is_negative { -value } else { value },
+            scale,
+            looks_canonical,
+        ))
     }
 
     fn is_surely_short(&self) -> bool {
         let n_digits = (self.whole.len() + self.fraction.len()) as i32;
         match self.format {
             Format::Binary => {
-                self.fraction.is_empty() && 15 - n_digits - (self.exponent as f32 * 3.0 / 10.0) as i32 > 0
+                self.fraction.is_empty()
+                    && 15 - n_digits - (self.exponent as f32 * 3.0 / 10.0) as i32 > 0
             }
             _ => n_digits <= 18,
         }
@@ -132,24 +174,42 @@ impl<'a> Parts<'a> {
 
     /// The number in billionths, without a limit to its length.
     fn large(&self) -> Large {
-        let shift = if self.format == Format::Binary { 0 } else { self.exponent.clamp(-9, 1_000) };
+        let shift = if self.format == Format::Binary {
+            0
+        } else {
+            self.exponent.clamp(-9, 1_000)
+        };
         let n_zeros = (9 + shift as i64 - self.fraction.len() as i64).max(0) as usize;
-        let digits =
-            self.whole.bytes().chain(self.fraction.bytes()).chain(std::iter::repeat_n(b'0', n_zeros));
+        let digits = self
+            .whole
+            .bytes()
+            .chain(self.fraction.bytes())
+            .chain(std::iter::repeat_n(b'0', n_zeros));
         let mut words = Vec::new();
         digits.for_each(|digit| multiply_and_add(&mut words, 10, u64::from(digit - b'0')));
         if self.format == Format::Binary {
             (0..self.exponent).for_each(|_| multiply_and_add(&mut words, 2, 0));
             if is_beyond_64_bits(&words) {
-                return Large { is_negative: self.is_negative, words: vec![i64::MAX as u64], scale: 0 };
+                return Large {
+                    is_negative: self.is_negative,
+                    words: vec![i64::MAX as u64],
+                    scale: 0,
+                };
             }
         }
-        Large { is_negative: self.is_negative, words, scale: 9 }
+        Large {
+            is_negative: self.is_negative,
+            words,
+            scale: 9,
+        }
     }
 }
 
 fn split_digits(text: &str) -> (&str, &str) {
-    let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    let end = text
+        .bytes()
+        .position(|byte| !byte.is_ascii_digit())
+        .unwrap_or(text.len());
     text.split_at(end)
 }
 
@@ -166,13 +226,30 @@ fn suffix_of(suffix: &str) -> (i32, Format) {
         ("P", 15),
         ("E", 18),
     ];
-    const BINARY: [(&str, i32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
-    let find =
-        |known: &[(&str, i32)]| known.iter().find(|(name, _)| *name == suffix).map(|(_, exponent)| *exponent);
+    const BINARY: [(&str, i32); 6] = [
+        ("Ki", 10),
+        ("Mi", 20),
+        ("Gi", 30),
+        ("Ti", 40),
+        ("Pi", 50),
+        ("Ei", 60),
+    ];
+    let find = |known: &[(&str, i32)]| {
+        known
+            .iter()
+            .find(|(name, _)| *name == suffix)
+            .map(|(_, exponent)| *exponent)
+    };
     match (find(&DECIMAL), find(&BINARY)) {
         (Some(exponent), _) => (exponent, Format::Decimal),
         (_, Some(exponent)) => (exponent, Format::Binary),
-        _ => (suffix.get(1..).and_then(|digits| digits.parse().ok()).unwrap_or_default(), Format::Exponent),
+        _ => (
+            suffix
+                .get(1..)
+                .and_then(|digits| digits.parse().ok())
+                .unwrap_or_default(),
+            Format::Exponent,
+        ),
     }
 }
 
@@ -247,7 +324,10 @@ mod tests {
     #[test]
     fn large_binary_amounts_are_decimals_in_billionths() {
         // 2^50 * 10^9 = 61035 * 2^64 + 2882303761517117440
-        check("1Pi", &large(false, "2882303761517117440 61035", 9, "BinarySI"));
+        check(
+            "1Pi",
+            &large(false, "2882303761517117440 61035", 9, "BinarySI"),
+        );
         check("10Ti", &short(10 << 40, 0, "10Ti", "BinarySI"));
         check("8Ei", &large(false, "9223372036854775807", 0, "BinarySI"));
     }
@@ -255,6 +335,9 @@ mod tests {
     #[test]
     fn long_decimal_amounts_are_decimals_in_billionths() {
         // 10^18 * 10^9 = 54210108 * 2^64 + 11515845246265065472
-        check("1000000000000000000", &large(false, "11515845246265065472 54210108", 9, "DecimalSI"));
+        check(
+            "1000000000000000000",
+            &large(false, "11515845246265065472 54210108", 9, "DecimalSI"),
+        );
     }
 }

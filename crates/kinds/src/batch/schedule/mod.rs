@@ -43,20 +43,32 @@ impl Field {
 impl Schedule {
     /// Reads a schedule, or says what is wrong with it.
     pub fn parse(text: &str) -> Result<Schedule, String> {
-        let (zone, text) = match text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) {
+        let (zone, text) = match text
+            .strip_prefix("TZ=")
+            .or_else(|| text.strip_prefix("CRON_TZ="))
+        {
             None => ("", text),
             Some(rest) => {
                 let Some((zone, rest)) = rest.split_once(' ') else {
                     return Err(
-                        "invalid schedule format: runtime error: slice bounds out of range [:-1]".into()
+                        "invalid schedule format: runtime error: slice bounds out of range [:-1]"
+                            .into(),
                     );
                 };
-                check_zone(zone).map_err(|problem| format!("provided bad location {zone}: {problem}"))?;
+                check_zone(zone)
+                    .map_err(|problem| format!("provided bad location {zone}: {problem}"))?;
                 (zone, rest.trim())
             }
         };
-        let times = if text.starts_with('@') { descriptor(text) } else { fields(text) }?;
-        Ok(Schedule { zone: if zone == "Local" { "" } else { zone }.into(), times })
+        let times = if text.starts_with('@') {
+            descriptor(text)
+        } else {
+            fields(text)
+        }?;
+        Ok(Schedule {
+            zone: if zone == "Local" { "" } else { zone }.into(),
+            times,
+        })
     }
 
     /// The first moment after `after`; none if there is none within five years.
@@ -73,7 +85,11 @@ pub fn check_zone(name: &str) -> Result<(), String> {
     if name.contains("..") || name.starts_with(['/', '\\']) {
         return Err("time: invalid location name".into());
     }
-    if name == "Local" || zone::is_known(name) { Ok(()) } else { Err(format!("unknown time zone {name}")) }
+    if name == "Local" || zone::is_known(name) {
+        Ok(())
+    } else {
+        Err(format!("unknown time zone {name}"))
+    }
 }
 
 /// Whether a part of a time zone's name could be one.
@@ -81,7 +97,9 @@ pub(super) fn is_zone_part(part: &str) -> bool {
     !matches!(part, "." | "..")
         && !part.starts_with('-')
         && (1..=14).contains(&part.len())
-        && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'+'))
+        && part
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'+'))
 }
 
 fn descriptor(text: &str) -> Result<Times, String> {
@@ -94,7 +112,8 @@ fn descriptor(text: &str) -> Result<Times, String> {
         _ => match text.strip_prefix("@every ") {
             None => return Err(format!("unrecognized descriptor: {text}")),
             Some(span) => {
-                return every(span).map_err(|problem| format!("failed to parse duration {text}: {problem}"));
+                return every(span)
+                    .map_err(|problem| format!("failed to parse duration {text}: {problem}"));
             }
         },
     };
@@ -110,7 +129,11 @@ fn every(span: &str) -> Result<Times, String> {
 fn fields(text: &str) -> Result<Times, String> {
     let fields: Vec<&str> = text.split_whitespace().collect();
     let [minute, hour, day, month, weekday] = fields[..] else {
-        return Err(format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" ")));
+        return Err(format!(
+            "expected exactly 5 fields, found {}: [{}]",
+            fields.len(),
+            fields.join(" ")
+        ));
     };
     Ok(Times::Fields([
         field(minute, &MINUTE)?,
@@ -123,7 +146,10 @@ fn fields(text: &str) -> Result<Times, String> {
 
 /// Ranges with commas between them.
 fn field(text: &str, bounds: &Bounds) -> Result<Field, String> {
-    let mut field = Field { bits: 0, is_star: false };
+    let mut field = Field {
+        bits: 0,
+        is_star: false,
+    };
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let part = range(part, bounds)?;
         field.bits |= part.bits;
@@ -139,15 +165,33 @@ struct Bounds {
     names: &'static [&'static str],
 }
 
-const MINUTE: Bounds = Bounds { min: 0, max: 59, names: &[] };
-const HOUR: Bounds = Bounds { min: 0, max: 23, names: &[] };
-const DAY: Bounds = Bounds { min: 1, max: 31, names: &[] };
+const MINUTE: Bounds = Bounds {
+    min: 0,
+    max: 59,
+    names: &[],
+};
+const HOUR: Bounds = Bounds {
+    min: 0,
+    max: 23,
+    names: &[],
+};
+const DAY: Bounds = Bounds {
+    min: 1,
+    max: 31,
+    names: &[],
+};
 const MONTH: Bounds = Bounds {
     min: 1,
     max: 12,
-    names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
+    names: &[
+        "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+    ],
 };
-const WEEKDAY: Bounds = Bounds { min: 0, max: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
+const WEEKDAY: Bounds = Bounds {
+    min: 0,
+    max: 6,
+    names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"],
+};
 
 /// `*`, `n`, `n-m`, each perhaps with `/step`.
 fn range(range: &str, bounds: &Bounds) -> Result<Field, String> {
@@ -160,7 +204,10 @@ fn range(range: &str, bounds: &Bounds) -> Result<Field, String> {
             (bounds.min, bounds.max)
         }
         [only] => number_or_name(only, bounds).map(|number| (number, number))?,
-        [first, last] => (number_or_name(first, bounds)?, number_or_name(last, bounds)?),
+        [first, last] => (
+            number_or_name(first, bounds)?,
+            number_or_name(last, bounds)?,
+        ),
         [first, ..] => {
             number_or_name(first, bounds)?;
             return Err(format!("too many hyphens: {range}"));
@@ -178,35 +225,56 @@ fn range(range: &str, bounds: &Bounds) -> Result<Field, String> {
         _ => return Err(format!("too many slashes: {range}")),
     };
     check_range(range, (start, end, step), bounds)?;
-    let bits = (start..=end).step_by(step as usize).fold(0, |bits, value| bits | 1 << value);
-    Ok(Field { bits, is_star: is_star && step == 1 })
+    let bits = (start..=end)
+        .step_by(step as usize)
+        .fold(0, |bits, value| bits | 1 << value);
+    Ok(Field {
+        bits,
+        is_star: is_star && step == 1,
+    })
 }
 
-fn check_range(range: &str, (start, end, step): (u64, u64, u64), bounds: &Bounds) -> Result<(), String> {
+fn check_range(
+    range: &str,
+    (start, end, step): (u64, u64, u64),
+    bounds: &Bounds,
+) -> Result<(), String> {
     let Bounds { min, max, .. } = bounds;
     if start < *min {
-        return Err(format!("beginning of range ({start}) below minimum ({min}): {range}"));
+        return Err(format!(
+            "beginning of range ({start}) below minimum ({min}): {range}"
+        ));
     }
     if end > *max {
-        return Err(format!("end of range ({end}) above maximum ({max}): {range}"));
+        return Err(format!(
+            "end of range ({end}) above maximum ({max}): {range}"
+        ));
     }
     if start > end {
-        return Err(format!("beginning of range ({start}) beyond end of range ({end}): {range}"));
+        return Err(format!(
+            "beginning of range ({start}) beyond end of range ({end}): {range}"
+        ));
     }
     if step == 0 {
-        return Err(format!("step of range should be a positive number: {range}"));
+        return Err(format!(
+            "step of range should be a positive number: {range}"
+        ));
     }
     Ok(())
 }
 
 fn number_or_name(text: &str, bounds: &Bounds) -> Result<u64, String> {
-    let named = bounds.names.iter().zip(bounds.min..).find(|(name, _)| text.eq_ignore_ascii_case(name));
+    let named = bounds
+        .names
+        .iter()
+        .zip(bounds.min..)
+        .find(|(name, _)| text.eq_ignore_ascii_case(name));
     named.map_or_else(|| number(text), |(_, number)| Ok(number))
 }
 
 fn number(text: &str) -> Result<u64, String> {
-    let number =
-        number::parse("Atoi", text).map_err(|why| format!("failed to parse int from {text}: {why}"))?;
+    let number = number::parse("Atoi", text)
+        .map_err(|why| format!("failed to parse int from {text}: {why}"))?;
     u64::try_from(number).map_err(|_| format!("negative number ({number}) not allowed: {text}"))
 }
 
@@ -223,7 +291,11 @@ mod tests {
 
     #[track_caller]
     fn wrong(schedule: &str, problem: &str) {
-        assert_eq!(Schedule::parse(schedule), Err(problem.to_string()), "{schedule}");
+        assert_eq!(
+            Schedule::parse(schedule),
+            Err(problem.to_string()),
+            "{schedule}"
+        );
     }
 
     #[test]
@@ -240,15 +312,30 @@ mod tests {
 
     #[test]
     fn descriptors_stand_for_schedules() {
-        fine(&["@hourly", "@midnight", "@every 1h30m", "@every 1.5s", "TZ=UTC @daily"]);
+        fine(&[
+            "@hourly",
+            "@midnight",
+            "@every 1h30m",
+            "@every 1.5s",
+            "TZ=UTC @daily",
+        ]);
         wrong("@fortnightly", "unrecognized descriptor: @fortnightly");
-        wrong("@every 1", "failed to parse duration @every 1: time: missing unit in duration \"1\"");
+        wrong(
+            "@every 1",
+            "failed to parse duration @every 1: time: missing unit in duration \"1\"",
+        );
         wrong(
             "@every 1.5.5h",
             "failed to parse duration @every 1.5.5h: time: missing unit in duration \"1.5.5h\"",
         );
-        wrong("@every x", "failed to parse duration @every x: time: invalid duration \"x\"");
-        wrong("@every 1x", "failed to parse duration @every 1x: time: unknown unit \"x\" in duration \"1x\"");
+        wrong(
+            "@every x",
+            "failed to parse duration @every x: time: invalid duration \"x\"",
+        );
+        wrong(
+            "@every 1x",
+            "failed to parse duration @every 1x: time: unknown unit \"x\" in duration \"1x\"",
+        );
     }
 
     #[test]
@@ -257,13 +344,28 @@ mod tests {
         wrong("61 * * * *", "end of range (61) above maximum (59): 61");
         wrong("* * 0 * *", "beginning of range (0) below minimum (1): 0");
         wrong("* * * * 7", "end of range (7) above maximum (6): 7");
-        wrong("5-3 * * * *", "beginning of range (5) beyond end of range (3): 5-3");
-        wrong("*/0 * * * *", "step of range should be a positive number: */0");
+        wrong(
+            "5-3 * * * *",
+            "beginning of range (5) beyond end of range (3): 5-3",
+        );
+        wrong(
+            "*/0 * * * *",
+            "step of range should be a positive number: */0",
+        );
         wrong("1-2-3 * * * *", "too many hyphens: 1-2-3");
         wrong("1/2/3 * * * *", "too many slashes: 1/2/3");
-        wrong("a * * * *", "failed to parse int from a: strconv.Atoi: parsing \"a\": invalid syntax");
+        wrong(
+            "a * * * *",
+            "failed to parse int from a: strconv.Atoi: parsing \"a\": invalid syntax",
+        );
         wrong("*/-1 * * * *", "negative number (-1) not allowed: -1");
-        wrong("TZ=0", "invalid schedule format: runtime error: slice bounds out of range [:-1]");
-        wrong("TZ=Mars * * * * *", "provided bad location Mars: unknown time zone Mars");
+        wrong(
+            "TZ=0",
+            "invalid schedule format: runtime error: slice bounds out of range [:-1]",
+        );
+        wrong(
+            "TZ=Mars * * * * *",
+            "provided bad location Mars: unknown time zone Mars",
+        );
     }
 }

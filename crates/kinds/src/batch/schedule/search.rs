@@ -30,7 +30,12 @@ struct Clock {
 impl<'a> Search<'a> {
     /// Looks from the second after `after`.
     pub(super) fn new(zone: &'a str, fields: &'a [Field; 5], after: i64) -> Search<'a> {
-        Search { zone, fields, at: after + 1, is_reset: false }
+        Search {
+            zone,
+            fields,
+            at: after + 1,
+            is_reset: false,
+        }
     }
 
     /// The moment; none if there is none within five years.
@@ -61,7 +66,12 @@ impl<'a> Search<'a> {
             if !self.reset() {
                 clock = self.clock_of(clock.year, clock.month, 1, 0);
             }
-            self.at = self.moment(clock.year, clock.month + 1, clock.day, clock.seconds_of_day());
+            self.at = self.moment(
+                clock.year,
+                clock.month + 1,
+                clock.day,
+                clock.seconds_of_day(),
+            );
             if self.clock().month == 1 {
                 return false;
             }
@@ -76,10 +86,19 @@ impl<'a> Search<'a> {
             if !self.reset() {
                 clock = self.clock_of(clock.year, clock.month, clock.day, 0);
             }
-            self.at = self.moment(clock.year, clock.month, clock.day + 1, clock.seconds_of_day());
+            self.at = self.moment(
+                clock.year,
+                clock.month,
+                clock.day + 1,
+                clock.seconds_of_day(),
+            );
             // Where midnight does not exist, the hour before or after it was found.
             let hour = self.clock().hour;
-            self.at += if hour > 12 { (24 - hour) * 3600 } else { -hour * 3600 };
+            self.at += if hour > 12 {
+                (24 - hour) * 3600
+            } else {
+                -hour * 3600
+            };
             if self.clock().day == 1 {
                 return false;
             }
@@ -91,7 +110,11 @@ impl<'a> Search<'a> {
     fn allows_day(&self, clock: &Clock) -> bool {
         let [.., day, _, weekday] = self.fields;
         let (fits_day, fits_weekday) = (day.allows(clock.day), weekday.allows(clock.weekday));
-        if day.is_star || weekday.is_star { fits_day && fits_weekday } else { fits_day || fits_weekday }
+        if day.is_star || weekday.is_star {
+            fits_day && fits_weekday
+        } else {
+            fits_day || fits_weekday
+        }
     }
 
     fn find_hour(&mut self) -> bool {
@@ -154,14 +177,22 @@ impl<'a> Search<'a> {
 
     /// What the clock shows at a time, if need be at one close to it that exists.
     fn clock_of(&self, year: i64, month: i64, day: i64, seconds: i64) -> Clock {
-        Search { at: self.moment(year, month, day, seconds), ..*self }.clock()
+        Search {
+            at: self.moment(year, month, day, seconds),
+            ..*self
+        }
+        .clock()
     }
 
     /// When the clock shows a time. Months and days may go beyond their end.
     ///
     /// Kubernetes: where the clock skips a time or shows it twice, the moment is that which Go's `time.Date` finds.
     fn moment(&self, year: i64, month: i64, day: i64, seconds: i64) -> i64 {
-        let (year, month) = if month > 12 { (year + 1, month - 12) } else { (year, month) };
+        let (year, month) = if month > 12 {
+            (year + 1, month - 12)
+        } else {
+            (year, month)
+        };
         let local = (day_of(year, month, 1) + day - 1) * 86_400 + seconds;
         match self.offset(local) {
             0 => local,
@@ -192,23 +223,61 @@ mod tests {
         let schedule = Schedule::parse(schedule).unwrap();
         let next = |at: &i64| schedule.next(*at);
         let moments = std::iter::successors(schedule.next(to_unix(after).unwrap()), next);
-        assert_eq!(moments.take(expect.len()).map(from_unix).collect::<Vec<_>>(), expect);
+        assert_eq!(
+            moments
+                .take(expect.len())
+                .map(from_unix)
+                .collect::<Vec<_>>(),
+            expect
+        );
     }
 
     #[test]
     fn fields_say_when_it_is_due() {
-        check("*/15 * * * *", "2024-01-01T00:00:00Z", &["2024-01-01T00:15:00Z", "2024-01-01T00:30:00Z"]);
-        check("30 9-17/4 * * 1-5", "2024-01-05T17:00:00Z", &["2024-01-05T17:30:00Z", "2024-01-08T09:30:00Z"]);
-        check("0 0 29 2 *", "2024-02-29T00:00:00Z", &["2028-02-29T00:00:00Z"]);
-        check("5/20 * * * *", "2024-01-01T00:00:07Z", &["2024-01-01T00:05:00Z", "2024-01-01T00:25:00Z"]);
-        check("0 0 31 * *", "2024-01-31T00:00:00Z", &["2024-03-31T00:00:00Z"]);
+        check(
+            "*/15 * * * *",
+            "2024-01-01T00:00:00Z",
+            &["2024-01-01T00:15:00Z", "2024-01-01T00:30:00Z"],
+        );
+        check(
+            "30 9-17/4 * * 1-5",
+            "2024-01-05T17:00:00Z",
+            &["2024-01-05T17:30:00Z", "2024-01-08T09:30:00Z"],
+        );
+        check(
+            "0 0 29 2 *",
+            "2024-02-29T00:00:00Z",
+            &["2028-02-29T00:00:00Z"],
+        );
+        check(
+            "5/20 * * * *",
+            "2024-01-01T00:00:07Z",
+            &["2024-01-01T00:05:00Z", "2024-01-01T00:25:00Z"],
+        );
+        check(
+            "0 0 31 * *",
+            "2024-01-31T00:00:00Z",
+            &["2024-03-31T00:00:00Z"],
+        );
     }
 
     #[test]
     fn one_of_both_days_is_enough_unless_one_is_a_star() {
-        check("0 0 13 * 5", "2024-09-10T00:00:00Z", &["2024-09-13T00:00:00Z", "2024-09-20T00:00:00Z"]);
-        check("0 0 * * 5", "2024-09-10T00:00:00Z", &["2024-09-13T00:00:00Z", "2024-09-20T00:00:00Z"]);
-        check("0 0 */2 * 5", "2024-09-10T00:00:00Z", &["2024-09-11T00:00:00Z", "2024-09-13T00:00:00Z"]);
+        check(
+            "0 0 13 * 5",
+            "2024-09-10T00:00:00Z",
+            &["2024-09-13T00:00:00Z", "2024-09-20T00:00:00Z"],
+        );
+        check(
+            "0 0 * * 5",
+            "2024-09-10T00:00:00Z",
+            &["2024-09-13T00:00:00Z", "2024-09-20T00:00:00Z"],
+        );
+        check(
+            "0 0 */2 * 5",
+            "2024-09-10T00:00:00Z",
+            &["2024-09-11T00:00:00Z", "2024-09-13T00:00:00Z"],
+        );
     }
 
     #[test]
@@ -219,8 +288,16 @@ mod tests {
 
     #[test]
     fn every_counts_from_the_last_time() {
-        check("@every 90s", "2024-01-01T00:00:05Z", &["2024-01-01T00:01:35Z", "2024-01-01T00:03:05Z"]);
-        check("@every 1ms", "2024-01-01T00:00:05Z", &["2024-01-01T00:00:06Z"]);
+        check(
+            "@every 90s",
+            "2024-01-01T00:00:05Z",
+            &["2024-01-01T00:01:35Z", "2024-01-01T00:03:05Z"],
+        );
+        check(
+            "@every 1ms",
+            "2024-01-01T00:00:05Z",
+            &["2024-01-01T00:00:06Z"],
+        );
     }
 
     #[test]
@@ -232,8 +309,16 @@ mod tests {
 
     #[test]
     fn the_clock_of_the_zone_counts() {
-        check("TZ=Asia/Tokyo 0 9 * * *", "2024-01-01T00:00:00Z", &["2024-01-02T00:00:00Z"]);
-        check("CRON_TZ=America/New_York 0 0 1 * *", "2024-02-15T00:00:00Z", &["2024-03-01T05:00:00Z"]);
+        check(
+            "TZ=Asia/Tokyo 0 9 * * *",
+            "2024-01-01T00:00:00Z",
+            &["2024-01-02T00:00:00Z"],
+        );
+        check(
+            "CRON_TZ=America/New_York 0 0 1 * *",
+            "2024-02-15T00:00:00Z",
+            &["2024-03-01T05:00:00Z"],
+        );
     }
 
     /// Clocks in New York went from 2:00 to 3:00 on March 11, 2012.
@@ -242,18 +327,30 @@ mod tests {
         let skipped = "TZ=America/New_York 30 2 * * *";
         check(skipped, "2012-03-11T05:00:00Z", &["2012-03-12T06:30:00Z"]);
         let hourly = "TZ=America/New_York 0 * * * *";
-        check(hourly, "2012-03-11T06:00:00Z", &["2012-03-11T07:00:00Z", "2012-03-11T08:00:00Z"]);
+        check(
+            hourly,
+            "2012-03-11T06:00:00Z",
+            &["2012-03-11T07:00:00Z", "2012-03-11T08:00:00Z"],
+        );
     }
 
     /// They went from 2:00 back to 1:00 on November 4, 2012.
     #[test]
     fn a_time_that_the_clock_shows_twice_is_due_twice() {
         let hourly = "TZ=America/New_York 0 * * * *";
-        let expect =
-            ["2012-11-04T04:00:00Z", "2012-11-04T05:00:00Z", "2012-11-04T06:00:00Z", "2012-11-04T07:00:00Z"];
+        let expect = [
+            "2012-11-04T04:00:00Z",
+            "2012-11-04T05:00:00Z",
+            "2012-11-04T06:00:00Z",
+            "2012-11-04T07:00:00Z",
+        ];
         check(hourly, "2012-11-04T03:00:00Z", &expect);
         let twice = "TZ=America/New_York 30 1 * * *";
-        check(twice, "2012-11-04T04:00:00Z", &["2012-11-04T05:30:00Z", "2012-11-04T06:30:00Z"]);
+        check(
+            twice,
+            "2012-11-04T04:00:00Z",
+            &["2012-11-04T05:30:00Z", "2012-11-04T06:30:00Z"],
+        );
     }
 
     /// In Sao Paulo midnight of November 4, 2018, was skipped.

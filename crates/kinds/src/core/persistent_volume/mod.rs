@@ -12,11 +12,22 @@ use super::resources;
 use crate::Behaviour;
 use crate::pod;
 
-pub(super) const BEHAVIOUR: Behaviour =
-    Behaviour { default, prepare, validate, warnings, selectable, ..Behaviour::NONE };
+pub(super) const BEHAVIOUR: Behaviour = Behaviour {
+    default,
+    prepare,
+    validate,
+    warnings,
+    selectable,
+    ..Behaviour::NONE
+};
 
 const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
-const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+const ACCESS_MODES: &[&str] = &[
+    "ReadOnlyMany",
+    "ReadWriteMany",
+    "ReadWriteOnce",
+    "ReadWriteOncePod",
+];
 
 fn default(volume: &mut Value) {
     volume.entry("status").set_default("phase", "Pending");
@@ -32,9 +43,14 @@ fn default(volume: &mut Value) {
 fn prepare(volume: &mut Value, old: Option<&Value>, context: &Context) {
     match (context.action, old) {
         (Action::Create, _) => {
-            volume.set("status", value!({"phase": "Pending", "lastPhaseTransitionTime": (context.now)}));
+            volume.set(
+                "status",
+                value!({"phase": "Pending", "lastPhaseTransitionTime": (context.now)}),
+            );
         }
-        (Action::Status, Some(old)) => note_transition(volume.entry("status"), &old["status"], context.now),
+        (Action::Status, Some(old)) => {
+            note_transition(volume.entry("status"), &old["status"], context.now)
+        }
         _ => {}
     }
 }
@@ -71,17 +87,39 @@ fn whole(volume: &Value, old: Option<&Value>, violations: &mut Violations) {
     capacity(&spec["capacity"], &path.child("capacity"), violations);
     let policy = spec["persistentVolumeReclaimPolicy"].str();
     let policy_path = path.child("persistentVolumeReclaimPolicy");
-    field::one_of(policy, &["Delete", "Recycle", "Retain"], &policy_path, violations);
-    node_affinity(&spec["nodeAffinity"], old, &path.child("nodeAffinity"), violations);
+    field::one_of(
+        policy,
+        &["Delete", "Recycle", "Retain"],
+        &policy_path,
+        violations,
+    );
+    node_affinity(
+        &spec["nodeAffinity"],
+        old,
+        &path.child("nodeAffinity"),
+        violations,
+    );
     sources::validate(volume, &path, violations);
     if policy == "Recycle" && is_root(spec["hostPath"]["path"].str()) {
-        violations.forbidden(policy_path, "may not be 'recycle' for a hostPath mount of '/'");
+        violations.forbidden(
+            policy_path,
+            "may not be 'recycle' for a hostPath mount of '/'",
+        );
     }
     if !spec["storageClassName"].is_empty() {
-        dns_subdomain(spec["storageClassName"].str(), &path.child("storageClassName"), violations);
+        dns_subdomain(
+            spec["storageClassName"].str(),
+            &path.child("storageClassName"),
+            violations,
+        );
     }
     if let Some(mode) = spec["volumeMode"].as_str() {
-        field::one_of(mode, &["Block", "Filesystem"], &path.child("volumeMode"), violations);
+        field::one_of(
+            mode,
+            &["Block", "Filesystem"],
+            &path.child("volumeMode"),
+            violations,
+        );
     }
     attributes_class(spec, &path, violations);
 }
@@ -135,14 +173,24 @@ fn is_root(path: &str) -> bool {
 }
 
 fn attributes_class(spec: &Value, path: &Path, violations: &mut Violations) {
-    let Some(class) = spec["volumeAttributesClassName"].as_str() else { return };
+    let Some(class) = spec["volumeAttributesClassName"].as_str() else {
+        return;
+    };
     let class_path = path.child("volumeAttributesClassName");
     match class {
         "" => violations.required(class_path, "an empty string is disallowed"),
-        class => field::all(names::is_dns1123_subdomain(class), class, &class_path, violations),
+        class => field::all(
+            names::is_dns1123_subdomain(class),
+            class,
+            &class_path,
+            violations,
+        ),
     }
     if spec["csi"].is_null() {
-        violations.required(path.child("csi"), "has to be specified when using volumeAttributesClassName");
+        violations.required(
+            path.child("csi"),
+            "has to be specified when using volumeAttributesClassName",
+        );
     }
 }
 
@@ -162,11 +210,20 @@ fn mount_options(volume: &Value, violations: &mut Violations) {
         "azureDisk",
         "photonPersistentDisk",
     ];
-    let supports = SUPPORTING.iter().any(|source| !volume["spec"][*source].is_null());
-    if !supports && volume["metadata"]["annotations"].get(MOUNT_OPTIONS).is_some() {
+    let supports = SUPPORTING
+        .iter()
+        .any(|source| !volume["spec"][*source].is_null());
+    if !supports
+        && volume["metadata"]["annotations"]
+            .get(MOUNT_OPTIONS)
+            .is_some()
+    {
         let path = Path::new("metadata");
         let path = path.child("annotations");
-        violations.forbidden(path.child(MOUNT_OPTIONS), "may not specify mount options for this volume type");
+        violations.forbidden(
+            path.child(MOUNT_OPTIONS),
+            "may not specify mount options for this volume type",
+        );
     }
 }
 
@@ -175,12 +232,20 @@ fn change(volume: &Value, old: &Value, violations: &mut Violations) {
     let (new_source, old_source) = (source_for_comparison(spec, old_spec), source(old_spec));
     if new_source != old_source {
         let difference = pod::difference("PersistentVolumeSource", &old_source, &new_source);
-        let message = format!("spec.persistentvolumesource is immutable after creation\n{difference}");
+        let message =
+            format!("spec.persistentvolumesource is immutable after creation\n{difference}");
         violations.forbidden("spec.persistentvolumesource", &message);
     }
-    field::immutable(&spec["volumeMode"], &old_spec["volumeMode"], &Path::new("volumeMode"), violations);
+    field::immutable(
+        &spec["volumeMode"],
+        &old_spec["volumeMode"],
+        &Path::new("volumeMode"),
+        violations,
+    );
     let affinity = &spec["nodeAffinity"];
-    if !old_spec["nodeAffinity"].is_null() && *affinity != promoted(&old_spec["nodeAffinity"], affinity) {
+    if !old_spec["nodeAffinity"].is_null()
+        && *affinity != promoted(&old_spec["nodeAffinity"], affinity)
+    {
         let message = "field is immutable, except for updating from beta label to GA";
         violations.invalid("nodeAffinity", shown_affinity(affinity), message);
     }
@@ -204,8 +269,14 @@ fn source(spec: &Value) -> Value {
         "nodeAffinity",
         "volumeAttributesClassName",
     ];
-    let fields = spec.entries().filter(|(name, value)| !OTHERS.contains(name) && !value.is_null());
-    Value::Map(fields.map(|(name, value)| (name, value.clone())).collect::<Map>())
+    let fields = spec
+        .entries()
+        .filter(|(name, value)| !OTHERS.contains(name) && !value.is_null());
+    Value::Map(
+        fields
+            .map(|(name, value)| (name, value.clone()))
+            .collect::<Map>(),
+    )
 }
 
 /// The secret for expanding a volume may be added later.
@@ -221,21 +292,35 @@ fn source_for_comparison(spec: &Value, old_spec: &Value) -> Value {
 
 /// Labels that had another name before they were settled.
 const SETTLED: [(&str, &str); 5] = [
-    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
-    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
+    (
+        "failure-domain.beta.kubernetes.io/zone",
+        "topology.kubernetes.io/zone",
+    ),
+    (
+        "failure-domain.beta.kubernetes.io/region",
+        "topology.kubernetes.io/region",
+    ),
     ("beta.kubernetes.io/os", "kubernetes.io/os"),
     ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
-    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
+    (
+        "beta.kubernetes.io/instance-type",
+        "node.kubernetes.io/instance-type",
+    ),
 ];
 
 /// The old affinity with the labels settled that the new one has settled.
 fn promoted(old: &Value, new: &Value) -> Value {
     let mut old = old.clone();
-    let terms = old.at_mut("required.nodeSelectorTerms").map(Value::list_mut).unwrap_or_default();
+    let terms = old
+        .at_mut("required.nodeSelectorTerms")
+        .map(Value::list_mut)
+        .unwrap_or_default();
     for (term_idx, term) in terms.iter_mut().enumerate() {
         let new_term = &new["required"]["nodeSelectorTerms"][term_idx];
         for list in ["matchExpressions", "matchFields"] {
-            let Some(requirements) = term.get_mut(list) else { continue };
+            let Some(requirements) = term.get_mut(list) else {
+                continue;
+            };
             for (index, requirement) in requirements.list_mut().iter_mut().enumerate() {
                 let key = new_term[list][index]["key"].str();
                 if SETTLED.contains(&(requirement["key"].str(), key)) {
@@ -268,15 +353,41 @@ fn warnings(volume: &Value, _old: Option<&Value>, context: &Context) -> Vec<Stri
                 .into(),
         );
     }
-    warnings.extend(deprecated_labels(&spec["nodeAffinity"]["required"]["nodeSelectorTerms"]));
+    warnings.extend(deprecated_labels(
+        &spec["nodeAffinity"]["required"]["nodeSelectorTerms"],
+    ));
     // Kubernetes: the warning spells one field as Go does.
     for (field, shown, since) in [
-        ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
-        ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
-        ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
-        ("storageos", "storageOS", "deprecated in v1.22, non-functional in v1.25+"),
-        ("glusterfs", "glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
-        ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
+        (
+            "cephfs",
+            "cephfs",
+            "deprecated in v1.28, non-functional in v1.31+",
+        ),
+        (
+            "photonPersistentDisk",
+            "photonPersistentDisk",
+            "deprecated in v1.11, non-functional in v1.16+",
+        ),
+        (
+            "scaleIO",
+            "scaleIO",
+            "deprecated in v1.16, non-functional in v1.22+",
+        ),
+        (
+            "storageos",
+            "storageOS",
+            "deprecated in v1.22, non-functional in v1.25+",
+        ),
+        (
+            "glusterfs",
+            "glusterfs",
+            "deprecated in v1.25, non-functional in v1.26+",
+        ),
+        (
+            "rbd",
+            "rbd",
+            "deprecated in v1.28, non-functional in v1.31+",
+        ),
     ] {
         if !spec[field].is_null() {
             warnings.push(format!("spec.{shown}: {since}"));
@@ -287,11 +398,21 @@ fn warnings(volume: &Value, _old: Option<&Value>, context: &Context) -> Vec<Stri
 
 fn deprecated_annotations(annotations: &Value) -> Vec<String> {
     let deprecated = [
-        (BETA_CLASS, "deprecated since v1.8; use \"storageClassName\" attribute instead"),
-        (MOUNT_OPTIONS, "deprecated since v1.31; use \"mountOptions\" attribute instead"),
+        (
+            BETA_CLASS,
+            "deprecated since v1.8; use \"storageClassName\" attribute instead",
+        ),
+        (
+            MOUNT_OPTIONS,
+            "deprecated since v1.31; use \"mountOptions\" attribute instead",
+        ),
     ];
-    let present = deprecated.iter().filter(|(key, _)| annotations.get(key).is_some());
-    present.map(|(key, advice)| format!("metadata.annotations[{key}]: {advice}")).collect()
+    let present = deprecated
+        .iter()
+        .filter(|(key, _)| annotations.get(key).is_some());
+    present
+        .map(|(key, advice)| format!("metadata.annotations[{key}]: {advice}"))
+        .collect()
 }
 
 fn deprecated_labels(terms: &Value) -> Vec<String> {
@@ -301,7 +422,9 @@ fn deprecated_labels(terms: &Value) -> Vec<String> {
             let key = requirement["key"].str();
             if let Some(advice) = pod::old_node_label(key) {
                 let place = format!("nodeSelectorTerms[{term_idx}].matchExpressions[{index}].key");
-                warnings.push(format!("spec.nodeAffinity.required.{place}: {key} is {advice}"));
+                warnings.push(format!(
+                    "spec.nodeAffinity.required.{place}: {key} is {advice}"
+                ));
             }
         }
     }
@@ -335,13 +458,19 @@ mod tests {
             .create(&volume(r#""hostPath":{"path":"/x"}"#))
             .has("spec.hostPath", r#"{"path":"/x","type":""}"#)
             .has("spec.persistentVolumeReclaimPolicy", r#""Retain""#)
-            .has("status", r#"{"phase":"Pending","lastPhaseTransitionTime":"2026-01-01T00:00:00Z"}"#)
+            .has(
+                "status",
+                r#"{"phase":"Pending","lastPhaseTransitionTime":"2026-01-01T00:00:00Z"}"#,
+            )
             .refused(&[]);
     }
 
     #[test]
     fn a_volume_has_one_sound_source() {
-        refused(r#""volumeMode":"Block""#, &["spec: Required value: must specify a volume type"]);
+        refused(
+            r#""volumeMode":"Block""#,
+            &["spec: Required value: must specify a volume type"],
+        );
         refused(
             r#""hostPath":{"path":"../x"},"nfs":{"server":"s","path":"/p"}"#,
             &[
@@ -349,7 +478,13 @@ mod tests {
                 "spec.nfs: Forbidden: may not specify more than 1 volume type",
             ],
         );
-        refused(r#""csi":{}"#, &["spec.csi.driver: Required value", "spec.csi.volumeHandle: Required value"]);
+        refused(
+            r#""csi":{}"#,
+            &[
+                "spec.csi.driver: Required value",
+                "spec.csi.volumeHandle: Required value",
+            ],
+        );
         refused(
             r#""nfs":{"path":"rel"}"#,
             &[
@@ -365,7 +500,10 @@ mod tests {
             r#""local":{"path":"/x"}"#,
             &["spec.nodeAffinity: Required value: Local volume requires node affinity"],
         );
-        refused(r#""gcePersistentDisk":{}"#, &["spec.persistentDisk.pdName: Required value"]);
+        refused(
+            r#""gcePersistentDisk":{}"#,
+            &["spec.persistentDisk.pdName: Required value"],
+        );
     }
 
     #[test]
@@ -405,7 +543,9 @@ mod tests {
             ))
         };
         let old = with("beta.kubernetes.io/os");
-        check(BEHAVIOUR).update(&with("kubernetes.io/os"), &old).refused(&[]);
+        check(BEHAVIOUR)
+            .update(&with("kubernetes.io/os"), &old)
+            .refused(&[]);
         check(BEHAVIOUR)
             .update(&with("other"), &old)
             .refused(&["nodeAffinity: Invalid value: {\"Required\":"]);
@@ -418,10 +558,19 @@ mod tests {
     fn a_change_of_phase_is_timed() {
         let status = |phase: &str| format!(r#"{{"status":{{"phase":"{phase}"}}}}"#);
         check(BEHAVIOUR)
-            .status(&status("Bound"), r#"{"status":{"phase":"Pending","lastPhaseTransitionTime":"then"}}"#)
-            .has("status.lastPhaseTransitionTime", r#""2026-01-01T00:00:00Z""#);
+            .status(
+                &status("Bound"),
+                r#"{"status":{"phase":"Pending","lastPhaseTransitionTime":"then"}}"#,
+            )
+            .has(
+                "status.lastPhaseTransitionTime",
+                r#""2026-01-01T00:00:00Z""#,
+            );
         check(BEHAVIOUR)
-            .status(&status("Bound"), r#"{"status":{"phase":"Bound","lastPhaseTransitionTime":"then"}}"#)
+            .status(
+                &status("Bound"),
+                r#"{"status":{"phase":"Bound","lastPhaseTransitionTime":"then"}}"#,
+            )
             .has("status.lastPhaseTransitionTime", r#""then""#);
     }
 

@@ -8,14 +8,20 @@ use super::super::fields::{dns_label, dns_subdomain};
 /// A volume has one source, and it is sound.
 pub(super) fn validate(volume: &Value, path: &Path, violations: &mut Violations) {
     let spec = &volume["spec"];
-    let present: Vec<&Source> = SOURCES.iter().filter(|source| !spec[source.field].is_null()).collect();
+    let present: Vec<&Source> = SOURCES
+        .iter()
+        .filter(|source| !spec[source.field].is_null())
+        .collect();
     if present.is_empty() {
         violations.required(path, "must specify a volume type");
     }
     for (index, source) in present.iter().enumerate() {
         // Kubernetes: a FlexVolume may come second.
         if index > 0 && source.field != "flexVolume" {
-            violations.forbidden(path.child(source.excluded_as), "may not specify more than 1 volume type");
+            violations.forbidden(
+                path.child(source.excluded_as),
+                "may not specify more than 1 volume type",
+            );
         } else {
             let place = path.child(source.shown_as);
             require(&spec[source.field], source.required, &place, violations);
@@ -38,7 +44,13 @@ struct Source {
 type Check = fn(&Value, &Value, &Path, &mut Violations);
 
 const fn source(field: &'static str, required: &'static [&'static str], check: Check) -> Source {
-    Source { field, shown_as: field, excluded_as: field, required, check }
+    Source {
+        field,
+        shown_as: field,
+        excluded_as: field,
+        required,
+        check,
+    }
 }
 
 const NOTHING: Check = |_, _, _, _| {};
@@ -46,14 +58,20 @@ const NOTHING: Check = |_, _, _, _| {};
 /// In the order in which upstream looks at them.
 const SOURCES: &[Source] = &[
     source("hostPath", &["path"], host_path),
-    Source { shown_as: "persistentDisk", ..source("gcePersistentDisk", &["pdName"], partition) },
+    Source {
+        shown_as: "persistentDisk",
+        ..source("gcePersistentDisk", &["pdName"], partition)
+    },
     source("awsElasticBlockStore", &["volumeID"], partition),
     source("glusterfs", &["endpoints", "path"], glusterfs),
     source("flocker", &[], flocker),
     source("nfs", &["server", "path"], nfs),
     source("rbd", &["monitors", "image"], NOTHING),
     source("quobyte", &[], quobyte),
-    Source { excluded_as: "cephFS", ..source("cephfs", &["monitors"], NOTHING) },
+    Source {
+        excluded_as: "cephFS",
+        ..source("cephfs", &["monitors"], NOTHING)
+    },
     source("iscsi", &["targetPortal"], iscsi),
     source("cinder", &["volumeID"], secret_in_namespace),
     source("fc", &[], fibre_channel),
@@ -105,7 +123,11 @@ fn host_path(_volume: &Value, source: &Value, path: &Path, violations: &mut Viol
 fn partition(_volume: &Value, source: &Value, path: &Path, violations: &mut Violations) {
     let partition = source["partition"].int();
     if !(0..=255).contains(&partition) {
-        violations.invalid(path.child("partition"), partition, "must be between 1 and 255, inclusive");
+        violations.invalid(
+            path.child("partition"),
+            partition,
+            "must be between 1 and 255, inclusive",
+        );
     }
 }
 
@@ -140,7 +162,11 @@ fn flocker(_volume: &Value, source: &Value, path: &Path, violations: &mut Violat
 
 fn nfs(_volume: &Value, source: &Value, path: &Path, violations: &mut Violations) {
     if !source["path"].str().starts_with('/') {
-        violations.invalid(path.child("path"), source["path"].str(), "must be an absolute path");
+        violations.invalid(
+            path.child("path"),
+            source["path"].str(),
+            "must be an absolute path",
+        );
     }
 }
 
@@ -161,17 +187,25 @@ fn quobyte(_volume: &Value, source: &Value, path: &Path, violations: &mut Violat
 }
 
 fn is_host_and_port(pair: &str) -> bool {
-    let Some((host, port)) = pair.rsplit_once(':') else { return false };
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or_else(|| match host {
-        host if host.contains(':') => "[",
-        host => host,
-    });
+    let Some((host, port)) = pair.rsplit_once(':') else {
+        return false;
+    };
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or_else(|| match host {
+            host if host.contains(':') => "[",
+            host => host,
+        });
     !host.contains(['[', ']']) && !port.contains(['[', ']'])
 }
 
 /// Kubernetes: messages spell two of the fields in lower case.
 fn iscsi(volume: &Value, source: &Value, path: &Path, violations: &mut Violations) {
-    let (portal, name) = (source["targetPortal"].str(), volume["metadata"]["name"].str());
+    let (portal, name) = (
+        source["targetPortal"].str(),
+        volume["metadata"]["name"].str(),
+    );
     let initiator = source["initiatorName"].as_str();
     if initiator.is_some() && name.len() + 1 + portal.len() > 64 {
         let message = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if \
@@ -183,7 +217,12 @@ fn iscsi(volume: &Value, source: &Value, path: &Path, violations: &mut Violation
         iqn => iscsi_name(iqn, &path.child("iqn"), violations),
     }
     let lun = source["lun"].int();
-    field::all(names::is_in_range(lun, 0, 255), lun, &path.child("lun"), violations);
+    field::all(
+        names::is_in_range(lun, 0, 255),
+        lun,
+        &path.child("lun"),
+        violations,
+    );
     let authenticates = source["chapAuthDiscovery"].bool() || source["chapAuthSession"].bool();
     match &source["secretRef"] {
         Value::Null if authenticates => violations.required(path.child("secretRef"), ""),
@@ -198,7 +237,9 @@ fn iscsi(volume: &Value, source: &Value, path: &Path, violations: &mut Violation
 fn iscsi_name(name: &str, path: &Path, violations: &mut Violations) {
     let is_id = |n: usize| {
         let mut chars = name.chars();
-        chars.nth(3).is_some() && chars.as_str().len() == n && chars.all(|char| char.is_ascii_alphanumeric())
+        chars.nth(3).is_some()
+            && chars.as_str().len() == n
+            && chars.all(|char| char.is_ascii_alphanumeric())
     };
     let fine = match name.get(..3) {
         Some("iqn") => is_iqn(name),
@@ -213,21 +254,35 @@ fn iscsi_name(name: &str, path: &Path, violations: &mut Violations) {
 
 /// `iqn.2001-04.com.example:storage`
 fn is_iqn(name: &str) -> bool {
-    let Some((date, rest)) = name.strip_prefix("iqn.").and_then(|rest| rest.split_once('.')) else {
+    let Some((date, rest)) = name
+        .strip_prefix("iqn.")
+        .and_then(|rest| rest.split_once('.'))
+    else {
         return false;
     };
-    let Some((domain, target)) = rest.split_once(':') else { return false };
-    let is_digits = |text: &str, n: usize| text.len() == n && text.bytes().all(|byte| byte.is_ascii_digit());
-    date.split_once('-').is_some_and(|(year, month)| is_digits(year, 4) && is_digits(month, 2))
+    let Some((domain, target)) = rest.split_once(':') else {
+        return false;
+    };
+    let is_digits =
+        |text: &str, n: usize| text.len() == n && text.bytes().all(|byte| byte.is_ascii_digit());
+    date.split_once('-')
+        .is_some_and(|(year, month)| is_digits(year, 4) && is_digits(month, 2))
         && !domain.is_empty()
-        && domain.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+        && domain
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
         && !target.is_empty()
         && !target.contains(|char: char| char.is_ascii_whitespace() || ",;*&$|".contains(char))
 }
 
 fn secret_in_namespace(_volume: &Value, source: &Value, path: &Path, violations: &mut Violations) {
     if !source["secretRef"].is_null() {
-        require(&source["secretRef"], &["name", "namespace"], &path.child("secretRef"), violations);
+        require(
+            &source["secretRef"],
+            &["name", "namespace"],
+            &path.child("secretRef"),
+            violations,
+        );
     }
 }
 
@@ -235,7 +290,10 @@ fn fibre_channel(_volume: &Value, source: &Value, path: &Path, violations: &mut 
     let (names, ids) = (&source["targetWWNs"], &source["wwids"]);
     let path_of_names = path.child("targetWWNs");
     if names.is_empty() && ids.is_empty() {
-        violations.required(path_of_names, "must specify either targetWWNs or wwids, but not both");
+        violations.required(
+            path_of_names,
+            "must specify either targetWWNs or wwids, but not both",
+        );
     }
     if !names.is_empty() && !ids.is_empty() {
         let message = "targetWWNs and wwids can not be specified simultaneously";
@@ -243,17 +301,34 @@ fn fibre_channel(_volume: &Value, source: &Value, path: &Path, violations: &mut 
     }
     match source["lun"].as_int() {
         _ if names.is_empty() => {}
-        None => violations.required(path.child("lun"), "lun is required if targetWWNs is specified"),
-        Some(lun) => field::all(names::is_in_range(lun, 0, 255), lun, &path.child("lun"), violations),
+        None => violations.required(
+            path.child("lun"),
+            "lun is required if targetWWNs is specified",
+        ),
+        Some(lun) => field::all(
+            names::is_in_range(lun, 0, 255),
+            lun,
+            &path.child("lun"),
+            violations,
+        ),
     }
 }
 
 fn flex(_volume: &Value, source: &Value, path: &Path, violations: &mut Violations) {
     let path = path.child("options");
     for (key, _) in source["options"].entries() {
-        let domain = format!(".{}", key.split_once('/').map_or(key, |(domain, _)| domain).to_lowercase());
+        let domain = format!(
+            ".{}",
+            key.split_once('/')
+                .map_or(key, |(domain, _)| domain)
+                .to_lowercase()
+        );
         if domain.ends_with(".kubernetes.io") || domain.ends_with(".k8s.io") {
-            violations.invalid(path.key(key), key, "kubernetes.io and k8s.io namespaces are reserved");
+            violations.invalid(
+                path.key(key),
+                key,
+                "kubernetes.io and k8s.io namespaces are reserved",
+            );
         }
     }
 }
@@ -267,16 +342,29 @@ fn azure_file(_volume: &Value, source: &Value, path: &Path, violations: &mut Vio
 fn azure_disk(_volume: &Value, source: &Value, path: &Path, violations: &mut Violations) {
     let (uri, kind) = (source["diskURI"].str(), source["kind"].as_str());
     if let Some(mode) = source["cachingMode"].as_str() {
-        field::one_of(mode, &["None", "ReadOnly", "ReadWrite"], &path.child("cachingMode"), violations);
+        field::one_of(
+            mode,
+            &["None", "ReadOnly", "ReadWrite"],
+            &path.child("cachingMode"),
+            violations,
+        );
     }
     let Some(kind) = kind else { return };
-    field::one_of(kind, &["Dedicated", "Managed", "Shared"], &path.child("kind"), violations);
+    field::one_of(
+        kind,
+        &["Dedicated", "Managed", "Shared"],
+        &path.child("kind"),
+        violations,
+    );
     let (start, shape) = match kind {
         "Managed" => (
             "/subscriptions/",
             "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}",
         ),
-        _ => ("https://", "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"),
+        _ => (
+            "https://",
+            "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd",
+        ),
     };
     if !uri.starts_with(start) {
         violations.not_supported(path.child("diskURI"), uri, &[shape]);
@@ -322,7 +410,12 @@ pub(crate) fn csi_driver_name(name: &str, path: &Path, violations: &mut Violatio
     if name.len() > names::LABEL_LENGTH {
         violations.too_long(path, names::LABEL_LENGTH);
     }
-    field::all(names::is_dns1123_subdomain(&name.to_lowercase()), name, path, violations);
+    field::all(
+        names::is_dns1123_subdomain(&name.to_lowercase()),
+        name,
+        path,
+        violations,
+    );
 }
 
 fn secret_reference(reference: &Value, path: &Path, violations: &mut Violations) {

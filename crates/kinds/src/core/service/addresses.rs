@@ -20,11 +20,21 @@ pub(super) fn validate(service: &Value, old: Option<&Value>, violations: &mut Vi
     one_and_many(spec, &path, violations);
     families(&spec["ipFamilies"], &path.child("ipFamilies"), violations);
     let policy = &spec["ipFamilyPolicy"];
-    if policy.as_str().is_some_and(|policy| !POLICIES.contains(&policy)) {
+    if policy
+        .as_str()
+        .is_some_and(|policy| !POLICIES.contains(&policy))
+    {
         violations.not_supported(path.child("ipFamilyPolicy"), policy.str(), POLICIES);
     }
-    let known = old.map(|old| old["spec"]["clusterIPs"].clone()).unwrap_or_default();
-    if each(&spec["clusterIPs"], &known, &path.child("clusterIPs"), violations) {
+    let known = old
+        .map(|old| old["spec"]["clusterIPs"].clone())
+        .unwrap_or_default();
+    if each(
+        &spec["clusterIPs"],
+        &known,
+        &path.child("clusterIPs"),
+        violations,
+    ) {
         together(spec, &path.child("clusterIPs"), violations);
     }
 }
@@ -49,7 +59,11 @@ fn one_and_many(spec: &Value, path: &Path, violations: &mut Violations) {
     let path = path.child("clusterIPs");
     match (one, many.list()) {
         ("", []) => {}
-        ("", _) => violations.invalid(path, many.clone(), "must be empty when `clusterIP` is not specified"),
+        ("", _) => violations.invalid(
+            path,
+            many.clone(),
+            "must be empty when `clusterIP` is not specified",
+        ),
         (_, []) => violations.required(path, ""),
         (one, [first, ..]) if first.str() != one => {
             violations.invalid(path, many.clone(), "first value must match `clusterIP`");
@@ -78,7 +92,11 @@ fn each(addresses: &Value, known: &Value, path: &Path, violations: &mut Violatio
         if index == 0 && address.str() == NONE {
             if n_addresses > 1 {
                 fine = false;
-                violations.invalid(path, addresses.clone(), "'None' must be the first and only value");
+                violations.invalid(
+                    path,
+                    addresses.clone(),
+                    "'None' must be the first and only value",
+                );
             }
         } else {
             fine &= legacy_ip(address.str(), known, &path.index(index), violations);
@@ -93,7 +111,11 @@ fn each(addresses: &Value, known: &Value, path: &Path, violations: &mut Violatio
 fn together(spec: &Value, path: &Path, violations: &mut Violations) {
     let addresses = &spec["clusterIPs"];
     if addresses.list().len() > 1 && !is_dual_stack(addresses.list()) {
-        violations.invalid(path, addresses.clone(), "may specify no more than one IP for each IP family");
+        violations.invalid(
+            path,
+            addresses.clone(),
+            "may specify no more than one IP for each IP family",
+        );
     }
     if is_headless(spec) {
         return;
@@ -102,14 +124,19 @@ fn together(spec: &Value, path: &Path, violations: &mut Violations) {
     for (index, (address, family)) in pairs.enumerate() {
         let (address, family) = (address.str(), family.str());
         if FAMILIES.contains(&family) && family_of(address) != family {
-            let message = format!("expected an {family} value as indicated by `ipFamilies[{index}]`");
+            let message =
+                format!("expected an {family} value as indicated by `ipFamilies[{index}]`");
             violations.invalid(path.index(index), address, &message);
         }
     }
 }
 
 fn is_dual_stack(addresses: &[Value]) -> bool {
-    FAMILIES.iter().all(|family| addresses.iter().any(|address| family_of(address.str()) == *family))
+    FAMILIES.iter().all(|family| {
+        addresses
+            .iter()
+            .any(|address| family_of(address.str()) == *family)
+    })
 }
 
 /// The family of an address; whatever is no address of version 6 counts as version 4.
@@ -121,7 +148,13 @@ fn change_of_addresses(spec: &Value, old_spec: &Value, violations: &mut Violatio
     let path = Path::new("spec");
     let addresses = path.child("clusterIPs");
     let (new, old) = (spec["clusterIPs"].list(), old_spec["clusterIPs"].list());
-    let shown = || if new.is_empty() { Value::Null } else { spec["clusterIPs"].clone() };
+    let shown = || {
+        if new.is_empty() {
+            Value::Null
+        } else {
+            spec["clusterIPs"].clone()
+        }
+    };
     if new.len() == old.len() {
         for index in (0..old.len()).filter(|index| new[*index] != old[*index]) {
             violations.invalid(addresses.index(index), shown(), "may not change once set");
@@ -129,7 +162,11 @@ fn change_of_addresses(spec: &Value, old_spec: &Value, violations: &mut Violatio
         return;
     }
     if new.is_empty() {
-        violations.invalid(addresses.index(0), shown(), "primary clusterIP can not be unset");
+        violations.invalid(
+            addresses.index(0),
+            shown(),
+            "primary clusterIP can not be unset",
+        );
     }
     if matches!((new, old), ([new, ..], [old, ..]) if new != old) {
         violations.invalid(addresses.index(0), shown(), "may not change once set");
@@ -147,15 +184,27 @@ fn change_of_families(spec: &Value, old_spec: &Value, violations: &mut Violation
     let (new, old) = (spec["ipFamilies"].list(), old_spec["ipFamilies"].list());
     if new.len() == old.len() {
         for _ in (0..old.len()).filter(|index| new[*index] != old[*index]) {
-            violations.invalid(families, spec["ipFamilies"].clone(), "may not change once set");
+            violations.invalid(
+                families,
+                spec["ipFamilies"].clone(),
+                "may not change once set",
+            );
         }
         return;
     }
     if new.len() < old.len() && spec["clusterIPs"].is_empty() {
-        violations.invalid(families, spec["ipFamilies"].clone(), "primary ipFamily can not be unset");
+        violations.invalid(
+            families,
+            spec["ipFamilies"].clone(),
+            "primary ipFamily can not be unset",
+        );
     }
     if matches!((new, old), ([new, ..], [old, ..]) if new != old) {
-        violations.invalid(families, spec["clusterIPs"].clone(), "may not change once set");
+        violations.invalid(
+            families,
+            spec["clusterIPs"].clone(),
+            "may not change once set",
+        );
     }
     if new.len() < old.len() {
         released(spec, new.len(), "ipFamily", &path, violations);

@@ -27,7 +27,10 @@ fn default(service: &mut Value) {
     spec.set_default("sessionAffinity", "None");
     spec.set_default("type", "ClusterIP");
     default_affinity(spec);
-    spec.entry("ports").list_mut().iter_mut().for_each(default_port);
+    spec.entry("ports")
+        .list_mut()
+        .iter_mut()
+        .for_each(default_port);
     default_policies(spec);
     if is(service, "LoadBalancer") {
         default_ingress(service);
@@ -39,8 +42,15 @@ fn default_affinity(spec: &mut Value) {
         "None" => {
             spec.remove("sessionAffinityConfig");
         }
-        "ClientIP" if spec.at("sessionAffinityConfig.clientIP.timeoutSeconds").is_null() => {
-            spec.set("sessionAffinityConfig", value!({"clientIP": {"timeoutSeconds": AFFINITY_SECONDS}}));
+        "ClientIP"
+            if spec
+                .at("sessionAffinityConfig.clientIP.timeoutSeconds")
+                .is_null() =>
+        {
+            spec.set(
+                "sessionAffinityConfig",
+                value!({"clientIP": {"timeoutSeconds": AFFINITY_SECONDS}}),
+            );
         }
         _ => {}
     }
@@ -68,8 +78,14 @@ fn default_policies(spec: &mut Value) {
 }
 
 fn default_ingress(service: &mut Value) {
-    let Some(ingress) = service.at_mut("status.loadBalancer.ingress") else { return };
-    for point in ingress.list_mut().iter_mut().filter(|point| !point["ip"].str().is_empty()) {
+    let Some(ingress) = service.at_mut("status.loadBalancer.ingress") else {
+        return;
+    };
+    for point in ingress
+        .list_mut()
+        .iter_mut()
+        .filter(|point| !point["ip"].str().is_empty())
+    {
         point.set_default("ipMode", "VIP");
     }
 }
@@ -99,8 +115,14 @@ fn drop_what_the_type_no_longer_has(service: &mut Value, old: &Value) {
             drop_if(same(spec, field), spec, field);
         }
     }
-    if needs_node_ports(old_spec) && !needs_node_ports(spec) && has_no_new_node_ports(spec, old_spec) {
-        spec.entry("ports").list_mut().iter_mut().for_each(|port| drop_if(true, port, "nodePort"));
+    if needs_node_ports(old_spec)
+        && !needs_node_ports(spec)
+        && has_no_new_node_ports(spec, old_spec)
+    {
+        spec.entry("ports")
+            .list_mut()
+            .iter_mut()
+            .for_each(|port| drop_if(true, port, "nodePort"));
     }
     let leaves = |needs: Needs, spec: &Value| needs(old_spec) && !needs(spec);
     for (field, needs) in DEPENDENT {
@@ -133,7 +155,12 @@ fn has_no_new_node_ports(spec: &Value, old_spec: &Value) -> bool {
 }
 
 fn node_ports(spec: &Value) -> Vec<i64> {
-    spec["ports"].list().iter().map(|port| port["nodePort"].int()).filter(|port| *port != 0).collect()
+    spec["ports"]
+        .list()
+        .iter()
+        .map(|port| port["nodePort"].int())
+        .filter(|port| *port != 0)
+        .collect()
 }
 
 fn is(service: &Value, ty: &str) -> bool {
@@ -186,7 +213,10 @@ mod tests {
             .create(r#"{"spec":{"ports":[],"type":"LoadBalancer","sessionAffinity":"ClientIP"}}"#)
             .has("spec.externalTrafficPolicy", r#""Cluster""#)
             .has("spec.allocateLoadBalancerNodePorts", "true")
-            .has("spec.sessionAffinityConfig", r#"{"clientIP":{"timeoutSeconds":10800}}"#);
+            .has(
+                "spec.sessionAffinityConfig",
+                r#"{"clientIP":{"timeoutSeconds":10800}}"#,
+            );
     }
 
     #[test]
@@ -198,7 +228,10 @@ mod tests {
             .update(&old.replace("LoadBalancer", "ExternalName"), old)
             .has("spec.clusterIP", "null")
             .has("spec.ipFamilies", "null")
-            .has("spec.ports", r#"[{"port":80,"protocol":"TCP","targetPort":80}]"#)
+            .has(
+                "spec.ports",
+                r#"[{"port":80,"protocol":"TCP","targetPort":80}]"#,
+            )
             .has("spec.healthCheckNodePort", "null")
             .has("spec.externalTrafficPolicy", "null")
             .has("status", r#"{"loadBalancer":{}}"#);
@@ -208,8 +241,8 @@ mod tests {
     fn what_the_caller_changed_stays() {
         let old = r#"{"spec":{"type":"NodePort","ports":[{"port":80,"nodePort":30000}]}}"#;
         let new = r#"{"spec":{"type":"ClusterIP","ports":[{"port":80,"nodePort":30001}]}}"#;
-        check(BEHAVIOUR)
-            .update(new, old)
-            .refused(&["spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'"]);
+        check(BEHAVIOUR).update(new, old).refused(&[
+            "spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'",
+        ]);
     }
 }

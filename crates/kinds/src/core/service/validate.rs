@@ -17,7 +17,12 @@ const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ran
 const ONLY_LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";
 const MAX_AFFINITY_SECONDS: i64 = 86_400;
 
-pub(super) fn validate(service: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+pub(super) fn validate(
+    service: &Value,
+    old: Option<&Value>,
+    context: &Context,
+    violations: &mut Violations,
+) {
     match (context.action, old) {
         (Action::Status, Some(old)) => return status(service, old, violations),
         (Action::Update, Some(old)) => change(service, old, violations),
@@ -50,8 +55,15 @@ fn change(service: &Value, old: &Value, violations: &mut Violations) {
     let path = Path::new("spec");
     addresses::validate_change(service, old, violations);
     let class = &spec["loadBalancerClass"];
-    if is_load_balancer(spec) && is_load_balancer(old_spec) && *class != old_spec["loadBalancerClass"] {
-        violations.invalid(path.child("loadBalancerClass"), class.clone(), "may not change once set");
+    if is_load_balancer(spec)
+        && is_load_balancer(old_spec)
+        && *class != old_spec["loadBalancerClass"]
+    {
+        violations.invalid(
+            path.child("loadBalancerClass"),
+            class.clone(),
+            "may not change once set",
+        );
     }
     load_balancer_class(spec, &path, violations);
     let same = spec["healthCheckNodePort"] == old_spec["healthCheckNodePort"];
@@ -65,7 +77,11 @@ fn topology(annotations: &Value, violations: &mut Violations) {
         && mode != hints
     {
         let message = format!("must match annotations[{HINTS}] when both are specified");
-        violations.invalid(Path::new("metadata").child("annotations").key(MODE), mode.str(), &message);
+        violations.invalid(
+            Path::new("metadata").child("annotations").key(MODE),
+            mode.str(),
+            &message,
+        );
     }
 }
 
@@ -76,7 +92,10 @@ fn shape(service: &Value, path: &Path, violations: &mut Violations) {
         violations.required(path.child("ports"), "");
     }
     if needs_node_ports(spec) && is_headless(spec) {
-        let message = format!("may not be set to 'None' for {} services", spec["type"].str());
+        let message = format!(
+            "may not be set to 'None' for {} services",
+            spec["type"].str()
+        );
         violations.invalid(path.child("clusterIPs").index(0), "None", &message);
     }
     if is(service, "ExternalName") {
@@ -87,7 +106,10 @@ fn shape(service: &Value, path: &Path, violations: &mut Violations) {
 fn external_name(spec: &Value, path: &Path, violations: &mut Violations) {
     for field in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
         if !spec[field].is_null() {
-            violations.forbidden(path.child(field), "may not be set for ExternalName services");
+            violations.forbidden(
+                path.child(field),
+                "may not be set for ExternalName services",
+            );
         }
     }
     let name = spec["externalName"].str();
@@ -117,7 +139,12 @@ fn ports(ports: &Value, path: &Path, violations: &mut Violations) {
 
 fn port(port: &Value, path: &Path, violations: &mut Violations) {
     let number = port["port"].int();
-    field::all(names::is_port_number(number), number, &path.child("port"), violations);
+    field::all(
+        names::is_port_number(number),
+        number,
+        &path.child("port"),
+        violations,
+    );
     protocol(port["protocol"].str(), &path.child("protocol"), violations);
     port_number_or_name(&port["targetPort"], &path.child("targetPort"), violations);
     if let Some(name) = port["appProtocol"].as_str() {
@@ -127,10 +154,19 @@ fn port(port: &Value, path: &Path, violations: &mut Violations) {
 
 fn affinity(spec: &Value, path: &Path, violations: &mut Violations) {
     let affinity = spec["sessionAffinity"].str();
-    field::one_of(affinity, &["ClientIP", "None"], &path.child("sessionAffinity"), violations);
+    field::one_of(
+        affinity,
+        &["ClientIP", "None"],
+        &path.child("sessionAffinity"),
+        violations,
+    );
     let path = path.child("sessionAffinityConfig");
     match affinity {
-        "ClientIP" => affinity_timeout(&spec["sessionAffinityConfig"]["clientIP"], &path, violations),
+        "ClientIP" => affinity_timeout(
+            &spec["sessionAffinityConfig"]["clientIP"],
+            &path,
+            violations,
+        ),
         "None" if !spec["sessionAffinityConfig"].is_null() => {
             violations.forbidden(path, "must not be set when session affinity is None");
         }
@@ -143,12 +179,18 @@ fn affinity_timeout(client: &Value, path: &Path, violations: &mut Violations) {
     let seconds = client["timeoutSeconds"].int();
     if seconds <= 0 || seconds > MAX_AFFINITY_SECONDS {
         let message = format!("must be greater than 0 and less than {MAX_AFFINITY_SECONDS}");
-        violations.invalid(path.child("clientIP").child("timeoutSeconds"), seconds, &message);
+        violations.invalid(
+            path.child("clientIP").child("timeoutSeconds"),
+            seconds,
+            &message,
+        );
     }
 }
 
 fn external_ips(spec: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
-    let known = old.map(|old| old["spec"]["externalIPs"].clone()).unwrap_or_default();
+    let known = old
+        .map(|old| old["spec"]["externalIPs"].clone())
+        .unwrap_or_default();
     for (index, address) in spec["externalIPs"].list().iter().enumerate() {
         let path = path.index(index);
         if legacy_ip(address.str(), &known, &path, violations) {
@@ -160,13 +202,25 @@ fn external_ips(spec: &Value, old: Option<&Value>, path: &Path, violations: &mut
 fn duplicate_ports(service: &Value, path: &Path, violations: &mut Violations) {
     let list = service["spec"]["ports"].list();
     if is(service, "ClusterIP") {
-        for (index, _) in list.iter().enumerate().filter(|(_, port)| port["nodePort"].int() != 0) {
-            violations
-                .forbidden(path.index(index).child("nodePort"), "may not be used when `type` is 'ClusterIP'");
+        for (index, _) in list
+            .iter()
+            .enumerate()
+            .filter(|(_, port)| port["nodePort"].int() != 0)
+        {
+            violations.forbidden(
+                path.index(index).child("nodePort"),
+                "may not be used when `type` is 'ClusterIP'",
+            );
         }
     }
-    let repeated = repeats(list, |port| (port["protocol"].str(), port["nodePort"].int()));
-    for (index, port) in list.iter().enumerate().filter(|(_, port)| port["nodePort"].int() != 0) {
+    let repeated = repeats(list, |port| {
+        (port["protocol"].str(), port["nodePort"].int())
+    });
+    for (index, port) in list
+        .iter()
+        .enumerate()
+        .filter(|(_, port)| port["nodePort"].int() != 0)
+    {
         if repeated[index] {
             violations.duplicate(path.index(index).child("nodePort"), port["nodePort"].int());
         }
@@ -195,19 +249,32 @@ fn source_ranges(service: &Value, old: Option<&Value>, path: &Path, violations: 
     if !is(service, "LoadBalancer") {
         violations.forbidden(path, ONLY_LOAD_BALANCER);
     }
-    let known = old.map(|old| old["spec"]["loadBalancerSourceRanges"].clone()).unwrap_or_default();
+    let known = old
+        .map(|old| old["spec"]["loadBalancerSourceRanges"].clone())
+        .unwrap_or_default();
     let is_known = |range: &str| known.list().iter().any(|known| known.str().trim() == range);
     for (index, range) in ranges.iter().enumerate() {
         let range = range.str().trim();
         if !is_known(range) {
-            field::all(ip::is_cidr_for_legacy_field(range), range, &path.index(index), violations);
+            field::all(
+                ip::is_cidr_for_legacy_field(range),
+                range,
+                &path.index(index),
+                violations,
+            );
         }
     }
 }
 
 fn annotated_source_ranges(service: &Value, old: Option<&Value>, violations: &mut Violations) {
-    let annotation = |service: &Value| service["metadata"]["annotations"].get(SOURCE_RANGES).cloned();
-    let Some(ranges) = annotation(service) else { return };
+    let annotation = |service: &Value| {
+        service["metadata"]["annotations"]
+            .get(SOURCE_RANGES)
+            .cloned()
+    };
+    let Some(ranges) = annotation(service) else {
+        return;
+    };
     let path = Path::new("metadata");
     let path = path.child("annotations");
     let path = path.key(SOURCE_RANGES);
@@ -219,19 +286,29 @@ fn annotated_source_ranges(service: &Value, old: Option<&Value>, violations: &mu
         return;
     }
     for range in ranges.str().split(',').map(str::trim) {
-        field::all(ip::is_cidr_for_legacy_field(range), range, &path, violations);
+        field::all(
+            ip::is_cidr_for_legacy_field(range),
+            range,
+            &path,
+            violations,
+        );
     }
 }
 
 fn load_balancer(spec: &Value, path: &Path, violations: &mut Violations) {
     if !spec["allocateLoadBalancerNodePorts"].is_null() && !is_load_balancer(spec) {
-        violations.forbidden(path.child("allocateLoadBalancerNodePorts"), ONLY_LOAD_BALANCER);
+        violations.forbidden(
+            path.child("allocateLoadBalancerNodePorts"),
+            ONLY_LOAD_BALANCER,
+        );
     }
     load_balancer_class(spec, path, violations);
 }
 
 fn load_balancer_class(spec: &Value, path: &Path, violations: &mut Violations) {
-    let Some(class) = spec["loadBalancerClass"].as_str() else { return };
+    let Some(class) = spec["loadBalancerClass"].as_str() else {
+        return;
+    };
     let path = path.child("loadBalancerClass");
     match is_load_balancer(spec) {
         true => qualified_name(class, &path, violations),
@@ -245,7 +322,11 @@ fn external_traffic(spec: &Value, path: &Path, violations: &mut Violations) {
     if is_externally_accessible(spec) {
         field::one_of(policy, &["Cluster", "Local"], &policy_path, violations);
     } else if !policy.is_empty() {
-        violations.invalid(policy_path, policy, "may only be set for externally-accessible services");
+        violations.invalid(
+            policy_path,
+            policy,
+            "may only be set for externally-accessible services",
+        );
     }
     let port = spec["healthCheckNodePort"].int();
     let path = path.child("healthCheckNodePort");
@@ -263,11 +344,21 @@ fn external_traffic(spec: &Value, path: &Path, violations: &mut Violations) {
 
 fn internal_traffic(spec: &Value, path: &Path, violations: &mut Violations) {
     if let Some(policy) = spec["internalTrafficPolicy"].as_str() {
-        field::one_of(policy, &["Cluster", "Local"], &path.child("internalTrafficPolicy"), violations);
+        field::one_of(
+            policy,
+            &["Cluster", "Local"],
+            &path.child("internalTrafficPolicy"),
+            violations,
+        );
     }
     if let Some(distribution) = spec["trafficDistribution"].as_str() {
         let allowed = ["PreferClose", "PreferSameZone", "PreferSameNode"];
-        field::one_of(distribution, &allowed, &path.child("trafficDistribution"), violations);
+        field::one_of(
+            distribution,
+            &allowed,
+            &path.child("trafficDistribution"),
+            violations,
+        );
     }
 }
 
@@ -297,7 +388,13 @@ fn load_balancer_status(
     if !allowed && !points.is_empty() {
         return violations.forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'");
     }
-    let known = Value::List(old["ingress"].list().iter().map(|point| point["ip"].clone()).collect());
+    let known = Value::List(
+        old["ingress"]
+            .list()
+            .iter()
+            .map(|point| point["ip"].clone())
+            .collect(),
+    );
     for (index, point) in points.iter().enumerate() {
         ingress(point, &known, &path.index(index), violations);
     }
@@ -310,7 +407,9 @@ fn ingress(point: &Value, known: &Value, path: &Path, violations: &mut Violation
     }
     let mode = path.child("ipMode");
     match point["ipMode"].as_str() {
-        None if !address.is_empty() => violations.required(mode, "must be specified when `ip` is set"),
+        None if !address.is_empty() => {
+            violations.required(mode, "must be specified when `ip` is set")
+        }
         Some(_) if address.is_empty() => {
             violations.forbidden(mode, "may not be specified when `ip` is not set")
         }
@@ -320,7 +419,11 @@ fn ingress(point: &Value, known: &Value, path: &Path, violations: &mut Violation
     if !hostname.is_empty() {
         dns_subdomain(hostname, &path.child("hostname"), violations);
         if ip::parse_sloppy(hostname).is_some() {
-            violations.invalid(path.child("hostname"), hostname, "must be a DNS name, not an IP address");
+            violations.invalid(
+                path.child("hostname"),
+                hostname,
+                "must be a DNS name, not an IP address",
+            );
         }
     }
 }
@@ -332,7 +435,9 @@ mod tests {
 
     #[track_caller]
     fn refused(spec: &str, expected: &[&str]) {
-        check(BEHAVIOUR).create(&format!(r#"{{"metadata":{{"name":"a"}},"spec":{spec}}}"#)).refused(expected);
+        check(BEHAVIOUR)
+            .create(&format!(r#"{{"metadata":{{"name":"a"}},"spec":{spec}}}"#))
+            .refused(expected);
     }
 
     #[test]
@@ -347,7 +452,10 @@ mod tests {
         );
         refused(
             r#"{"ports":[{"port":80},{"port":81}]}"#,
-            &["spec.ports[0].name: Required value", "spec.ports[1].name: Required value"],
+            &[
+                "spec.ports[0].name: Required value",
+                "spec.ports[1].name: Required value",
+            ],
         );
         refused(
             r#"{"ports":[{"name":"a","port":80},{"name":"a","port":80}]}"#,
@@ -368,7 +476,10 @@ mod tests {
     #[test]
     fn a_type_excludes_fields() {
         let excluded = |fields: &str, expected: &str| {
-            refused(&format!(r#"{{"ports":[{{"port":80}}],{fields}}}"#), &[expected])
+            refused(
+                &format!(r#"{{"ports":[{{"port":80}}],{fields}}}"#),
+                &[expected],
+            )
         };
         excluded(
             r#""type":"Nope""#,
@@ -382,7 +493,10 @@ mod tests {
             r#""healthCheckNodePort":31000"#,
             "spec.healthCheckNodePort: Invalid value: 31000: may only be set when",
         );
-        excluded(r#""loadBalancerClass":"a/b""#, "spec.loadBalancerClass: Forbidden: may only be used when");
+        excluded(
+            r#""loadBalancerClass":"a/b""#,
+            "spec.loadBalancerClass: Forbidden: may only be used when",
+        );
         excluded(
             r#""loadBalancerSourceRanges":["10.0.0.0/8"]"#,
             "spec.LoadBalancerSourceRanges: Forbidden: may only be used when `type` is 'LoadBalancer'",
@@ -396,7 +510,10 @@ mod tests {
     #[test]
     fn addresses_fit_together() {
         let addresses = |fields: &str, expected: &[&str]| {
-            refused(&format!(r#"{{"ports":[{{"port":80}}],{fields}}}"#), expected)
+            refused(
+                &format!(r#"{{"ports":[{{"port":80}}],{fields}}}"#),
+                expected,
+            )
         };
         addresses(
             r#""clusterIPs":["10.0.0.240","10.0.0.241"]"#,
@@ -430,7 +547,9 @@ mod tests {
         };
         check(BEHAVIOUR)
             .update(&service("10.0.0.2"), &service("10.0.0.1"))
-            .refused(&[r#"spec.clusterIPs[0]: Invalid value: ["10.0.0.2"]: may not change once set"#]);
+            .refused(&[
+                r#"spec.clusterIPs[0]: Invalid value: ["10.0.0.2"]: may not change once set"#,
+            ]);
     }
 
     #[test]

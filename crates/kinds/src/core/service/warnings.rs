@@ -16,7 +16,9 @@ pub(super) fn warnings(service: &Value, _old: Option<&Value>, context: &Context)
     let path = Path::new("spec");
     let mut warnings = Vec::new();
     if service["metadata"]["annotations"].get(HINTS).is_some() {
-        warnings.push(format!("annotation {HINTS} is deprecated, please use {MODE} instead"));
+        warnings.push(format!(
+            "annotation {HINTS} is deprecated, please use {MODE} instead"
+        ));
     }
     if !["", NONE].contains(&spec["clusterIP"].str()) {
         warnings.extend(addresses(&spec["clusterIPs"], &path.child("clusterIPs")));
@@ -27,16 +29,25 @@ pub(super) fn warnings(service: &Value, _old: Option<&Value>, context: &Context)
     }
     warnings.extend(addresses(&spec["externalIPs"], &path.child("externalIPs")));
     if !spec["externalIPs"].is_empty() && !headless && !is(service, "ExternalName") {
-        warnings
-            .push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".into());
+        warnings.push(
+            "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
+                .into(),
+        );
     }
-    warnings.extend(ip::ip_warning(path.child("loadBalancerIP"), spec["loadBalancerIP"].str()));
-    warnings
-        .extend(source_ranges(&spec["loadBalancerSourceRanges"], &path.child("loadBalancerSourceRanges")));
+    warnings.extend(ip::ip_warning(
+        path.child("loadBalancerIP"),
+        spec["loadBalancerIP"].str(),
+    ));
+    warnings.extend(source_ranges(
+        &spec["loadBalancerSourceRanges"],
+        &path.child("loadBalancerSourceRanges"),
+    ));
     warnings.extend(external_name(service));
     if spec["trafficDistribution"].str() == "PreferClose" {
-        warnings
-            .push("spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"".into());
+        warnings.push(
+            "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\""
+                .into(),
+        );
     }
     warnings
 }
@@ -47,17 +58,23 @@ fn ingress(ingress: &Value) -> Vec<String> {
     let path = path.child("loadBalancer");
     let path = path.child("ingress");
     let points = ingress.list().iter().enumerate();
-    points.filter_map(|(index, point)| ip::ip_warning(path.index(index), point["ip"].str())).collect()
+    points
+        .filter_map(|(index, point)| ip::ip_warning(path.index(index), point["ip"].str()))
+        .collect()
 }
 
 fn addresses(addresses: &Value, path: &Path) -> Vec<String> {
     let addresses = addresses.list().iter().enumerate();
-    addresses.filter_map(|(index, address)| ip::ip_warning(path.index(index), address.str())).collect()
+    addresses
+        .filter_map(|(index, address)| ip::ip_warning(path.index(index), address.str()))
+        .collect()
 }
 
 fn source_ranges(ranges: &Value, path: &Path) -> Vec<String> {
     let ranges = ranges.list().iter().enumerate();
-    ranges.flat_map(|(index, range)| ip::cidr_warnings(path.index(index), range.str())).collect()
+    ranges
+        .flat_map(|(index, range)| ip::cidr_warnings(path.index(index), range.str()))
+        .collect()
 }
 
 fn ignored_when_headless(spec: &Value) -> Vec<String> {
@@ -67,7 +84,9 @@ fn ignored_when_headless(spec: &Value) -> Vec<String> {
         (spec["sessionAffinity"].str() != NONE, "SessionAffinity"),
     ];
     let ignored = ignored.into_iter().filter(|(is_set, _)| *is_set);
-    ignored.map(|(_, field)| format!("spec.{field} is ignored for headless services")).collect()
+    ignored
+        .map(|(_, field)| format!("spec.{field} is ignored for headless services"))
+        .collect()
 }
 
 fn external_name(service: &Value) -> Option<String> {

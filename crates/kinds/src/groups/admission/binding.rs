@@ -7,9 +7,16 @@ use super::matching;
 use crate::Behaviour;
 use crate::groups::rules;
 
-pub(super) const VALIDATING: Behaviour =
-    Behaviour { default, validate: validate_validating, ..Behaviour::NONE };
-pub(super) const MUTATING: Behaviour = Behaviour { default, validate: validate_mutating, ..Behaviour::NONE };
+pub(super) const VALIDATING: Behaviour = Behaviour {
+    default,
+    validate: validate_validating,
+    ..Behaviour::NONE
+};
+pub(super) const MUTATING: Behaviour = Behaviour {
+    default,
+    validate: validate_mutating,
+    ..Behaviour::NONE
+};
 
 fn default(binding: &mut Value) {
     if let Some(resources) = binding.at_mut("spec.matchResources") {
@@ -25,10 +32,19 @@ fn validate_validating(
 ) {
     let path = Path::new("spec");
     validate_spec(&binding["spec"], &path, violations);
-    validate_actions(&binding["spec"]["validationActions"], &path.child("validationActions"), violations);
+    validate_actions(
+        &binding["spec"]["validationActions"],
+        &path.child("validationActions"),
+        violations,
+    );
 }
 
-fn validate_mutating(binding: &Value, _old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_mutating(
+    binding: &Value,
+    _old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     let path = Path::new("spec");
     validate_spec(&binding["spec"], &path, violations);
     let resources = &binding["spec"]["matchResources"];
@@ -54,7 +70,12 @@ fn validate_params(params: &Value, path: &Path, violations: &mut Violations) {
     let (name, selector) = (params["name"].str(), params.get("selector"));
     let exclusive = "name and selector are mutually exclusive";
     if !name.is_empty() {
-        rules::text(name, names::is_path_segment_name, &path.child("name"), violations);
+        rules::text(
+            name,
+            names::is_path_segment_name,
+            &path.child("name"),
+            violations,
+        );
         if selector.is_some() {
             violations.forbidden(path.child("name"), exclusive);
         }
@@ -78,7 +99,12 @@ fn validate_params(params: &Value, path: &Path, violations: &mut Violations) {
 fn validate_actions(actions: &Value, path: &Path, violations: &mut Violations) {
     let list = actions.list();
     for (index, action) in list.iter().enumerate() {
-        field::one_of(action.str(), &["Audit", "Deny", "Warn"], &path.index(index), violations);
+        field::one_of(
+            action.str(),
+            &["Audit", "Deny", "Warn"],
+            &path.index(index),
+            violations,
+        );
         if list[..index].contains(action) {
             violations.duplicate(path.index(index), action.str());
         }

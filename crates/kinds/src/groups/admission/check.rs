@@ -20,9 +20,20 @@ const MAX_VALUE_EXPRESSION: usize = 5 * 1024;
 
 impl Expressions {
     pub fn of(spec: &Value) -> Expressions {
-        let compiler = if spec["variables"].is_empty() { Compiler::default() } else { Compiler::composing() };
+        let compiler = if spec["variables"].is_empty() {
+            Compiler::default()
+        } else {
+            Compiler::composing()
+        };
         let params = spec.get("paramKind").is_some();
-        Expressions { compiler, scope: Scope { params, authorizer: true, patches: false } }
+        Expressions {
+            compiler,
+            scope: Scope {
+                params,
+                authorizer: true,
+                patches: false,
+            },
+        }
     }
 
     /// Kubernetes: conditions that did not change are not looked at again.
@@ -62,16 +73,33 @@ impl Expressions {
         }
     }
 
-    pub fn validate_validation(&self, validation: &Value, path: &Path, violations: &mut Violations) {
+    pub fn validate_validation(
+        &self,
+        validation: &Value,
+        path: &Path,
+        violations: &mut Violations,
+    ) {
         let text = validation["expression"].str();
         if text.trim().is_empty() {
             violations.required(path.child("expression"), "expression is not specified");
         } else {
-            self.check(text, self.scope, Wanted::Bool, &path.child("expression"), violations);
+            self.check(
+                text,
+                self.scope,
+                Wanted::Bool,
+                &path.child("expression"),
+                violations,
+            );
         }
-        let (text, place) = (validation["messageExpression"].str(), path.child("messageExpression"));
+        let (text, place) = (
+            validation["messageExpression"].str(),
+            path.child("messageExpression"),
+        );
         if !text.trim().is_empty() {
-            let scope = Scope { authorizer: false, ..self.scope };
+            let scope = Scope {
+                authorizer: false,
+                ..self.scope
+            };
             self.check(text, scope, Wanted::Text, &place, violations);
         } else if !text.is_empty() {
             violations.invalid(place, text, "must be non-empty if specified");
@@ -83,37 +111,60 @@ impl Expressions {
             violations.invalid(place, text, "must not contain line breaks");
         }
         let reasons = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
-        rules::optional_word(&validation["reason"], &reasons, &path.child("reason"), violations);
+        rules::optional_word(
+            &validation["reason"],
+            &reasons,
+            &path.child("reason"),
+            violations,
+        );
     }
 
     pub fn validate_annotations(&self, policy: &Value, path: &Path, violations: &mut Violations) {
         let annotations = policy["spec"]["auditAnnotations"].list();
         if annotations.len() > MAX_ANNOTATIONS {
-            let shown: Vec<Value> =
-                annotations.iter().map(|item| internal::shown("AuditAnnotation", item)).collect();
+            let shown: Vec<Value> = annotations
+                .iter()
+                .map(|item| internal::shown("AuditAnnotation", item))
+                .collect();
             let detail = format!("must not have more than {MAX_ANNOTATIONS} auditAnnotations");
             violations.invalid(path, shown, &detail);
         }
         for (index, annotation) in annotations.iter().enumerate() {
             let (key, path) = (annotation["key"].str(), path.index(index));
-            validate_key(policy["metadata"]["name"].str(), key, &path.child("key"), violations);
+            validate_key(
+                policy["metadata"]["name"].str(),
+                key,
+                &path.child("key"),
+                violations,
+            );
             self.validate_annotation(annotation, &path, violations);
-            if annotations[..index].iter().any(|earlier| earlier["key"] == annotation["key"]) {
+            if annotations[..index]
+                .iter()
+                .any(|earlier| earlier["key"] == annotation["key"])
+            {
                 violations.duplicate(path.child("key"), key);
             }
         }
     }
 
     fn validate_annotation(&self, annotation: &Value, path: &Path, violations: &mut Violations) {
-        let (text, place) = (annotation["valueExpression"].str(), path.child("valueExpression"));
+        let (text, place) = (
+            annotation["valueExpression"].str(),
+            path.child("valueExpression"),
+        );
         match text.trim() {
             "" => violations.required(place, "valueExpression is not specified"),
             text if text.len() > MAX_VALUE_EXPRESSION => {
-                violations
-                    .required(place, &format!("must not exceed {MAX_VALUE_EXPRESSION} bytes in length"));
+                violations.required(
+                    place,
+                    &format!("must not exceed {MAX_VALUE_EXPRESSION} bytes in length"),
+                );
             }
             trimmed => {
-                if let Err(refusal) = self.compiler.compile(trimmed, self.scope, Wanted::TextOrNull) {
+                if let Err(refusal) = self
+                    .compiler
+                    .compile(trimmed, self.scope, Wanted::TextOrNull)
+                {
                     refusal.tell(text, &place, violations);
                 }
             }
@@ -132,11 +183,20 @@ impl Expressions {
         };
         let patch_type = mutation["patchType"].str();
         let place = path.child(wanted);
-        match mutation.get(wanted).map(|patch| patch["expression"].str().trim()) {
-            None => violations.required(place, &format!("must be specified when patchType is {patch_type}")),
+        match mutation
+            .get(wanted)
+            .map(|patch| patch["expression"].str().trim())
+        {
+            None => violations.required(
+                place,
+                &format!("must be specified when patchType is {patch_type}"),
+            ),
             Some("") => violations.required(place.child("expression"), ""),
             Some(text) => {
-                let scope = Scope { patches: true, ..self.scope };
+                let scope = Scope {
+                    patches: true,
+                    ..self.scope
+                };
                 self.check(text, scope, result, &place.child("expression"), violations);
             }
         }
@@ -146,7 +206,14 @@ impl Expressions {
         }
     }
 
-    fn check(&self, text: &str, scope: Scope, wanted: Wanted, path: &Path, violations: &mut Violations) {
+    fn check(
+        &self,
+        text: &str,
+        scope: Scope,
+        wanted: Wanted,
+        path: &Path,
+        violations: &mut Violations,
+    ) {
         if let Err(refusal) = self.compiler.compile(text, scope, wanted) {
             refusal.tell(text, path, violations);
         }
@@ -157,6 +224,11 @@ impl Expressions {
 fn validate_key(policy: &str, key: &str, path: &Path, violations: &mut Violations) {
     match policy {
         "" => violations.invalid(path, key, "requires metadata.name be non-empty"),
-        name => rules::text(&format!("{name}/{key}"), names::is_qualified_name, path, violations),
+        name => rules::text(
+            &format!("{name}/{key}"),
+            names::is_qualified_name,
+            path,
+            violations,
+        ),
     }
 }

@@ -59,13 +59,20 @@ impl fmt::Display for Refusal {
 
 impl Refusal {
     fn invalid(detail: String) -> Refusal {
-        Refusal { internal: false, detail }
+        Refusal {
+            internal: false,
+            detail,
+        }
     }
 
     /// Says it about a field.
     pub fn tell(&self, expression: &str, path: &Path, violations: &mut Violations) {
         match self.internal {
-            true => violations.push(Reason::Internal, path, format!("Internal error: {}", self.detail)),
+            true => violations.push(
+                Reason::Internal,
+                path,
+                format!("Internal error: {}", self.detail),
+            ),
             false => violations.invalid(path, expression, &self.detail),
         }
     }
@@ -83,12 +90,18 @@ pub struct Compiler {
 impl Compiler {
     /// For a policy: what is declared can be used as `variables`.
     pub fn composing() -> Compiler {
-        Compiler { variables: Some(Arc::default()), typed: None }
+        Compiler {
+            variables: Some(Arc::default()),
+            typed: None,
+        }
     }
 
     /// For a policy whose objects have known types.
     pub(super) fn typed(environment: Environment) -> Compiler {
-        Compiler { typed: Some(environment), ..Compiler::composing() }
+        Compiler {
+            typed: Some(environment),
+            ..Compiler::composing()
+        }
     }
 
     /// Compiles an expression.
@@ -102,22 +115,36 @@ impl Compiler {
     /// Compiles a variable, which later expressions can use even if there is something wrong with it.
     pub fn declare(&mut self, name: &str, text: &str, scope: Scope) -> Result<Program, Refusal> {
         let program = self.compile(text, scope, Wanted::Anything);
-        let kind = program.as_ref().map_or(Type::Dyn, |program| declared(program.result_type()));
+        let kind = program
+            .as_ref()
+            .map_or(Type::Dyn, |program| declared(program.result_type()));
         Arc::make_mut(self.variables.get_or_insert_default()).insert(name.into(), kind);
         program
     }
 
     fn environment(&self, scope: Scope, variables: &Arc<HashMap<Str, Type>>) -> Environment {
-        let base = self.typed.as_ref().unwrap_or_else(|| scope.environment()).clone();
-        base.with_fields(VARIABLES, variables.clone()).with_variable("variables", Type::object(VARIABLES))
+        let base = self
+            .typed
+            .as_ref()
+            .unwrap_or_else(|| scope.environment())
+            .clone();
+        base.with_fields(VARIABLES, variables.clone())
+            .with_variable("variables", Type::object(VARIABLES))
     }
 }
 
 /// Compiles an expression that has other variables than those of admission.
-pub fn compile_in(environment: &Environment, text: &str, wanted: Wanted) -> Result<Program, Refusal> {
+pub fn compile_in(
+    environment: &Environment,
+    text: &str,
+    wanted: Wanted,
+) -> Result<Program, Refusal> {
     let program = environment.compile(text).map_err(|error| match error {
         RefuseError::Compile(issues) => Refusal::invalid(format!("compilation failed: {issues}")),
-        RefuseError::Program(_) => Refusal { internal: true, detail: error.to_string() },
+        RefuseError::Program(_) => Refusal {
+            internal: true,
+            detail: error.to_string(),
+        },
     })?;
     wanted.check(program.result_type())?;
     Ok(program)
@@ -130,7 +157,9 @@ fn declared(kind: &Type) -> Type {
     match kind {
         Type::List(items) => Type::list(declared(items)),
         Type::Map(pair) => Type::map(declared(&pair.0), declared(&pair.1)),
-        Type::Bool | Type::Int | Type::Uint | Type::Double | Type::String | Type::Bytes => kind.clone(),
+        Type::Bool | Type::Int | Type::Uint | Type::Double | Type::String | Type::Bytes => {
+            kind.clone()
+        }
         Type::Null | Type::Duration | Type::Timestamp => kind.clone(),
         _ => Type::Dyn,
     }
@@ -154,7 +183,10 @@ impl Wanted {
             [name] => name.clone(),
             _ => format!("one of [{}]", names.join(" ")),
         };
-        Err(Refusal::invalid(format!("must evaluate to {wanted} but got {}", shown(found))))
+        Err(Refusal::invalid(format!(
+            "must evaluate to {wanted} but got {}",
+            shown(found)
+        )))
     }
 }
 
@@ -172,8 +204,9 @@ impl Scope {
     /// The environment of expressions that know nothing of the types of objects.
     fn environment(self) -> &'static Environment {
         static KNOWN: [OnceLock<Environment>; 8] = [const { OnceLock::new() }; 8];
-        let index =
-            usize::from(self.params) | usize::from(self.authorizer) << 1 | usize::from(self.patches) << 2;
+        let index = usize::from(self.params)
+            | usize::from(self.authorizer) << 1
+            | usize::from(self.patches) << 2;
         KNOWN[index].get_or_init(|| self.build())
     }
 
@@ -185,12 +218,19 @@ impl Scope {
                 Type::object("kubernetes.authorization.ResourceCheck"),
             );
         }
-        if self.patches { library::with_json_patch(environment) } else { environment }
+        if self.patches {
+            library::with_json_patch(environment)
+        } else {
+            environment
+        }
     }
 }
 
 pub(super) fn with_authorizer(environment: Environment) -> Environment {
-    environment.with_variable("authorizer", Type::object("kubernetes.authorization.Authorizer"))
+    environment.with_variable(
+        "authorizer",
+        Type::object("kubernetes.authorization.Authorizer"),
+    )
 }
 
 /// The environment of expressions about objects of a type, perhaps with parameters.
@@ -208,15 +248,27 @@ pub(super) fn typed_environment(object: Type, params: Option<Type>) -> Environme
 }
 
 fn with_fields(environment: Environment, name: &str, fields: &[(&str, Type)]) -> Environment {
-    environment.with_object(name, fields.iter().map(|(name, kind)| (Str::from(*name), kind.clone())))
+    environment.with_object(
+        name,
+        fields
+            .iter()
+            .map(|(name, kind)| (Str::from(*name), kind.clone())),
+    )
 }
 
 fn with_request(environment: Environment) -> Environment {
     use Type::String as Text;
     let texts = Type::list(Text);
-    let (kind, resource) = ("kubernetes.GroupVersionKind", "kubernetes.GroupVersionResource");
-    let user =
-        [("username", Text), ("uid", Text), ("groups", texts.clone()), ("extra", Type::map(Text, texts))];
+    let (kind, resource) = (
+        "kubernetes.GroupVersionKind",
+        "kubernetes.GroupVersionResource",
+    );
+    let user = [
+        ("username", Text),
+        ("uid", Text),
+        ("groups", texts.clone()),
+        ("extra", Type::map(Text, texts)),
+    ];
     let request = [
         ("kind", Type::object(kind)),
         ("resource", Type::object(resource)),
@@ -231,9 +283,16 @@ fn with_request(environment: Environment) -> Environment {
         ("dryRun", Type::Bool),
         ("options", Type::Dyn),
     ];
-    let environment = with_fields(environment, kind, &[("group", Text), ("version", Text), ("kind", Text)]);
-    let environment =
-        with_fields(environment, resource, &[("group", Text), ("version", Text), ("resource", Text)]);
+    let environment = with_fields(
+        environment,
+        kind,
+        &[("group", Text), ("version", Text), ("kind", Text)],
+    );
+    let environment = with_fields(
+        environment,
+        resource,
+        &[("group", Text), ("version", Text), ("resource", Text)],
+    );
     let environment = with_fields(environment, "kubernetes.UserInfo", &user);
     with_fields(environment, "kubernetes.AdmissionRequest", &request)
 }
@@ -263,14 +322,24 @@ fn with_namespace(environment: Environment) -> Environment {
         ("message", Text),
         ("reason", Text),
     ];
-    let status = [("conditions", Type::list(Type::object("kubernetes.NamespaceCondition"))), ("phase", Text)];
+    let status = [
+        (
+            "conditions",
+            Type::list(Type::object("kubernetes.NamespaceCondition")),
+        ),
+        ("phase", Text),
+    ];
     let namespace = [
         ("metadata", Type::object("kubernetes.NamespaceMetadata")),
         ("spec", Type::object("kubernetes.NamespaceSpec")),
         ("status", Type::object("kubernetes.NamespaceStatus")),
     ];
     let environment = with_fields(environment, "kubernetes.NamespaceMetadata", &metadata);
-    let environment = with_fields(environment, "kubernetes.NamespaceSpec", &[("finalizers", texts)]);
+    let environment = with_fields(
+        environment,
+        "kubernetes.NamespaceSpec",
+        &[("finalizers", texts)],
+    );
     let environment = with_fields(environment, "kubernetes.NamespaceCondition", &condition);
     let environment = with_fields(environment, "kubernetes.NamespaceStatus", &status);
     with_fields(environment, "kubernetes.Namespace", &namespace)

@@ -36,7 +36,12 @@ pub(super) fn default_resources(resources: &mut Value) {
 pub(super) fn validate_resources(resources: &Value, path: &Path, violations: &mut Violations) {
     match resources["matchPolicy"].as_str() {
         None => violations.required(path.child("matchPolicy"), ""),
-        Some(policy) => field::one_of(policy, &MATCH_POLICIES, &path.child("matchPolicy"), violations),
+        Some(policy) => field::one_of(
+            policy,
+            &MATCH_POLICIES,
+            &path.child("matchPolicy"),
+            violations,
+        ),
     }
     for name in ["namespaceSelector", "objectSelector"] {
         match resources.get(name) {
@@ -56,7 +61,12 @@ fn validate_named_rule(rule: &Value, path: &Path, violations: &mut Violations) {
     let names = rule["resourceNames"].list();
     for (index, name) in names.iter().enumerate() {
         let path = path.child("resourceNames");
-        rules::text(name.str(), names::is_path_segment_name, &path.index(index), violations);
+        rules::text(
+            name.str(),
+            names::is_path_segment_name,
+            &path.index(index),
+            violations,
+        );
         if names[..index].contains(name) {
             violations.duplicate(path.index(index), name.str());
         }
@@ -65,31 +75,64 @@ fn validate_named_rule(rule: &Value, path: &Path, violations: &mut Violations) {
 }
 
 /// A mutating policy sees no deletions.
-pub(super) fn validate_mutating_operations(rules: &Value, path: &Path, violations: &mut Violations) {
+pub(super) fn validate_mutating_operations(
+    rules: &Value,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let path = path.child("resourceRules");
     let path = path.child("operations");
-    for operation in rules["resourceRules"].list().iter().flat_map(|rule| rule["operations"].list()) {
-        field::one_of(operation.str(), &["*", "CONNECT", "CREATE", "UPDATE"], &path, violations);
+    for operation in rules["resourceRules"]
+        .list()
+        .iter()
+        .flat_map(|rule| rule["operations"].list())
+    {
+        field::one_of(
+            operation.str(),
+            &["*", "CONNECT", "CREATE", "UPDATE"],
+            &path,
+            violations,
+        );
     }
 }
 
 /// A rule: operations on resources of groups and versions.
 pub(super) fn validate_rule(rule: &Value, path: &Path, violations: &mut Violations) {
-    validate_list(&rule["operations"], "operations", &path.child("operations"), violations);
+    validate_list(
+        &rule["operations"],
+        "operations",
+        &path.child("operations"),
+        violations,
+    );
     for (index, operation) in rule["operations"].list().iter().enumerate() {
         let path = path.child("operations");
         let allowed = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
         field::one_of(operation.str(), &allowed, &path.index(index), violations);
     }
-    validate_list(&rule["apiGroups"], "API groups", &path.child("apiGroups"), violations);
-    validate_list(&rule["apiVersions"], "API versions", &path.child("apiVersions"), violations);
+    validate_list(
+        &rule["apiGroups"],
+        "API groups",
+        &path.child("apiGroups"),
+        violations,
+    );
+    validate_list(
+        &rule["apiVersions"],
+        "API versions",
+        &path.child("apiVersions"),
+        violations,
+    );
     for (index, version) in rule["apiVersions"].list().iter().enumerate() {
         if version.is_empty() {
             violations.required(path.child("apiVersions").index(index), "");
         }
     }
     validate_resource_names(&rule["resources"], &path.child("resources"), violations);
-    rules::optional_word(&rule["scope"], &["*", "Cluster", "Namespaced"], &path.child("scope"), violations);
+    rules::optional_word(
+        &rule["scope"],
+        &["*", "Cluster", "Namespaced"],
+        &path.child("scope"),
+        violations,
+    );
 }
 
 /// There is something, and a star stands alone.
@@ -114,7 +157,9 @@ fn validate_resource_names(resources: &Value, path: &Path, violations: &mut Viol
         match name.str().split_once('/') {
             None if name.is_empty() => violations.required(path.index(index), ""),
             None => {}
-            Some(parts) => validate_subresource(parts, &list[..index], &path.index(index), violations),
+            Some(parts) => {
+                validate_subresource(parts, &list[..index], &path.index(index), violations)
+            }
         }
     }
     let has = |wanted: &str| list.iter().any(|name| name.str() == wanted);
@@ -123,7 +168,11 @@ fn validate_resource_names(resources: &Value, path: &Path, violations: &mut Viol
         violations.invalid(path, resources.clone(), detail);
     }
     // Kubernetes: only the last resource without a subresource counts.
-    let last = list.iter().rev().map(Value::str).find(|name| !name.is_empty() && !name.contains('/'));
+    let last = list
+        .iter()
+        .rev()
+        .map(Value::str)
+        .find(|name| !name.is_empty() && !name.contains('/'));
     if has("*") && last != Some("*") {
         let detail = "if '*' is present, must not specify other resources without subresources";
         violations.invalid(path, resources.clone(), detail);
@@ -131,7 +180,12 @@ fn validate_resource_names(resources: &Value, path: &Path, violations: &mut Viol
 }
 
 /// What earlier names cover must not be said again.
-fn validate_subresource(parts: (&str, &str), earlier: &[Value], path: &Path, violations: &mut Violations) {
+fn validate_subresource(
+    parts: (&str, &str),
+    earlier: &[Value],
+    path: &Path,
+    violations: &mut Violations,
+) {
     let (resource, subresource) = parts;
     for covering in [format!("{resource}/*"), format!("*/{subresource}")] {
         if earlier.iter().any(|name| name.str() == covering) {
@@ -162,8 +216,17 @@ pub(super) fn validate_conditions(
                 }
             }
         }
-        rules::required_text(name, names::is_qualified_name, &path.child("name"), violations);
-        if !name.is_empty() && conditions[..index].iter().any(|earlier| earlier["name"] == *name) {
+        rules::required_text(
+            name,
+            names::is_qualified_name,
+            &path.child("name"),
+            violations,
+        );
+        if !name.is_empty()
+            && conditions[..index]
+                .iter()
+                .any(|earlier| earlier["name"] == *name)
+        {
             violations.duplicate(path.child("name"), name.str());
         }
     }

@@ -29,7 +29,10 @@ pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
         (_, "MutatingAdmissionPolicyBinding") => binding::MUTATING,
         _ => return Behaviour::NONE,
     };
-    Behaviour { warnings, ..behaviour }
+    Behaviour {
+        warnings,
+        ..behaviour
+    }
 }
 
 const STATIC_SUFFIX: &str = ".static.k8s.io";

@@ -8,9 +8,16 @@ use super::expression::Compiler;
 use super::matching::{self, FAILURE_POLICIES, REINVOCATION_POLICIES};
 use crate::Behaviour;
 
-pub(super) const VALIDATING: Behaviour =
-    Behaviour { default, validate: validate_validating, ..Behaviour::NONE };
-pub(super) const MUTATING: Behaviour = Behaviour { default, validate: validate_mutating, ..Behaviour::NONE };
+pub(super) const VALIDATING: Behaviour = Behaviour {
+    default,
+    validate: validate_validating,
+    ..Behaviour::NONE
+};
+pub(super) const MUTATING: Behaviour = Behaviour {
+    default,
+    validate: validate_mutating,
+    ..Behaviour::NONE
+};
 
 fn default(policy: &mut Value) {
     let spec = policy.entry("spec");
@@ -20,7 +27,12 @@ fn default(policy: &mut Value) {
     }
 }
 
-fn validate_validating(policy: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+fn validate_validating(
+    policy: &Value,
+    old: Option<&Value>,
+    context: &Context,
+    violations: &mut Violations,
+) {
     if context.action == Action::Status {
         return validate_status(&policy["status"], violations);
     }
@@ -36,12 +48,21 @@ fn validate_validating(policy: &Value, old: Option<&Value>, context: &Context, v
         }
     }
     for (index, validation) in spec["validations"].list().iter().enumerate() {
-        expressions.validate_validation(validation, &path.child("validations").index(index), violations);
+        expressions.validate_validation(
+            validation,
+            &path.child("validations").index(index),
+            violations,
+        );
     }
     expressions.validate_annotations(policy, &path.child("auditAnnotations"), violations);
 }
 
-fn validate_mutating(policy: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_mutating(
+    policy: &Value,
+    old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     let (spec, path) = (&policy["spec"], Path::new("spec"));
     validate_matching(spec, &path, violations);
     matching::validate_mutating_operations(
@@ -49,27 +70,41 @@ fn validate_mutating(policy: &Value, old: Option<&Value>, _context: &Context, vi
         &path.child("matchConstraints"),
         violations,
     );
-    let mut expressions = Expressions { compiler: Compiler::composing(), ..Expressions::of(spec) };
+    let mut expressions = Expressions {
+        compiler: Compiler::composing(),
+        ..Expressions::of(spec)
+    };
     expressions.validate_conditions(spec, old, &path, violations);
     expressions.validate_variables(spec, &path, violations);
     if spec["mutations"].is_empty() {
-        violations.required(path.child("mutations"), "mutations must contain at least one item");
+        violations.required(
+            path.child("mutations"),
+            "mutations must contain at least one item",
+        );
     }
     for (index, mutation) in spec["mutations"].list().iter().enumerate() {
         expressions.validate_mutation(mutation, &path.child("mutations").index(index), violations);
     }
     match spec["reinvocationPolicy"].str() {
         "" => violations.required(path.child("reinvocationPolicy"), ""),
-        policy => {
-            field::one_of(policy, &REINVOCATION_POLICIES, &path.child("reinvocationPolicy"), violations)
-        }
+        policy => field::one_of(
+            policy,
+            &REINVOCATION_POLICIES,
+            &path.child("reinvocationPolicy"),
+            violations,
+        ),
     }
 }
 
 fn validate_matching(spec: &Value, path: &Path, violations: &mut Violations) {
     match spec["failurePolicy"].as_str() {
         None => violations.required(path.child("failurePolicy"), ""),
-        Some(policy) => field::one_of(policy, &FAILURE_POLICIES, &path.child("failurePolicy"), violations),
+        Some(policy) => field::one_of(
+            policy,
+            &FAILURE_POLICIES,
+            &path.child("failurePolicy"),
+            violations,
+        ),
     }
     if let Some(kind) = spec.get("paramKind") {
         validate_param_kind(kind, &path.child("paramKind"), violations);
@@ -95,7 +130,10 @@ fn validate_param_kind(kind: &Value, path: &Path, violations: &mut Violations) {
         name => {
             let wrong = names::is_dns1035_label(&name.to_lowercase());
             if !wrong.is_empty() {
-                let detail = format!("may have mixed case, but should otherwise match: {}", wrong.join(","));
+                let detail = format!(
+                    "may have mixed case, but should otherwise match: {}",
+                    wrong.join(",")
+                );
                 violations.invalid(path.child("kind"), name, &detail);
             }
         }
@@ -106,7 +144,13 @@ fn validate_api_version(text: &str, path: &Path, violations: &mut Violations) {
     let (group, version) = match text.split('/').collect::<Vec<_>>()[..] {
         [version] => ("", version),
         [group, version] => (group, version),
-        _ => return violations.invalid(path, text, &format!("unexpected GroupVersion string: {text}")),
+        _ => {
+            return violations.invalid(
+                path,
+                text,
+                &format!("unexpected GroupVersion string: {text}"),
+            );
+        }
     };
     let wrong = names::is_dns1123_subdomain(group);
     if !group.is_empty() && !wrong.is_empty() {
@@ -124,7 +168,12 @@ fn validate_status(status: &Value, violations: &mut Violations) {
     let path = Path::new("status");
     let warnings = path.child("typeChecking");
     let warnings = warnings.child("expressionWarnings");
-    for (index, warning) in status.at("typeChecking.expressionWarnings").list().iter().enumerate() {
+    for (index, warning) in status
+        .at("typeChecking.expressionWarnings")
+        .list()
+        .iter()
+        .enumerate()
+    {
         let path = warnings.index(index);
         if warning["warning"].is_empty() {
             violations.required(path.child("warning"), "");

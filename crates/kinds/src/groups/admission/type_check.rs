@@ -27,12 +27,17 @@ pub trait Shapes {
 /// What the status of a ValidatingAdmissionPolicy says of its types: `typeChecking.expressionWarnings`.
 pub fn expression_warnings(policy: &Value, shapes: &dyn Shapes) -> Vec<Value> {
     let (spec, mut warnings) = (&policy["spec"], Vec::new());
-    let checks: Vec<Check> =
-        kinds(spec, shapes).into_iter().filter_map(|kind| Check::new(spec, kind, shapes)).collect();
+    let checks: Vec<Check> = kinds(spec, shapes)
+        .into_iter()
+        .filter_map(|kind| Check::new(spec, kind, shapes))
+        .collect();
     for (index, validation) in spec["validations"].list().iter().enumerate() {
         for field in ["expression", "messageExpression"] {
             let text = validation[field].str();
-            let problems: Vec<String> = checks.iter().filter_map(|check| check.problem(text)).collect();
+            let problems: Vec<String> = checks
+                .iter()
+                .filter_map(|check| check.problem(text))
+                .collect();
             if !text.is_empty() && !problems.is_empty() {
                 let place = format!("spec.validations[{index}].{field}");
                 warnings.push(value!({ "fieldRef": place, "warning": (problems.join("\n")) }));
@@ -45,7 +50,10 @@ pub fn expression_warnings(policy: &Value, shapes: &dyn Shapes) -> Vec<Value> {
 /// The kinds whose shapes must be known for that: of objects, and of parameters.
 pub fn expression_kinds(policy: &Value, shapes: &dyn Shapes) -> Vec<GroupVersionKind> {
     let spec = &policy["spec"];
-    kinds(spec, shapes).into_iter().chain(spec.get("paramKind").map(kind_of)).collect()
+    kinds(spec, shapes)
+        .into_iter()
+        .chain(spec.get("paramKind").map(kind_of))
+        .collect()
 }
 
 /// The kinds that a policy's rules name one by one, in order.
@@ -72,16 +80,28 @@ fn kinds_of(rule: &Value, shapes: &dyn Shapes) -> Vec<GroupVersionKind> {
         texts.sort_unstable();
         texts
     };
-    let (groups, versions, mut resources) = (sorted("apiGroups"), sorted("apiVersions"), sorted("resources"));
+    let (groups, versions, mut resources) = (
+        sorted("apiGroups"),
+        sorted("apiVersions"),
+        sorted("resources"),
+    );
     // What a star stands for is not guessed.
-    if groups.iter().chain(&versions).any(|text| text.contains('*')) {
+    if groups
+        .iter()
+        .chain(&versions)
+        .any(|text| text.contains('*'))
+    {
         return Vec::new();
     }
     resources.retain(|resource| !resource.contains(['*', '/']));
     let mut found = Vec::new();
     for group in groups {
         for version in &versions {
-            found.extend(resources.iter().filter_map(|resource| shapes.kind(group, version, resource)));
+            found.extend(
+                resources
+                    .iter()
+                    .filter_map(|resource| shapes.kind(group, version, resource)),
+            );
         }
     }
     found.truncate(MAX_KINDS);
@@ -96,8 +116,10 @@ struct Check {
 
 impl Check {
     fn new(spec: &Value, kind: GroupVersionKind, shapes: &dyn Shapes) -> Option<Check> {
-        let mut declared =
-            Declared { environment: typed_environment(Type::Dyn, None), known: HashSet::new() };
+        let mut declared = Declared {
+            environment: typed_environment(Type::Dyn, None),
+            known: HashSet::new(),
+        };
         let object = declared.declare(&*shapes.shape(&kind)?);
         let params = spec.get("paramKind").map(|named| {
             let shape = shapes.shape(&kind_of(named));
@@ -111,24 +133,44 @@ impl Check {
         }
         let mut compiler = Compiler::typed(environment);
         for variable in spec["variables"].list() {
-            let _ = compiler.declare(variable["name"].str(), variable["expression"].str(), Scope::default());
+            let _ = compiler.declare(
+                variable["name"].str(),
+                variable["expression"].str(),
+                Scope::default(),
+            );
         }
         Some(Check { kind, compiler })
     }
 
     fn problem(&self, text: &str) -> Option<String> {
-        let refusal = self.compiler.compile(text, Scope::default(), Wanted::Anything).err()?;
+        let refusal = self
+            .compiler
+            .compile(text, Scope::default(), Wanted::Anything)
+            .err()?;
         // What has the right types but cannot be computed is not looked for here.
-        let detail = refusal.detail.strip_prefix("compilation failed: ").filter(|_| !refusal.internal)?;
-        let GroupVersionKind { group, version, kind } = &self.kind;
+        let detail = refusal
+            .detail
+            .strip_prefix("compilation failed: ")
+            .filter(|_| !refusal.internal)?;
+        let GroupVersionKind {
+            group,
+            version,
+            kind,
+        } = &self.kind;
         Some(format!("{group}/{version}, Kind={kind}: {detail}\n"))
     }
 }
 
 fn kind_of(named: &Value) -> GroupVersionKind {
-    let (group, version) =
-        named["apiVersion"].str().split_once('/').unwrap_or(("", named["apiVersion"].str()));
-    GroupVersionKind { group: group.into(), version: version.into(), kind: named["kind"].str().into() }
+    let (group, version) = named["apiVersion"]
+        .str()
+        .split_once('/')
+        .unwrap_or(("", named["apiVersion"].str()));
+    GroupVersionKind {
+        group: group.into(),
+        version: version.into(),
+        kind: named["kind"].str().into(),
+    }
 }
 
 /// Declares types of objects, each once.
@@ -141,7 +183,9 @@ impl Declared {
     fn declare(&mut self, ty: &Struct) -> Type {
         let name = Str::from(format!("{}.{}", ty.home, ty.name));
         if let Some(rest) = ty.rest() {
-            return rest.shape(&name).map_or(Type::Dyn, |shape| self.declare_shape(&shape));
+            return rest
+                .shape(&name)
+                .map_or(Type::Dyn, |shape| self.declare_shape(&shape));
         }
         if self.known.insert(name.clone()) {
             let mut fields: Vec<(Str, Type)> = ty
@@ -203,7 +247,11 @@ mod tests {
         }
 
         fn shape(&self, gvk: &GroupVersionKind) -> Option<Arc<Struct>> {
-            self.0.kinds.iter().find(|kind| kind.gvk == *gvk).map(|kind| kind.root.clone())
+            self.0
+                .kinds
+                .iter()
+                .find(|kind| kind.gvk == *gvk)
+                .map(|kind| kind.root.clone())
         }
     }
 
@@ -213,9 +261,13 @@ mod tests {
             { "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["deployments", "deployments/scale"] },
             { "apiGroups": [""], "apiVersions": ["*"], "operations": ["*"], "resources": ["pods"] }
         ] } } });
-        spec.entries().for_each(|(field, value)| policy.entry("spec").set(field, value.clone()));
+        spec.entries()
+            .for_each(|(field, value)| policy.entry("spec").set(field, value.clone()));
         let warnings = expression_warnings(&policy, &BuiltIn(crate::catalog()));
-        let texts: Vec<&str> = warnings.iter().map(|warning| warning["warning"].str()).collect();
+        let texts: Vec<&str> = warnings
+            .iter()
+            .map(|warning| warning["warning"].str())
+            .collect();
         assert_eq!(texts, expected);
     }
 
@@ -237,7 +289,10 @@ mod tests {
     fn types_that_do_not_fit_are_told() {
         let said = "apps/v1, Kind=Deployment: ERROR: <input>:1:22: found no matching overload for '_==_' applied to '(int, string)'\n \
                     | object.spec.replicas == 'a'\n | .....................^\n";
-        check(value!({ "validations": [{ "expression": "object.spec.replicas == 'a'" }] }), &[said]);
+        check(
+            value!({ "validations": [{ "expression": "object.spec.replicas == 'a'" }] }),
+            &[said],
+        );
     }
 
     #[test]
@@ -254,6 +309,9 @@ mod tests {
     #[test]
     fn what_a_star_stands_for_is_not_guessed() {
         let rules = value!({ "resourceRules": [{ "apiGroups": ["*"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["pods"] }] });
-        check(value!({ "matchConstraints": (rules), "validations": [{ "expression": "object.nope" }] }), &[]);
+        check(
+            value!({ "matchConstraints": (rules), "validations": [{ "expression": "object.nope" }] }),
+            &[],
+        );
     }
 }

@@ -8,10 +8,16 @@ use super::matching::{self, FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLIC
 use crate::Behaviour;
 use crate::groups::{client, rules};
 
-pub(super) const VALIDATING: Behaviour =
-    Behaviour { default: default_validating, validate: validate_validating, ..Behaviour::NONE };
-pub(super) const MUTATING: Behaviour =
-    Behaviour { default: default_mutating, validate: validate_mutating, ..Behaviour::NONE };
+pub(super) const VALIDATING: Behaviour = Behaviour {
+    default: default_validating,
+    validate: validate_validating,
+    ..Behaviour::NONE
+};
+pub(super) const MUTATING: Behaviour = Behaviour {
+    default: default_mutating,
+    validate: validate_mutating,
+    ..Behaviour::NONE
+};
 
 /// The old version is converted as it stands: it differs in what it takes for granted and what it forgives.
 pub(super) const VALIDATING_V1BETA1: Behaviour = Behaviour {
@@ -33,7 +39,11 @@ pub(super) const MUTATING_V1BETA1: Behaviour = Behaviour {
 };
 
 fn default_validating_v1beta1(configuration: &mut Value) {
-    for webhook in configuration.get_mut("webhooks").into_iter().flat_map(Value::list_mut) {
+    for webhook in configuration
+        .get_mut("webhooks")
+        .into_iter()
+        .flat_map(Value::list_mut)
+    {
         webhook.set_default("failurePolicy", "Ignore");
         webhook.set_default("matchPolicy", "Exact");
         webhook.set_default("sideEffects", "Unknown");
@@ -46,7 +56,11 @@ fn default_validating_v1beta1(configuration: &mut Value) {
 }
 
 fn default_validating(configuration: &mut Value) {
-    for webhook in configuration.get_mut("webhooks").into_iter().flat_map(Value::list_mut) {
+    for webhook in configuration
+        .get_mut("webhooks")
+        .into_iter()
+        .flat_map(Value::list_mut)
+    {
         webhook.set_default("failurePolicy", "Fail");
         matching::default_matching(webhook);
         webhook.set_default("timeoutSeconds", 10);
@@ -59,7 +73,11 @@ fn default_validating(configuration: &mut Value) {
 
 fn default_mutating(configuration: &mut Value) {
     default_validating(configuration);
-    for webhook in configuration.get_mut("webhooks").into_iter().flat_map(Value::list_mut) {
+    for webhook in configuration
+        .get_mut("webhooks")
+        .into_iter()
+        .flat_map(Value::list_mut)
+    {
         webhook.set_default("reinvocationPolicy", "Never");
     }
 }
@@ -75,7 +93,11 @@ struct Demands {
 
 impl Demands {
     fn of_v1beta1(new: &Value, old: Option<&Value>) -> Demands {
-        Demands { no_side_effects: false, unique_names: false, ..Demands::of(new, old) }
+        Demands {
+            no_side_effects: false,
+            unique_names: false,
+            ..Demands::of(new, old)
+        }
     }
 
     fn of(new: &Value, old: Option<&Value>) -> Demands {
@@ -90,7 +112,10 @@ impl Demands {
             };
         };
         let conditions = |webhooks: &[Value]| -> Vec<Value> {
-            webhooks.iter().map(|webhook| webhook["matchConditions"].clone()).collect()
+            webhooks
+                .iter()
+                .map(|webhook| webhook["matchConditions"].clone())
+                .collect()
         };
         Demands {
             conditions: conditions(new["webhooks"].list()) != conditions(old),
@@ -103,9 +128,11 @@ impl Demands {
             }),
             unique_names: (0..old.len())
                 .all(|i| old[..i].iter().all(|other| other["name"] != old[i]["name"])),
-            label_values: !old
-                .iter()
-                .any(|webhook| SELECTORS.iter().any(|name| rules::is_bad_selector(&webhook[*name]))),
+            label_values: !old.iter().any(|webhook| {
+                SELECTORS
+                    .iter()
+                    .any(|name| rules::is_bad_selector(&webhook[*name]))
+            }),
         }
     }
 }
@@ -118,11 +145,21 @@ fn is_known_version(version: &Value) -> bool {
     matches!(version.str(), "v1" | "v1beta1")
 }
 
-fn validate_validating(new: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_validating(
+    new: &Value,
+    old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     validate_webhooks(new, Demands::of(new, old), false, violations);
 }
 
-fn validate_mutating(new: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_mutating(
+    new: &Value,
+    old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     validate_webhooks(new, Demands::of(new, old), true, violations);
 }
 
@@ -132,8 +169,15 @@ fn validate_webhooks(new: &Value, demands: Demands, mutating: bool, violations: 
         let (name, path) = (&webhook["name"], path.index(index));
         validate_webhook(webhook, &demands, mutating, &path, violations);
         let versions = path.child("admissionReviewVersions");
-        validate_versions(&webhook["admissionReviewVersions"], &demands, &versions, violations);
-        let repeated = webhooks[..index].iter().any(|earlier| earlier["name"] == *name);
+        validate_versions(
+            &webhook["admissionReviewVersions"],
+            &demands,
+            &versions,
+            violations,
+        );
+        let repeated = webhooks[..index]
+            .iter()
+            .any(|earlier| earlier["name"] == *name);
         if demands.unique_names && !name.is_empty() && repeated {
             violations.duplicate(path.child("name"), name.str());
         }
@@ -157,38 +201,82 @@ fn validate_webhook(
         &path.child("failurePolicy"),
         violations,
     );
-    rules::optional_word(&webhook["matchPolicy"], &MATCH_POLICIES, &path.child("matchPolicy"), violations);
-    validate_side_effects(&webhook["sideEffects"], demands, &path.child("sideEffects"), violations);
-    if let Some(seconds) = webhook["timeoutSeconds"].as_int().filter(|seconds| !(1..=30).contains(seconds)) {
+    rules::optional_word(
+        &webhook["matchPolicy"],
+        &MATCH_POLICIES,
+        &path.child("matchPolicy"),
+        violations,
+    );
+    validate_side_effects(
+        &webhook["sideEffects"],
+        demands,
+        &path.child("sideEffects"),
+        violations,
+    );
+    if let Some(seconds) = webhook["timeoutSeconds"]
+        .as_int()
+        .filter(|seconds| !(1..=30).contains(seconds))
+    {
         let detail = "the timeout value must be between 1 and 30 seconds";
         violations.invalid(path.child("timeoutSeconds"), seconds, detail);
     }
     for name in SELECTORS {
         if let Some(selector) = webhook.get(name) {
-            rules::lenient_selector(selector, !demands.label_values, &path.child(name), violations);
+            rules::lenient_selector(
+                selector,
+                !demands.label_values,
+                &path.child(name),
+                violations,
+            );
         }
     }
     if mutating {
         let place = path.child("reinvocationPolicy");
-        rules::optional_word(&webhook["reinvocationPolicy"], &REINVOCATION_POLICIES, &place, violations);
+        rules::optional_word(
+            &webhook["reinvocationPolicy"],
+            &REINVOCATION_POLICIES,
+            &place,
+            violations,
+        );
     }
-    client::validate(&webhook["clientConfig"], &path.child("clientConfig"), violations);
+    client::validate(
+        &webhook["clientConfig"],
+        &path.child("clientConfig"),
+        violations,
+    );
     if demands.conditions {
         let place = path.child("matchConditions");
-        let scope = Scope { authorizer: true, ..Scope::default() };
+        let scope = Scope {
+            authorizer: true,
+            ..Scope::default()
+        };
         matching::validate_conditions(webhook["matchConditions"].list(), scope, &place, violations);
     }
 }
 
-fn validate_side_effects(class: &Value, demands: &Demands, path: &Path, violations: &mut Violations) {
-    let allowed: &[&str] = if demands.no_side_effects { &NO_SIDE_EFFECTS } else { &SIDE_EFFECTS };
+fn validate_side_effects(
+    class: &Value,
+    demands: &Demands,
+    path: &Path,
+    violations: &mut Violations,
+) {
+    let allowed: &[&str] = if demands.no_side_effects {
+        &NO_SIDE_EFFECTS
+    } else {
+        &SIDE_EFFECTS
+    };
     match class.as_str() {
         None => violations.required(path, &format!("must specify one of {}", allowed.join(", "))),
         Some(class) => field::one_of(class, allowed, path, violations),
     }
 }
 
-fn validate_versions(versions: &Value, demands: &Demands, path: &Path, violations: &mut Violations) {
+fn validate_versions(
+    versions: &Value,
+    demands: &Demands,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let list = versions.list();
     if list.is_empty() {
         return violations.required(path, "must specify one of v1, v1beta1");
@@ -197,10 +285,19 @@ fn validate_versions(versions: &Value, demands: &Demands, path: &Path, violation
         if list[..index].contains(version) {
             violations.invalid(path.index(index), version.str(), "duplicate version");
         } else {
-            rules::text(version.str(), names::is_dns1035_label, &path.index(index), violations);
+            rules::text(
+                version.str(),
+                names::is_dns1035_label,
+                &path.index(index),
+                violations,
+            );
         }
     }
     if demands.known_versions && !list.iter().any(is_known_version) {
-        violations.invalid(path, versions.clone(), "must include at least one of v1, v1beta1");
+        violations.invalid(
+            path,
+            versions.clone(),
+            "must include at least one of v1, v1beta1",
+        );
     }
 }

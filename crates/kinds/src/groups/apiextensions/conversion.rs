@@ -7,7 +7,12 @@ use crate::groups::certificates::pem;
 use crate::groups::{bytes, client, rules};
 
 /// Kubernetes: messages name the fields of the internal type, which has no `webhook`.
-pub(super) fn validate(spec: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
+pub(super) fn validate(
+    spec: &Value,
+    old: Option<&Value>,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let conversion = &spec["conversion"];
     if conversion.is_null() {
         return;
@@ -19,18 +24,32 @@ pub(super) fn validate(spec: &Value, old: Option<&Value>, path: &Path, violation
     }
     match strategy {
         "" => violations.required(path.child("strategy"), ""),
-        word => field::one_of(word, &["None", "Webhook"], &path.child("strategy"), violations),
+        word => field::one_of(
+            word,
+            &["None", "Webhook"],
+            &path.child("strategy"),
+            violations,
+        ),
     }
-    let (place, versions) = (path.child("webhookClientConfig"), path.child("conversionReviewVersions"));
+    let (place, versions) = (
+        path.child("webhookClientConfig"),
+        path.child("conversionReviewVersions"),
+    );
     let unset = "should not be set when strategy is not set to Webhook";
     if strategy == "Webhook" {
         match webhook.get("clientConfig") {
             None => violations.required(place, "required when strategy is set to Webhook"),
             Some(config) => client::validate(config, &place, violations),
         }
-        let known =
-            old.is_none_or(|old| has_known(old.at("conversion.webhook.conversionReviewVersions").list()));
-        return validate_versions(&webhook["conversionReviewVersions"], known, &versions, violations);
+        let known = old.is_none_or(|old| {
+            has_known(old.at("conversion.webhook.conversionReviewVersions").list())
+        });
+        return validate_versions(
+            &webhook["conversionReviewVersions"],
+            known,
+            &versions,
+            violations,
+        );
     }
     if webhook.get("clientConfig").is_some() {
         violations.forbidden(place, unset);
@@ -42,16 +61,32 @@ pub(super) fn validate(spec: &Value, old: Option<&Value>, path: &Path, violation
 
 /// Once a kind is served, a webhook's authorities must be some; who had none that can be read keeps them.
 /// What is inside a certificate is not looked at.
-pub(super) fn validate_authorities(definition: &Value, old: Option<&Value>, violations: &mut Violations) {
+pub(super) fn validate_authorities(
+    definition: &Value,
+    old: Option<&Value>,
+    violations: &mut Violations,
+) {
     let conversion = |definition: &Value| definition["spec"]["conversion"].clone();
-    let bundle = |conversion: &Value| conversion.at("webhook.clientConfig.caBundle").str().to_string();
-    let (new, before) = (conversion(definition), old.map(conversion).unwrap_or_default());
+    let bundle = |conversion: &Value| {
+        conversion
+            .at("webhook.clientConfig.caBundle")
+            .str()
+            .to_string()
+    };
+    let (new, before) = (
+        conversion(definition),
+        old.map(conversion).unwrap_or_default(),
+    );
     if new["strategy"].str() != "Webhook" || wrong_authorities(&bundle(&before)).is_some() {
         return;
     }
     if let Some(wrong) = wrong_authorities(&bundle(&new)) {
         let detail = format!("unable to load root certificates: {wrong}");
-        violations.invalid("spec.conversion.webhookClientConfig.caBundle", bundle(&new), &detail);
+        violations.invalid(
+            "spec.conversion.webhookClientConfig.caBundle",
+            bundle(&new),
+            &detail,
+        );
     }
 }
 
@@ -81,7 +116,12 @@ fn is_known(version: &Value) -> bool {
     matches!(version.str(), "v1" | "v1beta1")
 }
 
-fn validate_versions(versions: &Value, demand_known: bool, path: &Path, violations: &mut Violations) {
+fn validate_versions(
+    versions: &Value,
+    demand_known: bool,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let list = versions.list();
     if list.is_empty() {
         return violations.required(path, "");
@@ -90,10 +130,19 @@ fn validate_versions(versions: &Value, demand_known: bool, path: &Path, violatio
         if list[..index].contains(version) {
             violations.invalid(path.index(index), version.str(), "duplicate version");
         } else {
-            rules::text(version.str(), names::is_dns1035_label, &path.index(index), violations);
+            rules::text(
+                version.str(),
+                names::is_dns1035_label,
+                &path.index(index),
+                violations,
+            );
         }
     }
     if demand_known && !has_known(list) {
-        violations.invalid(path, versions.clone(), "must include at least one of v1, v1beta1");
+        violations.invalid(
+            path,
+            versions.clone(),
+            "must include at least one of v1, v1beta1",
+        );
     }
 }

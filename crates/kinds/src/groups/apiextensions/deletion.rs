@@ -8,7 +8,10 @@ const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// Marks a definition as being deleted.
 pub(super) fn mark(definition: &mut Value, now: &str) -> bool {
     let finalizers = definition.entry("metadata").entry("finalizers").make_list();
-    if !finalizers.iter().any(|finalizer| finalizer.str() == FINALIZER) {
+    if !finalizers
+        .iter()
+        .any(|finalizer| finalizer.str() == FINALIZER)
+    {
         finalizers.push(FINALIZER.into());
     }
     let terminating = value!({

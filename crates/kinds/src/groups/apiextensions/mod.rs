@@ -67,13 +67,21 @@ fn prepare(definition: &mut Value, _old: Option<&Value>, context: &Context) {
     let Some(stored) = storage_version(definition).map(Value::from) else {
         return;
     };
-    let versions = definition.entry("status").entry("storedVersions").make_list();
+    let versions = definition
+        .entry("status")
+        .entry("storedVersions")
+        .make_list();
     if !versions.contains(&stored) {
         versions.push(stored);
     }
 }
 
-fn validate(definition: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+fn validate(
+    definition: &Value,
+    old: Option<&Value>,
+    context: &Context,
+    violations: &mut Violations,
+) {
     let status = Path::new("status");
     if context.action != Action::Status {
         if old.is_none() {
@@ -87,7 +95,11 @@ fn validate(definition: &Value, old: Option<&Value>, context: &Context, violatio
             validate_change(&definition["spec"], old, violations);
         }
     }
-    names::validate_names(&definition["status"]["acceptedNames"], &status.child("acceptedNames"), violations);
+    names::validate_names(
+        &definition["status"]["acceptedNames"],
+        &status.child("acceptedNames"),
+        violations,
+    );
     if context.action != Action::Status {
         version::validate_stored(definition, &status.child("storedVersions"), violations);
         names::validate_approval(definition, old, violations);
@@ -100,7 +112,12 @@ fn validate_spec(spec: &Value, old: Option<&Value>, violations: &mut Violations)
     names::validate_group(spec["group"].str(), &path.child("group"), violations);
     match spec["scope"].str() {
         "" => violations.required(path.child("scope"), ""),
-        scope => field::one_of(scope, &["Cluster", "Namespaced"], &path.child("scope"), violations),
+        scope => field::one_of(
+            scope,
+            &["Cluster", "Namespaced"],
+            &path.child("scope"),
+            violations,
+        ),
     }
     version::validate_versions(spec, old, &path, violations);
     for name in ["plural", "singular", "kind", "listKind"] {
@@ -118,7 +135,12 @@ fn validate_change(spec: &Value, old: &Value, violations: &mut Violations) {
     let path = Path::new("spec");
     let (new_names, old_names) = (&spec["names"], &old["spec"]["names"]);
     if is_established(old) {
-        field::immutable(&spec["scope"], &old["spec"]["scope"], &path.child("scope"), violations);
+        field::immutable(
+            &spec["scope"],
+            &old["spec"]["scope"],
+            &path.child("scope"),
+            violations,
+        );
         field::immutable(
             &new_names["kind"],
             &old_names["kind"],
@@ -126,7 +148,12 @@ fn validate_change(spec: &Value, old: &Value, violations: &mut Violations) {
             violations,
         );
     }
-    field::immutable(&spec["group"], &old["spec"]["group"], &path.child("group"), violations);
+    field::immutable(
+        &spec["group"],
+        &old["spec"]["group"],
+        &path.child("group"),
+        violations,
+    );
     field::immutable(
         &new_names["plural"],
         &old_names["plural"],
@@ -141,15 +168,19 @@ fn warnings(definition: &Value, old: Option<&Value>, context: &Context) -> Vec<S
         return Vec::new();
     }
     let before: Vec<String> = old.map(version::unknown_formats).unwrap_or_default();
-    let formats = version::unknown_formats(definition).into_iter().filter(|format| !before.contains(format));
-    formats.map(|format| format!("unrecognized format {}", json::quote(&format))).collect()
+    let formats = version::unknown_formats(definition)
+        .into_iter()
+        .filter(|format| !before.contains(format));
+    formats
+        .map(|format| format!("unrecognized format {}", json::quote(&format)))
+        .collect()
 }
 
 fn is_established(definition: &Value) -> bool {
     let conditions = definition["status"]["conditions"].list();
-    conditions
-        .iter()
-        .any(|condition| condition["type"].str() == "Established" && condition["status"].str() == "True")
+    conditions.iter().any(|condition| {
+        condition["type"].str() == "Established" && condition["status"].str() == "True"
+    })
 }
 
 fn validate_preserving(definition: &Value, old: Option<&Value>, violations: &mut Violations) {

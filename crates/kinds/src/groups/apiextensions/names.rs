@@ -13,7 +13,11 @@ pub(super) fn validate_name(definition: &Value, violations: &mut Violations) {
     for (field, said) in [("generateName", prefix), ("name", name)] {
         if !said.is_empty() && said != required {
             let metadata = Path::new("metadata");
-            violations.invalid(metadata.child(field), said, "must be spec.names.plural+\".\"+spec.group");
+            violations.invalid(
+                metadata.child(field),
+                said,
+                "must be spec.names.plural+\".\"+spec.group",
+            );
         }
     }
 }
@@ -38,12 +42,24 @@ pub(super) fn validate_names(names: &Value, path: &Path, violations: &mut Violat
     for name in ["kind", "listKind"] {
         validate_kind(names[name].str(), &path.child(name), violations);
     }
-    validate_labels(names["shortNames"].list(), &path.child("shortNames"), violations);
+    validate_labels(
+        names["shortNames"].list(),
+        &path.child("shortNames"),
+        violations,
+    );
     let list_kind = names["listKind"].str();
     if !list_kind.is_empty() && names["kind"].str() == list_kind {
-        violations.invalid(path.child("listKind"), list_kind, "kind and listKind may not be the same");
+        violations.invalid(
+            path.child("listKind"),
+            list_kind,
+            "kind and listKind may not be the same",
+        );
     }
-    validate_labels(names["categories"].list(), &path.child("categories"), violations);
+    validate_labels(
+        names["categories"].list(),
+        &path.child("categories"),
+        violations,
+    );
 }
 
 fn validate_label(name: &str, path: &Path, violations: &mut Violations) {
@@ -56,7 +72,10 @@ fn validate_label(name: &str, path: &Path, violations: &mut Violations) {
 fn validate_kind(kind: &str, path: &Path, violations: &mut Violations) {
     let wrong = names::is_dns1035_label(&kind.to_lowercase());
     if !kind.is_empty() && !wrong.is_empty() {
-        let detail = format!("may have mixed case, but should otherwise match: {}", wrong.join(","));
+        let detail = format!(
+            "may have mixed case, but should otherwise match: {}",
+            wrong.join(",")
+        );
         violations.invalid(path, kind, &detail);
     }
 }
@@ -86,7 +105,9 @@ impl Approval {
         match definition["metadata"]["annotations"][APPROVED].str() {
             "" => Approval::Missing,
             reason if reason.starts_with("unapproved") => Approval::Bypassed,
-            url if Url::parse(url).is_ok_and(|url| !url.scheme.is_empty() && !url.host.is_empty()) => {
+            url if Url::parse(url)
+                .is_ok_and(|url| !url.scheme.is_empty() && !url.host.is_empty()) =>
+            {
                 Approval::Given
             }
             _ => Approval::Invalid,
@@ -96,7 +117,9 @@ impl Approval {
 
 fn is_protected(group: &str) -> bool {
     let domains = ["k8s.io", "kubernetes.io"];
-    domains.iter().any(|domain| group == *domain || group.ends_with(&format!(".{domain}")))
+    domains
+        .iter()
+        .any(|domain| group == *domain || group.ends_with(&format!(".{domain}")))
 }
 
 /// The status, reason and message of the condition that says whether Kubernetes' community agreed to a group in
@@ -109,9 +132,11 @@ pub fn approval_condition(definition: &Value) -> Option<(&'static str, &'static 
     let demand = format!("protected groups must have approval annotation \"{APPROVED}\"");
     Some(match Approval::of(definition) {
         Approval::Missing => ("False", "MissingAnnotation", format!("{demand}, {RULES}")),
-        Approval::Bypassed => {
-            ("False", "UnapprovedAnnotation", format!("not approved: {}", json::quote(said)))
-        }
+        Approval::Bypassed => (
+            "False",
+            "UnapprovedAnnotation",
+            format!("not approved: {}", json::quote(said)),
+        ),
         Approval::Given => ("True", "ApprovedAnnotation", format!("approved in {said}")),
         Approval::Invalid => (
             "False",
@@ -122,7 +147,11 @@ pub fn approval_condition(definition: &Value) -> Option<(&'static str, &'static 
 }
 
 /// Kubernetes' own domains ask for a word on who agreed.
-pub(super) fn validate_approval(definition: &Value, old: Option<&Value>, violations: &mut Violations) {
+pub(super) fn validate_approval(
+    definition: &Value,
+    old: Option<&Value>,
+    violations: &mut Violations,
+) {
     let protected = is_protected(definition["spec"]["group"].str());
     let approval = Approval::of(definition);
     if !protected || old.is_some_and(|old| Approval::of(old) == approval) {
@@ -134,8 +163,9 @@ pub(super) fn validate_approval(definition: &Value, old: Option<&Value>, violati
     match approval {
         Approval::Missing => violations.required(path.key(APPROVED), &format!("{demand}, {RULES}")),
         Approval::Invalid => {
-            let detail =
-                format!("{demand} with either a URL or a reason starting with \"unapproved\", {RULES}");
+            let detail = format!(
+                "{demand} with either a URL or a reason starting with \"unapproved\", {RULES}"
+            );
             violations.invalid(
                 path.key(APPROVED),
                 definition["metadata"]["annotations"][APPROVED].str(),

@@ -36,14 +36,19 @@ fn default_versions(spec: &mut Value) {
     let first = spec["versions"][0]["name"].str().to_string();
     let version = spec["version"].str().to_string();
     if spec["versions"].is_empty() && !version.is_empty() {
-        spec.set("versions", value!([{"name": version, "served": true, "storage": true}]));
+        spec.set(
+            "versions",
+            value!([{"name": version, "served": true, "storage": true}]),
+        );
     } else if version.is_empty() && !first.is_empty() {
         spec.set("version", first);
     }
 }
 
 fn default_conversion(conversion: &mut Value) {
-    if conversion["strategy"].str() == "Webhook" && conversion["conversionReviewVersions"].is_empty() {
+    if conversion["strategy"].str() == "Webhook"
+        && conversion["conversionReviewVersions"].is_empty()
+    {
         conversion.set("conversionReviewVersions", value!(["v1beta1"]));
     }
     if let Some(service) = conversion.at_mut("webhookClientConfig.service") {
@@ -52,7 +57,9 @@ fn default_conversion(conversion: &mut Value) {
 }
 
 fn to_stored(definition: &mut Value) {
-    let Some(spec) = definition.get_mut("spec") else { return };
+    let Some(spec) = definition.get_mut("spec") else {
+        return;
+    };
     default_versions(spec);
     spec.remove("version");
     for (own, above) in SHARED {
@@ -67,11 +74,15 @@ fn to_stored(definition: &mut Value) {
 }
 
 fn from_stored(definition: &mut Value) {
-    let Some(spec) = definition.get_mut("spec") else { return };
+    let Some(spec) = definition.get_mut("spec") else {
+        return;
+    };
     let first = spec["versions"][0]["name"].str().to_string();
     spec.set("version", first);
     for (own, above) in SHARED {
-        let Some(part) = shared(spec, own).cloned() else { continue };
+        let Some(part) = shared(spec, own).cloned() else {
+            continue;
+        };
         versions(spec).for_each(|version| drop(version.remove(own)));
         spec.set(above, part);
     }
@@ -84,12 +95,17 @@ fn from_stored(definition: &mut Value) {
 }
 
 fn versions(spec: &mut Value) -> impl Iterator<Item = &mut Value> {
-    spec.get_mut("versions").into_iter().flat_map(Value::list_mut)
+    spec.get_mut("versions")
+        .into_iter()
+        .flat_map(Value::list_mut)
 }
 
 /// The path of a column is written differently.
 fn rename_paths(holder: &mut Value, from: &str, to: &str) {
-    let columns = holder.get_mut("additionalPrinterColumns").into_iter().flat_map(Value::list_mut);
+    let columns = holder
+        .get_mut("additionalPrinterColumns")
+        .into_iter()
+        .flat_map(Value::list_mut);
     for column in columns {
         if let Some(path) = column.remove(from) {
             column.set(to, path);
@@ -98,8 +114,10 @@ fn rename_paths(holder: &mut Value, from: &str, to: &str) {
 }
 
 fn nest_webhook(conversion: &mut Value) {
-    let (client, versions) =
-        (conversion.remove("webhookClientConfig"), conversion.remove("conversionReviewVersions"));
+    let (client, versions) = (
+        conversion.remove("webhookClientConfig"),
+        conversion.remove("conversionReviewVersions"),
+    );
     if client.is_some() || versions.is_some() {
         let webhook = conversion.entry("webhook");
         webhook.set("conversionReviewVersions", versions);
@@ -110,10 +128,13 @@ fn nest_webhook(conversion: &mut Value) {
 }
 
 fn flatten_webhook(conversion: &mut Value) {
-    let Some(mut webhook) = conversion.remove("webhook") else { return };
-    for (from, to) in
-        [("clientConfig", "webhookClientConfig"), ("conversionReviewVersions", "conversionReviewVersions")]
-    {
+    let Some(mut webhook) = conversion.remove("webhook") else {
+        return;
+    };
+    for (from, to) in [
+        ("clientConfig", "webhookClientConfig"),
+        ("conversionReviewVersions", "conversionReviewVersions"),
+    ] {
         if let Some(part) = webhook.remove(from).filter(|part| !part.is_null()) {
             conversion.set(to, part);
         }
@@ -126,7 +147,10 @@ fn validate_unconverted(definition: &Value, violations: &mut Violations) {
     let versions = spec["versions"].list();
     for (own, above) in SHARED {
         if !spec[above].is_empty() && versions.iter().any(|version| !version[own].is_null()) {
-            let detail = format!("top-level and per-version {} are mutually exclusive", plural(own));
+            let detail = format!(
+                "top-level and per-version {} are mutually exclusive",
+                plural(own)
+            );
             violations.forbidden(path.child(above), &detail);
         }
     }
@@ -140,7 +164,11 @@ fn validate_unconverted(definition: &Value, violations: &mut Violations) {
         }
     }
     let version = spec["version"].str();
-    if !version.is_empty() && versions.first().is_some_and(|first| first["name"].str() != version) {
+    if !version.is_empty()
+        && versions
+            .first()
+            .is_some_and(|first| first["name"].str() != version)
+    {
         let detail = "must match the first version in spec.versions";
         violations.invalid(path.child("version"), version, detail);
     }
@@ -161,22 +189,37 @@ fn shown(spec: &Value) -> Value {
 }
 
 /// All that v1 demands, but what v1 forgives a definition that had it before, v1beta1 forgives a new one.
-fn validate(definition: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+fn validate(
+    definition: &Value,
+    old: Option<&Value>,
+    context: &Context,
+    violations: &mut Violations,
+) {
     if old.is_none() {
         names::validate_name(definition, violations);
     }
-    super::validate(definition, Some(&forgiving(definition, old)), context, violations);
+    super::validate(
+        definition,
+        Some(&forgiving(definition, old)),
+        context,
+        violations,
+    );
 }
 
 /// A definition to which `definition` could be an update: without approval if it has none, keeping unknown fields
 /// if it does, and then without schemas where it has none.
 fn forgiving(definition: &Value, old: Option<&Value>) -> Value {
     let mut before = old.unwrap_or(definition).clone();
-    let (spec, annotations) = (&definition["spec"], definition["metadata"]["annotations"].clone());
+    let (spec, annotations) = (
+        &definition["spec"],
+        definition["metadata"]["annotations"].clone(),
+    );
     before.entry("metadata").set("annotations", annotations);
     let preserves = spec["preserveUnknownFields"].clone();
     if preserves.bool() {
-        before.entry("spec").set("versions", spec["versions"].clone());
+        before
+            .entry("spec")
+            .set("versions", spec["versions"].clone());
     } else if old.is_none() {
         before.entry("spec").remove("versions");
     }

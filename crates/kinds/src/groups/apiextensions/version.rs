@@ -22,7 +22,10 @@ pub(super) const SHARED: [(&str, &str); 4] = [
 pub(super) fn shared<'a>(spec: &'a Value, name: &str) -> Option<&'a Value> {
     let versions = spec["versions"].list();
     let first = &versions.first()?[name];
-    versions.iter().all(|version| version[name] == *first).then_some(first)
+    versions
+        .iter()
+        .all(|version| version[name] == *first)
+        .then_some(first)
 }
 
 fn is_shared(spec: &Value, name: &str) -> bool {
@@ -30,29 +33,55 @@ fn is_shared(spec: &Value, name: &str) -> bool {
 }
 
 /// The versions one by one, and what they are together.
-pub(super) fn validate_versions(spec: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
+pub(super) fn validate_versions(
+    spec: &Value,
+    old: Option<&Value>,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let (versions, path) = (spec["versions"].list(), path.child("versions"));
     let options = Options::new(spec, old);
     validate_presence(spec, old, &path, violations);
     for (index, version) in versions.iter().enumerate() {
         let path = path.index(index);
-        let (name, wrong) = (version["name"].str(), names::is_dns1035_label(version["name"].str()));
+        let (name, wrong) = (
+            version["name"].str(),
+            names::is_dns1035_label(version["name"].str()),
+        );
         if !wrong.is_empty() {
             violations.invalid(path.child("name"), name, &wrong.join(","));
         }
         validate_deprecation(version, &path.child("deprecationWarning"), violations);
         for (name, _) in SHARED.iter().filter(|(name, _)| !is_shared(spec, name)) {
-            let part = Part { spec, version: Some(version), name, old, options };
+            let part = Part {
+                spec,
+                version: Some(version),
+                name,
+                old,
+                options,
+            };
             part.validate(&path.child(name), violations);
         }
     }
-    let unique =
-        (0..versions.len()).all(|i| versions[..i].iter().all(|other| other["name"] != versions[i]["name"]));
+    let unique = (0..versions.len()).all(|i| {
+        versions[..i]
+            .iter()
+            .all(|other| other["name"] != versions[i]["name"])
+    });
     if !unique {
         violations.invalid(path, shown(spec), "must contain unique version names");
     }
-    if versions.iter().filter(|version| version["storage"].bool()).count() != 1 {
-        violations.invalid(path, shown(spec), "must have exactly one version marked as storage version");
+    if versions
+        .iter()
+        .filter(|version| version["storage"].bool())
+        .count()
+        != 1
+    {
+        violations.invalid(
+            path,
+            shown(spec),
+            "must have exactly one version marked as storage version",
+        );
     }
     validate_first(versions, violations);
     schema::validate_sizes(spec, old, &path, violations);
@@ -69,11 +98,17 @@ fn validate_presence(spec: &Value, old: Option<&Value>, path: &Path, violations:
         if demanded {
             violations.required(path.child("openAPIV3Schema"), "");
         } else if !preserves && version["served"].bool() {
-            violations.required(path.child("openAPIV3Schema"), "because otherwise all fields are pruned");
+            violations.required(
+                path.child("openAPIV3Schema"),
+                "because otherwise all fields are pruned",
+            );
         }
     }
     if preserves
-        && spec["versions"].list().iter().any(|version| schema::any(schema_of(version), &has_default))
+        && spec["versions"]
+            .list()
+            .iter()
+            .any(|version| schema::any(schema_of(version), &has_default))
     {
         let detail = "must be false in order to use defaults in the schema";
         violations.invalid("spec.preserveUnknownFields", true, detail);
@@ -93,7 +128,12 @@ pub(super) fn unknown_formats(definition: &Value) -> Vec<String> {
     let spec = &definition["spec"];
     match shared(spec, "schema") {
         Some(schema) => schema::unknown_formats(&schema["openAPIV3Schema"]),
-        None => spec["versions"].list().iter().map(schema_of).flat_map(schema::unknown_formats).collect(),
+        None => spec["versions"]
+            .list()
+            .iter()
+            .map(schema_of)
+            .flat_map(schema::unknown_formats)
+            .collect(),
     }
 }
 
@@ -103,7 +143,10 @@ fn has_schema(version: &Value) -> bool {
 
 /// Kubernetes: the first version is also that of the definition as a whole.
 fn validate_first(versions: &[Value], violations: &mut Violations) {
-    let Some(name) = versions.first().map(|version| version["name"].str()).filter(|name| !name.is_empty())
+    let Some(name) = versions
+        .first()
+        .map(|version| version["name"].str())
+        .filter(|name| !name.is_empty())
     else {
         return;
     };
@@ -130,11 +173,23 @@ fn shown(spec: &Value) -> Value {
 }
 
 /// What the versions share.
-pub(super) fn validate_shared(spec: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
+pub(super) fn validate_shared(
+    spec: &Value,
+    old: Option<&Value>,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let options = Options::new(spec, old);
     for (name, whole) in SHARED {
         if is_shared(spec, name) {
-            Part { spec, version: None, name, old, options }.validate(&path.child(whole), violations);
+            Part {
+                spec,
+                version: None,
+                name,
+                old,
+                options,
+            }
+            .validate(&path.child(whole), violations);
         }
     }
 }
@@ -154,8 +209,18 @@ impl Part<'_> {
         match self.name {
             "schema" => {
                 let path = path.child("openAPIV3Schema");
-                let options = if self.is_unchanged() { self.options.unchanged() } else { self.options };
-                schema::validate(&part["openAPIV3Schema"], self.has_status(), options, &path, violations);
+                let options = if self.is_unchanged() {
+                    self.options.unchanged()
+                } else {
+                    self.options
+                };
+                schema::validate(
+                    &part["openAPIV3Schema"],
+                    self.has_status(),
+                    options,
+                    &path,
+                    violations,
+                );
             }
             "subresources" => validate_scale(&part["scale"], path, violations),
             "additionalPrinterColumns" => {
@@ -169,15 +234,22 @@ impl Part<'_> {
 
     /// A part by its name, if it belongs to the same whole.
     fn value(&self, name: &str) -> &Value {
-        self.version.or(self.spec["versions"].list().first()).map_or(&Value::Null, |version| &version[name])
+        self.version
+            .or(self.spec["versions"].list().first())
+            .map_or(&Value::Null, |version| &version[name])
     }
 
     /// Whether the old definition had the version with the same schema. Kubernetes: the first version stands for all
     /// together.
     fn is_unchanged(&self) -> bool {
-        let Some(version) = self.version.or(self.spec["versions"].list().first()) else { return false };
-        let olds = self.old.map_or(&[] as &[Value], |old| old["versions"].list());
-        olds.iter().any(|old| old["name"] == version["name"] && schema_of(old) == schema_of(version))
+        let Some(version) = self.version.or(self.spec["versions"].list().first()) else {
+            return false;
+        };
+        let olds = self
+            .old
+            .map_or(&[] as &[Value], |old| old["versions"].list());
+        olds.iter()
+            .any(|old| old["name"] == version["name"] && schema_of(old) == schema_of(version))
     }
 
     /// Whether the status is written on its own: in this version, or in any.
@@ -204,13 +276,21 @@ impl Part<'_> {
             return violations.invalid(path, "", detail);
         }
         if let Some(words) = schema::unsupported(schema) {
-            let place = path.to_string().replace("selectableFields", "schema.openAPIV3Schema");
+            let place = path
+                .to_string()
+                .replace("selectableFields", "schema.openAPIV3Schema");
             violations.invalid(place, "", &words);
         }
         let mut seen = Vec::new();
         for (index, field) in fields.iter().enumerate() {
             let path = path.index(index);
-            validate_field(field["jsonPath"].str(), schema, &mut seen, &path.child("jsonPath"), violations);
+            validate_field(
+                field["jsonPath"].str(),
+                schema,
+                &mut seen,
+                &path.child("jsonPath"),
+                violations,
+            );
         }
         if seen.len() > MAX_SELECTABLE && !self.had_as_many(fields) {
             violations.too_many(path, seen.len(), MAX_SELECTABLE);
@@ -219,9 +299,17 @@ impl Part<'_> {
 
     /// Whether the old definition had these very fields.
     fn had_as_many(&self, fields: &[Value]) -> bool {
-        let versions = self.old.map_or(&[] as &[Value], |old| old["versions"].list());
-        let same = |old: &&Value| self.version.is_none_or(|version| old["name"] == version["name"]);
-        versions.iter().find(same).is_some_and(|old| old["selectableFields"].list() == fields)
+        let versions = self
+            .old
+            .map_or(&[] as &[Value], |old| old["versions"].list());
+        let same = |old: &&Value| {
+            self.version
+                .is_none_or(|version| old["name"] == version["name"])
+        };
+        versions
+            .iter()
+            .find(same)
+            .is_some_and(|old| old["selectableFields"].list() == fields)
     }
 }
 
@@ -239,7 +327,9 @@ fn validate_field(
     }
     let place = match resolve(text, schema, false) {
         Ok(place) => place,
-        Err(error) => return violations.invalid(path, text, &format!("is an invalid path: {error}")),
+        Err(error) => {
+            return violations.invalid(path, text, &format!("is an invalid path: {error}"));
+        }
     };
     if place.root == "metadata" {
         violations.invalid(path, text, "must not point to fields in metadata");
@@ -268,7 +358,10 @@ fn validate_deprecation(version: &Value, path: &Path, violations: &mut Violation
     if warning.is_empty() {
         violations.invalid(path, warning, "must not be an empty string");
     }
-    if let Some((index, _)) = warning.char_indices().find(|(_, char)| !is_printable(*char)) {
+    if let Some((index, _)) = warning
+        .char_indices()
+        .find(|(_, char)| !is_printable(*char))
+    {
         let detail = format!(
             "must only contain printable UTF-8 characters; non-printable character found at index {index}"
         );
@@ -288,7 +381,11 @@ fn validate_scale(scale: &Value, path: &Path, violations: &mut Violations) {
     let rules: [(&str, &[&str], &str); 3] = [
         ("specReplicasPath", &[".spec."], ".spec"),
         ("statusReplicasPath", &[".status."], ".status"),
-        ("labelSelectorPath", &[".spec.", ".status."], "either .spec or .status"),
+        (
+            "labelSelectorPath",
+            &[".spec.", ".status."],
+            "either .spec or .status",
+        ),
     ];
     for (name, roots, where_to) in rules {
         let (text, place) = (scale[name].str(), format!("scale.{name}"));
@@ -298,14 +395,26 @@ fn validate_scale(scale: &Value, path: &Path, violations: &mut Violations) {
         } else if !text.is_empty() && !text.starts_with('.') {
             violations.invalid(place, text, "must be a simple json path starting with .");
         } else if !text.is_empty() && !roots.iter().any(|root| text.starts_with(root)) {
-            violations.invalid(place, text, &format!("should be a json path under {where_to}"));
+            violations.invalid(
+                place,
+                text,
+                &format!("should be a json path under {where_to}"),
+            );
         }
     }
 }
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
-const COLUMN_FORMATS: [&str; 8] =
-    ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+const COLUMN_FORMATS: [&str; 8] = [
+    "byte",
+    "date",
+    "date-time",
+    "double",
+    "float",
+    "int32",
+    "int64",
+    "password",
+];
 
 fn validate_column(column: &Value, path: &Path, violations: &mut Violations) {
     if column["name"].is_empty() {
@@ -314,7 +423,9 @@ fn validate_column(column: &Value, path: &Path, violations: &mut Violations) {
     let types = format!("must be one of {}", COLUMN_TYPES.join(","));
     match column["type"].str() {
         "" => violations.required(path.child("type"), &types),
-        word if !COLUMN_TYPES.contains(&word) => violations.invalid(path.child("type"), word, &types),
+        word if !COLUMN_TYPES.contains(&word) => {
+            violations.invalid(path.child("type"), word, &types)
+        }
         _ => {}
     }
     let format = column["format"].str();
@@ -328,7 +439,11 @@ fn validate_column(column: &Value, path: &Path, violations: &mut Violations) {
     match column["jsonPath"].str() {
         "" => violations.required(path.child("JSONPath"), ""),
         text if !text.starts_with('.') => {
-            violations.invalid(path.child("JSONPath"), text, "must be a simple json path starting with .");
+            violations.invalid(
+                path.child("JSONPath"),
+                text,
+                "must be a simple json path starting with .",
+            );
         }
         _ => {}
     }
@@ -338,14 +453,22 @@ fn validate_column(column: &Value, path: &Path, violations: &mut Violations) {
 pub(super) fn validate_stored(definition: &Value, path: &Path, violations: &mut Violations) {
     let stored = &definition["status"]["storedVersions"];
     if stored.is_empty() {
-        let shown = if stored.is_null() { Value::Null } else { stored.clone() };
+        let shown = if stored.is_null() {
+            Value::Null
+        } else {
+            stored.clone()
+        };
         return violations.invalid(path, shown, "must have at least one stored version");
     }
     let versions = definition["spec"]["versions"].list();
     for version in versions.iter().filter(|version| version["storage"].bool()) {
         let name = version["name"].str();
         if !stored.list().iter().any(|stored| stored.str() == name) {
-            violations.invalid(path, stored.clone(), &format!("must have the storage version {name}"));
+            violations.invalid(
+                path,
+                stored.clone(),
+                &format!("must have the storage version {name}"),
+            );
         }
     }
     for (index, name) in stored.list().iter().enumerate() {

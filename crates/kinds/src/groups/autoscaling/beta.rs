@@ -12,7 +12,10 @@ use super::to_v1::internal_behavior;
 use super::{BEHAVIOR, SCALE_DOWN_TOLERANCE, SCALE_UP_TOLERANCE, drop_annotations, metric};
 
 /// Where v2beta2 keeps the tolerance of each direction.
-const TOLERANCES: [(&str, &str); 2] = [("scaleDown", SCALE_DOWN_TOLERANCE), ("scaleUp", SCALE_UP_TOLERANCE)];
+const TOLERANCES: [(&str, &str); 2] = [
+    ("scaleDown", SCALE_DOWN_TOLERANCE),
+    ("scaleUp", SCALE_UP_TOLERANCE),
+];
 
 pub(super) fn default_v2beta1(autoscaler: &mut Value) {
     let spec = autoscaler.entry("spec");
@@ -24,7 +27,8 @@ pub(super) fn default_v2beta1(autoscaler: &mut Value) {
 }
 
 pub(super) fn from_v2beta1(autoscaler: &mut Value) {
-    let behavior = annotation(autoscaler, BEHAVIOR).and_then(|text| json::parse(text.as_bytes()).ok());
+    let behavior =
+        annotation(autoscaler, BEHAVIOR).and_then(|text| json::parse(text.as_bytes()).ok());
     if let Some(behavior) = behavior.as_ref().and_then(convert_behavior) {
         autoscaler.entry("spec").set("behavior", behavior);
     }
@@ -34,10 +38,16 @@ pub(super) fn from_v2beta1(autoscaler: &mut Value) {
 
 pub(super) fn to_v2beta1(autoscaler: &mut Value) {
     drop_annotations(autoscaler);
-    let behavior = autoscaler.entry("spec").remove("behavior").filter(|behavior| !behavior.is_null());
+    let behavior = autoscaler
+        .entry("spec")
+        .remove("behavior")
+        .filter(|behavior| !behavior.is_null());
     if let Some(behavior) = behavior {
         let text = json::to_string(&internal_behavior(&behavior));
-        autoscaler.entry("metadata").entry("annotations").set(BEHAVIOR, text);
+        autoscaler
+            .entry("metadata")
+            .entry("annotations")
+            .set(BEHAVIOR, text);
     }
     convert_metrics(
         autoscaler,
@@ -61,7 +71,11 @@ pub(super) fn from_v2beta2(autoscaler: &mut Value) {
     for (direction, name) in TOLERANCES {
         let tolerance = annotation(autoscaler, name).and_then(|text| metric::amount(&text.into()));
         if let Some(tolerance) = tolerance {
-            autoscaler.entry("spec").entry("behavior").entry(direction).set("tolerance", tolerance);
+            autoscaler
+                .entry("spec")
+                .entry("behavior")
+                .entry(direction)
+                .set("tolerance", tolerance);
         }
     }
     drop_annotations(autoscaler);
@@ -70,14 +84,23 @@ pub(super) fn from_v2beta2(autoscaler: &mut Value) {
 pub(super) fn to_v2beta2(autoscaler: &mut Value) {
     drop_annotations(autoscaler);
     for (direction, name) in TOLERANCES {
-        let rules = autoscaler.at_mut("spec.behavior").and_then(|behavior| behavior.get_mut(direction));
-        if let Some(tolerance) = rules.and_then(|rules| rules.remove("tolerance")).filter(|it| !it.is_null())
+        let rules = autoscaler
+            .at_mut("spec.behavior")
+            .and_then(|behavior| behavior.get_mut(direction));
+        if let Some(tolerance) = rules
+            .and_then(|rules| rules.remove("tolerance"))
+            .filter(|it| !it.is_null())
         {
-            autoscaler.entry("metadata").entry("annotations").set(name, tolerance);
+            autoscaler
+                .entry("metadata")
+                .entry("annotations")
+                .set(name, tolerance);
         }
     }
 }
 
 fn annotation(autoscaler: &Value, name: &str) -> Option<String> {
-    autoscaler["metadata"]["annotations"][name].as_str().map(String::from)
+    autoscaler["metadata"]["annotations"][name]
+        .as_str()
+        .map(String::from)
 }

@@ -11,19 +11,28 @@ pub(super) fn convert(autoscaler: &mut Value) {
         let text = autoscaler["metadata"]["annotations"][name].as_str()?;
         json::parse(text.as_bytes()).ok()
     };
-    let metrics = annotation(METRICS).and_then(|metrics| convert_all(&metrics, metric::spec_from_v1));
-    let current =
-        annotation(CURRENT_METRICS).and_then(|metrics| convert_all(&metrics, metric::status_from_v1));
+    let metrics =
+        annotation(METRICS).and_then(|metrics| convert_all(&metrics, metric::spec_from_v1));
+    let current = annotation(CURRENT_METRICS)
+        .and_then(|metrics| convert_all(&metrics, metric::status_from_v1));
     let behavior = annotation(BEHAVIOR).and_then(|behavior| convert_behavior(&behavior));
-    let conditions = annotation(CONDITIONS).filter(|conditions| matches!(conditions, Value::List(_)));
+    let conditions =
+        annotation(CONDITIONS).filter(|conditions| matches!(conditions, Value::List(_)));
 
     autoscaler.set("apiVersion", "autoscaling/v2");
-    convert_spec(autoscaler.entry("spec"), metrics.unwrap_or_default(), behavior);
+    convert_spec(
+        autoscaler.entry("spec"),
+        metrics.unwrap_or_default(),
+        behavior,
+    );
     convert_status(autoscaler.entry("status"), current, conditions);
     default_v2(autoscaler);
 }
 
-pub(super) fn convert_all(metrics: &Value, convert: fn(&Value) -> Option<Value>) -> Option<Vec<Value>> {
+pub(super) fn convert_all(
+    metrics: &Value,
+    convert: fn(&Value) -> Option<Value>,
+) -> Option<Vec<Value>> {
     match metrics {
         Value::List(metrics) => metrics.iter().map(convert).collect(),
         _ => None,
@@ -41,10 +50,12 @@ fn convert_spec(spec: &mut Value, mut metrics: Vec<Value>, behavior: Option<Valu
 }
 
 fn convert_status(status: &mut Value, current: Option<Vec<Value>>, conditions: Option<Value>) {
-    let cpu = status.remove("currentCPUUtilizationPercentage").map(|percent| {
-        let current = value!({"averageUtilization": percent});
-        vec![value!({"type": "Resource", "resource": {"name": "cpu", "current": current}})]
-    });
+    let cpu = status
+        .remove("currentCPUUtilizationPercentage")
+        .map(|percent| {
+            let current = value!({"averageUtilization": percent});
+            vec![value!({"type": "Resource", "resource": {"name": "cpu", "current": current}})]
+        });
     status.set("currentMetrics", current.or(cpu));
     if let Some(conditions) = conditions {
         status.set("conditions", conditions);
@@ -92,6 +103,8 @@ fn convert_policy(internal: &Value) -> Value {
 
 /// A member whatever the case of its name, as Go's decoder finds it.
 fn member(value: &Value, name: &str) -> Value {
-    let found = value.entries().find(|(key, _)| key.eq_ignore_ascii_case(name));
+    let found = value
+        .entries()
+        .find(|(key, _)| key.eq_ignore_ascii_case(name));
     found.map(|(_, value)| value.clone()).unwrap_or_default()
 }

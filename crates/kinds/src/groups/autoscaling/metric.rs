@@ -5,7 +5,13 @@
 use mizzen_object::{Map, Str, Value, quantity};
 
 /// The sources of a metric, as they follow each other in JSON.
-const SOURCES: [&str; 5] = ["object", "pods", "resource", "containerResource", "external"];
+const SOURCES: [&str; 5] = [
+    "object",
+    "pods",
+    "resource",
+    "containerResource",
+    "external",
+];
 
 /// A wanted metric in the shape of version 1.
 pub(super) fn spec_to_v1(metric: &Value) -> Value {
@@ -32,7 +38,10 @@ pub(super) fn spec_to_v1(metric: &Value) -> Value {
             ]),
             _ => fields([
                 ("name", value["name"].clone()),
-                ("targetAverageUtilization", target["averageUtilization"].clone()),
+                (
+                    "targetAverageUtilization",
+                    target["averageUtilization"].clone(),
+                ),
                 ("targetAverageValue", target["averageValue"].clone()),
                 ("container", value["container"].clone()),
             ]),
@@ -65,7 +74,10 @@ pub(super) fn status_to_v1(metric: &Value) -> Value {
             ]),
             _ => fields([
                 ("name", value["name"].clone()),
-                ("currentAverageUtilization", current["averageUtilization"].clone()),
+                (
+                    "currentAverageUtilization",
+                    current["averageUtilization"].clone(),
+                ),
                 ("currentAverageValue", or_zero(&current["averageValue"])),
                 ("container", value["container"].clone()),
             ]),
@@ -81,11 +93,18 @@ pub(super) fn spec_from_v1(metric: &Value) -> Option<Value> {
             "object" => object_from_v1(value)?,
             "pods" => fields([
                 ("metric", identifier(value, "selector")),
-                ("target", target("AverageValue", Value::Null, or_zero(&average), Value::Null)),
+                (
+                    "target",
+                    target("AverageValue", Value::Null, or_zero(&average), Value::Null),
+                ),
             ]),
             "external" => {
                 let total = amount(&value["targetValue"])?;
-                let target_type = if total.is_null() { "AverageValue" } else { "Value" };
+                let target_type = if total.is_null() {
+                    "AverageValue"
+                } else {
+                    "Value"
+                };
                 fields([
                     ("metric", identifier(value, "metricSelector")),
                     ("target", target(target_type, total, average, Value::Null)),
@@ -93,10 +112,17 @@ pub(super) fn spec_from_v1(metric: &Value) -> Option<Value> {
             }
             _ => {
                 let utilization = value["targetAverageUtilization"].clone();
-                let target_type = if utilization.is_null() { "AverageValue" } else { "Utilization" };
+                let target_type = if utilization.is_null() {
+                    "AverageValue"
+                } else {
+                    "Utilization"
+                };
                 fields([
                     ("name", value["name"].clone()),
-                    ("target", target(target_type, Value::Null, average, utilization)),
+                    (
+                        "target",
+                        target(target_type, Value::Null, average, utilization),
+                    ),
                     ("container", value["container"].clone()),
                 ])
             }
@@ -105,9 +131,16 @@ pub(super) fn spec_from_v1(metric: &Value) -> Option<Value> {
 }
 
 fn object_from_v1(value: &Value) -> Option<Value> {
-    let (total, average) = (or_zero(&amount(&value["targetValue"])?), amount(&value["averageValue"])?);
+    let (total, average) = (
+        or_zero(&amount(&value["targetValue"])?),
+        amount(&value["averageValue"])?,
+    );
     let by_average = !average.is_null();
-    let total = if by_average && total.str() == "0" { Value::Null } else { total };
+    let total = if by_average && total.str() == "0" {
+        Value::Null
+    } else {
+        total
+    };
     let target_type = if by_average { "AverageValue" } else { "Value" };
     Some(fields([
         ("describedObject", reference(&value["target"])),
@@ -124,7 +157,13 @@ pub(super) fn status_from_v1(metric: &Value) -> Option<Value> {
         Some(match source {
             "object" => fields([
                 ("metric", identifier(value, "selector")),
-                ("current", fields([("value", total), ("averageValue", amount(&value["averageValue"])?)])),
+                (
+                    "current",
+                    fields([
+                        ("value", total),
+                        ("averageValue", amount(&value["averageValue"])?),
+                    ]),
+                ),
                 ("describedObject", reference(&value["target"])),
             ]),
             "pods" => fields([
@@ -133,7 +172,10 @@ pub(super) fn status_from_v1(metric: &Value) -> Option<Value> {
             ]),
             "external" => fields([
                 ("metric", identifier(value, "metricSelector")),
-                ("current", fields([("value", total), ("averageValue", average)])),
+                (
+                    "current",
+                    fields([("value", total), ("averageValue", average)]),
+                ),
             ]),
             _ => {
                 let utilization = value["currentAverageUtilization"].clone();
@@ -141,7 +183,10 @@ pub(super) fn status_from_v1(metric: &Value) -> Option<Value> {
                     ("name", value["name"].clone()),
                     (
                         "current",
-                        fields([("averageValue", or_zero(&average)), ("averageUtilization", utilization)]),
+                        fields([
+                            ("averageValue", or_zero(&average)),
+                            ("averageUtilization", utilization),
+                        ]),
                     ),
                     ("container", value["container"].clone()),
                 ])
@@ -174,7 +219,11 @@ fn from_v1(metric: &Value, convert: impl Fn(&str, &Value) -> Option<Value>) -> O
 /// The fields that have a value, in this order.
 pub(super) fn fields<const N: usize>(fields: [(&str, Value); N]) -> Value {
     let present = fields.into_iter().filter(|(_, value)| !value.is_null());
-    Value::Map(present.map(|(name, value)| (Str::from(name), value)).collect::<Map>())
+    Value::Map(
+        present
+            .map(|(name, value)| (Str::from(name), value))
+            .collect::<Map>(),
+    )
 }
 
 fn reference(object: &Value) -> Value {
@@ -186,7 +235,10 @@ fn reference(object: &Value) -> Value {
 }
 
 fn identifier(value: &Value, selector: &str) -> Value {
-    fields([("name", value["metricName"].str().into()), ("selector", value[selector].clone())])
+    fields([
+        ("name", value["metricName"].str().into()),
+        ("selector", value[selector].clone()),
+    ])
 }
 
 fn target(target_type: &str, value: Value, average: Value, utilization: Value) -> Value {
@@ -199,7 +251,11 @@ fn target(target_type: &str, value: Value, average: Value, utilization: Value) -
 }
 
 fn or_zero(amount: &Value) -> Value {
-    if amount.is_null() { "0".into() } else { amount.clone() }
+    if amount.is_null() {
+        "0".into()
+    } else {
+        amount.clone()
+    }
 }
 
 /// A quantity as an annotation has it, in canonical form; none if it is no quantity.

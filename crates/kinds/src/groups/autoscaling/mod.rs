@@ -13,7 +13,10 @@ use mizzen_object::{Value, value};
 use crate::Behaviour;
 
 pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
-    let stored = Behaviour { validate: validate::validate, ..Behaviour::NONE };
+    let stored = Behaviour {
+        validate: validate::validate,
+        ..Behaviour::NONE
+    };
     match (version, kind) {
         ("v1", "HorizontalPodAutoscaler") => Behaviour {
             default: default_v1,
@@ -33,8 +36,14 @@ pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
             from_stored: beta::to_v2beta2,
             ..stored
         },
-        ("v2", "HorizontalPodAutoscaler") => Behaviour { default: default_v2, ..stored },
-        ("v1", "Scale") => Behaviour { validate: validate::validate_scale, ..Behaviour::NONE },
+        ("v2", "HorizontalPodAutoscaler") => Behaviour {
+            default: default_v2,
+            ..stored
+        },
+        ("v1", "Scale") => Behaviour {
+            validate: validate::validate_scale,
+            ..Behaviour::NONE
+        },
         _ => Behaviour::NONE,
     }
 }
@@ -47,8 +56,14 @@ const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 /// Where v2beta2 keeps the tolerance of each direction.
 const SCALE_DOWN_TOLERANCE: &str = "autoscaling.alpha.kubernetes.io/scale-down-tolerance";
 const SCALE_UP_TOLERANCE: &str = "autoscaling.alpha.kubernetes.io/scale-up-tolerance";
-const ANNOTATIONS: [&str; 6] =
-    [METRICS, CURRENT_METRICS, CONDITIONS, BEHAVIOR, SCALE_DOWN_TOLERANCE, SCALE_UP_TOLERANCE];
+const ANNOTATIONS: [&str; 6] = [
+    METRICS,
+    CURRENT_METRICS,
+    CONDITIONS,
+    BEHAVIOR,
+    SCALE_DOWN_TOLERANCE,
+    SCALE_UP_TOLERANCE,
+];
 
 fn default_v1(autoscaler: &mut Value) {
     autoscaler.entry("spec").set_default("minReplicas", 1);

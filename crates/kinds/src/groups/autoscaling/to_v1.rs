@@ -10,7 +10,10 @@ pub(super) fn convert(autoscaler: &mut Value) {
     drop_annotations(autoscaler);
     let (spec, status) = (autoscaler["spec"].clone(), autoscaler["status"].clone());
     for (name, value) in annotations(&spec, &status) {
-        autoscaler.entry("metadata").entry("annotations").set(name, json::to_string(&value));
+        autoscaler
+            .entry("metadata")
+            .entry("annotations")
+            .set(name, json::to_string(&value));
     }
     autoscaler.set("apiVersion", "autoscaling/v1");
     autoscaler.set("spec", convert_spec(spec));
@@ -18,16 +21,30 @@ pub(super) fn convert(autoscaler: &mut Value) {
 }
 
 fn annotations(spec: &Value, status: &Value) -> Vec<(&'static str, Value)> {
-    let others = spec["metrics"].list().iter().filter(|metric| !is_cpu_utilization(metric));
+    let others = spec["metrics"]
+        .list()
+        .iter()
+        .filter(|metric| !is_cpu_utilization(metric));
     let others: Vec<Value> = others.map(metric::spec_to_v1).collect();
-    let current: Vec<Value> = status["currentMetrics"].list().iter().map(metric::status_to_v1).collect();
+    let current: Vec<Value> = status["currentMetrics"]
+        .list()
+        .iter()
+        .map(metric::status_to_v1)
+        .collect();
     let all = [
         (METRICS, Value::List(others)),
         (CURRENT_METRICS, Value::List(current)),
-        (BEHAVIOR, spec.get("behavior").map(internal_behavior).unwrap_or_default()),
+        (
+            BEHAVIOR,
+            spec.get("behavior")
+                .map(internal_behavior)
+                .unwrap_or_default(),
+        ),
         (CONDITIONS, status["conditions"].clone()),
     ];
-    all.into_iter().filter(|(_, value)| !value.is_empty()).collect()
+    all.into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .collect()
 }
 
 /// Kubernetes: this annotation has the fields' Go names, because the internal type has no others.
@@ -42,10 +59,18 @@ fn internal_rules(rules: &Value) -> Value {
     if rules.is_null() {
         return Value::Null;
     }
-    let policies =
-        rules.get("policies").map(|policies| policies.list().iter().map(internal_policy).collect::<Vec<_>>());
+    let policies = rules.get("policies").map(|policies| {
+        policies
+            .list()
+            .iter()
+            .map(internal_policy)
+            .collect::<Vec<_>>()
+    });
     let mut internal = Value::object();
-    internal.set("StabilizationWindowSeconds", rules["stabilizationWindowSeconds"].clone());
+    internal.set(
+        "StabilizationWindowSeconds",
+        rules["stabilizationWindowSeconds"].clone(),
+    );
     internal.set("SelectPolicy", rules["selectPolicy"].clone());
     internal.set("Policies", policies);
     internal.set("Tolerance", rules["tolerance"].clone());
@@ -63,9 +88,16 @@ fn internal_policy(policy: &Value) -> Value {
 fn convert_spec(mut spec: Value) -> Value {
     let metrics = spec.remove("metrics").unwrap_or_default();
     spec.remove("behavior");
-    if let Some(metric) = metrics.list().iter().find(|metric| is_cpu_utilization(metric)) {
+    if let Some(metric) = metrics
+        .list()
+        .iter()
+        .find(|metric| is_cpu_utilization(metric))
+    {
         let target = &metric["resource"]["target"];
-        spec.set("targetCPUUtilizationPercentage", target["averageUtilization"].clone());
+        spec.set(
+            "targetCPUUtilizationPercentage",
+            target["averageUtilization"].clone(),
+        );
     }
     spec
 }
@@ -73,10 +105,17 @@ fn convert_spec(mut spec: Value) -> Value {
 fn convert_status(mut status: Value) -> Value {
     let metrics = status.remove("currentMetrics").unwrap_or_default();
     status.remove("conditions");
-    for metric in metrics.list().iter().filter(|metric| metric["type"].str() == "Resource") {
+    for metric in metrics
+        .list()
+        .iter()
+        .filter(|metric| metric["type"].str() == "Resource")
+    {
         let (resource, field) = (&metric["resource"], "averageUtilization");
         if resource["name"].str() == "cpu" && !resource["current"][field].is_null() {
-            status.set("currentCPUUtilizationPercentage", resource["current"][field].clone());
+            status.set(
+                "currentCPUUtilizationPercentage",
+                resource["current"][field].clone(),
+            );
         }
     }
     status

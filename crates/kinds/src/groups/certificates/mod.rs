@@ -11,12 +11,18 @@ pub use validate::{requested_groups, requested_name};
 use crate::Behaviour;
 
 pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
-    let main = Behaviour { prepare, validate: validate::validate, ..Behaviour::NONE };
+    let main = Behaviour {
+        prepare,
+        validate: validate::validate,
+        ..Behaviour::NONE
+    };
     let behaviour = match kind {
         "CertificateSigningRequest" => main,
-        "CertificateSigningRequest/approval" => {
-            Behaviour { prepare: prepare_approval, validate: validate::validate_approval, ..main }
-        }
+        "CertificateSigningRequest/approval" => Behaviour {
+            prepare: prepare_approval,
+            validate: validate::validate_approval,
+            ..main
+        },
         _ => return Behaviour::NONE,
     };
     match (version, kind) {
@@ -53,10 +59,18 @@ fn prepare(request: &mut Value, old: Option<&Value>, context: &Context) {
 fn prepare_v1beta1(request: &mut Value, old: Option<&Value>, context: &Context) {
     if let (Some(old), Action::Status) = (old, context.action) {
         let count = |request: &Value, decision: &str| {
-            conditions(request).iter().filter(|condition| condition["type"].str() == decision).count()
+            conditions(request)
+                .iter()
+                .filter(|condition| condition["type"].str() == decision)
+                .count()
         };
-        if ["Approved", "Denied"].iter().any(|decision| count(request, decision) != count(old, decision)) {
-            request.entry("status").set("conditions", old["status"]["conditions"].clone());
+        if ["Approved", "Denied"]
+            .iter()
+            .any(|decision| count(request, decision) != count(old, decision))
+        {
+            request
+                .entry("status")
+                .set("conditions", old["status"]["conditions"].clone());
         }
     }
     prepare(request, old, context);
@@ -66,7 +80,10 @@ fn prepare_new(request: &mut Value, context: &Context) {
     let spec = request.entry("spec");
     spec.set("username", context.user);
     spec.set("uid", context.uid);
-    spec.set("groups", Value::List(context.groups.iter().map(Value::from).collect()));
+    spec.set(
+        "groups",
+        Value::List(context.groups.iter().map(Value::from).collect()),
+    );
     spec.set("extra", context.extra.clone());
 }
 
@@ -89,17 +106,31 @@ fn keep_conditions(request: &mut Value, old: &Value, condition_type: &str) {
     if conditions(request).iter().filter(is_of_type).count() != before.len() {
         return;
     }
-    let now = request.at_mut("status.conditions").into_iter().flat_map(Value::list_mut);
-    for (condition, before) in now.filter(|condition| is_of_type(&&**condition)).zip(before) {
+    let now = request
+        .at_mut("status.conditions")
+        .into_iter()
+        .flat_map(Value::list_mut);
+    for (condition, before) in now
+        .filter(|condition| is_of_type(&&**condition))
+        .zip(before)
+    {
         *condition = before;
     }
 }
 
 fn stamp_conditions(request: &mut Value, old: &Value, now: &str) {
-    for condition in request.at_mut("status.conditions").into_iter().flat_map(Value::list_mut) {
+    for condition in request
+        .at_mut("status.conditions")
+        .into_iter()
+        .flat_map(Value::list_mut)
+    {
         condition.set_default("lastUpdateTime", now);
-        let same = |old: &&Value| old["type"] == condition["type"] && old["status"] == condition["status"];
-        let before = conditions(old).iter().filter(same).find_map(|old| old["lastTransitionTime"].as_str());
+        let same =
+            |old: &&Value| old["type"] == condition["type"] && old["status"] == condition["status"];
+        let before = conditions(old)
+            .iter()
+            .filter(same)
+            .find_map(|old| old["lastTransitionTime"].as_str());
         let transition = before.unwrap_or(now).to_string();
         condition.set_default("lastTransitionTime", transition);
     }

@@ -30,15 +30,29 @@ fn decode_here(text: &str) -> Option<(Block, &str)> {
     let (first, body) = text.split_once('\n')?;
     let label = first.trim_end().strip_suffix("-----")?;
     let end = format!("-----END {label}-----");
-    let at = if body.starts_with(&end) { 0 } else { body.find(&format!("\n{end}"))? + 1 };
+    let at = if body.starts_with(&end) {
+        0
+    } else {
+        body.find(&format!("\n{end}"))? + 1
+    };
     let after = &body[at + end.len()..];
     let (line_end, rest) = after.split_once('\n').unwrap_or((after, ""));
     if !line_end.trim().is_empty() {
         return None;
     }
-    let (headers, lines): (Vec<&str>, Vec<&str>) = body[..at].lines().partition(|line| line.contains(':'));
-    let bytes = STANDARD.decode(lines.concat().replace(char::is_whitespace, "")).ok()?;
-    Some((Block { label: label.to_string(), has_headers: !headers.is_empty(), bytes }, rest))
+    let (headers, lines): (Vec<&str>, Vec<&str>) =
+        body[..at].lines().partition(|line| line.contains(':'));
+    let bytes = STANDARD
+        .decode(lines.concat().replace(char::is_whitespace, ""))
+        .ok()?;
+    Some((
+        Block {
+            label: label.to_string(),
+            has_headers: !headers.is_empty(),
+            bytes,
+        },
+        rest,
+    ))
 }
 
 /// What is wrong with bytes that should be a signed thing in DER: a sequence of contents, algorithm, signature.
@@ -100,7 +114,9 @@ fn general_names(request: &[u8]) -> Option<Vec<(u8, &[u8])>> {
 
 /// What is in the last part of the first sequence that begins with this object id.
 fn member<'a>(sequences: &'a [u8], id: &[u8]) -> Option<&'a [u8]> {
-    let of_id = |inside: &&[u8]| element(inside).is_some_and(|(tag, name, _)| tag == OBJECT_ID && name == id);
+    let of_id = |inside: &&[u8]| {
+        element(inside).is_some_and(|(tag, name, _)| tag == OBJECT_ID && name == id)
+    };
     let (_, last) = tagged(elements(sequences).find(of_id)?).last()?;
     Some(last)
 }
@@ -177,7 +193,12 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
         short @ ..=0x7f => (short, rest),
         long @ 0x81..=0x84 => {
             let (digits, rest) = rest.split_at_checked(long - 0x80)?;
-            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
+            (
+                digits
+                    .iter()
+                    .fold(0, |length, digit| length << 8 | usize::from(*digit)),
+                rest,
+            )
         }
         _ => return None,
     };
@@ -192,13 +213,18 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: Option<(&str, &[u8], &str)>) {
         let found = decode(text);
-        let found = found.as_ref().map(|(block, rest)| (block.label.as_str(), block.bytes.as_slice(), *rest));
+        let found = found
+            .as_ref()
+            .map(|(block, rest)| (block.label.as_str(), block.bytes.as_slice(), *rest));
         assert_eq!(found, expected);
     }
 
     #[test]
     fn a_block_is_found_behind_other_text() {
-        check("hello\n-----BEGIN A B-----\nYWJj\n-----END A B-----\nrest", Some(("A B", b"abc", "rest")));
+        check(
+            "hello\n-----BEGIN A B-----\nYWJj\n-----END A B-----\nrest",
+            Some(("A B", b"abc", "rest")),
+        );
         check("abc", None);
         check("-----BEGIN A-----\nYWJj\n-----END B-----\n", None);
     }
@@ -210,7 +236,12 @@ mod tests {
             let pair = [&[0x30, inside.len() as u8], inside.as_slice()].concat();
             [&[0x31, pair.len() as u8], pair.as_slice()].concat()
         };
-        let names = [attribute(3, b"me"), attribute(10, b"us"), attribute(10, b"them")].concat();
+        let names = [
+            attribute(3, b"me"),
+            attribute(10, b"us"),
+            attribute(10, b"them"),
+        ]
+        .concat();
         let contents = [&[2, 1, 0, 0x30, names.len() as u8], names.as_slice()].concat();
         let signed = [&[0x30, contents.len() as u8], contents.as_slice()].concat();
         let request = [&[0x30, signed.len() as u8], signed.as_slice()].concat();
@@ -222,7 +253,10 @@ mod tests {
     #[test]
     fn a_signed_thing_has_three_parts() {
         assert_eq!(signed_error(&[0x30, 6, 0x30, 0, 0x30, 0, 3, 0]), None);
-        assert_eq!(signed_error(&[0x30, 6, 0x30]), Some("asn1: syntax error: data truncated"));
+        assert_eq!(
+            signed_error(&[0x30, 6, 0x30]),
+            Some("asn1: syntax error: data truncated")
+        );
         assert!(signed_error(&[0x30, 2, 0x30, 0]).is_some());
     }
 }

@@ -15,7 +15,11 @@ pub(super) fn default(request: &mut Value) {
     spec.set_default("usages", value!(["digital signature", "key encipherment"]));
     let signer = default_signer(spec);
     spec.set_default("signerName", signer);
-    for condition in request.at_mut("status.conditions").into_iter().flat_map(Value::list_mut) {
+    for condition in request
+        .at_mut("status.conditions")
+        .into_iter()
+        .flat_map(Value::list_mut)
+    {
         if condition["status"].is_empty() {
             condition.set("status", "True");
         }
@@ -23,10 +27,17 @@ pub(super) fn default(request: &mut Value) {
 }
 
 fn default_signer(spec: &Value) -> &'static str {
-    let Some(request) = request_der(spec["request"].str()) else { return LEGACY };
+    let Some(request) = request_der(spec["request"].str()) else {
+        return LEGACY;
+    };
     let names_node = pem::organizations(&request) == ["system:nodes"]
         && pem::common_name(&request).is_some_and(|name| name.starts_with("system:node:"));
-    let AlternativeNames { hosts, addresses, mails, uris } = pem::alternative_names(&request);
+    let AlternativeNames {
+        hosts,
+        addresses,
+        mails,
+        uris,
+    } = pem::alternative_names(&request);
     match (hosts + addresses, mails + uris) {
         (0, 0) if names_node && is_for(spec, "client auth") => KUBELET_CLIENT,
         (1.., 0) if names_node && is_for(spec, "server auth") => KUBELET_SERVING,
@@ -56,7 +67,10 @@ mod tests {
     #[test]
     fn a_request_that_cannot_be_read_has_the_legacy_signer() {
         check(value!({"request": "aGk="}), LEGACY);
-        check(value!({"request": "aGk=", "signerName": "example.com/a"}), "example.com/a");
+        check(
+            value!({"request": "aGk=", "signerName": "example.com/a"}),
+            "example.com/a",
+        );
     }
 
     #[test]
@@ -66,13 +80,19 @@ mod tests {
             base64::engine::general_purpose::STANDARD.encode(pem)
         });
         let usages = value!(["digital signature", "key encipherment", "client auth"]);
-        check(value!({"request": (client.as_str()), "usages": (usages.clone())}), KUBELET_CLIENT);
+        check(
+            value!({"request": (client.as_str()), "usages": (usages.clone())}),
+            KUBELET_CLIENT,
+        );
         check(
             value!({"request": (client.as_str()), "usages": ["digital signature", "client auth"]}),
             KUBELET_CLIENT,
         );
         check(value!({"request": (client.as_str())}), LEGACY);
-        check(value!({"request": (serving.as_str()), "usages": usages}), LEGACY);
+        check(
+            value!({"request": (serving.as_str()), "usages": usages}),
+            LEGACY,
+        );
         check(
             value!({"request": (serving.as_str()), "usages": ["digital signature", "server auth"]}),
             KUBELET_SERVING,

@@ -17,8 +17,16 @@ struct Grant {
 }
 
 /// Looks at a request that is made, changed, or signed through `/status`.
-pub(super) fn validate(request: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
-    let grant = Grant { certificate: context.action == Action::Status, ..Grant::default() };
+pub(super) fn validate(
+    request: &Value,
+    old: Option<&Value>,
+    context: &Context,
+    violations: &mut Violations,
+) {
+    let grant = Grant {
+        certificate: context.action == Action::Status,
+        ..Grant::default()
+    };
     validate_for(request, old, grant, violations);
 }
 
@@ -29,7 +37,11 @@ pub(super) fn validate_v1beta1(
     context: &Context,
     violations: &mut Violations,
 ) {
-    let grant = Grant { approval: false, certificate: context.action == Action::Status, v1beta1: true };
+    let grant = Grant {
+        approval: false,
+        certificate: context.action == Action::Status,
+        v1beta1: true,
+    };
     validate_for(request, old, grant, violations);
 }
 
@@ -40,7 +52,15 @@ pub(super) fn validate_approval(
     _: &Context,
     violations: &mut Violations,
 ) {
-    validate_for(request, old, Grant { approval: true, ..Grant::default() }, violations);
+    validate_for(
+        request,
+        old,
+        Grant {
+            approval: true,
+            ..Grant::default()
+        },
+        violations,
+    );
 }
 
 /// Looks at a request of v1beta1 that is approved or denied.
@@ -50,12 +70,21 @@ pub(super) fn validate_approval_v1beta1(
     _: &Context,
     violations: &mut Violations,
 ) {
-    let grant = Grant { approval: true, certificate: false, v1beta1: true };
+    let grant = Grant {
+        approval: true,
+        certificate: false,
+        v1beta1: true,
+    };
     validate_for(request, old, grant, violations);
 }
 
 fn validate_for(request: &Value, old: Option<&Value>, grant: Grant, violations: &mut Violations) {
-    validate_spec(&request["spec"], old.map(|old| &old["spec"]), grant, violations);
+    validate_spec(
+        &request["spec"],
+        old.map(|old| &old["spec"]),
+        grant,
+        violations,
+    );
     validate_conditions(request, old, grant, violations);
     let certificate = &request["status"]["certificate"];
     if !grant.v1beta1
@@ -81,17 +110,29 @@ fn validate_spec(spec: &Value, old: Option<&Value>, grant: Grant, violations: &m
         violations.required(place, "");
     }
     if !grant.v1beta1 {
-        validate_usages(usages.list(), old.map(|old| old["usages"].list()), &place, violations);
+        validate_usages(
+            usages.list(),
+            old.map(|old| old["usages"].list()),
+            &place,
+            violations,
+        );
     }
 
     let (signer, place) = (spec["signerName"].str(), path.child("signerName"));
     let may_be_legacy = grant.v1beta1 || old.is_some_and(|old| old["signerName"].str() == LEGACY);
     if signer == LEGACY && !may_be_legacy {
-        violations.invalid(place, signer, "the legacy signerName is not allowed via this API version");
+        violations.invalid(
+            place,
+            signer,
+            "the legacy signerName is not allowed via this API version",
+        );
     } else {
         validate_signer(signer, &place, violations);
     }
-    if let Some(seconds) = spec["expirationSeconds"].as_int().filter(|seconds| *seconds < 600) {
+    if let Some(seconds) = spec["expirationSeconds"]
+        .as_int()
+        .filter(|seconds| *seconds < 600)
+    {
         let detail = "may not specify a duration less than 600 seconds (10 minutes)";
         violations.invalid(path.child("expirationSeconds"), seconds, detail);
     }
@@ -114,7 +155,9 @@ pub(super) fn request_der(request: &str) -> Option<Vec<u8>> {
 /// The groups that whoever gets a certificate for this request would be in.
 pub fn requested_groups(request: &str) -> Vec<String> {
     let block = pem::decode(&text_of(request)).map(|(block, _)| block.bytes);
-    block.map(|bytes| pem::organizations(&bytes)).unwrap_or_default()
+    block
+        .map(|bytes| pem::organizations(&bytes))
+        .unwrap_or_default()
 }
 
 /// The name that whoever gets a certificate for this request would have, or why it is no request.
@@ -123,7 +166,9 @@ pub fn requested_name(request: &str) -> Result<String, &'static str> {
         Some(error) => Err(error),
         None => {
             let block = pem::decode(&text_of(request)).map(|(block, _)| block.bytes);
-            Ok(block.and_then(|bytes| pem::common_name(&bytes)).unwrap_or_default())
+            Ok(block
+                .and_then(|bytes| pem::common_name(&bytes))
+                .unwrap_or_default())
         }
     }
 }
@@ -140,7 +185,10 @@ fn certificate_error(certificate: &str) -> Option<String> {
     let (mut rest, mut n_blocks) = (text.as_str(), 0);
     while let Some((block, after)) = pem::decode(rest) {
         if block.label != "CERTIFICATE" {
-            return Some(format!("only CERTIFICATE PEM blocks are allowed, found \"{}\"", block.label));
+            return Some(format!(
+                "only CERTIFICATE PEM blocks are allowed, found \"{}\"",
+                block.label
+            ));
         }
         if block.has_headers {
             return Some("no PEM block headers are permitted".into());
@@ -153,7 +201,8 @@ fn certificate_error(certificate: &str) -> Option<String> {
         }
         (rest, n_blocks) = (after, n_blocks + 1);
     }
-    (n_blocks == 0 && !text.is_empty()).then(|| "must contain at least one CERTIFICATE PEM block".into())
+    (n_blocks == 0 && !text.is_empty())
+        .then(|| "must contain at least one CERTIFICATE PEM block".into())
 }
 
 const USAGES: [&str; 23] = [
@@ -182,7 +231,12 @@ const USAGES: [&str; 23] = [
     "timestamping",
 ];
 
-fn validate_usages(usages: &[Value], old: Option<&[Value]>, path: &Path, violations: &mut Violations) {
+fn validate_usages(
+    usages: &[Value],
+    old: Option<&[Value]>,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let is_unknown = |usage: &Value| !USAGES.contains(&usage.str());
     if !old.is_some_and(|old| old.iter().any(is_unknown)) {
         for (index, usage) in usages.iter().enumerate() {
@@ -206,7 +260,8 @@ fn validate_signer(signer: &str, path: &Path, violations: &mut Violations) {
         return violations.required(path, "");
     }
     let [domain, name] = signer.split('/').collect::<Vec<_>>()[..] else {
-        let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+        let detail =
+            "must be a fully qualified domain and path of the form 'example.com/signer-name'";
         return violations.invalid(path, signer, detail);
     };
     if domain.len() > 253 {
@@ -214,7 +269,11 @@ fn validate_signer(signer: &str, path: &Path, violations: &mut Violations) {
     }
     validate_labels(domain, names::is_dns1123_label, path, violations);
     if !domain.contains('.') {
-        violations.invalid(path, domain, "should be a domain with at least two segments separated by dots");
+        violations.invalid(
+            path,
+            domain,
+            "should be a domain with at least two segments separated by dots",
+        );
     }
     validate_labels(name, names::is_dns1123_subdomain, path, violations);
     if signer.len() > 571 {
@@ -223,34 +282,55 @@ fn validate_signer(signer: &str, path: &Path, violations: &mut Violations) {
 }
 
 /// Only the first bad label is reported, because the messages would not tell them apart.
-fn validate_labels(text: &str, check: fn(&str) -> Vec<String>, path: &Path, violations: &mut Violations) {
+fn validate_labels(
+    text: &str,
+    check: fn(&str) -> Vec<String>,
+    path: &Path,
+    violations: &mut Violations,
+) {
     if let Some(label) = text.split('.').find(|label| !check(label).is_empty()) {
         for message in check(label) {
-            violations.invalid(path, text, &format!("validating label \"{label}\": {message}"));
+            violations.invalid(
+                path,
+                text,
+                &format!("validating label \"{label}\": {message}"),
+            );
         }
     }
 }
 
 const DECISIONS: [&str; 2] = ["Approved", "Denied"];
 
-fn validate_conditions(request: &Value, old: Option<&Value>, grant: Grant, violations: &mut Violations) {
+fn validate_conditions(
+    request: &Value,
+    old: Option<&Value>,
+    grant: Grant,
+    violations: &mut Violations,
+) {
     let path = Path::new("status");
     let path = path.child("conditions");
     let types = types(request);
     let old = old.map(self::types).unwrap_or_default();
     let contradiction_stays = DECISIONS.iter().all(|decision| old.contains(decision));
-    let repetition_stays = grant.v1beta1 || (0..old.len()).any(|index| old[..index].contains(&old[index]));
+    let repetition_stays =
+        grant.v1beta1 || (0..old.len()).any(|index| old[..index].contains(&old[index]));
     for (index, condition) in conditions(request).iter().enumerate() {
         let (item, condition_type) = (path.index(index), types[index]);
         if condition_type.is_empty() && !grant.v1beta1 && !old.contains(&"") {
             violations.required(item.child("type"), "");
         }
         validate_condition_status(condition, &item.child("status"), violations);
-        let other = DECISIONS.iter().find(|decision| **decision != condition_type);
-        let contradicts =
-            DECISIONS.contains(&condition_type) && other.is_some_and(|other| types[..index].contains(other));
+        let other = DECISIONS
+            .iter()
+            .find(|decision| **decision != condition_type);
+        let contradicts = DECISIONS.contains(&condition_type)
+            && other.is_some_and(|other| types[..index].contains(other));
         if contradicts && !contradiction_stays {
-            violations.invalid(path, condition_type, "Approved and Denied conditions are mutually exclusive");
+            violations.invalid(
+                path,
+                condition_type,
+                "Approved and Denied conditions are mutually exclusive",
+            );
         }
         if types[..index].contains(&condition_type) && !repetition_stays {
             violations.duplicate(item.child("type"), condition_type);
@@ -259,7 +339,10 @@ fn validate_conditions(request: &Value, old: Option<&Value>, grant: Grant, viola
 }
 
 fn types(request: &Value) -> Vec<&str> {
-    conditions(request).iter().map(|condition| condition["type"].str()).collect()
+    conditions(request)
+        .iter()
+        .map(|condition| condition["type"].str())
+        .collect()
 }
 
 fn validate_condition_status(condition: &Value, path: &Path, violations: &mut Violations) {
@@ -276,19 +359,32 @@ fn validate_condition_status(condition: &Value, path: &Path, violations: &mut Vi
 fn validate_change(request: &Value, old: &Value, grant: Grant, violations: &mut Violations) {
     let status = Path::new("status");
     let path = status.child("conditions");
-    let count =
-        |request: &Value, wanted: &str| types(request).into_iter().filter(|found| *found == wanted).count();
+    let count = |request: &Value, wanted: &str| {
+        types(request)
+            .into_iter()
+            .filter(|found| *found == wanted)
+            .count()
+    };
     for wanted in ["Approved", "Denied", "Failed"] {
         if count(request, wanted) < count(old, wanted) {
-            violations.forbidden(path, &format!("updates may not remove a condition of type \"{wanted}\""));
+            violations.forbidden(
+                path,
+                &format!("updates may not remove a condition of type \"{wanted}\""),
+            );
         }
     }
     for wanted in DECISIONS.into_iter().filter(|_| !grant.approval) {
         if count(request, wanted) > count(old, wanted) {
-            violations.forbidden(path, &format!("updates may not add a condition of type \"{wanted}\""));
+            violations.forbidden(
+                path,
+                &format!("updates may not add a condition of type \"{wanted}\""),
+            );
         }
     }
-    let (new, old) = (&request["status"]["certificate"], &old["status"]["certificate"]);
+    let (new, old) = (
+        &request["status"]["certificate"],
+        &old["status"]["certificate"],
+    );
     let path = status.child("certificate");
     if new != old && !grant.certificate {
         violations.forbidden(path, "updates may not set certificate content");

@@ -6,7 +6,11 @@ use super::validate_conditions;
 use crate::Behaviour;
 use crate::groups::internal;
 
-pub(super) const LEVEL: Behaviour = Behaviour { default, validate, ..Behaviour::NONE };
+pub(super) const LEVEL: Behaviour = Behaviour {
+    default,
+    validate,
+    ..Behaviour::NONE
+};
 
 pub(super) fn default(level: &mut Value) {
     let spec = level.entry("spec");
@@ -35,11 +39,15 @@ fn default_queuing(queuing: &mut Value) {
 pub(super) const DEFAULT_SHARES: i64 = 30;
 
 /// With this annotation v1beta3 told zero shares from no shares.
-pub(super) const PRESERVE_ZERO: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
+pub(super) const PRESERVE_ZERO: &str =
+    "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
 
 fn validate(level: &Value, _old: Option<&Value>, context: &Context, violations: &mut Violations) {
     if context.action != Action::Status {
-        if level["metadata"]["annotations"].get(PRESERVE_ZERO).is_some() {
+        if level["metadata"]["annotations"]
+            .get(PRESERVE_ZERO)
+            .is_some()
+        {
             let metadata = Path::new("metadata");
             let detail = format!("annotation '{PRESERVE_ZERO}' is forbidden");
             violations.forbidden(metadata.child("annotations"), &detail);
@@ -61,7 +69,10 @@ fn validate_spec(name: &str, spec: &Value, violations: &mut Violations) {
     match level_type {
         "Exempt" => {
             if limited.is_some() {
-                violations.forbidden(path.child("limited"), "must be nil if the type is not Limited");
+                violations.forbidden(
+                    path.child("limited"),
+                    "must be nil if the type is not Limited",
+                );
             }
             if let Some(exempt) = exempt {
                 validate_exempt(exempt, &path.child("exempt"), violations);
@@ -73,7 +84,10 @@ fn validate_spec(name: &str, spec: &Value, violations: &mut Violations) {
             }
             match limited {
                 Some(limited) => validate_limited(limited, &path.child("limited"), violations),
-                None => violations.required(path.child("limited"), "must not be empty when type is Limited"),
+                None => violations.required(
+                    path.child("limited"),
+                    "must not be empty when type is Limited",
+                ),
             }
         }
         "" => violations.required(path.child("type"), ""),
@@ -88,9 +102,16 @@ fn validate_exempt(exempt: &Value, path: &Path, violations: &mut Violations) {
 
 fn validate_limited(limited: &Value, path: &Path, violations: &mut Violations) {
     validate_shares(limited, path, violations);
-    validate_response(&limited["limitResponse"], &path.child("limitResponse"), violations);
+    validate_response(
+        &limited["limitResponse"],
+        &path.child("limitResponse"),
+        violations,
+    );
     validate_lendable(limited, path, violations);
-    if let Some(percent) = limited["borrowingLimitPercent"].as_int().filter(|percent| *percent < 0) {
+    if let Some(percent) = limited["borrowingLimitPercent"]
+        .as_int()
+        .filter(|percent| *percent < 0)
+    {
         let detail = "if specified, must be a non-negative integer";
         violations.invalid(path.child("borrowingLimitPercent"), percent, detail);
     }
@@ -99,14 +120,22 @@ fn validate_limited(limited: &Value, path: &Path, violations: &mut Violations) {
 fn validate_shares(level: &Value, path: &Path, violations: &mut Violations) {
     let shares = level["nominalConcurrencyShares"].int();
     if shares < 0 {
-        violations.invalid(path.child("nominalConcurrencyShares"), shares, "must be a non-negative integer");
+        violations.invalid(
+            path.child("nominalConcurrencyShares"),
+            shares,
+            "must be a non-negative integer",
+        );
     }
 }
 
 fn validate_lendable(level: &Value, path: &Path, violations: &mut Violations) {
     let percent = level["lendablePercent"].int();
     if !(0..=100).contains(&percent) {
-        violations.invalid(path.child("lendablePercent"), percent, "must be between 0 and 100, inclusive");
+        violations.invalid(
+            path.child("lendablePercent"),
+            percent,
+            "must be between 0 and 100, inclusive",
+        );
     }
 }
 
@@ -133,20 +162,32 @@ const MAX_HASH_BITS: f64 = 60.0;
 
 fn validate_queuing(queuing: &Value, path: &Path, violations: &mut Violations) {
     let number = |name: &str| queuing[name].int();
-    let (length, queues, hand) = (number("queueLengthLimit"), number("queues"), number("handSize"));
+    let (length, queues, hand) = (
+        number("queueLengthLimit"),
+        number("queues"),
+        number("handSize"),
+    );
     if length <= 0 {
         violations.invalid(path.child("queueLengthLimit"), length, "must be positive");
     }
     if queues <= 0 {
         violations.invalid(path.child("queues"), queues, "must be positive");
     } else if queues > MAX_QUEUES {
-        violations.invalid(path.child("queues"), queues, &format!("must not be greater than {MAX_QUEUES}"));
+        violations.invalid(
+            path.child("queues"),
+            queues,
+            &format!("must not be greater than {MAX_QUEUES}"),
+        );
     }
     let path = path.child("handSize");
     if hand <= 0 {
         violations.invalid(path, hand, "must be positive");
     } else if hand > queues {
-        violations.invalid(path, hand, &format!("should not be greater than queues ({queues})"));
+        violations.invalid(
+            path,
+            hand,
+            &format!("should not be greater than queues ({queues})"),
+        );
     } else if ((queues as f64).log2() * hand as f64).ceil() > MAX_HASH_BITS {
         let detail = format!(
             "required entropy bits of deckSize {queues} and handSize {hand} should not be greater than {MAX_HASH_BITS}"
@@ -176,7 +217,6 @@ fn validate_mandatory(name: &str, spec: &Value, violations: &mut Violations) {
 }
 
 fn catch_all() -> Value {
-    let limited =
-        value!({"nominalConcurrencyShares": 5, "limitResponse": {"type": "Reject"}, "lendablePercent": 0});
+    let limited = value!({"nominalConcurrencyShares": 5, "limitResponse": {"type": "Reject"}, "lendablePercent": 0});
     value!({"type": "Limited", "limited": limited})
 }

@@ -18,14 +18,20 @@ pub(super) const ASSURED: Behaviour = Behaviour {
 };
 
 /// Priority levels of v1beta3.
-pub(super) const V1BETA3: Behaviour =
-    Behaviour { default: default_v1beta3, to_stored: drop_zero_mark, from_stored: mark_zero, ..LEVEL };
+pub(super) const V1BETA3: Behaviour = Behaviour {
+    default: default_v1beta3,
+    to_stored: drop_zero_mark,
+    from_stored: mark_zero,
+    ..LEVEL
+};
 
 const ASSURED_SHARES: &str = "assuredConcurrencyShares";
 const NOMINAL_SHARES: &str = "nominalConcurrencyShares";
 
 fn limited(level: &mut Value) -> Option<&mut Value> {
-    level.at_mut("spec.limited").filter(|limited| !limited.is_null())
+    level
+        .at_mut("spec.limited")
+        .filter(|limited| !limited.is_null())
 }
 
 fn default_shares(level: &mut Value, name: &str) {
@@ -38,7 +44,10 @@ fn default_shares(level: &mut Value, name: &str) {
 }
 
 fn default_v1beta3(level: &mut Value) {
-    if level["metadata"]["annotations"].get(PRESERVE_ZERO).is_none() {
+    if level["metadata"]["annotations"]
+        .get(PRESERVE_ZERO)
+        .is_none()
+    {
         return default_shares(level, NOMINAL_SHARES);
     }
     if let Some(limited) = limited(level) {
@@ -70,6 +79,9 @@ fn drop_zero_mark(level: &mut Value) {
 
 fn mark_zero(level: &mut Value) {
     if limited(level).is_some_and(|limited| limited[NOMINAL_SHARES].is_empty()) {
-        level.entry("metadata").entry("annotations").set_default(PRESERVE_ZERO, "");
+        level
+            .entry("metadata")
+            .entry("annotations")
+            .set_default(PRESERVE_ZERO, "");
     }
 }

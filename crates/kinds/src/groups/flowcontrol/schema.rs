@@ -7,7 +7,11 @@ use super::validate_conditions;
 use crate::Behaviour;
 use crate::groups::{internal, rules};
 
-pub(super) const SCHEMA: Behaviour = Behaviour { default, validate, ..Behaviour::NONE };
+pub(super) const SCHEMA: Behaviour = Behaviour {
+    default,
+    validate,
+    ..Behaviour::NONE
+};
 
 fn default(schema: &mut Value) {
     let spec = schema.entry("spec");
@@ -24,7 +28,11 @@ fn validate(schema: &Value, _old: Option<&Value>, context: &Context, violations:
 }
 
 fn validate_spec(schema: &Value, violations: &mut Violations) {
-    let (name, spec, path) = (schema["metadata"]["name"].str(), &schema["spec"], Path::new("spec"));
+    let (name, spec, path) = (
+        schema["metadata"]["name"].str(),
+        &schema["spec"],
+        Path::new("spec"),
+    );
     validate_precedence(
         name,
         spec["matchingPrecedence"].int(),
@@ -43,7 +51,12 @@ fn validate_spec(schema: &Value, violations: &mut Violations) {
     let level = path.child("priorityLevelConfiguration");
     match spec["priorityLevelConfiguration"]["name"].str() {
         "" => violations.required(level.child("name"), "must reference a priority level"),
-        name => rules::text(name, names::is_dns1123_subdomain, &level.child("name"), violations),
+        name => rules::text(
+            name,
+            names::is_dns1123_subdomain,
+            &level.child("name"),
+            violations,
+        ),
     }
     for (index, rule) in spec["rules"].list().iter().enumerate() {
         validate_rule(rule, &path.child("rules").index(index), violations);
@@ -73,7 +86,11 @@ fn validate_precedence(name: &str, precedence: i64, path: &Path, violations: &mu
 fn mandatory(name: &str) -> Option<Value> {
     let (precedence, method, groups): (_, _, &[&str]) = match name {
         "exempt" => (1, None, &["system:masters"]),
-        "catch-all" => (10_000, Some("ByUser"), &["system:unauthenticated", "system:authenticated"]),
+        "catch-all" => (
+            10_000,
+            Some("ByUser"),
+            &["system:unauthenticated", "system:authenticated"],
+        ),
         _ => return None,
     };
     let subject = |group: &&str| value!({"kind": "Group", "group": {"name": (*group)}});
@@ -101,38 +118,59 @@ fn mandatory(name: &str) -> Option<Value> {
 
 fn validate_rule(rule: &Value, path: &Path, violations: &mut Violations) {
     if rule["subjects"].is_empty() {
-        violations.required(path.child("subjects"), "subjects must contain at least one value");
+        violations.required(
+            path.child("subjects"),
+            "subjects must contain at least one value",
+        );
     }
     for (index, subject) in rule["subjects"].list().iter().enumerate() {
         validate_subject(subject, &path.child("subjects").index(index), violations);
     }
     if rule["resourceRules"].is_empty() && rule["nonResourceRules"].is_empty() {
-        violations.required(path, "at least one of resourceRules and nonResourceRules has to be non-empty");
+        violations.required(
+            path,
+            "at least one of resourceRules and nonResourceRules has to be non-empty",
+        );
     }
     for (index, rule) in rule["resourceRules"].list().iter().enumerate() {
         validate_resource_rule(rule, &path.child("resourceRules").index(index), violations);
     }
     for (index, rule) in rule["nonResourceRules"].list().iter().enumerate() {
-        validate_url_rule(rule, &path.child("nonResourceRules").index(index), violations);
+        validate_url_rule(
+            rule,
+            &path.child("nonResourceRules").index(index),
+            violations,
+        );
     }
 }
 
 /// The kinds of subject and the field of each, in the order in which they are spoken of.
-const SUBJECTS: [(&str, &str); 3] =
-    [("ServiceAccount", "serviceAccount"), ("User", "user"), ("Group", "group")];
+const SUBJECTS: [(&str, &str); 3] = [
+    ("ServiceAccount", "serviceAccount"),
+    ("User", "user"),
+    ("Group", "group"),
+];
 
 fn validate_subject(subject: &Value, path: &Path, violations: &mut Violations) {
     let kind = subject["kind"].str();
     let Some((_, field)) = SUBJECTS.into_iter().find(|(name, _)| *name == kind) else {
-        return violations.not_supported(path.child("kind"), kind, &["Group", "ServiceAccount", "User"]);
+        return violations.not_supported(
+            path.child("kind"),
+            kind,
+            &["Group", "ServiceAccount", "User"],
+        );
     };
     match subject.get(field) {
-        None => violations
-            .required(path.child(field), &format!("{field} is required when subject kind is '{kind}'")),
+        None => violations.required(
+            path.child(field),
+            &format!("{field} is required when subject kind is '{kind}'"),
+        ),
         Some(account) if field == "serviceAccount" => {
             validate_account(account, &path.child(field), violations)
         }
-        Some(named) if named["name"].is_empty() => violations.required(path.child(field).child("name"), ""),
+        Some(named) if named["name"].is_empty() => {
+            violations.required(path.child(field).child("name"), "")
+        }
         Some(_) => {}
     }
     for (other, field) in SUBJECTS.into_iter().filter(|(other, _)| *other != kind) {
@@ -145,16 +183,38 @@ fn validate_subject(subject: &Value, path: &Path, violations: &mut Violations) {
 
 fn validate_account(account: &Value, path: &Path, violations: &mut Violations) {
     if account["name"].str() != "*" {
-        rules::required_text(&account["name"], names::is_dns1123_subdomain, &path.child("name"), violations);
+        rules::required_text(
+            &account["name"],
+            names::is_dns1123_subdomain,
+            &path.child("name"),
+            violations,
+        );
     }
     match account["namespace"].str() {
-        "" => violations.required(path.child("namespace"), "must specify namespace for service account"),
-        namespace => rules::text(namespace, names::is_dns1123_label, &path.child("namespace"), violations),
+        "" => violations.required(
+            path.child("namespace"),
+            "must specify namespace for service account",
+        ),
+        namespace => rules::text(
+            namespace,
+            names::is_dns1123_label,
+            &path.child("namespace"),
+            violations,
+        ),
     }
 }
 
-const VERBS: [&str; 9] =
-    ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
+const VERBS: [&str; 9] = [
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "proxy",
+    "update",
+    "watch",
+];
 
 fn validate_verbs(verbs: &Value, path: &Path, violations: &mut Violations) {
     if verbs.is_empty() {
@@ -180,24 +240,30 @@ fn validate_wildcard(list: &Value, things: &str, path: &Path, violations: &mut V
 
 fn validate_resource_rule(rule: &Value, path: &Path, violations: &mut Violations) {
     validate_verbs(&rule["verbs"], &path.child("verbs"), violations);
-    for (name, one, many) in
-        [("apiGroups", "api group", "api groups"), ("resources", "resource", "resources")]
-    {
+    for (name, one, many) in [
+        ("apiGroups", "api group", "api groups"),
+        ("resources", "resource", "resources"),
+    ] {
         if rule[name].is_empty() {
-            violations.required(path.child(name), &format!("resource rules must supply at least one {one}"));
+            violations.required(
+                path.child(name),
+                &format!("resource rules must supply at least one {one}"),
+            );
         }
         validate_wildcard(&rule[name], many, &path.child(name), violations);
     }
     let (namespaces, path) = (&rule["namespaces"], path.child("namespaces"));
     if namespaces.is_empty() && !rule["clusterScope"].bool() {
-        let detail = "resource rules that are not cluster scoped must supply at least one namespace";
+        let detail =
+            "resource rules that are not cluster scoped must supply at least one namespace";
         violations.required(path, detail);
     } else if has_wildcard(namespaces) {
         validate_wildcard(namespaces, "namespaces", &path, violations);
     } else {
         for (index, namespace) in namespaces.list().iter().enumerate() {
             for message in names::is_dns1123_label(namespace.str()) {
-                let detail = format!("each member of this list must be '*' or a DNS-1123 label; {message}");
+                let detail =
+                    format!("each member of this list must be '*' or a DNS-1123 label; {message}");
                 violations.invalid(path.index(index), namespace.str(), &detail);
             }
         }

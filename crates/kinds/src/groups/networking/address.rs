@@ -6,15 +6,30 @@ use mizzen_object::{Action, Context, Path, Value, Violations};
 use crate::Behaviour;
 use crate::groups::{internal, rules};
 
-pub(super) const ADDRESS: Behaviour = Behaviour { validate: validate_address, ..Behaviour::NONE };
-pub(super) const RANGE: Behaviour = Behaviour { validate: validate_range, ..Behaviour::NONE };
+pub(super) const ADDRESS: Behaviour = Behaviour {
+    validate: validate_address,
+    ..Behaviour::NONE
+};
+pub(super) const RANGE: Behaviour = Behaviour {
+    validate: validate_range,
+    ..Behaviour::NONE
+};
 
-fn validate_address(address: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_address(
+    address: &Value,
+    old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     let (parent, spec) = (&address["spec"]["parentRef"], Path::new("spec"));
     let path = spec.child("parentRef");
     validate_parent(parent, &path, violations);
     if old.is_some_and(|old| old["spec"]["parentRef"] != *parent) {
-        let shown = if parent.is_null() { Value::Null } else { internal::shown("ParentReference", parent) };
+        let shown = if parent.is_null() {
+            Value::Null
+        } else {
+            internal::shown("ParentReference", parent)
+        };
         violations.invalid(path, shown, field::IMMUTABLE);
     }
 }
@@ -24,15 +39,35 @@ fn validate_parent(parent: &Value, path: &Path, violations: &mut Violations) {
         return violations.required(path, "");
     }
     if let Some(group) = parent["group"].as_str() {
-        rules::text(group, names::is_dns1123_subdomain, &path.child("group"), violations);
+        rules::text(
+            group,
+            names::is_dns1123_subdomain,
+            &path.child("group"),
+            violations,
+        );
     }
     for field in ["resource", "name"] {
-        rules::required_text(&parent[field], names::is_path_segment_name, &path.child(field), violations);
+        rules::required_text(
+            &parent[field],
+            names::is_path_segment_name,
+            &path.child(field),
+            violations,
+        );
     }
-    rules::text(parent["namespace"].str(), names::is_path_segment_name, &path.child("namespace"), violations);
+    rules::text(
+        parent["namespace"].str(),
+        names::is_path_segment_name,
+        &path.child("namespace"),
+        violations,
+    );
 }
 
-fn validate_range(range: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+fn validate_range(
+    range: &Value,
+    old: Option<&Value>,
+    context: &Context,
+    violations: &mut Violations,
+) {
     match (context.action, old) {
         (Action::Create, _) | (_, None) => validate_cidrs(range, violations),
         (Action::Update, Some(old)) => validate_change(range, old, violations),
@@ -59,8 +94,7 @@ fn validate_cidrs(range: &Value, violations: &mut Violations) {
     if let [Some(first), Some(second)] = families[..]
         && first == second
     {
-        let detail =
-            "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
+        let detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
         violations.invalid(path, cidrs.clone(), detail);
     }
 }

@@ -6,10 +6,16 @@ use mizzen_object::{Action, Context, Path, Value, Violations};
 use crate::Behaviour;
 use crate::groups::rules;
 
-pub(super) const INGRESS: Behaviour =
-    Behaviour { validate: validate_ingress, warnings: ingress_warnings, ..Behaviour::NONE };
-pub(super) const CLASS: Behaviour =
-    Behaviour { default: default_class, validate: validate_class, ..Behaviour::NONE };
+pub(super) const INGRESS: Behaviour = Behaviour {
+    validate: validate_ingress,
+    warnings: ingress_warnings,
+    ..Behaviour::NONE
+};
+pub(super) const CLASS: Behaviour = Behaviour {
+    default: default_class,
+    validate: validate_class,
+    ..Behaviour::NONE
+};
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
@@ -31,7 +37,12 @@ const V1: Dialect = Dialect {
     lenient: false,
 };
 
-fn validate_ingress(ingress: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+fn validate_ingress(
+    ingress: &Value,
+    old: Option<&Value>,
+    context: &Context,
+    violations: &mut Violations,
+) {
     validate_in(&V1, ingress, old, context, violations);
 }
 
@@ -46,7 +57,12 @@ pub(super) fn validate_in(
     if context.action == Action::Status {
         return validate_status(ingress, old, violations);
     }
-    validate_spec(dialect, &ingress["spec"], old.map(|old| &old["spec"]), violations);
+    validate_spec(
+        dialect,
+        &ingress["spec"],
+        old.map(|old| &old["spec"]),
+        violations,
+    );
     if context.action == Action::Create {
         validate_class_annotation(ingress, violations);
     }
@@ -64,43 +80,83 @@ fn validate_class_annotation(ingress: &Value, violations: &mut Violations) {
     }
 }
 
-fn validate_spec(dialect: &Dialect, spec: &Value, old: Option<&Value>, violations: &mut Violations) {
+fn validate_spec(
+    dialect: &Dialect,
+    spec: &Value,
+    old: Option<&Value>,
+    violations: &mut Violations,
+) {
     let path = Path::new("spec");
     if spec["rules"].is_empty() && spec["defaultBackend"].is_null() {
-        let detail = format!("either `{}` or `rules` must be specified", dialect.default_backend);
+        let detail = format!(
+            "either `{}` or `rules` must be specified",
+            dialect.default_backend
+        );
         violations.invalid(path, spec["rules"].clone(), &detail);
     }
     if let Some(backend) = spec.get("defaultBackend") {
-        validate_backend(dialect, backend, &path.child(dialect.default_backend), violations);
+        validate_backend(
+            dialect,
+            backend,
+            &path.child(dialect.default_backend),
+            violations,
+        );
     }
     let skip_wildcards = dialect.lenient || old.is_some_and(has_invalid_wildcard_rule);
     for (index, rule) in spec["rules"].list().iter().enumerate() {
-        validate_rule(dialect, rule, &path.child("rules").index(index), skip_wildcards, violations);
+        validate_rule(
+            dialect,
+            rule,
+            &path.child("rules").index(index),
+            skip_wildcards,
+            violations,
+        );
     }
     let skip_secrets = dialect.lenient || old.is_some_and(has_invalid_secret);
     for (index, tls) in spec["tls"].list().iter().enumerate() {
-        validate_tls(tls, &path.child("tls").index(index), skip_secrets, violations);
+        validate_tls(
+            tls,
+            &path.child("tls").index(index),
+            skip_secrets,
+            violations,
+        );
     }
     if let Some(class) = spec["ingressClassName"].as_str() {
-        rules::text(class, names::is_dns1123_subdomain, &path.child("ingressClassName"), violations);
+        rules::text(
+            class,
+            names::is_dns1123_subdomain,
+            &path.child("ingressClassName"),
+            violations,
+        );
     }
 }
 
 /// Kubernetes: what older versions let through may stay, so an update looks at the old object first.
 fn has_invalid_wildcard_rule(spec: &Value) -> bool {
-    spec["rules"].list().iter().filter(|rule| rule["host"].str().contains('*')).any(|rule| {
-        let mut violations = Violations::default();
-        validate_http(&V1, &rule["http"], &Path::new(""), &mut violations);
-        !violations.is_empty()
-    })
+    spec["rules"]
+        .list()
+        .iter()
+        .filter(|rule| rule["host"].str().contains('*'))
+        .any(|rule| {
+            let mut violations = Violations::default();
+            validate_http(&V1, &rule["http"], &Path::new(""), &mut violations);
+            !violations.is_empty()
+        })
 }
 
 fn has_invalid_secret(spec: &Value) -> bool {
-    spec["tls"].list().iter().any(|tls| !secret_name(tls["secretName"].str()).is_empty())
+    spec["tls"]
+        .list()
+        .iter()
+        .any(|tls| !secret_name(tls["secretName"].str()).is_empty())
 }
 
 fn secret_name(name: &str) -> Vec<String> {
-    if name.is_empty() { Vec::new() } else { names::is_dns1123_subdomain(name) }
+    if name.is_empty() {
+        Vec::new()
+    } else {
+        names::is_dns1123_subdomain(name)
+    }
 }
 
 fn host(name: &str) -> Vec<String> {
@@ -113,10 +169,20 @@ fn host(name: &str) -> Vec<String> {
 
 fn validate_tls(tls: &Value, path: &Path, skip_secrets: bool, violations: &mut Violations) {
     for (index, name) in tls["hosts"].list().iter().enumerate() {
-        rules::text(name.str(), host, &path.child("hosts").index(index), violations);
+        rules::text(
+            name.str(),
+            host,
+            &path.child("hosts").index(index),
+            violations,
+        );
     }
     if !skip_secrets {
-        rules::text(tls["secretName"].str(), secret_name, &path.child("secretName"), violations);
+        rules::text(
+            tls["secretName"].str(),
+            secret_name,
+            &path.child("secretName"),
+            violations,
+        );
     }
 }
 
@@ -173,7 +239,12 @@ fn validate_path(dialect: &Dialect, entry: &Value, path: &Path, violations: &mut
             violations.not_supported(path.child("pathType"), other, &allowed);
         }
     }
-    validate_backend(dialect, &entry["backend"], &path.child("backend"), violations);
+    validate_backend(
+        dialect,
+        &entry["backend"],
+        &path.child("backend"),
+        violations,
+    );
 }
 
 fn must_be_absolute(text: &str, path: &Path, violations: &mut Violations) {
@@ -197,7 +268,9 @@ fn must_be_clean(text: &str, path: &Path, violations: &mut Violations) {
 
 fn validate_backend(dialect: &Dialect, backend: &Value, path: &Path, violations: &mut Violations) {
     match (backend.get("resource"), backend.get("service")) {
-        (Some(_), Some(_)) => violations.invalid(path, "", "cannot set both resource and service backends"),
+        (Some(_), Some(_)) => {
+            violations.invalid(path, "", "cannot set both resource and service backends")
+        }
         (Some(resource), None) => validate_reference(resource, &path.child("resource"), violations),
         (None, Some(service)) => validate_service(dialect, service, path, violations),
         (None, None) => violations.invalid(path, "", "resource or service backend is required"),
@@ -206,40 +279,80 @@ fn validate_backend(dialect: &Dialect, backend: &Value, path: &Path, violations:
 
 fn validate_service(dialect: &Dialect, service: &Value, path: &Path, violations: &mut Violations) {
     let place = path.child(dialect.service_name);
-    rules::required_text(&service["name"], names::is_dns1123_label, &place, violations);
-    let (name, number) = (service["port"]["name"].str(), service["port"]["number"].int());
+    rules::required_text(
+        &service["name"],
+        names::is_dns1123_label,
+        &place,
+        violations,
+    );
+    let (name, number) = (
+        service["port"]["name"].str(),
+        service["port"]["number"].int(),
+    );
     match (name, number) {
         ("", 0) => violations.required(path, "port name or number is required"),
         ("", number) => rules::port(number, &path.child(dialect.port_number), violations),
-        (name, 0) => rules::text(name, names::is_port_name, &path.child(dialect.port_name), violations),
+        (name, 0) => rules::text(
+            name,
+            names::is_port_name,
+            &path.child(dialect.port_name),
+            violations,
+        ),
         _ => violations.invalid(path, "", "cannot set both port name & port number"),
     }
 }
 
 fn validate_reference(reference: &Value, path: &Path, violations: &mut Violations) {
     if let Some(group) = reference["apiGroup"].as_str() {
-        rules::text(group, names::is_dns1123_subdomain, &path.child("apiGroup"), violations);
+        rules::text(
+            group,
+            names::is_dns1123_subdomain,
+            &path.child("apiGroup"),
+            violations,
+        );
     }
     for field in ["kind", "name"] {
-        rules::required_text(&reference[field], names::is_path_segment_name, &path.child(field), violations);
+        rules::required_text(
+            &reference[field],
+            names::is_path_segment_name,
+            &path.child(field),
+            violations,
+        );
     }
 }
 
 fn validate_status(ingress: &Value, old: Option<&Value>, violations: &mut Violations) {
     let known = |address: &str| {
-        let points = old.map(|old| old.at("status.loadBalancer.ingress").list()).unwrap_or_default();
+        let points = old
+            .map(|old| old.at("status.loadBalancer.ingress").list())
+            .unwrap_or_default();
         points.iter().any(|point| point["ip"].str() == address)
     };
     let path = Path::new("status");
     let path = path.child("loadBalancer");
     let path = path.child("ingress");
-    for (index, point) in ingress.at("status.loadBalancer.ingress").list().iter().enumerate() {
+    for (index, point) in ingress
+        .at("status.loadBalancer.ingress")
+        .list()
+        .iter()
+        .enumerate()
+    {
         let path = path.index(index);
         if let Some(address) = point["ip"].as_str().filter(|address| !known(address)) {
-            rules::text(address, ip::is_ip_for_legacy_field, &path.child("ip"), violations);
+            rules::text(
+                address,
+                ip::is_ip_for_legacy_field,
+                &path.child("ip"),
+                violations,
+            );
         }
         if let Some(hostname) = point["hostname"].as_str() {
-            rules::text(hostname, names::is_dns1123_subdomain, &path.child("hostname"), violations);
+            rules::text(
+                hostname,
+                names::is_dns1123_subdomain,
+                &path.child("hostname"),
+                violations,
+            );
             refuse_ip(hostname, &path.child("hostname"), violations);
         }
     }
@@ -254,7 +367,9 @@ fn ingress_warnings(ingress: &Value, _old: Option<&Value>, context: &Context) ->
 }
 
 fn class_warning(ingress: &Value) -> Option<String> {
-    let annotated = ingress["metadata"]["annotations"].get(CLASS_ANNOTATION).is_some();
+    let annotated = ingress["metadata"]["annotations"]
+        .get(CLASS_ANNOTATION)
+        .is_some();
     let deprecated = annotated && ingress["spec"]["ingressClassName"].is_null();
     deprecated.then(|| {
         format!("annotation \"{CLASS_ANNOTATION}\" is deprecated, please use 'spec.ingressClassName' instead")
@@ -262,7 +377,11 @@ fn class_warning(ingress: &Value) -> Option<String> {
 }
 
 fn address_warnings(ingress: &Value) -> Vec<String> {
-    let points = ingress.at("status.loadBalancer.ingress").list().iter().enumerate();
+    let points = ingress
+        .at("status.loadBalancer.ingress")
+        .list()
+        .iter()
+        .enumerate();
     points
         .filter_map(|(index, point)| Some((index, point["ip"].as_str()?)))
         .filter_map(|(index, address)| {
@@ -277,7 +396,12 @@ fn default_class(class: &mut Value) {
     }
 }
 
-fn validate_class(class: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_class(
+    class: &Value,
+    old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     let (spec, path) = (&class["spec"], Path::new("spec"));
     let controller = spec["controller"].str();
     if let Some(old) = old {
@@ -302,12 +426,18 @@ fn validate_scope(parameters: &Value, path: &Path, violations: &mut Violations) 
     let (namespace, place) = (parameters["namespace"].as_str(), &path.child("namespace"));
     match (parameters["scope"].as_str(), namespace) {
         (None, _) => violations.required(path.child("scope"), ""),
-        (Some("Namespace"), None) => violations.required(place, "`parameters.scope` is set to 'Namespace'"),
+        (Some("Namespace"), None) => {
+            violations.required(place, "`parameters.scope` is set to 'Namespace'")
+        }
         (Some("Namespace"), Some(namespace)) => {
             rules::text(namespace, names::is_dns1123_label, place, violations)
         }
         (Some("Cluster"), None) => {}
-        (Some("Cluster"), Some(_)) => violations.forbidden(place, "`parameters.scope` is set to 'Cluster'"),
-        (Some(scope), _) => violations.not_supported(path.child("scope"), scope, &["Cluster", "Namespace"]),
+        (Some("Cluster"), Some(_)) => {
+            violations.forbidden(place, "`parameters.scope` is set to 'Cluster'")
+        }
+        (Some(scope), _) => {
+            violations.not_supported(path.child("scope"), scope, &["Cluster", "Namespace"])
+        }
     }
 }

@@ -33,17 +33,23 @@ fn validate(ingress: &Value, old: Option<&Value>, context: &Context, violations:
 
 /// Renames the backend for what no rule names, and turns all backends around.
 fn convert(ingress: &mut Value, (from, to): (&str, &str), turn: fn(&mut Value)) {
-    let Some(spec) = ingress.get_mut("spec") else { return };
+    let Some(spec) = ingress.get_mut("spec") else {
+        return;
+    };
     if let Some(mut backend) = spec.remove(from) {
         turn(&mut backend);
         spec.set(to, backend);
     }
-    paths(spec).filter_map(|path| path.get_mut("backend")).for_each(turn);
+    paths(spec)
+        .filter_map(|path| path.get_mut("backend"))
+        .for_each(turn);
 }
 
 fn paths(spec: &mut Value) -> impl Iterator<Item = &mut Value> {
     let rules = spec.get_mut("rules").into_iter().flat_map(Value::list_mut);
-    rules.filter_map(|rule| rule.at_mut("http.paths")).flat_map(Value::list_mut)
+    rules
+        .filter_map(|rule| rule.at_mut("http.paths"))
+        .flat_map(Value::list_mut)
 }
 
 /// A port given as text is a name, even an empty one.
@@ -59,7 +65,12 @@ fn nest(backend: &mut Value) {
 }
 
 fn flatten(backend: &mut Value) {
-    let Some(service) = backend.remove("service").filter(|service| !service.is_null()) else { return };
+    let Some(service) = backend
+        .remove("service")
+        .filter(|service| !service.is_null())
+    else {
+        return;
+    };
     let port = &service["port"];
     backend.set("serviceName", service["name"].str());
     match port["name"].str() {

@@ -20,15 +20,22 @@ const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 fn default_policy(policy: &mut Value) {
     let spec = policy.entry("spec");
     for (direction, _) in DIRECTIONS {
-        for rule in spec.get_mut(direction).into_iter().flat_map(Value::list_mut) {
+        for rule in spec
+            .get_mut(direction)
+            .into_iter()
+            .flat_map(Value::list_mut)
+        {
             for port in rule.get_mut("ports").into_iter().flat_map(Value::list_mut) {
                 port.set_default("protocol", "TCP");
             }
         }
     }
     if spec["policyTypes"].is_empty() {
-        let types =
-            if spec["egress"].is_empty() { value!(["Ingress"]) } else { value!(["Ingress", "Egress"]) };
+        let types = if spec["egress"].is_empty() {
+            value!(["Ingress"])
+        } else {
+            value!(["Ingress", "Egress"])
+        };
         spec.set("policyTypes", types);
     }
 }
@@ -44,7 +51,8 @@ impl<'a> Leniency<'a> {
     fn of(old: &'a Value) -> Leniency<'a> {
         let spec = &old["spec"];
         let blocks = peers(spec).map(|(_, peer)| &peer["ipBlock"]);
-        let ranges = blocks.flat_map(|block| std::iter::once(&block["cidr"]).chain(block["except"].list()));
+        let ranges =
+            blocks.flat_map(|block| std::iter::once(&block["cidr"]).chain(block["except"].list()));
         Leniency {
             selectors: rules::is_bad_selector(&spec["podSelector"]),
             ranges: ranges.filter_map(Value::as_str).collect(),
@@ -55,17 +63,35 @@ impl<'a> Leniency<'a> {
 /// Every peer that a policy names, with its place.
 fn peers(spec: &Value) -> impl Iterator<Item = (String, &Value)> {
     DIRECTIONS.into_iter().flat_map(move |(direction, side)| {
-        spec[direction].list().iter().enumerate().flat_map(move |(rule_idx, rule)| {
-            let place = move |index| format!("spec.{direction}[{rule_idx}].{side}[{index}]");
-            rule[side].list().iter().enumerate().map(move |(index, peer)| (place(index), peer))
-        })
+        spec[direction]
+            .list()
+            .iter()
+            .enumerate()
+            .flat_map(move |(rule_idx, rule)| {
+                let place = move |index| format!("spec.{direction}[{rule_idx}].{side}[{index}]");
+                rule[side]
+                    .list()
+                    .iter()
+                    .enumerate()
+                    .map(move |(index, peer)| (place(index), peer))
+            })
     })
 }
 
-fn validate_policy(policy: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_policy(
+    policy: &Value,
+    old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     let leniency = old.map(Leniency::of).unwrap_or_default();
     let (spec, path) = (&policy["spec"], Path::new("spec"));
-    rules::lenient_selector(&spec["podSelector"], leniency.selectors, &path.child("podSelector"), violations);
+    rules::lenient_selector(
+        &spec["podSelector"],
+        leniency.selectors,
+        &path.child("podSelector"),
+        violations,
+    );
     for (direction, side) in DIRECTIONS {
         let path = path.child(direction);
         for (index, rule) in spec[direction].list().iter().enumerate() {
@@ -83,35 +109,61 @@ fn validate_policy(policy: &Value, old: Option<&Value>, _context: &Context, viol
 
 fn validate_types(types: &Value, path: &Path, violations: &mut Violations) {
     if types.list().len() > 2 {
-        return violations.invalid(path, types.clone(), "may not specify more than two policyTypes");
+        return violations.invalid(
+            path,
+            types.clone(),
+            "may not specify more than two policyTypes",
+        );
     }
     for (index, policy_type) in types.list().iter().enumerate() {
-        field::one_of(policy_type.str(), &["Ingress", "Egress"], &path.index(index), violations);
+        field::one_of(
+            policy_type.str(),
+            &["Ingress", "Egress"],
+            &path.index(index),
+            violations,
+        );
     }
 }
 
 fn validate_port(port: &Value, path: &Path, violations: &mut Violations) {
-    rules::optional_word(&port["protocol"], &["TCP", "UDP", "SCTP"], &path.child("protocol"), violations);
+    rules::optional_word(
+        &port["protocol"],
+        &["TCP", "UDP", "SCTP"],
+        &path.child("protocol"),
+        violations,
+    );
     let (end, end_path) = (port["endPort"].as_int(), &path.child("endPort"));
     match &port["port"] {
         Value::Int(number) => {
             rules::port(*number, &path.child("port"), violations);
             if let Some(end) = end {
                 if end < *number {
-                    violations.invalid(end_path, *number, "must be greater than or equal to `port`");
+                    violations.invalid(
+                        end_path,
+                        *number,
+                        "must be greater than or equal to `port`",
+                    );
                 }
                 rules::port(end, end_path, violations);
             }
         }
         Value::String(name) => {
             if let Some(end) = end {
-                violations.invalid(end_path, end, "may not be specified when `port` is non-numeric");
+                violations.invalid(
+                    end_path,
+                    end,
+                    "may not be specified when `port` is non-numeric",
+                );
             }
             rules::text(name, names::is_port_name, &path.child("port"), violations);
         }
         _ => {
             if let Some(end) = end {
-                violations.invalid(end_path, end, "may not be specified when `port` is not specified");
+                violations.invalid(
+                    end_path,
+                    end,
+                    "may not be specified when `port` is not specified",
+                );
             }
         }
     }
@@ -169,9 +221,15 @@ fn policy_warnings(policy: &Value, _old: Option<&Value>, _context: &Context) -> 
         let Some(block) = peer.get("ipBlock") else {
             continue;
         };
-        warnings.extend(ip::cidr_warnings(format!("{place}.ipBlock.cidr"), block["cidr"].str()));
+        warnings.extend(ip::cidr_warnings(
+            format!("{place}.ipBlock.cidr"),
+            block["cidr"].str(),
+        ));
         for (index, except) in block["except"].list().iter().enumerate() {
-            warnings.extend(ip::cidr_warnings(format!("{place}.ipBlock.except[{index}]"), except.str()));
+            warnings.extend(ip::cidr_warnings(
+                format!("{place}.ipBlock.except[{index}]"),
+                except.str(),
+            ));
         }
     }
     warnings

@@ -16,8 +16,10 @@ pub(super) fn validate(capacity: &Value, shared: bool, path: &Path, violations: 
     if !shared {
         return violations.forbidden(path, "allowMultipleAllocations must be true");
     }
-    let (total, default) =
-        (Amount::of(&capacity["value"]), policy.get("default").filter(|value| !value.is_null()));
+    let (total, default) = (
+        Amount::of(&capacity["value"]),
+        policy.get("default").filter(|value| !value.is_null()),
+    );
     match (policy["validValues"].list(), policy.get("validRange")) {
         ([], None) => {}
         ([_, ..], Some(_)) => {
@@ -26,13 +28,21 @@ pub(super) fn validate(capacity: &Value, shared: bool, path: &Path, violations: 
             violations.forbidden(path, detail);
         }
         (values, range) => {
-            let name = if range.is_some() { "validRange" } else { "validValues" };
+            let name = if range.is_some() {
+                "validRange"
+            } else {
+                "validValues"
+            };
             let Some(default) = default.map(Amount::of) else {
-                return violations
-                    .required(path.child("default"), &format!("required when {name} is defined"));
+                return violations.required(
+                    path.child("default"),
+                    &format!("required when {name} is defined"),
+                );
             };
             match range {
-                Some(range) => validate_range(range, &default, &total, &path.child(name), violations),
+                Some(range) => {
+                    validate_range(range, &default, &total, &path.child(name), violations)
+                }
                 None => validate_values(values, &default, &total, &path.child(name), violations),
             }
         }
@@ -47,7 +57,10 @@ struct Amount<'a> {
 
 impl Amount<'_> {
     fn of(value: &Value) -> Amount<'_> {
-        Amount { text: value.str(), quantity: Quantity::of(value.str()) }
+        Amount {
+            text: value.str(),
+            quantity: Quantity::of(value.str()),
+        }
     }
 }
 
@@ -76,14 +89,31 @@ fn validate_values(
     };
     let key = |value: &Value| Quantity::of(value.str()).value().to_string().into();
     parts::each_once(values, MAX_VALUES, path, violations, validate, key);
-    let has_default = amounts.iter().any(|amount| amount.quantity == default.quantity);
+    let has_default = amounts
+        .iter()
+        .any(|amount| amount.quantity == default.quantity);
     if !has_default || values.len() > MAX_VALUES {
-        violations.invalid(path, default.text, "default value is not valid according to the requestPolicy");
+        violations.invalid(
+            path,
+            default.text,
+            "default value is not valid according to the requestPolicy",
+        );
     }
 }
 
-fn validate_range(range: &Value, default: &Amount, total: &Amount, path: &Path, violations: &mut Violations) {
-    let amount = |name: &str| range.get(name).filter(|value| !value.is_null()).map(Amount::of);
+fn validate_range(
+    range: &Value,
+    default: &Amount,
+    total: &Amount,
+    path: &Path,
+    violations: &mut Violations,
+) {
+    let amount = |name: &str| {
+        range
+            .get(name)
+            .filter(|value| !value.is_null())
+            .map(Amount::of)
+    };
     let Some(min) = amount("min") else {
         return violations.required(path.child("min"), "required when validRange is defined");
     };
@@ -91,7 +121,14 @@ fn validate_range(range: &Value, default: &Amount, total: &Amount, path: &Path, 
     validate_bounds(&min, max.as_ref(), default, total, path, violations);
     if let Some(step) = amount("step") {
         let amounts = [Some(default), max.as_ref()];
-        validate_step(&step, &min, amounts.into_iter().flatten(), total, &path.child("step"), violations);
+        validate_step(
+            &step,
+            &min,
+            amounts.into_iter().flatten(),
+            total,
+            &path.child("step"),
+            violations,
+        );
     }
 }
 
@@ -105,15 +142,49 @@ fn validate_bounds(
 ) {
     let mut refuse = |wrong: bool, name: &str, shown: &Amount, problem: &str, limit: &Amount| {
         if wrong {
-            violations.invalid(path.child(name), shown.text, &format!("{problem}: {}", limit.text));
+            violations.invalid(
+                path.child(name),
+                shown.text,
+                &format!("{problem}: {}", limit.text),
+            );
         }
     };
-    refuse(min.quantity > total.quantity, "min", min, "min is larger than capacity value", total);
-    refuse(default.quantity < min.quantity, "min", default, "default is less than min", min);
+    refuse(
+        min.quantity > total.quantity,
+        "min",
+        min,
+        "min is larger than capacity value",
+        total,
+    );
+    refuse(
+        default.quantity < min.quantity,
+        "min",
+        default,
+        "default is less than min",
+        min,
+    );
     if let Some(max) = max {
-        refuse(min.quantity > max.quantity, "max", min, "min is larger than max", max);
-        refuse(max.quantity > total.quantity, "max", max, "max is larger than capacity value", total);
-        refuse(default.quantity > max.quantity, "max", default, "default is more than max", max);
+        refuse(
+            min.quantity > max.quantity,
+            "max",
+            min,
+            "min is larger than max",
+            max,
+        );
+        refuse(
+            max.quantity > total.quantity,
+            "max",
+            max,
+            "max is larger than capacity value",
+            total,
+        );
+        refuse(
+            default.quantity > max.quantity,
+            "max",
+            default,
+            "default is more than max",
+            max,
+        );
     }
 }
 
@@ -128,15 +199,23 @@ fn validate_step<'a>(
 ) {
     let first = min.quantity.add(&step.quantity);
     if first > total.quantity {
-        let detail = format!("one step {first} is larger than capacity value: {}", total.text);
+        let detail = format!(
+            "one step {first} is larger than capacity value: {}",
+            total.text
+        );
         violations.invalid(path, step.text, &detail);
     }
     for amount in amounts {
         let over = amount.quantity.value() - min.quantity.value();
         // Kubernetes: a step of zero makes upstream panic.
-        if over.checked_rem(step.quantity.value()).is_some_and(|rest| rest != 0) {
-            let detail =
-                format!("value is not a multiple of a given step ({}) from ({})", step.text, min.text);
+        if over
+            .checked_rem(step.quantity.value())
+            .is_some_and(|rest| rest != 0)
+        {
+            let detail = format!(
+                "value is not a multiple of a given step ({}) from ({})",
+                step.text, min.text
+            );
             violations.invalid(path, amount.text, &detail);
         }
     }

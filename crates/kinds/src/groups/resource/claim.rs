@@ -20,11 +20,19 @@ pub(super) const TEMPLATE: Behaviour = Behaviour {
 };
 
 fn default_spec(spec: &mut Value) {
-    for request in spec.at_mut("devices.requests").into_iter().flat_map(Value::list_mut) {
+    for request in spec
+        .at_mut("devices.requests")
+        .into_iter()
+        .flat_map(Value::list_mut)
+    {
         if let Some(exactly) = request.get_mut("exactly") {
             default_request(exactly);
         }
-        request.get_mut("firstAvailable").into_iter().flat_map(Value::list_mut).for_each(default_request);
+        request
+            .get_mut("firstAvailable")
+            .into_iter()
+            .flat_map(Value::list_mut)
+            .for_each(default_request);
     }
 }
 
@@ -43,7 +51,12 @@ fn prepare_claim(claim: &mut Value, old: Option<&Value>, context: &Context) {
     }
 }
 
-fn validate_claim(claim: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+fn validate_claim(
+    claim: &Value,
+    old: Option<&Value>,
+    context: &Context,
+    violations: &mut Violations,
+) {
     let (spec, path) = (&claim["spec"], Path::new("spec"));
     match (context.action, old) {
         (Action::Status, Some(old)) => status::validate(claim, old, violations),
@@ -55,18 +68,32 @@ fn validate_claim(claim: &Value, old: Option<&Value>, context: &Context, violati
     }
 }
 
-fn validate_template(template: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_template(
+    template: &Value,
+    old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     let (spec, path) = (&template["spec"], Path::new("spec"));
     validate_metadata(&spec["metadata"], &path.child("metadata"), violations);
     validate_spec(&spec["spec"], &path.child("spec"), violations);
     if let Some(old) = old {
-        field::immutable(&shown_template(spec), &shown_template(&old["spec"]), &path, violations);
+        field::immutable(
+            &shown_template(spec),
+            &shown_template(&old["spec"]),
+            &path,
+            violations,
+        );
     }
 }
 
 /// A claim that is made from a template gets labels and annotations from it, and nothing else.
 fn validate_metadata(metadata: &Value, path: &Path, violations: &mut Violations) {
-    meta::annotations(&metadata["annotations"], &path.child("annotations"), violations);
+    meta::annotations(
+        &metadata["annotations"],
+        &path.child("annotations"),
+        violations,
+    );
     meta::labels(&metadata["labels"], &path.child("labels"), violations);
     for (name, value) in metadata.entries() {
         if !matches!(name, "labels" | "annotations") && !value.is_empty() {
@@ -134,17 +161,31 @@ fn validate_request(request: &Value, path: &Path, violations: &mut Violations) {
                 parts::label(item["name"].str(), &path.child("name"), violations);
                 validate_device(item, path, violations);
             };
-            parts::each_once(alternatives, MAX_ALTERNATIVES, &path, violations, validate, parts::name);
+            parts::each_once(
+                alternatives,
+                MAX_ALTERNATIVES,
+                &path,
+                violations,
+                validate,
+                parts::name,
+            );
         }
-        (Some(_), _) => {
-            violations.invalid(path, Value::Null, &format!("{one_of}, but multiple fields are set"))
-        }
+        (Some(_), _) => violations.invalid(
+            path,
+            Value::Null,
+            &format!("{one_of}, but multiple fields are set"),
+        ),
     }
 }
 
 fn validate_device(request: &Value, path: &Path, violations: &mut Violations) {
     let class = path.child("deviceClassName");
-    rules::required_text(&request["deviceClassName"], names::is_dns1123_subdomain, &class, violations);
+    rules::required_text(
+        &request["deviceClassName"],
+        names::is_dns1123_subdomain,
+        &class,
+        violations,
+    );
     parts::selectors(&request["selectors"], &path.child("selectors"), violations);
     let count = request["count"].int();
     match request["allocationMode"].str() {
@@ -159,10 +200,16 @@ fn validate_device(request: &Value, path: &Path, violations: &mut Violations) {
             violations.invalid(path.child("count"), count, "must be greater than zero")
         }
         "All" | "ExactCount" => {}
-        other => violations.not_supported(path.child("allocationMode"), other, &["All", "ExactCount"]),
+        other => {
+            violations.not_supported(path.child("allocationMode"), other, &["All", "ExactCount"])
+        }
     }
     for (index, toleration) in request["tolerations"].list().iter().enumerate() {
-        parts::toleration(toleration, &path.child("tolerations").index(index), violations);
+        parts::toleration(
+            toleration,
+            &path.child("tolerations").index(index),
+            violations,
+        );
     }
 }
 
@@ -173,10 +220,17 @@ impl Requests<'_> {
     /// Whether a request, or `request/alternative`, is there.
     fn has(&self, name: &str) -> bool {
         let (request, alternative) = name.split_once('/').unwrap_or((name, ""));
-        self.0["requests"].list().iter().filter(|found| found["name"].str() == request).any(|found| {
-            alternative.is_empty()
-                || found["firstAvailable"].list().iter().any(|found| found["name"].str() == alternative)
-        })
+        self.0["requests"]
+            .list()
+            .iter()
+            .filter(|found| found["name"].str() == request)
+            .any(|found| {
+                alternative.is_empty()
+                    || found["firstAvailable"]
+                        .list()
+                        .iter()
+                        .any(|found| found["name"].str() == alternative)
+            })
     }
 
     /// Whether a reference leads to a request.
@@ -196,20 +250,40 @@ impl Requests<'_> {
 }
 
 /// The requests that something is about.
-pub(super) fn validate_references(item: &Value, known: &Requests, path: &Path, violations: &mut Violations) {
+pub(super) fn validate_references(
+    item: &Value,
+    known: &Requests,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let validate = |name: &Value, path: &Path, violations: &mut Violations| {
         known.validate(name.str(), path, violations);
     };
     let (requests, path) = (item["requests"].list(), path.child("requests"));
-    parts::each_once(requests, MAX_REQUESTS, &path, violations, validate, Value::clone);
+    parts::each_once(
+        requests,
+        MAX_REQUESTS,
+        &path,
+        violations,
+        validate,
+        Value::clone,
+    );
 }
 
-fn validate_constraint(constraint: &Value, known: &Requests, path: &Path, violations: &mut Violations) {
+fn validate_constraint(
+    constraint: &Value,
+    known: &Requests,
+    path: &Path,
+    violations: &mut Violations,
+) {
     validate_references(constraint, known, path, violations);
-    let attribute =
-        ["matchAttribute", "distinctAttribute"].into_iter().find(|name| constraint.get(name).is_some());
+    let attribute = ["matchAttribute", "distinctAttribute"]
+        .into_iter()
+        .find(|name| constraint.get(name).is_some());
     match attribute {
-        Some(name) => parts::fully_qualified_name(constraint[name].str(), &path.child(name), violations),
+        Some(name) => {
+            parts::fully_qualified_name(constraint[name].str(), &path.child(name), violations)
+        }
         None => {
             // Kubernetes: the message says the opposite of what is wrong.
             let detail = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields \

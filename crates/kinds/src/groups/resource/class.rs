@@ -7,7 +7,10 @@ use super::parts;
 use crate::Behaviour;
 use crate::core::resources;
 
-pub(super) const CLASS: Behaviour = Behaviour { validate, ..Behaviour::NONE };
+pub(super) const CLASS: Behaviour = Behaviour {
+    validate,
+    ..Behaviour::NONE
+};
 
 const MAX_CONFIGURATIONS: usize = 32;
 
@@ -25,7 +28,10 @@ fn validate(class: &Value, old: Option<&Value>, _context: &Context, violations: 
             parts::configuration(item, stored, path, violations);
         },
     );
-    if let Some(name) = spec["extendedResourceName"].as_str().filter(|name| !is_extended(name)) {
+    if let Some(name) = spec["extendedResourceName"]
+        .as_str()
+        .filter(|name| !is_extended(name))
+    {
         violations.invalid(
             path.child("extendedResourceName"),
             name,

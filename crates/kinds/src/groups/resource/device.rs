@@ -49,12 +49,26 @@ pub(super) fn validate(
         capacity::validate(amount, shared, &amounts.key(&shortened(name)), violations);
     }
     if old.is_none_or(|old| old["taints"] != device["taints"]) {
-        parts::each(device["taints"].list(), MAX_TAINTS, &path.child("taints"), violations, parts::taint);
+        parts::each(
+            device["taints"].list(),
+            MAX_TAINTS,
+            &path.child("taints"),
+            violations,
+            parts::taint,
+        );
     }
-    let (consumptions, place) = (device["consumesCounters"].list(), path.child("consumesCounters"));
-    parts::each_once(consumptions, MAX_CONSUMPTIONS, &place, violations, validate_consumption, |item| {
-        item["counterSet"].str().into()
-    });
+    let (consumptions, place) = (
+        device["consumesCounters"].list(),
+        path.child("consumesCounters"),
+    );
+    parts::each_once(
+        consumptions,
+        MAX_CONSUMPTIONS,
+        &place,
+        violations,
+        validate_consumption,
+        |item| item["counterSet"].str().into(),
+    );
     validate_nodes(device, by_device, path, violations);
     parts::binding_conditions(device, path, violations);
     let mappings = path.child("nodeAllocatableResourceMappings");
@@ -64,17 +78,28 @@ pub(super) fn validate(
 }
 
 fn validate_numbers(device: &Value, path: &Path, violations: &mut Violations) {
-    let n_properties = device["attributes"].entries().count() + device["capacity"].entries().count();
+    let n_properties =
+        device["attributes"].entries().count() + device["capacity"].entries().count();
     if n_properties > MAX_PROPERTIES {
-        let detail =
-            format!("the total number of attributes and capacities must not exceed {MAX_PROPERTIES}");
+        let detail = format!(
+            "the total number of attributes and capacities must not exceed {MAX_PROPERTIES}"
+        );
         violations.invalid(path, n_properties as i64, &detail);
     }
-    let n_values =
-        |attribute: &Value| LISTS.iter().map(|name| attribute[*name].list().len()).sum::<usize>().max(1);
-    let n_values: usize = device["attributes"].entries().map(|(_, attribute)| n_values(attribute)).sum();
+    let n_values = |attribute: &Value| {
+        LISTS
+            .iter()
+            .map(|name| attribute[*name].list().len())
+            .sum::<usize>()
+            .max(1)
+    };
+    let n_values: usize = device["attributes"]
+        .entries()
+        .map(|(_, attribute)| n_values(attribute))
+        .sum();
     if n_values > MAX_ATTRIBUTE_VALUES {
-        let detail = format!("the total number of attribute values must not exceed {MAX_ATTRIBUTE_VALUES}");
+        let detail =
+            format!("the total number of attribute values must not exceed {MAX_ATTRIBUTE_VALUES}");
         violations.invalid(path, n_values as i64, &detail);
     }
 }
@@ -86,19 +111,34 @@ fn shortened(key: &str) -> String {
         return key.to_string();
     }
     let rest = MAX - 3;
-    format!("{}...{}", &key[..rest.div_ceil(2)], &key[key.len() - rest / 2..])
+    format!(
+        "{}...{}",
+        &key[..rest.div_ceil(2)],
+        &key[key.len() - rest / 2..]
+    )
 }
 
 fn validate_attribute(attribute: &Value, path: &Path, violations: &mut Violations) {
-    let values = ["bool", "int", "string", "version"].into_iter().chain(LISTS);
-    let present: Vec<&str> = values.filter(|name| attribute.get(name).is_some()).collect();
+    let values = ["bool", "int", "string", "version"]
+        .into_iter()
+        .chain(LISTS);
+    let present: Vec<&str> = values
+        .filter(|name| attribute.get(name).is_some())
+        .collect();
     for name in &present {
         let (value, path) = (&attribute[*name], path.child(name));
         match *name {
-            "string" | "version" => validate_text(value.str(), *name == "version", &path, violations),
+            "string" | "version" => {
+                validate_text(value.str(), *name == "version", &path, violations)
+            }
             "strings" | "versions" => {
                 for (index, item) in value.list().iter().enumerate() {
-                    validate_text(item.str(), *name == "versions", &path.index(index), violations);
+                    validate_text(
+                        item.str(),
+                        *name == "versions",
+                        &path.index(index),
+                        violations,
+                    );
                 }
             }
             _ => {}
@@ -116,7 +156,11 @@ fn validate_attribute(attribute: &Value, path: &Path, violations: &mut Violation
 
 fn validate_text(text: &str, is_version: bool, path: &Path, violations: &mut Violations) {
     if is_version && !is_semver(text) {
-        violations.invalid(path, text, "must be a string compatible with semver.org spec 2.0.0");
+        violations.invalid(
+            path,
+            text,
+            "must be a string compatible with semver.org spec 2.0.0",
+        );
     }
     if text.len() > MAX_VALUE {
         violations.too_long(path, MAX_VALUE);
@@ -124,18 +168,26 @@ fn validate_text(text: &str, is_version: bool, path: &Path, violations: &mut Vio
 }
 
 fn is_semver(text: &str) -> bool {
-    let (rest, build) = text.split_once('+').map_or((text, None), |(rest, build)| (rest, Some(build)));
-    let (core, release) = rest.split_once('-').map_or((rest, None), |(core, release)| (core, Some(release)));
+    let (rest, build) = text
+        .split_once('+')
+        .map_or((text, None), |(rest, build)| (rest, Some(build)));
+    let (core, release) = rest
+        .split_once('-')
+        .map_or((rest, None), |(core, release)| (core, Some(release)));
     let is_number = |part: &str| {
         !part.is_empty()
             && part.bytes().all(|byte| byte.is_ascii_digit())
             && (part == "0" || !part.starts_with('0'))
     };
     let is_word = |part: &str| {
-        !part.is_empty() && part.bytes().all(|byte| byte == b'-' || byte.is_ascii_alphanumeric())
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|byte| byte == b'-' || byte.is_ascii_alphanumeric())
     };
-    let is_release =
-        |part: &str| is_word(part) && (is_number(part) || part.bytes().any(|byte| !byte.is_ascii_digit()));
+    let is_release = |part: &str| {
+        is_word(part) && (is_number(part) || part.bytes().any(|byte| !byte.is_ascii_digit()))
+    };
     core.split('.').count() == 3
         && core.split('.').all(is_number)
         && release.is_none_or(|release| release.split('.').all(is_release))
@@ -144,13 +196,27 @@ fn is_semver(text: &str) -> bool {
 
 fn validate_consumption(consumption: &Value, path: &Path, violations: &mut Violations) {
     let set = path.child("counterSet");
-    rules::required_text(&consumption["counterSet"], names::is_dns1123_label, &set, violations);
-    validate_counters(&consumption["counters"], &path.child("counters"), violations);
+    rules::required_text(
+        &consumption["counterSet"],
+        names::is_dns1123_label,
+        &set,
+        violations,
+    );
+    validate_counters(
+        &consumption["counters"],
+        &path.child("counters"),
+        violations,
+    );
 }
 
 /// Counters that devices draw on.
 pub(super) fn validate_counter_set(set: &Value, path: &Path, violations: &mut Violations) {
-    rules::required_text(&set["name"], names::is_dns1123_label, &path.child("name"), violations);
+    rules::required_text(
+        &set["name"],
+        names::is_dns1123_label,
+        &path.child("name"),
+        violations,
+    );
     validate_counters(&set["counters"], &path.child("counters"), violations);
 }
 
@@ -178,7 +244,10 @@ pub(super) fn flag(value: &Value, path: &Path, violations: &mut Violations) -> b
 /// A device says where it is if its slice says that each does.
 fn validate_nodes(device: &Value, by_device: bool, path: &Path, violations: &mut Violations) {
     if !by_device {
-        if ["nodeName", "nodeSelector", "allNodes"].iter().any(|name| device.get(name).is_some()) {
+        if ["nodeName", "nodeSelector", "allNodes"]
+            .iter()
+            .any(|name| device.get(name).is_some())
+        {
             let detail = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set \
                           to true in the ResourceSlice spec";
             violations.invalid(path, Value::Null, detail);
@@ -191,14 +260,26 @@ fn validate_nodes(device: &Value, by_device: bool, path: &Path, violations: &mut
         Some("") => violations.invalid(path.child("nodeName"), "", "must not be empty"),
         Some(name) => {
             ways.push("`nodeName`");
-            rules::text(name, names::is_dns1123_subdomain, &path.child("nodeName"), violations);
+            rules::text(
+                name,
+                names::is_dns1123_subdomain,
+                &path.child("nodeName"),
+                violations,
+            );
         }
     }
     if let Some(selector) = device.get("nodeSelector") {
         ways.push("`nodeSelector`");
-        crate::pod::validate_node_selector(selector, false, &path.child("nodeSelector"), violations);
+        crate::pod::validate_node_selector(
+            selector,
+            false,
+            &path.child("nodeSelector"),
+            violations,
+        );
     }
-    ways.extend(flag(&device["allNodes"], &path.child("allNodes"), violations).then_some("`allNodes`"));
+    ways.extend(
+        flag(&device["allNodes"], &path.child("allNodes"), violations).then_some("`allNodes`"),
+    );
     let one_of = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is \
                   set to true in the ResourceSlice spec";
     match ways.len() {
@@ -208,14 +289,24 @@ fn validate_nodes(device: &Value, by_device: bool, path: &Path, violations: &mut
     }
 }
 
-fn validate_mapping(name: &str, mapping: &Value, device: &Value, path: &Path, violations: &mut Violations) {
+fn validate_mapping(
+    name: &str,
+    mapping: &Value,
+    device: &Value,
+    path: &Path,
+    violations: &mut Violations,
+) {
     if !crate::core::resources::is_native(name) {
         violations.invalid(path, name, "must be a node allocatable resource name");
     }
     if let Some(factor) = mapping["allocationMultiplier"].as_str() {
         let quantity = Quantity::of(factor);
         if quantity.is_zero() || quantity.is_negative() {
-            violations.invalid(path.child("allocationMultiplier"), factor, "must be positive");
+            violations.invalid(
+                path.child("allocationMultiplier"),
+                factor,
+                "must be positive",
+            );
         }
     }
     let place = path.child("capacityKey");

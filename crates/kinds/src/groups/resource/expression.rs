@@ -25,12 +25,18 @@ pub(super) fn validate(expression: &str, path: &Path, violations: &mut Violation
         Err(RefuseError::Compile(error)) => {
             return violations.invalid(path, expression, &format!("compilation failed: {error}"));
         }
-        Err(error) => return violations.push(Reason::Internal, path, format!("Internal error: {error}")),
+        Err(error) => {
+            return violations.push(Reason::Internal, path, format!("Internal error: {error}"));
+        }
     };
     let kind = program.result_type();
     if !matches!(kind, Type::Bool | Type::Dyn) {
         // Kubernetes: here a type is named as it is declared, not as checks name it.
-        let shown = if matches!(kind, Type::Null) { kind.name().to_string() } else { kind.to_string() };
+        let shown = if matches!(kind, Type::Null) {
+            kind.name().to_string()
+        } else {
+            kind.to_string()
+        };
         let detail = format!("must evaluate to bool or the unknown type, not {shown}");
         return violations.invalid(path, expression, &detail);
     }
@@ -47,7 +53,10 @@ fn environment() -> &'static Environment {
             ("driver".into(), Type::String),
             ("allowMultipleAllocations".into(), Type::Bool),
             ("attributes".into(), by_domain(Type::Dyn)),
-            ("capacity".into(), by_domain(Type::object("kubernetes.Quantity"))),
+            (
+                "capacity".into(),
+                by_domain(Type::object("kubernetes.Quantity")),
+            ),
         ];
         Environment::new(VERSION)
             .with_bindings()
@@ -68,7 +77,12 @@ impl Sizes for DeviceSizes {
             ["device", "attributes" | "capacity"] => MAX_ENTRIES,
             ["device", "attributes" | "capacity", "@keys"] => MAX_DOMAIN,
             ["device", "attributes" | "capacity", "@values" | "@items"] => MAX_ENTRIES,
-            ["device", "attributes" | "capacity", "@values" | "@items", "@keys"] => MAX_ID,
+            [
+                "device",
+                "attributes" | "capacity",
+                "@values" | "@items",
+                "@keys",
+            ] => MAX_ID,
             ["device", "attributes", "@values" | "@items", _] => MAX_VALUE,
             _ => return None,
         };
@@ -118,14 +132,22 @@ mod tests {
         );
         check(
             "null",
-            Some("e: Invalid value: \"null\": must evaluate to bool or the unknown type, not null_type"),
+            Some(
+                "e: Invalid value: \"null\": must evaluate to bool or the unknown type, not null_type",
+            ),
         );
         let mut violations = Violations::default();
         validate("", &Path::new("e"), &mut violations);
         let found = violations.in_one().unwrap_or_default();
-        assert!(found.contains("ERROR: <input>:1:0: Syntax error: mismatched input '<EOF>'"), "{found}");
+        assert!(
+            found.contains("ERROR: <input>:1:0: Syntax error: mismatched input '<EOF>'"),
+            "{found}"
+        );
         assert!(!found.contains('\n'), "there is no line to show: {found}");
-        check("1", Some("e: Invalid value: \"1\": must evaluate to bool or the unknown type, not int"));
+        check(
+            "1",
+            Some("e: Invalid value: \"1\": must evaluate to bool or the unknown type, not int"),
+        );
         check(
             "device.driver",
             Some(

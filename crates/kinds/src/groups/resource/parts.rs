@@ -108,7 +108,10 @@ fn identifier(id: &str, path: &Path, violations: &mut Violations) {
 pub(super) fn share_id(id: &str, path: &Path, violations: &mut Violations) {
     let is_uuid = |id: &str| {
         let groups: Vec<usize> = id.split('-').map(str::len).collect();
-        groups == [8, 4, 4, 4, 12] && id.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit())
+        groups == [8, 4, 4, 4, 12]
+            && id
+                .bytes()
+                .all(|byte| byte == b'-' || byte.is_ascii_hexdigit())
     };
     if !is_uuid(id) {
         let problem = if id.len() == 36 {
@@ -129,26 +132,46 @@ const MAX_EXPRESSION: usize = 10 * 1024;
 
 /// Expressions that choose devices.
 pub(super) fn selectors(selectors: &Value, path: &Path, violations: &mut Violations) {
-    each(selectors.list(), MAX_SELECTORS, path, violations, |selector, path, violations| {
-        let path = path.child("cel");
-        match selector.get("cel") {
-            None => violations.required(path, ""),
-            Some(cel) if cel["expression"].str().len() > MAX_EXPRESSION => {
-                violations.too_long(path.child("expression"), MAX_EXPRESSION);
+    each(
+        selectors.list(),
+        MAX_SELECTORS,
+        path,
+        violations,
+        |selector, path, violations| {
+            let path = path.child("cel");
+            match selector.get("cel") {
+                None => violations.required(path, ""),
+                Some(cel) if cel["expression"].str().len() > MAX_EXPRESSION => {
+                    violations.too_long(path.child("expression"), MAX_EXPRESSION);
+                }
+                Some(cel) => expression::validate(
+                    cel["expression"].str(),
+                    &path.child("expression"),
+                    violations,
+                ),
             }
-            Some(cel) => expression::validate(cel["expression"].str(), &path.child("expression"), violations),
-        }
-    });
+        },
+    );
 }
 
 /// What is passed on to a driver. `stored` parameters may be longer than new ones.
-pub(super) fn configuration(configuration: &Value, stored: bool, path: &Path, violations: &mut Violations) {
+pub(super) fn configuration(
+    configuration: &Value,
+    stored: bool,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let path = path.child("opaque");
     let Some(opaque) = configuration.get("opaque") else {
         return violations.required(path, "");
     };
     driver(opaque["driver"].str(), &path.child("driver"), violations);
-    raw(&opaque["parameters"], stored, &path.child("parameters"), violations);
+    raw(
+        &opaque["parameters"],
+        stored,
+        &path.child("parameters"),
+        violations,
+    );
 }
 
 const MAX_RAW: usize = 10 * 1024;
@@ -169,7 +192,12 @@ const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 /// Something about a device that keeps users away.
 pub(super) fn taint(taint: &Value, path: &Path, violations: &mut Violations) {
     meta::label_name(taint["key"].str(), &path.child("key"), violations);
-    rules::text(taint["value"].str(), names::is_label_value, &path.child("value"), violations);
+    rules::text(
+        taint["value"].str(),
+        names::is_label_value,
+        &path.child("value"),
+        violations,
+    );
     match taint["effect"].str() {
         "" => violations.required(path.child("effect"), ""),
         effect => field::one_of(effect, &EFFECTS, &path.child("effect"), violations),
@@ -184,15 +212,29 @@ pub(super) fn toleration(toleration: &Value, path: &Path, violations: &mut Viola
     let value = toleration["value"].str();
     match toleration["operator"].str() {
         "Exists" if !value.is_empty() => {
-            violations.invalid(path.child("value"), value, "must be empty for operator `Exists`");
+            violations.invalid(
+                path.child("value"),
+                value,
+                "must be empty for operator `Exists`",
+            );
         }
         "Exists" => {}
-        "Equal" => rules::text(value, names::is_label_value, &path.child("value"), violations),
+        "Equal" => rules::text(
+            value,
+            names::is_label_value,
+            &path.child("value"),
+            violations,
+        ),
         "" => violations.required(path.child("operator"), ""),
         other => violations.not_supported(path.child("operator"), other, &["Equal", "Exists"]),
     }
     if !toleration["effect"].is_empty() {
-        field::one_of(toleration["effect"].str(), &EFFECTS, &path.child("effect"), violations);
+        field::one_of(
+            toleration["effect"].str(),
+            &EFFECTS,
+            &path.child("effect"),
+            violations,
+        );
     }
 }
 
@@ -200,12 +242,24 @@ const MAX_CONDITIONS: usize = 4;
 
 /// Conditions for which binding waits, and those that make it fail. Both are there, or neither.
 pub(super) fn binding_conditions(device: &Value, path: &Path, violations: &mut Violations) {
-    let (wait, fail) = (path.child("bindingConditions"), path.child("bindingFailureConditions"));
-    let (waiting, failing) = (&device["bindingConditions"], &device["bindingFailureConditions"]);
+    let (wait, fail) = (
+        path.child("bindingConditions"),
+        path.child("bindingFailureConditions"),
+    );
+    let (waiting, failing) = (
+        &device["bindingConditions"],
+        &device["bindingFailureConditions"],
+    );
     for (list, path) in [(waiting, &wait), (failing, &fail)] {
-        each(list.list(), MAX_CONDITIONS, path, violations, |item, path, violations| {
-            meta::label_name(item.str(), path, violations);
-        });
+        each(
+            list.list(),
+            MAX_CONDITIONS,
+            path,
+            violations,
+            |item, path, violations| {
+                meta::label_name(item.str(), path, violations);
+            },
+        );
     }
     let repeated = |list: &[Value], index: usize| list[..index].contains(&list[index]);
     for index in (0..waiting.list().len()).filter(|index| repeated(waiting.list(), *index)) {

@@ -7,10 +7,19 @@ use super::{device, parts};
 use crate::Behaviour;
 use crate::groups::rules;
 
-pub(super) const SLICE: Behaviour = Behaviour { default, prepare, validate, warnings, ..Behaviour::NONE };
+pub(super) const SLICE: Behaviour = Behaviour {
+    default,
+    prepare,
+    validate,
+    warnings,
+    ..Behaviour::NONE
+};
 
 fn devices_mut(slice: &mut Value) -> &mut [Value] {
-    slice.at_mut("spec.devices").map(Value::list_mut).unwrap_or_default()
+    slice
+        .at_mut("spec.devices")
+        .map(Value::list_mut)
+        .unwrap_or_default()
 }
 
 fn members_mut<'a>(device: &'a mut Value, map: &str) -> impl Iterator<Item = &'a mut Value> {
@@ -34,11 +43,19 @@ const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
 /// Kubernetes: mappings and lists of attributes are behind gates that are off by default; they stay where they
 /// are in use.
 fn prepare(slice: &mut Value, old: Option<&Value>, context: &Context) {
-    let old = old.map(|old| old["spec"]["devices"].list()).unwrap_or_default();
-    let maps = old.iter().any(|device| !device["nodeAllocatableResourceMappings"].is_empty());
+    let old = old
+        .map(|old| old["spec"]["devices"].list())
+        .unwrap_or_default();
+    let maps = old
+        .iter()
+        .any(|device| !device["nodeAllocatableResourceMappings"].is_empty());
     let lists = old.iter().any(device::has_list);
     for device in devices_mut(slice) {
-        for taint in device.get_mut("taints").into_iter().flat_map(Value::list_mut) {
+        for taint in device
+            .get_mut("taints")
+            .into_iter()
+            .flat_map(Value::list_mut)
+        {
             taint.set_default("timeAdded", context.now);
         }
         if !maps {
@@ -63,13 +80,32 @@ fn validate(slice: &Value, old: Option<&Value>, _context: &Context, violations: 
     validate_pool(&spec["pool"], &path.child("pool"), violations);
     if let Some(old) = old {
         let pool = path.child("pool");
-        field::immutable(&spec["pool"]["name"], &old["pool"]["name"], &pool.child("name"), violations);
-        field::immutable(&spec["driver"], &old["driver"], &path.child("driver"), violations);
-        field::immutable(&spec["nodeName"], &old["nodeName"], &path.child("nodeName"), violations);
+        field::immutable(
+            &spec["pool"]["name"],
+            &old["pool"]["name"],
+            &pool.child("name"),
+            violations,
+        );
+        field::immutable(
+            &spec["driver"],
+            &old["driver"],
+            &path.child("driver"),
+            violations,
+        );
+        field::immutable(
+            &spec["nodeName"],
+            &old["nodeName"],
+            &path.child("nodeName"),
+            violations,
+        );
     }
     validate_nodes(spec, &path, violations);
     if !spec["sharedCounters"].is_empty() && !spec["devices"].is_empty() {
-        violations.invalid(path, "", "only one of `sharedCounters` or `devices` is allowed");
+        violations.invalid(
+            path,
+            "",
+            "only one of `sharedCounters` or `devices` is allowed",
+        );
     }
     validate_devices(spec, old, &path.child("devices"), violations);
     let (counters, path) = (spec["sharedCounters"].list(), path.child("sharedCounters"));
@@ -85,10 +121,19 @@ fn validate(slice: &Value, old: Option<&Value>, _context: &Context, violations: 
 
 fn validate_devices(spec: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
     let devices = spec["devices"].list();
-    let max = if devices.iter().any(device::is_advanced) { MAX_ADVANCED_DEVICES } else { MAX_DEVICES };
+    let max = if devices.iter().any(device::is_advanced) {
+        MAX_ADVANCED_DEVICES
+    } else {
+        MAX_DEVICES
+    };
     let by_device = spec["perDeviceNodeSelection"].bool();
     let validate = |device: &Value, path: &Path, violations: &mut Violations| {
-        let old = old.and_then(|old| old["devices"].list().iter().find(|old| old["name"] == device["name"]));
+        let old = old.and_then(|old| {
+            old["devices"]
+                .list()
+                .iter()
+                .find(|old| old["name"] == device["name"])
+        });
         device::validate(device, old, by_device, path, violations);
     };
     parts::each_once(devices, max, path, violations, validate, parts::name);
@@ -98,10 +143,18 @@ fn validate_pool(pool: &Value, path: &Path, violations: &mut Violations) {
     parts::pool(pool["name"].str(), &path.child("name"), violations);
     let (count, generation) = (pool["resourceSliceCount"].int(), pool["generation"].int());
     if count <= 0 {
-        violations.invalid(path.child("resourceSliceCount"), count, "must be greater than zero");
+        violations.invalid(
+            path.child("resourceSliceCount"),
+            count,
+            "must be greater than zero",
+        );
     }
     if generation < 0 {
-        violations.invalid(path.child("generation"), generation, "must be greater than or equal to zero");
+        violations.invalid(
+            path.child("generation"),
+            generation,
+            "must be greater than or equal to zero",
+        );
     }
 }
 
@@ -116,24 +169,35 @@ fn validate_nodes(spec: &Value, path: &Path, violations: &mut Violations) {
         }
         Some(name) => {
             ways.push("`nodeName`");
-            rules::text(name, names::is_dns1123_subdomain, &path.child("nodeName"), violations);
+            rules::text(
+                name,
+                names::is_dns1123_subdomain,
+                &path.child("nodeName"),
+                violations,
+            );
         }
     }
     if let Some(selector) = spec.get("nodeSelector") {
         ways.push("`nodeSelector`");
         validate_selector(selector, &path.child("nodeSelector"), violations);
     }
-    for (name, way) in [("allNodes", "`allNodes`"), ("perDeviceNodeSelection", "`perDeviceNodeSelection`")] {
+    for (name, way) in [
+        ("allNodes", "`allNodes`"),
+        ("perDeviceNodeSelection", "`perDeviceNodeSelection`"),
+    ] {
         ways.extend(device::flag(&spec[name], &path.child(name), violations).then_some(way));
     }
-    let one_of =
-        "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
+    let one_of = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
     match ways.len() {
         0 => violations.required(path, one_of),
         1 => {}
         _ => {
             let shown = format!("{{{}}}", ways.join(", "));
-            violations.invalid(path, shown, &format!("{one_of}, but multiple fields are set"));
+            violations.invalid(
+                path,
+                shown,
+                &format!("{one_of}, but multiple fields are set"),
+            );
         }
     }
 }
@@ -142,8 +206,15 @@ fn validate_selector(selector: &Value, path: &Path, violations: &mut Violations)
     crate::pod::validate_node_selector(selector, false, path, violations);
     let terms = &selector["nodeSelectorTerms"];
     if terms.list().len() != 1 {
-        let shown = terms.list().iter().map(|term| crate::groups::internal::shown("NodeSelectorTerm", term));
-        let shown = if terms.is_null() { Value::Null } else { shown.collect::<Vec<_>>().into() };
+        let shown = terms
+            .list()
+            .iter()
+            .map(|term| crate::groups::internal::shown("NodeSelectorTerm", term));
+        let shown = if terms.is_null() {
+            Value::Null
+        } else {
+            shown.collect::<Vec<_>>().into()
+        };
         violations.invalid(
             path.child("nodeSelectorTerms"),
             shown,
@@ -157,5 +228,7 @@ fn warnings(slice: &Value, _old: Option<&Value>, _context: &Context) -> Vec<Stri
     if driver == driver.to_lowercase() {
         return Vec::new();
     }
-    vec![format!("spec.driver: driver names should be lowercase; \"{driver}\" contains uppercase characters")]
+    vec![format!(
+        "spec.driver: driver names should be lowercase; \"{driver}\" contains uppercase characters"
+    )]
 }

@@ -13,16 +13,27 @@ fn device_id(device: &Value) -> [&str; 4] {
 }
 
 fn allocated(status: &Value) -> Vec<[&str; 4]> {
-    status.at("allocation.devices.results").list().iter().map(device_id).collect()
+    status
+        .at("allocation.devices.results")
+        .list()
+        .iter()
+        .map(device_id)
+        .collect()
 }
 
 /// What is reported about a device goes when the device goes.
 pub(super) fn drop_deallocated(claim: &mut Value, old: &Value) {
     let (before, now) = (allocated(&old["status"]), allocated(&claim["status"]));
-    let gone: Vec<[&str; 4]> = before.into_iter().filter(|device| !now.contains(device)).collect();
+    let gone: Vec<[&str; 4]> = before
+        .into_iter()
+        .filter(|device| !now.contains(device))
+        .collect();
     let devices = claim["status"]["devices"].list();
-    let kept: Vec<Value> =
-        devices.iter().filter(|device| !gone.contains(&device_id(device))).cloned().collect();
+    let kept: Vec<Value> = devices
+        .iter()
+        .filter(|device| !gone.contains(&device_id(device)))
+        .cloned()
+        .collect();
     if claim["status"].get("devices").is_some() {
         claim.entry("status").set("devices", kept);
     }
@@ -34,9 +45,14 @@ const MAX_USERS: usize = 256;
 pub(super) fn validate(claim: &Value, old: &Value, violations: &mut Violations) {
     let (status, old_status, path) = (&claim["status"], &old["status"], Path::new("status"));
     let users = path.child("reservedFor");
-    parts::each_once(status["reservedFor"].list(), MAX_USERS, &users, violations, validate_user, |user| {
-        user["uid"].clone()
-    });
+    parts::each_once(
+        status["reservedFor"].list(),
+        MAX_USERS,
+        &users,
+        violations,
+        validate_user,
+        |user| user["uid"].clone(),
+    );
     let known = allocated(status);
     let validate = |device: &Value, path: &Path, violations: &mut Violations| {
         validate_device(device, &known, path, violations);
@@ -51,7 +67,11 @@ pub(super) fn validate(claim: &Value, old: &Value, violations: &mut Violations) 
     );
     validate_users(claim, old_status, &users, violations);
 
-    let (new, old, path) = (&status["allocation"], &old_status["allocation"], path.child("allocation"));
+    let (new, old, path) = (
+        &status["allocation"],
+        &old_status["allocation"],
+        path.child("allocation"),
+    );
     if !old.is_null() && !new.is_null() {
         let shown = |allocation: &Value| internal::shown("AllocationResult", allocation);
         field::immutable(&shown(new), &shown(old), &path, violations);
@@ -76,10 +96,11 @@ fn validate_users(claim: &Value, old: &Value, path: &Path, violations: &mut Viol
     if claim["status"]["allocation"].is_null() {
         violations.forbidden(path, "may not be specified when `allocated` is not set");
     } else if !claim["metadata"]["deletionTimestamp"].is_null()
-        && users.iter().any(|user| !old["reservedFor"].list().contains(user))
+        && users
+            .iter()
+            .any(|user| !old["reservedFor"].list().contains(user))
     {
-        let detail =
-            "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
+        let detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
         violations.forbidden(path, detail);
     }
 }
@@ -99,7 +120,11 @@ fn validate_device(device: &Value, known: &[[&str; 4]], path: &Path, violations:
         parts::share_id(id, &path.child("shareID"), violations);
     }
     if !known.contains(&device_id(device)) {
-        violations.invalid(path, shown_id(device), "must be an allocated device in the claim");
+        violations.invalid(
+            path,
+            shown_id(device),
+            "must be an allocated device in the claim",
+        );
     }
     let n_conditions = device["conditions"].list().len();
     if n_conditions > MAX_CONDITIONS {
@@ -109,7 +134,11 @@ fn validate_device(device: &Value, known: &[[&str; 4]], path: &Path, violations:
     if let Some(data) = device.get("data").filter(|data| !data.is_null()) {
         parts::raw(data, false, &path.child("data"), violations);
     }
-    validate_network(&device["networkData"], &path.child("networkData"), violations);
+    validate_network(
+        &device["networkData"],
+        &path.child("networkData"),
+        violations,
+    );
 }
 
 fn validate_network(network: &Value, path: &Path, violations: &mut Violations) {
@@ -136,7 +165,9 @@ fn validate_network(network: &Value, path: &Path, violations: &mut Violations) {
 /// An address with the length of its network, in the one way to write it.
 fn interface_error(text: &str) -> Option<String> {
     let Some(block) = ip::Block::parse_sloppy(text) else {
-        return Some("must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)".into());
+        return Some(
+            "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)".into(),
+        );
     };
     let (address, prefix) = match block.ip {
         std::net::IpAddr::V6(ip) if block.prefix > 32 => match ip.to_ipv4_mapped() {
@@ -151,12 +182,23 @@ fn interface_error(text: &str) -> Option<String> {
 
 const MAX_RESULTS: usize = 32;
 
-fn validate_allocation(allocation: &Value, known: &Requests, path: &Path, violations: &mut Violations) {
+fn validate_allocation(
+    allocation: &Value,
+    known: &Requests,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let (devices, place) = (&allocation["devices"], path.child("devices"));
     let results = place.child("results");
-    parts::each(devices["results"].list(), MAX_RESULTS, &results, violations, |result, path, violations| {
-        validate_result(result, known, path, violations);
-    });
+    parts::each(
+        devices["results"].list(),
+        MAX_RESULTS,
+        &results,
+        violations,
+        |result, path, violations| {
+            validate_result(result, known, path, violations);
+        },
+    );
     let configurations = place.child("config");
     parts::each(
         devices["config"].list(),
@@ -166,16 +208,24 @@ fn validate_allocation(allocation: &Value, known: &Requests, path: &Path, violat
         |item, path, violations| {
             match item["source"].str() {
                 "" => violations.required(path.child("source"), ""),
-                source => {
-                    field::one_of(source, &["FromClaim", "FromClass"], &path.child("source"), violations)
-                }
+                source => field::one_of(
+                    source,
+                    &["FromClaim", "FromClass"],
+                    &path.child("source"),
+                    violations,
+                ),
             }
             validate_references(item, known, path, violations);
             parts::configuration(item, false, path, violations);
         },
     );
     if let Some(selector) = allocation.get("nodeSelector") {
-        crate::pod::validate_node_selector(selector, false, &path.child("nodeSelector"), violations);
+        crate::pod::validate_node_selector(
+            selector,
+            false,
+            &path.child("nodeSelector"),
+            violations,
+        );
     }
 }
 

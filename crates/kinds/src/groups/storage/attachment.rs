@@ -7,7 +7,10 @@ use super::driver_name;
 use crate::Behaviour;
 use crate::groups::{internal, rules};
 
-pub(super) const ATTACHMENT: Behaviour = Behaviour { validate: validate_attachment, ..Behaviour::NONE };
+pub(super) const ATTACHMENT: Behaviour = Behaviour {
+    validate: validate_attachment,
+    ..Behaviour::NONE
+};
 
 fn validate_attachment(
     attachment: &Value,
@@ -23,7 +26,12 @@ fn validate_attachment(
     }
     if let Some(old) = old.filter(|_| context.action == Action::Update) {
         let shown = |object: &Value| internal::shown("VolumeAttachmentSpec", &object["spec"]);
-        field::immutable(&shown(attachment), &shown(old), &Path::new("spec"), violations);
+        field::immutable(
+            &shown(attachment),
+            &shown(old),
+            &Path::new("spec"),
+            violations,
+        );
     }
 }
 
@@ -31,12 +39,20 @@ fn validate_spec(spec: &Value, violations: &mut Violations) {
     let path = Path::new("spec");
     driver_name(spec["attacher"].str(), &path.child("attacher"), violations);
     validate_source(&spec["source"], &path.child("source"), violations);
-    rules::text(spec["nodeName"].str(), names::is_dns1123_subdomain, &path.child("nodeName"), violations);
+    rules::text(
+        spec["nodeName"].str(),
+        names::is_dns1123_subdomain,
+        &path.child("nodeName"),
+        violations,
+    );
 }
 
 fn validate_source(source: &Value, path: &Path, violations: &mut Violations) {
     let exactly_one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
-    match (source.get("inlineVolumeSpec"), source["persistentVolumeName"].as_str()) {
+    match (
+        source.get("inlineVolumeSpec"),
+        source["persistentVolumeName"].as_str(),
+    ) {
         (None, None) => violations.required(path, exactly_one),
         (Some(_), Some(_)) => violations.forbidden(path, exactly_one),
         (None, Some("")) => {
@@ -52,7 +68,11 @@ const MAX_METADATA_SIZE: usize = 256 * 1024;
 fn validate_status(status: &Value, violations: &mut Violations) {
     let path = Path::new("status");
     let metadata = status["attachmentMetadata"].entries();
-    if metadata.map(|(key, value)| key.len() + value.str().len()).sum::<usize>() > MAX_METADATA_SIZE {
+    if metadata
+        .map(|(key, value)| key.len() + value.str().len())
+        .sum::<usize>()
+        > MAX_METADATA_SIZE
+    {
         violations.too_long(path.child("attachmentMetadata"), MAX_METADATA_SIZE);
     }
     for name in ["attachError", "detachError"] {
@@ -62,7 +82,11 @@ fn validate_status(status: &Value, violations: &mut Violations) {
             violations.too_long(path.child("message"), MAX_METADATA_SIZE);
         }
         if let Some(code) = error["errorCode"].as_int().filter(|code| *code < 0) {
-            violations.invalid(path.child("errorCode"), code, "must be between 0 and 2147483647, inclusive");
+            violations.invalid(
+                path.child("errorCode"),
+                code,
+                "must be between 0 and 2147483647, inclusive",
+            );
         }
     }
 }

@@ -7,18 +7,46 @@ use super::label_warning;
 use crate::Behaviour;
 use crate::groups::rules;
 
-pub(super) const CAPACITY: Behaviour =
-    Behaviour { validate: validate_capacity, warnings: capacity_warnings, ..Behaviour::NONE };
+pub(super) const CAPACITY: Behaviour = Behaviour {
+    validate: validate_capacity,
+    warnings: capacity_warnings,
+    ..Behaviour::NONE
+};
 
-fn validate_capacity(capacity: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_capacity(
+    capacity: &Value,
+    old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     let topology = Path::new("nodeTopology");
-    rules::selector(&capacity["nodeTopology"], old.map(|old| &old["nodeTopology"]), &topology, violations);
+    rules::selector(
+        &capacity["nodeTopology"],
+        old.map(|old| &old["nodeTopology"]),
+        &topology,
+        violations,
+    );
     let class = Path::new("storageClassName");
-    rules::text(capacity["storageClassName"].str(), names::is_dns1123_subdomain, &class, violations);
+    rules::text(
+        capacity["storageClassName"].str(),
+        names::is_dns1123_subdomain,
+        &class,
+        violations,
+    );
     rules::nonnegative_amount(&capacity["capacity"], &Path::new("capacity"), violations);
     if let Some(old) = old {
-        field::immutable(&capacity["nodeTopology"], &old["nodeTopology"], &topology, violations);
-        field::immutable(&capacity["storageClassName"], &old["storageClassName"], &class, violations);
+        field::immutable(
+            &capacity["nodeTopology"],
+            &old["nodeTopology"],
+            &topology,
+            violations,
+        );
+        field::immutable(
+            &capacity["storageClassName"],
+            &old["storageClassName"],
+            &class,
+            violations,
+        );
     }
 }
 
@@ -28,11 +56,16 @@ fn capacity_warnings(capacity: &Value, _old: Option<&Value>, _context: &Context)
     for (index, requirement) in topology["matchExpressions"].list().iter().enumerate() {
         let key = requirement["key"].str();
         if let Some(message) = crate::pod::old_node_label(key) {
-            warnings.push(format!("nodeTopology.matchExpressions[{index}].key: {key} is {message}"));
+            warnings.push(format!(
+                "nodeTopology.matchExpressions[{index}].key: {key} is {message}"
+            ));
         }
     }
     for (key, _) in topology["matchLabels"].entries() {
-        warnings.extend(label_warning(format!("nodeTopology.matchLabels.{key}"), key));
+        warnings.extend(label_warning(
+            format!("nodeTopology.matchLabels.{key}"),
+            key,
+        ));
     }
     warnings
 }

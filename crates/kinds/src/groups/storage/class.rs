@@ -14,7 +14,10 @@ pub(super) const STORAGE: Behaviour = Behaviour {
     warnings: class_warnings,
     ..Behaviour::NONE
 };
-pub(super) const ATTRIBUTES: Behaviour = Behaviour { validate: validate_attributes, ..Behaviour::NONE };
+pub(super) const ATTRIBUTES: Behaviour = Behaviour {
+    validate: validate_attributes,
+    ..Behaviour::NONE
+};
 
 const MAX_PARAMETERS: usize = 512;
 const MAX_PARAMETERS_SIZE: usize = 256 * 1024;
@@ -24,21 +27,45 @@ fn default_class(class: &mut Value) {
     class.set_default("volumeBindingMode", "Immediate");
 }
 
-fn validate_class(class: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
-    validate_provisioner(class["provisioner"].str(), &Path::new("provisioner"), violations);
+fn validate_class(
+    class: &Value,
+    old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
+    validate_provisioner(
+        class["provisioner"].str(),
+        &Path::new("provisioner"),
+        violations,
+    );
     validate_parameters(&class["parameters"], violations);
     if !class["reclaimPolicy"].is_empty() {
         let path = Path::new("reclaimPolicy");
-        field::one_of(class["reclaimPolicy"].str(), &["Delete", "Retain"], &path, violations);
+        field::one_of(
+            class["reclaimPolicy"].str(),
+            &["Delete", "Retain"],
+            &path,
+            violations,
+        );
     }
     let mode = Path::new("volumeBindingMode");
     match class["volumeBindingMode"].as_str() {
         None => violations.required(mode, ""),
-        Some(word) => field::one_of(word, &["Immediate", "WaitForFirstConsumer"], &mode, violations),
+        Some(word) => field::one_of(
+            word,
+            &["Immediate", "WaitForFirstConsumer"],
+            &mode,
+            violations,
+        ),
     }
     validate_topologies(class["allowedTopologies"].list(), violations);
     if let Some(old) = old {
-        for name in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+        for name in [
+            "parameters",
+            "provisioner",
+            "reclaimPolicy",
+            "volumeBindingMode",
+        ] {
             field::immutable(&class[name], &old[name], &Path::new(name), violations);
         }
     }
@@ -49,7 +76,12 @@ fn validate_provisioner(name: &str, path: &Path, violations: &mut Violations) {
         return violations.required(path, "");
     }
     let lower = name.to_lowercase();
-    field::all(names::is_qualified_name(&lower), lower.as_str(), path, violations);
+    field::all(
+        names::is_qualified_name(&lower),
+        lower.as_str(),
+        path,
+        violations,
+    );
 }
 
 fn validate_parameters(parameters: &Value, violations: &mut Violations) {
@@ -60,7 +92,10 @@ fn validate_parameters(parameters: &Value, violations: &mut Violations) {
     if parameters.get("").is_some() {
         violations.invalid(path, "", "field can not be empty.");
     }
-    let size: usize = parameters.entries().map(|(key, value)| key.len() + value.str().len()).sum();
+    let size: usize = parameters
+        .entries()
+        .map(|(key, value)| key.len() + value.str().len())
+        .sum();
     if size > MAX_PARAMETERS_SIZE {
         violations.too_long(path, MAX_PARAMETERS_SIZE);
     }
@@ -85,11 +120,19 @@ fn validate_topologies(topologies: &[Value], violations: &mut Violations) {
     }
 }
 
-fn validate_term<'a>(requirements: &'a [Value], path: &Path, violations: &mut Violations) -> Term<'a> {
+fn validate_term<'a>(
+    requirements: &'a [Value],
+    path: &Path,
+    violations: &mut Violations,
+) -> Term<'a> {
     let mut term = Term::new();
     for (index, requirement) in requirements.iter().enumerate() {
         let path = path.index(index);
-        let values = validate_values(requirement["values"].list(), &path.child("values"), violations);
+        let values = validate_values(
+            requirement["values"].list(),
+            &path.child("values"),
+            violations,
+        );
         let key = requirement["key"].str();
         meta::label_name(key, &path.child("key"), violations);
         if term.insert(key, values).is_some() {
@@ -99,7 +142,11 @@ fn validate_term<'a>(requirements: &'a [Value], path: &Path, violations: &mut Vi
     term
 }
 
-fn validate_values<'a>(values: &'a [Value], path: &Path, violations: &mut Violations) -> BTreeSet<&'a str> {
+fn validate_values<'a>(
+    values: &'a [Value],
+    path: &Path,
+    violations: &mut Violations,
+) -> BTreeSet<&'a str> {
     if values.is_empty() {
         violations.required(path, "");
     }
@@ -123,17 +170,32 @@ fn class_warnings(class: &Value, _old: Option<&Value>, _context: &Context) -> Ve
     warnings
 }
 
-fn validate_attributes(class: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_attributes(
+    class: &Value,
+    old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     if let Some(old) = old {
         for name in ["driverName", "parameters"] {
             if class[name] != old[name] {
-                violations.forbidden(Path::new(name), &format!("updates to {name} are forbidden."));
+                violations.forbidden(
+                    Path::new(name),
+                    &format!("updates to {name} are forbidden."),
+                );
             }
         }
     }
-    validate_provisioner(class["driverName"].str(), &Path::new("driverName"), violations);
+    validate_provisioner(
+        class["driverName"].str(),
+        &Path::new("driverName"),
+        violations,
+    );
     validate_parameters(&class["parameters"], violations);
     if class["parameters"].is_empty() {
-        violations.required(Path::new("parameters"), "must contain at least one key/value pair");
+        violations.required(
+            Path::new("parameters"),
+            "must contain at least one key/value pair",
+        );
     }
 }

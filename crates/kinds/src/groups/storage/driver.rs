@@ -17,7 +17,12 @@ pub(super) const DRIVER: Behaviour = Behaviour {
 fn default_driver(driver: &mut Value) {
     let spec = driver.entry("spec");
     spec.set_default("attachRequired", true);
-    for name in ["podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"] {
+    for name in [
+        "podInfoOnMount",
+        "storageCapacity",
+        "requiresRepublish",
+        "seLinuxMount",
+    ] {
         spec.set_default(name, false);
     }
     spec.set_default("fsGroupPolicy", "ReadWriteOnceWithFSType");
@@ -34,11 +39,25 @@ fn prepare_driver(driver: &mut Value, old: Option<&Value>, _context: &Context) {
     }
 }
 
-fn validate_driver(driver: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_driver(
+    driver: &Value,
+    old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     let (spec, path) = (&driver["spec"], Path::new("spec"));
     let policies = ["File", "None", "ReadWriteOnceWithFSType"];
-    rules::optional_word(&spec["fsGroupPolicy"], &policies, &path.child("fsGroupPolicy"), violations);
-    validate_tokens(spec["tokenRequests"].list(), &path.child("tokenRequests"), violations);
+    rules::optional_word(
+        &spec["fsGroupPolicy"],
+        &policies,
+        &path.child("fsGroupPolicy"),
+        violations,
+    );
+    validate_tokens(
+        spec["tokenRequests"].list(),
+        &path.child("tokenRequests"),
+        violations,
+    );
 
     let modes = path.child("volumeLifecycleModes");
     for mode in spec["volumeLifecycleModes"].list() {
@@ -46,7 +65,11 @@ fn validate_driver(driver: &Value, old: Option<&Value>, _context: &Context, viol
     }
     let name = "nodeAllocatableUpdatePeriodSeconds";
     if let Some(seconds) = spec[name].as_int().filter(|seconds| *seconds < 10) {
-        violations.invalid(path.child(name), seconds, "must be greater than or equal to 10 seconds");
+        violations.invalid(
+            path.child(name),
+            seconds,
+            "must be greater than or equal to 10 seconds",
+        );
     }
     let name = "serviceAccountTokenInSecrets";
     if !spec[name].is_null() && spec["tokenRequests"].is_empty() {
@@ -62,7 +85,12 @@ fn validate_driver(driver: &Value, old: Option<&Value>, _context: &Context, viol
             &path.child("attachedRequired"),
             violations,
         );
-        field::immutable(&spec["volumeLifecycleModes"], &old["volumeLifecycleModes"], &modes, violations);
+        field::immutable(
+            &spec["volumeLifecycleModes"],
+            &old["volumeLifecycleModes"],
+            &modes,
+            violations,
+        );
     }
 }
 
@@ -78,10 +106,18 @@ fn validate_tokens(tokens: &[Value], path: &Path, violations: &mut Violations) {
         let lifetime = path.child("expirationSeconds");
         match token["expirationSeconds"].as_int() {
             Some(seconds @ ..600) => {
-                violations.invalid(lifetime, seconds, "may not specify a duration less than 10 minutes");
+                violations.invalid(
+                    lifetime,
+                    seconds,
+                    "may not specify a duration less than 10 minutes",
+                );
             }
             Some(seconds @ 0x1_0000_0001..) => {
-                violations.invalid(lifetime, seconds, "may not specify a duration larger than 2^32 seconds");
+                violations.invalid(
+                    lifetime,
+                    seconds,
+                    "may not specify a duration larger than 2^32 seconds",
+                );
             }
             _ => {}
         }
@@ -91,8 +127,8 @@ fn validate_tokens(tokens: &[Value], path: &Path, violations: &mut Violations) {
 fn driver_warnings(driver: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
     let spec = &driver["spec"];
     let tokens = &spec["tokenRequests"];
-    let news =
-        context.action == Action::Create || old.is_none_or(|old| old["spec"]["tokenRequests"] != *tokens);
+    let news = context.action == Action::Create
+        || old.is_none_or(|old| old["spec"]["tokenRequests"] != *tokens);
     if !news || tokens.is_empty() || !spec["serviceAccountTokenInSecrets"].is_null() {
         return Vec::new();
     }

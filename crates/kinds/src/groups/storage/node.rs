@@ -7,9 +7,17 @@ use super::driver_name;
 use crate::Behaviour;
 use crate::groups::{internal, rules};
 
-pub(super) const NODE: Behaviour = Behaviour { validate: validate_node, ..Behaviour::NONE };
+pub(super) const NODE: Behaviour = Behaviour {
+    validate: validate_node,
+    ..Behaviour::NONE
+};
 
-fn validate_node(node: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate_node(
+    node: &Value,
+    old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
     let path = Path::new("spec");
     let path = path.child("drivers");
     let drivers = node["spec"]["drivers"].list();
@@ -22,7 +30,10 @@ fn validate_node(node: &Value, old: Option<&Value>, _context: &Context, violatio
         }
         validate_keys(driver["topologyKeys"].list(), &path, violations);
     }
-    for old in old.into_iter().flat_map(|old| old["spec"]["drivers"].list()) {
+    for old in old
+        .into_iter()
+        .flat_map(|old| old["spec"]["drivers"].list())
+    {
         for new in drivers.iter().filter(|new| new["name"] == old["name"]) {
             validate_change(new, old, &path, violations);
         }
@@ -39,7 +50,11 @@ fn validate_driver(driver: &Value, path: &Path, violations: &mut Violations) {
         violations.invalid(path.child("nodeID"), id, "must be 256 characters or less");
     }
     let count = &driver["allocatable"]["count"];
-    field::non_negative(count.int(), &path.child("allocatable").child("count"), violations);
+    field::non_negative(
+        count.int(),
+        &path.child("allocatable").child("count"),
+        violations,
+    );
 }
 
 /// Kubernetes: what is wrong with a key is said of the driver that has it.

@@ -138,7 +138,11 @@ pub(super) fn definition(schema: &str, more: &str) -> String {
 
 #[track_caller]
 fn check_schema(schema: &str, expect: expect_test::Expect) {
-    check("apiextensions.k8s.io/v1 CustomResourceDefinition", &definition(schema, ""), expect);
+    check(
+        "apiextensions.k8s.io/v1 CustomResourceDefinition",
+        &definition(schema, ""),
+        expect,
+    );
 }
 
 #[test]
@@ -230,9 +234,13 @@ fn what_was_broken_before_may_stay() {
     let kind = "apiextensions.k8s.io/v1 CustomResourceDefinition";
     let broken = r#"{"type":"object","properties":{"a":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"object"}},
         "b":{"type":"object","default":{"z":1}}}}"#;
-    let (old, new) = (definition(broken, ""), definition(broken, r#","deprecated":true"#));
+    let (old, new) = (
+        definition(broken, ""),
+        definition(broken, r#","deprecated":true"#),
+    );
     let whole = definition(r#"{"type":"object"}"#, "");
-    let versioned = |text: &str| text.replace(r#""metadata":{"#, r#""metadata":{"resourceVersion":"1","#);
+    let versioned =
+        |text: &str| text.replace(r#""metadata":{"#, r#""metadata":{"resourceVersion":"1","#);
     super::check_update(
         kind,
         &versioned(&new),
@@ -277,9 +285,11 @@ fn a_served_kind_gets_no_authorities_that_nobody_can_read() {
                     "clientConfig":{{"url":"https://a/b","caBundle":"{bundle}"}}}}}},"scope":"#
             ),
         );
-        let status =
-            r#""status":{"storedVersions":["v1"],"conditions":[{"type":"Established","status":"True"}]}"#;
-        whole.replace(r#""metadata":{"#, &format!(r#"{status},"metadata":{{"resourceVersion":"1","#))
+        let status = r#""status":{"storedVersions":["v1"],"conditions":[{"type":"Established","status":"True"}]}"#;
+        whole.replace(
+            r#""metadata":{"#,
+            &format!(r#"{status},"metadata":{{"resourceVersion":"1","#),
+        )
     };
     let kind = "apiextensions.k8s.io/v1 CustomResourceDefinition";
     super::check_update(

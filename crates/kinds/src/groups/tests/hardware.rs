@@ -6,7 +6,8 @@ use super::{check, check_update};
 
 #[test]
 fn a_driver_gets_its_defaults_and_a_warning() {
-    let driver = r#"{"spec":{"tokenRequests":[{"audience":"a"}],"preventPodSchedulingIfMissing":true}}"#;
+    let driver =
+        r#"{"spec":{"tokenRequests":[{"audience":"a"}],"preventPodSchedulingIfMissing":true}}"#;
     check(
         "storage.k8s.io/v1 CSIDriver",
         driver,
@@ -19,7 +20,10 @@ fn a_driver_gets_its_defaults_and_a_warning() {
 
 #[test]
 fn a_storage_class_never_changes() {
-    let (kind, old) = ("storage.k8s.io/v1 StorageClass", r#"{"provisioner":"p","parameters":{"a":"b"}}"#);
+    let (kind, old) = (
+        "storage.k8s.io/v1 StorageClass",
+        r#"{"provisioner":"p","parameters":{"a":"b"}}"#,
+    );
     check_update(
         kind,
         r#"{"provisioner":"q","reclaimPolicy":"Retain"}"#,
@@ -56,7 +60,8 @@ fn an_attachment_names_one_volume() {
 #[test]
 fn a_claim_asks_for_exactly_one_thing_at_a_time() {
     let kind = "resource.k8s.io/v1 ResourceClaim";
-    let claim = r#"{"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"c"}}]}}}"#;
+    let claim =
+        r#"{"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"c"}}]}}}"#;
     check(
         kind,
         claim,
@@ -99,8 +104,7 @@ fn a_device_is_described_within_limits() {
 
 #[test]
 fn overhead_is_spoken_of_as_limits() {
-    let class =
-        r#"{"handler":"H","overhead":{"podFixed":{"x":"1"}},"scheduling":{"tolerations":[{"value":"v"}]}}"#;
+    let class = r#"{"handler":"H","overhead":{"podFixed":{"x":"1"}},"scheduling":{"tolerations":[{"value":"v"}]}}"#;
     check(
         "node.k8s.io/v1 RuntimeClass",
         class,

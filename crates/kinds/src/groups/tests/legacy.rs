@@ -67,8 +67,7 @@ fn an_empty_selector_of_a_budget_selects_nothing() {
 
 #[test]
 fn the_status_of_a_budget_is_believed() {
-    let status =
-        r#"{"status":{"disruptionsAllowed":-1,"currentHealthy":0,"desiredHealthy":0,"expectedPods":0}}"#;
+    let status = r#"{"status":{"disruptionsAllowed":-1,"currentHealthy":0,"desiredHealthy":0,"expectedPods":0}}"#;
     check_status(
         BUDGET,
         status,
@@ -81,7 +80,10 @@ fn the_status_of_a_budget_is_believed() {
 
 #[test]
 fn a_webhook_is_ignored_when_it_fails_and_may_have_side_effects() {
-    for kind in ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"] {
+    for kind in [
+        "ValidatingWebhookConfiguration",
+        "MutatingWebhookConfiguration",
+    ] {
         let kind = format!("admissionregistration.k8s.io/v1beta1 {kind}");
         let url = r#"{"url":"https://a.b/"}"#;
         let twice = format!(
@@ -95,7 +97,11 @@ fn a_webhook_is_ignored_when_it_fails_and_may_have_side_effects() {
                 {"metadata":{},"webhooks":[{"name":"a.b.c","clientConfig":{"url":"https://a.b/"},"rules":[{"operations":["*"],"apiGroups":["*"],"apiVersions":["*"],"resources":["*"],"scope":"*"}],"failurePolicy":"Ignore","matchPolicy":"Exact","namespaceSelector":{},"objectSelector":{},"sideEffects":"Unknown","timeoutSeconds":30,"admissionReviewVersions":["v1beta1"],"reinvocationPolicy":"Never"},{"name":"a.b.c","clientConfig":{"url":"https://a.b/"},"rules":[{"operations":["*"],"apiGroups":["*"],"apiVersions":["*"],"resources":["*"],"scope":"*"}],"failurePolicy":"Ignore","matchPolicy":"Exact","namespaceSelector":{},"objectSelector":{},"sideEffects":"Unknown","timeoutSeconds":30,"admissionReviewVersions":["v1beta1"],"reinvocationPolicy":"Never"}]}
             "#]],
         };
-        check(&kind, &format!(r#"{{"webhooks":[{twice},{twice}]}}"#), expect);
+        check(
+            &kind,
+            &format!(r#"{{"webhooks":[{twice},{twice}]}}"#),
+            expect,
+        );
     }
 }
 
@@ -154,7 +160,10 @@ fn what_versions_share_stands_above_them() {
         {"metadata":{"name":"as.x.io"},"spec":{"group":"x.io","version":"v1","names":{"plural":"as","singular":"a","kind":"A","listKind":"AList"},"scope":"Namespaced","versions":[{"name":"v1","served":true,"storage":true},{"name":"v2","served":true,"storage":false}],"additionalPrinterColumns":[{"name":"a","type":"string","JSONPath":".a"}],"conversion":{"strategy":"None"},"preserveUnknownFields":true},"status":{"conditions":null,"acceptedNames":{"plural":"","kind":""},"storedVersions":["v1"]}}
     "#]],
     );
-    let both = definition(&format!("\"version\":\"v2\",{columns},{}", versions(&format!(",{columns}"), "")));
+    let both = definition(&format!(
+        "\"version\":\"v2\",{columns},{}",
+        versions(&format!(",{columns}"), "")
+    ));
     check(
         DEFINITION,
         &both,
@@ -192,7 +201,8 @@ fn a_definition_converts_by_a_webhook() {
 
 #[test]
 fn a_binding_means_the_group_that_it_is_in() {
-    let binding = r#"{"roleRef":{"kind":"Role","name":"a"},"subjects":[{"kind":"User","name":"b"}]}"#;
+    let binding =
+        r#"{"roleRef":{"kind":"Role","name":"a"},"subjects":[{"kind":"User","name":"b"}]}"#;
     check(
         "rbac.authorization.k8s.io/v1beta1 RoleBinding",
         binding,
@@ -204,14 +214,18 @@ fn a_binding_means_the_group_that_it_is_in() {
 
 /// A signed thing, empty inside.
 const REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUFZd0FEQUFBd0E9Ci0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";
-const TEMPLATE: &str =
-    r#""template":{"metadata":{"labels":{"app":"a"}},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
+const TEMPLATE: &str = r#""template":{"metadata":{"labels":{"app":"a"}},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
 
 #[track_caller]
 fn check_defaults(kind: &str, spec: &str, fields: &[&str], expect: Expect) {
     let (api_version, name) = kind.split_once(' ').unwrap();
     let object = format!(r#"{{"metadata":{{"name":"a"}},"spec":{{{spec}}}}}"#);
-    let outcome = super::run(Action::Create, super::kind(api_version, name), &object, None);
+    let outcome = super::run(
+        Action::Create,
+        super::kind(api_version, name),
+        &object,
+        None,
+    );
     let object = json::parse(outcome.as_bytes()).expect("an object");
     let shown = |path: &&str| format!("{path}: {}\n", json::to_string(object.at(path)));
     expect.assert_eq(&fields.iter().map(shown).collect::<String>());
@@ -267,7 +281,12 @@ fn a_deployment_has_the_defaults_of_its_version() {
 
 #[test]
 fn pods_of_the_first_versions_are_replaced_when_they_are_deleted() {
-    let fields = ["metadata.labels", "metadata.annotations", "spec.selector", "spec.updateStrategy"];
+    let fields = [
+        "metadata.labels",
+        "metadata.annotations",
+        "spec.selector",
+        "spec.updateStrategy",
+    ];
     check_defaults(
         "extensions/v1beta1 DaemonSet",
         TEMPLATE,
@@ -349,10 +368,18 @@ fn a_selector_could_change_before_v1beta2() {
         text.replace(r#""app":"a""#, &format!(r#""app":"{app}""#))
     };
     let outcome = |version: &str, kind: &str| {
-        super::run(Action::Update, super::kind(version, kind), &workload("b"), Some(&workload("a")))
+        super::run(
+            Action::Update,
+            super::kind(version, kind),
+            &workload("b"),
+            Some(&workload("a")),
+        )
     };
     for kind in ["Deployment", "ReplicaSet", "DaemonSet"] {
-        let (old, new) = (outcome("extensions/v1beta1", kind), outcome("apps/v1beta2", kind));
+        let (old, new) = (
+            outcome("extensions/v1beta1", kind),
+            outcome("apps/v1beta2", kind),
+        );
         assert!(old.starts_with('{'), "{old}");
         assert!(new.starts_with("spec.selector: Invalid value"), "{new}");
     }
@@ -363,8 +390,7 @@ fn a_selector_could_change_before_v1beta2() {
 #[test]
 fn an_autoscaler_keeps_what_its_version_has_no_field_for_in_annotations() {
     let v2beta1 = "autoscaling/v2beta1 HorizontalPodAutoscaler";
-    let target =
-        r#""scaleTargetRef":{"kind":"Deployment","name":"a","apiVersion":"apps/v1"},"maxReplicas":3"#;
+    let target = r#""scaleTargetRef":{"kind":"Deployment","name":"a","apiVersion":"apps/v1"},"maxReplicas":3"#;
     check(
         v2beta1,
         &format!(r#"{{"spec":{{{target}}}}}"#),
@@ -411,8 +437,9 @@ fn a_slice_has_the_zone_and_the_node_in_its_topology() {
 #[test]
 fn a_level_has_shares_in_every_version() {
     let limited = r#""type":"Limited","limited":{"limitResponse":{"type":"Reject"}}"#;
-    let [v1beta1, v1beta2] = ["v1beta1", "v1beta2"]
-        .map(|version| format!("flowcontrol.apiserver.k8s.io/{version} PriorityLevelConfiguration"));
+    let [v1beta1, v1beta2] = ["v1beta1", "v1beta2"].map(|version| {
+        format!("flowcontrol.apiserver.k8s.io/{version} PriorityLevelConfiguration")
+    });
     check_defaults(
         &v1beta1,
         limited,
@@ -474,8 +501,7 @@ fn a_request_of_v1beta1_needs_no_signer_and_may_use_anything() {
 
 #[test]
 fn an_event_of_v1beta1_may_lack_what_v1_wants() {
-    let event =
-        r#"{"metadata":{"namespace":"default"},"eventTime":null,"note":"n","regarding":{"kind":"Pod"}}"#;
+    let event = r#"{"metadata":{"namespace":"default"},"eventTime":null,"note":"n","regarding":{"kind":"Pod"}}"#;
     check(
         "events.k8s.io/v1beta1 Event",
         event,

@@ -6,8 +6,7 @@ use super::{check, check_status};
 
 #[test]
 fn a_lease_loses_what_coordinated_election_would_use() {
-    let lease =
-        r#"{"spec":{"strategy":"OldestEmulationVersion","preferredHolder":"x","leaseTransitions":1}}"#;
+    let lease = r#"{"spec":{"strategy":"OldestEmulationVersion","preferredHolder":"x","leaseTransitions":1}}"#;
     check(
         "coordination.k8s.io/v1 Lease",
         lease,

@@ -19,8 +19,10 @@ use crate::{Catalog, legacy_catalog};
 static CATALOG: LazyLock<Catalog> = LazyLock::new(legacy_catalog);
 
 fn kind(api_version: &str, name: &str) -> &'static Kind {
-    let found =
-        CATALOG.kinds.iter().find(|kind| kind.gvk.api_version() == api_version && kind.gvk.kind == name);
+    let found = CATALOG
+        .kinds
+        .iter()
+        .find(|kind| kind.gvk.api_version() == api_version && kind.gvk.kind == name);
     found.unwrap_or_else(|| panic!("{api_version} has no {name}"))
 }
 
@@ -58,31 +60,54 @@ fn run(action: Action, kind: &Kind, new: &str, old: Option<&str>) -> String {
     kind.hooks.prepare(&mut new, old.as_ref(), &context);
     canonical_stored(kind, &mut new);
 
-    kind.hooks.validate(&new, old.as_ref(), &context, &mut violations);
+    kind.hooks
+        .validate(&new, old.as_ref(), &context, &mut violations);
     if !violations.is_empty() {
-        return violations.0.iter().map(|violation| format!("{violation}\n")).collect();
+        return violations
+            .0
+            .iter()
+            .map(|violation| format!("{violation}\n"))
+            .collect();
     }
     let warnings = kind.hooks.warnings(&new, old.as_ref(), &context);
     kind.hooks.from_stored(&mut new);
     canonical(&kind.root, &mut new);
     let object = json::to_string(&new);
-    std::iter::once(object).chain(warnings).map(|line| format!("{line}\n")).collect()
+    std::iter::once(object)
+        .chain(warnings)
+        .map(|line| format!("{line}\n"))
+        .collect()
 }
 
 #[track_caller]
 fn check(kind: &str, object: &str, expect: Expect) {
     let (api_version, name) = kind.split_once(' ').unwrap();
-    expect.assert_eq(&run(Action::Create, self::kind(api_version, name), object, None));
+    expect.assert_eq(&run(
+        Action::Create,
+        self::kind(api_version, name),
+        object,
+        None,
+    ));
 }
 
 #[track_caller]
 fn check_update(kind: &str, new: &str, old: &str, expect: Expect) {
     let (api_version, name) = kind.split_once(' ').unwrap();
-    expect.assert_eq(&run(Action::Update, self::kind(api_version, name), new, Some(old)));
+    expect.assert_eq(&run(
+        Action::Update,
+        self::kind(api_version, name),
+        new,
+        Some(old),
+    ));
 }
 
 #[track_caller]
 fn check_status(kind: &str, new: &str, old: &str, expect: Expect) {
     let (api_version, name) = kind.split_once(' ').unwrap();
-    expect.assert_eq(&run(Action::Status, self::kind(api_version, name), new, Some(old)));
+    expect.assert_eq(&run(
+        Action::Status,
+        self::kind(api_version, name),
+        new,
+        Some(old),
+    ));
 }

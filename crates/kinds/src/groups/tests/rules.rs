@@ -119,8 +119,7 @@ fn a_rule_that_may_run_for_ever_is_refused() {
 
 #[test]
 fn what_is_repeated_costs_as_often() {
-    let text =
-        r#"{"type":"string","maxLength":64,"x-kubernetes-validations":[{"rule":"self.matches('a.*b')"}]}"#;
+    let text = r#"{"type":"string","maxLength":64,"x-kubernetes-validations":[{"rule":"self.matches('a.*b')"}]}"#;
     check(
         &format!(r#""l":{{"type":"array","items":{text}}}"#),
         "",
@@ -161,9 +160,14 @@ fn the_rules_of_a_schema_share_a_budget() {
 
 #[test]
 fn a_schema_that_has_not_changed_may_stay_dear() {
-    let versioned = |text: String| text.replace(r#""metadata":{"#, r#""metadata":{"resourceVersion":"1","#);
-    let made =
-        |rule: &str, more: &str| versioned(definition(&schema(&list(r#","maxItems":200"#, rule), ""), more));
+    let versioned =
+        |text: String| text.replace(r#""metadata":{"#, r#""metadata":{"resourceVersion":"1","#);
+    let made = |rule: &str, more: &str| {
+        versioned(definition(
+            &schema(&list(r#","maxItems":200"#, rule), ""),
+            more,
+        ))
+    };
     let cheap = made("self.all(a, a > 1)", "");
     super::check_update(
         KIND,

@@ -70,7 +70,10 @@ fn a_network_policy_is_about_both_directions_if_it_has_egress_rules() {
 
 #[test]
 fn a_service_range_may_only_get_a_second_family() {
-    let (kind, old) = ("networking.k8s.io/v1 ServiceCIDR", r#"{"spec":{"cidrs":["10.0.0.0/24"]}}"#);
+    let (kind, old) = (
+        "networking.k8s.io/v1 ServiceCIDR",
+        r#"{"spec":{"cidrs":["10.0.0.0/24"]}}"#,
+    );
     check_update(
         kind,
         r#"{"spec":{"cidrs":["10.0.0.0/24","2001:db8::/64"]}}"#,

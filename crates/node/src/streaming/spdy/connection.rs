@@ -133,7 +133,10 @@ impl<R: AsyncRead> Reader<'_, R> {
             }
             self.activity.touch();
             let first = u32::from_be_bytes([head[0], head[1], head[2], head[3]]);
-            let (flags, length) = (head[4], u32::from_be_bytes([0, head[5], head[6], head[7]]) as usize);
+            let (flags, length) = (
+                head[4],
+                u32::from_be_bytes([0, head[5], head[6], head[7]]) as usize,
+            );
             match first >> 31 {
                 0 => self.data(first, flags & 1 != 0, length).await?,
                 _ if first >> 16 & 0x7fff != u32::from(VERSION) => {
@@ -145,7 +148,10 @@ impl<R: AsyncRead> Reader<'_, R> {
                 _ => {
                     let mut payload = vec![0; length];
                     self.io.read_exact(&mut payload).await?;
-                    if self.control((first & 0xffff) as u16, flags, &payload).await? {
+                    if self
+                        .control((first & 0xffff) as u16, flags, &payload)
+                        .await?
+                    {
                         return Ok(());
                     }
                 }
@@ -173,20 +179,31 @@ impl<R: AsyncRead> Reader<'_, R> {
     }
 
     /// Whether the client says good-bye.
-    async fn control(&mut self, kind: u16, flags: u8, mut payload: &[u8]) -> Result<bool, ConnectionError> {
+    async fn control(
+        &mut self,
+        kind: u16,
+        flags: u8,
+        mut payload: &[u8],
+    ) -> Result<bool, ConnectionError> {
         match kind {
             1 => self.open(flags, payload).await?,
             // SYN_REPLY and HEADERS: nothing here waits for them, but compression goes on.
             2 | 8 => {
-                payload.try_get_u32().map_err(|_| ConnectionError::Malformed("HEADERS"))?;
+                payload
+                    .try_get_u32()
+                    .map_err(|_| ConnectionError::Malformed("HEADERS"))?;
                 self.inflater.read(payload)?;
             }
             3 => {
-                let id = payload.try_get_u32().map_err(|_| ConnectionError::Malformed("RST_STREAM"))?;
+                let id = payload
+                    .try_get_u32()
+                    .map_err(|_| ConnectionError::Malformed("RST_STREAM"))?;
                 self.inputs.remove(&id);
             }
             6 => {
-                let id = payload.try_get_u32().map_err(|_| ConnectionError::Malformed("PING"))?;
+                let id = payload
+                    .try_get_u32()
+                    .map_err(|_| ConnectionError::Malformed("PING"))?;
                 // Even numbers are answers to pings of a server.
                 if id % 2 == 1 {
                     let _ = self.frames.send(Outgoing::Ping { id }).await;
@@ -203,7 +220,10 @@ impl<R: AsyncRead> Reader<'_, R> {
         let malformed = |_| ConnectionError::Malformed("SYN_STREAM");
         let id = payload.try_get_u32().map_err(malformed)? & 0x7fff_ffff;
         // The associated stream, the priority and the slot mean nothing here.
-        payload.try_get_u32().and_then(|_| payload.try_get_u16()).map_err(malformed)?;
+        payload
+            .try_get_u32()
+            .and_then(|_| payload.try_get_u16())
+            .map_err(malformed)?;
         let headers = self.inflater.read(payload)?;
         if id % 2 == 0 || id <= self.last_id {
             return self.refuse(id, PROTOCOL_ERROR).await;
@@ -224,7 +244,15 @@ impl<R: AsyncRead> Reader<'_, R> {
         let _ = self.frames.send(Outgoing::Reply { id }).await;
         let output = Output::spdy(id, self.frames.clone(), place);
         // Once streams are no longer accepted, a new one ends at once.
-        let _ = self.opened.send(Stream { id, headers, input, output }).await;
+        let _ = self
+            .opened
+            .send(Stream {
+                id,
+                headers,
+                input,
+                output,
+            })
+            .await;
         Ok(())
     }
 
@@ -262,7 +290,10 @@ fn encode(frame: Outgoing, deflater: &mut Deflater) -> BytesMut {
         bytes
     };
     match frame {
-        Outgoing::Reply { id } => control(2, &[&id.to_be_bytes(), &deflater.write(&Headers::default())]),
+        Outgoing::Reply { id } => control(
+            2,
+            &[&id.to_be_bytes(), &deflater.write(&Headers::default())],
+        ),
         Outgoing::Reset { id, status } => control(3, &[&id.to_be_bytes(), &status.to_be_bytes()]),
         Outgoing::Ping { id } => control(6, &[&id.to_be_bytes()]),
         // The last stream that was accepted is said to be none: nothing is tried again.

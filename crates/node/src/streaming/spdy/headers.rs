@@ -19,7 +19,10 @@ pub struct Headers(pub Vec<(String, String)>);
 impl Headers {
     /// The value of a header, `""` if it is not there. Names are compared as those of HTTP are.
     pub fn get(&self, name: &str) -> &str {
-        let found = self.0.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+        let found = self
+            .0
+            .iter()
+            .find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map_or("", |(_, value)| value)
     }
 }
@@ -29,7 +32,9 @@ impl Headers {
 pub enum HeaderError {
     #[error("the header block is not a zlib stream with SPDY's dictionary")]
     Compression,
-    #[error("the header block is larger than {MAX_BLOCK} bytes or has more than {MAX_HEADERS} headers")]
+    #[error(
+        "the header block is larger than {MAX_BLOCK} bytes or has more than {MAX_HEADERS} headers"
+    )]
     TooLarge,
     #[error("the header block is malformed")]
     Malformed,
@@ -60,7 +65,9 @@ impl Inflater {
 /// Reads the beginning of a zlib stream. What follows is decompressed without it, as if a stored block with the dictionary had
 /// come first: flate2's own way to set a dictionary needs another implementation of zlib.
 fn open(block: &[u8]) -> Result<(Decompress, &[u8]), HeaderError> {
-    let [method, flags, rest @ ..] = block else { return Err(HeaderError::Compression) };
+    let [method, flags, rest @ ..] = block else {
+        return Err(HeaderError::Compression);
+    };
     let is_zlib = method & 0x0f == 8 && u16::from_be_bytes([*method, *flags]).is_multiple_of(31);
     if !is_zlib {
         return Err(HeaderError::Compression);
@@ -86,7 +93,8 @@ fn open(block: &[u8]) -> Result<(Decompress, &[u8]), HeaderError> {
 fn inflate(raw: &mut Decompress, block: &[u8]) -> Result<Vec<u8>, HeaderError> {
     let mut plain = Vec::with_capacity(MAX_BLOCK);
     let before = raw.total_in();
-    raw.decompress_vec(block, &mut plain, FlushDecompress::Sync).map_err(|_| HeaderError::Compression)?;
+    raw.decompress_vec(block, &mut plain, FlushDecompress::Sync)
+        .map_err(|_| HeaderError::Compression)?;
     match raw.total_in() - before == block.len() as u64 && plain.len() < MAX_BLOCK {
         true => Ok(plain),
         false => Err(HeaderError::TooLarge),
@@ -108,7 +116,9 @@ fn parse(mut plain: &[u8]) -> Result<Headers, HeaderError> {
 fn text(plain: &mut &[u8]) -> Result<String, HeaderError> {
     let length = plain.try_get_u32().map_err(|_| HeaderError::Malformed)?;
     let length = usize::try_from(length).map_err(|_| HeaderError::Malformed)?;
-    let (text, rest) = plain.split_at_checked(length).ok_or(HeaderError::Malformed)?;
+    let (text, rest) = plain
+        .split_at_checked(length)
+        .ok_or(HeaderError::Malformed)?;
     *plain = rest;
     String::from_utf8(text.into()).map_err(|_| HeaderError::Malformed)
 }
@@ -133,7 +143,9 @@ impl Deflater {
             plain.extend_from_slice(text.as_bytes());
         }
         let mut block = Vec::with_capacity(plain.len() + 1024);
-        self.0.compress_vec(&plain, &mut block, FlushCompress::Sync).expect("compressing cannot fail");
+        self.0
+            .compress_vec(&plain, &mut block, FlushCompress::Sync)
+            .expect("compressing cannot fail");
         block
     }
 }
@@ -143,13 +155,22 @@ mod tests {
     use super::*;
 
     fn headers(pairs: &[(&str, &str)]) -> Headers {
-        Headers(pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect())
+        Headers(
+            pairs
+                .iter()
+                .map(|(name, value)| (name.to_string(), value.to_string()))
+                .collect(),
+        )
     }
 
     #[test]
     fn headers_are_the_same_after_a_round_trip() {
         let (mut deflater, mut inflater) = (Deflater::default(), Inflater::default());
-        for sent in [headers(&[]), headers(&[("streamtype", "error")]), headers(&[("a", "1"), ("b", "")])] {
+        for sent in [
+            headers(&[]),
+            headers(&[("streamtype", "error")]),
+            headers(&[("a", "1"), ("b", "")]),
+        ] {
             assert_eq!(inflater.read(&deflater.write(&sent)), Ok(sent));
         }
     }
@@ -159,15 +180,28 @@ mod tests {
     fn blocks_that_were_compressed_with_the_dictionary_are_read() {
         let blocks: [&[u8]; 2] = [
             &[
-                0x78, 0xf9, 0xe3, 0xc6, 0xa7, 0xc2, 0x02, 0xa6, 0x23, 0x46, 0x70, 0x3a, 0x2b, 0x29, 0x4a,
-                0x4d, 0xcc, 0x85, 0x16, 0x25, 0xac, 0xa9, 0xa0, 0x80, 0x06, 0x00, 0x00, 0x00, 0xff, 0xff,
+                0x78, 0xf9, 0xe3, 0xc6, 0xa7, 0xc2, 0x02, 0xa6, 0x23, 0x46, 0x70, 0x3a, 0x2b, 0x29,
+                0x4a, 0x4d, 0xcc, 0x85, 0x16, 0x25, 0xac, 0xa9, 0xa0, 0x80, 0x06, 0x00, 0x00, 0x00,
+                0xff, 0xff,
             ],
-            &[0xc2, 0x2a, 0x05, 0x4c, 0xcc, 0x29, 0xf9, 0xa5, 0x25, 0x00, 0x00, 0x00, 0x00, 0xff, 0xff],
+            &[
+                0xc2, 0x2a, 0x05, 0x4c, 0xcc, 0x29, 0xf9, 0xa5, 0x25, 0x00, 0x00, 0x00, 0x00, 0xff,
+                0xff,
+            ],
         ];
         let mut inflater = Inflater::default();
-        assert_eq!(inflater.read(blocks[0]), Ok(headers(&[("streamtype", "error")])));
-        assert_eq!(inflater.read(blocks[1]), Ok(headers(&[("streamtype", "stdout")])));
-        assert_eq!(Headers::get(&headers(&[("streamtype", "a")]), "streamType"), "a");
+        assert_eq!(
+            inflater.read(blocks[0]),
+            Ok(headers(&[("streamtype", "error")]))
+        );
+        assert_eq!(
+            inflater.read(blocks[1]),
+            Ok(headers(&[("streamtype", "stdout")]))
+        );
+        assert_eq!(
+            Headers::get(&headers(&[("streamtype", "a")]), "streamType"),
+            "a"
+        );
     }
 
     #[test]
@@ -175,15 +209,26 @@ mod tests {
         let read = |block: &[u8]| Inflater::default().read(block);
         assert_eq!(read(b""), Err(HeaderError::Compression));
         assert_eq!(read(b"GET / HTTP/1.1"), Err(HeaderError::Compression));
-        assert_eq!(read(&[0x78, 0xbb, 1, 2, 3, 4, 5]), Err(HeaderError::Compression));
+        assert_eq!(
+            read(&[0x78, 0xbb, 1, 2, 3, 4, 5]),
+            Err(HeaderError::Compression)
+        );
         let mut deflater = Deflater::default();
         let large = deflater.write(&headers(&[("a", &"x".repeat(MAX_BLOCK))]));
         assert_eq!(read(&large), Err(HeaderError::TooLarge));
         let many: Vec<(&str, &str)> = vec![("a", "b"); 200];
-        assert_eq!(read(&Deflater::default().write(&headers(&many))), Err(HeaderError::TooLarge));
+        assert_eq!(
+            read(&Deflater::default().write(&headers(&many))),
+            Err(HeaderError::TooLarge)
+        );
         let mut cut = Compress::new(Compression::fast(), true);
         let mut block = Vec::with_capacity(100);
-        cut.compress_vec(&[0, 0, 0, 1, 0, 0, 0, 9, b'a'], &mut block, FlushCompress::Sync).unwrap();
+        cut.compress_vec(
+            &[0, 0, 0, 1, 0, 0, 0, 9, b'a'],
+            &mut block,
+            FlushCompress::Sync,
+        )
+        .unwrap();
         assert_eq!(read(&block), Err(HeaderError::Malformed));
     }
 }

@@ -86,7 +86,13 @@ fn start(limits: Limits) -> (Client, tokio::task::JoinHandle<Result<(), Connecti
         _ => Ok(()),
     };
     let served = tokio::spawn(serve(far, limits, accepts, echo));
-    (Client { io: near, deflater: Deflater::default() }, served)
+    (
+        Client {
+            io: near,
+            deflater: Deflater::default(),
+        },
+        served,
+    )
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,11 +115,20 @@ async fn streams_carry_data_both_ways_and_end_one_by_one() {
             break;
         }
     }
-    assert_eq!(found, large, "a frame that is larger than a piece arrives whole");
+    assert_eq!(
+        found, large,
+        "a frame that is larger than a piece arrives whole"
+    );
     client.control(6, &7_u32.to_be_bytes()).await;
     client.expect(6, &[7]).await;
-    client.control(3, &[3_u32.to_be_bytes(), 5_u32.to_be_bytes()].concat()).await;
-    assert_eq!(client.next().await, Some((3, 1, vec![])), "a reset stream has ended");
+    client
+        .control(3, &[3_u32.to_be_bytes(), 5_u32.to_be_bytes()].concat())
+        .await;
+    assert_eq!(
+        client.next().await,
+        Some((3, 1, vec![])),
+        "a reset stream has ended"
+    );
     client.control(7, &[0; 8]).await;
     client.expect(7, &[0, 0]).await;
     assert!(client.next().await.is_none());
@@ -122,7 +137,10 @@ async fn streams_carry_data_both_ways_and_end_one_by_one() {
 
 #[tokio::test(start_paused = true)]
 async fn streams_that_break_the_rules_or_are_too_many_are_refused() {
-    let (mut client, _served) = start(Limits { streams: 2, ..Limits::default() });
+    let (mut client, _served) = start(Limits {
+        streams: 2,
+        ..Limits::default()
+    });
     client.open(2, "data").await;
     client.expect(3, &[2, 1]).await;
     client.open(5, "bad").await;
@@ -148,8 +166,14 @@ async fn garbage_and_oversized_frames_end_the_connection() {
     for (bytes, problem) in [
         (&large[..], "a control frame of 131072 bytes"),
         (b"\x80\x02\0\x01\0\0\0\0", "a frame of SPDY version 2"),
-        (b"\x80\x03\0\x01\0\0\0\x02xx", "a malformed SYN_STREAM frame"),
-        (b"\x80\x03\0\x01\0\0\0\x0e\0\0\0\x01\0\0\0\0\0\0evil", "the header block is not a zlib stream"),
+        (
+            b"\x80\x03\0\x01\0\0\0\x02xx",
+            "a malformed SYN_STREAM frame",
+        ),
+        (
+            b"\x80\x03\0\x01\0\0\0\x0e\0\0\0\x01\0\0\0\0\0\0evil",
+            "the header block is not a zlib stream",
+        ),
     ] {
         let (mut client, served) = start(Limits::default());
         client.io.write_all(bytes).await.unwrap();
@@ -162,7 +186,10 @@ async fn garbage_and_oversized_frames_end_the_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_connection_is_closed_and_traffic_keeps_it_open() {
-    let limits = Limits { idle: Duration::from_secs(60), ..Limits::default() };
+    let limits = Limits {
+        idle: Duration::from_secs(60),
+        ..Limits::default()
+    };
     let (mut client, served) = start(limits);
     let began = Instant::now();
     client.open(1, "data").await;
@@ -198,12 +225,19 @@ async fn a_client_that_does_not_read_holds_up_its_stream_and_costs_no_more_memor
         let mut opened = _opened;
         let stream = opened.recv().await.unwrap();
         loop {
-            stream.output.send(Bytes::from(vec![0; 1024])).await.unwrap();
+            stream
+                .output
+                .send(Bytes::from(vec![0; 1024]))
+                .await
+                .unwrap();
             progress.send(()).unwrap();
         }
     };
     tokio::spawn(serve(far, Limits::default(), |_| Ok(()), work));
-    let mut client = Client { io: near, deflater: Deflater::default() };
+    let mut client = Client {
+        io: near,
+        deflater: Deflater::default(),
+    };
     client.open(1, "data").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let mut count = 0;

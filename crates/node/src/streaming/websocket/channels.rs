@@ -61,8 +61,9 @@ impl Encoding {
         match self {
             Encoding::Binary { .. } => Ok(Some((first, message))),
             Encoding::Base64 => {
-                let data =
-                    STANDARD.decode(&message).map_err(|_| ConnectionError::Protocol("invalid base64"))?;
+                let data = STANDARD
+                    .decode(&message)
+                    .map_err(|_| ConnectionError::Protocol("invalid base64"))?;
                 Ok(Some((first.wrapping_sub(b'0'), data.into())))
             }
         }
@@ -86,7 +87,12 @@ pub async fn serve<F: Future<Output = ()>>(
         let (send, input) = mpsc::channel(QUEUE);
         inputs.push(Some(send));
         let output = Output::websocket(channel, encoding, frames.clone());
-        streams.push(Stream { id: channel.into(), headers: Headers::default(), input, output });
+        streams.push(Stream {
+            id: channel.into(),
+            headers: Headers::default(),
+            input,
+            output,
+        });
     }
     let mut writer = pin!(write_frames(write, queue, activity));
     let reader = Reader::new(read, limits.message);
@@ -96,7 +102,10 @@ pub async fn serve<F: Future<Output = ()>>(
             ended = read_messages(reader, encoding, inputs, &frames, activity) => ended,
             () = activity.expired() => Err(ConnectionError::Idle),
         };
-        let status = outcome.as_ref().err().map_or(NORMAL, ConnectionError::status);
+        let status = outcome
+            .as_ref()
+            .err()
+            .map_or(NORMAL, ConnectionError::status);
         let _ = timeout(LINGER, frames.send(Outgoing::Close(status))).await;
         outcome
     };
@@ -126,19 +135,29 @@ async fn read_messages(
             }
             Incoming::Close => return Ok(()),
         };
-        let Some((channel, data)) = encoding.read(message)? else { continue };
+        let Some((channel, data)) = encoding.read(message)? else {
+            continue;
+        };
         if channel == CLOSE_SIGNAL && encoding == (Encoding::Binary { closes: true }) {
             let [closed] = data[..] else {
-                return Err(ConnectionError::Protocol("a close signal must name one channel"));
+                return Err(ConnectionError::Protocol(
+                    "a close signal must name one channel",
+                ));
             };
             match inputs.get_mut(usize::from(closed)) {
                 Some(input) => *input = None,
-                None => return Err(ConnectionError::Protocol("a close signal for an unknown channel")),
+                None => {
+                    return Err(ConnectionError::Protocol(
+                        "a close signal for an unknown channel",
+                    ));
+                }
             }
             continue;
         }
         // Kubernetes: what is for an unknown channel is ignored.
-        let Some(input) = inputs.get_mut(usize::from(channel)) else { continue };
+        let Some(input) = inputs.get_mut(usize::from(channel)) else {
+            continue;
+        };
         if let Some(open) = input
             && !data.is_empty()
             && open.send(data).await.is_err()
@@ -174,7 +193,11 @@ pub async fn tunnel<F: Future<Output = ()>>(
         loop {
             match from_near.read(&mut piece).await? {
                 0 => return Ok::<(), io::Error>(()),
-                n => drop(frames.send(Outgoing::Binary(Bytes::copy_from_slice(&piece[..n]))).await),
+                n => drop(
+                    frames
+                        .send(Outgoing::Binary(Bytes::copy_from_slice(&piece[..n])))
+                        .await,
+                ),
             }
         }
     };
@@ -188,7 +211,10 @@ pub async fn tunnel<F: Future<Output = ()>>(
             ended = &mut outward => ended.map_err(ConnectionError::Io),
             () = activity.expired() => Err(ConnectionError::Idle),
         };
-        let status = outcome.as_ref().err().map_or(NORMAL, ConnectionError::status);
+        let status = outcome
+            .as_ref()
+            .err()
+            .map_or(NORMAL, ConnectionError::status);
         let _ = timeout(LINGER, frames.send(Outgoing::Close(status))).await;
         outcome
     };

@@ -76,7 +76,11 @@ pub struct Reader<R> {
 
 impl<R: AsyncRead + Unpin> Reader<R> {
     pub fn new(io: R, limit: usize) -> Reader<R> {
-        Reader { io, limit, message: None }
+        Reader {
+            io,
+            limit,
+            message: None,
+        }
     }
 
     /// The next message; a connection that breaks off was closed.
@@ -84,7 +88,9 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         loop {
             let first = match self.io.read_u8().await {
                 Ok(first) => first,
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Incoming::Close),
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Ok(Incoming::Close);
+                }
                 Err(error) => return Err(error.into()),
             };
             activity.touch();
@@ -108,7 +114,9 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                     };
                     message.unsplit(payload);
                     if fin {
-                        return Ok(Incoming::Message(self.message.take().unwrap_or_default().freeze()));
+                        return Ok(Incoming::Message(
+                            self.message.take().unwrap_or_default().freeze(),
+                        ));
                     }
                 }
                 _ => return Err(ConnectionError::Protocol("an unknown opcode")),
@@ -119,7 +127,9 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     async fn payload(&mut self, opcode: u8) -> Result<BytesMut, ConnectionError> {
         let second = self.io.read_u8().await?;
         if second & 0x80 == 0 {
-            return Err(ConnectionError::Protocol("a frame of a client without a mask"));
+            return Err(ConnectionError::Protocol(
+                "a frame of a client without a mask",
+            ));
         }
         let length = match second & 0x7f {
             126 => u64::from(self.io.read_u16().await?),
@@ -127,17 +137,24 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             length => u64::from(length),
         };
         if opcode >= CLOSE && length > 125 {
-            return Err(ConnectionError::Protocol("a control frame that is too long"));
+            return Err(ConnectionError::Protocol(
+                "a control frame that is too long",
+            ));
         }
         let held = self.message.as_ref().map_or(0, BytesMut::len);
         let too_large = ConnectionError::MessageTooLarge(self.limit);
-        let length = usize::try_from(length).ok().filter(|length| *length <= self.limit - held);
+        let length = usize::try_from(length)
+            .ok()
+            .filter(|length| *length <= self.limit - held);
         let length = length.ok_or(too_large)?;
         let mut mask = [0; 4];
         self.io.read_exact(&mut mask).await?;
         let mut payload = BytesMut::zeroed(length);
         self.io.read_exact(&mut payload).await?;
-        payload.iter_mut().zip(mask.iter().cycle()).for_each(|(byte, mask)| *byte ^= mask);
+        payload
+            .iter_mut()
+            .zip(mask.iter().cycle())
+            .for_each(|(byte, mask)| *byte ^= mask);
         Ok(payload)
     }
 }

@@ -19,5 +19,8 @@ const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// The answer to a client's `Sec-WebSocket-Key`.
 pub fn accept_key(key: &str) -> String {
-    STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, format!("{key}{GUID}").as_bytes()))
+    STANDARD.encode(digest(
+        &SHA1_FOR_LEGACY_USE_ONLY,
+        format!("{key}{GUID}").as_bytes(),
+    ))
 }

@@ -32,7 +32,12 @@ impl Client {
         }
         let mask = [1, 2, 3, 4];
         frame.extend(mask);
-        frame.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        frame.extend(
+            payload
+                .iter()
+                .zip(mask.iter().cycle())
+                .map(|(byte, mask)| byte ^ mask),
+        );
         self.0.write_all(&frame).await.unwrap();
     }
 
@@ -60,12 +65,18 @@ fn start(limits: Limits, encoding: Encoding) -> (Client, JoinHandle<Result<(), C
         }
         let _ = output.send("bye".into()).await;
     };
-    (Client(near), tokio::spawn(serve(far, limits, encoding, 3, echo)))
+    (
+        Client(near),
+        tokio::spawn(serve(far, limits, encoding, 3, echo)),
+    )
 }
 
 #[test]
 fn a_key_is_answered_as_the_standard_says() {
-    assert_eq!(accept_key("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    assert_eq!(
+        accept_key("dGhlIHNhbXBsZSBub25jZQ=="),
+        "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,7 +100,10 @@ async fn channels_carry_data_and_one_side_of_them_can_be_closed() {
     assert_eq!(first.len() + second.len() - 2, large.len() - 1);
     client.send(0x82, &[255, 0]).await;
     assert_eq!(client.next().await, Some((0x82, b"\x01bye".to_vec())));
-    assert_eq!(client.next().await, Some((0x88, 1000_u16.to_be_bytes().to_vec())));
+    assert_eq!(
+        client.next().await,
+        Some((0x88, 1000_u16.to_be_bytes().to_vec()))
+    );
     assert_eq!(client.next().await, None);
     served.await.unwrap().unwrap();
 }
@@ -100,7 +114,10 @@ async fn base64_channels_are_text() {
     client.send(0x81, b"0aGVsbG8=").await;
     assert_eq!(client.next().await, Some((0x81, b"1aGVsbG8=".to_vec())));
     client.send(0x81, b"0?").await;
-    assert_eq!(client.next().await, Some((0x88, 1002_u16.to_be_bytes().to_vec())));
+    assert_eq!(
+        client.next().await,
+        Some((0x88, 1002_u16.to_be_bytes().to_vec()))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,20 +133,43 @@ async fn garbage_and_oversized_messages_end_the_connection() {
     ] {
         let (mut client, served) = start(Limits::default(), V5);
         client.0.write_all(bytes).await.unwrap();
-        assert_eq!(client.next().await, Some((0x88, status.to_be_bytes().to_vec())), "{bytes:?}");
+        assert_eq!(
+            client.next().await,
+            Some((0x88, status.to_be_bytes().to_vec())),
+            "{bytes:?}"
+        );
         assert!(served.await.unwrap().is_err());
     }
-    let (mut client, _served) = start(Limits { message: 10, ..Limits::default() }, V5);
+    let (mut client, _served) = start(
+        Limits {
+            message: 10,
+            ..Limits::default()
+        },
+        V5,
+    );
     client.send(0x02, b"\x0012345").await;
     client.send(0x80, b"67890").await;
-    assert_eq!(client.next().await, Some((0x88, 1009_u16.to_be_bytes().to_vec())), "in parts");
+    assert_eq!(
+        client.next().await,
+        Some((0x88, 1009_u16.to_be_bytes().to_vec())),
+        "in parts"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_connection_is_closed() {
-    let (mut client, served) = start(Limits { idle: Duration::from_secs(60), ..Limits::default() }, V5);
+    let (mut client, served) = start(
+        Limits {
+            idle: Duration::from_secs(60),
+            ..Limits::default()
+        },
+        V5,
+    );
     let began = Instant::now();
-    assert_eq!(client.next().await, Some((0x88, 1000_u16.to_be_bytes().to_vec())));
+    assert_eq!(
+        client.next().await,
+        Some((0x88, 1000_u16.to_be_bytes().to_vec()))
+    );
     assert_eq!(began.elapsed().as_secs(), 60);
     assert!(matches!(served.await.unwrap(), Err(ConnectionError::Idle)));
 }
@@ -141,7 +181,10 @@ async fn a_client_that_vanishes_or_closes_ends_the_work() {
     let _ = served.await.unwrap();
     let (mut client, served) = start(Limits::default(), V5);
     client.send(0x88, &1000_u16.to_be_bytes()).await;
-    assert_eq!(client.next().await, Some((0x88, 1000_u16.to_be_bytes().to_vec())));
+    assert_eq!(
+        client.next().await,
+        Some((0x88, 1000_u16.to_be_bytes().to_vec()))
+    );
     served.await.unwrap().unwrap();
 }
 
@@ -157,6 +200,9 @@ async fn a_tunnel_carries_bytes_in_messages() {
     client.send(0x82, b"abc").await;
     client.send(0x82, b"def").await;
     assert_eq!(client.next().await, Some((0x82, b"abcdef".to_vec())));
-    assert_eq!(client.next().await, Some((0x88, 1000_u16.to_be_bytes().to_vec())));
+    assert_eq!(
+        client.next().await,
+        Some((0x88, 1000_u16.to_be_bytes().to_vec()))
+    );
     served.await.unwrap().unwrap();
 }

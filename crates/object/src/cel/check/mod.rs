@@ -46,8 +46,13 @@ impl Checked {
 
 /// Checks a tree; all errors, or what is known.
 pub(crate) fn check(mut parsed: Parsed, environment: &Environment) -> Result<Checked, Vec<Issue>> {
-    let mut expr =
-        std::mem::replace(&mut parsed.expr, Expr { id: 0, kind: ExprKind::Literal(Literal::Null) });
+    let mut expr = std::mem::replace(
+        &mut parsed.expr,
+        Expr {
+            id: 0,
+            kind: ExprKind::Literal(Literal::Null),
+        },
+    );
     let mut checker = Checker {
         environment,
         parsed: &parsed,
@@ -63,10 +68,22 @@ pub(crate) fn check(mut parsed: Parsed, environment: &Environment) -> Result<Che
         return Err(checker.issues);
     }
     let bindings = checker.bindings;
-    let types = checker.types.into_iter().map(|(id, kind)| (id, bindings.resolve(&kind, true))).collect();
-    let checked = Checked { expr, types, references: checker.references };
+    let types = checker
+        .types
+        .into_iter()
+        .map(|(id, kind)| (id, bindings.resolve(&kind, true)))
+        .collect();
+    let checked = Checked {
+        expr,
+        types,
+        references: checker.references,
+    };
     let issues = literals::check(&checked, &parsed);
-    if issues.is_empty() { Ok(checked) } else { Err(issues) }
+    if issues.is_empty() {
+        Ok(checked)
+    } else {
+        Err(issues)
+    }
 }
 
 struct Checker<'a> {
@@ -106,7 +123,8 @@ impl Checker<'_> {
     }
 
     fn ident(&mut self, id: Id, name: &str) -> Type {
-        self.name(id, name).unwrap_or_else(|| self.undeclared(id, name))
+        self.name(id, name)
+            .unwrap_or_else(|| self.undeclared(id, name))
     }
 
     fn map(&mut self, entries: &mut [Entry]) -> Type {
@@ -123,7 +141,9 @@ impl Checker<'_> {
     }
 
     fn construct(&mut self, id: Id, name: &str, fields: &mut [FieldEntry]) -> Type {
-        let Some(known) = self.name(id, name) else { return self.undeclared(id, name) };
+        let Some(known) = self.name(id, name) else {
+            return self.undeclared(id, name);
+        };
         let object = self.object_type(id, &known);
         for field in fields {
             let value = self.check(&mut field.value);
@@ -139,8 +159,9 @@ impl Checker<'_> {
         let kind = self.field_type(field.id, object, &field.name);
         if !self.bindings.assign(&kind, value) {
             let name = &field.name;
-            let message =
-                format!("expected type of field '{name}' is '{kind}' but provided type is '{value}'");
+            let message = format!(
+                "expected type of field '{name}' is '{kind}' but provided type is '{value}'"
+            );
             self.report(field.id, message);
         }
     }
@@ -149,10 +170,13 @@ impl Checker<'_> {
     fn name(&mut self, id: Id, name: &str) -> Option<Type> {
         let plain = name.strip_prefix('.').unwrap_or(name);
         let local = self.scopes.iter().rev().find(|(local, _)| local == name);
-        let variable = local.map(|(_, kind)| kind).or_else(|| self.environment.variable(plain));
+        let variable = local
+            .map(|(_, kind)| kind)
+            .or_else(|| self.environment.variable(plain));
         if let Some(kind) = variable {
             let kind = kind.clone();
-            self.references.insert(id, Reference::Variable(plain.into()));
+            self.references
+                .insert(id, Reference::Variable(plain.into()));
             return Some(kind);
         }
         let kind = self.environment.type_named(plain)?;
@@ -161,7 +185,10 @@ impl Checker<'_> {
     }
 
     fn undeclared(&mut self, id: Id, name: &str) -> Type {
-        self.report(id, format!("undeclared reference to '{name}' (in container '')"));
+        self.report(
+            id,
+            format!("undeclared reference to '{name}' (in container '')"),
+        );
         Type::Error
     }
 
@@ -173,9 +200,15 @@ impl Checker<'_> {
             expr.kind = ExprKind::Ident(name.into());
             return kind;
         }
-        let ExprKind::Select(select) = &mut expr.kind else { return Type::Error };
+        let ExprKind::Select(select) = &mut expr.kind else {
+            return Type::Error;
+        };
         let kind = self.field(id, &mut select.operand, &select.field, false);
-        if select.test { Type::Bool } else { self.bindings.resolve(&kind, false) }
+        if select.test {
+            Type::Bool
+        } else {
+            self.bindings.resolve(&kind, false)
+        }
     }
 
     fn field(&mut self, id: Id, operand: &mut Expr, field: &str, optional: bool) -> Type {
@@ -194,11 +227,18 @@ impl Checker<'_> {
             }
             Type::Dyn | Type::Error => Type::Dyn,
             _ => {
-                self.report(id, format!("type '{target}' does not support field selection"));
+                self.report(
+                    id,
+                    format!("type '{target}' does not support field selection"),
+                );
                 Type::Dyn
             }
         };
-        if optional || was_optional { Type::optional(kind) } else { kind }
+        if optional || was_optional {
+            Type::optional(kind)
+        } else {
+            kind
+        }
     }
 
     fn field_type(&mut self, id: Id, object: &str, field: &str) -> Type {
@@ -210,7 +250,11 @@ impl Checker<'_> {
             return Type::Error;
         };
         let reserved = || fields.get(&escape_reserved(field)?);
-        match fields.get(field).or_else(reserved).or_else(|| fields.get(ANY_OTHER)) {
+        match fields
+            .get(field)
+            .or_else(reserved)
+            .or_else(|| fields.get(ANY_OTHER))
+        {
             Some(kind) => kind.clone(),
             None => {
                 self.report(id, format!("undefined field '{field}'"));
@@ -248,7 +292,10 @@ impl Checker<'_> {
             None if optional && !kind.is_dyn() => {
                 self.report(
                     id,
-                    format!("expected type '{}' but found '{kind}'", Type::optional(kind.clone())),
+                    format!(
+                        "expected type '{}' but found '{kind}'",
+                        Type::optional(kind.clone())
+                    ),
                 );
                 kind
             }
@@ -283,9 +330,11 @@ impl Checker<'_> {
         let accumulated = self.check(&mut it.init);
         let (first, second) = self.loop_types(it.range.id, &range, it.second.is_some());
         let depth = self.scopes.len();
-        self.scopes.push((it.accumulator.clone(), accumulated.clone()));
+        self.scopes
+            .push((it.accumulator.clone(), accumulated.clone()));
         self.scopes.push((it.variable.clone(), first));
-        self.scopes.extend(it.second.clone().map(|name| (name, second)));
+        self.scopes
+            .extend(it.second.clone().map(|name| (name, second)));
         let condition = self.check(&mut it.condition);
         self.assert(it.condition.id, &Type::Bool, &condition);
         let step = self.check(&mut it.step);
@@ -322,11 +371,15 @@ impl Checker<'_> {
     }
 
     fn mismatch(&mut self, id: Id, expected: &Type, found: &Type) {
-        self.report(id, format!("expected type '{expected}' but found '{found}'"));
+        self.report(
+            id,
+            format!("expected type '{expected}' but found '{found}'"),
+        );
     }
 
     fn report(&mut self, id: Id, message: String) {
-        self.issues.push(Issue::new(self.parsed.position(id), message));
+        self.issues
+            .push(Issue::new(self.parsed.position(id), message));
     }
 }
 
@@ -334,9 +387,11 @@ impl Checker<'_> {
 fn qualified_name(expr: &Expr) -> Option<String> {
     match &expr.kind {
         ExprKind::Ident(name) => Some(name.to_string()),
-        ExprKind::Select(select) if !select.test => {
-            Some(format!("{}.{}", qualified_name(&select.operand)?, select.field))
-        }
+        ExprKind::Select(select) if !select.test => Some(format!(
+            "{}.{}",
+            qualified_name(&select.operand)?,
+            select.field
+        )),
         _ => None,
     }
 }

@@ -39,10 +39,14 @@ impl Bindings {
                 None => of.clone(),
             },
             Type::List(items) => Type::list(self.resolve(items, close)),
-            Type::Map(pair) => Type::map(self.resolve(&pair.0, close), self.resolve(&pair.1, close)),
+            Type::Map(pair) => {
+                Type::map(self.resolve(&pair.0, close), self.resolve(&pair.1, close))
+            }
             Type::Type(inner) => Type::type_of(self.resolve(inner, close)),
             Type::Opaque(name, parameters) if !parameters.is_empty() => {
-                let parameters = parameters.iter().map(|parameter| self.resolve(parameter, close));
+                let parameters = parameters
+                    .iter()
+                    .map(|parameter| self.resolve(parameter, close));
                 Type::Opaque(name.clone(), parameters.collect())
             }
             _ => of.clone(),
@@ -68,9 +72,13 @@ impl Bindings {
             _ if from.is_dyn_or_error() || to.is_dyn_or_error() => true,
             (Type::Null, other) | (other, Type::Null) => accepts_null(other),
             (Type::List(from), Type::List(to)) => self.fits(from, to),
-            (Type::Map(from), Type::Map(to)) => self.fits(&from.0, &to.0) && self.fits(&from.1, &to.1),
+            (Type::Map(from), Type::Map(to)) => {
+                self.fits(&from.0, &to.0) && self.fits(&from.1, &to.1)
+            }
             (Type::Type(_), Type::Type(_)) => true,
-            (Type::Opaque(name, from), Type::Opaque(other, to)) => name == other && self.fits_all(from, to),
+            (Type::Opaque(name, from), Type::Opaque(other, to)) => {
+                name == other && self.fits_all(from, to)
+            }
             (_, Type::Nullable(inner)) => from == to || *from == **inner,
             _ => from == to,
         }
@@ -105,8 +113,14 @@ impl Bindings {
     fn occurs(&self, parameter: &Type, within: &Type) -> bool {
         match within {
             _ if parameter == within => true,
-            Type::Parameter(name) => self.0.get(name).is_some_and(|bound| self.occurs(parameter, bound)),
-            _ => within.parameters().into_iter().any(|part| self.occurs(parameter, part)),
+            Type::Parameter(name) => self
+                .0
+                .get(name)
+                .is_some_and(|bound| self.occurs(parameter, bound)),
+            _ => within
+                .parameters()
+                .into_iter()
+                .any(|part| self.occurs(parameter, part)),
         }
     }
 }
@@ -125,7 +139,11 @@ fn accepts_null(other: &Type) -> bool {
 
 /// The one of two types that fit each other that says less.
 pub(super) fn most_general(one: &Type, other: &Type) -> Type {
-    if says_less(one, other) { one.clone() } else { other.clone() }
+    if says_less(one, other) {
+        one.clone()
+    } else {
+        other.clone()
+    }
 }
 
 fn says_less(one: &Type, other: &Type) -> bool {
@@ -133,10 +151,15 @@ fn says_less(one: &Type, other: &Type) -> bool {
         (Type::Dyn | Type::Parameter(_), _) => true,
         (_, Type::Dyn | Type::Parameter(_)) => false,
         (Type::List(one), Type::List(other)) => says_less(one, other),
-        (Type::Map(one), Type::Map(other)) => says_less(&one.0, &other.0) && says_less(&one.1, &other.1),
+        (Type::Map(one), Type::Map(other)) => {
+            says_less(&one.0, &other.0) && says_less(&one.1, &other.1)
+        }
         (Type::Type(_), Type::Type(_)) => true,
         (Type::Opaque(name, one), Type::Opaque(other_name, other)) => {
-            let all = one.iter().zip(other.iter()).all(|(one, other)| says_less(one, other));
+            let all = one
+                .iter()
+                .zip(other.iter())
+                .all(|(one, other)| says_less(one, other));
             name == other_name && one.len() == other.len() && all
         }
         _ => one == other,

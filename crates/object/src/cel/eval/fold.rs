@@ -16,9 +16,14 @@ impl<'p, 'a> Evaluator<'p, 'a, '_> {
             (Value::List(list), None) => self.each(fold, list.iter().map(|item| (item, None)))?,
             (Value::List(list), Some(_)) => {
                 let pairs = list.iter().enumerate();
-                self.each(fold, pairs.map(|(index, item)| (Ok(Value::Int(index as i64)), Some(item))))?;
+                self.each(
+                    fold,
+                    pairs.map(|(index, item)| (Ok(Value::Int(index as i64)), Some(item))),
+                )?;
             }
-            (Value::Map(map), None) => self.each(fold, map.keys().into_iter().map(|key| (Ok(key), None)))?,
+            (Value::Map(map), None) => {
+                self.each(fold, map.keys().into_iter().map(|key| (Ok(key), None)))?
+            }
             (Value::Map(map), Some(_)) => {
                 let keys = map.keys().into_iter();
                 self.each(
@@ -30,7 +35,10 @@ impl<'p, 'a> Evaluator<'p, 'a, '_> {
                 )?;
             }
             (other, None) => {
-                return Err(EvalError::new(format!("got '{}', expected iterable type", go_type(&other))));
+                return Err(EvalError::new(format!(
+                    "got '{}', expected iterable type",
+                    go_type(&other)
+                )));
             }
             (other, Some(_)) => {
                 let message = format!("unsupported comprehension range type: {}", go_type(&other));
@@ -57,7 +65,11 @@ impl<'p, 'a> Evaluator<'p, 'a, '_> {
             }
             let next = self.strict(&fold.step)?;
             self.slots[fold.accumulator] = Slot::Known(next);
-            if self.budget.interrupted.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+            if self
+                .budget
+                .interrupted
+                .is_some_and(|flag| flag.load(Ordering::Relaxed))
+            {
                 return Err(EvalError::Interrupted);
             }
         }
@@ -72,14 +84,16 @@ impl<'p, 'a> Evaluator<'p, 'a, '_> {
         for argument in &call.arguments[1..] {
             arguments.push(self.strict(argument)?);
         }
-        let (mut accumulated, arguments) =
-            match (accumulated, arguments.into_iter().collect::<Result<Vec<_>, _>>()) {
-                (Ok(accumulated), Ok(arguments)) => (accumulated, arguments),
-                (Err(failed), _) | (_, Err(failed)) => {
-                    self.charge(1)?;
-                    return Err(failed);
-                }
-            };
+        let (mut accumulated, arguments) = match (
+            accumulated,
+            arguments.into_iter().collect::<Result<Vec<_>, _>>(),
+        ) {
+            (Ok(accumulated), Ok(arguments)) => (accumulated, arguments),
+            (Err(failed), _) | (_, Err(failed)) => {
+                self.charge(1)?;
+                return Err(failed);
+            }
+        };
         self.slots[slot] = Slot::Empty;
         self.charge(1)?;
         match (&mut accumulated, &arguments[..]) {
@@ -96,10 +110,17 @@ impl<'p, 'a> Evaluator<'p, 'a, '_> {
     }
 }
 
-fn insert<'a>(map: &mut Arc<Entries<'a>>, key: &Value<'a>, value: &Value<'a>) -> Result<(), EvalError> {
+fn insert<'a>(
+    map: &mut Arc<Entries<'a>>,
+    key: &Value<'a>,
+    value: &Value<'a>,
+) -> Result<(), EvalError> {
     let entry = Key::of(key).ok_or_else(EvalError::no_such_overload)?;
     if map.contains_key(&entry) {
-        return Err(EvalError::new(format!("insert failed: key {} already exists", standard::show(key))));
+        return Err(EvalError::new(format!(
+            "insert failed: key {} already exists",
+            standard::show(key)
+        )));
     }
     Arc::make_mut(map).insert(entry, (key.clone(), value.clone()));
     Ok(())

@@ -21,7 +21,9 @@ pub trait Activation {
 /// Variables by their names.
 impl<'v> Activation for [(&str, Value<'v>)] {
     fn variable(&self, name: &str) -> Option<Outcome<'_>> {
-        self.iter().find(|(known, _)| *known == name).map(|(_, value)| Ok(value.clone()))
+        self.iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| Ok(value.clone()))
     }
 }
 
@@ -55,21 +57,37 @@ pub(crate) fn evaluate<'a>(
     activation: &'a dyn Activation,
     budget: Budget,
 ) -> Evaluation<'a> {
-    let mut evaluator = Evaluator { activation, budget, cost: 0, slots: Vec::new() };
+    let mut evaluator = Evaluator {
+        activation,
+        budget,
+        cost: 0,
+        slots: Vec::new(),
+    };
     evaluator.slots.resize_with(planned.n_slots, || Slot::Empty);
     let value = evaluator.eval(&planned.root);
-    Evaluation { value, cost: evaluator.cost }
+    Evaluation {
+        value,
+        cost: evaluator.cost,
+    }
 }
 
 /// Runs the overload that fits the arguments.
 pub(crate) fn call<'a>(call: &CallPlan, arguments: &[Value<'a>]) -> Outcome<'a> {
-    if arguments.first().is_some_and(|first| !has_operator(&call.function, first)) {
-        return Err(EvalError::new(format!("no such overload: {}", call.function)));
+    if arguments
+        .first()
+        .is_some_and(|first| !has_operator(&call.function, first))
+    {
+        return Err(EvalError::new(format!(
+            "no such overload: {}",
+            call.function
+        )));
     }
     match &call.overloads[..] {
         [overload] => (overload.run)(&call.site, arguments),
         overloads => {
-            let fits = overloads.iter().find(|overload| standard::accepts(&overload.parameters, arguments));
+            let fits = overloads
+                .iter()
+                .find(|overload| standard::accepts(&overload.parameters, arguments));
             let overload = fits.ok_or_else(|| no_overload(&call.function, arguments))?;
             (overload.run)(&call.site, arguments)
         }
@@ -82,14 +100,31 @@ fn has_operator(function: &str, first: &Value) -> bool {
     match function {
         "_+_" => matches!(
             first,
-            Bytes(_) | Double(_) | Duration(_) | Int(_) | List(_) | String(_) | Timestamp(..) | Uint(_)
+            Bytes(_)
+                | Double(_)
+                | Duration(_)
+                | Int(_)
+                | List(_)
+                | String(_)
+                | Timestamp(..)
+                | Uint(_)
         ),
-        "_-_" => matches!(first, Double(_) | Duration(_) | Int(_) | Timestamp(..) | Uint(_)),
+        "_-_" => matches!(
+            first,
+            Double(_) | Duration(_) | Int(_) | Timestamp(..) | Uint(_)
+        ),
         "_*_" | "_/_" => matches!(first, Double(_) | Int(_) | Uint(_)),
         "_%_" => matches!(first, Int(_) | Uint(_)),
         "_<_" | "_<=_" | "_>_" | "_>=_" => matches!(
             first,
-            Bool(_) | Bytes(_) | Double(_) | Duration(_) | Int(_) | String(_) | Timestamp(..) | Uint(_)
+            Bool(_)
+                | Bytes(_)
+                | Double(_)
+                | Duration(_)
+                | Int(_)
+                | String(_)
+                | Timestamp(..)
+                | Uint(_)
         ),
         "size" => matches!(first, String(_) | Bytes(_) | List(_) | Map(_)),
         _ => true,
@@ -101,7 +136,10 @@ fn no_overload(function: &str, arguments: &[Value]) -> EvalError {
         return EvalError::no_such_overload();
     }
     let types: Vec<_> = arguments.iter().map(Value::type_name).collect();
-    EvalError::new(format!("no such overload: {function}({})", types.join(", ")))
+    EvalError::new(format!(
+        "no such overload: {function}({})",
+        types.join(", ")
+    ))
 }
 
 struct Evaluator<'p, 'a, 'b> {
@@ -145,7 +183,11 @@ impl<'p, 'a> Evaluator<'p, 'a, '_> {
 
     fn charge(&mut self, cost: u64) -> Result<(), EvalError> {
         self.cost = self.cost.saturating_add(cost);
-        if self.cost > self.budget.cost { Err(EvalError::CostLimit) } else { Ok(()) }
+        if self.cost > self.budget.cost {
+            Err(EvalError::CostLimit)
+        } else {
+            Ok(())
+        }
     }
 
     /// A path as a step of its own.
@@ -259,7 +301,11 @@ impl<'p, 'a> Evaluator<'p, 'a, '_> {
     }
 
     /// Both sides are evaluated, even if the first has no value.
-    fn both(&mut self, left: &'p Plan, right: &'p Plan) -> Result<(Outcome<'a>, Outcome<'a>), EvalError> {
+    fn both(
+        &mut self,
+        left: &'p Plan,
+        right: &'p Plan,
+    ) -> Result<(Outcome<'a>, Outcome<'a>), EvalError> {
         let left = self.strict(left)?;
         Ok((left, self.strict(right)?))
     }
@@ -291,7 +337,11 @@ impl<'p, 'a> Evaluator<'p, 'a, '_> {
             }
         }
         let outcome = error.map_or_else(|| self::call(call, &arguments), Err);
-        self.charge(standard::call_cost(call, &arguments, outcome.as_ref().unwrap_or(&Value::Null)))?;
+        self.charge(standard::call_cost(
+            call,
+            &arguments,
+            outcome.as_ref().unwrap_or(&Value::Null),
+        ))?;
         outcome
     }
 
@@ -299,11 +349,14 @@ impl<'p, 'a> Evaluator<'p, 'a, '_> {
         let mut values = Vec::with_capacity(items.len());
         for (item, optional) in items {
             match self.eval(item)? {
-                Value::Optional(inside) if *optional => values.extend(inside.map(|inside| (*inside).clone())),
+                Value::Optional(inside) if *optional => {
+                    values.extend(inside.map(|inside| (*inside).clone()))
+                }
                 other if *optional => {
                     let shown = standard::show(&other);
-                    let message =
-                        format!("cannot initialize optional list element from non-optional value {shown}");
+                    let message = format!(
+                        "cannot initialize optional list element from non-optional value {shown}"
+                    );
                     return Err(EvalError::new(message));
                 }
                 value => values.push(value),
@@ -326,7 +379,9 @@ impl<'p, 'a> Evaluator<'p, 'a, '_> {
             }
         }
         self.charge(MAP)?;
-        Map::new(values).map(Value::Map).ok_or_else(|| EvalError::new("unsupported key type"))
+        Map::new(values)
+            .map(Value::Map)
+            .ok_or_else(|| EvalError::new("unsupported key type"))
     }
 
     fn object(&mut self, kind: &crate::Str, fields: &'p [(crate::Str, Plan, bool)]) -> Outcome<'a> {
@@ -341,7 +396,9 @@ impl<'p, 'a> Evaluator<'p, 'a, '_> {
             }
         }
         self.charge(STRUCT)?;
-        Map::typed(kind.clone(), values).map(Value::Map).ok_or_else(EvalError::no_such_overload)
+        Map::typed(kind.clone(), values)
+            .map(Value::Map)
+            .ok_or_else(EvalError::no_such_overload)
     }
 }
 
@@ -351,5 +408,7 @@ fn size(outcome: &Outcome) -> u64 {
 
 fn not_optional(field: &str, value: &Value) -> EvalError {
     let shown = standard::show(value);
-    EvalError::new(format!("cannot initialize optional entry '{field}' from non-optional value {shown}"))
+    EvalError::new(format!(
+        "cannot initialize optional entry '{field}' from non-optional value {shown}"
+    ))
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::{opaque, text};
 use crate::cel::{
-    CallEstimate, EvalError, LIST, Library, Node, Opaque, Outcome, Range, STRUCT, Site, Sizing, TRAVERSAL,
-    Type, Value,
+    CallEstimate, EvalError, LIST, Library, Node, Opaque, Outcome, Range, STRUCT, Site, Sizing,
+    TRAVERSAL, Type, Value,
 };
 use crate::validate::names;
 
@@ -84,13 +84,22 @@ pub struct Decision {
 
 /// The value of a variable `authorizer`.
 pub fn authorizer<'a>(authorize: Arc<dyn Authorize>) -> Value<'a> {
-    Value::opaque(Authorizer { authorize, subject: Subject::Requester })
+    Value::opaque(Authorizer {
+        authorize,
+        subject: Subject::Requester,
+    })
 }
 
 /// The value of a variable that is a question about a resource already, such as `authorizer.requestResource`.
 pub fn resource_check<'a>(authorize: Arc<dyn Authorize>, resource: Resource) -> Value<'a> {
-    let authorizer = Authorizer { authorize, subject: Subject::Requester };
-    Value::opaque(ResourceCheck { authorizer, resource })
+    let authorizer = Authorizer {
+        authorize,
+        subject: Subject::Requester,
+    };
+    Value::opaque(ResourceCheck {
+        authorizer,
+        resource,
+    })
 }
 
 #[derive(Debug, Clone)]
@@ -147,8 +156,11 @@ fn kind(name: &str) -> Type {
 /// Putting questions together.
 pub fn library() -> Library {
     use Type::{Bool, String};
-    let (authorizer, path_check, group_check) =
-        (|| kind("Authorizer"), || kind("PathCheck"), || kind("GroupCheck"));
+    let (authorizer, path_check, group_check) = (
+        || kind("Authorizer"),
+        || kind("PathCheck"),
+        || kind("GroupCheck"),
+    );
     let (check, decision) = (|| kind("ResourceCheck"), || kind("Decision"));
     let functions = functions! {
         "path" { member "authorizer_path" (authorizer(), String) -> path_check() => path; }
@@ -212,12 +224,18 @@ pub fn selectors() -> Library {
 }
 
 fn group<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    let (authorizer, group) = (opaque::<Authorizer>(arguments, 0)?.clone(), text(arguments, 1)?.to_owned());
+    let (authorizer, group) = (
+        opaque::<Authorizer>(arguments, 0)?.clone(),
+        text(arguments, 1)?.to_owned(),
+    );
     Ok(Value::opaque(GroupCheck { authorizer, group }))
 }
 
 fn path<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    let (authorizer, path) = (opaque::<Authorizer>(arguments, 0)?.clone(), text(arguments, 1)?.to_owned());
+    let (authorizer, path) = (
+        opaque::<Authorizer>(arguments, 0)?.clone(),
+        text(arguments, 1)?.to_owned(),
+    );
     match path.trim().is_empty() {
         true => Err(EvalError::new("path must not be empty")),
         false => Ok(Value::opaque(PathCheck { authorizer, path })),
@@ -226,23 +244,39 @@ fn path<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
 
 fn service_account<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let authorizer = opaque::<Authorizer>(arguments, 0)?.clone();
-    let (namespace, name) = (text(arguments, 1)?.to_owned(), text(arguments, 2)?.to_owned());
+    let (namespace, name) = (
+        text(arguments, 1)?.to_owned(),
+        text(arguments, 2)?.to_owned(),
+    );
     if !names::name_is_dns_subdomain(&name, false).is_empty() {
         return Err(EvalError::new("Invalid service account name"));
     }
     if !names::name_is_dns_label(&namespace, false).is_empty() {
         return Err(EvalError::new("Invalid service account namespace"));
     }
-    Ok(Value::opaque(Authorizer { subject: Subject::ServiceAccount { namespace, name }, ..authorizer }))
+    Ok(Value::opaque(Authorizer {
+        subject: Subject::ServiceAccount { namespace, name },
+        ..authorizer
+    }))
 }
 
 fn resource<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    let (check, resource) = (opaque::<GroupCheck>(arguments, 0)?, text(arguments, 1)?.to_owned());
+    let (check, resource) = (
+        opaque::<GroupCheck>(arguments, 0)?,
+        text(arguments, 1)?.to_owned(),
+    );
     if resource.trim().is_empty() {
         return Err(EvalError::new("resource must not be empty"));
     }
-    let resource = Resource { group: check.group.clone(), resource, ..Resource::default() };
-    Ok(Value::opaque(ResourceCheck { authorizer: check.authorizer.clone(), resource }))
+    let resource = Resource {
+        group: check.group.clone(),
+        resource,
+        ..Resource::default()
+    };
+    Ok(Value::opaque(ResourceCheck {
+        authorizer: check.authorizer.clone(),
+        resource,
+    }))
 }
 
 /// The question with one more field set.
@@ -254,17 +288,26 @@ fn with<'a>(arguments: &[Value<'a>], field: fn(&mut Resource) -> &mut String) ->
 
 fn check_path<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let check = opaque::<PathCheck>(arguments, 0)?;
-    check.authorizer.ask(text(arguments, 1)?, Target::Path(check.path.clone()))
+    check
+        .authorizer
+        .ask(text(arguments, 1)?, Target::Path(check.path.clone()))
 }
 
 fn check_resource<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let check = opaque::<ResourceCheck>(arguments, 0)?;
-    check.authorizer.ask(text(arguments, 1)?, Target::Resource(check.resource.clone()))
+    check.authorizer.ask(
+        text(arguments, 1)?,
+        Target::Resource(check.resource.clone()),
+    )
 }
 
 impl Authorizer {
     fn ask<'a>(&self, verb: &str, target: Target) -> Outcome<'a> {
-        let question = Question { subject: self.subject.clone(), verb: verb.into(), target };
+        let question = Question {
+            subject: self.subject.clone(),
+            verb: verb.into(),
+            target,
+        };
         Ok(Value::opaque(self.authorize.authorize(&question)))
     }
 }
@@ -283,13 +326,21 @@ fn estimate_check(_: &Sizing, _: Option<&Node>, _: &[Node]) -> Option<CallEstima
 /// The shortest requirement has two characters, and costs a list and an object.
 fn selector_range(size: Range) -> Range {
     let requirements = size.scale(0.5).scale((LIST + STRUCT) as f64);
-    Range::fixed(LIST).add(size.scale(TRAVERSAL)).add(requirements)
+    Range::fixed(LIST)
+        .add(size.scale(TRAVERSAL))
+        .add(requirements)
 }
 
 fn selector_cost(arguments: &[Value], _: &Value) -> u64 {
     selector_range(Range::fixed(arguments[1].size())).max
 }
 
-fn estimate_selector(sizing: &Sizing, _: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
-    Some(CallEstimate::cost(selector_range(sizing.of(arguments.first()?))))
+fn estimate_selector(
+    sizing: &Sizing,
+    _: Option<&Node>,
+    arguments: &[Node],
+) -> Option<CallEstimate> {
+    Some(CallEstimate::cost(selector_range(
+        sizing.of(arguments.first()?),
+    )))
 }

@@ -35,9 +35,16 @@ fn tree(value: &Value) -> u64 {
     match value {
         Value::String(text) => octets(text.len()),
         Value::Bytes(bytes) => octets(bytes.len()),
-        Value::List(list) => list.iter().map(|item| item.map_or(1, |item| tree(&item))).sum(),
+        Value::List(list) => list
+            .iter()
+            .map(|item| item.map_or(1, |item| tree(&item)))
+            .sum(),
         Value::Map(map) => {
-            let of_value = |key: &Value| map.get(key).and_then(Result::ok).map_or(1, |value| tree(&value));
+            let of_value = |key: &Value| {
+                map.get(key)
+                    .and_then(Result::ok)
+                    .map_or(1, |value| tree(&value))
+            };
             map.keys().iter().map(|key| tree(key) + of_value(key)).sum()
         }
         _ => 1,
@@ -50,8 +57,14 @@ pub fn make_list(size: u64, factor: f64) -> u64 {
 }
 
 /// Once through the target, or through the first argument.
-pub fn estimate_traverse(sizing: &Sizing, target: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
-    Some(CallEstimate::cost(subject(sizing, target, arguments)?.scale(TRAVERSAL)))
+pub fn estimate_traverse(
+    sizing: &Sizing,
+    target: Option<&Node>,
+    arguments: &[Node],
+) -> Option<CallEstimate> {
+    Some(CallEstimate::cost(
+        subject(sizing, target, arguments)?.scale(TRAVERSAL),
+    ))
 }
 
 /// The same, and the result is not larger.
@@ -70,7 +83,9 @@ pub fn estimate_traverse_twice(
     target: Option<&Node>,
     arguments: &[Node],
 ) -> Option<CallEstimate> {
-    Some(CallEstimate::cost(subject(sizing, target, arguments)?.scale(2.0 * TRAVERSAL)))
+    Some(CallEstimate::cost(
+        subject(sizing, target, arguments)?.scale(2.0 * TRAVERSAL),
+    ))
 }
 
 /// The size of what a function is called on.
@@ -79,10 +94,16 @@ pub fn subject(sizing: &Sizing, target: Option<&Node>, arguments: &[Node]) -> Op
 }
 
 /// Each item of the target compared once, or each character of it.
-pub fn estimate_compare_items(sizing: &Sizing, target: Option<&Node>, _: &[Node]) -> Option<CallEstimate> {
+pub fn estimate_compare_items(
+    sizing: &Sizing,
+    target: Option<&Node>,
+    _: &[Node],
+) -> Option<CallEstimate> {
     let target = target?;
     let size = sizing.of(target);
-    let Some(item) = sizing.items(target) else { return Some(CallEstimate::cost(size.scale(TRAVERSAL))) };
+    let Some(item) = sizing.items(target) else {
+        return Some(CallEstimate::cost(size.scale(TRAVERSAL)));
+    };
     let text = match item.kind {
         Type::String | Type::Bytes => sizing.of(&item).scale(TRAVERSAL),
         _ => Range::ZERO,

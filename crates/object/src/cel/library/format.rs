@@ -2,8 +2,8 @@
 
 use super::{cost, opaque, text, texts, url};
 use crate::cel::{
-    CallEstimate, EvalError, Function, Library, Node, Opaque, Outcome, Overload, REGEX, Run, Site, Sizing,
-    TRAVERSAL, Type, Value,
+    CallEstimate, EvalError, Function, Library, Node, Opaque, Outcome, Overload, REGEX, Run, Site,
+    Sizing, TRAVERSAL, Type, Value,
 };
 use crate::time::Moment;
 use crate::validate::names;
@@ -55,7 +55,11 @@ formats! {
 }
 
 fn unless(is_good: bool, message: &str) -> Vec<String> {
-    if is_good { Vec::new() } else { vec![message.into()] }
+    if is_good {
+        Vec::new()
+    } else {
+        vec![message.into()]
+    }
 }
 
 fn is_uuid(text: &str) -> bool {
@@ -66,7 +70,9 @@ fn is_uuid(text: &str) -> bool {
             rest = rest.strip_prefix('-').unwrap_or(rest);
         }
         match rest.split_at_checked(*size) {
-            Some((group, tail)) if group.bytes().all(|byte| byte.is_ascii_hexdigit()) => rest = tail,
+            Some((group, tail)) if group.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+                rest = tail
+            }
             _ => return false,
         }
     }
@@ -92,8 +98,12 @@ fn is_date(text: &str) -> bool {
 fn is_date_time(text: &str) -> bool {
     let text = text.to_lowercase();
     let mut parts = text.split('t');
-    let (Some(date), Some(time)) = (parts.next(), parts.next()) else { return false };
-    let Some((clock, rest)) = time.split_at_checked(8) else { return false };
+    let (Some(date), Some(time)) = (parts.next(), parts.next()) else {
+        return false;
+    };
+    let Some((clock, rest)) = time.split_at_checked(8) else {
+        return false;
+    };
     is_date(date) && is_clock(clock.as_bytes()) && is_fraction_and_zone(rest)
 }
 
@@ -101,7 +111,11 @@ fn is_clock(clock: &[u8]) -> bool {
     let is_number = |at: usize, limit: &[u8]| {
         clock[at..at + 2].iter().all(u8::is_ascii_digit) && &clock[at..at + 2] <= limit
     };
-    clock[2] == b':' && clock[5] == b':' && is_number(0, b"23") && is_number(3, b"59") && is_number(6, b"59")
+    clock[2] == b':'
+        && clock[5] == b':'
+        && is_number(0, b"23")
+        && is_number(3, b"59")
+        && is_number(6, b"59")
 }
 
 fn is_fraction_and_zone(rest: &str) -> bool {
@@ -110,7 +124,9 @@ fn is_fraction_and_zone(rest: &str) -> bool {
     }
     let mut chars = rest.chars();
     chars.next();
-    let zone = chars.as_str().trim_start_matches(|char: char| char.is_ascii_digit());
+    let zone = chars
+        .as_str()
+        .trim_start_matches(|char: char| char.is_ascii_digit());
     zone.len() < chars.as_str().len() && !rest.starts_with('\n') && is_zone(zone)
 }
 
@@ -129,7 +145,9 @@ impl Opaque for NamedFormat {
     }
 
     fn equals(&self, other: &dyn Opaque) -> bool {
-        other.downcast::<NamedFormat>().is_some_and(|other| other.name == self.name)
+        other
+            .downcast::<NamedFormat>()
+            .is_some_and(|other| other.name == self.name)
     }
 }
 
@@ -140,36 +158,64 @@ pub fn library() -> Library {
         Function::new(name, vec![Overload::global(name, vec![], kind(), run)])
     };
     let mut functions: Vec<Function> = FUNCTIONS.iter().map(constant).collect();
-    let by_name =
-        Overload::global("format-named", vec![Type::String], Type::optional(kind()), |_, arguments| {
+    let by_name = Overload::global(
+        "format-named",
+        vec![Type::String],
+        Type::optional(kind()),
+        |_, arguments| {
             let format = named(text(arguments, 0)?);
-            Ok(format.map_or(Value::Optional(None), |format| Value::some(Value::opaque(format))))
-        });
+            Ok(format.map_or(Value::Optional(None), |format| {
+                Value::some(Value::opaque(format))
+            }))
+        },
+    );
     functions.push(Function::new("format.named", vec![by_name]));
     let violations = Type::optional(Type::list(Type::String));
-    let validate = Overload::member("format-validate", vec![kind(), Type::String], violations, validate);
-    functions.push(Function::new("validate", vec![validate.costs(validate_cost, validate_estimate)]));
+    let validate = Overload::member(
+        "format-validate",
+        vec![kind(), Type::String],
+        violations,
+        validate,
+    );
+    functions.push(Function::new(
+        "validate",
+        vec![validate.costs(validate_cost, validate_estimate)],
+    ));
     Library::new("kubernetes.format", (1, 31), functions)
 }
 
 fn constant<'a>(name: &str) -> Outcome<'a> {
-    named(name).map(Value::opaque).ok_or_else(EvalError::no_such_overload)
+    named(name)
+        .map(Value::opaque)
+        .ok_or_else(EvalError::no_such_overload)
 }
 
 fn validate<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let violations = (opaque::<NamedFormat>(arguments, 0)?.violations)(text(arguments, 1)?);
-    Ok(if violations.is_empty() { Value::Optional(None) } else { Value::some(texts(violations)) })
+    Ok(if violations.is_empty() {
+        Value::Optional(None)
+    } else {
+        Value::some(texts(violations))
+    })
 }
 
 fn validate_cost(arguments: &[Value], _: &Value) -> u64 {
-    let pattern_size = arguments[0].as_opaque::<NamedFormat>().map_or(1, |format| format.pattern_size);
+    let pattern_size = arguments[0]
+        .as_opaque::<NamedFormat>()
+        .map_or(1, |format| format.pattern_size);
     cost::search(arguments[1].size(), pattern_size)
 }
 
 /// Kubernetes: the longest pattern that is reckoned with.
 const MAX_PATTERN: f64 = 128.0;
 
-fn validate_estimate(sizing: &Sizing, _: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
+fn validate_estimate(
+    sizing: &Sizing,
+    _: Option<&Node>,
+    arguments: &[Node],
+) -> Option<CallEstimate> {
     let text = sizing.of(arguments.first()?);
-    Some(CallEstimate::cost(text.scale(TRAVERSAL).scale(MAX_PATTERN * REGEX)))
+    Some(CallEstimate::cost(
+        text.scale(TRAVERSAL).scale(MAX_PATTERN * REGEX),
+    ))
 }

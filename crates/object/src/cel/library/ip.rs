@@ -8,10 +8,16 @@ use crate::json::quote;
 /// Reads an address as the library takes it: without a zone, and not IPv4 in IPv6 clothes.
 pub fn parse(text: &str) -> Result<IpAddr, String> {
     let (address, zone) = parse_address(text).map_err(|error| {
-        format!("IP Address {} parse error during conversion from string: {error}", quote(text))
+        format!(
+            "IP Address {} parse error during conversion from string: {error}",
+            quote(text)
+        )
     })?;
     if zone.is_some() {
-        return Err(format!("IP address {} with zone value is not allowed", quote(text)));
+        return Err(format!(
+            "IP address {} with zone value is not allowed",
+            quote(text)
+        ));
     }
     refuse_mapped(text, address)
 }
@@ -28,9 +34,10 @@ pub fn parse_block(text: &str) -> Result<Block, String> {
 
 fn refuse_mapped(text: &str, address: IpAddr) -> Result<IpAddr, String> {
     match address {
-        IpAddr::V6(address) if address.to_ipv4_mapped().is_some() => {
-            Err(format!("IPv4-mapped IPv6 address {} is not allowed", quote(text)))
-        }
+        IpAddr::V6(address) if address.to_ipv4_mapped().is_some() => Err(format!(
+            "IPv4-mapped IPv6 address {} is not allowed",
+            quote(text)
+        )),
         address => Ok(address),
     }
 }
@@ -46,7 +53,12 @@ fn read_block(text: &str) -> Result<Block, String> {
         return Err(format!("bad bits after slash: {}", quote(bits)));
     }
     let block = |prefix| Block { ip, prefix };
-    match bits.parse().map(block).ok().filter(|block| block.prefix <= block.width()) {
+    match bits
+        .parse()
+        .map(block)
+        .ok()
+        .filter(|block| block.prefix <= block.width())
+    {
         Some(block) => Ok(block),
         None => Err("prefix length out of range".into()),
     }
@@ -64,7 +76,11 @@ pub fn parse_address(text: &str) -> Result<(IpAddr, Option<&str>), String> {
 }
 
 fn at(error: &str, rest: &str) -> String {
-    if rest.is_empty() { error.into() } else { format!("{error} (at {})", quote(rest)) }
+    if rest.is_empty() {
+        error.into()
+    } else {
+        format!("{error} (at {})", quote(rest))
+    }
 }
 
 fn read_v4(text: &str) -> Result<Ipv4Addr, String> {
@@ -83,7 +99,10 @@ fn read_v4(text: &str) -> Result<Ipv4Addr, String> {
                 }
             }
             b'.' if n_digits == 0 || index + 1 == text.len() => {
-                return Err(at("IPv4 field must have at least one digit", &text[index..]));
+                return Err(at(
+                    "IPv4 field must have at least one digit",
+                    &text[index..],
+                ));
             }
             b'.' if n_octets == 3 => return Err("IPv4 address too long".into()),
             b'.' => {
@@ -102,7 +121,9 @@ fn read_v4(text: &str) -> Result<Ipv4Addr, String> {
 }
 
 fn read_v6(text: &str) -> Result<(Ipv6Addr, Option<&str>), String> {
-    let (text, zone) = text.split_once('%').map_or((text, None), |(text, zone)| (text, Some(zone)));
+    let (text, zone) = text
+        .split_once('%')
+        .map_or((text, None), |(text, zone)| (text, Some(zone)));
     if zone == Some("") {
         return Err("zone must be a non-empty string".into());
     }
@@ -131,29 +152,43 @@ struct Groups {
 impl Groups {
     /// Takes a group and the colon after it from `rest`.
     fn read<'a>(&mut self, rest: &'a str) -> Result<&'a str, String> {
-        let end = rest.bytes().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(rest.len());
+        let end = rest
+            .bytes()
+            .position(|byte| !byte.is_ascii_hexdigit())
+            .unwrap_or(rest.len());
         if end > 4 {
             return Err(at("each group must have 4 or less digits", rest));
         }
         if end == 0 {
-            return Err(at("each colon-separated field must have at least one digit", rest));
+            return Err(at(
+                "each colon-separated field must have at least one digit",
+                rest,
+            ));
         }
         if rest[end..].starts_with('.') {
             return self.read_v4(rest).map(|()| "");
         }
-        self.found.push(u16::from_str_radix(&rest[..end], 16).unwrap_or_default());
+        self.found
+            .push(u16::from_str_radix(&rest[..end], 16).unwrap_or_default());
         self.read_colon(&rest[end..])
     }
 
     fn read_v4(&mut self, rest: &str) -> Result<(), String> {
         if self.ellipsis.is_none() && self.found.len() != 6 {
-            return Err(at("embedded IPv4 address must replace the final 2 fields of the address", rest));
+            return Err(at(
+                "embedded IPv4 address must replace the final 2 fields of the address",
+                rest,
+            ));
         }
         if self.found.len() > 6 {
-            return Err(at("too many hex fields to fit an embedded IPv4 at the end of the address", rest));
+            return Err(at(
+                "too many hex fields to fit an embedded IPv4 at the end of the address",
+                rest,
+            ));
         }
         let [a, b, c, d] = read_v4(rest)?.octets();
-        self.found.extend([u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])]);
+        self.found
+            .extend([u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])]);
         Ok(())
     }
 
@@ -161,11 +196,15 @@ impl Groups {
         if rest.is_empty() {
             return Ok(rest);
         }
-        let after = rest.strip_prefix(':').ok_or_else(|| at("unexpected character, want colon", rest))?;
+        let after = rest
+            .strip_prefix(':')
+            .ok_or_else(|| at("unexpected character, want colon", rest))?;
         if after.is_empty() {
             return Err(at("colon must be followed by more characters", rest));
         }
-        let Some(tail) = after.strip_prefix(':') else { return Ok(after) };
+        let Some(tail) = after.strip_prefix(':') else {
+            return Ok(after);
+        };
         if self.ellipsis.is_some() {
             return Err(at("multiple :: in address", after));
         }
@@ -176,7 +215,9 @@ impl Groups {
     fn expand(mut self) -> Result<Ipv6Addr, String> {
         match (self.ellipsis, self.found.len()) {
             (None, ..8) => return Err("address string too short".into()),
-            (Some(_), 8..) => return Err("the :: must expand to at least one field of zeros".into()),
+            (Some(_), 8..) => {
+                return Err("the :: must expand to at least one field of zeros".into());
+            }
             (Some(index), n_found) => drop(self.found.splice(index..index, vec![0; 8 - n_found])),
             (None, 8..) => {}
         }
@@ -203,6 +244,7 @@ pub fn is_link_local_unicast(ip: IpAddr) -> bool {
 
 /// Whether it is a unicast address beyond one link; private ones are.
 pub fn is_global_unicast(ip: IpAddr) -> bool {
-    let is_odd = ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || is_link_local_unicast(ip);
+    let is_odd =
+        ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || is_link_local_unicast(ip);
     !is_odd && ip != IpAddr::V4(Ipv4Addr::BROADCAST)
 }

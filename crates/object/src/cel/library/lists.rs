@@ -6,8 +6,8 @@ use super::{MAX_ITEMS, compare, cost, equal, int, list};
 use crate::Str;
 use crate::cel::ast::{ACCUMULATOR, Comprehension, Expr, ExprKind, Literal};
 use crate::cel::{
-    CallEstimate, Estimate, EvalError, Expander, Function, Library, List, Macro, MacroError, Node, Outcome,
-    Overload, Range, Site, Sizing, TRAVERSAL, Type, Value,
+    CallEstimate, Estimate, EvalError, Expander, Function, Library, List, Macro, MacroError, Node,
+    Outcome, Overload, Range, Site, Sizing, TRAVERSAL, Type, Value,
 };
 
 /// A row for each type that has an order: its name, and the names of the overloads for lists of it.
@@ -67,11 +67,20 @@ pub fn comparisons() -> Library {
     };
     let of = |row: &Ordered| vec![Type::list(row.kind.clone())];
     functions.extend([
-        each("isSorted", &|row| Overload::member(row.sorted, of(row), Type::Bool, is_sorted)),
-        each("max", &|row| Overload::member(row.max, of(row), row.kind.clone(), max)),
-        each("min", &|row| Overload::member(row.min, of(row), row.kind.clone(), min)),
+        each("isSorted", &|row| {
+            Overload::member(row.sorted, of(row), Type::Bool, is_sorted)
+        }),
+        each("max", &|row| {
+            Overload::member(row.max, of(row), row.kind.clone(), max)
+        }),
+        each("min", &|row| {
+            Overload::member(row.min, of(row), row.kind.clone(), min)
+        }),
     ]);
-    for overload in functions.iter_mut().flat_map(|function| &mut function.overloads) {
+    for overload in functions
+        .iter_mut()
+        .flat_map(|function| &mut function.overloads)
+    {
         overload.cost = Some(cost::traverse_tree);
         overload.estimate = Some(cost::estimate_compare_items);
     }
@@ -107,23 +116,43 @@ pub fn library() -> Library {
     };
     let sort_by = |row: &Ordered| {
         let parameters = vec![items(), Type::list(row.kind.clone())];
-        Overload::member(row.sort_by, parameters, items(), sort_by_keys)
-            .costs(|it, result| self_compare_cost(&it[1..], result), estimate_of(&row.kind))
+        Overload::member(row.sort_by, parameters, items(), sort_by_keys).costs(
+            |it, result| self_compare_cost(&it[1..], result),
+            estimate_of(&row.kind),
+        )
     };
     functions.push(Function::new("sort", ORDERED.iter().map(sort).collect()));
-    functions.push(Function::new("@sortByAssociatedKeys", ORDERED.iter().map(sort_by).collect()));
-    let sort_by = Macro { name: "sortBy", member: true, arity: Some(2), expand: expand_sort_by };
+    functions.push(Function::new(
+        "@sortByAssociatedKeys",
+        ORDERED.iter().map(sort_by).collect(),
+    ));
+    let sort_by = Macro {
+        name: "sortBy",
+        member: true,
+        arity: Some(2),
+        expand: expand_sort_by,
+    };
     Library::new("cel.lib.ext.lists", (1, 34), functions).with_macros(vec![sort_by])
 }
 
 fn index_of<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let items = list(arguments, 0)?.to_vec()?;
-    Ok(Value::Int(items.iter().position(|item| equal(item, &arguments[1])).map_or(-1, |index| index as i64)))
+    Ok(Value::Int(
+        items
+            .iter()
+            .position(|item| equal(item, &arguments[1]))
+            .map_or(-1, |index| index as i64),
+    ))
 }
 
 fn last_index_of<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let items = list(arguments, 0)?.to_vec()?;
-    Ok(Value::Int(items.iter().rposition(|item| equal(item, &arguments[1])).map_or(-1, |index| index as i64)))
+    Ok(Value::Int(
+        items
+            .iter()
+            .rposition(|item| equal(item, &arguments[1]))
+            .map_or(-1, |index| index as i64),
+    ))
 }
 
 fn reverse<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
@@ -134,7 +163,9 @@ fn reverse<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
 
 fn is_sorted<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let items = list(arguments, 0)?.to_vec()?;
-    Ok(items.is_sorted_by(|left, right| compare(left, right) != Some(Ordering::Greater)).into())
+    Ok(items
+        .is_sorted_by(|left, right| compare(left, right) != Some(Ordering::Greater))
+        .into())
 }
 
 fn max<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
@@ -148,35 +179,52 @@ fn min<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
 /// The first item that no other beats: the kept one is beaten if it compares as `beaten` with another.
 fn best<'a>(arguments: &[Value<'a>], name: &str, beaten: Ordering) -> Outcome<'a> {
     let items = list(arguments, 0)?.to_vec()?;
-    let better =
-        |kept: Value<'a>, next: Value<'a>| if compare(&kept, &next) == Some(beaten) { next } else { kept };
-    items.into_iter().reduce(better).ok_or_else(|| EvalError::new(format!("{name} called on empty list")))
+    let better = |kept: Value<'a>, next: Value<'a>| {
+        if compare(&kept, &next) == Some(beaten) {
+            next
+        } else {
+            kept
+        }
+    };
+    items
+        .into_iter()
+        .reduce(better)
+        .ok_or_else(|| EvalError::new(format!("{name} called on empty list")))
 }
 
 fn total<'a>(arguments: &[Value<'a>], zero: Value<'a>) -> Outcome<'a> {
-    list(arguments, 0)?.iter().try_fold(zero, |sum, item| add(&sum, &item?))
+    list(arguments, 0)?
+        .iter()
+        .try_fold(zero, |sum, item| add(&sum, &item?))
 }
 
 fn add<'a>(left: &Value<'a>, right: &Value<'a>) -> Outcome<'a> {
     let overflow = |kind: &'static str| move || EvalError::new(kind);
     match (left, right) {
-        (Value::Int(left), Value::Int(right)) => {
-            left.checked_add(*right).map(Value::Int).ok_or_else(overflow("integer overflow"))
-        }
-        (Value::Uint(left), Value::Uint(right)) => {
-            left.checked_add(*right).map(Value::Uint).ok_or_else(overflow("unsigned integer overflow"))
-        }
+        (Value::Int(left), Value::Int(right)) => left
+            .checked_add(*right)
+            .map(Value::Int)
+            .ok_or_else(overflow("integer overflow")),
+        (Value::Uint(left), Value::Uint(right)) => left
+            .checked_add(*right)
+            .map(Value::Uint)
+            .ok_or_else(overflow("unsigned integer overflow")),
         (Value::Double(left), Value::Double(right)) => Ok(Value::Double(left + right)),
-        (Value::Duration(left), Value::Duration(right)) => {
-            left.checked_add(*right).map(Value::Duration).ok_or_else(overflow("duration overflow"))
-        }
+        (Value::Duration(left), Value::Duration(right)) => left
+            .checked_add(*right)
+            .map(Value::Duration)
+            .ok_or_else(overflow("duration overflow")),
         _ => Err(EvalError::no_such_overload()),
     }
 }
 
 fn slice<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let (list, start, end) = (list(arguments, 0)?, int(arguments, 1)?, int(arguments, 2)?);
-    let refuse = |why: String| Err(EvalError::new(format!("cannot slice({start}, {end}), {why}")));
+    let refuse = |why: String| {
+        Err(EvalError::new(format!(
+            "cannot slice({start}, {end}), {why}"
+        )))
+    };
     let (Ok(from), Ok(to)) = (usize::try_from(start), usize::try_from(end)) else {
         return refuse("negative indexes not supported".into());
     };
@@ -186,24 +234,37 @@ fn slice<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     if to > list.len() {
         return refuse(format!("list is length {}", list.len()));
     }
-    let items: Result<Vec<Value>, EvalError> = (from..to).filter_map(|index| list.get(index)).collect();
+    let items: Result<Vec<Value>, EvalError> =
+        (from..to).filter_map(|index| list.get(index)).collect();
     Ok(items?.into())
 }
 
 fn flatten<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let Value::List(list) = &arguments[0] else {
         let names: Vec<Str> = arguments.iter().map(Value::type_name).collect();
-        let message = format!("no such overload: {}.flatten({})", names[0], names[1..].join(", "));
+        let message = format!(
+            "no such overload: {}.flatten({})",
+            names[0],
+            names[1..].join(", ")
+        );
         return Err(EvalError::new(message));
     };
-    let depth = if arguments.len() > 1 { int(arguments, 1)? } else { 1 };
+    let depth = if arguments.len() > 1 {
+        int(arguments, 1)?
+    } else {
+        1
+    };
     let depth = u64::try_from(depth).map_err(|_| EvalError::new("level must be non-negative"))?;
     let mut flat = Vec::new();
     flatten_into(list, depth, &mut flat)?;
     Ok(flat.into())
 }
 
-fn flatten_into<'a>(list: &List<'a>, depth: u64, flat: &mut Vec<Value<'a>>) -> Result<(), EvalError> {
+fn flatten_into<'a>(
+    list: &List<'a>,
+    depth: u64,
+    flat: &mut Vec<Value<'a>>,
+) -> Result<(), EvalError> {
     for item in list.iter() {
         match item? {
             Value::List(inner) if depth > 0 => flatten_into(&inner, depth - 1, flat)?,
@@ -252,15 +313,25 @@ fn sorted<'a>(list: &List<'a>, keys: &List<'a>) -> Outcome<'a> {
             keys.len()
         )));
     }
-    if keys.first().is_some_and(|key| compare(key, key).is_none() && !matches!(key, Value::Double(_))) {
+    if keys
+        .first()
+        .is_some_and(|key| compare(key, key).is_none() && !matches!(key, Value::Double(_)))
+    {
         return Err(EvalError::new("list elements must be comparable"));
     }
-    if keys.iter().any(|key| key.type_name() != keys[0].type_name()) {
+    if keys
+        .iter()
+        .any(|key| key.type_name() != keys[0].type_name())
+    {
         return Err(EvalError::new("list elements must have the same type"));
     }
     let mut pairs: Vec<(Value, Value)> = keys.into_iter().zip(items).collect();
     pairs.sort_by(|(left, _), (right, _)| compare(left, right).unwrap_or(Ordering::Equal));
-    Ok(pairs.into_iter().map(|(_, item)| item).collect::<Vec<_>>().into())
+    Ok(pairs
+        .into_iter()
+        .map(|(_, item)| item)
+        .collect::<Vec<_>>()
+        .into())
 }
 
 /// `list.sortBy(x, key)`: the list is kept under a name, a second list of its keys is made, and the first is
@@ -271,17 +342,27 @@ fn expand_sort_by(
     arguments: &[Expr],
 ) -> Result<Option<Expr>, MacroError> {
     const INPUT: &str = "@__sortBy_input__";
-    let [variable, key] = arguments else { return Ok(None) };
-    let Some(target) = target else { return Ok(None) };
-    if matches!(target.kind, ExprKind::Literal(_) | ExprKind::Map(_) | ExprKind::Struct(..)) {
-        let message =
-            "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
+    let [variable, key] = arguments else {
+        return Ok(None);
+    };
+    let Some(target) = target else {
+        return Ok(None);
+    };
+    if matches!(
+        target.kind,
+        ExprKind::Literal(_) | ExprKind::Map(_) | ExprKind::Struct(..)
+    ) {
+        let message = "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
         return Err(MacroError::new(target, message));
     }
-    let name =
-        variable.as_ident().ok_or_else(|| MacroError::new(variable, "argument is not an identifier"))?;
+    let name = variable
+        .as_ident()
+        .ok_or_else(|| MacroError::new(variable, "argument is not an identifier"))?;
     if name == ACCUMULATOR || name == "__result__" {
-        return Err(MacroError::new(variable, "iteration variable overwrites accumulator variable"));
+        return Err(MacroError::new(
+            variable,
+            "iteration variable overwrites accumulator variable",
+        ));
     }
     let keys = map(expander, INPUT, name.clone(), key.clone());
     let input = expander.ident(INPUT);
@@ -328,21 +409,43 @@ fn self_compare_cost(arguments: &[Value], _: &Value) -> u64 {
     let size = arguments[0].size();
     let first = arguments[0].as_list().and_then(|list| list.get(0));
     let is_text = matches!(first, Some(Ok(Value::String(_) | Value::Bytes(_))));
-    cost::make_list(size.wrapping_mul(size), if is_text { 2.0 + TRAVERSAL } else { 2.0 })
+    cost::make_list(
+        size.wrapping_mul(size),
+        if is_text { 2.0 + TRAVERSAL } else { 2.0 },
+    )
 }
 
-fn estimate_slice(sizing: &Sizing, target: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
+fn estimate_slice(
+    sizing: &Sizing,
+    target: Option<&Node>,
+    arguments: &[Node],
+) -> Option<CallEstimate> {
     let size = sizing.of(target?);
-    let (start, end) = (literal(arguments.first()?, 0), literal(arguments.get(1)?, size.max));
-    Some(cost::estimate_make_list(Range::fixed(end.wrapping_sub(start)), 1.0))
+    let (start, end) = (
+        literal(arguments.first()?, 0),
+        literal(arguments.get(1)?, size.max),
+    );
+    Some(cost::estimate_make_list(
+        Range::fixed(end.wrapping_sub(start)),
+        1.0,
+    ))
 }
 
 fn estimate_range(_: &Sizing, _: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
-    Some(cost::estimate_make_list(Range::fixed(literal(arguments.first()?, u64::MAX)), 1.0))
+    Some(cost::estimate_make_list(
+        Range::fixed(literal(arguments.first()?, u64::MAX)),
+        1.0,
+    ))
 }
 
-fn estimate_flatten(sizing: &Sizing, target: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
-    let depth = arguments.first().map_or(1, |depth| literal(depth, u64::MAX));
+fn estimate_flatten(
+    sizing: &Sizing,
+    target: Option<&Node>,
+    arguments: &[Node],
+) -> Option<CallEstimate> {
+    let depth = arguments
+        .first()
+        .map_or(1, |depth| literal(depth, u64::MAX));
     Some(cost::estimate_make_list(sizing.of(target?), depth as f64))
 }
 
@@ -361,16 +464,28 @@ fn estimate_pairs_at(
     Some(cost::estimate_make_list(size.multiply(size), factor))
 }
 
-fn estimate_pairs(sizing: &Sizing, target: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
+fn estimate_pairs(
+    sizing: &Sizing,
+    target: Option<&Node>,
+    arguments: &[Node],
+) -> Option<CallEstimate> {
     estimate_pairs_at(sizing, target, arguments, 2.0)
 }
 
-fn estimate_text_pairs(sizing: &Sizing, target: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
+fn estimate_text_pairs(
+    sizing: &Sizing,
+    target: Option<&Node>,
+    arguments: &[Node],
+) -> Option<CallEstimate> {
     estimate_pairs_at(sizing, target, arguments, 2.0 + TRAVERSAL)
 }
 
 fn estimate_of(kind: &Type) -> Estimate {
-    if matches!(kind, Type::String | Type::Bytes) { estimate_text_pairs } else { estimate_pairs }
+    if matches!(kind, Type::String | Type::Bytes) {
+        estimate_text_pairs
+    } else {
+        estimate_pairs
+    }
 }
 
 /// A number that is written in the expression; one below zero counts as zero.

@@ -36,7 +36,9 @@ use super::function::Library;
 use super::standard::{self, compare, equal, to_text};
 use super::value::{EvalError, List, Opaque, Value};
 
-pub use authorizer::{Authorize, Decision, Question, Resource, Subject, Target, authorizer, resource_check};
+pub use authorizer::{
+    Authorize, Decision, Question, Resource, Subject, Target, authorizer, resource_check,
+};
 pub use patch::{library as json_patch, with_json_patch};
 pub(super) use string_format::check as check_format;
 pub use url::{Url, parse_reference};
@@ -78,21 +80,37 @@ fn show(value: &Value) -> String {
 }
 
 fn text<'v>(arguments: &'v [Value], index: usize) -> Result<&'v str, EvalError> {
-    arguments.get(index).and_then(Value::as_str).ok_or_else(EvalError::no_such_overload)
+    arguments
+        .get(index)
+        .and_then(Value::as_str)
+        .ok_or_else(EvalError::no_such_overload)
 }
 
 fn int(arguments: &[Value], index: usize) -> Result<i64, EvalError> {
-    arguments.get(index).and_then(Value::as_int).ok_or_else(EvalError::no_such_overload)
+    arguments
+        .get(index)
+        .and_then(Value::as_int)
+        .ok_or_else(EvalError::no_such_overload)
 }
 
 fn list<'v, 'a>(arguments: &'v [Value<'a>], index: usize) -> Result<&'v List<'a>, EvalError> {
-    arguments.get(index).and_then(Value::as_list).ok_or_else(EvalError::no_such_overload)
+    arguments
+        .get(index)
+        .and_then(Value::as_list)
+        .ok_or_else(EvalError::no_such_overload)
 }
 
 fn opaque<'v, T: Opaque>(arguments: &'v [Value], index: usize) -> Result<&'v T, EvalError> {
-    arguments.get(index).and_then(Value::as_opaque).ok_or_else(EvalError::no_such_overload)
+    arguments
+        .get(index)
+        .and_then(Value::as_opaque)
+        .ok_or_else(EvalError::no_such_overload)
 }
 
 fn texts<'a>(texts: Vec<String>) -> Value<'a> {
-    texts.into_iter().map(Value::from).collect::<Vec<_>>().into()
+    texts
+        .into_iter()
+        .map(Value::from)
+        .collect::<Vec<_>>()
+        .into()
 }

@@ -2,12 +2,14 @@
 
 use std::net::IpAddr;
 
-use super::ip::{is_global_unicast, is_link_local_multicast, is_link_local_unicast, parse, parse_block};
+use super::ip::{
+    is_global_unicast, is_link_local_multicast, is_link_local_unicast, parse, parse_block,
+};
 use super::{cost, opaque, text};
 use crate::address::Block;
 use crate::cel::{
-    CallEstimate, EvalError, Library, Node, Opaque, Outcome, Range, Site, Sizing, TRAVERSAL, Type, Value,
-    scale,
+    CallEstimate, EvalError, Library, Node, Opaque, Outcome, Range, Site, Sizing, TRAVERSAL, Type,
+    Value, scale,
 };
 
 /// An address.
@@ -129,7 +131,9 @@ pub fn cidr_library() -> Library {
 }
 
 fn from_text<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    parse(text(arguments, 0)?).map(|ip| Value::opaque(Address(ip))).map_err(EvalError::new)
+    parse(text(arguments, 0)?)
+        .map(|ip| Value::opaque(Address(ip)))
+        .map_err(EvalError::new)
 }
 
 fn is_canonical<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
@@ -143,7 +147,10 @@ fn is<'a>(arguments: &[Value<'a>], kind: fn(IpAddr) -> bool) -> Outcome<'a> {
 
 fn masked<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let block = block(arguments, 0)?;
-    Ok(Value::opaque(Block { ip: block.network(), ..*block }))
+    Ok(Value::opaque(Block {
+        ip: block.network(),
+        ..*block
+    }))
 }
 
 fn address(arguments: &[Value]) -> Result<IpAddr, EvalError> {
@@ -157,7 +164,9 @@ fn block<'v>(arguments: &'v [Value], index: usize) -> Result<&'v Block, EvalErro
 /// Kubernetes: the beginning of the message is told twice (library/cidr.go).
 fn read_block(text: &str) -> Result<Block, EvalError> {
     parse_block(text).map_err(|error| {
-        EvalError::new(format!("network address parse error during conversion from string: {error}"))
+        EvalError::new(format!(
+            "network address parse error during conversion from string: {error}"
+        ))
     })
 }
 
@@ -173,7 +182,9 @@ fn contains_ip_text<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
 }
 
 fn contains_cidr<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    Ok(block(arguments, 0)?.contains_block(block(arguments, 1)?).into())
+    Ok(block(arguments, 0)?
+        .contains_block(block(arguments, 1)?)
+        .into())
 }
 
 fn contains_cidr_text<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
@@ -205,14 +216,28 @@ fn estimate_ip(_: &Sizing, _: Option<&Node>, _: &[Node]) -> Option<CallEstimate>
 }
 
 fn estimate_cidr(_: &Sizing, _: Option<&Node>, _: &[Node]) -> Option<CallEstimate> {
-    Some(CallEstimate::cost(OCTETS.add(OCTETS).scale(TRAVERSAL).add(OCTETS.scale(TRAVERSAL)).add(Range::ONE)))
+    Some(CallEstimate::cost(
+        OCTETS
+            .add(OCTETS)
+            .scale(TRAVERSAL)
+            .add(OCTETS.scale(TRAVERSAL))
+            .add(Range::ONE),
+    ))
 }
 
-fn estimate_ip_text(sizing: &Sizing, target: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
+fn estimate_ip_text(
+    sizing: &Sizing,
+    target: Option<&Node>,
+    arguments: &[Node],
+) -> Option<CallEstimate> {
     with_text(estimate_ip(sizing, target, arguments)?, sizing, arguments)
 }
 
-fn estimate_cidr_text(sizing: &Sizing, target: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
+fn estimate_cidr_text(
+    sizing: &Sizing,
+    target: Option<&Node>,
+    arguments: &[Node],
+) -> Option<CallEstimate> {
     with_text(estimate_cidr(sizing, target, arguments)?, sizing, arguments)
 }
 

@@ -27,7 +27,11 @@ pub fn library() -> Library {
 
 fn of_non_zero<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let value = first(arguments)?;
-    Ok(if is_zero(value) { Value::Optional(None) } else { Value::some(value.clone()) })
+    Ok(if is_zero(value) {
+        Value::Optional(None)
+    } else {
+        Value::some(value.clone())
+    })
 }
 
 fn inside<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
@@ -79,7 +83,12 @@ fn unwrap<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     for item in list(arguments, 0)?.iter() {
         match item? {
             Value::Optional(value) => values.extend(value.map(|value| (*value).clone())),
-            other => return Err(EvalError::new(format!("value {} is not optional", show(&other)))),
+            other => {
+                return Err(EvalError::new(format!(
+                    "value {} is not optional",
+                    show(&other)
+                )));
+            }
         }
     }
     Ok(values.into())

@@ -8,9 +8,15 @@ use crate::cel::{ANY_OTHER, Environment, Library, Outcome, Site, Type, Value};
 pub fn with_json_patch(environment: Environment) -> Environment {
     let texts = ["op", "path", "from"].map(|field| (field.into(), Type::String));
     // Kubernetes: other fields are there, but nothing has their type (cel/mutation/jsonpatch.go).
-    let others = [("value".into(), Type::Dyn), (ANY_OTHER.into(), Type::object(""))];
+    let others = [
+        ("value".into(), Type::Dyn),
+        (ANY_OTHER.into(), Type::object("")),
+    ];
     let fields = texts.into_iter().chain(others);
-    environment.with_library(library()).with_object("JSONPatch", fields).with_open_object("Object")
+    environment
+        .with_library(library())
+        .with_object("JSONPatch", fields)
+        .with_open_object("Object")
 }
 
 /// `jsonpatch.escapeKey` alone.
@@ -25,5 +31,8 @@ pub fn library() -> Library {
 }
 
 fn escape_key<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    Ok(text(arguments, 0)?.replace('~', "~0").replace('/', "~1").into())
+    Ok(text(arguments, 0)?
+        .replace('~', "~0")
+        .replace('/', "~1")
+        .into())
 }

@@ -30,7 +30,10 @@ impl Amount {
         if text.trim() != text {
             return Err(QuantityError::Format);
         }
-        Ok(Amount { quantity: Quantity::parse(text)?, short: Short::parse(text) })
+        Ok(Amount {
+            quantity: Quantity::parse(text)?,
+            short: Short::parse(text),
+        })
     }
 
     fn from_int(value: i64) -> Amount {
@@ -41,13 +44,27 @@ impl Amount {
     }
 
     fn add(&self, other: &Amount) -> Amount {
-        let short = self.short.zip(other.short).and_then(|(left, right)| left.add(right));
-        Amount { quantity: self.quantity.add(&other.quantity), short }
+        let short = self
+            .short
+            .zip(other.short)
+            .and_then(|(left, right)| left.add(right));
+        Amount {
+            quantity: self.quantity.add(&other.quantity),
+            short,
+        }
     }
 
     fn negated(&self) -> Amount {
-        let negate = |short: Short| Some(Short { value: short.value.checked_neg()?, ..short });
-        Amount { quantity: self.quantity.negated(), short: self.short.and_then(negate) }
+        let negate = |short: Short| {
+            Some(Short {
+                value: short.value.checked_neg()?,
+                ..short
+            })
+        };
+        Amount {
+            quantity: self.quantity.negated(),
+            short: self.short.and_then(negate),
+        }
     }
 
     fn as_int(&self) -> Option<i64> {
@@ -64,20 +81,29 @@ impl Short {
         let whole = whole.trim_start_matches('0');
         let n_digits = whole.len().max(1) + fraction.len();
         let (factor, scale) = match suffix_bits(suffix) {
-            Some(bits) if fraction.is_empty() && n_digits + bits as usize * 3 / 10 < 15 => (1 << bits, 0),
+            Some(bits) if fraction.is_empty() && n_digits + bits as usize * 3 / 10 < 15 => {
+                (1 << bits, 0)
+            }
             Some(_) => return None,
-            None => (1, suffix_scale(suffix)?.checked_sub(i32::try_from(fraction.len()).ok()?)?),
+            None => (
+                1,
+                suffix_scale(suffix)?.checked_sub(i32::try_from(fraction.len()).ok()?)?,
+            ),
         };
         if n_digits > 18 || scale < -9 {
             return None;
         }
         let value: i64 = format!("0{whole}{fraction}").parse().ok()?;
         let sign = if text.starts_with('-') { -1 } else { 1 };
-        Some(Short { value: value.checked_mul(factor)? * sign, scale })
+        Some(Short {
+            value: value.checked_mul(factor)? * sign,
+            scale,
+        })
     }
 
     fn shifted(&self, by: i32) -> Option<i64> {
-        self.value.checked_mul(10i64.checked_pow(by.try_into().ok()?)?)
+        self.value
+            .checked_mul(10i64.checked_pow(by.try_into().ok()?)?)
     }
 
     fn add(self, other: Short) -> Option<Short> {
@@ -85,17 +111,25 @@ impl Short {
             return Some(if self.value == 0 { other } else { self });
         }
         let scale = self.scale.min(other.scale);
-        let value = self.shifted(self.scale - scale)?.checked_add(other.shifted(other.scale - scale)?)?;
+        let value = self
+            .shifted(self.scale - scale)?
+            .checked_add(other.shifted(other.scale - scale)?)?;
         Some(Short { value, scale })
     }
 }
 
 fn split_digits(text: &str) -> (&str, &str) {
-    text.split_at(text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len()))
+    text.split_at(
+        text.bytes()
+            .position(|byte| !byte.is_ascii_digit())
+            .unwrap_or(text.len()),
+    )
 }
 
 fn suffix_bits(suffix: &str) -> Option<u32> {
-    let index = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].iter().position(|known| *known == suffix)?;
+    let index = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
+        .iter()
+        .position(|known| *known == suffix)?;
     Some((index as u32 + 1) * 10)
 }
 
@@ -113,7 +147,9 @@ impl Opaque for Amount {
     }
 
     fn equals(&self, other: &dyn Opaque) -> bool {
-        other.downcast::<Amount>().is_some_and(|other| other.quantity == self.quantity)
+        other
+            .downcast::<Amount>()
+            .is_some_and(|other| other.quantity == self.quantity)
     }
 }
 
@@ -168,16 +204,22 @@ pub fn library() -> Library {
 
 fn from_text<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let amount = Amount::parse(text(arguments, 0)?);
-    amount.map(Value::opaque).map_err(|error| EvalError::new(error.to_string()))
+    amount
+        .map(Value::opaque)
+        .map_err(|error| EvalError::new(error.to_string()))
 }
 
 fn sign<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    Ok(Value::Int(this(arguments)?.quantity.cmp(&Quantity::default()) as i64))
+    Ok(Value::Int(
+        this(arguments)?.quantity.cmp(&Quantity::default()) as i64,
+    ))
 }
 
 fn as_integer<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let whole = this(arguments)?.as_int();
-    whole.map(Value::Int).ok_or_else(|| EvalError::new("cannot convert value to integer"))
+    whole
+        .map(Value::Int)
+        .ok_or_else(|| EvalError::new("cannot convert value to integer"))
 }
 
 fn this<'v>(arguments: &'v [Value]) -> Result<&'v Amount, EvalError> {
@@ -185,7 +227,9 @@ fn this<'v>(arguments: &'v [Value]) -> Result<&'v Amount, EvalError> {
 }
 
 fn ordering(arguments: &[Value]) -> Result<Ordering, EvalError> {
-    Ok(this(arguments)?.quantity.cmp(&opaque::<Amount>(arguments, 1)?.quantity))
+    Ok(this(arguments)?
+        .quantity
+        .cmp(&opaque::<Amount>(arguments, 1)?.quantity))
 }
 
 /// The second argument: an amount or a whole number.
@@ -201,5 +245,7 @@ fn add<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
 }
 
 fn sub<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    Ok(Value::opaque(this(arguments)?.add(&other(arguments)?.negated())))
+    Ok(Value::opaque(
+        this(arguments)?.add(&other(arguments)?.negated()),
+    ))
 }

@@ -2,7 +2,8 @@
 
 use super::{cost, int, text, texts};
 use crate::cel::{
-    CallEstimate, EvalError, Library, Node, Outcome, REGEX, Range, Site, Sizing, TRAVERSAL, Type, Value,
+    CallEstimate, EvalError, Library, Node, Outcome, REGEX, Range, Site, Sizing, TRAVERSAL, Type,
+    Value,
 };
 
 /// `find` and `findAll`.
@@ -34,8 +35,16 @@ fn find<'a>(site: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
 }
 
 fn find_all<'a>(site: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    let limit = if arguments.len() > 2 { int(arguments, 2)? } else { -1 };
-    Ok(texts(matches(site, arguments, usize::try_from(limit).unwrap_or(usize::MAX))?))
+    let limit = if arguments.len() > 2 {
+        int(arguments, 2)?
+    } else {
+        -1
+    };
+    Ok(texts(matches(
+        site,
+        arguments,
+        usize::try_from(limit).unwrap_or(usize::MAX),
+    )?))
 }
 
 fn matches(site: &Site, arguments: &[Value], limit: usize) -> Result<Vec<String>, EvalError> {
@@ -50,9 +59,19 @@ fn search_cost(arguments: &[Value], _: &Value) -> u64 {
     cost::search(arguments[0].size(), arguments[1].size())
 }
 
-fn search_estimate(sizing: &Sizing, target: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
+fn search_estimate(
+    sizing: &Sizing,
+    target: Option<&Node>,
+    arguments: &[Node],
+) -> Option<CallEstimate> {
     let size = sizing.of(target?);
     let text = size.add(Range::ONE).scale(TRAVERSAL);
     let pattern = sizing.of(arguments.first()?).scale(REGEX);
-    Some(CallEstimate::sized(text.multiply(pattern), Range { min: 0, max: size.max }))
+    Some(CallEstimate::sized(
+        text.multiply(pattern),
+        Range {
+            min: 0,
+            max: size.max,
+        },
+    ))
 }

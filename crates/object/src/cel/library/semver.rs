@@ -55,16 +55,33 @@ pub fn parse(text: &str) -> Result<Version, String> {
     let (Some(major), Some(minor), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
         return Err("No Major.Minor.Patch elements found".into());
     };
-    let (major, minor) = (number(major, "Major", "major")?, number(minor, "Minor", "minor")?);
-    let (rest, build) = rest.split_once('+').map_or((rest, None), |(rest, build)| (rest, Some(build)));
-    let (patch, before) = rest.split_once('-').map_or((rest, None), |(patch, before)| (patch, Some(before)));
+    let (major, minor) = (
+        number(major, "Major", "major")?,
+        number(minor, "Minor", "minor")?,
+    );
+    let (rest, build) = rest
+        .split_once('+')
+        .map_or((rest, None), |(rest, build)| (rest, Some(build)));
+    let (patch, before) = rest
+        .split_once('-')
+        .map_or((rest, None), |(patch, before)| (patch, Some(before)));
     let patch = number(patch, "Patch", "patch")?;
     let release = match before {
-        Some(before) => Release::Before(before.split('.').map(identifier).collect::<Result<_, _>>()?),
+        Some(before) => Release::Before(
+            before
+                .split('.')
+                .map(identifier)
+                .collect::<Result<_, _>>()?,
+        ),
         None => Release::Final,
     };
     build.map_or(Ok(()), |build| build.split('.').try_for_each(check_build))?;
-    Ok(Version { major, minor, patch, release })
+    Ok(Version {
+        major,
+        minor,
+        patch,
+        release,
+    })
 }
 
 /// Reads a version after adding what is missing to `v1.02`.
@@ -89,17 +106,27 @@ fn without_zeros(part: &str) -> String {
 
 fn number(text: &str, part: &str, name: &str) -> Result<u64, String> {
     if !is_digits(text) {
-        return Err(format!("Invalid character(s) found in {name} number {}", quote(text)));
+        return Err(format!(
+            "Invalid character(s) found in {name} number {}",
+            quote(text)
+        ));
     }
     if has_leading_zero(text) {
-        return Err(format!("{part} number must not contain leading zeroes {}", quote(text)));
+        return Err(format!(
+            "{part} number must not contain leading zeroes {}",
+            quote(text)
+        ));
     }
     parse_number(text)
 }
 
 fn parse_number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| {
-        let why = if text.is_empty() { "invalid syntax" } else { "value out of range" };
+        let why = if text.is_empty() {
+            "invalid syntax"
+        } else {
+            "value out of range"
+        };
         format!("strconv.ParseUint: parsing {}: {why}", quote(text))
     })
 }
@@ -109,13 +136,19 @@ fn identifier(text: &str) -> Result<Identifier, String> {
         return Err("Prerelease is empty".into());
     }
     if !is_word(text) {
-        return Err(format!("Invalid character(s) found in prerelease {}", quote(text)));
+        return Err(format!(
+            "Invalid character(s) found in prerelease {}",
+            quote(text)
+        ));
     }
     if !is_digits(text) {
         return Ok(Identifier::Word(text.into()));
     }
     if has_leading_zero(text) {
-        return Err(format!("Numeric PreRelease version must not contain leading zeroes {}", quote(text)));
+        return Err(format!(
+            "Numeric PreRelease version must not contain leading zeroes {}",
+            quote(text)
+        ));
     }
     parse_number(text).map(Identifier::Number)
 }
@@ -126,7 +159,10 @@ fn check_build(text: &str) -> Result<(), String> {
     }
     match is_word(text) {
         true => Ok(()),
-        false => Err(format!("Invalid character(s) found in build meta data {}", quote(text))),
+        false => Err(format!(
+            "Invalid character(s) found in build meta data {}",
+            quote(text)
+        )),
     }
 }
 
@@ -135,7 +171,8 @@ fn is_digits(text: &str) -> bool {
 }
 
 fn is_word(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    text.bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 fn has_leading_zero(text: &str) -> bool {
@@ -208,7 +245,11 @@ fn read(arguments: &[Value]) -> Result<Result<Version, String>, EvalError> {
         None => false,
     };
     let text = text(arguments, 0)?;
-    Ok(if is_tolerant { parse_tolerant(text) } else { parse(text) })
+    Ok(if is_tolerant {
+        parse_tolerant(text)
+    } else {
+        parse(text)
+    })
 }
 
 fn from_text<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {

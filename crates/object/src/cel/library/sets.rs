@@ -28,12 +28,16 @@ pub fn library() -> Library {
 
 fn intersects(one: &List, other: &List) -> Result<bool, EvalError> {
     let (one, other) = (one.to_vec()?, other.to_vec()?);
-    Ok(one.iter().any(|item| other.iter().any(|known| equal(item, known))))
+    Ok(one
+        .iter()
+        .any(|item| other.iter().any(|known| equal(item, known))))
 }
 
 fn contains(outer: &List, inner: &List) -> Result<bool, EvalError> {
     let (outer, inner) = (outer.to_vec()?, inner.to_vec()?);
-    Ok(inner.iter().all(|item| outer.iter().any(|other| equal(other, item))))
+    Ok(inner
+        .iter()
+        .all(|item| outer.iter().any(|other| equal(other, item))))
 }
 
 fn pairs(arguments: &[Value]) -> u64 {
@@ -49,11 +53,15 @@ fn twice(arguments: &[Value], _: &Value) -> u64 {
 }
 
 fn estimate_once(sizing: &Sizing, _: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
-    let pairs = sizing.of(arguments.first()?).multiply(sizing.of(arguments.get(1)?));
+    let pairs = sizing
+        .of(arguments.first()?)
+        .multiply(sizing.of(arguments.get(1)?));
     Some(CallEstimate::cost(pairs.add(Range::ONE)))
 }
 
 fn estimate_twice(sizing: &Sizing, _: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
-    let pairs = sizing.of(arguments.first()?).multiply(sizing.of(arguments.get(1)?));
+    let pairs = sizing
+        .of(arguments.first()?)
+        .multiply(sizing.of(arguments.get(1)?));
     Some(CallEstimate::cost(pairs.scale(2.0).add(Range::ONE)))
 }

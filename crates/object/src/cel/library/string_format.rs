@@ -27,11 +27,13 @@ impl From<String> for FormatError {
 pub(super) fn run<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let (format, values) = (text(arguments, 0)?, list(arguments, 1)?.to_vec()?);
     let outcome = expand(format, &mut |clause, index| {
-        let value = values.get(index).ok_or_else(|| format!("index {index} out of range"))?;
+        let value = values
+            .get(index)
+            .ok_or_else(|| format!("index {index} out of range"))?;
         match clause {
-            Some(clause) => {
-                clause?.write(value).map_err(|error| format!("error during formatting: {error}").into())
-            }
+            Some(clause) => clause?
+                .write(value)
+                .map_err(|error| format!("error during formatting: {error}").into()),
             None => Err("unexpected end of string".to_owned().into()),
         }
     });
@@ -44,23 +46,31 @@ pub(super) fn run<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
 
 /// Checks a call of which text and list are literals: are there as many items as the text wants, of types that
 /// fit?
-pub(crate) fn check(format: &str, items: &[Expr], type_of: &dyn Fn(Id) -> Type) -> Result<(), FormatError> {
+pub(crate) fn check(
+    format: &str,
+    items: &[Expr],
+    type_of: &dyn Fn(Id) -> Type,
+) -> Result<(), FormatError> {
     let mut n_wanted = 0;
     expand(format, &mut |clause, index| {
         n_wanted += 1;
         let clause = clause.ok_or_else(|| "unexpected end of string".to_owned())?;
-        let item = items.get(index).ok_or_else(|| format!("index {index} out of range"))?;
+        let item = items
+            .get(index)
+            .ok_or_else(|| format!("index {index} out of range"))?;
         match clause?.misfit(item, type_of) {
-            Some((at, error)) => {
-                Err(FormatError { at: Some(at), message: format!("error during formatting: {error}") })
-            }
+            Some((at, error)) => Err(FormatError {
+                at: Some(at),
+                message: format!("error during formatting: {error}"),
+            }),
             None => Ok(String::new()),
         }
     })?;
     if items.len() > n_wanted {
         let n_items = items.len();
-        let message =
-            format!("too many arguments supplied to string.format (expected {n_wanted}, got {n_items})");
+        let message = format!(
+            "too many arguments supplied to string.format (expected {n_wanted}, got {n_items})"
+        );
         return Err(message.into());
     }
     Ok(())
@@ -68,7 +78,8 @@ pub(crate) fn check(format: &str, items: &[Expr], type_of: &dyn Fn(Id) -> Type) 
 
 /// Asked for the text in place of a clause: `None` where the text ends after `%`, an error where the clause cannot
 /// be read.
-type Fill<'f> = dyn FnMut(Option<Result<Clause, FormatError>>, usize) -> Result<String, FormatError> + 'f;
+type Fill<'f> =
+    dyn FnMut(Option<Result<Clause, FormatError>>, usize) -> Result<String, FormatError> + 'f;
 
 fn expand(format: &str, fill: &mut Fill) -> Result<String, FormatError> {
     let mut expanded = String::with_capacity(format.len());
@@ -84,7 +95,12 @@ fn expand(format: &str, fill: &mut Fill) -> Result<String, FormatError> {
         let parsed = (!after.is_empty()).then(|| Clause::parse(after));
         let (clause, size) = match parsed {
             Some(Ok((clause, size))) => (Some(Ok(clause)), size),
-            Some(Err(error)) => (Some(Err(format!("could not parse formatting clause: {error}").into())), 0),
+            Some(Err(error)) => (
+                Some(Err(
+                    format!("could not parse formatting clause: {error}").into()
+                )),
+                0,
+            ),
             None => (None, 0),
         };
         expanded.push_str(&fill(clause, index)?);
@@ -118,8 +134,8 @@ const DEFAULT_PRECISION: usize = 6;
 impl Clause {
     /// Reads a clause, and says how long it is.
     fn parse(text: &str) -> Result<(Clause, usize), String> {
-        let (precision, size) =
-            parse_precision(text).map_err(|error| format!("error while parsing precision: {error}"))?;
+        let (precision, size) = parse_precision(text)
+            .map_err(|error| format!("error while parsing precision: {error}"))?;
         let byte = text.as_bytes()[size];
         let verb = match byte {
             b's' => Verb::Text,
@@ -127,9 +143,16 @@ impl Clause {
             b'f' => Verb::Fixed,
             b'e' => Verb::Scientific,
             b'b' => Verb::Binary,
-            b'x' | b'X' => Verb::Hex { upper: byte == b'X' },
+            b'x' | b'X' => Verb::Hex {
+                upper: byte == b'X',
+            },
             b'o' => Verb::Octal,
-            _ => return Err(format!("unrecognized formatting clause \"{}\"", char::from(byte))),
+            _ => {
+                return Err(format!(
+                    "unrecognized formatting clause \"{}\"",
+                    char::from(byte)
+                ));
+            }
         };
         Ok((Clause { verb, precision }, size + 1))
     }
@@ -195,9 +218,10 @@ impl Clause {
             return Some((item.id, self.refusal(&kind.name())));
         }
         match (self.verb, &item.kind) {
-            (Verb::Text, ExprKind::List(..) | ExprKind::Map(_)) => {
-                item.children().into_iter().find_map(|child| self.misfit(child, type_of))
-            }
+            (Verb::Text, ExprKind::List(..) | ExprKind::Map(_)) => item
+                .children()
+                .into_iter()
+                .find_map(|child| self.misfit(child, type_of)),
             _ => None,
         }
     }
@@ -205,9 +229,10 @@ impl Clause {
     fn takes(self, kind: &Type) -> bool {
         match (self.verb, kind) {
             (_, Type::Dyn | Type::Error) => true,
-            (Verb::Text, kind) => {
-                !matches!(kind, Type::Object(_) | Type::Opaque(..) | Type::Parameter(_) | Type::Nullable(_))
-            }
+            (Verb::Text, kind) => !matches!(
+                kind,
+                Type::Object(_) | Type::Opaque(..) | Type::Parameter(_) | Type::Nullable(_)
+            ),
             (Verb::Fixed | Verb::Scientific, kind) => matches!(kind, Type::Double | Type::String),
             (Verb::Hex { .. }, Type::String | Type::Bytes) | (Verb::Binary, Type::Bool) => true,
             (_, kind) => matches!(kind, Type::Int | Type::Uint),
@@ -216,21 +241,35 @@ impl Clause {
 }
 
 fn parse_precision(text: &str) -> Result<(usize, usize), String> {
-    let Some(rest) = text.strip_prefix('.') else { return Ok((DEFAULT_PRECISION, 0)) };
+    let Some(rest) = text.strip_prefix('.') else {
+        return Ok((DEFAULT_PRECISION, 0));
+    };
     let end = rest
         .bytes()
         .position(|byte| !byte.is_ascii_digit())
         .ok_or("could not find end of precision specifier")?;
     let precision = rest[..end].parse::<i64>().map_err(|_| {
-        let why = if end == 0 { "invalid syntax" } else { "value out of range" };
+        let why = if end == 0 {
+            "invalid syntax"
+        } else {
+            "value out of range"
+        };
         let digits = quote(&rest[..end]);
-        format!("error while converting precision to integer: strconv.Atoi: parsing {digits}: {why}")
+        format!(
+            "error while converting precision to integer: strconv.Atoi: parsing {digits}: {why}"
+        )
     })?;
     Ok((usize::try_from(precision).unwrap_or(usize::MAX), end + 1))
 }
 
 fn hex(bytes: &[u8], upper: bool) -> String {
-    let octet = |byte: &u8| if upper { format!("{byte:02X}") } else { format!("{byte:02x}") };
+    let octet = |byte: &u8| {
+        if upper {
+            format!("{byte:02X}")
+        } else {
+            format!("{byte:02x}")
+        }
+    };
     bytes.iter().map(octet).collect()
 }
 
@@ -249,7 +288,11 @@ fn fixed(number: f64, precision: usize) -> String {
     }
     let (whole, fraction) = text.split_at(text.find('.').unwrap_or(text.len()));
     let sign = if number < 0.0 { "-" } else { "" };
-    format!("{sign}{}{}", with_commas(whole), fraction.trim_end_matches('.'))
+    format!(
+        "{sign}{}{}",
+        with_commas(whole),
+        fraction.trim_end_matches('.')
+    )
 }
 
 fn with_commas(digits: &str) -> String {
@@ -267,7 +310,9 @@ fn scientific(number: f64, width: usize) -> String {
     let text = special(number).unwrap_or_else(|| {
         let text = format!("{:.6e}", number.abs());
         let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-        let (minus, exponent) = exponent.strip_prefix('-').map_or(("", exponent), |exponent| ("⁻", exponent));
+        let (minus, exponent) = exponent
+            .strip_prefix('-')
+            .map_or(("", exponent), |exponent| ("⁻", exponent));
         let exponent: String = format!("{exponent:0>2}").bytes().map(superscript).collect();
         let sign = if number < 0.0 { "-" } else { "" };
         format!("{sign}{digits}×10{minus}{exponent}")
@@ -297,32 +342,50 @@ pub(super) fn write_text(value: &Value) -> Result<String, String> {
         Value::Map(map) => write_map(map),
         Value::Null => Ok("null".into()),
         Value::Type(name) => Ok(name.to_string()),
-        Value::Optional(_) | Value::Opaque(_) => {
-            Err(Clause { verb: Verb::Text, precision: 0 }.refusal(&value.type_name()))
+        Value::Optional(_) | Value::Opaque(_) => Err(Clause {
+            verb: Verb::Text,
+            precision: 0,
         }
+        .refusal(&value.type_name())),
         _ => plain(value),
     }
 }
 
 /// The text that a value is converted to.
 fn plain(value: &Value) -> Result<String, String> {
-    to_text(value)
-        .map_err(|error| format!("could not convert argument {} to string", quote(&error.to_string())))
+    to_text(value).map_err(|error| {
+        format!(
+            "could not convert argument {} to string",
+            quote(&error.to_string())
+        )
+    })
 }
 
 fn write_list(list: &List) -> Result<String, String> {
-    let items = list.iter().map(|item| write_literal(&item.map_err(|error| error.to_string())?));
+    let items = list
+        .iter()
+        .map(|item| write_literal(&item.map_err(|error| error.to_string())?));
     Ok(format!("[{}]", joined(items)?))
 }
 
 fn write_map(map: &Map) -> Result<String, String> {
     let mut entries = Vec::with_capacity(map.len());
     for key in map.keys() {
-        let value = map.get(&key).ok_or("no such key")?.map_err(|error| error.to_string())?;
+        let value = map
+            .get(&key)
+            .ok_or("no such key")?
+            .map_err(|error| error.to_string())?;
         entries.push((write_key(&key)?, write_literal(&value)?));
     }
     entries.sort();
-    Ok(format!("{{{}}}", joined(entries.into_iter().map(|(key, value)| Ok(format!("{key}:{value}"))))?))
+    Ok(format!(
+        "{{{}}}",
+        joined(
+            entries
+                .into_iter()
+                .map(|(key, value)| Ok(format!("{key}:{value}")))
+        )?
+    ))
 }
 
 /// Invariant: gives up as soon as the whole is too long. Lists may share what is in them, so a small value can be a
@@ -346,7 +409,10 @@ const TOO_LONG: &str = "text too long";
 fn write_key(key: &Value) -> Result<String, String> {
     match key {
         Value::String(_) | Value::Bool(_) | Value::Int(_) | Value::Uint(_) => write_literal(key),
-        _ => Err(format!("no formatting function for map key of type {}", key.type_name())),
+        _ => Err(format!(
+            "no formatting function for map key of type {}",
+            key.type_name()
+        )),
     }
 }
 
@@ -360,9 +426,12 @@ fn write_literal(value: &Value) -> Result<String, String> {
         Value::Timestamp(..) => Ok(format!("timestamp({})", quote(&plain(value)?))),
         Value::Duration(_) => Ok(format!("duration({})", quote(&plain(value)?))),
         Value::Double(double) if double.is_nan() => Ok("\"NaN\"".into()),
-        Value::Double(double) if double.is_infinite() => {
-            Ok(if *double > 0.0 { "\"+Inf\"" } else { "\"-Inf\"" }.into())
+        Value::Double(double) if double.is_infinite() => Ok(if *double > 0.0 {
+            "\"+Inf\""
+        } else {
+            "\"-Inf\""
         }
+        .into()),
         Value::Double(double) => Ok(format!("{double:.6}")),
         _ => write_text(value),
     }

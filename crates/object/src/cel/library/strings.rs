@@ -80,28 +80,47 @@ fn out_of_range(index: i64) -> EvalError {
 
 /// Where the character number `index` begins; the end of the text is a place, too.
 fn offset(text: &str, index: i64) -> Result<usize, EvalError> {
-    let mut ends = text.char_indices().map(|(offset, _)| offset).chain([text.len()]);
-    usize::try_from(index).ok().and_then(|index| ends.nth(index)).ok_or_else(|| out_of_range(index))
+    let mut ends = text
+        .char_indices()
+        .map(|(offset, _)| offset)
+        .chain([text.len()]);
+    usize::try_from(index)
+        .ok()
+        .and_then(|index| ends.nth(index))
+        .ok_or_else(|| out_of_range(index))
 }
 
 fn char_at<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let text = text(arguments, 0)?;
     let rest = &text[offset(text, int(arguments, 1)?)?..];
-    Ok(rest.chars().next().map(String::from).unwrap_or_default().into())
+    Ok(rest
+        .chars()
+        .next()
+        .map(String::from)
+        .unwrap_or_default()
+        .into())
 }
 
 /// Kubernetes: what is nothing is found wherever it is looked for, even outside (cel-go, ext/strings.go).
 fn index_of<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let (text, part) = (text(arguments, 0)?, text(arguments, 1)?);
-    let start = if arguments.len() > 2 { int(arguments, 2)? } else { 0 };
+    let start = if arguments.len() > 2 {
+        int(arguments, 2)?
+    } else {
+        0
+    };
     if part.is_empty() {
         return Ok(start.into());
     }
     if start < 0 {
         return Err(out_of_range(start));
     }
-    let Ok(from) = offset(text, start) else { return Ok(Value::Int(-1)) };
-    let found = text[from..].find(part).map(|at| start + text[from..from + at].chars().count() as i64);
+    let Ok(from) = offset(text, start) else {
+        return Ok(Value::Int(-1));
+    };
+    let found = text[from..]
+        .find(part)
+        .map(|at| start + text[from..from + at].chars().count() as i64);
     Ok(Value::Int(found.unwrap_or(-1)))
 }
 
@@ -118,9 +137,16 @@ fn last_index_of<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
         return Ok(last.into());
     }
     let start = usize::try_from(last).map_err(|_| out_of_range(last))?;
-    let found =
-        (0..=start).rev().find(|start| whole.get(*start..).is_some_and(|rest| rest.starts_with(&part)));
-    Ok(Value::Int(found.filter(|_| start < whole.len()).map_or(-1, |at| at as i64)))
+    let found = (0..=start).rev().find(|start| {
+        whole
+            .get(*start..)
+            .is_some_and(|rest| rest.starts_with(&part))
+    });
+    Ok(Value::Int(
+        found
+            .filter(|_| start < whole.len())
+            .map_or(-1, |at| at as i64),
+    ))
 }
 
 fn substring<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
@@ -130,17 +156,33 @@ fn substring<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     }
     let end = int(arguments, 2)?;
     if start > end {
-        return Err(EvalError::new(format!("invalid substring range. start: {start}, end: {end}")));
+        return Err(EvalError::new(format!(
+            "invalid substring range. start: {start}, end: {end}"
+        )));
     }
-    Ok(text[offset(text, start)?..offset(text, end)?].to_owned().into())
+    Ok(text[offset(text, start)?..offset(text, end)?]
+        .to_owned()
+        .into())
 }
 
 fn replace<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    let (whole, old, new) = (text(arguments, 0)?, text(arguments, 1)?, text(arguments, 2)?);
-    let limit = if arguments.len() > 3 { int(arguments, 3)? } else { -1 };
+    let (whole, old, new) = (
+        text(arguments, 0)?,
+        text(arguments, 1)?,
+        text(arguments, 2)?,
+    );
+    let limit = if arguments.len() > 3 {
+        int(arguments, 3)?
+    } else {
+        -1
+    };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let n_found = whole.matches(old).take(limit).count();
-    if n_found.saturating_mul(new.len()).saturating_add(whole.len()) > MAX_TEXT {
+    if n_found
+        .saturating_mul(new.len())
+        .saturating_add(whole.len())
+        > MAX_TEXT
+    {
         return Err(EvalError::CostLimit);
     }
     Ok(whole.replacen(old, new, limit).into())
@@ -148,10 +190,16 @@ fn replace<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
 
 fn split<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let (whole, separator) = (text(arguments, 0)?, text(arguments, 1)?);
-    let limit = if arguments.len() > 2 { int(arguments, 2)? } else { -1 };
+    let limit = if arguments.len() > 2 {
+        int(arguments, 2)?
+    } else {
+        -1
+    };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     if !separator.is_empty() {
-        return Ok(texts(whole.splitn(limit, separator).map(str::to_owned).collect()));
+        return Ok(texts(
+            whole.splitn(limit, separator).map(str::to_owned).collect(),
+        ));
     }
     let n_chars = whole.chars().count().min(limit);
     let mut parts: Vec<String> = whole.chars().take(n_chars).map(String::from).collect();
@@ -163,7 +211,11 @@ fn split<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
 }
 
 fn join<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    let separator = if arguments.len() > 1 { text(arguments, 1)? } else { "" };
+    let separator = if arguments.len() > 1 {
+        text(arguments, 1)?
+    } else {
+        ""
+    };
     let mut joined = String::new();
     for (index, item) in list(arguments, 0)?.iter().enumerate() {
         if index > 0 {
@@ -171,7 +223,10 @@ fn join<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
         }
         let item = item?;
         let Some(part) = item.as_str() else {
-            return Err(EvalError::new(format!("join: invalid input: {}", show(&item))));
+            return Err(EvalError::new(format!(
+                "join: invalid input: {}",
+                show(&item)
+            )));
         };
         joined.push_str(part);
         if joined.len() > MAX_TEXT {
@@ -209,12 +264,19 @@ fn quote(text: &str) -> String {
 fn estimate_quote(sizing: &Sizing, _: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
     let size = sizing.of(arguments.first()?);
     // Kubernetes: nobody looks for an overflow here (cel-go, checker/cost.go).
-    let result = Range { min: size.min.wrapping_add(2), max: size.max.wrapping_mul(2).wrapping_add(2) };
+    let result = Range {
+        min: size.min.wrapping_add(2),
+        max: size.max.wrapping_mul(2).wrapping_add(2),
+    };
     Some(CallEstimate::sized(size.scale(TRAVERSAL), result))
 }
 
 /// What is kept and what is put in, at the shortest and at the longest.
-fn estimate_replace(sizing: &Sizing, target: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
+fn estimate_replace(
+    sizing: &Sizing,
+    target: Option<&Node>,
+    arguments: &[Node],
+) -> Option<CallEstimate> {
     let size = sizing.of(target?);
     let (old, new) = (sizing.of(arguments.first()?), sizing.of(arguments.get(1)?));
     let times = |size: u64, old: u64| (size as f64 / old as f64).ceil() as u64;
@@ -228,27 +290,52 @@ fn estimate_replace(sizing: &Sizing, target: Option<&Node>, arguments: &[Node]) 
         old_max if old_max <= new.min => (0, size.min),
         old_max => (times(size.min, old_max), 0),
     };
-    let count = Range { min: count_min, max: count_max };
-    let result = count.multiply(new).add(Range { min: kept_min, max: kept_max });
+    let count = Range {
+        min: count_min,
+        max: count_max,
+    };
+    let result = count.multiply(new).add(Range {
+        min: kept_min,
+        max: kept_max,
+    });
     Some(CallEstimate::sized(size.scale(2.0 * TRAVERSAL), result))
 }
 
-fn estimate_split(sizing: &Sizing, target: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
+fn estimate_split(
+    sizing: &Sizing,
+    target: Option<&Node>,
+    arguments: &[Node],
+) -> Option<CallEstimate> {
     let size = sizing.of(target?);
-    let limit = arguments.get(1).and_then(|limit| limit.expr).and_then(|limit| limit.as_literal());
+    let limit = arguments
+        .get(1)
+        .and_then(|limit| limit.expr)
+        .and_then(|limit| limit.as_literal());
     let max = match limit {
         Some(Literal::Int(limit)) => *limit as u64,
         _ => size.max,
     };
-    Some(CallEstimate::sized(size.scale(2.0 * TRAVERSAL), Range { min: 0, max }))
+    Some(CallEstimate::sized(
+        size.scale(2.0 * TRAVERSAL),
+        Range { min: 0, max },
+    ))
 }
 
-fn estimate_join(sizing: &Sizing, target: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
+fn estimate_join(
+    sizing: &Sizing,
+    target: Option<&Node>,
+    arguments: &[Node],
+) -> Option<CallEstimate> {
     let target = target?;
     let n_items = sizing.of(target);
-    let mut size = sizing.items(target).map_or(Range::ZERO, |item| n_items.multiply(sizing.of(&item)));
+    let mut size = sizing
+        .items(target)
+        .map_or(Range::ZERO, |item| n_items.multiply(sizing.of(&item)));
     if let Some(separator) = arguments.first() {
-        let n_separators = Range { min: n_items.min.saturating_sub(1), max: n_items.max.saturating_sub(1) };
+        let n_separators = Range {
+            min: n_items.min.saturating_sub(1),
+            max: n_items.max.saturating_sub(1),
+        };
         size = size.add(sizing.of(separator).multiply(n_separators));
     }
     Some(CallEstimate::sized(size.scale(TRAVERSAL), size))

@@ -38,14 +38,18 @@ pub fn parse_reference(text: &str) -> Result<Url, String> {
 
 /// Whether a text could be the URL of a request, and if not why.
 pub fn check(text: &str) -> Result<(), String> {
-    read(text, true).map(|_| ()).map_err(|error| explain(text, &error))
+    read(text, true)
+        .map(|_| ())
+        .map_err(|error| explain(text, &error))
 }
 
 impl Url {
     /// The host without port and brackets.
     pub fn hostname(&self) -> &str {
         let host = self.split_port().0;
-        host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+        host.strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+            .unwrap_or(host)
     }
 
     /// The port, as text.
@@ -68,8 +72,10 @@ impl Url {
                 continue;
             }
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let (Ok(key), Ok(value)) = (unescape_text(key, Part::Query), unescape_text(value, Part::Query))
-            else {
+            let (Ok(key), Ok(value)) = (
+                unescape_text(key, Part::Query),
+                unescape_text(value, Part::Query),
+            ) else {
                 continue;
             };
             match found.iter_mut().find(|(known, _)| *known == key) {
@@ -99,7 +105,9 @@ fn read(text: &str, is_request: bool) -> Result<Url, String> {
     }
     let (scheme, rest) = split_scheme(text)?;
     url.scheme = scheme.to_ascii_lowercase();
-    let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query.into())));
+    let (rest, query) = rest
+        .split_once('?')
+        .map_or((rest, None), |(rest, query)| (rest, Some(query.into())));
     url.query = query;
     if !rest.starts_with('/') {
         if !url.scheme.is_empty() {
@@ -133,7 +141,11 @@ fn check_relative(rest: &str, is_request: bool) -> Result<(), String> {
     if is_request {
         return Err("invalid URI for request".into());
     }
-    match rest.split('/').next().is_some_and(|segment| segment.contains(':')) {
+    match rest
+        .split('/')
+        .next()
+        .is_some_and(|segment| segment.contains(':'))
+    {
         true => Err("first path segment in URL cannot contain colon".into()),
         false => Ok(()),
     }
@@ -143,8 +155,9 @@ impl Url {
     /// Takes user and host from the front of `rest`, and gives back the path.
     fn read_authority<'a>(&mut self, rest: &'a str) -> Result<&'a str, String> {
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let (user, host) =
-            authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
+        let (user, host) = authority
+            .rsplit_once('@')
+            .map_or((None, authority), |(user, host)| (Some(user), host));
         self.host = read_host(&self.scheme, host)?;
         if let Some(user) = user {
             self.user = Some(read_user(user)?);
@@ -154,11 +167,18 @@ impl Url {
 }
 
 fn read_user(text: &str) -> Result<(String, Option<String>), String> {
-    if !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte)) {
+    if !text
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte))
+    {
         return Err("net/url: invalid userinfo".into());
     }
-    let (name, password) = text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
-    let password = password.map(|password| unescape_text(password, Part::User)).transpose();
+    let (name, password) = text
+        .split_once(':')
+        .map_or((text, None), |(name, rest)| (name, Some(rest)));
+    let password = password
+        .map(|password| unescape_text(password, Part::User))
+        .transpose();
     Ok((unescape_text(name, Part::User)?, password?))
 }
 
@@ -170,7 +190,11 @@ fn read_host(scheme: &str, host: &str) -> Result<String, String> {
     }
     // Kubernetes: PostgreSQL lists hosts with their ports, so only the last port is looked at.
     let is_list = matches!(scheme, "postgresql" | "postgres");
-    let colon = if is_list { host.rfind(':') } else { host.find(':') };
+    let colon = if is_list {
+        host.rfind(':')
+    } else {
+        host.find(':')
+    };
     check_port(&host[colon.unwrap_or(host.len())..])?;
     unescape_text(host, Part::Host)
 }
@@ -206,8 +230,13 @@ fn escape_path(path: &str) -> Result<String, String> {
     if path.bytes().all(is_valid) {
         return Ok(path.into());
     }
-    let escape =
-        |byte: u8| if Part::Path.escapes(byte) { format!("%{byte:02X}") } else { char::from(byte).into() };
+    let escape = |byte: u8| {
+        if Part::Path.escapes(byte) {
+            format!("%{byte:02X}")
+        } else {
+            char::from(byte).into()
+        }
+    };
     Ok(plain.into_iter().map(escape).collect())
 }
 
@@ -327,8 +356,13 @@ pub fn library() -> Library {
 }
 
 fn query<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    let entries = this(arguments)?.query().into_iter().map(|(key, values)| (key.into(), texts(values)));
-    Map::new(entries).map(Value::Map).ok_or_else(EvalError::no_such_overload)
+    let entries = this(arguments)?
+        .query()
+        .into_iter()
+        .map(|(key, values)| (key.into(), texts(values)));
+    Map::new(entries)
+        .map(Value::Map)
+        .ok_or_else(EvalError::no_such_overload)
 }
 
 fn this<'v>(arguments: &'v [Value]) -> Result<&'v Url, EvalError> {
@@ -338,6 +372,8 @@ fn this<'v>(arguments: &'v [Value]) -> Result<&'v Url, EvalError> {
 fn from_text<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     match parse(text(arguments, 0)?) {
         Ok(url) => Ok(Value::opaque(url)),
-        Err(error) => Err(EvalError::new(format!("URL parse error during conversion from string: {error}"))),
+        Err(error) => Err(EvalError::new(format!(
+            "URL parse error during conversion from string: {error}"
+        ))),
     }
 }

@@ -11,7 +11,13 @@ pub(super) fn balance(name: &str, terms: Vec<Expr>, operators: &[Id]) -> Expr {
 }
 
 /// The tree of the terms `low..=high`.
-fn between(name: &str, terms: &mut [Option<Expr>], operators: &[Id], low: usize, high: usize) -> Expr {
+fn between(
+    name: &str,
+    terms: &mut [Option<Expr>],
+    operators: &[Id],
+    low: usize,
+    high: usize,
+) -> Expr {
     if low == high {
         return terms[low].take().expect("each term is used once");
     }

@@ -149,7 +149,11 @@ pub(super) fn lex(text: &mut [char]) -> (Vec<Token>, Vec<Issue>) {
         match scan.word() {
             (Some((kind, end)), _) => {
                 if let Some(kind) = kind {
-                    tokens.push(Token { kind, at, text: text[at..end].iter().collect() });
+                    tokens.push(Token {
+                        kind,
+                        at,
+                        text: text[at..end].iter().collect(),
+                    });
                 }
                 at = end;
             }
@@ -158,20 +162,29 @@ pub(super) fn lex(text: &mut [char]) -> (Vec<Token>, Vec<Issue>) {
                 let wrong: String = text[at..end].iter().collect();
                 issues.push(Issue::new(
                     at,
-                    format!("Syntax error: token recognition error at: '{}'", escape(&wrong)),
+                    format!(
+                        "Syntax error: token recognition error at: '{}'",
+                        escape(&wrong)
+                    ),
                 ));
                 text[at..end].fill('\0');
                 at = stuck + 1;
             }
         }
     }
-    tokens.push(Token { kind: Kind::Eof, at: text.len(), text: "<EOF>".into() });
+    tokens.push(Token {
+        kind: Kind::Eof,
+        at: text.len(),
+        text: "<EOF>".into(),
+    });
     (tokens, issues)
 }
 
 /// White space as it is shown in a message.
 pub(super) fn escape(text: &str) -> String {
-    text.replace('\t', "\\t").replace('\n', "\\n").replace('\r', "\\r")
+    text.replace('\t', "\\t")
+        .replace('\n', "\\n")
+        .replace('\r', "\\r")
 }
 
 /// The longest word, `None` if it is to be skipped; and where no word could go on.
@@ -209,7 +222,10 @@ impl Scan<'_> {
 
     /// Where characters that `fits` accepts end.
     fn run(&self, at: usize, fits: impl Fn(char) -> bool) -> usize {
-        self.text[at..].iter().position(|c| !fits(*c)).map_or(self.text.len(), |n| at + n)
+        self.text[at..]
+            .iter()
+            .position(|c| !fits(*c))
+            .map_or(self.text.len(), |n| at + n)
     }
 
     fn digits(&self, at: usize) -> usize {
@@ -217,7 +233,9 @@ impl Scan<'_> {
     }
 
     fn number(&self) -> Word {
-        let hex = self.run((self.at + 2).min(self.text.len()), |c| c.is_ascii_hexdigit());
+        let hex = self.run((self.at + 2).min(self.text.len()), |c| {
+            c.is_ascii_hexdigit()
+        });
         if self.char(self.at) == '0' && self.char(self.at + 1) == 'x' && hex > self.at + 2 {
             return self.unsigned(hex);
         }
@@ -248,7 +266,9 @@ impl Scan<'_> {
             return None;
         }
         let digits = at + 1 + usize::from(matches!(self.char(at + 1), '+' | '-'));
-        self.char(digits).is_ascii_digit().then(|| self.digits(digits))
+        self.char(digits)
+            .is_ascii_digit()
+            .then(|| self.digits(digits))
     }
 
     fn ident(&self) -> Word {
@@ -283,7 +303,11 @@ impl Scan<'_> {
     fn string(&self, open: usize, raw: bool, kind: Kind) -> Word {
         let quote = self.char(open);
         let thrice = self.char(open + 1) == quote && self.char(open + 2) == quote;
-        let (end, stuck) = if thrice { self.long_text(open, raw) } else { self.short_text(open, raw) };
+        let (end, stuck) = if thrice {
+            self.long_text(open, raw)
+        } else {
+            self.short_text(open, raw)
+        };
         match end {
             Some(end) => (Some((Some(kind), end)), end),
             // An unfinished long text begins with an empty short one.
@@ -328,7 +352,9 @@ impl Scan<'_> {
     /// Where an escape sequence ends, or where it goes wrong.
     fn escape(&self, at: usize) -> Result<usize, usize> {
         let hex = |n: usize| {
-            let end = self.run((at + 2).min(self.text.len()), |c| c.is_ascii_hexdigit()).min(at + 2 + n);
+            let end = self
+                .run((at + 2).min(self.text.len()), |c| c.is_ascii_hexdigit())
+                .min(at + 2 + n);
             if end == at + 2 + n { Ok(end) } else { Err(end) }
         };
         match self.char(at + 1) {

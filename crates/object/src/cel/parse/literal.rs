@@ -7,15 +7,23 @@ use crate::cel::ast::Literal;
 pub(super) fn read(kind: Kind, text: &str, negative: bool) -> Option<Result<Literal, String>> {
     let sign = if negative { "-" } else { "" };
     Some(match kind {
-        Kind::Int => int(text, sign).map(Literal::Int).ok_or_else(|| "invalid int literal".into()),
-        Kind::Uint => uint(text).map(Literal::Uint).ok_or_else(|| "invalid uint literal".into()),
+        Kind::Int => int(text, sign)
+            .map(Literal::Int)
+            .ok_or_else(|| "invalid int literal".into()),
+        Kind::Uint => uint(text)
+            .map(Literal::Uint)
+            .ok_or_else(|| "invalid uint literal".into()),
         Kind::Float => {
-            let number = format!("{sign}{text}").parse().ok().filter(|number: &f64| number.is_finite());
-            number.map(Literal::Double).ok_or_else(|| "invalid double literal".into())
+            let number = format!("{sign}{text}")
+                .parse()
+                .ok()
+                .filter(|number: &f64| number.is_finite());
+            number
+                .map(Literal::Double)
+                .ok_or_else(|| "invalid double literal".into())
         }
-        Kind::String => {
-            unescape(text, false).map(|bytes| Literal::String(String::from_utf8_lossy(&bytes).into()))
-        }
+        Kind::String => unescape(text, false)
+            .map(|bytes| Literal::String(String::from_utf8_lossy(&bytes).into())),
         Kind::Bytes => unescape(&text[1..], true).map(|bytes| Literal::Bytes(bytes.into())),
         Kind::True => Ok(Literal::Bool(true)),
         Kind::False => Ok(Literal::Bool(false)),

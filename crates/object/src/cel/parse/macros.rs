@@ -7,7 +7,12 @@ use crate::cel::function::{Expand, Expander, Macro, MacroError};
 /// The macros of every environment.
 pub(crate) fn standard() -> Vec<Macro> {
     vec![
-        Macro { name: "has", member: false, arity: Some(1), expand: has },
+        Macro {
+            name: "has",
+            member: false,
+            arity: Some(1),
+            expand: has,
+        },
         member("all", 2, all),
         member("exists", 2, exists),
         member("exists_one", 2, exists_one),
@@ -36,7 +41,10 @@ pub(crate) fn two_variables() -> Vec<Macro> {
 
 /// The macros for optional values.
 pub(crate) fn optional() -> Vec<Macro> {
-    vec![member("optMap", 2, opt_map), member("optFlatMap", 2, opt_flat_map)]
+    vec![
+        member("optMap", 2, opt_map),
+        member("optFlatMap", 2, opt_flat_map),
+    ]
 }
 
 /// The macro that names a value: `cel.bind(name, value, expression)` (cel-go's ext.Bindings, version 0).
@@ -45,7 +53,12 @@ pub(crate) fn bindings() -> Macro {
 }
 
 fn member(name: &'static str, arity: usize, expand: Expand) -> Macro {
-    Macro { name, member: true, arity: Some(arity), expand }
+    Macro {
+        name,
+        member: true,
+        arity: Some(arity),
+        expand,
+    }
 }
 
 type Expanded = Result<Option<Expr>, MacroError>;
@@ -53,15 +66,26 @@ type Expanded = Result<Option<Expr>, MacroError>;
 fn has(make: &mut dyn Expander, _: Option<&Expr>, arguments: &[Expr]) -> Expanded {
     match &arguments[0].kind {
         ExprKind::Select(select) if !select.test => {
-            let test = Select { test: true, ..(**select).clone() };
+            let test = Select {
+                test: true,
+                ..(**select).clone()
+            };
             Ok(Some(make.node(ExprKind::Select(Box::new(test)))))
         }
-        _ => Err(MacroError::new(&arguments[0], "invalid argument to has() macro")),
+        _ => Err(MacroError::new(
+            &arguments[0],
+            "invalid argument to has() macro",
+        )),
     }
 }
 
 fn all(make: &mut dyn Expander, target: Option<&Expr>, arguments: &[Expr]) -> Expanded {
-    let mut it = Loop::new(target, arguments, arguments.len() - 1, "argument must be a simple name")?;
+    let mut it = Loop::new(
+        target,
+        arguments,
+        arguments.len() - 1,
+        "argument must be a simple name",
+    )?;
     it.init = make.literal(Literal::Bool(true));
     let accumulator = make.accumulator();
     it.condition = make.call("@not_strictly_false", vec![accumulator]);
@@ -72,7 +96,12 @@ fn all(make: &mut dyn Expander, target: Option<&Expr>, arguments: &[Expr]) -> Ex
 }
 
 fn exists(make: &mut dyn Expander, target: Option<&Expr>, arguments: &[Expr]) -> Expanded {
-    let mut it = Loop::new(target, arguments, arguments.len() - 1, "argument must be a simple name")?;
+    let mut it = Loop::new(
+        target,
+        arguments,
+        arguments.len() - 1,
+        "argument must be a simple name",
+    )?;
     it.init = make.literal(Literal::Bool(false));
     let accumulator = make.accumulator();
     let not = make.call("!_", vec![accumulator]);
@@ -84,7 +113,12 @@ fn exists(make: &mut dyn Expander, target: Option<&Expr>, arguments: &[Expr]) ->
 }
 
 fn exists_one(make: &mut dyn Expander, target: Option<&Expr>, arguments: &[Expr]) -> Expanded {
-    let mut it = Loop::new(target, arguments, arguments.len() - 1, "argument must be a simple name")?;
+    let mut it = Loop::new(
+        target,
+        arguments,
+        arguments.len() - 1,
+        "argument must be a simple name",
+    )?;
     it.init = make.literal(Literal::Int(0));
     it.condition = make.literal(Literal::Bool(true));
     let (accumulator, one) = (make.accumulator(), make.literal(Literal::Int(1)));
@@ -117,26 +151,45 @@ fn transform_list(make: &mut dyn Expander, target: Option<&Expr>, arguments: &[E
 fn transform_map(make: &mut dyn Expander, target: Option<&Expr>, arguments: &[Expr]) -> Expanded {
     let it = Loop::new(target, arguments, 2, "argument must be a simple name")?;
     let (accumulator, key) = (make.accumulator(), make.ident(&it.variable.clone()));
-    let step = make.call("cel.@mapInsert", vec![accumulator, key, it.body(it.bodies.len() - 1)]);
+    let step = make.call(
+        "cel.@mapInsert",
+        vec![accumulator, key, it.body(it.bodies.len() - 1)],
+    );
     Ok(Some(it.insert(make, step)))
 }
 
-fn transform_map_entry(make: &mut dyn Expander, target: Option<&Expr>, arguments: &[Expr]) -> Expanded {
+fn transform_map_entry(
+    make: &mut dyn Expander,
+    target: Option<&Expr>,
+    arguments: &[Expr],
+) -> Expanded {
     let it = Loop::new(target, arguments, 2, "argument must be a simple name")?;
     let accumulator = make.accumulator();
-    let step = make.call("cel.@mapInsert", vec![accumulator, it.body(it.bodies.len() - 1)]);
+    let step = make.call(
+        "cel.@mapInsert",
+        vec![accumulator, it.body(it.bodies.len() - 1)],
+    );
     Ok(Some(it.insert(make, step)))
 }
 
 fn opt_map(make: &mut dyn Expander, target: Option<&Expr>, arguments: &[Expr]) -> Expanded {
-    let bound = bind_value(make, target, arguments, "optMap() variable name must be a simple identifier")?;
+    let bound = bind_value(
+        make,
+        target,
+        arguments,
+        "optMap() variable name must be a simple identifier",
+    )?;
     let some = make.call("optional.of", vec![bound]);
     Ok(Some(when_present(make, target, some)))
 }
 
 fn opt_flat_map(make: &mut dyn Expander, target: Option<&Expr>, arguments: &[Expr]) -> Expanded {
-    let bound =
-        bind_value(make, target, arguments, "optFlatMap() variable name must be a simple identifier")?;
+    let bound = bind_value(
+        make,
+        target,
+        arguments,
+        "optFlatMap() variable name must be a simple identifier",
+    )?;
     Ok(Some(when_present(make, target, bound)))
 }
 
@@ -147,13 +200,22 @@ fn when_present(make: &mut dyn Expander, target: Option<&Expr>, then: Expr) -> E
 }
 
 fn bind(make: &mut dyn Expander, target: Option<&Expr>, arguments: &[Expr]) -> Expanded {
-    let is_namespace = target.and_then(Expr::as_ident).is_some_and(|name| name == "cel");
+    let is_namespace = target
+        .and_then(Expr::as_ident)
+        .is_some_and(|name| name == "cel");
     if !is_namespace {
         return Ok(None);
     }
     let message = "cel.bind() variable names must be simple identifiers";
-    let name = arguments[0].as_ident().ok_or_else(|| MacroError::new(&arguments[0], message))?;
-    Ok(Some(named(make, name, arguments[1].clone(), arguments[2].clone())))
+    let name = arguments[0]
+        .as_ident()
+        .ok_or_else(|| MacroError::new(&arguments[0], message))?;
+    Ok(Some(named(
+        make,
+        name,
+        arguments[1].clone(),
+        arguments[2].clone(),
+    )))
 }
 
 /// A name for the value of the target.
@@ -163,7 +225,9 @@ fn bind_value(
     arguments: &[Expr],
     message: &str,
 ) -> Result<Expr, MacroError> {
-    let name = arguments[0].as_ident().ok_or_else(|| MacroError::new(&arguments[0], message))?;
+    let name = arguments[0]
+        .as_ident()
+        .ok_or_else(|| MacroError::new(&arguments[0], message))?;
     let target = make.copy(target.expect("a member"));
     let value = make.member_call("value", target, Vec::new());
     Ok(named(make, name, value, arguments[1].clone()))
@@ -206,19 +270,34 @@ impl Loop {
         message: &str,
     ) -> Result<Loop, MacroError> {
         let (names, bodies) = arguments.split_at(n_names);
-        let name = |expr: &Expr| expr.as_ident().cloned().ok_or_else(|| MacroError::new(expr, message));
+        let name = |expr: &Expr| {
+            expr.as_ident()
+                .cloned()
+                .ok_or_else(|| MacroError::new(expr, message))
+        };
         let variable = name(&names[0])?;
         let second = names.get(1).map(name).transpose()?;
         if second.as_ref() == Some(&variable) {
-            return Err(MacroError::new(&names[1], format!("duplicate variable name: {variable}")));
+            return Err(MacroError::new(
+                &names[1],
+                format!("duplicate variable name: {variable}"),
+            ));
         }
         let reserved = |name: &Str| name == ACCUMULATOR || name == "__result__";
-        let taken =
-            names.iter().zip([Some(&variable), second.as_ref()]).find(|(_, name)| name.is_some_and(reserved));
+        let taken = names
+            .iter()
+            .zip([Some(&variable), second.as_ref()])
+            .find(|(_, name)| name.is_some_and(reserved));
         if let Some((expr, _)) = taken {
-            return Err(MacroError::new(expr, "iteration variable overwrites accumulator variable"));
+            return Err(MacroError::new(
+                expr,
+                "iteration variable overwrites accumulator variable",
+            ));
         }
-        let nothing = || Expr { id: 0, kind: ExprKind::Literal(Literal::Null) };
+        let nothing = || Expr {
+            id: 0,
+            kind: ExprKind::Literal(Literal::Null),
+        };
         Ok(Loop {
             range: target.expect("a member").clone(),
             variable,

@@ -47,7 +47,8 @@ pub(crate) fn parse(text: &str, macros: &[Macro]) -> Result<Parsed, CompileError
     let mut characters: Vec<char> = text.chars().collect();
     if characters.len() > MAX_LENGTH {
         let size = characters.len();
-        let message = format!("expression code point size exceeds limit: size: {size}, limit {MAX_LENGTH}");
+        let message =
+            format!("expression code point size exceeds limit: size: {size}, limit {MAX_LENGTH}");
         return Err(CompileError::new(text, vec![Issue::nowhere(message)]));
     }
     let (tokens, mut issues) = lex::lex(&mut characters);
@@ -64,7 +65,10 @@ pub(crate) fn parse(text: &str, macros: &[Macro]) -> Result<Parsed, CompileError
     let outcome = parser.start();
     match outcome {
         Ok(expr) if issues.is_empty() && parser.issues.is_empty() => {
-            return Ok(Parsed { expr, positions: parser.positions });
+            return Ok(Parsed {
+                expr,
+                positions: parser.positions,
+            });
         }
         Ok(_) => issues.append(&mut parser.issues),
         Err(Stop::TooDeep(message)) => issues.push(Issue::nowhere(message)),
@@ -130,7 +134,9 @@ impl Parser<'_> {
     fn expr(&mut self) -> Parse {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(Stop::TooDeep(format!("expression recursion limit exceeded: {MAX_DEPTH}")));
+            return Err(Stop::TooDeep(format!(
+                "expression recursion limit exceeded: {MAX_DEPTH}"
+            )));
         }
         let condition = self.logical()?;
         let expr = match self.accept(Kind::Question) {
@@ -157,7 +163,11 @@ impl Parser<'_> {
                 ands.push(self.id_at(at));
                 continue;
             }
-            terms.push(self.join("_&&_", std::mem::take(&mut factors), std::mem::take(&mut ands)));
+            terms.push(self.join(
+                "_&&_",
+                std::mem::take(&mut factors),
+                std::mem::take(&mut ands),
+            ));
             match self.accept(Kind::Or) {
                 Some(at) => ors.push(self.id_at(at)),
                 None => return Ok(self.join("_||_", terms, ors)),
@@ -206,7 +216,11 @@ impl Parser<'_> {
         if odd {
             self.heights[id as usize] = highest;
         }
-        Ok(if odd { call(id, name, vec![operand]) } else { operand })
+        Ok(if odd {
+            call(id, name, vec![operand])
+        } else {
+            operand
+        })
     }
 
     fn at_signed_number(&self) -> bool {
@@ -241,7 +255,11 @@ impl Parser<'_> {
             return Ok(self.call_or_macro(id, name, Some(operand), arguments));
         }
         let height = self.heights[operand.id as usize] + 1;
-        let select = Select { operand, field: name, test: false };
+        let select = Select {
+            operand,
+            field: name,
+            test: false,
+        };
         let expr = self.node_at(dot, ExprKind::Select(Box::new(select)));
         self.heights[expr.id as usize] = height;
         Ok(expr)
@@ -261,7 +279,11 @@ impl Parser<'_> {
     fn index(&mut self, operand: Expr) -> Parse {
         let open = self.expect(Kind::LeftBracket)?;
         let id = self.id_at(open);
-        let name = if self.accept(Kind::Question).is_some() { "_[?_]" } else { "_[_]" };
+        let name = if self.accept(Kind::Question).is_some() {
+            "_[?_]"
+        } else {
+            "_[_]"
+        };
         let index = self.expr()?;
         self.expect(Kind::RightBracket)?;
         Ok(self.counted(id, name, vec![operand, index]))
@@ -286,11 +308,16 @@ impl Parser<'_> {
     }
 
     fn peek_at(&self, ahead: usize) -> Kind {
-        self.tokens.get(self.next + ahead).map_or(Kind::Eof, |token| token.kind)
+        self.tokens
+            .get(self.next + ahead)
+            .map_or(Kind::Eof, |token| token.kind)
     }
 
     fn accept(&mut self, kind: Kind) -> Option<usize> {
-        let token = self.tokens.get(self.next).filter(|token| token.kind == kind)?;
+        let token = self
+            .tokens
+            .get(self.next)
+            .filter(|token| token.kind == kind)?;
         self.next += 1;
         Some(token.at)
     }

@@ -14,7 +14,9 @@ impl Parser<'_> {
         target: Option<Expr>,
         arguments: Vec<Expr>,
     ) -> Expr {
-        let member = target.as_ref().map_or(0, |target| self.heights[target.id as usize]);
+        let member = target
+            .as_ref()
+            .map_or(0, |target| self.heights[target.id as usize]);
         let height = self.highest(&arguments).max(member) + u32::from(target.is_some());
         let expr = self.expand(id, name, target, arguments);
         self.heights[expr.id as usize] = height;
@@ -23,7 +25,9 @@ impl Parser<'_> {
 
     fn expand(&mut self, id: Id, name: Str, target: Option<Expr>, arguments: Vec<Expr>) -> Expr {
         let found = self.macros.iter().rev().find(|it| {
-            it.name == name && it.member == target.is_some() && it.arity.is_none_or(|n| n == arguments.len())
+            it.name == name
+                && it.member == target.is_some()
+                && it.arity.is_none_or(|n| n == arguments.len())
         });
         if let Some(found) = found {
             self.macro_at = self.positions[id as usize];
@@ -31,12 +35,23 @@ impl Parser<'_> {
                 Ok(Some(expr)) => return expr,
                 Ok(None) => {}
                 Err(error) => {
-                    let at = self.positions.get(error.at as usize).copied().unwrap_or_default();
+                    let at = self
+                        .positions
+                        .get(error.at as usize)
+                        .copied()
+                        .unwrap_or_default();
                     return self.refuse(at as usize, error.message);
                 }
             }
         }
-        Expr { id, kind: ExprKind::Call(Box::new(Call { function: name, target, arguments })) }
+        Expr {
+            id,
+            kind: ExprKind::Call(Box::new(Call {
+                function: name,
+                target,
+                arguments,
+            })),
+        }
     }
 
     pub(super) fn refuse(&mut self, at: usize, message: impl Into<String>) -> Expr {
@@ -55,7 +70,11 @@ impl Parser<'_> {
     }
 
     pub(super) fn highest<'e>(&self, exprs: impl IntoIterator<Item = &'e Expr>) -> u32 {
-        exprs.into_iter().map(|expr| self.heights[expr.id as usize]).max().unwrap_or_default()
+        exprs
+            .into_iter()
+            .map(|expr| self.heights[expr.id as usize])
+            .max()
+            .unwrap_or_default()
     }
 
     pub(super) fn id_at(&mut self, at: usize) -> Id {
@@ -65,12 +84,17 @@ impl Parser<'_> {
     }
 
     pub(super) fn node_at(&mut self, at: usize, kind: ExprKind) -> Expr {
-        Expr { id: self.id_at(at), kind }
+        Expr {
+            id: self.id_at(at),
+            kind,
+        }
     }
 
     fn renumber(&mut self, expr: &mut Expr) {
         expr.id = self.id_at(self.positions[expr.id as usize] as usize);
-        expr.children_mut().into_iter().for_each(|child| self.renumber(child));
+        expr.children_mut()
+            .into_iter()
+            .for_each(|child| self.renumber(child));
     }
 }
 
@@ -88,5 +112,12 @@ impl Expander for Parser<'_> {
 
 /// A call without a target.
 pub(super) fn call(id: Id, function: &str, arguments: Vec<Expr>) -> Expr {
-    Expr { id, kind: ExprKind::Call(Box::new(Call { function: function.into(), target: None, arguments })) }
+    Expr {
+        id,
+        kind: ExprKind::Call(Box::new(Call {
+            function: function.into(),
+            target: None,
+            arguments,
+        })),
+    }
 }

@@ -24,7 +24,11 @@ impl Parser<'_> {
     /// A name, a call, or an object.
     fn name(&mut self) -> Parse {
         let start = self.tokens[self.next].at;
-        let dot = if self.accept(Kind::Dot).is_some() { "." } else { "" };
+        let dot = if self.accept(Kind::Dot).is_some() {
+            "."
+        } else {
+            ""
+        };
         if self.at_object() {
             return self.object(dot);
         }
@@ -69,10 +73,18 @@ impl Parser<'_> {
             let (_, name) = parser.field_name()?;
             let colon = parser.expect(Kind::Colon)?;
             let id = parser.id_at(colon);
-            Ok(FieldEntry { id, name, value: parser.expr()?, optional })
+            Ok(FieldEntry {
+                id,
+                name,
+                value: parser.expr()?,
+                optional,
+            })
         })?;
         self.heights[id as usize] = self.highest(fields.iter().map(|field| &field.value));
-        Ok(Expr { id, kind: ExprKind::Struct(name.into(), fields) })
+        Ok(Expr {
+            id,
+            kind: ExprKind::Struct(name.into(), fields),
+        })
     }
 
     fn map(&mut self) -> Parse {
@@ -83,14 +95,27 @@ impl Parser<'_> {
             let key = parser.expr()?;
             let colon = parser.expect(Kind::Colon)?;
             let id = parser.id_at(colon);
-            Ok(Entry { id, key, value: parser.expr()?, optional })
+            Ok(Entry {
+                id,
+                key,
+                value: parser.expr()?,
+                optional,
+            })
         })?;
-        self.heights[id as usize] = self.highest(entries.iter().flat_map(|entry| [&entry.key, &entry.value]));
-        Ok(Expr { id, kind: ExprKind::Map(entries) })
+        self.heights[id as usize] =
+            self.highest(entries.iter().flat_map(|entry| [&entry.key, &entry.value]));
+        Ok(Expr {
+            id,
+            kind: ExprKind::Map(entries),
+        })
     }
 
     /// Items with commas between them, perhaps one after the last, and what closes them.
-    fn separated<T>(&mut self, close: Kind, mut item: impl FnMut(&mut Self) -> Parse<T>) -> Parse<Vec<T>> {
+    fn separated<T>(
+        &mut self,
+        close: Kind,
+        mut item: impl FnMut(&mut Self) -> Parse<T>,
+    ) -> Parse<Vec<T>> {
         let mut items = Vec::new();
         let mut more = self.peek() != close && self.peek() != Kind::Comma;
         while more {
@@ -110,10 +135,18 @@ impl Parser<'_> {
             let optional = parser.accept(Kind::Question).is_some();
             Ok((parser.expr()?, optional))
         })?;
-        let optional = items.iter().enumerate().filter(|(_, item)| item.1).map(|(index, _)| index).collect();
+        let optional = items
+            .iter()
+            .enumerate()
+            .filter(|(_, item)| item.1)
+            .map(|(index, _)| index)
+            .collect();
         let items: Vec<Expr> = items.into_iter().map(|(item, _)| item).collect();
         self.heights[id as usize] = self.highest(&items);
-        Ok(Expr { id, kind: ExprKind::List(items, optional) })
+        Ok(Expr {
+            id,
+            kind: ExprKind::List(items, optional),
+        })
     }
 
     fn literal(&mut self) -> Parse {

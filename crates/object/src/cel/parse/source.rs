@@ -13,11 +13,17 @@ pub struct Issue {
 
 impl Issue {
     pub(crate) fn new(at: usize, message: impl Into<String>) -> Issue {
-        Issue { at: Some(at), message: message.into() }
+        Issue {
+            at: Some(at),
+            message: message.into(),
+        }
     }
 
     pub(crate) fn nowhere(message: impl Into<String>) -> Issue {
-        Issue { at: None, message: message.into() }
+        Issue {
+            at: None,
+            message: message.into(),
+        }
     }
 }
 
@@ -40,19 +46,33 @@ impl CompileError {
         issues.truncate(SHOWN);
         issues.sort_by_key(|issue| issue.at.map(|at| at as i64).unwrap_or(-1));
         if n_issues > SHOWN {
-            issues.push(Issue::nowhere(format!("{} more errors were truncated", n_issues - SHOWN)));
+            issues.push(Issue::nowhere(format!(
+                "{} more errors were truncated",
+                n_issues - SHOWN
+            )));
         }
-        CompileError { text: text.into(), issues }
+        CompileError {
+            text: text.into(),
+            issues,
+        }
     }
 
     fn write(&self, f: &mut fmt::Formatter, issue: &Issue) -> fmt::Result {
-        let Some(at) = issue.at else { return write!(f, "ERROR: <input>:-1:0: {}", issue.message) };
+        let Some(at) = issue.at else {
+            return write!(f, "ERROR: <input>:-1:0: {}", issue.message);
+        };
         // Kubernetes: nothing has no first character (cel-go's common/source.go).
         if self.text.is_empty() {
             return write!(f, "ERROR: <input>:1:0: {}", issue.message);
         }
         let (line, column) = self.locate(at);
-        write!(f, "ERROR: <input>:{}:{}: {}", line + 1, column + 1, issue.message)?;
+        write!(
+            f,
+            "ERROR: <input>:{}:{}: {}",
+            line + 1,
+            column + 1,
+            issue.message
+        )?;
         match self.text.split('\n').nth(line) {
             Some(text) if text.len() <= MAX_LINE => write_line(f, &text.replace('\t', " "), column),
             _ => Ok(()),
@@ -62,7 +82,13 @@ impl CompileError {
     /// The line and the column of a position.
     fn locate(&self, at: usize) -> (usize, usize) {
         let before = self.text.chars().take(at);
-        before.fold((0, 0), |(line, column), c| if c == '\n' { (line + 1, 0) } else { (line, column + 1) })
+        before.fold((0, 0), |(line, column), c| {
+            if c == '\n' {
+                (line + 1, 0)
+            } else {
+                (line, column + 1)
+            }
+        })
     }
 }
 
@@ -72,7 +98,11 @@ fn write_line(f: &mut fmt::Formatter, line: &str, column: usize) -> fmt::Result 
     for c in rest.by_ref().take(column) {
         f.write_char(if c.is_ascii() { '.' } else { '\u{ff0e}' })?;
     }
-    f.write_char(if rest.next().is_none_or(|c| c.is_ascii()) { '^' } else { '\u{ff3e}' })
+    f.write_char(if rest.next().is_none_or(|c| c.is_ascii()) {
+        '^'
+    } else {
+        '\u{ff3e}'
+    })
 }
 
 impl fmt::Display for CompileError {

@@ -18,11 +18,27 @@ pub(super) fn functions() -> Vec<Function> {
     };
     let list = Type::list(Type::parameter("A"));
     let mut adds = vec![
-        Overload::global("add_bytes", vec![Bytes, Bytes], Bytes, add).costs(cost::of_sum, cost::estimate_sum),
+        Overload::global("add_bytes", vec![Bytes, Bytes], Bytes, add)
+            .costs(cost::of_sum, cost::estimate_sum),
         Overload::global("add_double", vec![Double, Double], Double, add),
-        Overload::global("add_duration_duration", vec![Duration, Duration], Duration, add),
-        Overload::global("add_duration_timestamp", vec![Duration, Timestamp], Timestamp, add),
-        Overload::global("add_timestamp_duration", vec![Timestamp, Duration], Timestamp, add),
+        Overload::global(
+            "add_duration_duration",
+            vec![Duration, Duration],
+            Duration,
+            add,
+        ),
+        Overload::global(
+            "add_duration_timestamp",
+            vec![Duration, Timestamp],
+            Timestamp,
+            add,
+        ),
+        Overload::global(
+            "add_timestamp_duration",
+            vec![Timestamp, Duration],
+            Timestamp,
+            add,
+        ),
     ];
     adds.extend(same(add, &[("add_int64", Int)]));
     adds.extend([
@@ -33,25 +49,53 @@ pub(super) fn functions() -> Vec<Function> {
     adds.extend(same(add, &[("add_uint64", Uint)]));
     let mut subtracts = same(
         subtract,
-        &[("subtract_double", Double), ("subtract_duration_duration", Duration), ("subtract_int64", Int)],
+        &[
+            ("subtract_double", Double),
+            ("subtract_duration_duration", Duration),
+            ("subtract_int64", Int),
+        ],
     );
     subtracts.extend([
-        Overload::global("subtract_timestamp_duration", vec![Timestamp, Duration], Timestamp, subtract),
-        Overload::global("subtract_timestamp_timestamp", vec![Timestamp, Timestamp], Duration, subtract),
+        Overload::global(
+            "subtract_timestamp_duration",
+            vec![Timestamp, Duration],
+            Timestamp,
+            subtract,
+        ),
+        Overload::global(
+            "subtract_timestamp_timestamp",
+            vec![Timestamp, Timestamp],
+            Duration,
+            subtract,
+        ),
     ]);
     subtracts.extend(same(subtract, &[("subtract_uint64", Uint)]));
     vec![
         Function::new("_+_", adds),
         Function::new(
             "_/_",
-            same(divide, &[("divide_double", Double), ("divide_int64", Int), ("divide_uint64", Uint)]),
+            same(
+                divide,
+                &[
+                    ("divide_double", Double),
+                    ("divide_int64", Int),
+                    ("divide_uint64", Uint),
+                ],
+            ),
         ),
-        Function::new("_%_", same(modulo, &[("modulo_int64", Int), ("modulo_uint64", Uint)])),
+        Function::new(
+            "_%_",
+            same(modulo, &[("modulo_int64", Int), ("modulo_uint64", Uint)]),
+        ),
         Function::new(
             "_*_",
             same(
                 multiply,
-                &[("multiply_double", Double), ("multiply_int64", Int), ("multiply_uint64", Uint)],
+                &[
+                    ("multiply_double", Double),
+                    ("multiply_int64", Int),
+                    ("multiply_uint64", Uint),
+                ],
             ),
         ),
         Function::new(
@@ -75,7 +119,9 @@ fn add<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
         }
         [Value::Double(left), Value::Double(right)] => Value::Double(left + right),
         [Value::String(left), Value::String(right)] => format!("{}{}", &**left, &**right).into(),
-        [Value::Bytes(left), Value::Bytes(right)] => Value::Bytes([&left[..], &right[..]].concat().into()),
+        [Value::Bytes(left), Value::Bytes(right)] => {
+            Value::Bytes([&left[..], &right[..]].concat().into())
+        }
         [Value::Duration(left), Value::Duration(right)] => {
             Value::Duration(left.checked_add(*right).ok_or_else(int_overflow)?)
         }
@@ -179,7 +225,9 @@ fn concatenate<'a>(left: &List<'a>, right: &List<'a>) -> Result<List<'a>, EvalEr
 
 /// Whether two items have the same values in these fields.
 pub(super) fn same_keys(one: &Value, other: &Value, keys: &[crate::Str]) -> bool {
-    let (Value::Map(one), Value::Map(other)) = (one, other) else { return false };
+    let (Value::Map(one), Value::Map(other)) = (one, other) else {
+        return false;
+    };
     let key = |map: &Map, name: &str| {
         let value = map.field(name);
         value.and_then(Result::ok).and_then(|value| Key::of(&value))

@@ -40,10 +40,15 @@ fn equal_lists(one: &List, other: &List) -> bool {
             (Ok(one), Ok(other)) => equal(&one, &other),
             _ => false,
         }),
-        Merge::Set => other.iter().all(|item| item.is_ok_and(|item| find(&item, &equal))),
+        Merge::Set => other
+            .iter()
+            .all(|item| item.is_ok_and(|item| find(&item, &equal))),
         Merge::Map(keys) => {
-            let fits = |known: &Value, item: &Value| same_keys(known, item, keys) && equal(known, item);
-            other.iter().all(|item| item.is_ok_and(|item| find(&item, &fits)))
+            let fits =
+                |known: &Value, item: &Value| same_keys(known, item, keys) && equal(known, item);
+            other
+                .iter()
+                .all(|item| item.is_ok_and(|item| find(&item, &fits)))
         }
     }
 }
@@ -51,11 +56,14 @@ fn equal_lists(one: &List, other: &List) -> bool {
 fn equal_maps(one: &Map, other: &Map) -> bool {
     one.kind() == other.kind()
         && one.len() == other.len()
-        && one.keys().iter().all(|key| match (one.get(key), other.get(key)) {
-            (Some(Ok(one)), Some(Ok(other))) => equal(&one, &other),
-            (None, None) => true,
-            _ => false,
-        })
+        && one
+            .keys()
+            .iter()
+            .all(|key| match (one.get(key), other.get(key)) {
+                (Some(Ok(one)), Some(Ok(other))) => equal(&one, &other),
+                (None, None) => true,
+                _ => false,
+            })
 }
 
 /// The order of two values; `None` if they have none.
@@ -104,8 +112,12 @@ pub(super) fn functions() -> Vec<Function> {
 }
 
 fn ordered<'a>(arguments: &[Value], holds: fn(Ordering) -> bool) -> Outcome<'a> {
-    let [one, other] = arguments else { return Err(EvalError::no_such_overload()) };
-    compare(one, other).map(|ordering| Value::Bool(holds(ordering))).ok_or_else(|| unordered(one, other))
+    let [one, other] = arguments else {
+        return Err(EvalError::no_such_overload());
+    };
+    compare(one, other)
+        .map(|ordering| Value::Bool(holds(ordering)))
+        .ok_or_else(|| unordered(one, other))
 }
 
 fn relation(name: &'static str, run: Run) -> Function {
@@ -130,7 +142,11 @@ fn relation(name: &'static str, run: Run) -> Function {
     let overload = |(id, left, right): (&'static str, Type, Type)| {
         let by_length = matches!(left, String | Bytes);
         let overload = Overload::global(id, vec![left, right], Bool, run);
-        if by_length { overload.costs(cost::of_comparison, cost::estimate_comparison) } else { overload }
+        if by_length {
+            overload.costs(cost::of_comparison, cost::estimate_comparison)
+        } else {
+            overload
+        }
     };
     Function::new(name, overloads.into_iter().map(overload).collect())
 }

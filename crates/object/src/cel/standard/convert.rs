@@ -13,8 +13,12 @@ pub(super) fn functions() -> Vec<Function> {
         let overload = |(id, kind)| Overload::global(id, vec![kind], result.clone(), run);
         Function::new(name, from.into_iter().map(overload).collect())
     };
-    let mut bytes =
-        to("bytes", Bytes, to_bytes, vec![("bytes_to_bytes", Bytes), ("string_to_bytes", String)]);
+    let mut bytes = to(
+        "bytes",
+        Bytes,
+        to_bytes,
+        vec![("bytes_to_bytes", Bytes), ("string_to_bytes", String)],
+    );
     charge(&mut bytes, "string_to_bytes", cost::estimate_to_bytes);
     let mut string = to(
         "string",
@@ -36,11 +40,19 @@ pub(super) fn functions() -> Vec<Function> {
     vec![
         Function::new(
             "type",
-            vec![Overload::global("type", vec![any()], Type::type_of(any()), |_, arguments| {
-                Ok(Value::Type(arguments[0].type_name()))
-            })],
+            vec![Overload::global(
+                "type",
+                vec![any()],
+                Type::type_of(any()),
+                |_, arguments| Ok(Value::Type(arguments[0].type_name())),
+            )],
         ),
-        to("bool", Bool, to_bool, vec![("bool_to_bool", Bool), ("string_to_bool", String)]),
+        to(
+            "bool",
+            Bool,
+            to_bool,
+            vec![("bool_to_bool", Bool), ("string_to_bool", String)],
+        ),
         bytes,
         to(
             "double",
@@ -65,7 +77,12 @@ pub(super) fn functions() -> Vec<Function> {
         ),
         Function::new(
             "dyn",
-            vec![Overload::global("to_dyn", vec![any()], Type::Dyn, |_, arguments| Ok(arguments[0].clone()))],
+            vec![Overload::global(
+                "to_dyn",
+                vec![any()],
+                Type::Dyn,
+                |_, arguments| Ok(arguments[0].clone()),
+            )],
         ),
         to(
             "int",
@@ -106,13 +123,20 @@ pub(super) fn functions() -> Vec<Function> {
 }
 
 fn charge(function: &mut Function, id: &str, estimate: crate::cel::function::Estimate) {
-    for overload in function.overloads.iter_mut().filter(|overload| overload.id == id) {
+    for overload in function
+        .overloads
+        .iter_mut()
+        .filter(|overload| overload.id == id)
+    {
         *overload = overload.clone().costs(cost::of_first, estimate);
     }
 }
 
 fn refuse(from: &Value, to: &str) -> EvalError {
-    EvalError::new(format!("type conversion error from '{}' to '{to}'", from.type_name()))
+    EvalError::new(format!(
+        "type conversion error from '{}' to '{to}'",
+        from.type_name()
+    ))
 }
 
 fn to_bool<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
@@ -143,13 +167,17 @@ fn to_double<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
         Value::String(text) => parse_double(text),
         _ => None,
     };
-    number.map(Value::Double).ok_or_else(|| refuse(&arguments[0], "double"))
+    number
+        .map(Value::Double)
+        .ok_or_else(|| refuse(&arguments[0], "double"))
 }
 
 /// Go reads what Rust reads, and refuses what is too great.
 fn parse_double(text: &str) -> Option<f64> {
     let number: f64 = text.parse().ok()?;
-    let named = text.trim_start_matches(['+', '-']).starts_with(|c: char| c.is_ascii_alphabetic());
+    let named = text
+        .trim_start_matches(['+', '-'])
+        .starts_with(|c: char| c.is_ascii_alphabetic());
     (number.is_finite() || named).then_some(number)
 }
 
@@ -178,8 +206,10 @@ fn to_timestamp<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
 
 /// Reads a moment.
 pub(crate) fn parse_timestamp<'a>(text: &str) -> Outcome<'a> {
-    let parsed = Moment::parse(text).map_err(|_| refuse(&Value::from(text), "google.protobuf.Timestamp"))?;
-    moment(parsed.seconds, parsed.nanos).map(|moment| Value::Timestamp(moment, written_offset(text)))
+    let parsed =
+        Moment::parse(text).map_err(|_| refuse(&Value::from(text), "google.protobuf.Timestamp"))?;
+    moment(parsed.seconds, parsed.nanos)
+        .map(|moment| Value::Timestamp(moment, written_offset(text)))
 }
 
 /// How many seconds a moment that was read is written ahead of UTC.
@@ -190,8 +220,8 @@ pub(crate) fn written_offset(text: &str) -> i32 {
     }) else {
         return 0;
     };
-    let seconds =
-        hours.parse::<i32>().unwrap_or_default() * 3600 + minutes.parse::<i32>().unwrap_or_default() * 60;
+    let seconds = hours.parse::<i32>().unwrap_or_default() * 3600
+        + minutes.parse::<i32>().unwrap_or_default() * 60;
     match sign {
         "+" => seconds,
         "-" => -seconds,
@@ -221,7 +251,9 @@ fn to_uint<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let number = match &arguments[0] {
         Value::Uint(uint) => *uint,
         Value::Int(int) => u64::try_from(*int).map_err(|_| uint_overflow())?,
-        Value::Double(double) if *double >= 0.0 && *double < 18_446_744_073_709_551_615.0 => *double as u64,
+        Value::Double(double) if *double >= 0.0 && *double < 18_446_744_073_709_551_615.0 => {
+            *double as u64
+        }
         Value::Double(_) => return Err(uint_overflow()),
         // Go refuses a sign here.
         Value::String(text) if !text.starts_with('+') => {
@@ -244,10 +276,14 @@ pub(crate) fn to_text(value: &Value) -> Result<String, EvalError> {
     match value {
         Value::Bytes(bytes) => match std::str::from_utf8(bytes) {
             Ok(text) => Ok(text.into()),
-            Err(_) => Err(EvalError::new("invalid UTF-8 in bytes, cannot convert to string")),
+            Err(_) => Err(EvalError::new(
+                "invalid UTF-8 in bytes, cannot convert to string",
+            )),
         },
         Value::Opaque(opaque) => opaque.text().ok_or_else(|| refuse(value, "string")),
-        Value::List(_) | Value::Map(_) | Value::Type(_) | Value::Optional(_) => Err(refuse(value, "string")),
+        Value::List(_) | Value::Map(_) | Value::Type(_) | Value::Optional(_) => {
+            Err(refuse(value, "string"))
+        }
         _ => Ok(show(value)),
     }
 }
@@ -275,7 +311,14 @@ pub(crate) fn show(value: &Value) -> String {
                 let value = map.get(&key).and_then(Result::ok).unwrap_or(Value::Null);
                 format!("{}: {}", show(&key), show(&value))
             };
-            format!("{{{}}}", map.keys().into_iter().map(entry).collect::<Vec<_>>().join(", "))
+            format!(
+                "{{{}}}",
+                map.keys()
+                    .into_iter()
+                    .map(entry)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            )
         }
         Value::Optional(Some(inside)) => format!("optional({})", show(inside)),
         Value::Optional(None) => "optional.none()".into(),
@@ -291,14 +334,24 @@ fn plain(number: f64) -> String {
 fn show_double(double: f64) -> String {
     match double {
         _ if double.is_nan() => return "NaN".into(),
-        _ if double.is_infinite() => return if double > 0.0 { "+Inf".into() } else { "-Inf".into() },
+        _ if double.is_infinite() => {
+            return if double > 0.0 {
+                "+Inf".into()
+            } else {
+                "-Inf".into()
+            };
+        }
         _ => {}
     }
     let scientific = format!("{double:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     match exponent.parse::<i32>().unwrap_or_default() {
         -4..6 => plain(double),
-        exponent => format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs()),
+        exponent => format!(
+            "{digits}e{}{:02}",
+            if exponent < 0 { '-' } else { '+' },
+            exponent.abs()
+        ),
     }
 }
 

@@ -17,7 +17,10 @@ pub(super) fn functions() -> Vec<Function> {
     ];
     let sizes = sized.into_iter().flat_map(|(global, member, kind)| {
         let member = Overload::member(member, vec![kind.clone()], Type::Int, size);
-        [Overload::global(global, vec![kind], Type::Int, size), member]
+        [
+            Overload::global(global, vec![kind], Type::Int, size),
+            member,
+        ]
     });
     vec![
         Function::new(
@@ -67,10 +70,15 @@ fn is_in<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
 }
 
 /// What is at a place; `None` if there is nothing.
-pub(crate) fn qualify<'a>(value: &Value<'a>, key: &Value) -> Result<Option<Outcome<'a>>, EvalError> {
+pub(crate) fn qualify<'a>(
+    value: &Value<'a>,
+    key: &Value,
+) -> Result<Option<Outcome<'a>>, EvalError> {
     match value {
         Value::Map(map) => Ok(map.get(key)),
-        Value::List(list) => Ok(usize::try_from(position(key)?).ok().and_then(|index| list.get(index))),
+        Value::List(list) => Ok(usize::try_from(position(key)?)
+            .ok()
+            .and_then(|index| list.get(index))),
         _ => Ok(None),
     }
 }
@@ -81,14 +89,23 @@ fn position(key: &Value) -> Result<i64, EvalError> {
     match key {
         Value::Int(int) => Ok(*int),
         Value::Uint(uint) => i64::try_from(*uint).map_err(|_| unsupported()),
-        Value::Double(double) if double.fract() == 0.0 && double.abs() < 9.2e18 => Ok(*double as i64),
+        Value::Double(double) if double.fract() == 0.0 && double.abs() < 9.2e18 => {
+            Ok(*double as i64)
+        }
         Value::Double(_) => Err(unsupported()),
-        other => Err(EvalError::new(format!("unsupported index type '{}' in list", other.type_name()))),
+        other => Err(EvalError::new(format!(
+            "unsupported index type '{}' in list",
+            other.type_name()
+        ))),
     }
 }
 
 /// The error for a place where there is nothing.
 pub(crate) fn missing(value: &Value, key: &Value) -> EvalError {
-    let what = if matches!(value, Value::List(_)) { "index out of bounds" } else { "no such key" };
+    let what = if matches!(value, Value::List(_)) {
+        "index out of bounds"
+    } else {
+        "no such key"
+    };
     EvalError::new(format!("{what}: {}", show(key)))
 }

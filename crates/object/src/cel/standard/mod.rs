@@ -49,14 +49,18 @@ pub(super) fn libraries() -> Vec<Library> {
             .with_macros(parse::standard())
             .with_types(types.to_vec()),
         Library::new("cel.lib.optional.syntax", (1, 28), optional()).with_macros(parse::optional()),
-        Library::new("cel.lib.ext.comprev2", (1, 32), vec![map_insert()]).with_macros(parse::two_variables()),
+        Library::new("cel.lib.ext.comprev2", (1, 32), vec![map_insert()])
+            .with_macros(parse::two_variables()),
     ]
 }
 
 /// Whether the values can be arguments of these types.
 pub(super) fn accepts(parameters: &[Type], arguments: &[Value]) -> bool {
     parameters.len() == arguments.len()
-        && parameters.iter().zip(arguments).all(|(kind, value)| is_a(value, kind))
+        && parameters
+            .iter()
+            .zip(arguments)
+            .all(|(kind, value)| is_a(value, kind))
 }
 
 fn is_a(value: &Value, kind: &Type) -> bool {
@@ -74,12 +78,14 @@ fn is_a(value: &Value, kind: &Type) -> bool {
         | (Type::Type(_), Value::Type(_))
         | (Type::Map(_), Value::Map(_)) => true,
         // The items are looked at too: an overload for a list of text is none for a list of numbers.
-        (Type::List(kind), Value::List(list)) => {
-            list.iter().all(|item| item.is_ok_and(|item| is_a(&item, kind)))
-        }
+        (Type::List(kind), Value::List(list)) => list
+            .iter()
+            .all(|item| item.is_ok_and(|item| is_a(&item, kind))),
         (Type::Nullable(inner), _) => matches!(value, Value::Null) || is_a(value, inner),
         (Type::Opaque(..), Value::Optional(_)) => kind.inside_optional().is_some(),
-        (Type::Opaque(name, _) | Type::Object(name), Value::Opaque(opaque)) => name == opaque.type_name(),
+        (Type::Opaque(name, _) | Type::Object(name), Value::Opaque(opaque)) => {
+            name == opaque.type_name()
+        }
         (Type::Object(_), Value::Map(_)) => true,
         _ => false,
     }
@@ -97,41 +103,98 @@ fn logic() -> Vec<Function> {
     };
     vec![
         global("_?_:_", "conditional", vec![Type::Bool, a(), a()], a()),
-        global("_&&_", "logical_and", vec![Type::Bool, Type::Bool], Type::Bool),
-        global("_||_", "logical_or", vec![Type::Bool, Type::Bool], Type::Bool),
-        global("@not_strictly_false", "not_strictly_false", vec![Type::Bool], Type::Bool),
+        global(
+            "_&&_",
+            "logical_and",
+            vec![Type::Bool, Type::Bool],
+            Type::Bool,
+        ),
+        global(
+            "_||_",
+            "logical_or",
+            vec![Type::Bool, Type::Bool],
+            Type::Bool,
+        ),
+        global(
+            "@not_strictly_false",
+            "not_strictly_false",
+            vec![Type::Bool],
+            Type::Bool,
+        ),
         global("_==_", "equals", vec![a(), a()], Type::Bool),
         global("_!=_", "not_equals", vec![a(), a()], Type::Bool),
-        Function::new("!_", vec![Overload::global("logical_not", vec![Type::Bool], Type::Bool, not)]),
+        Function::new(
+            "!_",
+            vec![Overload::global(
+                "logical_not",
+                vec![Type::Bool],
+                Type::Bool,
+                not,
+            )],
+        ),
     ]
 }
 
 fn optional() -> Vec<Function> {
     let (key, value) = (|| Type::parameter("K"), || Type::parameter("V"));
-    let (some, list, map) =
-        (|| Type::optional(value()), || Type::list(value()), || Type::map(key(), value()));
+    let (some, list, map) = (
+        || Type::optional(value()),
+        || Type::list(value()),
+        || Type::map(key(), value()),
+    );
     let index = |id, target, key, result| Overload::global(id, vec![target, key], result, refuse);
     let or = |name, id, other, result| {
-        Function::new(name, vec![Overload::member(id, vec![some(), other], result, refuse)])
+        Function::new(
+            name,
+            vec![Overload::member(id, vec![some(), other], result, refuse)],
+        )
     };
     vec![
         or("or", "optional_or_optional", some(), some()),
         or("orValue", "optional_orValue_value", value(), value()),
-        Function::new("_?._", vec![index("select_optional_field", Type::Dyn, Type::String, some())]),
+        Function::new(
+            "_?._",
+            vec![index(
+                "select_optional_field",
+                Type::Dyn,
+                Type::String,
+                some(),
+            )],
+        ),
         Function::new(
             "_[?_]",
             vec![
                 index("list_optindex_optional_int", list(), Type::Int, some()),
-                index("optional_list_optindex_optional_int", Type::optional(list()), Type::Int, some()),
+                index(
+                    "optional_list_optindex_optional_int",
+                    Type::optional(list()),
+                    Type::Int,
+                    some(),
+                ),
                 index("map_optindex_optional_value", map(), key(), some()),
-                index("optional_map_optindex_optional_value", Type::optional(map()), key(), some()),
+                index(
+                    "optional_map_optindex_optional_value",
+                    Type::optional(map()),
+                    key(),
+                    some(),
+                ),
             ],
         ),
         Function::new(
             "_[_]",
             vec![
-                index("optional_list_index_int", Type::optional(list()), Type::Int, some()),
-                index("optional_map_index_value", Type::optional(map()), key(), some()),
+                index(
+                    "optional_list_index_int",
+                    Type::optional(list()),
+                    Type::Int,
+                    some(),
+                ),
+                index(
+                    "optional_map_index_value",
+                    Type::optional(map()),
+                    key(),
+                    some(),
+                ),
             ],
         ),
     ]
@@ -143,10 +206,17 @@ fn map_insert() -> Function {
     Function::new(
         "cel.@mapInsert",
         vec![
-            Overload::global("@mapInsert_map_key_value", pair, map(), |_, arguments| match arguments {
-                [Value::Map(map), key, value] => insert(map, &Map::new([(key.clone(), value.clone())])),
-                _ => Err(EvalError::no_such_overload()),
-            }),
+            Overload::global(
+                "@mapInsert_map_key_value",
+                pair,
+                map(),
+                |_, arguments| match arguments {
+                    [Value::Map(map), key, value] => {
+                        insert(map, &Map::new([(key.clone(), value.clone())]))
+                    }
+                    _ => Err(EvalError::no_such_overload()),
+                },
+            ),
             Overload::global(
                 "@mapInsert_map_map",
                 vec![map(), map()],
@@ -171,10 +241,15 @@ fn insert<'a>(map: &Map<'a>, more: &Option<Map<'a>>) -> super::Outcome<'a> {
     }
     for (key, _) in &entries[map.len()..] {
         if map.get(key).is_some() {
-            return Err(EvalError::new(format!("insert failed: key {} already exists", show(key))));
+            return Err(EvalError::new(format!(
+                "insert failed: key {} already exists",
+                show(key)
+            )));
         }
     }
-    Map::new(entries).map(Value::Map).ok_or_else(EvalError::no_such_overload)
+    Map::new(entries)
+        .map(Value::Map)
+        .ok_or_else(EvalError::no_such_overload)
 }
 
 fn refuse<'a>(_: &super::Site, _: &[Value<'a>]) -> super::Outcome<'a> {

@@ -6,21 +6,27 @@ use crate::cel::types::Type;
 use crate::cel::value::{EvalError, Outcome, Value};
 
 pub(super) fn functions() -> Vec<Function> {
-    let member = |id, run: Run| Overload::member(id, vec![Type::String, Type::String], Type::Bool, run);
-    let global = |id, run: Run| Overload::global(id, vec![Type::String, Type::String], Type::Bool, run);
+    let member =
+        |id, run: Run| Overload::member(id, vec![Type::String, Type::String], Type::Bool, run);
+    let global =
+        |id, run: Run| Overload::global(id, vec![Type::String, Type::String], Type::Bool, run);
     vec![
         Function::new(
             "contains",
             vec![
-                member("contains_string", |_, arguments| ask(arguments, |text, part| text.contains(part)))
-                    .costs(cost::of_contains, cost::estimate_contains),
+                member("contains_string", |_, arguments| {
+                    ask(arguments, |text, part| text.contains(part))
+                })
+                .costs(cost::of_contains, cost::estimate_contains),
             ],
         ),
         Function::new(
             "endsWith",
             vec![
-                member("ends_with_string", |_, arguments| ask(arguments, |text, part| text.ends_with(part)))
-                    .costs(cost::of_first, cost::estimate_affix),
+                member("ends_with_string", |_, arguments| {
+                    ask(arguments, |text, part| text.ends_with(part))
+                })
+                .costs(cost::of_first, cost::estimate_affix),
             ],
         ),
         Function::new(
@@ -56,5 +62,7 @@ fn matches<'a>(site: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
         return Err(EvalError::no_such_overload());
     };
     let matches = site.regexp(pattern).is_match(text);
-    matches.map(Value::Bool).map_err(|error| EvalError::new(error.to_string()))
+    matches
+        .map(Value::Bool)
+        .map_err(|error| EvalError::new(error.to_string()))
 }

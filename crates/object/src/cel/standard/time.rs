@@ -29,30 +29,54 @@ pub(super) fn functions() -> Vec<Function> {
         accessor("getMonth", "timestamp_to_month", None, |_, arguments| {
             read(arguments, |clock| clock.month - 1)
         }),
-        accessor("getDayOfYear", "timestamp_to_day_of_year", None, |_, arguments| {
-            read(arguments, |clock| clock.day_of_year)
-        }),
-        accessor("getDayOfMonth", "timestamp_to_day_of_month", None, |_, arguments| {
-            read(arguments, |clock| clock.day - 1)
-        }),
-        accessor("getDate", "timestamp_to_day_of_month_1_based", None, |_, arguments| {
-            read(arguments, |clock| clock.day)
-        }),
-        accessor("getDayOfWeek", "timestamp_to_day_of_week", None, |_, arguments| {
-            read(arguments, |clock| clock.weekday)
-        }),
-        accessor("getHours", "timestamp_to_hours", Some(3_600_000_000_000), |_, arguments| {
-            read(arguments, |clock| clock.seconds / 3600)
-        }),
-        accessor("getMinutes", "timestamp_to_minutes", Some(60_000_000_000), |_, arguments| {
-            read(arguments, |clock| clock.seconds / 60 % 60)
-        }),
-        accessor("getSeconds", "timestamp_to_seconds", Some(1_000_000_000), |_, arguments| {
-            read(arguments, |clock| clock.seconds % 60)
-        }),
-        accessor("getMilliseconds", "timestamp_to_milliseconds", Some(1_000_000), |_, arguments| {
-            read(arguments, |clock| clock.millis)
-        }),
+        accessor(
+            "getDayOfYear",
+            "timestamp_to_day_of_year",
+            None,
+            |_, arguments| read(arguments, |clock| clock.day_of_year),
+        ),
+        accessor(
+            "getDayOfMonth",
+            "timestamp_to_day_of_month",
+            None,
+            |_, arguments| read(arguments, |clock| clock.day - 1),
+        ),
+        accessor(
+            "getDate",
+            "timestamp_to_day_of_month_1_based",
+            None,
+            |_, arguments| read(arguments, |clock| clock.day),
+        ),
+        accessor(
+            "getDayOfWeek",
+            "timestamp_to_day_of_week",
+            None,
+            |_, arguments| read(arguments, |clock| clock.weekday),
+        ),
+        accessor(
+            "getHours",
+            "timestamp_to_hours",
+            Some(3_600_000_000_000),
+            |_, arguments| read(arguments, |clock| clock.seconds / 3600),
+        ),
+        accessor(
+            "getMinutes",
+            "timestamp_to_minutes",
+            Some(60_000_000_000),
+            |_, arguments| read(arguments, |clock| clock.seconds / 60 % 60),
+        ),
+        accessor(
+            "getSeconds",
+            "timestamp_to_seconds",
+            Some(1_000_000_000),
+            |_, arguments| read(arguments, |clock| clock.seconds % 60),
+        ),
+        accessor(
+            "getMilliseconds",
+            "timestamp_to_milliseconds",
+            Some(1_000_000),
+            |_, arguments| read(arguments, |clock| clock.millis),
+        ),
     ]
 }
 
@@ -60,7 +84,12 @@ pub(super) fn functions() -> Vec<Function> {
 fn accessor(name: &'static str, id: &'static str, unit: Option<i64>, run: Run) -> Function {
     let mut overloads = vec![
         Overload::member(id, vec![Type::Timestamp], Type::Int, run),
-        Overload::member("with_time_zone", vec![Type::Timestamp, Type::String], Type::Int, run),
+        Overload::member(
+            "with_time_zone",
+            vec![Type::Timestamp, Type::String],
+            Type::Int,
+            run,
+        ),
     ];
     let of_span: Option<Run> = match unit {
         Some(3_600_000_000_000) => Some(|_, arguments| span(arguments, 3_600_000_000_000)),
@@ -69,7 +98,9 @@ fn accessor(name: &'static str, id: &'static str, unit: Option<i64>, run: Run) -
         Some(_) => Some(|_, arguments| span(arguments, 1_000_000)),
         None => None,
     };
-    overloads.extend(of_span.map(|run| Overload::member("duration", vec![Type::Duration], Type::Int, run)));
+    overloads.extend(
+        of_span.map(|run| Overload::member("duration", vec![Type::Duration], Type::Int, run)),
+    );
     Function::new(name, overloads)
 }
 
@@ -83,10 +114,15 @@ fn span<'a>(arguments: &[Value], unit: i64) -> Outcome<'a> {
 fn read<'a>(arguments: &[Value], part: fn(&Clock) -> i64) -> Outcome<'a> {
     let (moment, offset) = match arguments {
         [Value::Timestamp(moment, _)] => (moment, 0),
-        [Value::Timestamp(moment, _), Value::String(name)] => (moment, zone::offset(name, moment.seconds)?),
+        [Value::Timestamp(moment, _), Value::String(name)] => {
+            (moment, zone::offset(name, moment.seconds)?)
+        }
         _ => return Err(EvalError::no_such_overload()),
     };
-    Ok(Value::Int(part(&clock(moment.seconds + offset, moment.nanos))))
+    Ok(Value::Int(part(&clock(
+        moment.seconds + offset,
+        moment.nanos,
+    ))))
 }
 
 fn clock(seconds: i64, nanos: u32) -> Clock {

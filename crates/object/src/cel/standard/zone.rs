@@ -8,12 +8,15 @@ pub(super) fn offset(zone: &str, at: i64) -> Result<i64, EvalError> {
     match zone.split_once(':') {
         Some((hours, minutes)) => {
             let (hours, minutes) = (number(hours)?, number(minutes)?);
-            let minutes = if zone.starts_with('-') { hours * 60 - minutes } else { hours * 60 + minutes };
+            let minutes = if zone.starts_with('-') {
+                hours * 60 - minutes
+            } else {
+                hours * 60 + minutes
+            };
             Ok(minutes * 60)
         }
-        None => {
-            time::zone::offset(zone, at).ok_or_else(|| EvalError::new(format!("unknown time zone {zone}")))
-        }
+        None => time::zone::offset(zone, at)
+            .ok_or_else(|| EvalError::new(format!("unknown time zone {zone}"))),
     }
 }
 

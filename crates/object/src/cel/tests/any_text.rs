@@ -61,15 +61,26 @@ fn words() -> impl Strategy<Value = String> {
 }
 
 fn survives(text: &str) {
-    let Ok(program) = environment().compile(text) else { return };
+    let Ok(program) = environment().compile(text) else {
+        return;
+    };
     let _ = program.estimate(&NoSizes);
     let data = value!({"a": 1, "b": {"c": "text"}, "list": [1, 2, 3]});
     let list = value!([1, 2, 3]);
     let variables = [("x", Value::data(&data)), ("l", Value::data(&list))];
     for cost in [0, 10, 10_000] {
-        let evaluation = program.evaluate(&variables, Budget { cost, interrupted: None });
+        let evaluation = program.evaluate(
+            &variables,
+            Budget {
+                cost,
+                interrupted: None,
+            },
+        );
         // The step that goes beyond the limit is the last.
-        assert!(evaluation.cost <= cost || evaluation.value.is_err(), "{text}");
+        assert!(
+            evaluation.cost <= cost || evaluation.value.is_err(),
+            "{text}"
+        );
     }
 }
 

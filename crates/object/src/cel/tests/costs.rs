@@ -12,7 +12,11 @@ const COSTS: &str = include_str!("costs.txt");
 const ESTIMATES: &str = include_str!("estimates.txt");
 
 fn shape(word: &str) -> Shape {
-    let inside = |prefix: &str| word.strip_prefix(prefix).and_then(|rest| rest.strip_suffix(')')).map(shape);
+    let inside = |prefix: &str| {
+        word.strip_prefix(prefix)
+            .and_then(|rest| rest.strip_suffix(')'))
+            .map(shape)
+    };
     let form = match word {
         "bool" => Form::Bool,
         "bytes" => Form::Bytes,
@@ -37,20 +41,29 @@ fn evaluations_cost_what_they_cost_upstream() {
     for group in COSTS.split("## ").skip(1) {
         let (head, rules) = group.split_once('\n').expect("a group has a head");
         let (words, data) = head.split_once('\t').expect("a head has types and data");
-        let fields =
-            words.split(' ').enumerate().map(|(n, word)| (format!("val{}", n + 1).into(), shape(word)));
+        let fields = words
+            .split(' ')
+            .enumerate()
+            .map(|(n, word)| (format!("val{}", n + 1).into(), shape(word)));
         let shape = Shape::object("Self", fields);
         let data = json::parse(data.as_bytes()).expect("data is JSON");
-        let environment =
-            Environment::new(LATEST).with_shape(&shape).with_variable("self", shape.static_type());
+        let environment = Environment::new(LATEST)
+            .with_shape(&shape)
+            .with_variable("self", shape.static_type());
         for rule in rules.lines() {
             let (cost, text) = rule.split_once('\t').expect("a rule has a cost");
             let text = text.replace("\\n", "\n");
-            let program = environment.compile(&text).unwrap_or_else(|error| panic!("{error}"));
+            let program = environment
+                .compile(&text)
+                .unwrap_or_else(|error| panic!("{error}"));
             let variables = [("self", Value::shaped(&data, &shape).expect("data fits"))];
             let evaluation = program.evaluate(&variables, PLENTY);
             let value = evaluation.value.map(|value| standard::show(&value));
-            assert_eq!((value, evaluation.cost.to_string()), (Ok("true".into()), cost.to_owned()), "{text}");
+            assert_eq!(
+                (value, evaluation.cost.to_string()),
+                (Ok("true".into()), cost.to_owned()),
+                "{text}"
+            );
         }
     }
 }
@@ -71,11 +84,16 @@ fn estimates_are_those_of_upstream() {
         let [bounds, cost, text] = line.split('\t').collect::<Vec<_>>()[..] else {
             panic!("three columns: {line}")
         };
-        let program = environment.compile_with(text, false).unwrap_or_else(|error| panic!("{error}"));
+        let program = environment
+            .compile_with(text, false)
+            .unwrap_or_else(|error| panic!("{error}"));
         let range = program.estimate(&Twelve);
         let variables: [(&str, Value); 0] = [];
         let evaluation = program.evaluate(&variables, PLENTY);
-        let found = (format!("{}..{}", range.min, range.max), evaluation.cost.to_string());
+        let found = (
+            format!("{}..{}", range.min, range.max),
+            evaluation.cost.to_string(),
+        );
         assert_eq!(found, (bounds.to_owned(), cost.to_owned()), "{text}");
     }
 }
@@ -83,7 +101,14 @@ fn estimates_are_those_of_upstream() {
 #[test]
 fn what_is_not_known_to_be_small_may_cost_any_price() {
     let environment = Environment::new(LATEST).with_variable("list", Type::list(Type::String));
-    let program =
-        environment.compile("list.all(item, item.matches('a+'))").unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(program.estimate(&NoSizes), Range { min: 2, max: u64::MAX });
+    let program = environment
+        .compile("list.all(item, item.matches('a+'))")
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(
+        program.estimate(&NoSizes),
+        Range {
+            min: 2,
+            max: u64::MAX
+        }
+    );
 }

@@ -11,7 +11,10 @@ fn refused(text: &str, message: &str) {
 
 #[track_caller]
 fn accepted(text: &str) {
-    let error = environment().compile(text).map(|_| ()).map_err(|error| error.to_string());
+    let error = environment()
+        .compile(text)
+        .map(|_| ())
+        .map_err(|error| error.to_string());
     assert_eq!(error, Ok(()));
 }
 
@@ -30,9 +33,18 @@ fn an_expression_has_at_most_250_levels() {
     accepted(&nested(249));
     refused(&nested(250), "expression recursion limit exceeded: 250");
     accepted(&format!("x{}", ".a".repeat(250)));
-    refused(&format!("x{}", ".a".repeat(251)), "max recursion depth exceeded");
-    refused(&format!("1{}", "+1".repeat(251)), "max recursion depth exceeded");
-    refused(&format!("x[1{}]{}", "+1".repeat(150), ".a".repeat(120)), "max recursion depth exceeded");
+    refused(
+        &format!("x{}", ".a".repeat(251)),
+        "max recursion depth exceeded",
+    );
+    refused(
+        &format!("1{}", "+1".repeat(251)),
+        "max recursion depth exceeded",
+    );
+    refused(
+        &format!("x[1{}]{}", "+1".repeat(150), ".a".repeat(120)),
+        "max recursion depth exceeded",
+    );
     accepted(&format!("true{}", " && true".repeat(400)));
 }
 
@@ -41,10 +53,14 @@ fn errors_are_counted_after_the_hundredth() {
     let error = run(&"@ ".repeat(120)).0;
     assert!(error.ends_with("\n1 more errors were truncated"), "{error}");
     let error = run(&"( ".repeat(40)).0;
-    assert!(error.contains("error recovery attempt limit exceeded: 30"), "{error}");
+    assert!(
+        error.contains("error recovery attempt limit exceeded: 30"),
+        "{error}"
+    );
     let error = run(&"1 ".repeat(600)).0;
     assert!(
-        error.starts_with("ERROR: <input>:-1:0: error recovery token lookahead limit exceeded: 256"),
+        error
+            .starts_with("ERROR: <input>:-1:0: error recovery token lookahead limit exceeded: 256"),
         "{error}"
     );
 }
@@ -57,18 +73,32 @@ fn deep_loops_fit_the_stack() {
     let _ = program.estimate(&NoSizes);
     let list = value!([1]);
     let variables = [("l", Value::data(&list))];
-    assert_eq!(program.evaluate(&variables, PLENTY).value.map(|value| value.as_bool()), Ok(Some(true)));
+    assert_eq!(
+        program
+            .evaluate(&variables, PLENTY)
+            .value
+            .map(|value| value.as_bool()),
+        Ok(Some(true))
+    );
 }
 
 #[test]
 fn evaluation_ends_where_the_budget_ends() {
-    let program = environment().compile("l.all(i, l.all(j, l.all(k, i + j + k > 0)))").unwrap();
+    let program = environment()
+        .compile("l.all(i, l.all(j, l.all(k, i + j + k > 0)))")
+        .unwrap();
     let list = value!([1, 2, 3]);
     let variables = [("l", Value::data(&list))];
     let full = program.evaluate(&variables, PLENTY);
     assert_eq!(full.value.map(|value| value.as_bool()), Ok(Some(true)));
     for cost in 0..full.cost {
-        let evaluation = program.evaluate(&variables, Budget { cost, interrupted: None });
+        let evaluation = program.evaluate(
+            &variables,
+            Budget {
+                cost,
+                interrupted: None,
+            },
+        );
         assert_eq!(evaluation.value.map(|_| ()), Err(EvalError::CostLimit));
     }
     let message = EvalError::CostLimit.to_string();
@@ -80,7 +110,13 @@ fn evaluation_ends_when_nobody_waits() {
     let program = environment().compile("l.map(i, i)").unwrap();
     let (list, gone) = (value!([1, 2, 3]), AtomicBool::new(true));
     let variables = [("l", Value::data(&list))];
-    let evaluation = program.evaluate(&variables, Budget { cost: u64::MAX, interrupted: Some(&gone) });
+    let evaluation = program.evaluate(
+        &variables,
+        Budget {
+            cost: u64::MAX,
+            interrupted: Some(&gone),
+        },
+    );
     assert_eq!(evaluation.value.map(|_| ()), Err(EvalError::Interrupted));
 }
 
@@ -88,9 +124,14 @@ fn evaluation_ends_when_nobody_waits() {
 fn a_long_list_is_made_in_place() {
     let numbers = crate::Value::List((0..100_000).map(crate::Value::Int).collect());
     let variables = [("l", Value::data(&numbers))];
-    let program = environment().compile("l.map(i, i + 1).filter(i, i % 2 == 0).size()").unwrap();
+    let program = environment()
+        .compile("l.map(i, i + 1).filter(i, i % 2 == 0).size()")
+        .unwrap();
     let evaluation = program.evaluate(&variables, PLENTY);
-    assert_eq!(evaluation.value.map(|value| value.as_int()), Ok(Some(50_000)));
+    assert_eq!(
+        evaluation.value.map(|value| value.as_int()),
+        Ok(Some(50_000))
+    );
 }
 
 #[test]

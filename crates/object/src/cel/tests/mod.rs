@@ -10,10 +10,15 @@ use super::*;
 use crate::value;
 
 pub(super) const LATEST: Version = (1, 36);
-pub(super) const PLENTY: Budget = Budget { cost: u64::MAX, interrupted: None };
+pub(super) const PLENTY: Budget = Budget {
+    cost: u64::MAX,
+    interrupted: None,
+};
 
 pub(super) fn environment() -> Environment {
-    Environment::new(LATEST).with_variable("x", Type::Dyn).with_variable("l", Type::list(Type::Int))
+    Environment::new(LATEST)
+        .with_variable("x", Type::Dyn)
+        .with_variable("l", Type::list(Type::Int))
 }
 
 /// The value of an expression as text, or what is wrong with it.
@@ -101,7 +106,10 @@ fn loops_go_through_lists_and_maps() {
     check("[5, 6].transformList(i, v, i + v)", "[5, 7]");
     check("{'a': 1}.transformMap(k, v, v + 1)", "{a: 2}");
     check("[5, 6].transformMapEntry(i, v, {v: i})", "{5: 0, 6: 1}");
-    check("[5, 5].transformMapEntry(i, v, {v: i})", "insert failed: key 5 already exists");
+    check(
+        "[5, 5].transformMapEntry(i, v, {v: i})",
+        "insert failed: key 5 already exists",
+    );
     check("optional.of(3).optMap(i, i + 1).value()", "4");
     check("optional.none().optMap(i, i + 1).hasValue()", "false");
     check("[1, 2].map(i, [i].map(j, i + j))", "[[2], [4]]");
@@ -110,20 +118,38 @@ fn loops_go_through_lists_and_maps() {
 #[test]
 fn values_are_converted() {
     check("int('12') + int(3.9) + int(2u)", "17");
-    check("int('x')", "program instantiation failed: type conversion error from 'string' to 'int'");
+    check(
+        "int('x')",
+        "program instantiation failed: type conversion error from 'string' to 'int'",
+    );
     check("int(x.b.c)", "type conversion error from 'string' to 'int'");
     check("string(1.0) + string(true) + string(1e7)", "1true1e+07");
     check("string(duration('90m'))", "5400s");
-    check("string(timestamp('2024-01-02T03:04:05.5Z'))", "2024-01-02T03:04:05.5Z");
+    check(
+        "string(timestamp('2024-01-02T03:04:05.5Z'))",
+        "2024-01-02T03:04:05.5Z",
+    );
     check(
         "timestamp('2024-01-02T03:04:05Z') - timestamp('2024-01-01T00:00:00Z') == duration('27h4m5s')",
         "true",
     );
-    check("type(1) == int && type([]) == list && type(int) == type", "true");
+    check(
+        "type(1) == int && type([]) == list && type(int) == type",
+        "true",
+    );
     check("string(bytes('é'))", "é");
-    check("uint(-1)", "program instantiation failed: unsigned integer overflow");
-    check("double('1e400')", "program instantiation failed: type conversion error from 'string' to 'double'");
-    check("timestamp(253402300800)", "program instantiation failed: timestamp overflow");
+    check(
+        "uint(-1)",
+        "program instantiation failed: unsigned integer overflow",
+    );
+    check(
+        "double('1e400')",
+        "program instantiation failed: type conversion error from 'string' to 'double'",
+    );
+    check(
+        "timestamp(253402300800)",
+        "program instantiation failed: timestamp overflow",
+    );
 }
 
 #[test]
@@ -138,9 +164,18 @@ fn moments_are_read_in_time_zones() {
     check(&format!("{at}.getDayOfWeek()"), "4");
     check(&format!("{at}.getDayOfYear()"), "185");
     check(&format!("{at}.getMilliseconds()"), "123");
-    check("timestamp('2044-01-04T12:00:00Z').getHours('Europe/Berlin')", "13");
-    check("timestamp('2044-07-04T12:00:00Z').getHours('Australia/Sydney')", "22");
-    check(&format!("{at}.getHours('Nowhere')"), "unknown time zone Nowhere");
+    check(
+        "timestamp('2044-01-04T12:00:00Z').getHours('Europe/Berlin')",
+        "13",
+    );
+    check(
+        "timestamp('2044-07-04T12:00:00Z').getHours('Australia/Sydney')",
+        "22",
+    );
+    check(
+        &format!("{at}.getHours('Nowhere')"),
+        "unknown time zone Nowhere",
+    );
     check("duration('90m').getHours()", "1");
     check("duration('90m').getMinutes()", "90");
 }
@@ -148,7 +183,10 @@ fn moments_are_read_in_time_zones() {
 #[test]
 fn equality_crosses_number_types() {
     check("dyn(1) == 1.0 && dyn(1u) == 1 && dyn(2u) == 2.0", "true");
-    check("dyn(1) == 'a' || dyn(null) == 1 || dyn([1]) == {1: 2}", "false");
+    check(
+        "dyn(1) == 'a' || dyn(null) == 1 || dyn([1]) == {1: 2}",
+        "false",
+    );
     check("1 < 1.5 && 2u > 1 && 3.0 >= 3u", "true");
     check("{1: 'a'}[dyn(1.0)]", "a");
     check("1.0 in [dyn(1)]", "true");
@@ -163,8 +201,17 @@ fn what_has_no_overload_is_told_as_cel_go_tells_it() {
     check("x.a.contains('a')", "no such overload");
     check("int(x.b)", "no such overload: int(map)");
     check("-x.b.c", "no such overload");
-    check("x.a.all(i, true)", "got 'types.Int', expected iterable type");
-    check("x.a.all(i, v, true)", "unsupported comprehension range type: types.Int");
-    check("'a'.matches(x.b.c + '(')", "error parsing regexp: missing closing ): `text(`");
+    check(
+        "x.a.all(i, true)",
+        "got 'types.Int', expected iterable type",
+    );
+    check(
+        "x.a.all(i, v, true)",
+        "unsupported comprehension range type: types.Int",
+    );
+    check(
+        "'a'.matches(x.b.c + '(')",
+        "error parsing regexp: missing closing ): `text(`",
+    );
     check("{dyn(1.5): 2}[1.5]", "2");
 }

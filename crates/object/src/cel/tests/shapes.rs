@@ -4,7 +4,13 @@ use super::*;
 
 fn shape() -> Shape {
     let text = || Shape::new(Form::String);
-    let port = Shape::object("Port", [("name".into(), text()), ("number".into(), Shape::new(Form::Int))]);
+    let port = Shape::object(
+        "Port",
+        [
+            ("name".into(), text()),
+            ("number".into(), Shape::new(Form::Int)),
+        ],
+    );
     let list = |items: Shape, merge| Shape::new(Form::List(Box::new(items), merge));
     Shape::object(
         "Self",
@@ -17,7 +23,13 @@ fn shape() -> Shape {
             ("wait".into(), Shape::new(Form::Duration)),
             ("data".into(), Shape::new(Form::Bytes)),
             ("port".into(), Shape::new(Form::IntOrString)),
-            ("maybe".into(), Shape { nullable: true, ..text() }),
+            (
+                "maybe".into(),
+                Shape {
+                    nullable: true,
+                    ..text()
+                },
+            ),
             ("set".into(), list(text(), Merge::Set)),
             ("ports".into(), list(port, Merge::Map(vec!["name".into()]))),
             ("labels".into(), Shape::new(Form::Map(Box::new(text())))),
@@ -28,17 +40,24 @@ fn shape() -> Shape {
 #[track_caller]
 fn check(text: &str, expect: &str) {
     let shape = shape();
-    let environment = Environment::new(LATEST).with_shape(&shape).with_variable("self", shape.static_type());
+    let environment = Environment::new(LATEST)
+        .with_shape(&shape)
+        .with_variable("self", shape.static_type());
     let data = value!({
         "name": "n", "x-y": "dash", "namespace": "ns", "ratio": 1, "at": "2024-01-02T03:04:05Z", "wait": "90s",
         "data": "YWI=", "port": 80, "maybe": null, "set": ["a", "b"], "unknown": 1,
         "ports": [{"name": "a", "number": 1}, {"name": "b", "number": 2}], "labels": {"k-1": "v"}
     });
-    let outcome = environment.compile(text).map_err(|error| error.to_string()).and_then(|program| {
-        let variables = [("self", Value::shaped(&data, &shape).expect("data fits"))];
-        let value = program.evaluate(&variables, PLENTY).value;
-        value.map(|value| standard::show(&value)).map_err(|error| error.to_string())
-    });
+    let outcome = environment
+        .compile(text)
+        .map_err(|error| error.to_string())
+        .and_then(|program| {
+            let variables = [("self", Value::shaped(&data, &shape).expect("data fits"))];
+            let value = program.evaluate(&variables, PLENTY).value;
+            value
+                .map(|value| standard::show(&value))
+                .map_err(|error| error.to_string())
+        });
     let shown = outcome.unwrap_or_else(|error| error.lines().next().unwrap_or_default().to_owned());
     assert_eq!(shown, expect, "{text}");
 }
@@ -54,7 +73,10 @@ fn fields_have_their_types() {
         "ERROR: <input>:1:11: found no matching overload for '_+_' applied to '(string, int)'",
     );
     check("self.nope", "ERROR: <input>:1:5: undefined field 'nope'");
-    check("self.unknown", "ERROR: <input>:1:5: undefined field 'unknown'");
+    check(
+        "self.unknown",
+        "ERROR: <input>:1:5: undefined field 'unknown'",
+    );
     check("self.labels['k-1']", "v");
     check("self.labels.nope", "no such key: nope");
 }
@@ -64,8 +86,14 @@ fn names_are_escaped() {
     check("self.x__dash__y + self.__namespace__", "dashns");
     check("has(self.x__dash__y)", "true");
     // A reserved word is no identifier, but may follow a dot.
-    check("self.namespace + (has(self.namespace) ? self.?namespace.orValue('') : '')", "nsns");
-    check("self.package", "ERROR: <input>:1:5: undefined field 'package'");
+    check(
+        "self.namespace + (has(self.namespace) ? self.?namespace.orValue('') : '')",
+        "nsns",
+    );
+    check(
+        "self.package",
+        "ERROR: <input>:1:5: undefined field 'package'",
+    );
 }
 
 #[test]

@@ -26,12 +26,18 @@ enum Items<'a> {
 impl<'a> List<'a> {
     /// A list of items that were computed.
     pub fn new(items: Vec<Value<'a>>) -> List<'a> {
-        List { items: Items::Made(Arc::new(items)), merge: &Merge::Atomic }
+        List {
+            items: Items::Made(Arc::new(items)),
+            merge: &Merge::Atomic,
+        }
     }
 
     /// A list in an object, each item of one shape.
     pub fn of_data(items: &'a [object::Value], shape: &'a Shape, merge: &'a Merge) -> List<'a> {
-        List { items: Items::Data(items, shape), merge }
+        List {
+            items: Items::Data(items, shape),
+            merge,
+        }
     }
 
     /// The same items, compared and concatenated in another way.
@@ -164,7 +170,10 @@ impl<'a> Map<'a> {
     }
 
     /// An object of a type, by its name.
-    pub fn typed(kind: Str, fields: impl IntoIterator<Item = (Value<'a>, Value<'a>)>) -> Option<Map<'a>> {
+    pub fn typed(
+        kind: Str,
+        fields: impl IntoIterator<Item = (Value<'a>, Value<'a>)>,
+    ) -> Option<Map<'a>> {
         entries_of(fields).map(|fields| Map::Typed(kind, Arc::new(fields)))
     }
 
@@ -211,12 +220,16 @@ impl<'a> Map<'a> {
     pub fn field(&self, name: &str) -> Option<Outcome<'a>> {
         match self {
             Map::Data(map, shape) => shape.field(map, name),
-            Map::Made(map) | Map::Typed(_, map) => {
-                map.get(&Key::String(name.into())).map(|(_, value)| Ok(value.clone()))
-            }
+            Map::Made(map) | Map::Typed(_, map) => map
+                .get(&Key::String(name.into()))
+                .map(|(_, value)| Ok(value.clone())),
             Map::Open(map) => {
-                let found = map.get(&Key::String(name.into())).map(|(_, value)| value.clone());
-                Some(Ok(found.unwrap_or_else(|| Value::Map(Map::Made(Arc::default())))))
+                let found = map
+                    .get(&Key::String(name.into()))
+                    .map(|(_, value)| value.clone());
+                Some(Ok(
+                    found.unwrap_or_else(|| Value::Map(Map::Made(Arc::default())))
+                ))
             }
             Map::Lazy(fields) => fields.0.field(name),
         }
@@ -234,6 +247,11 @@ impl<'a> Map<'a> {
     }
 }
 
-fn entries_of<'a>(entries: impl IntoIterator<Item = (Value<'a>, Value<'a>)>) -> Option<Entries<'a>> {
-    entries.into_iter().map(|(key, value)| Some((Key::of(&key)?, (key, value)))).collect()
+fn entries_of<'a>(
+    entries: impl IntoIterator<Item = (Value<'a>, Value<'a>)>,
+) -> Option<Entries<'a>> {
+    entries
+        .into_iter()
+        .map(|(key, value)| Some((Key::of(&key)?, (key, value))))
+        .collect()
 }

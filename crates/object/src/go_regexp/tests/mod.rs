@@ -12,7 +12,9 @@ const FACTS: &str = include_str!("go.jsonl");
 
 #[test]
 fn accepts_rejects_and_finds_what_go_does() {
-    let mut lines = FACTS.lines().map(|line| json::parse(line.as_bytes()).expect("valid JSON"));
+    let mut lines = FACTS
+        .lines()
+        .map(|line| json::parse(line.as_bytes()).expect("valid JSON"));
     let texts = lines.next().expect("the texts");
     let mut n_wrong = 0;
     for fact in lines {
@@ -45,10 +47,19 @@ fn found(pattern: &str, texts: &[Value]) -> Result<Finds, String> {
     let regexp = Regexp::new(pattern);
     let mut all = Vec::new();
     for text in texts.iter().map(Value::str) {
-        let found = regexp.find_all(text, usize::MAX).map_err(|error| error.to_string())?;
-        assert_eq!(regexp.is_match(text).ok(), Some(!found.is_empty()), "{pattern} in {text}");
+        let found = regexp
+            .find_all(text, usize::MAX)
+            .map_err(|error| error.to_string())?;
+        assert_eq!(
+            regexp.is_match(text).ok(),
+            Some(!found.is_empty()),
+            "{pattern} in {text}"
+        );
         if !found.is_empty() {
-            all.push((text.to_string(), found.into_iter().map(str::to_string).collect()));
+            all.push((
+                text.to_string(),
+                found.into_iter().map(str::to_string).collect(),
+            ));
         }
     }
     Ok(all)
@@ -57,7 +68,11 @@ fn found(pattern: &str, texts: &[Value]) -> Result<Finds, String> {
 #[track_caller]
 fn rejects(pattern: &str, expected: &str) {
     let error = check(pattern).expect_err("rejected").to_string();
-    assert!(error.starts_with(&format!("error parsing regexp: {expected}: `")), "{:.100}", error);
+    assert!(
+        error.starts_with(&format!("error parsing regexp: {expected}: `")),
+        "{:.100}",
+        error
+    );
 }
 
 #[test]
@@ -65,7 +80,10 @@ fn a_pattern_that_is_too_large_is_rejected_before_anything_is_built() {
     assert!(check(&"(x{1000})".repeat(99)).is_ok());
     rejects(&"(x{1000})".repeat(101), "expression too large");
     rejects(&"x".repeat(MAX_SIZE + 1), "expression too large");
-    rejects(&format!("[{}]", "a".repeat(MAX_SIZE + 1)), "expression too large");
+    rejects(
+        &format!("[{}]", "a".repeat(MAX_SIZE + 1)),
+        "expression too large",
+    );
     rejects(&"[a]".repeat(MAX_SIZE / 4), "expression too large");
     rejects(&"(?:".repeat(MAX_SIZE + 1), "expression too large");
     assert_eq!(compiled_bytes(), 0);
@@ -78,13 +96,18 @@ fn nesting_is_bounded() {
     rejects(&nested("(", 1000), "expression nests too deeply");
     assert!(check(&nested("(?:", 5000)).is_ok());
     rejects(&nested("(?:b", 5000), "expression nests too deeply");
-    rejects(&format!("{}a{}", "(?:".repeat(1001), ")*".repeat(1001)), "expression nests too deeply");
+    rejects(
+        &format!("{}a{}", "(?:".repeat(1001), ")*".repeat(1001)),
+        "expression nests too deeply",
+    );
 }
 
 /// Each of these took quadratic time in some parser.
 #[test]
 fn a_megabyte_is_parsed_at_once() {
-    for piece in ["{", "{1", "[[:", "(?P<a", "\\p{", "[", "(?:", "a|", "\\Q", "(?i-", "x{1,"] {
+    for piece in [
+        "{", "{1", "[[:", "(?P<a", "\\p{", "[", "(?:", "a|", "\\Q", "(?i-", "x{1,",
+    ] {
         let _ = check(&piece.repeat(1_000_000 / piece.len()));
         let _ = check(&format!("[{}]", piece.repeat(1_000_000 / piece.len())));
     }
@@ -94,7 +117,11 @@ fn a_megabyte_is_parsed_at_once() {
 fn equal_patterns_are_shared_and_freed_with_their_last_holder() {
     let (one, other) = (Regexp::new("^shared[a-z]+$"), Regexp::new("^shared[a-z]+$"));
     assert!(Arc::ptr_eq(&one, &other));
-    assert_eq!(compiled_bytes(), 0, "nothing is compiled before the first match");
+    assert_eq!(
+        compiled_bytes(),
+        0,
+        "nothing is compiled before the first match"
+    );
     assert_eq!(one.is_match("sharedx"), Ok(true));
     let bytes = compiled_bytes();
     assert!(bytes > 0);
@@ -113,8 +140,9 @@ fn unicode_classes_are_small() {
 
 #[test]
 fn what_is_compiled_is_bounded_in_total() {
-    let regexps: Vec<Arc<Regexp>> =
-        (0..200).map(|n| Regexp::new(&format!("^{n}{}", "(?:[a-z]{1000})".repeat(80)))).collect();
+    let regexps: Vec<Arc<Regexp>> = (0..200)
+        .map(|n| Regexp::new(&format!("^{n}{}", "(?:[a-z]{1000})".repeat(80))))
+        .collect();
     for _ in 0..2 {
         for regexp in &regexps {
             assert_eq!(regexp.is_match("1"), Ok(false));
@@ -138,6 +166,9 @@ fn a_pattern_from_data_is_compiled_once_and_forgotten_in_the_end() {
 #[test]
 fn a_search_takes_time_in_proportion_to_the_text() {
     let text = "a".repeat(10_000);
-    assert_eq!(Regexp::new("^(a+)+$").is_match(&format!("{text}b")), Ok(false));
+    assert_eq!(
+        Regexp::new("^(a+)+$").is_match(&format!("{text}b")),
+        Ok(false)
+    );
     assert_eq!(Regexp::new("(a*)*b").is_match(&text), Ok(false));
 }

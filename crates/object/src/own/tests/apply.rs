@@ -11,7 +11,10 @@ fn check(story: &Story, expect: Expect) {
 #[test]
 fn who_applies_owns_what_he_names_and_nothing_more() {
     let mut story = Story::default();
-    story.apply("me", r#"{"spec":{"ports":[{"port":80}],"data":{"k":"1"},"selector":{"s":"1"},"args":[]}}"#);
+    story.apply(
+        "me",
+        r#"{"spec":{"ports":[{"port":80}],"data":{"k":"1"},"selector":{"s":"1"},"args":[]}}"#,
+    );
     check(
         &story,
         expect![[r#"
@@ -45,8 +48,13 @@ fn what_others_own_stays() {
         "one",
         r#"{"spec":{"replicas":1,"data":{"a":"1","b":"1"},"items":[{"name":"i","image":"1"}]}}"#,
     );
-    story.apply("two", r#"{"spec":{"data":{"b":"1"},"items":[{"name":"i"}]}}"#);
-    story.patch("three", r#"{"spec":{"data":{"c":"1"}}}"#).apply("one", "{}");
+    story.apply(
+        "two",
+        r#"{"spec":{"data":{"b":"1"},"items":[{"name":"i"}]}}"#,
+    );
+    story
+        .patch("three", r#"{"spec":{"data":{"c":"1"}}}"#)
+        .apply("one", "{}");
     check(
         &story,
         expect![[r#"
@@ -60,14 +68,21 @@ fn what_others_own_stays() {
 fn an_item_goes_with_all_that_others_put_into_it() {
     let mut story = Story::default();
     story.apply("one", r#"{"spec":{"items":[{"name":"i","image":"1"}]}}"#);
-    story.patch("two", r#"{"spec":{"items":[{"name":"i","image":"1","tags":["t"]}]}}"#).apply("one", "{}");
+    story
+        .patch(
+            "two",
+            r#"{"spec":{"items":[{"name":"i","image":"1","tags":["t"]}]}}"#,
+        )
+        .apply("one", "{}");
     check(&story, expect![[r#"{"items":null}"#]]);
 }
 
 #[test]
 fn two_who_agree_share_a_field() {
     let mut story = Story::default();
-    story.apply("one", r#"{"spec":{"replicas":1}}"#).apply("two", r#"{"spec":{"replicas":1}}"#);
+    story
+        .apply("one", r#"{"spec":{"replicas":1}}"#)
+        .apply("two", r#"{"spec":{"replicas":1}}"#);
     check(
         &story,
         expect![[r#"
@@ -87,10 +102,15 @@ fn two_who_agree_share_a_field() {
 #[test]
 fn two_who_disagree_are_in_conflict() {
     let mut story = Story::default();
-    story.apply("one", r#"{"spec":{"replicas":1,"ports":[{"port":80,"name":"x"}]}}"#);
+    story.apply(
+        "one",
+        r#"{"spec":{"replicas":1,"ports":[{"port":80,"name":"x"}]}}"#,
+    );
     expect![[r#"Apply failed with 1 conflict: conflict with "one": .spec.replicas"#]]
         .assert_eq(&story.refused("two", r#"{"spec":{"replicas":2}}"#));
-    story.apply("three", r#"{"spec":{"replicas":1}}"#).patch("four", r#"{"spec":{"args":["x"]}}"#);
+    story
+        .apply("three", r#"{"spec":{"replicas":1}}"#)
+        .patch("four", r#"{"spec":{"args":["x"]}}"#);
     expect![[r#"
         Apply failed with 4 conflicts: conflicts with "four" using example.com/v1:
         - .spec.args
@@ -99,15 +119,18 @@ fn two_who_disagree_are_in_conflict() {
         - .spec.ports[port=80,protocol="TCP"].name
         conflicts with "three":
         - .spec.replicas"#]]
-    .assert_eq(
-        &story.refused("two", r#"{"spec":{"replicas":2,"args":[],"ports":[{"port":80,"name":"y"}]}}"#),
-    );
+    .assert_eq(&story.refused(
+        "two",
+        r#"{"spec":{"replicas":2,"args":[],"ports":[{"port":80,"name":"y"}]}}"#,
+    ));
 }
 
 #[test]
 fn who_insists_takes_it() {
     let mut story = Story::default();
-    story.apply("one", r#"{"spec":{"replicas":1,"args":["x"]}}"#).force("two", r#"{"spec":{"replicas":2}}"#);
+    story
+        .apply("one", r#"{"spec":{"replicas":1,"args":["x"]}}"#)
+        .force("two", r#"{"spec":{"replicas":2}}"#);
     check(
         &story,
         expect![[r#"
@@ -121,7 +144,12 @@ fn who_insists_takes_it() {
 fn what_was_there_before_the_first_apply_has_an_owner() {
     let mut story = Story::default();
     story.put("one", r#"{"spec":{"replicas":1,"args":["x"]}}"#);
-    story.object.as_mut().unwrap().entry("metadata").remove("managedFields");
+    story
+        .object
+        .as_mut()
+        .unwrap()
+        .entry("metadata")
+        .remove("managedFields");
     expect![[r#"Apply failed with 1 conflict: conflict with "before-first-apply" using example.com/v1: .spec.replicas"#]]
         .assert_eq(&story.refused("me", r#"{"spec":{"replicas":2}}"#));
     story.apply("me", r#"{"spec":{"replicas":1}}"#);
@@ -144,8 +172,16 @@ fn one_may_come_from_client_side_apply() {
     let mut story = Story::default();
     story.put("kubectl-client-side-apply", &body);
     let config = r#"{"spec":{"replicas":2}}"#;
-    assert!(story.refused("other", config).contains("kubectl-client-side-apply"));
-    assert!(story.refused("kubectl", r#"{"spec":{"args":["y"]}}"#).ends_with(".spec.args"));
+    assert!(
+        story
+            .refused("other", config)
+            .contains("kubectl-client-side-apply")
+    );
+    assert!(
+        story
+            .refused("kubectl", r#"{"spec":{"args":["y"]}}"#)
+            .ends_with(".spec.args")
+    );
     story.apply("kubectl", config);
     let annotations = &story.object.as_ref().unwrap()["metadata"]["annotations"];
     expect![[r#"{"kubectl.kubernetes.io/last-applied-configuration":"{\"apiVersion\":\"example.com/v1\",\"kind\":\"Thing\",\"metadata\":{\"name\":\"a\"},\"spec\":{\"replicas\":2}}\n"}"#]]
@@ -160,13 +196,25 @@ fn the_wrong_kind_and_owners_are_refused() {
         config.set(key, value);
         story.try_apply("me", &config, false).unwrap_err()
     };
-    assert_eq!(refused("kind", "Other"), "invalid object type: example.com/v1, Kind=Other");
-    assert_eq!(refused("apiVersion", "v1"), "invalid object type: /v1, Kind=Thing");
-    assert_eq!(refused("apiVersion", ""), "invalid object type: /, Kind=Thing");
+    assert_eq!(
+        refused("kind", "Other"),
+        "invalid object type: example.com/v1, Kind=Other"
+    );
+    assert_eq!(
+        refused("apiVersion", "v1"),
+        "invalid object type: /v1, Kind=Thing"
+    );
+    assert_eq!(
+        refused("apiVersion", ""),
+        "invalid object type: /, Kind=Thing"
+    );
     let owners = story.refused("me", r#"{"metadata":{"managedFields":[]}}"#);
     assert_eq!(owners, "metadata.managedFields must be nil");
     let odd = story.refused("me", r#"{"metadata":{"managedFields":["x"]}}"#);
-    assert!(odd.contains("managedFields[0]: expected map, got &{x}"), "{odd}");
+    assert!(
+        odd.contains("managedFields[0]: expected map, got &{x}"),
+        "{odd}"
+    );
 }
 
 #[track_caller]
@@ -193,9 +241,18 @@ fn the_wrong_shape_is_refused_in_upstreams_words() {
               .spec.args[0]: expected string, got &value.valueUnstructured{Value:9.223372036854776e+18}
               .spec.args[1]: expected string, got &value.valueUnstructured{Value:1e-07}"#]],
     );
-    check_shape(r#"{"spec":{"args":"x"}}"#, expect![".spec.args: expected list, got &{x}"]);
-    check_shape(r#"{"spec":[{"a":1}]}"#, expect![".spec: expected map, got &{[map[a:1]]}"]);
-    check_shape(r#"{"spec":{"more":1}}"#, expect![".spec.more: field not declared in schema"]);
+    check_shape(
+        r#"{"spec":{"args":"x"}}"#,
+        expect![".spec.args: expected list, got &{x}"],
+    );
+    check_shape(
+        r#"{"spec":[{"a":1}]}"#,
+        expect![".spec: expected map, got &{[map[a:1]]}"],
+    );
+    check_shape(
+        r#"{"spec":{"more":1}}"#,
+        expect![".spec.more: field not declared in schema"],
+    );
     check_shape(
         r#"{"metadata":{"labels":{"a":1,"b":true}}}"#,
         expect![[r#"

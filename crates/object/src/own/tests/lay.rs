@@ -8,7 +8,9 @@ use crate::own::lay;
 fn check(object: &str, part: &str, expected: Result<&str, &str>) {
     let mut object = json::parse(object.as_bytes()).unwrap();
     let outcome = lay(schema(), &mut object, json::parse(part.as_bytes()).unwrap());
-    let outcome = outcome.map(|()| json::to_string(&object)).map_err(|error| error.to_string());
+    let outcome = outcome
+        .map(|()| json::to_string(&object))
+        .map_err(|error| error.to_string());
     assert_eq!(outcome.as_deref().map_err(String::as_str), expected);
 }
 
@@ -39,6 +41,8 @@ fn a_part_has_the_shape_of_its_kind() {
     check(
         "{}",
         r#"{"spec":{"nope":1}}"#,
-        Err("failed to convert patch object to typed object: .spec.nope: field not declared in schema"),
+        Err(
+            "failed to convert patch object to typed object: .spec.nope: field not declared in schema",
+        ),
     );
 }

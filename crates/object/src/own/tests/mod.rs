@@ -160,12 +160,17 @@ impl Story {
 
     /// What the object says, and who owns what of it.
     fn tell(&self) -> String {
-        let Some(object) = &self.object else { return "nothing".into() };
+        let Some(object) = &self.object else {
+            return "nothing".into();
+        };
         let mut lines = vec![json::to_string(&object["spec"])];
         for entry in object["metadata"]["managedFields"].list() {
             let time = entry["time"].str().get(17..19).unwrap_or("never");
             let (manager, operation) = (entry["manager"].str(), entry["operation"].str());
-            lines.push(format!("{manager} {operation} {time} {}", json::to_string(&entry["fieldsV1"])));
+            lines.push(format!(
+                "{manager} {operation} {time} {}",
+                json::to_string(&entry["fieldsV1"])
+            ));
         }
         lines.join("\n")
     }
@@ -181,5 +186,7 @@ fn thing(body: &str) -> Value {
 }
 
 fn canonical(object: &Value) -> Value {
-    decode(schema(), json::to_string(object).as_bytes()).unwrap().value
+    decode(schema(), json::to_string(object).as_bytes())
+        .unwrap()
+        .value
 }

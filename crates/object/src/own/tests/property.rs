@@ -10,9 +10,16 @@ use crate::value::{Map, Value};
 /// is stored, so that applying it again counts as a change, here as upstream.
 fn body() -> impl Strategy<Value = Value> {
     let map = || prop::collection::btree_map("[abc]", "[12]", 1..3);
-    let item = ("[abc]", prop::option::of("[12]"), prop::collection::btree_set("[tuv]", 1..3));
+    let item = (
+        "[abc]",
+        prop::option::of("[12]"),
+        prop::collection::btree_set("[tuv]", 1..3),
+    );
     let items = prop::collection::btree_map("[abc]", item, 1..3);
-    let port = (80i64..83, prop::option::of(prop::sample::select(vec!["TCP", "UDP"])));
+    let port = (
+        80i64..83,
+        prop::option::of(prop::sample::select(vec!["TCP", "UDP"])),
+    );
     let ports = prop::collection::btree_map(80i64..83, port, 1..3);
     let parts = (
         prop::option::of(map()),
@@ -25,7 +32,8 @@ fn body() -> impl Strategy<Value = Value> {
     );
     parts.prop_map(|(labels, replicas, data, selector, args, items, ports)| {
         let mut object = thing("{}");
-        let text = |map: std::collections::BTreeMap<String, String>| Value::Map(map.into_iter().collect());
+        let text =
+            |map: std::collections::BTreeMap<String, String>| Value::Map(map.into_iter().collect());
         set(object.entry("metadata"), "labels", labels.map(text));
         let spec = object.entry("spec");
         spec.make_map();
@@ -33,21 +41,30 @@ fn body() -> impl Strategy<Value = Value> {
         set(spec, "data", data.map(text));
         set(spec, "selector", selector.map(text));
         set(spec, "args", args.map(strings));
-        let item = |(name, (_, image, tags)): (String, (String, Option<String>, BTreeSet<String>))| {
-            let mut item = Map::default();
-            item.insert("name", name);
-            image.map(|image| item.insert("image", image));
-            item.insert("tags", strings(tags));
-            Value::Map(item)
-        };
-        set(spec, "items", items.map(|items| Value::List(items.into_iter().map(item).collect())));
+        let item =
+            |(name, (_, image, tags)): (String, (String, Option<String>, BTreeSet<String>))| {
+                let mut item = Map::default();
+                item.insert("name", name);
+                image.map(|image| item.insert("image", image));
+                item.insert("tags", strings(tags));
+                Value::Map(item)
+            };
+        set(
+            spec,
+            "items",
+            items.map(|items| Value::List(items.into_iter().map(item).collect())),
+        );
         let port = |(port, (_, protocol)): (i64, (i64, Option<&str>))| {
             let mut item = Map::default();
             item.insert("port", port);
             protocol.map(|protocol| item.insert("protocol", protocol));
             Value::Map(item)
         };
-        set(spec, "ports", ports.map(|ports| Value::List(ports.into_iter().map(port).collect())));
+        set(
+            spec,
+            "ports",
+            ports.map(|ports| Value::List(ports.into_iter().map(port).collect())),
+        );
         object
     })
 }
@@ -64,7 +81,11 @@ fn set(object: &mut Value, key: &str, value: Option<Value>) {
 
 /// An object that several have written already.
 fn story() -> impl Strategy<Value = Story> {
-    let write = (prop::sample::select(vec!["one", "two", "me"]), body(), any::<bool>());
+    let write = (
+        prop::sample::select(vec!["one", "two", "me"]),
+        body(),
+        any::<bool>(),
+    );
     prop::collection::vec(write, 0..4).prop_map(|writes| {
         let mut story = Story::default();
         for (manager, body, applies) in writes {
@@ -82,7 +103,10 @@ fn set_of_fields() -> impl Strategy<Value = FieldSet> {
     let element = prop_oneof![
         "[a-c<\"]{1,2}".prop_map(|name| Element::Name(name.into())),
         ("[a-c]", 0i64..20).prop_map(|(text, int)| {
-            Element::key(vec![("n".into(), text.into()), ("i".into(), Value::Int(int))])
+            Element::key(vec![
+                ("n".into(), text.into()),
+                ("i".into(), Value::Int(int)),
+            ])
         }),
         "[a-c\\\\<]".prop_map(|text| Element::Value(Box::new(text.into()))),
         (0i64..20).prop_map(|int| Element::Value(Box::new(Value::Int(int)))),
@@ -90,11 +114,12 @@ fn set_of_fields() -> impl Strategy<Value = FieldSet> {
     ];
     let leaf = Just(FieldSet::default());
     leaf.prop_recursive(3, 20, 4, move |below| {
-        let node = (element.clone(), any::<bool>(), below).prop_map(|(element, member, children)| Node {
-            element,
-            member: member || children.is_empty(),
-            children,
-        });
+        let node =
+            (element.clone(), any::<bool>(), below).prop_map(|(element, member, children)| Node {
+                element,
+                member: member || children.is_empty(),
+                children,
+            });
         prop::collection::vec(node, 0..4).prop_map(FieldSet::from_nodes)
     })
 }
@@ -106,7 +131,10 @@ fn paths(set: &FieldSet) -> BTreeSet<Vec<Element>> {
 /// All that somebody owns, in whatever way he has written.
 fn owned(object: &Value, manager: &str) -> FieldSet {
     let managed = Managed::of(object);
-    let entries = managed.entries.iter().filter(|entry| entry.owner.manager == manager);
+    let entries = managed
+        .entries
+        .iter()
+        .filter(|entry| entry.owner.manager == manager);
     entries.fold(FieldSet::default(), |all, entry| all.union(entry.fields()))
 }
 

@@ -44,7 +44,9 @@ fn who_changes_a_field_takes_it() {
 #[test]
 fn who_changes_nothing_leaves_no_trace() {
     let mut story = Story::default();
-    story.put("one", r#"{"spec":{"replicas":1}}"#).put("two", r#"{"spec":{"replicas":1}}"#);
+    story
+        .put("one", r#"{"spec":{"replicas":1}}"#)
+        .put("two", r#"{"spec":{"replicas":1}}"#);
     check(
         &story,
         expect![[r#"
@@ -56,7 +58,9 @@ fn who_changes_nothing_leaves_no_trace() {
 #[test]
 fn who_owns_nothing_any_more_is_forgotten() {
     let mut story = Story::default();
-    story.put("one", r#"{"spec":{"replicas":1}}"#).patch("two", r#"{"spec":{"replicas":2}}"#);
+    story
+        .put("one", r#"{"spec":{"replicas":1}}"#)
+        .patch("two", r#"{"spec":{"replicas":2}}"#);
     check(
         &story,
         expect![[r#"
@@ -70,7 +74,9 @@ fn who_owns_nothing_any_more_is_forgotten() {
 #[test]
 fn the_same_manager_adds_to_his_entry() {
     let mut story = Story::default();
-    story.put("me", r#"{"spec":{"replicas":1}}"#).patch("me", r#"{"spec":{"args":["x"]}}"#);
+    story
+        .put("me", r#"{"spec":{"replicas":1}}"#)
+        .patch("me", r#"{"spec":{"args":["x"]}}"#);
     story.patch("me", r#"{"spec":{"replicas":2}}"#);
     check(
         &story,
@@ -83,8 +89,14 @@ fn the_same_manager_adds_to_his_entry() {
 #[test]
 fn items_are_followed_by_key_not_by_place() {
     let mut story = Story::default();
-    story.put("one", r#"{"spec":{"items":[{"name":"a","image":"1"},{"name":"b","image":"1"}]}}"#);
-    story.put("two", r#"{"spec":{"items":[{"name":"b","image":"1"},{"name":"a","image":"2"}]}}"#);
+    story.put(
+        "one",
+        r#"{"spec":{"items":[{"name":"a","image":"1"},{"name":"b","image":"1"}]}}"#,
+    );
+    story.put(
+        "two",
+        r#"{"spec":{"items":[{"name":"b","image":"1"},{"name":"a","image":"2"}]}}"#,
+    );
     check(
         &story,
         expect![[r#"
@@ -98,7 +110,10 @@ fn items_are_followed_by_key_not_by_place() {
 fn items_with_one_key_are_owned_together() {
     let mut story = Story::default();
     story.put("one", r#"{"spec":{"items":[{"name":"a","image":"1"}]}}"#);
-    story.put("two", r#"{"spec":{"items":[{"name":"a","image":"1"},{"name":"a","image":"2"}]}}"#);
+    story.put(
+        "two",
+        r#"{"spec":{"items":[{"name":"a","image":"1"},{"name":"a","image":"2"}]}}"#,
+    );
     check(
         &story,
         expect![[r#"
@@ -120,7 +135,8 @@ fn an_empty_list_of_owners_forgets_them_all() {
         let mut story = Story::default();
         story.put("one", r#"{"spec":{"replicas":1}}"#);
         let mut new = canonical(&thing(r#"{"spec":{"replicas":2}}"#));
-        new.entry("metadata").set("managedFields", json::parse(reset.as_bytes()).unwrap());
+        new.entry("metadata")
+            .set("managedFields", json::parse(reset.as_bytes()).unwrap());
         story.write("two", |writer, old| writer.update(old, &mut new));
         story.keep(new);
         check(&story, expect![[r#"{"replicas":2,"items":null}"#]]);
@@ -156,10 +172,18 @@ fn a_client_may_correct_the_owners_but_not_to_nonsense() {
 fn the_oldest_owners_are_merged_when_there_are_too_many() {
     let mut story = Story::default();
     for name in "abcdefghijklm".chars() {
-        story.patch(&name.to_string(), &format!(r#"{{"spec":{{"data":{{"{name}":"1"}}}}}}"#));
+        story.patch(
+            &name.to_string(),
+            &format!(r#"{{"spec":{{"data":{{"{name}":"1"}}}}}}"#),
+        );
     }
-    let owners =
-        story.tell().lines().skip(1).map(|line| line[..20].to_string()).collect::<Vec<_>>().join("\n");
+    let owners = story
+        .tell()
+        .lines()
+        .skip(1)
+        .map(|line| line[..20].to_string())
+        .collect::<Vec<_>>()
+        .join("\n");
     expect![[r#"
         ancient-changes Upda
         e Update 04 {"f:spec
@@ -181,7 +205,12 @@ fn the_oldest_owners_are_merged_when_there_are_too_many() {
 fn what_has_become_atomic_is_owned_as_a_whole() {
     let mut story = Story::default();
     story.put("one", r#"{"spec":{"replicas":1,"selector":{"a":"1"}}}"#);
-    let entries = story.object.as_mut().unwrap().at_mut("metadata.managedFields").unwrap();
+    let entries = story
+        .object
+        .as_mut()
+        .unwrap()
+        .at_mut("metadata.managedFields")
+        .unwrap();
     let fields = json::parse(br#"{"f:spec":{"f:selector":{".":{},"f:a":{}}}}"#).unwrap();
     entries.list_mut()[0].set("fieldsV1", fields);
     story.patch("two", r#"{"spec":{"replicas":2}}"#);
@@ -198,7 +227,12 @@ fn what_has_become_atomic_is_owned_as_a_whole() {
 fn a_version_that_is_no_more_has_no_owners() {
     let mut story = Story::default();
     story.put("one", r#"{"spec":{"replicas":1,"args":["x"]}}"#);
-    let entries = story.object.as_mut().unwrap().at_mut("metadata.managedFields").unwrap();
+    let entries = story
+        .object
+        .as_mut()
+        .unwrap()
+        .at_mut("metadata.managedFields")
+        .unwrap();
     entries.list_mut()[0].set("apiVersion", "example.com/v0");
     story.patch("two", r#"{"spec":{"replicas":2}}"#);
     check(
@@ -218,7 +252,12 @@ fn a_subresource_has_owners_of_its_own() {
     new.entry("spec").set("replicas", 2);
     let spec = crate::own::FieldSet::of_names(&["spec"]);
     story.write("me", |writer, old| {
-        Writer { subresource: "status", reset: &spec, ..*writer }.update(old, &mut new);
+        Writer {
+            subresource: "status",
+            reset: &spec,
+            ..*writer
+        }
+        .update(old, &mut new);
     });
     story.keep(new);
     check(
@@ -251,12 +290,20 @@ fn who_scales_takes_the_replicas() {
     story.apply("one", r#"{"spec":{"replicas":1,"args":["x"]}}"#);
     let object = story.object.clone().unwrap();
     let paths = [("example.com/v1", Some("spec.replicas"))];
-    let owners = ScaleOwners { object: &object, api_version: "example.com/v1", paths: paths.to_vec() };
+    let owners = ScaleOwners {
+        object: &object,
+        api_version: "example.com/v1",
+        paths: paths.to_vec(),
+    };
     let mut old = value!({"metadata": {"uid": "u"}, "spec": {"replicas": 1}});
-    old.entry("metadata").set("managedFields", owners.to_scale());
+    old.entry("metadata")
+        .set("managedFields", owners.to_scale());
     let mut new = old.clone();
     new.entry("spec").set("replicas", 2);
-    let scale = crate::names::GroupVersionKind { group: "autoscaling".into(), ..GVK.clone() };
+    let scale = crate::names::GroupVersionKind {
+        group: "autoscaling".into(),
+        ..GVK.clone()
+    };
     let writer = Writer {
         schema: schema(),
         gvk: &scale,
@@ -276,6 +323,10 @@ fn who_scales_takes_the_replicas() {
 }
 
 fn told(entry: &Value) -> String {
-    let [manager, operation, version] = ["manager", "operation", "apiVersion"].map(|key| entry[key].str());
-    format!("{manager} {operation} {version} {}", json::to_string(&entry["fieldsV1"]))
+    let [manager, operation, version] =
+        ["manager", "operation", "apiVersion"].map(|key| entry[key].str());
+    format!(
+        "{manager} {operation} {version} {}",
+        json::to_string(&entry["fieldsV1"])
+    )
 }

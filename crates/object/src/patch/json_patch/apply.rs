@@ -16,8 +16,16 @@ const MISSING: &str = "missing value";
 
 /// Applies all operations or reports the first that fails.
 pub(super) fn apply(operations: &[Operation], target: &mut Value) -> Result<(), JsonPatchError> {
-    let mut run = Run { target, copied: 0, put: BTreeSet::new(), opened: BTreeSet::from([String::new()]) };
-    operations.iter().try_for_each(|operation| run.step(operation)).map_err(JsonPatchError::Failed)?;
+    let mut run = Run {
+        target,
+        copied: 0,
+        put: BTreeSet::new(),
+        opened: BTreeSet::from([String::new()]),
+    };
+    operations
+        .iter()
+        .try_for_each(|operation| run.step(operation))
+        .map_err(JsonPatchError::Failed)?;
     run.sort_opened();
     Ok(())
 }
@@ -47,7 +55,10 @@ impl Run<'_> {
     }
 
     fn add(&mut self, operation: &Operation) -> Result<(), String> {
-        let path = operation.path.as_deref().ok_or("add operation failed to decode path: missing value")?;
+        let path = operation
+            .path
+            .as_deref()
+            .ok_or("add operation failed to decode path: missing value")?;
         let (container, key) = self.find(path).ok_or_else(|| {
             format!("add operation does not apply: doc is missing path: \"{path}\": {MISSING}")
         })?;
@@ -58,8 +69,10 @@ impl Run<'_> {
     }
 
     fn remove(&mut self, operation: &Operation) -> Result<(), String> {
-        let path =
-            operation.path.as_deref().ok_or("remove operation failed to decode path: missing value")?;
+        let path = operation
+            .path
+            .as_deref()
+            .ok_or("remove operation failed to decode path: missing value")?;
         let (container, key) = self.find(path).ok_or_else(|| {
             format!("remove operation does not apply: doc is missing path: \"{path}\": {MISSING}")
         })?;
@@ -78,7 +91,8 @@ impl Run<'_> {
         let (container, key) = self.find(path).ok_or_else(|| {
             format!("replace operation does not apply: doc is missing path: {path}: {MISSING}")
         })?;
-        let missing = |_| format!("replace operation does not apply: doc is missing key: {path}: {MISSING}");
+        let missing =
+            |_| format!("replace operation does not apply: doc is missing key: {path}: {MISSING}");
         match container {
             Container::Map(map) => drop(map.insert(key.as_str(), value)),
             Container::List(items) => {
@@ -103,13 +117,16 @@ impl Run<'_> {
         let (container, key) = self.find(from).ok_or_else(|| {
             format!("move operation does not apply: doc is missing from path: {from}: {MISSING}")
         })?;
-        let value =
-            take(container, &key).map_err(|error| format!("error in move for path: '{key}': {error}"))?;
+        let value = take(container, &key)
+            .map_err(|error| format!("error in move for path: '{key}': {error}"))?;
         let path = path_of(operation, "move")?;
         let (container, key) = self.find(path).ok_or_else(|| {
-            format!("move operation does not apply: doc is missing destination path: {path}: {MISSING}")
+            format!(
+                "move operation does not apply: doc is missing destination path: {path}: {MISSING}"
+            )
         })?;
-        insert(container, &key, value).map_err(|error| format!("error in move for path: '{path}': {error}"))
+        insert(container, &key, value)
+            .map_err(|error| format!("error in move for path: '{path}': {error}"))
     }
 
     fn copy(&mut self, operation: &Operation) -> Result<(), String> {
@@ -117,12 +134,18 @@ impl Run<'_> {
         let (container, key) = self.find(from).ok_or_else(|| {
             format!("copy operation does not apply: doc is missing from path: {from}: {MISSING}")
         })?;
-        let value =
-            get(&container, &key).map_err(|error| format!("error in copy for from: '{from}': {error}"))?;
+        let value = get(&container, &key)
+            .map_err(|error| format!("error in copy for from: '{from}': {error}"))?;
         let mut value = value.cloned().unwrap_or_default();
-        let path = operation.path.as_deref().ok_or("copy operation failed to decode path: missing value")?;
-        let missing =
-            || format!("copy operation does not apply: doc is missing destination path: {path}: {MISSING}");
+        let path = operation
+            .path
+            .as_deref()
+            .ok_or("copy operation failed to decode path: missing value")?;
+        let missing = || {
+            format!(
+                "copy operation does not apply: doc is missing destination path: {path}: {MISSING}"
+            )
+        };
         self.find(path).ok_or_else(missing)?;
         self.sort_copy(from, &mut value);
         self.count_copy(&value)?;
@@ -133,7 +156,10 @@ impl Run<'_> {
 
     /// Sorts what was opened in a value from `from`, of which the text is copied.
     fn sort_copy(&self, from: &str, value: &mut Value) {
-        let below = self.opened.range(from.to_string()..).take_while(|pointer| pointer.starts_with(from));
+        let below = self
+            .opened
+            .range(from.to_string()..)
+            .take_while(|pointer| pointer.starts_with(from));
         for pointer in below.map(|pointer| &pointer[from.len()..]) {
             if (pointer.is_empty() || pointer.starts_with('/'))
                 && let Some(Container::Map(map)) = walk(value, pointer)
@@ -151,7 +177,10 @@ impl Run<'_> {
             return Ok(());
         }
         let problem = "Unable to complete the copy, the accumulated size increase of copy is";
-        Err(format!("{problem} {}, exceeding the limit {MAX_COPIED}", self.copied))
+        Err(format!(
+            "{problem} {}, exceeding the limit {MAX_COPIED}",
+            self.copied
+        ))
     }
 
     fn test(&mut self, operation: &Operation) -> Result<(), String> {
@@ -183,14 +212,15 @@ impl Run<'_> {
         if path.is_empty() {
             return Ok(Some(self.target));
         }
-        let (container, key) = self
-            .find(path)
-            .ok_or_else(|| format!("test operation does not apply: is missing path: {path}: {MISSING}"))?;
+        let (container, key) = self.find(path).ok_or_else(|| {
+            format!("test operation does not apply: is missing path: {path}: {MISSING}")
+        })?;
         match container {
             Container::Map(map) => Ok(map.get_mut(&key)),
             Container::List(items) => {
                 let index = position(&key, items.len());
-                let index = index.map_err(|error| format!("error in test for path: '{path}': {error}"))?;
+                let index =
+                    index.map_err(|error| format!("error in test for path: '{path}': {error}"))?;
                 Ok(Some(&mut items[index]))
             }
         }
@@ -223,13 +253,15 @@ impl Run<'_> {
 }
 
 fn path_of<'a>(operation: &'a Operation, op: &str) -> Result<&'a str, String> {
-    let missing = || format!("{op} operation failed to decode path: operation missing path field: {MISSING}");
+    let missing =
+        || format!("{op} operation failed to decode path: operation missing path field: {MISSING}");
     operation.path.as_deref().ok_or_else(missing)
 }
 
 fn from_of<'a>(operation: &'a Operation, op: &str) -> Result<&'a str, String> {
-    let missing =
-        || format!("{op} operation failed to decode from: operation, missing from field: {MISSING}");
+    let missing = || {
+        format!("{op} operation failed to decode from: operation, missing from field: {MISSING}")
+    };
     operation.from.as_deref().ok_or_else(missing)
 }
 
@@ -240,14 +272,17 @@ enum Container<'a> {
 }
 
 fn walk<'a>(target: &'a mut Value, pointer: &str) -> Option<Container<'a>> {
-    let found = pointer.split('/').skip(1).try_fold(target, |value, part| match value {
-        Value::Map(map) => map.get_mut(&unescaped(part)),
-        Value::List(items) => {
-            let index = position(&unescaped(part), items.len()).ok()?;
-            items.get_mut(index)
-        }
-        _ => None,
-    })?;
+    let found = pointer
+        .split('/')
+        .skip(1)
+        .try_fold(target, |value, part| match value {
+            Value::Map(map) => map.get_mut(&unescaped(part)),
+            Value::List(items) => {
+                let index = position(&unescaped(part), items.len()).ok()?;
+                items.get_mut(index)
+            }
+            _ => None,
+        })?;
     match found {
         Value::Map(map) => Some(Container::Map(map)),
         Value::List(items) => Some(Container::List(items)),
@@ -272,10 +307,11 @@ fn insert(container: Container, key: &str, value: Value) -> Result<(), String> {
         Container::Map(map) => drop(map.insert(key, value)),
         Container::List(items) if key == "-" => items.push(value),
         Container::List(items) => {
-            let index = position(key, items.len() + 1).map_err(|error| match key.parse::<i64>() {
-                Ok(_) => error,
-                Err(_) => format!("value was not a proper array index: '{key}': {error}"),
-            })?;
+            let index =
+                position(key, items.len() + 1).map_err(|error| match key.parse::<i64>() {
+                    Ok(_) => error,
+                    Err(_) => format!("value was not a proper array index: '{key}': {error}"),
+                })?;
             items.insert(index, value);
         }
     }
@@ -285,9 +321,9 @@ fn insert(container: Container, key: &str, value: Value) -> Result<(), String> {
 fn take(container: Container, key: &str) -> Result<Value, String> {
     match container {
         // Its members come out sorted.
-        Container::Map(map) => {
-            map.swap_remove(key).ok_or_else(|| format!("Unable to remove nonexistent key: {key}: {MISSING}"))
-        }
+        Container::Map(map) => map
+            .swap_remove(key)
+            .ok_or_else(|| format!("Unable to remove nonexistent key: {key}: {MISSING}")),
         Container::List(items) => {
             let index = position(key, items.len())?;
             Ok(items.remove(index))
@@ -297,12 +333,22 @@ fn take(container: Container, key: &str) -> Result<Value, String> {
 
 /// An index below `bound`, counted from the end if negative.
 fn position(part: &str, bound: usize) -> Result<usize, String> {
-    let number: i64 =
-        part.parse().map_err(|_| format!("strconv.Atoi: parsing {}: invalid syntax", json::quote(part)))?;
-    let index = if number < 0 { number + bound as i64 } else { number };
+    let number: i64 = part.parse().map_err(|_| {
+        format!(
+            "strconv.Atoi: parsing {}: invalid syntax",
+            json::quote(part)
+        )
+    })?;
+    let index = if number < 0 {
+        number + bound as i64
+    } else {
+        number
+    };
     match usize::try_from(index) {
         Ok(index) if index < bound => Ok(index),
-        _ => Err(format!("Unable to access invalid index: {number}: invalid index referenced")),
+        _ => Err(format!(
+            "Unable to access invalid index: {number}: invalid index referenced"
+        )),
     }
 }
 

@@ -53,15 +53,29 @@ impl JsonPatch {
         let malformed = |error: SyntaxError| JsonPatchError::Malformed(error.to_string());
         // Whatever is wrong with the syntax comes before whatever is wrong with the types.
         let mut whole = Scanner::new(text);
-        whole.peek().and_then(|_| json::skip(&mut whole)).and_then(|()| whole.end()).map_err(malformed)?;
+        whole
+            .peek()
+            .and_then(|_| json::skip(&mut whole))
+            .and_then(|()| whole.end())
+            .map_err(malformed)?;
         let mut reader = Reader::default();
         reader.patch(&mut Scanner::new(text)).map_err(malformed)?;
         match reader {
-            Reader { problem: Some(problem), .. } => Err(JsonPatchError::Malformed(problem)),
+            Reader {
+                problem: Some(problem),
+                ..
+            } => Err(JsonPatchError::Malformed(problem)),
             Reader { operations, .. } if operations.len() > MAX_OPERATIONS => {
                 Err(JsonPatchError::TooLong(operations.len()))
             }
-            Reader { operations, complaints, .. } => Ok(JsonPatch { operations, complaints }),
+            Reader {
+                operations,
+                complaints,
+                ..
+            } => Ok(JsonPatch {
+                operations,
+                complaints,
+            }),
         }
     }
 
@@ -134,8 +148,9 @@ impl Reader {
                 let value = json::read(scanner)?;
                 if let Some(literal) = json::overflow(&value) {
                     let wanted = "Go struct field jsonPatchOp.value of type float64";
-                    self.problem
-                        .get_or_insert(format!("json: cannot unmarshal number {literal} into {wanted}"));
+                    self.problem.get_or_insert(format!(
+                        "json: cannot unmarshal number {literal} into {wanted}"
+                    ));
                 }
                 let compact = compact(scanner.slice(start, scanner.offset()));
                 operation.odd_spelling = json::to_string(&value).as_bytes() != compact;
@@ -149,13 +164,19 @@ impl Reader {
         };
         match json::read(scanner)? {
             Value::String(text) => *slot = Some(text),
-            other => self.mismatch(&other, &format!("Go struct field jsonPatchOp.{key} of type string")),
+            other => self.mismatch(
+                &other,
+                &format!("Go struct field jsonPatchOp.{key} of type string"),
+            ),
         }
         Ok(())
     }
 
     fn complain(&mut self, what: &str, key: &str) {
-        let complaint = format!("json patch {what} field \"[{}].{key}\"", self.operations.len());
+        let complaint = format!(
+            "json patch {what} field \"[{}].{key}\"",
+            self.operations.len()
+        );
         if !self.complaints.contains(&complaint) {
             self.complaints.push(complaint);
         }
@@ -164,7 +185,8 @@ impl Reader {
     fn mismatch(&mut self, found: &Value, wanted: &str) {
         if !found.is_null() {
             let word = found.go_word();
-            self.problem.get_or_insert(format!("json: cannot unmarshal {word} into {wanted}"));
+            self.problem
+                .get_or_insert(format!("json: cannot unmarshal {word} into {wanted}"));
         }
     }
 }
@@ -197,24 +219,55 @@ mod tests {
     fn check(target: &str, patch: &str, expect: Expect) {
         let mut value = json::parse(target.as_bytes()).unwrap();
         let outcome = JsonPatch::parse(patch.as_bytes()).and_then(|patch| patch.apply(&mut value));
-        let answer = outcome.map_or_else(|error| format!("error: {error}"), |()| json::to_string(&value));
+        let answer = outcome.map_or_else(
+            |error| format!("error: {error}"),
+            |()| json::to_string(&value),
+        );
         expect.assert_eq(&answer);
     }
 
     #[test]
     fn operations_do_what_they_say() {
-        check(r#"{"a":[1,2]}"#, r#"[{"op":"add","path":"/a/-","value":3}]"#, expect![[r#"{"a":[1,2,3]}"#]]);
-        check(r#"{"a":[1,2]}"#, r#"[{"op":"add","path":"/a/-1","value":3}]"#, expect![[r#"{"a":[1,2,3]}"#]]);
-        check(r#"{"a":[1,2]}"#, r#"[{"op":"add","path":"/a/0","value":3}]"#, expect![[r#"{"a":[3,1,2]}"#]]);
-        check(r#"{"a":[1,2]}"#, r#"[{"op":"remove","path":"/a/-1"}]"#, expect![[r#"{"a":[1]}"#]]);
+        check(
+            r#"{"a":[1,2]}"#,
+            r#"[{"op":"add","path":"/a/-","value":3}]"#,
+            expect![[r#"{"a":[1,2,3]}"#]],
+        );
+        check(
+            r#"{"a":[1,2]}"#,
+            r#"[{"op":"add","path":"/a/-1","value":3}]"#,
+            expect![[r#"{"a":[1,2,3]}"#]],
+        );
+        check(
+            r#"{"a":[1,2]}"#,
+            r#"[{"op":"add","path":"/a/0","value":3}]"#,
+            expect![[r#"{"a":[3,1,2]}"#]],
+        );
+        check(
+            r#"{"a":[1,2]}"#,
+            r#"[{"op":"remove","path":"/a/-1"}]"#,
+            expect![[r#"{"a":[1]}"#]],
+        );
         check(
             r#"{"a":[1,2]}"#,
             r#"[{"op":"replace","path":"/a/-2","value":3}]"#,
             expect![[r#"{"a":[3,2]}"#]],
         );
-        check(r#"{"a":1}"#, r#"[{"op":"move","from":"/a","path":"/b"}]"#, expect![[r#"{"b":1}"#]]);
-        check(r#"{"a":1}"#, r#"[{"op":"copy","from":"/a","path":"/b"}]"#, expect![[r#"{"a":1,"b":1}"#]]);
-        check(r#"{"a":1}"#, r#"[{"op":"add","path":"/b"}]"#, expect![[r#"{"a":1,"b":null}"#]]);
+        check(
+            r#"{"a":1}"#,
+            r#"[{"op":"move","from":"/a","path":"/b"}]"#,
+            expect![[r#"{"b":1}"#]],
+        );
+        check(
+            r#"{"a":1}"#,
+            r#"[{"op":"copy","from":"/a","path":"/b"}]"#,
+            expect![[r#"{"a":1,"b":1}"#]],
+        );
+        check(
+            r#"{"a":1}"#,
+            r#"[{"op":"add","path":"/b"}]"#,
+            expect![[r#"{"a":1,"b":null}"#]],
+        );
         check(
             r#"{"a":1}"#,
             r#"[{"op":"replace","path":"","value":{"c":1,"b":2}}]"#,
@@ -229,15 +282,35 @@ mod tests {
             r#"[{"op":"replace","path":"/a/b~1c","value":2},{"op":"add","path":"/a/~01","value":3}]"#,
             expect![[r#"{"a":{"b/c":2,"~1":3}}"#]],
         );
-        check(r#"{"a":1}"#, r#"[{"op":"add","path":"x/b","value":2}]"#, expect![[r#"{"a":1,"b":2}"#]]);
-        check(r#"{"a":1}"#, r#"[{"op":"add","path":"/","value":2}]"#, expect![[r#"{"":2,"a":1}"#]]);
+        check(
+            r#"{"a":1}"#,
+            r#"[{"op":"add","path":"x/b","value":2}]"#,
+            expect![[r#"{"a":1,"b":2}"#]],
+        );
+        check(
+            r#"{"a":1}"#,
+            r#"[{"op":"add","path":"/","value":2}]"#,
+            expect![[r#"{"":2,"a":1}"#]],
+        );
     }
 
     #[test]
     fn what_is_missing_may_be_replaced_copied_and_compared_to_null() {
-        check("{}", r#"[{"op":"replace","path":"/a","value":1}]"#, expect![[r#"{"a":1}"#]]);
-        check("{}", r#"[{"op":"copy","from":"/a","path":"/b"}]"#, expect![[r#"{"b":null}"#]]);
-        check("{}", r#"[{"op":"test","path":"/a","value":null},{"op":"test","path":"/a"}]"#, expect!["{}"]);
+        check(
+            "{}",
+            r#"[{"op":"replace","path":"/a","value":1}]"#,
+            expect![[r#"{"a":1}"#]],
+        );
+        check(
+            "{}",
+            r#"[{"op":"copy","from":"/a","path":"/b"}]"#,
+            expect![[r#"{"b":null}"#]],
+        );
+        check(
+            "{}",
+            r#"[{"op":"test","path":"/a","value":null},{"op":"test","path":"/a"}]"#,
+            expect!["{}"],
+        );
         check(
             "{}",
             r#"[{"op":"test","path":"/a/b","value":null}]"#,
@@ -253,7 +326,11 @@ mod tests {
     #[test]
     fn strings_are_compared_as_they_are_spelled() {
         let target = r#"{"a":"x<é"}"#;
-        check(target, r#"[{"op":"test","path":"/a","value":"x\u003cé"}]"#, expect![[r#"{"a":"x\u003cé"}"#]]);
+        check(
+            target,
+            r#"[{"op":"test","path":"/a","value":"x\u003cé"}]"#,
+            expect![[r#"{"a":"x\u003cé"}"#]],
+        );
         for value in [r#""x<é""#, r#""x\u003c\u00e9""#] {
             check(
                 target,
@@ -296,7 +373,9 @@ mod tests {
             ),
             (
                 r#""op":"add","path":"","value":{}"#,
-                expect![[r#"error: add operation does not apply: doc is missing path: "": missing value"#]],
+                expect![[
+                    r#"error: add operation does not apply: doc is missing path: "": missing value"#
+                ]],
             ),
             (
                 r#""op":"add","path":"/a/3","value":1"#,
@@ -312,15 +391,23 @@ mod tests {
             ),
             (
                 r#""op":"replace","path":"/a/2","value":1"#,
-                expect!["error: replace operation does not apply: doc is missing key: /a/2: missing value"],
+                expect![
+                    "error: replace operation does not apply: doc is missing key: /a/2: missing value"
+                ],
             ),
             (
                 r#""op":"replace","path":"","value":1"#,
                 expect!["error: replace operation value must be object or array: %!w(<nil>)"],
             ),
-            (r#""op":"ADD","path":"/b""#, expect!["error: Unexpected kind: ADD"]),
+            (
+                r#""op":"ADD","path":"/b""#,
+                expect!["error: Unexpected kind: ADD"],
+            ),
             (r#""path":"/b""#, expect!["error: Unexpected kind: unknown"]),
-            (r#""op":"add""#, expect!["error: add operation failed to decode path: missing value"]),
+            (
+                r#""op":"add""#,
+                expect!["error: add operation failed to decode path: missing value"],
+            ),
         ] {
             check(r#"{"a":[1,2]}"#, &format!("[{{{operation}}}]"), expect);
         }
@@ -328,7 +415,10 @@ mod tests {
 
     #[test]
     fn copies_may_not_grow_without_bound() {
-        let long = format!(r#"{{"op":"add","path":"/a","value":"{}"}}"#, "x".repeat(1 << 20));
+        let long = format!(
+            r#"{{"op":"add","path":"/a","value":"{}"}}"#,
+            "x".repeat(1 << 20)
+        );
         let copy = r#"{"op":"copy","from":"/a","path":"/b"}"#;
         check(
             "{}",
@@ -351,7 +441,11 @@ mod tests {
             r#"[{"op":"test","path":"/b","value":{"x":1,"y":{"p":2,"q":1}}}]"#,
             expect![[r#"{"b":{"x":1,"y":{"p":2,"q":1}}}"#]],
         );
-        check(r#"{"b":1,"a":{"d":1,"c":2}}"#, "[]", expect![[r#"{"a":{"d":1,"c":2},"b":1}"#]]);
+        check(
+            r#"{"b":1,"a":{"d":1,"c":2}}"#,
+            "[]",
+            expect![[r#"{"a":{"d":1,"c":2},"b":1}"#]],
+        );
     }
 
     #[test]
@@ -359,11 +453,15 @@ mod tests {
         for (patch, expect) in [
             (
                 "{}",
-                expect!["error: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"],
+                expect![
+                    "error: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
+                ],
             ),
             (
                 "[1]",
-                expect!["error: json: cannot unmarshal number into Go value of type handlers.jsonPatchOp"],
+                expect![
+                    "error: json: cannot unmarshal number into Go value of type handlers.jsonPatchOp"
+                ],
             ),
             (
                 r#"[{"op":1}]"#,
@@ -384,7 +482,10 @@ mod tests {
         let patch = br#"[{"op":"add","op":"add","path":"/a","value":1,"extra":1}]"#;
         assert_eq!(
             JsonPatch::parse(patch).unwrap().complaints,
-            [r#"json patch duplicate field "[0].op""#, r#"json patch unknown field "[0].extra""#]
+            [
+                r#"json patch duplicate field "[0].op""#,
+                r#"json patch unknown field "[0].extra""#
+            ]
         );
     }
 }

@@ -28,13 +28,22 @@ fn diff_map(place: Place, retain_keys: bool, from: &Map, to: &Map) -> Option<Map
         patch.insert(name.clone(), Value::Null);
     }
     if retain_keys && !patch.is_empty() {
-        let retained = to.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| Value::from(name));
+        let retained = to
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(name, _)| Value::from(name));
         patch.insert(RETAIN_KEYS, retained.collect::<Vec<_>>());
     }
     Some(patch)
 }
 
-fn diff_member(place: Place, name: &str, old: Option<&Value>, new: &Value, patch: &mut Map) -> Option<()> {
+fn diff_member(
+    place: Place,
+    name: &str,
+    old: Option<&Value>,
+    new: &Value,
+    patch: &mut Map,
+) -> Option<()> {
     match (old, new) {
         (Some(old), new) if old == new => {}
         (Some(Value::Map(old)), Value::Map(new)) => {
@@ -93,7 +102,10 @@ struct Change {
 
 impl Change {
     fn replace(new: &[Value]) -> Change {
-        Change { items: Some(new.to_vec()), ..Change::default() }
+        Change {
+            items: Some(new.to_vec()),
+            ..Change::default()
+        }
     }
 
     fn write(self, name: &str, patch: &mut Map) {
@@ -112,15 +124,29 @@ impl Change {
 fn diff_scalars(old: &[Value], new: &[Value]) -> Option<Change> {
     let (old_keys, new_keys) = (distinct(old, None)?, distinct(new, None)?);
     let lacking = |items: &[Value], keys: &HashSet<Key>| -> Vec<Value> {
-        items.iter().filter(|item| Key::of(item).is_some_and(|key| !keys.contains(&key))).cloned().collect()
+        items
+            .iter()
+            .filter(|item| Key::of(item).is_some_and(|key| !keys.contains(&key)))
+            .cloned()
+            .collect()
     };
     let added = lacking(new, &old_keys.into_iter().collect());
     let deleted = lacking(old, &new_keys.into_iter().collect());
     let items = Some(added).filter(|added| !added.is_empty());
-    Some(Change { items, deleted, order: new.to_vec() })
+    Some(Change {
+        items,
+        deleted,
+        order: new.to_vec(),
+    })
 }
 
-fn diff_structs(place: Place, how: &Patch, key: &Str, old: &[Value], new: &[Value]) -> Option<Change> {
+fn diff_structs(
+    place: Place,
+    how: &Patch,
+    key: &Str,
+    old: &[Value],
+    new: &[Value],
+) -> Option<Change> {
     let old_keys = distinct(old, Some(key))?;
     let new_keys = distinct(new, Some(key))?;
     let live: HashMap<&Key, &Value> = old_keys.iter().zip(old).collect();
@@ -132,9 +158,14 @@ fn diff_structs(place: Place, how: &Patch, key: &Str, old: &[Value], new: &[Valu
         });
     }
     let kept: HashSet<&Key> = new_keys.iter().collect();
-    let gone = old_keys.iter().zip(old).filter(|(item_key, _)| !kept.contains(item_key));
+    let gone = old_keys
+        .iter()
+        .zip(old)
+        .filter(|(item_key, _)| !kept.contains(item_key));
     items.extend(gone.map(|(_, item)| deletion(key, item)));
-    let order = new.iter().map(|item| Map::from_iter([(key.clone(), item[key.as_str()].clone())]).into());
+    let order = new
+        .iter()
+        .map(|item| Map::from_iter([(key.clone(), item[key.as_str()].clone())]).into());
     Some(Change {
         items: Some(items).filter(|items| !items.is_empty()),
         deleted: Vec::new(),
@@ -143,7 +174,13 @@ fn diff_structs(place: Place, how: &Patch, key: &Str, old: &[Value], new: &[Valu
 }
 
 /// The patch of an item, `Some(None)` if it did not change.
-fn changed_item(place: Place, how: &Patch, key: &Str, old: &Map, new: &Map) -> Option<Option<Value>> {
+fn changed_item(
+    place: Place,
+    how: &Patch,
+    key: &Str,
+    old: &Map,
+    new: &Map,
+) -> Option<Option<Value>> {
     let mut patch = diff_map(place, how.retain_keys, old, new)?;
     if patch.is_empty() {
         return Some(None);
@@ -153,7 +190,11 @@ fn changed_item(place: Place, how: &Patch, key: &Str, old: &Map, new: &Map) -> O
 }
 
 fn deletion(key: &Str, item: &Value) -> Value {
-    Map::from_iter([(key.clone(), item[key.as_str()].clone()), (DIRECTIVE.into(), DELETE.into())]).into()
+    Map::from_iter([
+        (key.clone(), item[key.as_str()].clone()),
+        (DIRECTIVE.into(), DELETE.into()),
+    ])
+    .into()
 }
 
 /// Kubernetes: in a replaced list, items of the same key move together.
@@ -173,5 +214,7 @@ fn replace_structs(key: &Str, new: &[Value]) -> Option<Change> {
 fn distinct(items: &[Value], key: Option<&str>) -> Option<Vec<Key>> {
     let keys = Key::of_items(items, key).ok()?;
     let mut seen = HashSet::new();
-    keys.iter().all(|key| seen.insert(key)).then(|| keys.clone())
+    keys.iter()
+        .all(|key| seen.insert(key))
+        .then(|| keys.clone())
 }

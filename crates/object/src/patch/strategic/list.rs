@@ -27,11 +27,17 @@ pub(super) fn merge_list(
     new: &mut [Value],
 ) -> Result<Merged, StrategicError> {
     if old.is_empty() && new.is_empty() {
-        return Ok(Merged { items: old, slots: Vec::new() });
+        return Ok(Merged {
+            items: old,
+            slots: Vec::new(),
+        });
     }
     match (first_item(&old, new)?, key) {
         (Value::Map(_), Some(key)) => merge_structs(place, key, old, new),
-        (Value::Map(_), None) => fail(format!("cannot merge lists without merge key for {}", place.kind())),
+        (Value::Map(_), None) => fail(format!(
+            "cannot merge lists without merge key for {}",
+            place.kind()
+        )),
         _ => merge_scalars(key, old, new),
     }
 }
@@ -58,23 +64,43 @@ pub(super) fn delete(
 }
 
 /// The first item, which stands for the type of all, or why it cannot.
-pub(super) fn first_item<'a>(old: &'a [Value], new: &'a [Value]) -> Result<&'a Value, StrategicError> {
+pub(super) fn first_item<'a>(
+    old: &'a [Value],
+    new: &'a [Value],
+) -> Result<&'a Value, StrategicError> {
     let mut items = old.iter().chain(new);
-    let Some(first) = items.next() else { return fail("no elements in any of the given slices".into()) };
+    let Some(first) = items.next() else {
+        return fail("no elements in any of the given slices".into());
+    };
     match first {
         Value::Null => Err(StrategicError::not_comparable(first)),
-        Value::List(_) => Err(StrategicError::Unprocessable("lists of lists are not supported".into())),
+        Value::List(_) => Err(StrategicError::Unprocessable(
+            "lists of lists are not supported".into(),
+        )),
         _ if items.all(|item| discriminant(item) == discriminant(first)) => Ok(first),
-        _ => fail(format!("list element types are not identical: [{} {}]", go_list(old), go_list(new))),
+        _ => fail(format!(
+            "list element types are not identical: [{} {}]",
+            go_list(old),
+            go_list(new)
+        )),
     }
 }
 
-fn merge_scalars(key: Option<&str>, old: Vec<Value>, new: &[Value]) -> Result<Merged, StrategicError> {
+fn merge_scalars(
+    key: Option<&str>,
+    old: Vec<Value>,
+    new: &[Value],
+) -> Result<Merged, StrategicError> {
     let (slots, wanted) = (Key::of_items(&old, key)?, Key::of_items(new, key)?);
     let mut seen = HashSet::new();
     let all = old.into_iter().chain(new.iter().cloned());
-    let distinct = all.filter(|item| Key::of(item).is_none_or(|key| seen.insert(key))).collect();
-    Ok(Merged { items: arrange(distinct, &wanted, &slots, key)?, slots })
+    let distinct = all
+        .filter(|item| Key::of(item).is_none_or(|key| seen.insert(key)))
+        .collect();
+    Ok(Merged {
+        items: arrange(distinct, &wanted, &slots, key)?,
+        slots,
+    })
 }
 
 fn merge_structs(
@@ -85,17 +111,31 @@ fn merge_structs(
 ) -> Result<Merged, StrategicError> {
     let (doomed, replaced) = read_directives(key, new)?;
     let room = old.len();
-    let mut plain: Vec<&mut Value> = new.iter_mut().filter(|item| item.get(DIRECTIVE).is_none()).collect();
+    let mut plain: Vec<&mut Value> = new
+        .iter_mut()
+        .filter(|item| item.get(DIRECTIVE).is_none())
+        .collect();
     if replaced {
         let items: Vec<Value> = plain.into_iter().map(|item| item.clone()).collect();
         let keys = Key::of_items(&items, Some(key))?;
-        return Ok(Merged { items: arrange(items, &[], &keys, Some(key))?, slots: known_keys(key, &old) });
+        return Ok(Merged {
+            items: arrange(items, &[], &keys, Some(key))?,
+            slots: known_keys(key, &old),
+        });
     }
-    old.retain(|item| !item.get(key).and_then(Key::of).is_some_and(|key| doomed.contains(&key)));
+    old.retain(|item| {
+        !item
+            .get(key)
+            .and_then(Key::of)
+            .is_some_and(|key| doomed.contains(&key))
+    });
     let survivors = old.len();
     merge_plain(place, key, &mut old, &mut plain)?;
 
-    let wanted = plain.iter().map(|item| Key::of_item(item, Some(key))).collect::<Result<Vec<_>, _>>()?;
+    let wanted = plain
+        .iter()
+        .map(|item| Key::of_item(item, Some(key)))
+        .collect::<Result<Vec<_>, _>>()?;
     let mut slots = Key::of_items(&old, Some(key))?;
     let items = arrange(old, &wanted, &slots[..survivors], Some(key))?;
     slots.truncate(room);
@@ -103,18 +143,25 @@ fn merge_structs(
 }
 
 fn known_keys(key: &str, items: &[Value]) -> Vec<Key> {
-    items.iter().filter_map(|item| item.get(key).and_then(Key::of)).collect()
+    items
+        .iter()
+        .filter_map(|item| item.get(key).and_then(Key::of))
+        .collect()
 }
 
 /// The keys of items to remove, and whether the patch replaces the list.
 fn read_directives(key: &str, new: &[Value]) -> Result<(HashSet<Key>, bool), StrategicError> {
     let (mut doomed, mut replaced) = (HashSet::new(), false);
     for item in new {
-        let Some(directive) = item.get(DIRECTIVE) else { continue };
+        let Some(directive) = item.get(DIRECTIVE) else {
+            continue;
+        };
         match directive.as_str() {
             Some(DELETE) => doomed.extend(Key::of(member(item, key)?)),
             Some(REPLACE) => replaced = true,
-            Some(MERGE) => return fail("merging lists cannot yet be specified in the patch".into()),
+            Some(MERGE) => {
+                return fail("merging lists cannot yet be specified in the patch".into());
+            }
             _ => return Err(StrategicError::unknown_directive(directive, as_map(item)?)),
         }
     }
@@ -135,7 +182,9 @@ fn merge_plain(
         }
     }
     for item in plain {
-        let at = *index.entry(Key::of_item(item, Some(key))?).or_insert(old.len());
+        let at = *index
+            .entry(Key::of_item(item, Some(key))?)
+            .or_insert(old.len());
         match (old.get_mut(at), &mut **item) {
             (Some(Value::Map(old)), Value::Map(new)) => merge_map(place, old, new)?,
             (_, new) => old.push(new.clone()),

@@ -18,7 +18,10 @@ enum Ty<'a> {
 
 impl<'a> Place<'a> {
     pub(super) fn root(ty: &'a Struct) -> Place<'a> {
-        Place { ty: Ty::Struct(ty), pointer: false }
+        Place {
+            ty: Ty::Struct(ty),
+            pointer: false,
+        }
     }
 
     /// The map that stands in the member `name`, and how it is patched.
@@ -34,20 +37,29 @@ impl<'a> Place<'a> {
             Shape::List(item) => item,
             Shape::Bytes => &field.ty,
             _ if is_pointer(field) => &field.ty,
-            _ => return fail(format!("expected slice or array type, but got: {}", self.kind())),
+            _ => {
+                return fail(format!(
+                    "expected slice or array type, but got: {}",
+                    self.kind()
+                ));
+            }
         };
         Ok((Place::of(item, false), &field.patch))
     }
 
     fn of(ty: &'a Type, pointer: bool) -> Place<'a> {
-        let ty = ty.as_struct().map_or(Ty::Other(ty), |inner| Ty::Struct(inner));
+        let ty = ty
+            .as_struct()
+            .map_or(Ty::Other(ty), |inner| Ty::Struct(inner));
         Place { ty, pointer }
     }
 
     fn field(self, name: &str) -> Result<&'a Field, StrategicError> {
         let ty = match self.ty {
             Ty::Struct(ty) => ty,
-            Ty::Other(ty) if kind(&ty.shape) == "struct" => return unknown(ty.go.rsplit('.').next(), name),
+            Ty::Other(ty) if kind(&ty.shape) == "struct" => {
+                return unknown(ty.go.rsplit('.').next(), name);
+            }
             Ty::Other(ty) => {
                 let kind = kind(&ty.shape);
                 return fail(format!(
@@ -56,7 +68,11 @@ impl<'a> Place<'a> {
             }
         };
         // Kubernetes: as in Go's decoder, a name matches in whatever case if it matches in none exactly.
-        let in_any_case = || ty.fields().iter().find(|field| field.name.eq_ignore_ascii_case(name));
+        let in_any_case = || {
+            ty.fields()
+                .iter()
+                .find(|field| field.name.eq_ignore_ascii_case(name))
+        };
         match ty.field(name).or_else(in_any_case) {
             Some(field) => Ok(field),
             None => unknown(Some(&ty.name), name),
@@ -92,7 +108,9 @@ fn kind(shape: &Shape) -> &'static str {
 
 fn unknown<T>(ty: Option<&str>, name: &str) -> Result<T, StrategicError> {
     let ty = ty.unwrap_or_default();
-    fail(format!("unable to find api field in struct {ty} for the json field {name:?}"))
+    fail(format!(
+        "unable to find api field in struct {ty} for the json field {name:?}"
+    ))
 }
 
 fn fail<T>(message: String) -> Result<T, StrategicError> {

@@ -16,19 +16,30 @@ use crate::value::{Map, Str, Value};
 ///
 /// Kubernetes: the patch is left as upstream leaves it, directives spent and nulls gone where something was
 /// added, for later errors show it so ([`go_text()`](crate::patch::go_text())).
-pub fn strategic_merge(ty: &Struct, target: &mut Value, patch: &mut Value) -> Result<(), StrategicError> {
+pub fn strategic_merge(
+    ty: &Struct,
+    target: &mut Value,
+    patch: &mut Value,
+) -> Result<(), StrategicError> {
     match patch {
         Value::Map(patch) => merge_map(Place::root(ty), target.make_map(), patch),
         Value::Null => Ok(()),
         other => {
             let message = "into Go value of type map[string]interface {}";
-            Err(StrategicError::BadRequest(format!("json: cannot unmarshal {} {message}", other.go_word())))
+            Err(StrategicError::BadRequest(format!(
+                "json: cannot unmarshal {} {message}",
+                other.go_word()
+            )))
         }
     }
 }
 
 /// Merges `patch` into the map at `place`.
-pub(super) fn merge_map(place: Place, target: &mut Map, patch: &mut Map) -> Result<(), StrategicError> {
+pub(super) fn merge_map(
+    place: Place,
+    target: &mut Map,
+    patch: &mut Map,
+) -> Result<(), StrategicError> {
     if patch.contains_key(DIRECTIVE) {
         return take_whole(target, patch);
     }
@@ -36,8 +47,10 @@ pub(super) fn merge_map(place: Place, target: &mut Map, patch: &mut Map) -> Resu
     merge_in_order(place, target, patch)?;
     remove_members(target, patch);
     // Kubernetes: in no order. We delete last, as upstream does after `$setElementOrder`.
-    let (deletions, others): (Vec<Str>, Vec<Str>) =
-        patch.keys().cloned().partition(|key| key.starts_with(DELETE_LIST));
+    let (deletions, others): (Vec<Str>, Vec<Str>) = patch
+        .keys()
+        .cloned()
+        .partition(|key| key.starts_with(DELETE_LIST));
     for key in others.into_iter().chain(deletions) {
         merge_member(place, target, &key, patch.entry(&key))?;
     }
@@ -60,27 +73,44 @@ fn take_whole(target: &mut Map, patch: &mut Map) -> Result<(), StrategicError> {
             *target = patch.clone();
         }
         Some(DELETE) => *target = Map::default(),
-        _ => return Err(StrategicError::unknown_directive(&patch.get(DIRECTIVE).cloned().into(), patch)),
+        _ => {
+            return Err(StrategicError::unknown_directive(
+                &patch.get(DIRECTIVE).cloned().into(),
+                patch,
+            ));
+        }
     }
     Ok(())
 }
 
 fn retain_keys(target: &mut Map, patch: &mut Map) -> Result<(), StrategicError> {
-    let Some(directive) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
+    let Some(directive) = patch.remove(RETAIN_KEYS) else {
+        return Ok(());
+    };
     let malformed = || StrategicError::bad_format(RETAIN_KEYS);
-    let Value::List(retained) = directive else { return Err(malformed()) };
+    let Value::List(retained) = directive else {
+        return Err(malformed());
+    };
     Key::of_items(&retained, None)?;
     let retained: HashSet<&str> = retained.iter().filter_map(Value::as_str).collect();
     let is_retained = |key: &str| retained.contains(key);
     let is_directive = |key: &str| key.starts_with(DELETE_LIST) || key.starts_with(ELEMENT_ORDER);
-    if patch.iter().any(|(key, value)| !value.is_null() && !is_directive(key) && !is_retained(key)) {
+    if patch
+        .iter()
+        .any(|(key, value)| !value.is_null() && !is_directive(key) && !is_retained(key))
+    {
         return Err(malformed());
     }
     target.retain(|key, _| is_retained(key));
     Ok(())
 }
 
-fn merge_member(place: Place, target: &mut Map, key: &str, change: &mut Value) -> Result<(), StrategicError> {
+fn merge_member(
+    place: Place,
+    target: &mut Map,
+    key: &str,
+    change: &mut Value,
+) -> Result<(), StrategicError> {
     let (name, deleting) = match key.starts_with(DELETE_LIST) {
         true => (list_name(key, DELETE_LIST)?, true),
         false => (key, false),
@@ -89,7 +119,9 @@ fn merge_member(place: Place, target: &mut Map, key: &str, change: &mut Value) -
         (None, Value::Null) => {}
         (Some(_), Value::Null) => drop(target.remove(name)),
         (Some(Value::Map(old)), Value::Map(new)) => merge_map_member(place, name, old, new)?,
-        (Some(Value::List(old)), Value::List(new)) => merge_list_member(place, name, old, new, deleting)?,
+        (Some(Value::List(old)), Value::List(new)) => {
+            merge_list_member(place, name, old, new, deleting)?
+        }
         // Kubernetes: `$deleteFromPrimitiveList/<name>` of a scalar sets it.
         (old, new) if deleting => {
             if let Some(old) = old.filter(|old| discriminant(*old) == discriminant(new)) {
@@ -101,7 +133,12 @@ fn merge_member(place: Place, target: &mut Map, key: &str, change: &mut Value) -
     Ok(())
 }
 
-fn merge_map_member(place: Place, name: &str, old: &mut Map, new: &mut Map) -> Result<(), StrategicError> {
+fn merge_map_member(
+    place: Place,
+    name: &str,
+    old: &mut Map,
+    new: &mut Map,
+) -> Result<(), StrategicError> {
     let (place, how) = place.map(name)?;
     if how.replace {
         *old = new.clone();
@@ -129,7 +166,10 @@ fn merge_list_member(
 
 /// The list that a directive `<prefix>/<list>` is about.
 pub(super) fn list_name<'a>(directive: &'a str, prefix: &str) -> Result<&'a str, StrategicError> {
-    match directive.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('/')) {
+    match directive
+        .strip_prefix(prefix)
+        .and_then(|rest| rest.strip_prefix('/'))
+    {
         // Kubernetes: without a name it is about the member that is called like the directive.
         Some("") if prefix == DELETE_LIST => Ok(directive),
         Some(name) => Ok(name),

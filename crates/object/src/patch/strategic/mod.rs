@@ -63,11 +63,16 @@ impl StrategicError {
 
     fn no_merge_key(item: &Map, key: &str) -> StrategicError {
         let item = go_text(&Value::Map(item.clone()));
-        StrategicError::Internal(format!("map: {item} does not contain declared merge key: {key}"))
+        StrategicError::Internal(format!(
+            "map: {item} does not contain declared merge key: {key}"
+        ))
     }
 
     fn wrong_type(expected: &str, found: &Value) -> StrategicError {
-        StrategicError::Internal(format!("expected a {expected}, but received a {}", go_type(found)))
+        StrategicError::Internal(format!(
+            "expected a {expected}, but received a {}",
+            go_type(found)
+        ))
     }
 
     fn unknown_directive(directive: &Value, map: &Map) -> StrategicError {
@@ -113,17 +118,22 @@ impl Key {
     }
 
     fn of_items(items: &[Value], merge_key: Option<&str>) -> Result<Vec<Key>, StrategicError> {
-        items.iter().map(|item| Key::of_item(item, merge_key)).collect()
+        items
+            .iter()
+            .map(|item| Key::of_item(item, merge_key))
+            .collect()
     }
 }
 
 fn as_map(item: &Value) -> Result<&Map, StrategicError> {
-    item.as_map().ok_or_else(|| StrategicError::wrong_type("map[string]interface {}", item))
+    item.as_map()
+        .ok_or_else(|| StrategicError::wrong_type("map[string]interface {}", item))
 }
 
 fn member<'a>(item: &'a Value, name: &str) -> Result<&'a Value, StrategicError> {
     let map = as_map(item)?;
-    map.get(name).ok_or_else(|| StrategicError::no_merge_key(map, name))
+    map.get(name)
+        .ok_or_else(|| StrategicError::no_merge_key(map, name))
 }
 
 fn has_directive(item: &Value) -> bool {

@@ -18,12 +18,26 @@ use crate::value::{Map, Str, Value};
 const INSERTION_SORTED: usize = 20;
 
 /// Merges the lists for which the patch has a `$setElementOrder`, and takes both out of the patch.
-pub(super) fn merge_in_order(place: Place, target: &mut Map, patch: &mut Map) -> Result<(), StrategicError> {
-    let directives: Vec<Str> = patch.keys().filter(|key| key.starts_with(ELEMENT_ORDER)).cloned().collect();
+pub(super) fn merge_in_order(
+    place: Place,
+    target: &mut Map,
+    patch: &mut Map,
+) -> Result<(), StrategicError> {
+    let directives: Vec<Str> = patch
+        .keys()
+        .filter(|key| key.starts_with(ELEMENT_ORDER))
+        .cloned()
+        .collect();
     for directive in directives {
         let order = patch.remove(&directive).unwrap_or_default();
         let order = as_list(Some(&order))?.unwrap_or_default();
-        merge_one(place, target, patch, list_name(&directive, ELEMENT_ORDER)?, order)?;
+        merge_one(
+            place,
+            target,
+            patch,
+            list_name(&directive, ELEMENT_ORDER)?,
+            order,
+        )?;
     }
     Ok(())
 }
@@ -40,15 +54,27 @@ fn merge_one(
     check_order(change.unwrap_or_default(), order, how.key.as_deref())?;
     let any_item = live.into_iter().chain(change).flatten().next();
     // Kubernetes: without a key, structs are told apart by the key "", which none of them has.
-    let key = how.key.as_deref().or(any_item.and_then(Value::as_map).map(|_| ""));
+    let key = how
+        .key
+        .as_deref()
+        .or(any_item.and_then(Value::as_map).map(|_| ""));
     let Merged { items, slots } = match (live, change) {
         (None, None) => return Ok(()),
-        (None, Some(change)) => Merged { items: kept(change), slots: Vec::new() },
-        (Some(live), None) => Merged { items: live.to_vec(), slots: Key::of_items(live, key)? },
+        (None, Some(change)) => Merged {
+            items: kept(change),
+            slots: Vec::new(),
+        },
+        (Some(live), None) => Merged {
+            items: live.to_vec(),
+            slots: Key::of_items(live, key)?,
+        },
         (Some(live), Some(change)) if how.merge => {
             merge_list(place, key, live.to_vec(), &mut change.to_vec())?
         }
-        (Some(live), Some(change)) => Merged { items: change.to_vec(), slots: Key::of_items(live, key)? },
+        (Some(live), Some(change)) => Merged {
+            items: change.to_vec(),
+            slots: Key::of_items(live, key)?,
+        },
     };
     let wanted = wanted_keys(order, key, &Key::of_items(&items, key)?)?;
     first_item(live.unwrap_or_default(), change.unwrap_or_default())?;
@@ -72,13 +98,24 @@ fn kept(change: &[Value]) -> Vec<Value> {
 }
 
 /// The keys in `order`; `present` are those of the list to be ordered.
-fn wanted_keys(order: &[Value], key: Option<&str>, present: &[Key]) -> Result<Vec<Key>, StrategicError> {
+fn wanted_keys(
+    order: &[Value],
+    key: Option<&str>,
+    present: &[Key],
+) -> Result<Vec<Key>, StrategicError> {
     let stranger = order.iter().position(|item| !matches!(item, Value::Map(_)));
-    let (Some(_), Some(at)) = (key, stranger) else { return Key::of_items(order, key) };
+    let (Some(_), Some(at)) = (key, stranger) else {
+        return Key::of_items(order, key);
+    };
     let before: HashSet<Key> = Key::of_items(&order[..at], key)?.into_iter().collect();
     match present.iter().all(|key| before.contains(key)) {
-        true => Err(StrategicError::wrong_type("map[string]interface {}", &order[at])),
-        false => Err(StrategicError::Internal(format!("value for key {at} is not a map"))),
+        true => Err(StrategicError::wrong_type(
+            "map[string]interface {}",
+            &order[at],
+        )),
+        false => Err(StrategicError::Internal(format!(
+            "value for key {at} is not a map"
+        ))),
     }
 }
 
@@ -102,14 +139,19 @@ fn check_order(change: &[Value], order: &[Value], key: Option<&str>) -> Result<(
         return Ok(());
     }
     let (change, order) = (go_list(change), go_list(order));
-    let message =
-        format!("The order in patch list:\n{change}\n doesn't match {ELEMENT_ORDER} list:\n{order}\n");
+    let message = format!(
+        "The order in patch list:\n{change}\n doesn't match {ELEMENT_ORDER} list:\n{order}\n"
+    );
     Err(StrategicError::Internal(message))
 }
 
 fn same(item: &Value, ordered: Option<&Value>, key: Option<&str>) -> Result<bool, StrategicError> {
-    let Some(ordered) = ordered else { return Ok(false) };
-    let Some(key) = key else { return equal(item, ordered) };
+    let Some(ordered) = ordered else {
+        return Ok(false);
+    };
+    let Some(key) = key else {
+        return equal(item, ordered);
+    };
     as_map(ordered)?;
     equal(member(item, key)?, member(ordered, key)?)
 }
@@ -133,8 +175,10 @@ pub(super) fn arrange(
 ) -> Result<Vec<Value>, StrategicError> {
     let (wanted, live) = (Ranks::new(wanted), Ranks::new(live));
     let keys = Key::of_items(&items, key)?;
-    let (mut named, mut others): (Vec<_>, Vec<_>) =
-        keys.into_iter().zip(items).partition(|(key, _)| wanted.of(key).is_some());
+    let (mut named, mut others): (Vec<_>, Vec<_>) = keys
+        .into_iter()
+        .zip(items)
+        .partition(|(key, _)| wanted.of(key).is_some());
     wanted.sort(&mut named);
     live.sort(&mut others);
     Ok(interleave(named, others, &live))
@@ -148,7 +192,11 @@ fn interleave(named: Vec<Item>, others: Vec<Item>, live: &Ranks) -> Vec<Value> {
     while let (Some((name, _)), Some((other, _))) = (named.peek(), others.peek()) {
         let other_first =
             matches!((live.of(other), live.of(name)), (Some(other), Some(name)) if other < name);
-        let next = if other_first { others.next() } else { named.next() };
+        let next = if other_first {
+            others.next()
+        } else {
+            named.next()
+        };
         result.extend(next.map(|(_, value)| value));
     }
     result.extend(others.chain(named).map(|(_, value)| value));

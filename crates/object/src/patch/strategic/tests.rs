@@ -62,8 +62,10 @@ fn value(text: &str) -> Value {
 /// Applies a patch to the ship; the members that it names show what came out.
 fn apply(patch: &str) -> Result<Value, StrategicError> {
     let (types, mut ship, mut patch) = (types(), value(SHIP), value(patch));
-    let named: Vec<String> =
-        patch.entries().map(|(key, _)| key.rsplit('/').next().unwrap_or_default().to_string()).collect();
+    let named: Vec<String> = patch
+        .entries()
+        .map(|(key, _)| key.rsplit('/').next().unwrap_or_default().to_string())
+        .collect();
     strategic_merge(&types.types["example/v1.Ship"], &mut ship, &mut patch)?;
     if let Value::Map(map) = &mut ship {
         map.retain(|key, _| named.iter().any(|name| name == key));
@@ -86,7 +88,11 @@ fn check(patch: &str, expect: Expect) {
 #[track_caller]
 fn check_names(patch: &str, names: &str) {
     let ship = apply(patch).unwrap();
-    let found: Vec<&str> = ship["crew"].list().iter().map(|sailor| sailor["name"].str()).collect();
+    let found: Vec<&str> = ship["crew"]
+        .list()
+        .iter()
+        .map(|sailor| sailor["name"].str())
+        .collect();
     assert_eq!(found.join(" "), names);
 }
 
@@ -96,8 +102,14 @@ fn null_removes_maps_merge_and_the_rest_is_replaced() {
         r#"{"name":null,"labels":{"a":null,"c":"3"},"ports":["rome"],"cargo":[],"draft":3}"#,
         expect![[r#"{"cargo":[],"draft":3,"labels":{"b":"2","c":"3"},"ports":["rome"]}"#]],
     );
-    check(r#"{"labels":"x","draft":{"a":null,"b":1}}"#, expect![[r#"{"draft":{"b":1},"labels":"x"}"#]]);
-    check(r#"{"course":{"to":"b","x":null}}"#, expect![[r#"{"course":{"to":"b","x":null}}"#]]);
+    check(
+        r#"{"labels":"x","draft":{"a":null,"b":1}}"#,
+        expect![[r#"{"draft":{"b":1},"labels":"x"}"#]],
+    );
+    check(
+        r#"{"course":{"to":"b","x":null}}"#,
+        expect![[r#"{"course":{"to":"b","x":null}}"#]],
+    );
 }
 
 #[test]
@@ -112,15 +124,30 @@ fn structs_merge_by_their_key() {
         r#"{"crew":[{"name":"ann","$patch":"delete"},{"name":"nobody","$patch":"delete"}]}"#,
         expect![[r#"{"crew":[{"name":"bob"},{"name":"cid"}]}"#]],
     );
-    check(r#"{"crew":[{"name":"dee"},{"$patch":"replace"}]}"#, expect![[r#"{"crew":[{"name":"dee"}]}"#]]);
-    check(r#"{"crew":[{"$patch":"replace"}]}"#, expect![[r#"{"crew":[]}"#]]);
+    check(
+        r#"{"crew":[{"name":"dee"},{"$patch":"replace"}]}"#,
+        expect![[r#"{"crew":[{"name":"dee"}]}"#]],
+    );
+    check(
+        r#"{"crew":[{"$patch":"replace"}]}"#,
+        expect![[r#"{"crew":[]}"#]],
+    );
 }
 
 #[test]
 fn scalars_merge_as_a_set() {
-    check(r#"{"flags":["q","y","q"]}"#, expect![[r#"{"flags":["q","x","y","z"]}"#]]);
-    check(r#"{"$deleteFromPrimitiveList/flags":["x","z","?"]}"#, expect![[r#"{"flags":["y"]}"#]]);
-    check(r#"{"$deleteFromPrimitiveList/ports":["oslo"]}"#, expect![[r#"{"ports":["kiel"]}"#]]);
+    check(
+        r#"{"flags":["q","y","q"]}"#,
+        expect![[r#"{"flags":["q","x","y","z"]}"#]],
+    );
+    check(
+        r#"{"$deleteFromPrimitiveList/flags":["x","z","?"]}"#,
+        expect![[r#"{"flags":["y"]}"#]],
+    );
+    check(
+        r#"{"$deleteFromPrimitiveList/ports":["oslo"]}"#,
+        expect![[r#"{"ports":["kiel"]}"#]],
+    );
     check(
         r#"{"flags":["q"],"$deleteFromPrimitiveList/flags":["x"],"$setElementOrder/flags":["z","q"]}"#,
         expect![[r#"{"flags":["y","z","q"]}"#]],
@@ -130,13 +157,19 @@ fn scalars_merge_as_a_set() {
 #[test]
 fn what_is_new_comes_first_and_the_rest_stays() {
     check_names(r#"{"crew":[{"name":"dee"}]}"#, "dee ann bob cid");
-    check_names(r#"{"crew":[{"name":"bob"},{"name":"dee"}]}"#, "ann bob dee cid");
+    check_names(
+        r#"{"crew":[{"name":"bob"},{"name":"dee"}]}"#,
+        "ann bob dee cid",
+    );
     check_names(r#"{"crew":[{"name":"cid"},{"name":"ann"}]}"#, "bob cid ann");
 }
 
 #[test]
 fn the_patch_may_set_the_order() {
-    check_names(r#"{"$setElementOrder/crew":[{"name":"cid"},{"name":"ann"}]}"#, "bob cid ann");
+    check_names(
+        r#"{"$setElementOrder/crew":[{"name":"cid"},{"name":"ann"}]}"#,
+        "bob cid ann",
+    );
     check_names(
         r#"{"$setElementOrder/crew":[{"name":"cid"},{"name":"dee"}],"crew":[{"name":"dee"}]}"#,
         "ann bob cid dee",
@@ -159,9 +192,18 @@ fn the_patch_may_set_the_order() {
 
 #[test]
 fn a_map_may_be_replaced_or_reduced() {
-    check(r#"{"labels":{"$patch":"replace","c":"3"}}"#, expect![[r#"{"labels":{"c":"3"}}"#]]);
-    check(r#"{"labels":{"$patch":"delete","c":"3"}}"#, expect![[r#"{"labels":{}}"#]]);
-    check(r#"{"rig":{"$retainKeys":["kind"],"kind":"yawl"}}"#, expect![[r#"{"rig":{"kind":"yawl"}}"#]]);
+    check(
+        r#"{"labels":{"$patch":"replace","c":"3"}}"#,
+        expect![[r#"{"labels":{"c":"3"}}"#]],
+    );
+    check(
+        r#"{"labels":{"$patch":"delete","c":"3"}}"#,
+        expect![[r#"{"labels":{}}"#]],
+    );
+    check(
+        r#"{"rig":{"$retainKeys":["kind"],"kind":"yawl"}}"#,
+        expect![[r#"{"rig":{"kind":"yawl"}}"#]],
+    );
     check(
         r#"{"tanks":[{"name":"t","$retainKeys":["name","oil"],"oil":{"to":"y"},"water":null}]}"#,
         expect![[r#"{"tanks":[{"name":"t","oil":{"to":"y"}}]}"#]],
@@ -183,13 +225,34 @@ fn what_is_added_is_kept_but_for_nulls_and_directives() {
 
 #[test]
 fn malformed_directives_are_refused() {
-    check(r#"{"$retainKeys":"name"}"#, expect!["400 invalid patch format of retainKeys"]);
-    check(r#"{"$retainKeys":["ports"],"name":"x"}"#, expect!["400 invalid patch format of retainKeys"]);
-    check(r#"{"$deleteFromPrimitiveList":[]}"#, expect!["400 invalid patch format of primitive list"]);
-    check(r#"{"$setElementOrder":[]}"#, expect!["400 invalid patch format of setElementOrder list"]);
-    check(r#"{"$setElementOrder/crew":1}"#, expect!["500 expected a []interface {}, but received a int64"]);
-    check(r#"{"$setElementOrder/crew":["x"]}"#, expect!["500 value for key 0 is not a map"]);
-    check(r#"{"$patch":"merge"}"#, expect!["500 unknown patch type: merge in map: map[$patch:merge]"]);
+    check(
+        r#"{"$retainKeys":"name"}"#,
+        expect!["400 invalid patch format of retainKeys"],
+    );
+    check(
+        r#"{"$retainKeys":["ports"],"name":"x"}"#,
+        expect!["400 invalid patch format of retainKeys"],
+    );
+    check(
+        r#"{"$deleteFromPrimitiveList":[]}"#,
+        expect!["400 invalid patch format of primitive list"],
+    );
+    check(
+        r#"{"$setElementOrder":[]}"#,
+        expect!["400 invalid patch format of setElementOrder list"],
+    );
+    check(
+        r#"{"$setElementOrder/crew":1}"#,
+        expect!["500 expected a []interface {}, but received a int64"],
+    );
+    check(
+        r#"{"$setElementOrder/crew":["x"]}"#,
+        expect!["500 value for key 0 is not a map"],
+    );
+    check(
+        r#"{"$patch":"merge"}"#,
+        expect!["500 unknown patch type: merge in map: map[$patch:merge]"],
+    );
     check(
         r#"{"crew":[{"name":"ann","$patch":null}]}"#,
         expect!["500 unknown patch type: %!s(<nil>) in map: map[$patch:<nil> name:ann]"],
@@ -206,7 +269,10 @@ fn patches_that_do_not_fit_are_refused() {
         r#"{"crew":[{"rank":"cook"}]}"#,
         expect!["500 map: map[rank:cook] does not contain declared merge key: name"],
     );
-    check(r#"{"flags":["a",1]}"#, expect!["500 list element types are not identical: [[x y z] [a 1]]"]);
+    check(
+        r#"{"flags":["a",1]}"#,
+        expect!["500 list element types are not identical: [[x y z] [a 1]]"],
+    );
     check(
         r#"{"$setElementOrder/crew":[{"name":"ann"}],"crew":[{"name":"bob"}]}"#,
         expect![[r#"
@@ -232,7 +298,10 @@ fn patches_that_do_not_fit_are_refused() {
         r#"{"log":{"a":{"b":2}}}"#,
         expect![[r#"500 unable to find api field in struct RawExtension for the json field "a""#]],
     );
-    check("[]", expect!["400 json: cannot unmarshal array into Go value of type map[string]interface {}"]);
+    check(
+        "[]",
+        expect!["400 json: cannot unmarshal array into Go value of type map[string]interface {}"],
+    );
 }
 
 #[test]
@@ -243,7 +312,10 @@ fn a_spent_patch_shows_what_is_left_of_it() {
             "crew":[{"name":"ann","rank":"x"}],"y":null,"z":{"a":null,"b":[{"c":null}],"d":{"$patch":"delete"}}}"#,
     );
     strategic_merge(&types.types["example/v1.Ship"], &mut ship, &mut patch).unwrap();
-    assert_eq!(go_text(&patch), "map[rig:map[sails:<nil>] y:<nil> z:map[b:[map[]]]]");
+    assert_eq!(
+        go_text(&patch),
+        "map[rig:map[sails:<nil>] y:<nil> z:map[b:[map[]]]]"
+    );
 }
 
 #[track_caller]
@@ -252,7 +324,11 @@ fn check_diff(to: &str, expect: Expect) {
     let ty = &types.types["example/v1.Ship"];
     // What `to` does not name stays as it is.
     if let (Value::Map(ship), Value::Map(to)) = (&ship, &mut to) {
-        for (name, value) in ship.iter().filter(|(name, _)| !to.contains_key(name)).collect::<Vec<_>>() {
+        for (name, value) in ship
+            .iter()
+            .filter(|(name, _)| !to.contains_key(name))
+            .collect::<Vec<_>>()
+        {
             to.insert(name, value.clone());
         }
     }
@@ -260,7 +336,10 @@ fn check_diff(to: &str, expect: Expect) {
     expect.assert_eq(&json::to_string(&patch));
     let mut patched = ship;
     strategic_merge(ty, &mut patched, &mut patch).unwrap();
-    assert_eq!(json::to_string(&sorted(patched)), json::to_string(&sorted(to)));
+    assert_eq!(
+        json::to_string(&sorted(patched)),
+        json::to_string(&sorted(to))
+    );
 }
 
 fn sorted(mut value: Value) -> Value {
@@ -273,7 +352,10 @@ fn sorted(mut value: Value) -> Value {
 #[test]
 fn a_diff_says_no_more_than_it_must() {
     check_diff("{}", expect!["{}"]);
-    check_diff(r#"{"labels":{"a":"1"}}"#, expect![[r#"{"labels":{"b":null}}"#]]);
+    check_diff(
+        r#"{"labels":{"a":"1"}}"#,
+        expect![[r#"{"labels":{"b":null}}"#]],
+    );
     check_diff(
         r#"{"flags":["z","q"]}"#,
         expect![[

@@ -37,16 +37,31 @@ impl Compiled {
             None => Vec::new(),
         };
         let asks_for_old = rules.iter().any(|rule| rule.asks_for_old);
-        Compiled { shape, rules, asks_for_old }
+        Compiled {
+            shape,
+            rules,
+            asks_for_old,
+        }
     }
 }
 
 fn compile_all(rules: &[Rule], shape: &Shape) -> Vec<CompiledRule> {
     let kind = shape.static_type();
-    let base = Environment::new(VERSION).with_shape(shape).with_variable("self", kind.clone());
+    let base = Environment::new(VERSION)
+        .with_shape(shape)
+        .with_variable("self", kind.clone());
     let certain = base.clone().with_variable("oldSelf", kind.clone());
     let optional = base.with_variable("oldSelf", Type::optional(kind));
-    let one = |rule: &Rule| compile(rule, if rule.optional_old_self { &optional } else { &certain });
+    let one = |rule: &Rule| {
+        compile(
+            rule,
+            if rule.optional_old_self {
+                &optional
+            } else {
+                &certain
+            },
+        )
+    };
     rules.iter().map(one).collect()
 }
 
@@ -56,26 +71,43 @@ fn compile(rule: &Rule, environment: &Environment) -> CompiledRule {
     }
     let program = match program(&rule.rule, environment, &Type::Bool, "") {
         Ok(program) => program,
-        Err(error) => return CompiledRule { program: Some(Err(error)), ..CompiledRule::default() },
+        Err(error) => {
+            return CompiledRule {
+                program: Some(Err(error)),
+                ..CompiledRule::default()
+            };
+        }
     };
     let message = Some(&rule.message_expression).filter(|text| !text.is_empty());
     CompiledRule {
         asks_for_old: program.refers_to("oldSelf"),
         program: Some(Ok(program)),
-        message: message.map(|text| self::program(text, environment, &Type::String, "messageExpression ")),
+        message: message
+            .map(|text| self::program(text, environment, &Type::String, "messageExpression ")),
     }
 }
 
 /// A program of a type; `what` begins the message if it is none.
-fn program(text: &str, environment: &Environment, kind: &Type, what: &str) -> Result<Program, String> {
+fn program(
+    text: &str,
+    environment: &Environment,
+    kind: &Type,
+    what: &str,
+) -> Result<Program, String> {
     let program = environment.compile(text).map_err(|error| match error {
         RefuseError::Compile(error) => format!("{what}compilation failed: {error}"),
-        RefuseError::Program(error) if what.is_empty() => format!("program instantiation failed: {error}"),
+        RefuseError::Program(error) if what.is_empty() => {
+            format!("program instantiation failed: {error}")
+        }
         RefuseError::Program(error) => format!("{what}instantiation failed: {error}"),
     })?;
     if program.result_type() == kind {
         return Ok(program);
     }
-    let what = if what.is_empty() { "cel expression " } else { what };
+    let what = if what.is_empty() {
+        "cel expression "
+    } else {
+        what
+    };
     Err(format!("{what}must evaluate to a {kind}"))
 }

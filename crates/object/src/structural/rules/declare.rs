@@ -40,7 +40,10 @@ impl<'a> Declared<'a> {
 
     /// A place below.
     pub fn below(node: &'a Node) -> Declared<'a> {
-        Declared { node, resource: node.is_embedded() }
+        Declared {
+            node,
+            resource: node.is_embedded(),
+        }
     }
 
     /// Whether expressions can see it.
@@ -59,7 +62,9 @@ impl<'a> Declared<'a> {
     /// How data is read here; `name` is that of the type if it is an object. `None` if it cannot be seen.
     pub fn shape(self, name: &str) -> Option<Shape> {
         let (node, inside) = (self.node, |node: &Node, step: &str| {
-            Some(Box::new(Declared::below(node).shape(&format!("{name}.{step}"))?))
+            Some(Box::new(
+                Declared::below(node).shape(&format!("{name}.{step}"))?,
+            ))
         });
         let form = match node.ty {
             Type::Any => return None,
@@ -74,13 +79,17 @@ impl<'a> Declared<'a> {
                 None => self.object(name),
             },
         };
-        Some(Shape { form, nullable: node.is_nullable() })
+        Some(Shape {
+            form,
+            nullable: node.is_nullable(),
+        })
     }
 
     fn object(self, name: &str) -> Form {
         let fields = self.fields().into_iter();
-        let shapes = fields
-            .filter_map(|(field, below)| Some((field.clone(), below.shape(&format!("{name}.{field}"))?)));
+        let shapes = fields.filter_map(|(field, below)| {
+            Some((field.clone(), below.shape(&format!("{name}.{field}"))?))
+        });
         Shape::object(name, shapes).form
     }
 
@@ -88,9 +97,14 @@ impl<'a> Declared<'a> {
     /// not count.
     fn fields(self) -> Vec<(&'a Str, Declared<'a>)> {
         let added = self.adds_metadata();
-        let own = self.node.properties().filter(|(name, _)| !added || OBJECT.property(name).is_none());
+        let own = self
+            .node
+            .properties()
+            .filter(|(name, _)| !added || OBJECT.property(name).is_none());
         let meta = OBJECT.properties().filter(|_| added);
-        own.chain(meta).map(|(name, node)| (name, Declared::below(node))).collect()
+        own.chain(meta)
+            .map(|(name, node)| (name, Declared::below(node)))
+            .collect()
     }
 
     fn adds_metadata(self) -> bool {
@@ -131,12 +145,12 @@ impl<'a> Declared<'a> {
         match (node.ty, node.items(), node.additional()) {
             (Type::IntOrString, ..) => node.max_length().map_or(REQUEST - 2, |max| max * 4),
             (Type::String, ..) => max_text(node),
-            (Type::Array, Some(items), _) => {
-                node.max_items().unwrap_or_else(|| (REQUEST - 2) / (inside(items) + 1))
-            }
-            (Type::Object, _, Some(values)) => {
-                node.max_properties().unwrap_or_else(|| (REQUEST - 2) / (inside(values) + 6))
-            }
+            (Type::Array, Some(items), _) => node
+                .max_items()
+                .unwrap_or_else(|| (REQUEST - 2) / (inside(items) + 1)),
+            (Type::Object, _, Some(values)) => node
+                .max_properties()
+                .unwrap_or_else(|| (REQUEST - 2) / (inside(values) + 6)),
             _ => 0,
         }
     }
@@ -144,7 +158,11 @@ impl<'a> Declared<'a> {
     /// One step of a path in data.
     fn step(self, name: &str) -> Option<Declared<'a>> {
         match name {
-            "@items" | "@values" => self.node.items().or(self.node.additional()).map(Declared::below),
+            "@items" | "@values" => self
+                .node
+                .items()
+                .or(self.node.additional())
+                .map(Declared::below),
             _ if self.node.additional().is_some() => None,
             _ => self.field(name).filter(|below| below.is_visible()),
         }
@@ -154,7 +172,8 @@ impl<'a> Declared<'a> {
     fn field(self, name: &str) -> Option<Declared<'a>> {
         if name.contains("__") {
             let mut fields = self.fields().into_iter();
-            let found = fields.find(|(field, _)| escape(field).is_some_and(|escaped| escaped == name));
+            let found =
+                fields.find(|(field, _)| escape(field).is_some_and(|escaped| escaped == name));
             return found.map(|(_, below)| below);
         }
         let added = OBJECT.property(name).filter(|_| self.adds_metadata());
@@ -169,9 +188,14 @@ impl Sizes for Declared<'_> {
             Some((last, path)) if last == "@keys" => (true, path),
             _ => (false, path),
         };
-        let place = path.iter().try_fold(*self, |place, name| place.step(name))?;
+        let place = path
+            .iter()
+            .try_fold(*self, |place, name| place.step(name))?;
         match (keys, place.node.additional()) {
-            (false, _) => Some(Range { min: 0, max: place.max_elements() }),
+            (false, _) => Some(Range {
+                min: 0,
+                max: place.max_elements(),
+            }),
             // Kubernetes: nothing is counted for the keys of a map.
             (true, Some(_)) => Some(Range::ZERO),
             (true, None) => None,
@@ -222,8 +246,15 @@ fn max_text(node: &Node) -> u64 {
         "date" => 12,
         _ => {
             let bound = node.max_length().map(|max| max * 4);
-            let listed =
-                || node.check(|check| if let Check::Enum(values) = check { longest(values) } else { None });
+            let listed = || {
+                node.check(|check| {
+                    if let Check::Enum(values) = check {
+                        longest(values)
+                    } else {
+                        None
+                    }
+                })
+            };
             bound.or_else(listed).unwrap_or(REQUEST - 2)
         }
     }
@@ -236,15 +267,33 @@ impl Node {
     }
 
     fn max_length(&self) -> Option<u64> {
-        self.check(|check| if let Check::MaxLength(max) = check { Some(count(*max)) } else { None })
+        self.check(|check| {
+            if let Check::MaxLength(max) = check {
+                Some(count(*max))
+            } else {
+                None
+            }
+        })
     }
 
     fn max_items(&self) -> Option<u64> {
-        self.check(|check| if let Check::MaxItems(max) = check { Some(count(*max)) } else { None })
+        self.check(|check| {
+            if let Check::MaxItems(max) = check {
+                Some(count(*max))
+            } else {
+                None
+            }
+        })
     }
 
     fn max_properties(&self) -> Option<u64> {
-        self.check(|check| if let Check::MaxProperties(max) = check { Some(count(*max)) } else { None })
+        self.check(|check| {
+            if let Check::MaxProperties(max) = check {
+                Some(count(*max))
+            } else {
+                None
+            }
+        })
     }
 }
 

@@ -28,16 +28,29 @@ pub struct Verdict {
 pub fn examine(schema: &Value, resource: bool) -> Option<Vec<Verdict>> {
     let node = Node::compile(schema);
     let declared = Declared::new(&node, resource);
-    let Some(rules) = node.rules() else { return Some(Vec::new()) };
+    let Some(rules) = node.rules() else {
+        return Some(Vec::new());
+    };
     let compiled: &Compiled = rules.compiled(declared);
     compiled.shape.as_ref()?;
-    Some(compiled.rules.iter().map(|rule| verdict(rule, declared)).collect())
+    Some(
+        compiled
+            .rules
+            .iter()
+            .map(|rule| verdict(rule, declared))
+            .collect(),
+    )
 }
 
 fn verdict(rule: &CompiledRule, declared: Declared) -> Verdict {
-    let refusal = |program: &Option<Result<Program, String>>| program.as_ref()?.as_ref().err().cloned();
+    let refusal =
+        |program: &Option<Result<Program, String>>| program.as_ref()?.as_ref().err().cloned();
     let cost = |program: &Option<Result<Program, String>>| {
-        program.as_ref()?.as_ref().ok().map(|program| program.estimate(&declared).max)
+        program
+            .as_ref()?
+            .as_ref()
+            .ok()
+            .map(|program| program.estimate(&declared).max)
     };
     Verdict {
         refusal: refusal(&rule.program),

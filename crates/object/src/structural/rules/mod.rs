@@ -62,12 +62,16 @@ impl Rules {
     pub fn read(schema: &Value) -> Option<Rules> {
         let rules = schema["x-kubernetes-validations"].list();
         let rules: Box<[Rule]> = rules.iter().map(|rule| Rule::read(rule, schema)).collect();
-        (!rules.is_empty()).then_some(Rules { rules, compiled: OnceLock::new() })
+        (!rules.is_empty()).then_some(Rules {
+            rules,
+            compiled: OnceLock::new(),
+        })
     }
 
     /// Ready to be run. Invariant: a node is always declared in the same way.
     fn compiled(&self, declared: Declared) -> &Compiled {
-        self.compiled.get_or_init(|| Box::new(Compiled::new(&self.rules, declared)))
+        self.compiled
+            .get_or_init(|| Box::new(Compiled::new(&self.rules, declared)))
     }
 }
 
@@ -80,7 +84,9 @@ impl Rule {
             message: text("message"),
             message_expression: text("messageExpression"),
             reason: text("reason"),
-            field_path: place.map(|place| place.path.trim_start_matches('.').into()).unwrap_or_default(),
+            field_path: place
+                .map(|place| place.path.trim_start_matches('.').into())
+                .unwrap_or_default(),
             optional_old_self: rule["optionalOldSelf"].bool(),
         }
     }
@@ -106,13 +112,26 @@ impl Structural {
         if !self.has_rules() {
             return;
         }
-        if violations.0.iter().any(|violation| is_blocking(violation.reason)) {
+        if violations
+            .0
+            .iter()
+            .any(|violation| is_blocking(violation.reason))
+        {
             return violations.invalid("<nil>", Value::Null, UNCHECKED);
         }
         let past = Past::new(old.map(|old| Correlated::new(&self.root, new, old)));
-        let mut walk = Walk { budget: BUDGET, violations };
+        let mut walk = Walk {
+            budget: BUDGET,
+            violations,
+        };
         // What is over budget has been said.
-        let _ = walk.value(Declared::new(&self.root, true), new, old, past, &Path::new(""));
+        let _ = walk.value(
+            Declared::new(&self.root, true),
+            new,
+            old,
+            past,
+            &Path::new(""),
+        );
     }
 
     /// The same for a value that stands at the root of the schema and at `path` in something greater, such as a
@@ -139,6 +158,10 @@ impl Structural {
 fn is_blocking(reason: Reason) -> bool {
     matches!(
         reason,
-        Reason::NotSupported | Reason::Required | Reason::TooLong | Reason::TooMany | Reason::TypeInvalid
+        Reason::NotSupported
+            | Reason::Required
+            | Reason::TooLong
+            | Reason::TooMany
+            | Reason::TypeInvalid
     )
 }

@@ -27,42 +27,73 @@ impl<'a> Blame<'a> {
             (path, below) if path.is_empty() => below.to_owned(),
             (path, below) => format!("{path}.{below}"),
         };
-        At { blame: *self, field }
+        At {
+            blame: *self,
+            field,
+        }
     }
 
     /// A rule could not be run.
     pub fn failed(&self, detail: &str) -> Violation {
-        At { blame: *self, field: shown(self.path.to_string()) }.failed(detail)
+        At {
+            blame: *self,
+            field: shown(self.path.to_string()),
+        }
+        .failed(detail)
     }
 }
 
 impl At<'_> {
     /// A rule could not be run. Kubernetes: the type is shown where the value would be.
     pub fn failed(self, detail: &str) -> Violation {
-        let ty = if self.blame.node.ty == Type::IntOrString { "" } else { self.blame.node.ty.words() };
-        self.violation(Reason::Invalid, format!("Invalid value: \"{ty}\": {detail}"))
+        let ty = if self.blame.node.ty == Type::IntOrString {
+            ""
+        } else {
+            self.blame.node.ty.words()
+        };
+        self.violation(
+            Reason::Invalid,
+            format!("Invalid value: \"{ty}\": {detail}"),
+        )
     }
 
     /// A rule does not hold. Kubernetes: the value is shown if it is a scalar.
     pub fn refused(self, reason: &str, detail: &str) -> Violation {
         let Blame { node, value, .. } = self.blame;
-        let value =
-            if node.is_object() || node.is_list() { String::new() } else { format!(": {}", show(value)) };
+        let value = if node.is_object() || node.is_list() {
+            String::new()
+        } else {
+            format!(": {}", show(value))
+        };
         match reason {
-            "FieldValueForbidden" => self.violation(Reason::Forbidden, format!("Forbidden: {detail}")),
-            "FieldValueRequired" => self.violation(Reason::Required, format!("Required value: {detail}")),
-            "FieldValueDuplicate" => self.violation(Reason::Duplicate, format!("Duplicate value{value}")),
+            "FieldValueForbidden" => {
+                self.violation(Reason::Forbidden, format!("Forbidden: {detail}"))
+            }
+            "FieldValueRequired" => {
+                self.violation(Reason::Required, format!("Required value: {detail}"))
+            }
+            "FieldValueDuplicate" => {
+                self.violation(Reason::Duplicate, format!("Duplicate value{value}"))
+            }
             _ => self.violation(Reason::Invalid, format!("Invalid value{value}: {detail}")),
         }
     }
 
     fn violation(self, reason: Reason, message: String) -> Violation {
-        Violation { reason, field: self.field, message }
+        Violation {
+            reason,
+            field: self.field,
+            message,
+        }
     }
 }
 
 fn shown(path: String) -> String {
-    if path.is_empty() { "<nil>".into() } else { path }
+    if path.is_empty() {
+        "<nil>".into()
+    } else {
+        path
+    }
 }
 
 /// Adds a violation, or a warning if it is let through.
@@ -76,10 +107,18 @@ pub(super) fn push(violation: Violation, is_let_through: bool, violations: &mut 
 
 /// What to say of a rule that says nothing itself.
 pub(super) fn default(rule: &Rule) -> String {
-    if rule.message.is_empty() { format!("failed rule: {}", words(rule)) } else { words(rule).to_owned() }
+    if rule.message.is_empty() {
+        format!("failed rule: {}", words(rule))
+    } else {
+        words(rule).to_owned()
+    }
 }
 
 /// A rule in its own words.
 pub(super) fn words(rule: &Rule) -> &str {
-    if rule.message.is_empty() { rule.rule.trim() } else { rule.message.trim() }
+    if rule.message.is_empty() {
+        rule.rule.trim()
+    } else {
+        rule.message.trim()
+    }
 }

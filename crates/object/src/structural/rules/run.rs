@@ -38,14 +38,20 @@ impl Activation for Variables<'_> {
 impl<'a> Variables<'a> {
     fn new(new: &'a Value, old: Option<&'a Value>, shape: &'a Shape) -> Variables<'a> {
         let read = |value| cel::Value::shaped(value, shape);
-        Variables { new: read(new), old: old.map(read) }
+        Variables {
+            new: read(new),
+            old: old.map(read),
+        }
     }
 
     /// The same with an old value that may be missing.
     fn optional(&self) -> Variables<'a> {
         let old = self.old.clone().transpose();
         let old = old.map(|old| cel::Value::Optional(old.map(Arc::new)));
-        Variables { new: self.new.clone(), old: Some(old) }
+        Variables {
+            new: self.new.clone(),
+            old: Some(old),
+        }
     }
 }
 
@@ -59,12 +65,21 @@ impl Walk<'_> {
         past: Past,
         path: &Path,
     ) -> Result<(), Exhausted> {
-        let Some(rules) = declared.node.rules() else { return Ok(()) };
+        let Some(rules) = declared.node.rules() else {
+            return Ok(());
+        };
         let compiled = rules.compiled(declared);
-        let mut place = Place { blame: Blame { node: declared.node, value: new, path }, past, walk: self };
+        let mut place = Place {
+            blame: Blame {
+                node: declared.node,
+                value: new,
+                path,
+            },
+            past,
+            walk: self,
+        };
         let Some(shape) = &compiled.shape else {
-            let error =
-                "rule compiler initialization error: failed to convert to declType for CEL validation rules";
+            let error = "rule compiler initialization error: failed to convert to declType for CEL validation rules";
             place.failed(error);
             return Ok(());
         };
@@ -84,7 +99,12 @@ struct Place<'w, 'v, 'a> {
 }
 
 impl Place<'_, '_, '_> {
-    fn run_all(&mut self, rules: &[Rule], compiled: &Compiled, plain: &Variables) -> Result<(), Exhausted> {
+    fn run_all(
+        &mut self,
+        rules: &[Rule],
+        compiled: &Compiled,
+        plain: &Variables,
+    ) -> Result<(), Exhausted> {
         let optional = compiled.asks_for_old.then(|| plain.optional());
         for (rule, ready) in rules.iter().zip(&compiled.rules) {
             let program = match &ready.program {
@@ -99,7 +119,10 @@ impl Place<'_, '_, '_> {
             if ready.asks_for_old && plain.old.is_none() && !rule.optional_old_self {
                 continue;
             }
-            let variables = optional.as_ref().filter(|_| rule.optional_old_self).unwrap_or(plain);
+            let variables = optional
+                .as_ref()
+                .filter(|_| rule.optional_old_self)
+                .unwrap_or(plain);
             if !self.holds(rule, program, variables)? {
                 // Kubernetes: messages never see an optional old value (schema/cel/validation.go).
                 let detail = self.message(rule, ready, plain)?;
@@ -110,8 +133,19 @@ impl Place<'_, '_, '_> {
     }
 
     /// Whether a rule holds, as far as it can be told: what goes wrong is said here.
-    fn holds(&mut self, rule: &Rule, program: &Program, variables: &Variables) -> Result<bool, Exhausted> {
-        let evaluation = program.evaluate(variables, Budget { cost: CALL_LIMIT, interrupted: None });
+    fn holds(
+        &mut self,
+        rule: &Rule,
+        program: &Program,
+        variables: &Variables,
+    ) -> Result<bool, Exhausted> {
+        let evaluation = program.evaluate(
+            variables,
+            Budget {
+                cost: CALL_LIMIT,
+                interrupted: None,
+            },
+        );
         if !self.pay(&evaluation) {
             return Err(self.ended(NO_BUDGET));
         }
@@ -142,8 +176,16 @@ impl Place<'_, '_, '_> {
         ready: &CompiledRule,
         variables: &Variables,
     ) -> Result<String, Exhausted> {
-        let Some(Ok(program)) = &ready.message else { return Ok(report::default(rule)) };
-        let evaluation = program.evaluate(variables, Budget { cost: CALL_LIMIT, interrupted: None });
+        let Some(Ok(program)) = &ready.message else {
+            return Ok(report::default(rule));
+        };
+        let evaluation = program.evaluate(
+            variables,
+            Budget {
+                cost: CALL_LIMIT,
+                interrupted: None,
+            },
+        );
         let wrong = if !self.pay(&evaluation) {
             NO_BUDGET_FOR_MESSAGE.to_owned()
         } else if matches!(evaluation.value, Err(EvalError::CostLimit)) {
@@ -152,7 +194,10 @@ impl Place<'_, '_, '_> {
                 "no further validation rules will be run due to call cost exceeds limit for messageExpression: {text}"
             )
         } else {
-            let text = evaluation.value.ok().and_then(|value| usable(value.as_str()?));
+            let text = evaluation
+                .value
+                .ok()
+                .and_then(|value| usable(value.as_str()?));
             return Ok(text.unwrap_or_else(|| report::default(rule)));
         };
         let violation = self.blame.below(rule).failed(&wrong);
@@ -172,7 +217,9 @@ impl Place<'_, '_, '_> {
 
     /// Takes what an evaluation did cost, if that much is left.
     fn pay(&mut self, evaluation: &Evaluation) -> bool {
-        let cost = i64::try_from(evaluation.cost).ok().filter(|cost| *cost <= self.walk.budget);
+        let cost = i64::try_from(evaluation.cost)
+            .ok()
+            .filter(|cost| *cost <= self.walk.budget);
         self.walk.budget -= cost.unwrap_or_default();
         cost.is_some()
     }
@@ -191,5 +238,6 @@ impl Place<'_, '_, '_> {
 /// A message that can be shown: one line, not empty, not too long.
 fn usable(text: &str) -> Option<String> {
     let text = text.trim();
-    (!text.is_empty() && text.len() <= MESSAGE_LIMIT && !text.contains('\n')).then(|| text.to_owned())
+    (!text.is_empty() && text.len() <= MESSAGE_LIMIT && !text.contains('\n'))
+        .then(|| text.to_owned())
 }

@@ -20,11 +20,25 @@ fn schema(properties: &str, rules: &str) -> Structural {
 }
 
 fn run(schema: &Structural, old: Option<&str>, new: &str) -> String {
-    let whole = |spec: &str| parse(&format!(r#"{{"kind":"Foo","metadata":{{"name":"x"}},"spec":{spec}}}"#));
+    let whole = |spec: &str| {
+        parse(&format!(
+            r#"{{"kind":"Foo","metadata":{{"name":"x"}},"spec":{spec}}}"#
+        ))
+    };
     let mut violations = Violations::default();
     schema.validate_rules(&whole(new), old.map(whole).as_ref(), &mut violations);
-    let errors = violations.0.iter().map(|violation| format!("{violation}\n"));
-    errors.chain(violations.1.iter().map(|warning| format!("warning: {warning}\n"))).collect()
+    let errors = violations
+        .0
+        .iter()
+        .map(|violation| format!("{violation}\n"));
+    errors
+        .chain(
+            violations
+                .1
+                .iter()
+                .map(|warning| format!("warning: {warning}\n")),
+        )
+        .collect()
 }
 
 #[track_caller]
@@ -47,7 +61,12 @@ const SCALARS: &str = r#"
 
 #[test]
 fn a_scalar_is_shown_and_null_is_not_judged() {
-    check(SCALARS, "", r#"{"a":1,"s":"y","n":1,"i":"y","nu":null,"d":"2h"}"#, expect![[""]]);
+    check(
+        SCALARS,
+        "",
+        r#"{"a":1,"s":"y","n":1,"i":"y","nu":null,"d":"2h"}"#,
+        expect![[""]],
+    );
     check(
         SCALARS,
         "",
@@ -180,7 +199,12 @@ const CHANGES: &str = r#"
 
 #[test]
 fn a_rule_about_a_change_needs_what_was_before() {
-    check(CHANGES, "", r#"{"a":1,"l":[{"k":"a","v":1}]}"#, expect![[""]]);
+    check(
+        CHANGES,
+        "",
+        r#"{"a":1,"l":[{"k":"a","v":1}]}"#,
+        expect![[""]],
+    );
     let old = r#"{"a":5,"l":[{"k":"a","v":3},{"k":"b","v":4}]}"#;
     check_update(
         CHANGES,
@@ -264,7 +288,8 @@ fn what_was_wrong_before_is_only_warned_of() {
 
 #[test]
 fn a_rule_that_would_run_for_ever_is_cut_off() {
-    let loops = "self.all(a, self.all(b, self.all(c, self.all(d, self.all(e, self.all(f, true))))))";
+    let loops =
+        "self.all(a, self.all(b, self.all(c, self.all(d, self.all(e, self.all(f, true))))))";
     let properties = format!(
         r#""l":{{"type":"array","items":{{"type":"integer"}},"x-kubernetes-validations":[{{"rule":"{loops}","message":"m"}},{{"rule":"false"}}]}},
            "z":{{"type":"integer","x-kubernetes-validations":[{{"rule":"false"}}]}}"#
@@ -288,7 +313,9 @@ fn all_rules_of_an_object_share_a_budget() {
         format!(r#""s{n:02}":{{"type":"string","x-kubernetes-validations":[{{"rule":"{rule}"}}]}}"#)
     };
     let properties: Vec<String> = (0..25).map(field).collect();
-    let texts: Vec<String> = (0..25).map(|n| format!(r#""s{n:02}":"{}""#, "b".repeat(100_000))).collect();
+    let texts: Vec<String> = (0..25)
+        .map(|n| format!(r#""s{n:02}":"{}""#, "b".repeat(100_000)))
+        .collect();
     check(
         &properties.join(","),
         "",
@@ -302,7 +329,9 @@ fn all_rules_of_an_object_share_a_budget() {
 #[test]
 fn a_message_that_costs_too_much_ends_the_rules() {
     let loops = "self.l.all(a, self.l.all(b, self.l.all(c, a + b + c > -1))) ? 'x' : 'y'";
-    let rules = format!(r#"{{"rule":"self.l.size() < 2","messageExpression":"{loops}"}},{{"rule":"false"}}"#);
+    let rules = format!(
+        r#"{{"rule":"self.l.size() < 2","messageExpression":"{loops}"}},{{"rule":"false"}}"#
+    );
     let numbers: Vec<String> = (0..300).map(|n| n.to_string()).collect();
     check(
         r#""l":{"type":"array","items":{"type":"integer"}}"#,
@@ -319,7 +348,10 @@ fn rules_are_compiled_when_they_are_first_needed() {
     let schema = schema(SCALARS, "");
     let spec = schema.root().property("spec").expect("it is declared");
     let is_compiled = |name: &str| {
-        let rules = spec.property(name).and_then(|node| node.rules()).expect("it has rules");
+        let rules = spec
+            .property(name)
+            .and_then(|node| node.rules())
+            .expect("it has rules");
         rules.compiled.get().is_some()
     };
     run(&schema, None, r#"{"a":1}"#);

@@ -24,29 +24,47 @@ pub(super) struct Past<'a> {
 
 impl<'a> Past<'a> {
     pub fn new(root: Option<Correlated<'a>>) -> Past<'a> {
-        Past { current: root, around: None }
+        Past {
+            current: root,
+            around: None,
+        }
     }
 
     /// Whether nothing has changed here, or around here if this has no past.
     pub fn is_same(&self) -> bool {
-        self.current.or(self.around).is_some_and(|past| past.is_same())
+        self.current
+            .or(self.around)
+            .is_some_and(|past| past.is_same())
     }
 
     /// Kubernetes: kind and version have no past, for both objects were brought to the same version.
     fn member(self, name: &str) -> Past<'a> {
         match self.current {
             None => self,
-            Some(_) if self.around.is_none() && matches!(name, "apiVersion" | "kind") => Past::new(None),
-            Some(past) => Past { current: past.member(name), around: self.current },
+            Some(_) if self.around.is_none() && matches!(name, "apiVersion" | "kind") => {
+                Past::new(None)
+            }
+            Some(past) => Past {
+                current: past.member(name),
+                around: self.current,
+            },
         }
     }
 
     /// The pasts of the items of a list.
     fn items(self, n_items: usize) -> Vec<Past<'a>> {
-        let Some(past) = self.current else { return vec![self; n_items] };
+        let Some(past) = self.current else {
+            return vec![self; n_items];
+        };
         let mut items = past.items();
         items.resize(n_items, None);
-        items.into_iter().map(|current| Past { current, around: self.current }).collect()
+        items
+            .into_iter()
+            .map(|current| Past {
+                current,
+                around: self.current,
+            })
+            .collect()
     }
 }
 
@@ -82,11 +100,19 @@ impl Walk<'_> {
         past: Past,
         path: &Path,
     ) -> Result<(), Exhausted> {
-        let Some(node) = declared.node.items().filter(|node| node.has_rules()) else { return Ok(()) };
-        let olds = old.map(|old| Correlated::new(declared.node, new, old).items()).unwrap_or_default();
+        let Some(node) = declared.node.items().filter(|node| node.has_rules()) else {
+            return Ok(());
+        };
+        let olds = old
+            .map(|old| Correlated::new(declared.node, new, old).items())
+            .unwrap_or_default();
         let pasts = past.items(items.len());
         for (index, (item, past)) in items.iter().zip(pasts).enumerate() {
-            let old = olds.get(index).copied().flatten().map(|correlated| correlated.old());
+            let old = olds
+                .get(index)
+                .copied()
+                .flatten()
+                .map(|correlated| correlated.old());
             self.value(Declared::below(node), item, old, past, &path.index(index))?;
         }
         Ok(())
@@ -105,9 +131,17 @@ impl Walk<'_> {
             let old = old.and_then(|old| old.get(name));
             match (node.property(name).map(Declared::below), node.additional()) {
                 (Some(below), _) if !below.node.has_rules() || !below.is_visible() => {}
-                (Some(below), _) => self.value(below, value, old, past.member(name), &path.child(name))?,
+                (Some(below), _) => {
+                    self.value(below, value, old, past.member(name), &path.child(name))?
+                }
                 (None, Some(node)) => {
-                    self.value(Declared::below(node), value, old, past.member(name), &path.key(name))?;
+                    self.value(
+                        Declared::below(node),
+                        value,
+                        old,
+                        past.member(name),
+                        &path.key(name),
+                    )?;
                 }
                 (None, None) => {}
             }

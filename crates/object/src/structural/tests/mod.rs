@@ -19,7 +19,11 @@ fn compile(schema: &str) -> Structural {
 }
 
 fn lines(violations: Violations) -> String {
-    violations.0.iter().map(|violation| format!("{violation}\n")).collect()
+    violations
+        .0
+        .iter()
+        .map(|violation| format!("{violation}\n"))
+        .collect()
 }
 
 #[track_caller]
@@ -40,7 +44,11 @@ fn check_update(schema: &str, old: &str, new: &str, expect: Expect) {
 fn check_prune(schema: &str, object: &str, expect: Expect) {
     let mut object = parse(object);
     let pruned = compile(schema).prune(&mut object);
-    expect.assert_eq(&format!("{}\n{}", json::to_string(&object), pruned.join(" ")));
+    expect.assert_eq(&format!(
+        "{}\n{}",
+        json::to_string(&object),
+        pruned.join(" ")
+    ));
 }
 
 #[track_caller]
@@ -79,7 +87,11 @@ fn types_are_told_as_go_tells_them() {
             a: Invalid value: "null": a in body must be of type string: "null"
         "#]],
     );
-    check(&with(r#"{"type":"string","nullable":true}"#), r#"{"a":null}"#, expect![""]);
+    check(
+        &with(r#"{"type":"string","nullable":true}"#),
+        r#"{"a":null}"#,
+        expect![""],
+    );
     check(
         &with(r#"{"type":"string","format":"date"}"#),
         r#"{"a":5}"#,
@@ -105,7 +117,11 @@ fn text_has_length_pattern_and_format() {
             a: Too long: may not be more than 2 bytes
         "#]],
     );
-    check(&with(r#"{"type":"string","maxLength":2}"#), r#"{"a":"éé"}"#, expect![""]);
+    check(
+        &with(r#"{"type":"string","maxLength":2}"#),
+        r#"{"a":"éé"}"#,
+        expect![""],
+    );
     check(
         &with(r#"{"type":"string","minLength":2,"format":"ipv4"}"#),
         r#"{"a":"x"}"#,
@@ -153,7 +169,9 @@ fn numbers_have_bounds() {
 #[test]
 fn lists_and_maps_have_sizes() {
     check(
-        &with(r#"{"type":"array","items":{"type":"string"},"minItems":3,"maxItems":1,"uniqueItems":true}"#),
+        &with(
+            r#"{"type":"array","items":{"type":"string"},"minItems":3,"maxItems":1,"uniqueItems":true}"#,
+        ),
         r#"{"a":["x","x"]}"#,
         expect![[r#"
             a: Invalid value: 2: a in body should have at least 3 items
@@ -238,7 +256,12 @@ fn what_was_wrong_and_has_not_changed_is_let_through() {
     let schema = with(
         r#"{"type":"object","properties":{"n":{"type":"integer","minimum":5},"m":{"type":"string"}},"required":["m"]}"#,
     );
-    check_update(&schema, r#"{"a":{"n":1,"m":"x"}}"#, r#"{"a":{"n":1,"m":"y"}}"#, expect![""]);
+    check_update(
+        &schema,
+        r#"{"a":{"n":1,"m":"x"}}"#,
+        r#"{"a":{"n":1,"m":"y"}}"#,
+        expect![""],
+    );
     check_update(&schema, r#"{"a":{"n":1}}"#, r#"{"a":{"n":1}}"#, expect![""]);
     check_update(
         &schema,
@@ -258,7 +281,12 @@ fn items_of_keyed_lists_know_what_they_were() {
             "properties":{"k":{"type":"string"},"n":{"type":"integer","minimum":5}}}}"#,
     );
     let old = r#"{"a":[{"k":"x","n":1},{"k":"y","n":2}]}"#;
-    check_update(&keyed, old, r#"{"a":[{"k":"z"},{"k":"y","n":2},{"k":"x","n":1}]}"#, expect![""]);
+    check_update(
+        &keyed,
+        old,
+        r#"{"a":[{"k":"z"},{"k":"y","n":2},{"k":"x","n":1}]}"#,
+        expect![""],
+    );
     check_update(
         &keyed,
         old,
@@ -296,7 +324,12 @@ fn lists_that_are_sets_or_maps_have_no_item_twice() {
             a[2]: Duplicate value: "x"
         "#]],
     );
-    check(set, Some(r#"{"a":["x","x"]}"#), r#"{"a":["x","x"]}"#, expect![""]);
+    check(
+        set,
+        Some(r#"{"a":["x","x"]}"#),
+        r#"{"a":["x","x"]}"#,
+        expect![""],
+    );
     let map = r#"{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k","l"],
         "items":{"type":"object"}}"#;
     check(
@@ -323,13 +356,19 @@ fn embedded_objects_say_what_they_are() {
     let schema = with(r#"{"type":"object","x-kubernetes-embedded-resource":true}"#);
     let object = r#"{"a":{"apiVersion":"a/b/c","metadata":{"labels":{"x y":"z"}}}}"#;
     compile(&schema).validate_embedded(&parse(object), &mut violations);
-    let found: Vec<String> = violations.0.iter().map(|violation| violation.field.clone()).collect();
+    let found: Vec<String> = violations
+        .0
+        .iter()
+        .map(|violation| violation.field.clone())
+        .collect();
     assert_eq!(found, ["a.kind", "a.apiVersion", "a.metadata.labels"]);
 }
 
 #[test]
 fn rules_that_could_not_be_checked_are_told() {
-    let schema = compile(&with(r#"{"type":"integer","x-kubernetes-validations":[{"rule":"self > 1"}]}"#));
+    let schema = compile(&with(
+        r#"{"type":"integer","x-kubernetes-validations":[{"rule":"self > 1"}]}"#,
+    ));
     let mut violations = Violations::default();
     schema.validate_rules(&parse("{}"), None, &mut violations);
     assert!(violations.is_empty());
@@ -380,22 +419,39 @@ fn what_is_not_declared_is_taken_away() {
 #[test]
 fn a_definition_that_keeps_everything_keeps_everything() {
     let mut object = parse(r#"{"z":1}"#);
-    assert!(Structural::compile(&parse(r#"{"type":"object"}"#), true).prune(&mut object).is_empty());
+    assert!(
+        Structural::compile(&parse(r#"{"type":"object"}"#), true)
+            .prune(&mut object)
+            .is_empty()
+    );
     assert_eq!(object, parse(r#"{"z":1}"#));
 }
 
 #[test]
 fn defaults_fill_what_nobody_said() {
-    let schema = with(r#"{"type":"object","default":{},"properties":{"b":{"type":"integer","default":3}}}"#);
+    let schema =
+        with(r#"{"type":"object","default":{},"properties":{"b":{"type":"integer","default":3}}}"#);
     check_default(&schema, "{}", expect![[r#"{"a":{"b":3}}"#]]);
-    check_default(&schema, r#"{"a":{"b":null}}"#, expect![[r#"{"a":{"b":3}}"#]]);
+    check_default(
+        &schema,
+        r#"{"a":{"b":null}}"#,
+        expect![[r#"{"a":{"b":3}}"#]],
+    );
     check_default(&schema, r#"{"a":{"b":0}}"#, expect![[r#"{"a":{"b":0}}"#]]);
 }
 
 #[test]
 fn nulls_that_mean_nothing_are_taken_out() {
-    check_default(&with(r#"{"type":"string"}"#), r#"{"a":null,"b":null}"#, expect![[r#"{"b":null}"#]]);
-    check_default(&with(r#"{"type":"string","nullable":true}"#), r#"{"a":null}"#, expect![[r#"{"a":null}"#]]);
+    check_default(
+        &with(r#"{"type":"string"}"#),
+        r#"{"a":null,"b":null}"#,
+        expect![[r#"{"b":null}"#]],
+    );
+    check_default(
+        &with(r#"{"type":"string","nullable":true}"#),
+        r#"{"a":null}"#,
+        expect![[r#"{"a":null}"#]],
+    );
     check_default(
         &with(r#"{"type":"string","nullable":true,"default":"x"}"#),
         r#"{"a":null}"#,

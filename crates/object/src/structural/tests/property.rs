@@ -14,7 +14,11 @@ fn schema() -> impl Strategy<Value = Value> {
         Just(r#"{"x-kubernetes-preserve-unknown-fields":true}"#),
     ];
     leaf.prop_map(parse).prop_recursive(3, 24, 3, |inner| {
-        let object = (prop::collection::btree_map("[ab]", inner.clone(), 0..3), any::<bool>(), any::<bool>());
+        let object = (
+            prop::collection::btree_map("[ab]", inner.clone(), 0..3),
+            any::<bool>(),
+            any::<bool>(),
+        );
         prop_oneof![
             object.prop_map(|(properties, keeps, fills)| {
                 let mut schema = parse(r#"{"type":"object"}"#);
@@ -25,10 +29,12 @@ fn schema() -> impl Strategy<Value = Value> {
                 }
                 schema
             }),
-            inner.clone().prop_map(|items| [("type", "array".into()), ("items", items)]
-                .into_iter()
-                .collect::<Map>()
-                .into()),
+            inner
+                .clone()
+                .prop_map(|items| [("type", "array".into()), ("items", items)]
+                    .into_iter()
+                    .collect::<Map>()
+                    .into()),
             inner.prop_map(|below| {
                 [("type", "object".into()), ("additionalProperties", below)]
                     .into_iter()
@@ -40,7 +46,11 @@ fn schema() -> impl Strategy<Value = Value> {
 }
 
 fn object() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![Just(Value::Null), Just(Value::Int(1)), Just(Value::from("x"))];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        Just(Value::Int(1)),
+        Just(Value::from("x"))
+    ];
     leaf.prop_recursive(4, 32, 3, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..3).prop_map(Value::List),

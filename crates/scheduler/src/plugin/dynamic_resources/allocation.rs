@@ -18,7 +18,11 @@ pub(super) fn allocation(
     node: &str,
     devices: &Devices,
 ) -> Value {
-    let results: Vec<Value> = got.iter().enumerate().map(|(at, got)| result(claim, at, got)).collect();
+    let results: Vec<Value> = got
+        .iter()
+        .enumerate()
+        .map(|(at, got)| result(claim, at, got))
+        .collect();
     let config = configuration(claim, wishes, got, devices);
     let mut allocation = value!({"devices": {"results": results}});
     if !config.is_empty() {
@@ -32,7 +36,8 @@ pub(super) fn allocation(
 
 fn result(claim: &Object, at: usize, got: &Got) -> Value {
     let (driver, pool, device) = &got.offer.id;
-    let mut result = value!({"request": (&got.wish.name), "driver": driver, "pool": pool, "device": device});
+    let mut result =
+        value!({"request": (&got.wish.name), "driver": driver, "pool": pool, "device": device});
     if got.wish.is_admin {
         result.set("adminAccess", true);
     }
@@ -42,7 +47,9 @@ fn result(claim: &Object, at: usize, got: &Got) -> Value {
     if let Some(amounts) = &got.amounts {
         result.set("shareID", share_id(claim, at, got));
         for (name, amount) in amounts {
-            result.entry("consumedCapacity").set(name, amount.to_string());
+            result
+                .entry("consumedCapacity")
+                .set(name, amount.to_string());
         }
     }
     result
@@ -71,7 +78,9 @@ fn configuration(claim: &Object, wishes: &Wishes, got: &[Got], devices: &Devices
     let mut config: Vec<(&str, Value)> = Vec::new();
     let chosen = wishes.requests.iter().filter_map(|alternatives| {
         // A request that got nothing, because it wants nothing, is content with the first.
-        let had = alternatives.iter().find(|wish| got.iter().any(|got| got.wish.name == wish.name));
+        let had = alternatives
+            .iter()
+            .find(|wish| got.iter().any(|got| got.wish.name == wish.name));
         had.or(alternatives.first())
     });
     let chosen: Vec<_> = chosen.collect();
@@ -79,13 +88,22 @@ fn configuration(claim: &Object, wishes: &Wishes, got: &[Got], devices: &Devices
         let is_known = config.iter().any(|(class, _)| *class == wish.class);
         if is_known {
             for (_, known) in config.iter_mut().filter(|(class, _)| *class == wish.class) {
-                known.entry("requests").make_list().push(wish.name.as_str().into());
+                known
+                    .entry("requests")
+                    .make_list()
+                    .push(wish.name.as_str().into());
             }
             continue;
         }
         let class = devices.classes.get(&wish.class);
-        for one in class.into_iter().flat_map(|class| class["spec"]["config"].list()) {
-            config.push((&wish.class, configured(one, "FromClass", vec![wish.name.as_str().into()])));
+        for one in class
+            .into_iter()
+            .flat_map(|class| class["spec"]["config"].list())
+        {
+            config.push((
+                &wish.class,
+                configured(one, "FromClass", vec![wish.name.as_str().into()]),
+            ));
         }
     }
     let mut config: Vec<Value> = config.into_iter().map(|(_, one)| one).collect();
@@ -93,9 +111,15 @@ fn configuration(claim: &Object, wishes: &Wishes, got: &[Got], devices: &Devices
         let names = one["requests"].list();
         let is_meant = |wish: &&&Wish| {
             let base = wish.name.split('/').next().unwrap_or_default();
-            names.iter().any(|name| name.str() == wish.name || name.str() == base)
+            names
+                .iter()
+                .any(|name| name.str() == wish.name || name.str() == base)
         };
-        let n_meant = if names.is_empty() { 1 } else { chosen.iter().filter(is_meant).count() };
+        let n_meant = if names.is_empty() {
+            1
+        } else {
+            chosen.iter().filter(is_meant).count()
+        };
         // Kubernetes: once for each request that it is about.
         config.extend((0..n_meant).map(|_| configured(one, "FromClaim", names.to_vec())));
     }

@@ -11,14 +11,18 @@ use crate::devices::Amounts;
 /// What a request takes of a device of which others have `taken` so much; none if that is too much, or not allowed.
 pub(super) fn take(requested: &Value, device: &Value, taken: &Amounts) -> Option<Amounts> {
     let capacities = &device["capacity"];
-    if requested.entries().any(|(name, _)| capacities[name].is_null()) {
+    if requested
+        .entries()
+        .any(|(name, _)| capacities[name].is_null())
+    {
         return None;
     }
     let mut amounts = Amounts::new();
     for (name, capacity) in capacities.entries() {
         let amount = amount(&requested[name], capacity);
         let total = taken.get(name).map_or(amount, |taken| taken.add(&amount));
-        if !is_allowed(&amount, &capacity["requestPolicy"]) || total > quantity(&capacity["value"]) {
+        if !is_allowed(&amount, &capacity["requestPolicy"]) || total > quantity(&capacity["value"])
+        {
             return None;
         }
         amounts.insert(name.into(), amount);
@@ -33,7 +37,11 @@ fn quantity(value: &Value) -> Quantity {
 fn amount(requested: &Value, capacity: &Value) -> Quantity {
     let policy = &capacity["requestPolicy"];
     if requested.is_null() {
-        let default = if policy["default"].is_null() { &capacity["value"] } else { &policy["default"] };
+        let default = if policy["default"].is_null() {
+            &capacity["value"]
+        } else {
+            &policy["default"]
+        };
         return quantity(default);
     }
     let (wanted, range) = (quantity(requested), &policy["validRange"]);
@@ -41,7 +49,10 @@ fn amount(requested: &Value, capacity: &Value) -> Quantity {
         return round_up(wanted, range);
     }
     let values = policy["validValues"].list().iter().map(quantity);
-    values.into_iter().find(|value| wanted <= *value).unwrap_or(wanted)
+    values
+        .into_iter()
+        .find(|value| wanted <= *value)
+        .unwrap_or(wanted)
 }
 
 /// The next step of a range.
@@ -81,8 +92,9 @@ mod tests {
     /// What a request takes of a device with one capacity of 10 of which `taken` is taken.
     #[track_caller]
     fn check(requested: &str, policy: &str, taken: &str, expected: Option<&str>) {
-        let device =
-            object(&format!(r#"{{"capacity":{{"memory":{{"value":"10","requestPolicy":{policy}}}}}}}"#));
+        let device = object(&format!(
+            r#"{{"capacity":{{"memory":{{"value":"10","requestPolicy":{policy}}}}}}}"#
+        ));
         let taken = Amounts::from([("memory".into(), Quantity::of(taken))]);
         let amounts = take(&object(requested), &device, &taken);
         let amount = amounts.map(|amounts| amounts["memory"].to_string());
@@ -108,7 +120,12 @@ mod tests {
         let values = r#"{"validValues":["2","4"]}"#;
         check(r#"{"memory":"3"}"#, values, "0", Some("4"));
         check(r#"{"memory":"5"}"#, values, "0", None);
-        check(r#"{"memory":"2"}"#, r#"{"validRange":{"min":"1"}}"#, "0", Some("2"));
+        check(
+            r#"{"memory":"2"}"#,
+            r#"{"validRange":{"min":"1"}}"#,
+            "0",
+            Some("2"),
+        );
     }
 
     #[test]

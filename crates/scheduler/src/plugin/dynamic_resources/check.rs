@@ -48,15 +48,27 @@ impl Claimed {
                 allocated.push((claim, rule));
             }
         }
-        let taken = if waiting.is_empty() { Taken::default() } else { world.devices.taken() };
-        Ok(Claimed(Arc::new(Inner { pod: pod.clone(), allocated, waiting, wishes, taken })))
+        let taken = if waiting.is_empty() {
+            Taken::default()
+        } else {
+            world.devices.taken()
+        };
+        Ok(Claimed(Arc::new(Inner {
+            pod: pod.clone(),
+            allocated,
+            waiting,
+            wishes,
+            taken,
+        })))
     }
 
     /// Whether a choice is left between better and worse.
     pub fn has_alternatives(&self) -> bool {
         let has = |claim: &Arc<Object>| {
             let requests = claim["spec"]["devices"]["requests"].list();
-            requests.iter().any(|request| !request["firstAvailable"].is_empty())
+            requests
+                .iter()
+                .any(|request| !request["firstAvailable"].is_empty())
         };
         self.0.waiting.iter().any(has)
     }
@@ -70,7 +82,10 @@ impl Claimed {
         let got = Search::run(&self.0.wishes, &pools, &self.0.taken)?;
         let claims = self.0.waiting.iter().zip(&self.0.wishes).zip(&got);
         let allocated = claims.map(|((claim, (_, wishes)), got)| {
-            (claim, allocation(claim, wishes, got, node.name(), &world.devices))
+            (
+                claim,
+                allocation(claim, wishes, got, node.name(), &world.devices),
+            )
         });
         Ok(allocated.collect())
     }
@@ -81,20 +96,30 @@ impl Check for Claimed {
         let refuse = |reason: &'static str| Some(Refusal::for_good(Name::DynamicResources, reason));
         let fail = |error: String| Some(Refusal::error(Name::DynamicResources, error));
         let elsewhere = |rule: &NodeRule| !rule.allows(node.name(), &node.facts.labels);
-        if self.0.allocated.iter().any(|(_, rule)| rule.as_ref().is_some_and(elsewhere)) {
+        if self
+            .0
+            .allocated
+            .iter()
+            .any(|(_, rule)| rule.as_ref().is_some_and(elsewhere))
+        {
             return refuse("resourceclaim not available on the node");
         }
         match self.allocate(node, world) {
             Ok(_) => None,
             Err(Failure::Unfit(reason)) => refuse(reason),
-            Err(Failure::Late) => fail(format!("node {}: timed out trying to allocate devices", node.name())),
+            Err(Failure::Late) => fail(format!(
+                "node {}: timed out trying to allocate devices",
+                node.name()
+            )),
             Err(Failure::Error(error)) => fail(error),
         }
     }
 
     fn reserve(&self, node: &Node, world: &World) -> Result<Vec<Step>, String> {
         // It was possible when the node was checked.
-        let allocations = self.allocate(node, world).map_err(|failure| format!("{failure:?}"))?;
+        let allocations = self
+            .allocate(node, world)
+            .map_err(|failure| format!("{failure:?}"))?;
         let step = |claim: &Arc<Object>, allocation: Option<Value>| Step::Claim {
             claim: claim.key(),
             uid: claim.uid().into(),
@@ -102,7 +127,9 @@ impl Check for Claimed {
             pod: self.0.pod.clone(),
         };
         let had = self.0.allocated.iter().map(|(claim, _)| step(claim, None));
-        let new = allocations.into_iter().map(|(claim, allocation)| step(claim, Some(allocation)));
+        let new = allocations
+            .into_iter()
+            .map(|(claim, allocation)| step(claim, Some(allocation)));
         Ok(had.chain(new).collect())
     }
 

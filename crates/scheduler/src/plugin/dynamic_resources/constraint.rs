@@ -19,11 +19,23 @@ impl Constraint {
     /// None if it is of a kind that nobody knows.
     pub fn of(constraint: &Value) -> Option<Constraint> {
         let is_distinct = constraint["matchAttribute"].is_null();
-        let attribute =
-            if is_distinct { &constraint["distinctAttribute"] } else { &constraint["matchAttribute"] };
-        let requests = constraint["requests"].list().iter().map(|name| name.str().into()).collect();
+        let attribute = if is_distinct {
+            &constraint["distinctAttribute"]
+        } else {
+            &constraint["matchAttribute"]
+        };
+        let requests = constraint["requests"]
+            .list()
+            .iter()
+            .map(|name| name.str().into())
+            .collect();
         let attribute = attribute.as_str()?.into();
-        Some(Constraint { requests, attribute, is_distinct, chosen: Vec::new() })
+        Some(Constraint {
+            requests,
+            attribute,
+            is_distinct,
+            chosen: Vec::new(),
+        })
     }
 
     /// Takes a device for a request, if that may be. `request` is its whole name, with that of an alternative.
@@ -31,7 +43,9 @@ impl Constraint {
         if !self.is_about(request) {
             return true;
         }
-        let Some(value) = self.value(offer) else { return false };
+        let Some(value) = self.value(offer) else {
+            return false;
+        };
         let is_known = |(_, known): &(Str, Value)| known == value;
         let fits = match self.is_distinct {
             true => !self.chosen.iter().any(is_known),
@@ -52,7 +66,11 @@ impl Constraint {
 
     fn is_about(&self, request: &str) -> bool {
         let base = request.split('/').next().unwrap_or_default();
-        self.requests.is_empty() || self.requests.iter().any(|named| *named == base || *named == request)
+        self.requests.is_empty()
+            || self
+                .requests
+                .iter()
+                .any(|named| *named == base || *named == request)
     }
 
     /// The attribute of a device. Those of its driver need not say so.

@@ -42,7 +42,8 @@ impl Filter for DynamicResources {
         if pod.resource_claims.iter().all(|used| used.needless) {
             return Ready::Skip;
         }
-        let refuse = |reason: String| Ready::Refuse(Refusal::for_good(Name::DynamicResources, reason));
+        let refuse =
+            |reason: String| Ready::Refuse(Refusal::for_good(Name::DynamicResources, reason));
         let claims: Vec<Arc<Object>> = match world.devices.claims_of(pod) {
             Ok(claims) => claims.into_iter().cloned().collect(),
             Err(reason) => return refuse(reason),
@@ -60,7 +61,10 @@ impl Filter for DynamicResources {
 
     fn wakes(&self, pod: &Pod, happening: &Happening, world: &World) -> bool {
         match happening {
-            Happening::ResourceClaim { old, new: Some(new) } => {
+            Happening::ResourceClaim {
+                old,
+                new: Some(new),
+            } => {
                 let uses = world
                     .devices
                     .claims_of(pod)
@@ -78,10 +82,20 @@ impl Filter for DynamicResources {
                 }
             }
             // Devices of a claim that is gone are free.
-            Happening::ResourceClaim { old: Some(old), new: None } => !old["status"]["allocation"].is_null(),
-            Happening::ResourceSlice { new: Some(_) } | Happening::DeviceClass { new: Some(_), .. } => true,
-            Happening::Pod { new: Some(new), change, .. } => {
-                change.has(PodChange::CLAIM) && new.uid == pod.uid && world.devices.claims_of(new).is_ok()
+            Happening::ResourceClaim {
+                old: Some(old),
+                new: None,
+            } => !old["status"]["allocation"].is_null(),
+            Happening::ResourceSlice { new: Some(_) }
+            | Happening::DeviceClass { new: Some(_), .. } => true,
+            Happening::Pod {
+                new: Some(new),
+                change,
+                ..
+            } => {
+                change.has(PodChange::CLAIM)
+                    && new.uid == pod.uid
+                    && world.devices.claims_of(new).is_ok()
             }
             Happening::Node { new: Some(_), .. } => true,
             _ => false,
@@ -91,7 +105,13 @@ impl Filter for DynamicResources {
 
 impl Score for DynamicResources {
     fn prepare(&self, pod: &Arc<Pod>, world: &mut World, _nodes: &[Slot]) -> Option<Box<dyn Rank>> {
-        let claims: Vec<Arc<Object>> = world.devices.claims_of(pod).ok()?.into_iter().cloned().collect();
+        let claims: Vec<Arc<Object>> = world
+            .devices
+            .claims_of(pod)
+            .ok()?
+            .into_iter()
+            .cloned()
+            .collect();
         let claimed = check::Claimed::of(pod, claims, world).ok()?;
         claimed.has_alternatives().then(|| Box::new(claimed) as _)
     }
@@ -100,23 +120,35 @@ impl Score for DynamicResources {
 /// Why a claim cannot be used by a pod.
 fn usable(pod: &Pod, claim: &Object, world: &World) -> Result<(), String> {
     let consumers = claim["status"]["reservedFor"].list();
-    let is_ours = consumers.iter().any(|consumer| consumer["uid"].str() == pod.uid);
+    let is_ours = consumers
+        .iter()
+        .any(|consumer| consumer["uid"].str() == pod.uid);
     if !claim["status"]["allocation"].is_null() {
         let has_room = is_ours || consumers.len() < MOST_CONSUMERS;
-        return if has_room { Ok(()) } else { Err("resourceclaim in use".into()) };
+        return if has_room {
+            Ok(())
+        } else {
+            Err("resourceclaim in use".into())
+        };
     }
     let name = format!("{}/{}", claim.namespace(), claim.name());
     if world.devices.is_pending(claim) {
-        return Err(format!("resource claim {name} is in the process of being allocated"));
+        return Err(format!(
+            "resource claim {name} is in the process of being allocated"
+        ));
     }
     for request in claim["spec"]["devices"]["requests"].list() {
         for (qualified, one) in alternatives(request) {
             let class = one["deviceClassName"].str();
             if class.is_empty() {
-                return Err(format!("resource claim {name}, request {qualified}: unknown request type"));
+                return Err(format!(
+                    "resource claim {name}, request {qualified}: unknown request type"
+                ));
             }
             if !world.devices.classes.contains_key(class) {
-                return Err(format!("request {qualified}: device class {class} does not exist"));
+                return Err(format!(
+                    "request {qualified}: device class {class} does not exist"
+                ));
             }
         }
     }

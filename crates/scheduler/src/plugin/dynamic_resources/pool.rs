@@ -70,7 +70,8 @@ impl Reach {
             return Some(Reach::Everywhere);
         }
         let rule = NodeRule::new(&Value::Null, &spec["nodeSelector"])?;
-        rule.allows(node.name(), &node.facts.labels).then(|| Reach::Nodes(spec["nodeSelector"].clone()))
+        rule.allows(node.name(), &node.facts.labels)
+            .then(|| Reach::Nodes(spec["nodeSelector"].clone()))
     }
 
     /// The nodes on which all of these can be used; none for everywhere.
@@ -84,7 +85,9 @@ impl Reach {
                         "matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]
                     }]}));
                 }
-                Reach::Nodes(selector) => add_requirements(&mut term, &selector["nodeSelectorTerms"][0]),
+                Reach::Nodes(selector) => {
+                    add_requirements(&mut term, &selector["nodeSelectorTerms"][0])
+                }
             }
         }
         (!term.is_empty()).then(|| value!({"nodeSelectorTerms": [(term)]}))
@@ -112,9 +115,18 @@ pub(super) fn pools(node: &Node, devices: &Devices, taken: &Taken) -> Vec<Pool> 
         let name = slice["spec"]["nodeName"].str();
         name.is_empty() || name == node.name()
     };
-    let near: HashSet<_> = devices.slices.values().filter(may_reach).map(|slice| pool_of(slice)).collect();
+    let near: HashSet<_> = devices
+        .slices
+        .values()
+        .filter(may_reach)
+        .map(|slice| pool_of(slice))
+        .collect();
     let mut pools: BTreeMap<(&str, &str), Vec<&Arc<Object>>> = BTreeMap::new();
-    for slice in devices.slices.values().filter(|slice| near.contains(&pool_of(slice))) {
+    for slice in devices
+        .slices
+        .values()
+        .filter(|slice| near.contains(&pool_of(slice)))
+    {
         let slices = pools.entry(pool_of(slice)).or_default();
         let latest = slices.first().map_or(i64::MIN, |known| generation(known));
         match generation(slice).cmp(&latest) {
@@ -123,11 +135,17 @@ pub(super) fn pools(node: &Node, devices: &Devices, taken: &Taken) -> Vec<Pool> 
             std::cmp::Ordering::Greater => *slices = vec![slice],
         }
     }
-    pools.into_iter().filter_map(|(id, slices)| Pool::of(id, slices, node, taken)).collect()
+    pools
+        .into_iter()
+        .filter_map(|(id, slices)| Pool::of(id, slices, node, taken))
+        .collect()
 }
 
 fn pool_of(slice: &Object) -> (&str, &str) {
-    (slice["spec"]["driver"].str(), slice["spec"]["pool"]["name"].str())
+    (
+        slice["spec"]["driver"].str(),
+        slice["spec"]["pool"]["name"].str(),
+    )
 }
 
 fn generation(slice: &Object) -> i64 {
@@ -136,9 +154,17 @@ fn generation(slice: &Object) -> i64 {
 
 impl Pool {
     /// A pool of which all slices of the latest generation are given; none if it has nothing for the node.
-    fn of(id: (&str, &str), mut slices: Vec<&Arc<Object>>, node: &Node, taken: &Taken) -> Option<Pool> {
+    fn of(
+        id: (&str, &str),
+        mut slices: Vec<&Arc<Object>>,
+        node: &Node,
+        taken: &Taken,
+    ) -> Option<Pool> {
         slices.sort_by(|one, other| one.name().cmp(other.name()));
-        let offers: Vec<Offer> = slices.iter().flat_map(|slice| offers(slice, node)).collect();
+        let offers: Vec<Offer> = slices
+            .iter()
+            .flat_map(|slice| offers(slice, node))
+            .collect();
         if offers.is_empty() {
             return None;
         }
@@ -148,7 +174,13 @@ impl Pool {
             Some(counters) if has_unique_names(&offers) => (State::Sound, counters),
             _ => (State::Invalid, Counters::new()),
         };
-        Some(Pool { driver: id.0.into(), name: id.1.into(), state, offers, counters })
+        Some(Pool {
+            driver: id.0.into(),
+            name: id.1.into(),
+            state,
+            offers,
+            counters,
+        })
     }
 }
 
@@ -161,7 +193,10 @@ fn has_unique_names(offers: &[Offer]) -> bool {
 fn counters(slices: &[&Arc<Object>], taken: &Taken) -> Option<Counters> {
     let mut counters = Counters::new();
     let mut names = HashSet::new();
-    for set in slices.iter().flat_map(|slice| slice["spec"]["sharedCounters"].list()) {
+    for set in slices
+        .iter()
+        .flat_map(|slice| slice["spec"]["sharedCounters"].list())
+    {
         if !names.insert(set["name"].str()) {
             return None;
         }
@@ -184,14 +219,18 @@ fn counters(slices: &[&Arc<Object>], taken: &Taken) -> Option<Counters> {
 fn amounts(set: &str, counters: &Value) -> impl Iterator<Item = ((Str, Str), Quantity)> {
     let set = Str::from(set);
     let amount = move |(name, counter): (&str, &Value)| {
-        ((set.clone(), Str::from(name)), Quantity::of(counter["value"].str()))
+        (
+            (set.clone(), Str::from(name)),
+            Quantity::of(counter["value"].str()),
+        )
     };
     counters["counters"].entries().map(amount)
 }
 
 fn consumed(device: &Value) -> Counters {
     let sets = device["consumesCounters"].list().iter();
-    sets.flat_map(|set| amounts(set["counterSet"].str(), set).collect::<Vec<_>>()).collect()
+    sets.flat_map(|set| amounts(set["counterSet"].str(), set).collect::<Vec<_>>())
+        .collect()
 }
 
 fn device_id(slice: &Object, device: &Value) -> DeviceId {
@@ -210,7 +249,11 @@ fn offers(slice: &Object, node: &Node) -> Vec<Offer> {
             return None;
         }
         let reach = Reach::of(if per_device { device } else { spec }, node)?;
-        let reach = if device["bindsToNode"].bool() { Reach::Here } else { reach };
+        let reach = if device["bindsToNode"].bool() {
+            Reach::Here
+        } else {
+            reach
+        };
         Some(Offer {
             id: device_id(slice, device),
             taints: Taint::list(&device["taints"]),

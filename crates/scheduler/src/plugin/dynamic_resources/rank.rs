@@ -18,8 +18,13 @@ const MOST_ALTERNATIVES: usize = 8;
 impl Rank for Claimed {
     fn rank(&self, world: &World, nodes: &[Slot]) -> Vec<i64> {
         let score = |slot: &Slot| {
-            let allocations = self.allocate(world.cache.node(*slot), world).unwrap_or_default();
-            allocations.iter().map(|(claim, allocation)| score(claim, allocation)).sum()
+            let allocations = self
+                .allocate(world.cache.node(*slot), world)
+                .unwrap_or_default();
+            allocations
+                .iter()
+                .map(|(claim, allocation)| score(claim, allocation))
+                .sum()
         };
         let mut scores: Vec<i64> = nodes.iter().map(score).collect();
         normalize(&mut scores, false);
@@ -32,8 +37,14 @@ fn score(claim: &Arc<Object>, allocation: &Value) -> i64 {
     let is_had = |name: &str| results.iter().any(|result| result["request"].str() == name);
     let rank = |request: &Value| {
         let alternatives = alternatives(request);
-        let had = alternatives.iter().position(|(name, _)| name.contains('/') && is_had(name));
+        let had = alternatives
+            .iter()
+            .position(|(name, _)| name.contains('/') && is_had(name));
         had.map_or(0, |at| MOST_ALTERNATIVES.saturating_sub(at) as i64)
     };
-    claim["spec"]["devices"]["requests"].list().iter().map(rank).sum()
+    claim["spec"]["devices"]["requests"]
+        .list()
+        .iter()
+        .map(rank)
+        .sum()
 }

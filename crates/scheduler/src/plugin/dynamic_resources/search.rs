@@ -83,10 +83,20 @@ impl<'a> Search<'a> {
         pools: &'a [Pool],
         taken: &'a Taken,
     ) -> Result<Vec<Vec<Got<'a>>>, Failure> {
-        let constraints = claims.iter().map(|(_, wishes)| wishes.constraints.clone()).collect();
+        let constraints = claims
+            .iter()
+            .map(|(_, wishes)| wishes.constraints.clone())
+            .collect();
         let got = claims.iter().map(|_| Vec::new()).collect();
-        let mut search =
-            Search { pools, taken, claims, constraints, got, suits: HashMap::default(), n_steps: 0 };
+        let mut search = Search {
+            pools,
+            taken,
+            claims,
+            constraints,
+            got,
+            suits: HashMap::default(),
+            n_steps: 0,
+        };
         search.check_pools().map_err(Failure::Error)?;
         match search.claim(0) {
             Ok(()) => Ok(search.got),
@@ -102,11 +112,25 @@ impl<'a> Search<'a> {
     fn check_pools(&self) -> Result<(), String> {
         let broken = self.pools.iter().find(|pool| pool.state != State::Sound);
         let wishes = |(name, wishes): &'a (Str, Wishes)| {
-            wishes.requests.iter().flatten().map(move |wish| (name, wish))
+            wishes
+                .requests
+                .iter()
+                .flatten()
+                .map(move |wish| (name, wish))
         };
-        let mut all = self.claims.iter().flat_map(wishes).filter(|(_, wish)| wish.count.is_none());
-        let (Some(pool), Some((claim, wish))) = (broken, all.next()) else { return Ok(()) };
-        let state = if pool.state == State::Incomplete { "being updated" } else { "invalid" };
+        let mut all = self
+            .claims
+            .iter()
+            .flat_map(wishes)
+            .filter(|(_, wish)| wish.count.is_none());
+        let (Some(pool), Some((claim, wish))) = (broken, all.next()) else {
+            return Ok(());
+        };
+        let state = if pool.state == State::Incomplete {
+            "being updated"
+        } else {
+            "invalid"
+        };
         let base = wish.name.rsplit('/').next().unwrap_or_default();
         Err(format!(
             "claim {claim}, request {base}: asks for all devices, but resource pool {}/{} is currently {state}",
@@ -133,7 +157,13 @@ impl<'a> Search<'a> {
         };
         let mut dead = Dead::TooMany;
         for alternative in 0..alternatives.len() {
-            match self.devices(At { claim, request, alternative, n_devices: 0, from: 0 }) {
+            match self.devices(At {
+                claim,
+                request,
+                alternative,
+                n_devices: 0,
+                from: 0,
+            }) {
                 Ok(()) => return Ok(()),
                 Err(Dead::TooMany) => {}
                 Err(Dead::End) => dead = Dead::End,
@@ -166,7 +196,11 @@ impl<'a> Search<'a> {
             if !self.suit(wish, offer)? || !self.take(at.claim, wish, pool, offer) {
                 continue;
             }
-            match self.devices(At { n_devices: at.n_devices + 1, from: index + 1, ..at }) {
+            match self.devices(At {
+                n_devices: at.n_devices + 1,
+                from: index + 1,
+                ..at
+            }) {
                 Err(Dead::End) => self.give_back(at.claim),
                 Err(dead) => {
                     self.give_back(at.claim);
@@ -198,8 +232,14 @@ impl<'a> Search<'a> {
             return Err(Dead::TooMany);
         }
         let n_before = self.got[at.claim].len();
-        let all = wanted.into_iter().all(|(pool, offer)| self.take(at.claim, wish, pool, offer));
-        let outcome = if all { self.request(at.claim, at.request + 1) } else { Err(Dead::End) };
+        let all = wanted
+            .into_iter()
+            .all(|(pool, offer)| self.take(at.claim, wish, pool, offer));
+        let outcome = if all {
+            self.request(at.claim, at.request + 1)
+        } else {
+            Err(Dead::End)
+        };
         if outcome.is_err() {
             while self.got[at.claim].len() > n_before {
                 self.give_back(at.claim);
@@ -238,19 +278,30 @@ impl<'a> Search<'a> {
             return false;
         };
         let constraints = &mut self.constraints[claim];
-        if let Some(n_added) = constraints.iter_mut().position(|one| !one.add(&wish.name, offer)) {
-            constraints[..n_added].iter_mut().for_each(|one| one.remove(&wish.name));
+        if let Some(n_added) = constraints
+            .iter_mut()
+            .position(|one| !one.add(&wish.name, offer))
+        {
+            constraints[..n_added]
+                .iter_mut()
+                .for_each(|one| one.remove(&wish.name));
             return false;
         }
         let amounts = offer.is_shared.then_some(amounts);
-        self.got[claim].push(Got { wish, offer, amounts });
+        self.got[claim].push(Got {
+            wish,
+            offer,
+            amounts,
+        });
         true
     }
 
     /// Takes back the last device that a claim got.
     fn give_back(&mut self, claim: usize) {
         if let Some(got) = self.got[claim].pop() {
-            self.constraints[claim].iter_mut().for_each(|one| one.remove(&got.wish.name));
+            self.constraints[claim]
+                .iter_mut()
+                .for_each(|one| one.remove(&got.wish.name));
         }
     }
 
@@ -260,14 +311,21 @@ impl<'a> Search<'a> {
         match (offer.is_shared, wish.is_admin) {
             (true, _) => self.taken.whole.contains(&offer.id),
             (false, true) => has(&self.got[claim]),
-            (false, false) => self.taken.whole.contains(&offer.id) || self.got.iter().any(|got| has(got)),
+            (false, false) => {
+                self.taken.whole.contains(&offer.id) || self.got.iter().any(|got| has(got))
+            }
         }
     }
 
     /// What others have of a device that can be shared.
     fn amounts_of(&self, offer: &Offer) -> Amounts {
         let mut amounts = self.taken.parts.get(&offer.id).cloned().unwrap_or_default();
-        for got in self.got.iter().flatten().filter(|got| got.offer.id == offer.id) {
+        for got in self
+            .got
+            .iter()
+            .flatten()
+            .filter(|got| got.offer.id == offer.id)
+        {
             got.amounts.iter().for_each(|own| add(&mut amounts, own));
         }
         amounts
@@ -277,14 +335,20 @@ impl<'a> Search<'a> {
     fn has_counters(&self, pool: &Pool, offer: &Offer) -> bool {
         let is_begun = offer.is_shared
             && (self.taken.parts.contains_key(&offer.id)
-                || self.got.iter().flatten().any(|got| got.offer.id == offer.id));
+                || self
+                    .got
+                    .iter()
+                    .flatten()
+                    .any(|got| got.offer.id == offer.id));
         offer.consumes.is_empty() || is_begun || {
             let mut left = pool.counters.clone();
             let mut seen: HashSet<&DeviceId> = HashSet::default();
             let got = self.got.iter().flatten().map(|got| got.offer);
-            let ours = got.filter(|other| (&*other.id.0, &*other.id.1) == (&*pool.driver, &*pool.name));
+            let ours =
+                got.filter(|other| (&*other.id.0, &*other.id.1) == (&*pool.driver, &*pool.name));
             let ours = ours.filter(|other| seen.insert(&other.id));
-            ours.chain([offer]).for_each(|other| subtract(&mut left, &other.consumes));
+            ours.chain([offer])
+                .for_each(|other| subtract(&mut left, &other.consumes));
             !left.values().any(Quantity::is_negative)
         }
     }

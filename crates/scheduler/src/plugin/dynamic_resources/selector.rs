@@ -6,7 +6,10 @@ use mizzen_object::{Str, Value};
 /// The version whose expressions are understood.
 const VERSION: (u16, u16) = (1, 36);
 /// How much one look at a device may cost.
-const BUDGET: Budget<'static> = Budget { cost: 1_000_000, interrupted: None };
+const BUDGET: Budget<'static> = Budget {
+    cost: 1_000_000,
+    interrupted: None,
+};
 
 /// Expressions that devices must suit.
 pub(super) struct Selectors {
@@ -18,11 +21,14 @@ pub(super) struct Selectors {
 
 impl Selectors {
     /// Compiles the expressions of selectors, each of which comes with who asks for it.
-    pub fn of<'a>(selectors: impl Iterator<Item = (String, &'a Value)>) -> Result<Selectors, String> {
+    pub fn of<'a>(
+        selectors: impl Iterator<Item = (String, &'a Value)>,
+    ) -> Result<Selectors, String> {
         let environment = Environment::new(VERSION).with_variable("device", Type::Dyn);
         let compile = |(asker, selector): (String, &Value)| {
             let program = environment.compile(selector["cel"]["expression"].str());
-            let program = program.map_err(|error| format!("{asker}: CEL compile error: {error}"))?;
+            let program =
+                program.map_err(|error| format!("{asker}: CEL compile error: {error}"))?;
             Ok((asker, program))
         };
         let reader = Environment::new(VERSION).with_variable("text", Type::String);
@@ -52,13 +58,17 @@ impl Selectors {
 
     fn device(&self, driver: &str, device: &Value) -> Result<CelValue<'static>, String> {
         let attributes = by_domain(driver, &device["attributes"], |value| self.attribute(value))?;
-        let capacity =
-            by_domain(driver, &device["capacity"], |value| read(&self.quantity, value["value"].str()))?;
+        let capacity = by_domain(driver, &device["capacity"], |value| {
+            read(&self.quantity, value["value"].str())
+        })?;
         let fields = [
             (text("driver"), text(driver)),
             (text("attributes"), attributes),
             (text("capacity"), capacity),
-            (text("allowMultipleAllocations"), CelValue::Bool(device["allowMultipleAllocations"].bool())),
+            (
+                text("allowMultipleAllocations"),
+                CelValue::Bool(device["allowMultipleAllocations"].bool()),
+            ),
         ];
         map(fields.into())
     }
@@ -80,7 +90,11 @@ impl Selectors {
 /// What a program makes of a text: a value of a type of its own.
 fn read(program: &Program, content: &str) -> Result<CelValue<'static>, String> {
     let variables = [("text", text(content))];
-    match program.evaluate(&variables, BUDGET).value.map_err(|error| error.to_string())? {
+    match program
+        .evaluate(&variables, BUDGET)
+        .value
+        .map_err(|error| error.to_string())?
+    {
         CelValue::Opaque(value) => Ok(CelValue::Opaque(value)),
         _ => Err(format!("{content} cannot be read")),
     }
@@ -118,13 +132,19 @@ fn by_domain(
             None => domains.push((domain.into(), vec![entry])),
         }
     }
-    let domains = domains.into_iter().map(|(domain, entries)| Ok((text(&domain), map(entries)?)));
+    let domains = domains
+        .into_iter()
+        .map(|(domain, entries)| Ok((text(&domain), map(entries)?)));
     let domains: Vec<_> = domains.collect::<Result<_, String>>()?;
-    Map::open(domains).map(CelValue::Map).ok_or_else(|| "a key occurs twice".to_string())
+    Map::open(domains)
+        .map(CelValue::Map)
+        .ok_or_else(|| "a key occurs twice".to_string())
 }
 
 fn map(entries: Vec<(CelValue<'static>, CelValue<'static>)>) -> Result<CelValue<'static>, String> {
-    Map::new(entries).map(CelValue::Map).ok_or_else(|| "a key occurs twice".to_string())
+    Map::new(entries)
+        .map(CelValue::Map)
+        .ok_or_else(|| "a key occurs twice".to_string())
 }
 
 #[cfg(test)]
@@ -135,11 +155,14 @@ mod tests {
     #[track_caller]
     fn check(expression: &str, expected: Result<bool, &str>) {
         let selector = value!({"cel": {"expression": expression}});
-        let selectors = Selectors::of([("class c: selector #0".to_string(), &selector)].into_iter()).unwrap();
-        let device =
-            value!({"attributes": {"text": {"string": "x"}, "number": {"int": 7i64}, "yes": {"bool": true}}});
+        let selectors =
+            Selectors::of([("class c: selector #0".to_string(), &selector)].into_iter()).unwrap();
+        let device = value!({"attributes": {"text": {"string": "x"}, "number": {"int": 7i64}, "yes": {"bool": true}}});
         let outcome = selectors.suit("d", &device);
-        assert_eq!(outcome.as_ref().map(|suits| *suits).map_err(String::as_str), expected);
+        assert_eq!(
+            outcome.as_ref().map(|suits| *suits).map_err(String::as_str),
+            expected
+        );
     }
 
     #[test]

@@ -39,10 +39,14 @@ impl Wishes {
             let wish = |(name, one): (String, &Value)| Wish::of(&name, &claim, one, devices);
             alternatives(request).into_iter().map(wish).collect()
         });
-        let unknown =
-            |at| format!("claim {claim}, constraint #{at}: empty constraint (unsupported constraint type?)");
+        let unknown = |at| {
+            format!(
+                "claim {claim}, constraint #{at}: empty constraint (unsupported constraint type?)"
+            )
+        };
         let constraints = spec["constraints"].list().iter().enumerate();
-        let constraints = constraints.map(|(at, one)| Constraint::of(one).ok_or_else(|| unknown(at)));
+        let constraints =
+            constraints.map(|(at, one)| Constraint::of(one).ok_or_else(|| unknown(at)));
         Ok(Wishes {
             requests: requests.collect::<Result<_, String>>()?,
             constraints: constraints.collect::<Result<_, _>>()?,
@@ -53,7 +57,10 @@ impl Wishes {
 impl Wish {
     fn of(name: &str, claim: &Key, request: &Value, devices: &Devices) -> Result<Wish, String> {
         let class = request["deviceClassName"].str();
-        let of_class = devices.classes.get(class).map(|class| class["spec"]["selectors"].clone());
+        let of_class = devices
+            .classes
+            .get(class)
+            .map(|class| class["spec"]["selectors"].clone());
         let of_class = of_class.unwrap_or_default();
         let of_class = of_class.list().iter().enumerate();
         let of_class = of_class.map(|(at, one)| (format!("class {class}: selector #{at}"), one));
@@ -82,6 +89,9 @@ pub(super) fn alternatives(request: &Value) -> Vec<(String, &Value)> {
     let name = request["name"].str();
     match request["firstAvailable"].list() {
         [] => vec![(name.to_string(), &request["exactly"])],
-        several => several.iter().map(|one| (format!("{name}/{}", one["name"].str()), one)).collect(),
+        several => several
+            .iter()
+            .map(|one| (format!("{name}/{}", one["name"].str()), one))
+            .collect(),
     }
 }

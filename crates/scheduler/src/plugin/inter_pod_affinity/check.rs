@@ -23,14 +23,26 @@ struct Sums {
 
 impl Sums {
     fn new(key: &Str, topology: Option<usize>, counts: Vec<i64>) -> Sums {
-        Sums { key: key.clone(), topology, counts: Arc::new(counts), imagined: Vec::new() }
+        Sums {
+            key: key.clone(),
+            topology,
+            counts: Arc::new(counts),
+            imagined: Vec::new(),
+        }
     }
 
     /// How many are near a node; none if it does not have the label.
     fn near(&self, node: &Node, world: &World) -> Option<i64> {
-        let counted = match self.topology.map(|topology| world.cache.domains(topology).of(node.slot)) {
+        let counted = match self
+            .topology
+            .map(|topology| world.cache.domains(topology).of(node.slot))
+        {
             Some(NOWHERE) => return None,
-            Some(number) => self.counts.get(number as usize).copied().unwrap_or_default(),
+            Some(number) => self
+                .counts
+                .get(number as usize)
+                .copied()
+                .unwrap_or_default(),
             None => 0,
         };
         if self.imagined.is_empty() {
@@ -71,11 +83,15 @@ impl Near {
     pub fn of(pod: &Arc<Pod>, cache: &mut Cache) -> Option<Near> {
         let unwilling = unwilling(pod, cache);
         let affinity = &pod.affinity;
-        if unwilling.is_empty() && affinity.required.is_empty() && affinity.required_anti.is_empty() {
+        if unwilling.is_empty() && affinity.required.is_empty() && affinity.required_anti.is_empty()
+        {
             return None;
         }
         let wanted_matcher = matcher(cache, affinity.required.iter());
-        let wanted = affinity.required.iter().map(|term| sums(cache, &wanted_matcher, &term.topology_key));
+        let wanted = affinity
+            .required
+            .iter()
+            .map(|term| sums(cache, &wanted_matcher, &term.topology_key));
         let wanted = wanted.collect();
         let unwanted = affinity.required_anti.iter().map(|term| {
             let matcher = matcher(cache, std::iter::once(term));
@@ -101,7 +117,8 @@ impl Near {
                 Some(count) => found &= count > 0,
             }
         }
-        found || (self.wanted.iter().all(Sums::is_empty) && is_meant(&self.wanted_matcher, &self.pod))
+        found
+            || (self.wanted.iter().all(Sums::is_empty) && is_meant(&self.wanted_matcher, &self.pod))
     }
 }
 
@@ -113,8 +130,13 @@ fn sums(cache: &mut Cache, matcher: &Matcher, key: &Str) -> Sums {
 /// Pods that do not want this one near, by label.
 fn unwilling(pod: &Pod, cache: &Cache) -> Vec<Sums> {
     let mut sums: Vec<(&Str, usize, Vec<i64>)> = Vec::new();
-    for carried in cache.terms_meaning(pod).filter(|carried| carried.sort == Sort::RequiredAnti) {
-        let known = sums.iter().position(|(_, topology, _)| *topology == carried.topology);
+    for carried in cache
+        .terms_meaning(pod)
+        .filter(|carried| carried.sort == Sort::RequiredAnti)
+    {
+        let known = sums
+            .iter()
+            .position(|(_, topology, _)| *topology == carried.topology);
         let at = known.unwrap_or(sums.len());
         if known.is_none() {
             let counts = vec![0; cache.domains(carried.topology).bound()];
@@ -124,7 +146,9 @@ fn unwilling(pod: &Pod, cache: &Cache) -> Vec<Sums> {
             *sum += i64::from(*count);
         }
     }
-    sums.into_iter().map(|(key, topology, counts)| Sums::new(key, Some(topology), counts)).collect()
+    sums.into_iter()
+        .map(|(key, topology, counts)| Sums::new(key, Some(topology), counts))
+        .collect()
 }
 
 impl Check for Near {
@@ -132,20 +156,31 @@ impl Check for Near {
         let name = Name::InterPodAffinity;
         let some = |sums: &Sums| sums.near(node, world).is_some_and(|count| count > 0);
         if !self.is_wanted(node, world) {
-            return Some(Refusal::for_good(name, "node(s) didn't match pod affinity rules"));
+            return Some(Refusal::for_good(
+                name,
+                "node(s) didn't match pod affinity rules",
+            ));
         }
         if self.unwanted.iter().any(|(_, sums)| some(sums)) {
-            return Some(Refusal::for_now(name, "node(s) didn't match pod anti-affinity rules"));
+            return Some(Refusal::for_now(
+                name,
+                "node(s) didn't match pod anti-affinity rules",
+            ));
         }
         if self.unwilling.iter().any(some) {
-            return Some(Refusal::for_now(name, "node(s) didn't satisfy existing pods anti-affinity rules"));
+            return Some(Refusal::for_now(
+                name,
+                "node(s) didn't satisfy existing pods anti-affinity rules",
+            ));
         }
         None
     }
 
     fn imagine(&mut self, pod: &Pod, node: &Node, by: i64, _world: &World) {
         if is_meant(&self.wanted_matcher, pod) {
-            self.wanted.iter_mut().for_each(|sums| sums.imagine(node, by));
+            self.wanted
+                .iter_mut()
+                .for_each(|sums| sums.imagine(node, by));
         }
         for (matcher, sums) in &mut self.unwanted {
             if is_meant(matcher, pod) {
@@ -156,7 +191,11 @@ impl Check for Near {
             if !term.means(&self.pod, &self.namespace_labels) {
                 continue;
             }
-            match self.unwilling.iter_mut().find(|sums| sums.key == term.topology_key) {
+            match self
+                .unwilling
+                .iter_mut()
+                .find(|sums| sums.key == term.topology_key)
+            {
                 Some(sums) => sums.imagine(node, by),
                 None => {
                     let mut sums = Sums::new(&term.topology_key, None, Vec::new());

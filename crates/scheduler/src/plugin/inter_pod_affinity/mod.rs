@@ -22,14 +22,22 @@ pub(crate) struct InterPodAffinity {
 
 impl Default for InterPodAffinity {
     fn default() -> InterPodAffinity {
-        InterPodAffinity { hard_weight: 1, ignore_others_wishes: false }
+        InterPodAffinity {
+            hard_weight: 1,
+            ignore_others_wishes: false,
+        }
     }
 }
 
 /// What some terms mean, with the namespaces in which they look.
 fn matcher<'a>(cache: &Cache, terms: impl Iterator<Item = &'a Term>) -> Matcher {
-    let all = terms.map(|term| (cache.resolve(term), term.selector.clone())).collect();
-    Matcher { all, staying: false }
+    let all = terms
+        .map(|term| (cache.resolve(term), term.selector.clone()))
+        .collect();
+    Matcher {
+        all,
+        staying: false,
+    }
 }
 
 /// So many pods of what is counted are near each value of a label.
@@ -66,9 +74,11 @@ impl Filter for InterPodAffinity {
                 change.has(PodChange::ADD | PodChange::LABEL | PodChange::DELETE)
                     && pod_helps(pod, *old, *new, &world.cache)
             }
-            Happening::Node { old, new: Some(new), change } => {
-                change.has(NodeChange::ADD | NodeChange::LABEL) && node_helps(pod, *old, new)
-            }
+            Happening::Node {
+                old,
+                new: Some(new),
+                change,
+            } => change.has(NodeChange::ADD | NodeChange::LABEL) && node_helps(pod, *old, new),
             _ => false,
         }
     }
@@ -79,20 +89,28 @@ impl Score for InterPodAffinity {
         if self.ignore_others_wishes && !pod.affinity.has_preferred() {
             return None;
         }
-        rank::Wishes::of(pod, &mut world.cache, self.hard_weight).map(|wishes| Box::new(wishes) as _)
+        rank::Wishes::of(pod, &mut world.cache, self.hard_weight)
+            .map(|wishes| Box::new(wishes) as _)
     }
 }
 
 /// Whether a pod is meant by all of some terms; by none if there is none.
 fn means_all(terms: &[Term], pod: &Pod, cache: &Cache) -> bool {
-    !terms.is_empty() && terms.iter().all(|term| term.means(pod, cache.namespace_labels(&pod.namespace)))
+    !terms.is_empty()
+        && terms
+            .iter()
+            .all(|term| term.means(pod, cache.namespace_labels(&pod.namespace)))
 }
 
 fn pod_helps(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>, cache: &Cache) -> bool {
     if old.is_some() && new.is_some_and(|new| new.uid == pod.uid) {
         return true;
     }
-    if [old, new].into_iter().flatten().any(|other| !other.has_prospect()) {
+    if [old, new]
+        .into_iter()
+        .flatten()
+        .any(|other| !other.has_prospect())
+    {
         return false;
     }
     let (near, far) = (&pod.affinity.required, &pod.affinity.required_anti);
@@ -102,7 +120,9 @@ fn pod_helps(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>, cache: &Cache) -> 
                 || (means_all(far, old, cache) && !means_all(far, new, cache))
         }
         (None, Some(new)) => means_all(near, new, cache),
-        (Some(old), None) => means_all(far, old, cache) || means_all(&old.affinity.required_anti, pod, cache),
+        (Some(old), None) => {
+            means_all(far, old, cache) || means_all(&old.affinity.required_anti, pod, cache)
+        }
         (None, None) => false,
     }
 }
@@ -115,7 +135,9 @@ fn node_helps(pod: &Pod, old: Option<&NodeFacts>, new: &NodeFacts) -> bool {
     let near = pod.affinity.required.iter().any(|term| {
         let key = &term.topology_key;
         let is_there = new.labels.get(key).is_some();
-        old.map_or(is_there, |old| (old.labels.get(key).is_none() && is_there) || moved(key, old))
+        old.map_or(is_there, |old| {
+            (old.labels.get(key).is_none() && is_there) || moved(key, old)
+        })
     });
     let far = pod.affinity.required_anti.iter().any(|term| {
         let key = &term.topology_key;

@@ -27,7 +27,12 @@ impl Wishes {
                 Sort::Preferred(weight) => weight,
             };
             let counts = carried.of.iter().map(|count| i64::from(*count));
-            wishes.add(carried.topology, cache.domains(carried.topology).bound(), counts, weight);
+            wishes.add(
+                carried.topology,
+                cache.domains(carried.topology).bound(),
+                counts,
+                weight,
+            );
         }
         (!wishes.0.is_empty()).then_some(wishes)
     }
@@ -39,7 +44,13 @@ impl Wishes {
         self.add(topology, counts.len(), counts.iter().copied(), weight);
     }
 
-    fn add(&mut self, topology: usize, bound: usize, counts: impl Iterator<Item = i64> + Clone, weight: i64) {
+    fn add(
+        &mut self,
+        topology: usize,
+        bound: usize,
+        counts: impl Iterator<Item = i64> + Clone,
+        weight: i64,
+    ) {
         if weight == 0 || counts.clone().all(|count| count == 0) {
             return;
         }
@@ -48,13 +59,21 @@ impl Wishes {
         if known.is_none() {
             self.0.push((topology, vec![0; bound]));
         }
-        self.0[at].1.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count * weight);
+        self.0[at]
+            .1
+            .iter_mut()
+            .zip(counts)
+            .for_each(|(sum, count)| *sum += count * weight);
     }
 
     fn score(&self, slot: Slot, world: &World) -> i64 {
         let near = |(topology, sums): &(usize, Vec<i64>)| {
             let number = world.cache.domains(*topology).of(slot);
-            if number == NOWHERE { 0 } else { sums.get(number as usize).copied().unwrap_or_default() }
+            if number == NOWHERE {
+                0
+            } else {
+                sums.get(number as usize).copied().unwrap_or_default()
+            }
         };
         self.0.iter().map(near).sum()
     }
@@ -64,9 +83,15 @@ impl Rank for Wishes {
     fn rank(&self, world: &World, nodes: &[Slot]) -> Vec<i64> {
         let mut scores: Vec<i64> = nodes.iter().map(|slot| self.score(*slot, world)).collect();
         let (least, most) = (scores.iter().min().copied(), scores.iter().max().copied());
-        let (Some(least), Some(most)) = (least, most) else { return scores };
+        let (Some(least), Some(most)) = (least, most) else {
+            return scores;
+        };
         for score in &mut scores {
-            let share = if most > least { (*score - least) as f64 / (most - least) as f64 } else { 0.0 };
+            let share = if most > least {
+                (*score - least) as f64 / (most - least) as f64
+            } else {
+                0.0
+            };
             *score = (BEST as f64 * share) as i64;
         }
         scores

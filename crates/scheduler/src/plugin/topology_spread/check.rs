@@ -30,13 +30,22 @@ struct Standing {
 
 impl Standing {
     fn at(&self, number: u32) -> i64 {
-        let counted = self.counts.get(number as usize).copied().unwrap_or_default().max(0);
+        let counted = self
+            .counts
+            .get(number as usize)
+            .copied()
+            .unwrap_or_default()
+            .max(0);
         let imagined = self.imagined.iter().filter(|(known, _)| *known == number);
         counted + imagined.map(|(_, by)| by).sum::<i64>()
     }
 
     fn least(&self) -> i64 {
-        if self.n_domains < self.constraint.min_domains { 0 } else { self.fewest[0].1 }
+        if self.n_domains < self.constraint.min_domains {
+            0
+        } else {
+            self.fewest[0].1
+        }
     }
 
     fn note(&mut self, number: u32, count: i64) {
@@ -69,8 +78,9 @@ impl Evenly {
     pub fn of(pod: &Pod, constraints: Vec<Constraint>, cache: &mut Cache) -> Evenly {
         let counting = Counting::of(pod, &constraints, cache);
         let standings = constraints.into_iter().enumerate();
-        let standings =
-            standings.map(|(at, constraint)| standing(pod, constraint, at, &counting, cache)).collect();
+        let standings = standings
+            .map(|(at, constraint)| standing(pod, constraint, at, &counting, cache))
+            .collect();
         Evenly {
             namespace: pod.namespace.clone(),
             rule: pod.node_rule.clone(),
@@ -82,7 +92,11 @@ impl Evenly {
     /// Whether an imagined pod counts for a constraint.
     fn counts(&self, constraint: &Constraint, pod: &Pod, node: &Node) -> bool {
         let facts = &node.facts;
-        let allowed = || self.rule.as_ref().is_none_or(|rule| rule.allows(&facts.name, &facts.labels));
+        let allowed = || {
+            self.rule
+                .as_ref()
+                .is_none_or(|rule| rule.allows(&facts.name, &facts.labels))
+        };
         let away = || self.away.get(node.taints as usize) == Some(&true);
         pod.labels.match_selector(&constraint.selector)
             && (!constraint.honor_affinity || allowed())
@@ -106,7 +120,12 @@ fn standing(
     for slot in cache.order() {
         if counting.has_all(*slot, cache) && counting.counts(&constraint, *slot, cache) {
             let count = &mut counts[domains.of(*slot) as usize];
-            *count = (*count).max(0) + if is_empty { 0 } else { i64::from(counted.of(*slot)) };
+            *count = (*count).max(0)
+                + if is_empty {
+                    0
+                } else {
+                    i64::from(counted.of(*slot))
+                };
         }
     }
     let mut standing = Standing {
@@ -119,7 +138,11 @@ fn standing(
         imagined: Vec::new(),
     };
     let counts = standing.counts.clone();
-    for (number, count) in counts.iter().enumerate().filter(|(_, count)| **count != ABSENT) {
+    for (number, count) in counts
+        .iter()
+        .enumerate()
+        .filter(|(_, count)| **count != ABSENT)
+    {
         standing.note(number as u32, *count);
     }
     standing
@@ -131,7 +154,8 @@ impl Check for Evenly {
             let number = world.cache.domains(standing.topology).of(node.slot);
             let reason = "node(s) didn't match pod topology spread constraints";
             if number == NOWHERE {
-                let reason = "node(s) didn't match pod topology spread constraints (missing required label)";
+                let reason =
+                    "node(s) didn't match pod topology spread constraints (missing required label)";
                 return Some(Refusal::for_good(Name::PodTopologySpread, reason));
             }
             let skew = standing.at(number) + i64::from(standing.counts_itself) - standing.least();
@@ -144,7 +168,10 @@ impl Check for Evenly {
 
     fn imagine(&mut self, pod: &Pod, node: &Node, by: i64, world: &World) {
         let labels = &node.facts.labels;
-        let has_all = self.standings.iter().all(|one| labels.get(&one.constraint.topology_key).is_some());
+        let has_all = self
+            .standings
+            .iter()
+            .all(|one| labels.get(&one.constraint.topology_key).is_some());
         if pod.namespace != self.namespace || !has_all {
             return;
         }

@@ -37,22 +37,36 @@ impl Default for TopologySpread {
             honor_affinity: true,
             honor_taints: false,
         };
-        TopologySpread { defaults: vec![soft(HOSTNAME, 3), soft(ZONE, 5)], is_system: true }
+        TopologySpread {
+            defaults: vec![soft(HOSTNAME, 3), soft(ZONE, 5)],
+            is_system: true,
+        }
     }
 }
 
 impl TopologySpread {
     /// With other defaults.
     pub fn with_defaults(defaults: Vec<Constraint>) -> TopologySpread {
-        TopologySpread { defaults, is_system: false }
+        TopologySpread {
+            defaults,
+            is_system: false,
+        }
     }
 
     /// The constraints of a pod: its own, or the defaults for those that belong together with it.
     fn constraints(&self, pod: &Pod, cache: &Cache, hard: bool) -> Vec<Constraint> {
         if !pod.spread.is_empty() {
-            return pod.spread.iter().filter(|constraint| constraint.hard == hard).cloned().collect();
+            return pod
+                .spread
+                .iter()
+                .filter(|constraint| constraint.hard == hard)
+                .cloned()
+                .collect();
         }
-        let defaults = self.defaults.iter().filter(|constraint| constraint.hard == hard);
+        let defaults = self
+            .defaults
+            .iter()
+            .filter(|constraint| constraint.hard == hard);
         let defaults: Vec<&Constraint> = defaults.collect();
         if defaults.is_empty() {
             return Vec::new();
@@ -61,8 +75,10 @@ impl TopologySpread {
         if selector.is_empty() {
             return Vec::new();
         }
-        let with_selector =
-            |constraint| Constraint { selector: selector.clone(), ..Constraint::clone(constraint) };
+        let with_selector = |constraint| Constraint {
+            selector: selector.clone(),
+            ..Constraint::clone(constraint)
+        };
         defaults.into_iter().map(with_selector).collect()
     }
 }
@@ -79,26 +95,39 @@ struct Counting {
 
 impl Counting {
     fn of(pod: &Pod, constraints: &[Constraint], cache: &mut Cache) -> Counting {
-        let topologies =
-            constraints.iter().map(|constraint| cache.topology(&constraint.topology_key)).collect();
+        let topologies = constraints
+            .iter()
+            .map(|constraint| cache.topology(&constraint.topology_key))
+            .collect();
         let allowed = pod.node_rule.as_ref().map(|rule| {
             cache.learn(rule);
             cache.answers(rule).into()
         });
         let lists = cache.taint_lists().iter();
-        let away = lists.map(|taints| first_untolerated(taints, &pod.tolerations).is_some()).collect();
-        Counting { topologies, allowed, away }
+        let away = lists
+            .map(|taints| first_untolerated(taints, &pod.tolerations).is_some())
+            .collect();
+        Counting {
+            topologies,
+            allowed,
+            away,
+        }
     }
 
     /// Whether a node has all labels.
     fn has_all(&self, slot: Slot, cache: &Cache) -> bool {
-        self.topologies.iter().all(|topology| cache.domains(*topology).of(slot) != NOWHERE)
+        self.topologies
+            .iter()
+            .all(|topology| cache.domains(*topology).of(slot) != NOWHERE)
     }
 
     /// Whether a node counts for a constraint.
     fn counts(&self, constraint: &Constraint, slot: Slot, cache: &Cache) -> bool {
-        let allowed =
-            || self.allowed.as_ref().is_none_or(|allowed| allowed.get(slot as usize) == Some(&true));
+        let allowed = || {
+            self.allowed
+                .as_ref()
+                .is_none_or(|allowed| allowed.get(slot as usize) == Some(&true))
+        };
         let away = || self.away.get(cache.node(slot).taints as usize) == Some(&true);
         (!constraint.honor_affinity || allowed()) && !(constraint.honor_taints && away())
     }
@@ -114,18 +143,24 @@ impl Filter for TopologySpread {
         if constraints.is_empty() {
             return Ready::Skip;
         }
-        Ready::Check(Box::new(check::Evenly::of(pod, constraints, &mut world.cache)))
+        Ready::Check(Box::new(check::Evenly::of(
+            pod,
+            constraints,
+            &mut world.cache,
+        )))
     }
 
     fn wakes(&self, pod: &Pod, happening: &Happening, world: &World) -> bool {
         let constraints = || self.constraints(pod, &world.cache, true);
         match happening {
             Happening::Pod { old, new, change } => {
-                let matters = PodChange::ADD | PodChange::LABEL | PodChange::TOLERATION | PodChange::DELETE;
+                let matters =
+                    PodChange::ADD | PodChange::LABEL | PodChange::TOLERATION | PodChange::DELETE;
                 change.has(matters) && pod_helps(pod, &constraints(), *old, *new)
             }
             Happening::Node { old, new, change } => {
-                let matters = NodeChange::ADD | NodeChange::DELETE | NodeChange::LABEL | NodeChange::TAINT;
+                let matters =
+                    NodeChange::ADD | NodeChange::DELETE | NodeChange::LABEL | NodeChange::TAINT;
                 change.has(matters) && node_helps(&constraints(), *old, *new)
             }
             _ => false,
@@ -140,36 +175,54 @@ impl Score for TopologySpread {
             return None;
         }
         let needs_all = !pod.spread.is_empty() || !self.is_system;
-        Some(Box::new(rank::Evenness::of(pod, constraints, needs_all, nodes, &mut world.cache)))
+        Some(Box::new(rank::Evenness::of(
+            pod,
+            constraints,
+            needs_all,
+            nodes,
+            &mut world.cache,
+        )))
     }
 }
 
 fn pod_helps(pod: &Pod, constraints: &[Constraint], old: Option<&Pod>, new: Option<&Pod>) -> bool {
-    let involved =
-        |other: &Pod| other.uid == pod.uid || (other.has_prospect() && other.namespace == pod.namespace);
+    let involved = |other: &Pod| {
+        other.uid == pod.uid || (other.has_prospect() && other.namespace == pod.namespace)
+    };
     if ![old, new].into_iter().flatten().all(involved) {
         return false;
     }
-    let means = |constraint: &Constraint, other: &Pod| other.labels.match_selector(&constraint.selector);
+    let means =
+        |constraint: &Constraint, other: &Pod| other.labels.match_selector(&constraint.selector);
     match (old, new) {
         (Some(old), Some(new)) => {
             let tolerates = new.uid == pod.uid && old.tolerations != new.tolerations;
             (tolerates && constraints.iter().any(|constraint| constraint.honor_taints))
-                || constraints.iter().any(|constraint| means(constraint, old) != means(constraint, new))
+                || constraints
+                    .iter()
+                    .any(|constraint| means(constraint, old) != means(constraint, new))
         }
-        (only, other) => {
-            only.or(other).is_some_and(|it| constraints.iter().any(|constraint| means(constraint, it)))
-        }
+        (only, other) => only
+            .or(other)
+            .is_some_and(|it| constraints.iter().any(|constraint| means(constraint, it))),
     }
 }
 
-fn node_helps(constraints: &[Constraint], old: Option<&NodeFacts>, new: Option<&NodeFacts>) -> bool {
-    let has_all =
-        |node: &NodeFacts| constraints.iter().all(|one| node.labels.get(&one.topology_key).is_some());
+fn node_helps(
+    constraints: &[Constraint],
+    old: Option<&NodeFacts>,
+    new: Option<&NodeFacts>,
+) -> bool {
+    let has_all = |node: &NodeFacts| {
+        constraints
+            .iter()
+            .all(|one| node.labels.get(&one.topology_key).is_some())
+    };
     match (old, new) {
         (Some(old), Some(new)) => {
-            let differs =
-                |one: &Constraint| old.labels.get(&one.topology_key) != new.labels.get(&one.topology_key);
+            let differs = |one: &Constraint| {
+                old.labels.get(&one.topology_key) != new.labels.get(&one.topology_key)
+            };
             has_all(old) != has_all(new)
                 || (has_all(new) && (constraints.iter().any(differs) || old.taints != new.taints))
         }

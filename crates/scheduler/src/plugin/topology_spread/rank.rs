@@ -36,13 +36,27 @@ impl Evenness {
         let counting = Counting::of(pod, &constraints, cache);
         let lacks = |slot: &&Slot| needs_all && !counting.has_all(**slot, cache);
         let ignored: HashSet<Slot> = nodes.iter().filter(lacks).copied().collect();
-        let looked_at: Vec<Slot> = nodes.iter().filter(|slot| !ignored.contains(slot)).copied().collect();
+        let looked_at: Vec<Slot> = nodes
+            .iter()
+            .filter(|slot| !ignored.contains(slot))
+            .copied()
+            .collect();
         let weighed = constraints.into_iter().enumerate();
         let weighed = weighed.map(|(at, constraint)| {
             let counted = cache.count(&Matcher::in_namespace(&pod.namespace, &constraint.selector));
-            weigh(constraint, (counting.topologies[at], counted), needs_all, &looked_at, &counting, cache)
+            weigh(
+                constraint,
+                (counting.topologies[at], counted),
+                needs_all,
+                &looked_at,
+                &counting,
+                cache,
+            )
         });
-        Evenness { weighed: weighed.collect(), ignored }
+        Evenness {
+            weighed: weighed.collect(),
+            ignored,
+        }
     }
 
     fn score(&self, slot: Slot, cache: &Cache) -> i64 {
@@ -72,7 +86,13 @@ fn weigh(
 ) -> Weighed {
     let weight = |size: usize| (size as f64 + 2.0).ln();
     if constraint.topology_key == HOSTNAME {
-        return Weighed { weight: weight(nodes.len()), constraint, topology, counted, counts: None };
+        return Weighed {
+            weight: weight(nodes.len()),
+            constraint,
+            topology,
+            counted,
+            counts: None,
+        };
     }
     let domains = cache.domains(topology);
     let mut wanted = vec![false; domains.bound()];
@@ -99,12 +119,19 @@ fn weigh(
     }
     // Kubernetes: nodes without the label are together one more value (podtopologyspread/scoring.go).
     let weight = weight(size + usize::from(any_lacks));
-    Weighed { weight, constraint, topology, counted, counts: Some(counts) }
+    Weighed {
+        weight,
+        constraint,
+        topology,
+        counted,
+        counts: Some(counts),
+    }
 }
 
 impl Rank for Evenness {
     fn rank(&self, world: &World, nodes: &[Slot]) -> Vec<i64> {
-        let score = |slot: &Slot| (!self.ignored.contains(slot)).then(|| self.score(*slot, &world.cache));
+        let score =
+            |slot: &Slot| (!self.ignored.contains(slot)).then(|| self.score(*slot, &world.cache));
         let scores: Vec<Option<i64>> = nodes.iter().map(score).collect();
         let least = scores.iter().flatten().min().copied().unwrap_or_default();
         let most = scores.iter().flatten().max().copied().unwrap_or_default();

@@ -36,24 +36,39 @@ struct Found {
 impl Reach {
     pub fn of(claims: Claims, patience: Duration, world: &World) -> Reach {
         let classes = claims.waiting.iter().map(|claim| class_of(claim));
-        let volumes = classes.map(|class| (class.into(), world.storage.volumes_of(class))).collect();
-        Reach { claims: Arc::new(claims), volumes: Arc::new(volumes), patience }
+        let volumes = classes
+            .map(|class| (class.into(), world.storage.volumes_of(class)))
+            .collect();
+        Reach {
+            claims: Arc::new(claims),
+            volumes: Arc::new(volumes),
+            patience,
+        }
     }
 
     /// What becomes of the pod's claims on a node, or all that speaks against it.
     fn find(&self, node: &Node, world: &World) -> Result<Found, Vec<Text>> {
         let labels = &node.facts.labels;
         let mut reasons: Vec<Text> = Vec::new();
-        let volumes =
-            self.claims.bound.iter().map(|claim| world.storage.volume(claim["spec"]["volumeName"].str()));
+        let volumes = self
+            .claims
+            .bound
+            .iter()
+            .map(|claim| world.storage.volume(claim["spec"]["volumeName"].str()));
         let volumes: Option<Vec<_>> = volumes.collect();
-        if volumes.iter().flatten().any(|volume| !volume.reaches(labels)) {
+        if volumes
+            .iter()
+            .flatten()
+            .any(|volume| !volume.reaches(labels))
+        {
             reasons.push("node(s) didn't match PersistentVolume's node affinity".into());
         }
         let found = self.find_new(node, world);
         reasons.extend(found.as_ref().err().map(|reason| Text::from(*reason)));
         if volumes.is_none() {
-            reasons.push("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)".into());
+            reasons.push(
+                "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)".into(),
+            );
         }
         match found {
             Ok(found) if reasons.is_empty() => Ok(found),
@@ -65,15 +80,25 @@ impl Reach {
         const NOTHING: &str = "node(s) didn't find available persistent volumes to bind";
         let mut found = Found::default();
         let mut claims = self.claims.waiting.clone();
-        claims.sort_by(|a, b| size(a).partial_cmp(&size(b)).unwrap_or(std::cmp::Ordering::Equal));
+        claims.sort_by(|a, b| {
+            size(a)
+                .partial_cmp(&size(b))
+                .unwrap_or(std::cmp::Ordering::Equal)
+        });
         for claim in claims {
             match claim.annotation(SELECTED_NODE) {
                 Some(selected) if selected != node.name() => return Err(NOTHING),
                 Some(_) => found.provisions.push(claim),
                 None => {
-                    let taken: Vec<&str> =
-                        found.bindings.iter().map(|(volume, _)| volume.object.name()).collect();
-                    let volumes = self.volumes.get(class_of(&claim)).map_or(&[][..], Vec::as_slice);
+                    let taken: Vec<&str> = found
+                        .bindings
+                        .iter()
+                        .map(|(volume, _)| volume.object.name())
+                        .collect();
+                    let volumes = self
+                        .volumes
+                        .get(class_of(&claim))
+                        .map_or(&[][..], Vec::as_slice);
                     match matching::find(&claim, volumes, &node.facts.labels, &taken).cloned() {
                         Some(volume) => found.bindings.push((volume, claim)),
                         None => found.provisions.push(claim),
@@ -98,50 +123,78 @@ impl Reach {
 fn can_provision(class: &Object, labels: &Labels) -> bool {
     let holds = |expression: &Value| {
         let value = labels.get(expression["key"].str());
-        value.is_some_and(|value| expression["values"].list().iter().any(|one| one.str() == value))
+        value.is_some_and(|value| {
+            expression["values"]
+                .list()
+                .iter()
+                .any(|one| one.str() == value)
+        })
     };
     let terms = class["allowedTopologies"].list();
-    !matches!(class["provisioner"].str(), "" | "kubernetes.io/no-provisioner")
-        && (terms.is_empty()
-            || terms.iter().any(|term| {
-                let expressions = term["matchLabelExpressions"].list();
-                !expressions.is_empty() && expressions.iter().all(holds)
-            }))
+    !matches!(
+        class["provisioner"].str(),
+        "" | "kubernetes.io/no-provisioner"
+    ) && (terms.is_empty()
+        || terms.iter().any(|term| {
+            let expressions = term["matchLabelExpressions"].list();
+            !expressions.is_empty() && expressions.iter().all(holds)
+        }))
 }
 
 /// Whether there is space for a claim, as far as its driver says.
 fn has_capacity(claim: &Object, class: &Object, labels: &Labels, world: &World) -> bool {
     let tells = |driver: &Arc<Object>| driver["spec"]["storageCapacity"].bool();
-    if !world.storage.csi_drivers.get(class["provisioner"].str()).is_some_and(tells) {
+    if !world
+        .storage
+        .csi_drivers
+        .get(class["provisioner"].str())
+        .is_some_and(tells)
+    {
         return true;
     }
     let wanted = size(claim).value();
     world.storage.capacities.values().any(|capacity| {
         capacity["storageClassName"].str() == class.name()
             && limit(capacity).is_some_and(|limit| limit >= wanted)
-            && LabelSelector::of(&capacity["nodeTopology"]).is_some_and(|nodes| labels.match_selector(&nodes))
+            && LabelSelector::of(&capacity["nodeTopology"])
+                .is_some_and(|nodes| labels.match_selector(&nodes))
     })
 }
 
 impl Check for Reach {
     fn check(&self, node: &Node, world: &World) -> Option<Refusal> {
         let reasons = self.find(node, world).err()?;
-        Some(Refusal { plugin: Name::VolumeBinding, reasons: Reasons::Several(reasons), resolvable: false })
+        Some(Refusal {
+            plugin: Name::VolumeBinding,
+            reasons: Reasons::Several(reasons),
+            resolvable: false,
+        })
     }
 
     fn reserve(&self, node: &Node, world: &World) -> Result<Vec<Step>, String> {
         let patience = self.patience;
         let reasons = |reasons: Vec<Text>| reasons.join(", ");
-        let Found { bindings, provisions } = self.find(node, world).map_err(reasons)?;
-        let bindings = bindings.into_iter().map(|(volume, claim)| Step::BindVolume {
-            volume: Arc::new(bound(&volume, &claim)),
-            claim: claim.key(),
-            patience,
-        });
+        let Found {
+            bindings,
+            provisions,
+        } = self.find(node, world).map_err(reasons)?;
+        let bindings = bindings
+            .into_iter()
+            .map(|(volume, claim)| Step::BindVolume {
+                volume: Arc::new(bound(&volume, &claim)),
+                claim: claim.key(),
+                patience,
+            });
         let provisions = provisions.into_iter().map(|claim| {
             let mut claim = Object::clone(&claim);
-            claim.entry("metadata").entry("annotations").set(SELECTED_NODE, node.name());
-            Step::Provision { claim: Arc::new(claim), patience }
+            claim
+                .entry("metadata")
+                .entry("annotations")
+                .set(SELECTED_NODE, node.name());
+            Step::Provision {
+                claim: Arc::new(claim),
+                patience,
+            }
         });
         Ok(bindings.chain(provisions).collect())
     }
@@ -155,7 +208,10 @@ impl Check for Reach {
 fn bound(volume: &Volume, claim: &Object) -> Object {
     let mut object = Object::clone(&volume.object);
     if !volume.is_for(claim) {
-        object.entry("metadata").entry("annotations").set("pv.kubernetes.io/bound-by-controller", "yes");
+        object
+            .entry("metadata")
+            .entry("annotations")
+            .set("pv.kubernetes.io/bound-by-controller", "yes");
     }
     let reference = value!({
         "kind": "PersistentVolumeClaim",

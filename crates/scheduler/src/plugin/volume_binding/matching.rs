@@ -30,7 +30,8 @@ pub(super) fn find<'a>(
             return Some(volume).filter(|volume| volume.reaches(labels));
         }
         let is_smaller = smallest.is_none_or(|known| {
-            capacity(&known.object).partial_cmp(&capacity(&volume.object)) == Some(Ordering::Greater)
+            capacity(&known.object).partial_cmp(&capacity(&volume.object))
+                == Some(Ordering::Greater)
         });
         if is_smaller && is_free(claim, volume) && volume.reaches(labels) {
             smallest = Some(volume);
@@ -49,7 +50,11 @@ fn suits(claim: &Object, volume: &Object) -> bool {
         "" => "Filesystem".to_string(),
         mode => mode.to_string(),
     };
-    let attributes = |object: &Object| object["spec"]["volumeAttributesClassName"].str().to_string();
+    let attributes = |object: &Object| {
+        object["spec"]["volumeAttributesClassName"]
+            .str()
+            .to_string()
+    };
     capacity(volume).partial_cmp(&size(claim)) != Some(Ordering::Less)
         && mode(claim) == mode(volume)
         && attributes(claim) == attributes(volume)
@@ -62,5 +67,8 @@ fn is_free(claim: &Object, volume: &Volume) -> bool {
     let modes = volume.object["spec"]["accessModes"].list();
     volume.object["status"]["phase"].str() == "Available"
         && selector.is_none_or(|selector| volume.labels.match_selector(&selector))
-        && claim["spec"]["accessModes"].list().iter().all(|mode| modes.contains(mode))
+        && claim["spec"]["accessModes"]
+            .list()
+            .iter()
+            .all(|mode| modes.contains(mode))
 }

@@ -22,7 +22,9 @@ pub(crate) struct VolumeBinding {
 
 impl Default for VolumeBinding {
     fn default() -> VolumeBinding {
-        VolumeBinding { patience: Duration::from_secs(600) }
+        VolumeBinding {
+            patience: Duration::from_secs(600),
+        }
     }
 }
 
@@ -56,7 +58,9 @@ impl Filter for VolumeBinding {
             }
             match waits(&claim, world) {
                 Err(error) => return Ready::Fail(error),
-                Ok(true) if claim["spec"]["volumeName"].str().is_empty() => claims.waiting.push(claim),
+                Ok(true) if claim["spec"]["volumeName"].str().is_empty() => {
+                    claims.waiting.push(claim)
+                }
                 Ok(_) => return refuse("pod has unbound immediate PersistentVolumeClaims".into()),
             }
         }
@@ -65,26 +69,43 @@ impl Filter for VolumeBinding {
 
     fn wakes(&self, pod: &Pod, happening: &Happening, _world: &World) -> bool {
         match happening {
-            Happening::StorageClass { old, new: Some(new) } => {
-                old.is_none_or(|old| old["allowedTopologies"] != new["allowedTopologies"])
-            }
-            Happening::Claim { new: Some(claim), .. } => {
+            Happening::StorageClass {
+                old,
+                new: Some(new),
+            } => old.is_none_or(|old| old["allowedTopologies"] != new["allowedTopologies"]),
+            Happening::Claim {
+                new: Some(claim), ..
+            } => {
                 let uses = |name: &str| pod.volumes.claims.iter().any(|one| one.name == name);
                 claim.namespace() == pod.namespace && uses(claim.name())
             }
             Happening::Volume { new: Some(_), .. } => true,
-            Happening::Node { new: Some(_), change, .. } => change.has(NodeChange::ADD | NodeChange::LABEL),
-            Happening::CsiNode { old, new: Some(new) } => {
+            Happening::Node {
+                new: Some(_),
+                change,
+                ..
+            } => change.has(NodeChange::ADD | NodeChange::LABEL),
+            Happening::CsiNode {
+                old,
+                new: Some(new),
+            } => {
                 let migrated = |node: &Object| {
-                    node.annotation("storage.alpha.kubernetes.io/migrated-plugins").map(String::from)
+                    node.annotation("storage.alpha.kubernetes.io/migrated-plugins")
+                        .map(String::from)
                 };
                 old.is_none_or(|old| migrated(old) != migrated(new))
             }
-            Happening::CsiDriver { old: Some(old), new: Some(new) } => {
+            Happening::CsiDriver {
+                old: Some(old),
+                new: Some(new),
+            } => {
                 let limits = |driver: &Object| driver["spec"]["storageCapacity"].bool();
                 limits(old) && !limits(new)
             }
-            Happening::Capacity { old, new: Some(new) } => {
+            Happening::Capacity {
+                old,
+                new: Some(new),
+            } => {
                 let now = limit(new);
                 old.is_none_or(|old| now.is_some() && now > limit(old))
             }
@@ -126,16 +147,22 @@ fn usable(pod: &Pod, world: &World) -> Result<Vec<Arc<Object>>, String> {
 /// Whether a claim waits for a pod before it gets its volume.
 fn waits(claim: &Object, world: &World) -> Result<bool, String> {
     let name = class_of(claim);
-    let Some(class) = world.storage.classes.get(name) else { return Ok(false) };
+    let Some(class) = world.storage.classes.get(name) else {
+        return Ok(false);
+    };
     match class["volumeBindingMode"].str() {
-        "" => Err(format!("VolumeBindingMode not set for StorageClass \"{name}\"")),
+        "" => Err(format!(
+            "VolumeBindingMode not set for StorageClass \"{name}\""
+        )),
         mode => Ok(mode == "WaitForFirstConsumer"),
     }
 }
 
 /// The largest volume that can be made where a capacity says.
 fn limit(capacity: &Object) -> Option<i64> {
-    let largest = capacity["maximumVolumeSize"].as_str().or_else(|| capacity["capacity"].as_str())?;
+    let largest = capacity["maximumVolumeSize"]
+        .as_str()
+        .or_else(|| capacity["capacity"].as_str())?;
     Some(Quantity::of(largest).value())
 }
 

@@ -56,9 +56,15 @@ impl LogFile {
         if self.is_standard_output() {
             return Ok(());
         }
-        let directory = self.path.parent().filter(|path| !path.as_os_str().is_empty());
+        let directory = self
+            .path
+            .parent()
+            .filter(|path| !path.as_os_str().is_empty());
         if let Some(directory) = directory {
-            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory)?;
         }
         open(&self.path).map(drop)
     }
@@ -73,7 +79,11 @@ impl LogFile {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)
 }
 
 /// The file while it is written to.
@@ -92,7 +102,12 @@ struct Current {
 impl Log {
     pub fn new(file: LogFile, registry: &Registry) -> Log {
         let old = Arc::new(Old::new(&file));
-        Log { file, registry: registry.clone(), current: Mutex::default(), old }
+        Log {
+            file,
+            registry: registry.clone(),
+            current: Mutex::default(),
+            old,
+        }
     }
 
     /// An event as it reads here.
@@ -145,11 +160,19 @@ impl Log {
             *kept = Some(Current { file, size });
             self.tend();
         }
-        if most > 0 && kept.as_ref().is_some_and(|current| current.size > 0 && current.size + more > most) {
+        if most > 0
+            && kept
+                .as_ref()
+                .is_some_and(|current| current.size > 0 && current.size + more > most)
+        {
             // Whatever goes wrong from here on, the next event opens a file again.
             *kept = None;
-            self.old.put_aside(&self.file.path, self.registry.moment())?;
-            *kept = Some(Current { file: open(&self.file.path)?, size: 0 });
+            self.old
+                .put_aside(&self.file.path, self.registry.moment())?;
+            *kept = Some(Current {
+                file: open(&self.file.path)?,
+                size: 0,
+            });
             self.tend();
         }
         Ok(kept.as_mut().expect("it was just opened"))

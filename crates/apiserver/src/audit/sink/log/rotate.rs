@@ -42,12 +42,18 @@ struct Backup {
 
 impl Old {
     pub fn new(file: &LogFile) -> Old {
-        let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+        let part = |part: Option<&std::ffi::OsStr>| {
+            part.unwrap_or_default().to_string_lossy().into_owned()
+        };
         let extension = part(file.path.extension());
         Old {
             directory: file.path.parent().unwrap_or(Path::new("")).to_owned(),
             prefix: format!("{}-", part(file.path.file_stem())),
-            extension: if extension.is_empty() { extension } else { format!(".{extension}") },
+            extension: if extension.is_empty() {
+                extension
+            } else {
+                format!(".{extension}")
+            },
             max_age: file.max_age,
             max_backups: file.max_backups,
             compress: file.compress,
@@ -64,9 +70,15 @@ impl Old {
                 return fs::rename(path, aside);
             }
             // Two within a millisecond: neither may take the place of the other.
-            now = Moment { nanos: now.nanos + 1_000_000, ..now };
+            now = Moment {
+                nanos: now.nanos + 1_000_000,
+                ..now
+            };
             if now.nanos >= 1_000_000_000 {
-                now = Moment { seconds: now.seconds + 1, nanos: 0 };
+                now = Moment {
+                    seconds: now.seconds + 1,
+                    nanos: 0,
+                };
             }
         }
     }
@@ -81,31 +93,48 @@ impl Old {
 
     fn try_to_tend(&self, now: i64) -> io::Result<()> {
         let kept = self.remove(self.backups()?, now)?;
-        for backup in kept.iter().filter(|backup| self.compress && !backup.compressed) {
+        for backup in kept
+            .iter()
+            .filter(|backup| self.compress && !backup.compressed)
+        {
             compress(&backup.path)?;
         }
         Ok(())
     }
 
     fn remove(&self, backups: Vec<Backup>, now: i64) -> io::Result<Vec<Backup>> {
-        let oldest = stamp(Moment { seconds: now - i64::from(self.max_age) * DAY, nanos: 0 });
+        let oldest = stamp(Moment {
+            seconds: now - i64::from(self.max_age) * DAY,
+            nanos: 0,
+        });
         let mut times = BTreeSet::new();
         let (kept, removed): (Vec<_>, Vec<_>) = backups.into_iter().partition(|backup| {
             times.insert(backup.time.clone());
             let too_many = self.max_backups > 0 && times.len() > self.max_backups;
             !too_many && (self.max_age == 0 || backup.time >= oldest)
         });
-        removed.iter().try_for_each(|backup| fs::remove_file(&backup.path))?;
+        removed
+            .iter()
+            .try_for_each(|backup| fs::remove_file(&backup.path))?;
         Ok(kept)
     }
 
     /// The old files, the latest first.
     fn backups(&self) -> io::Result<Vec<Backup>> {
-        let directory = if self.directory.as_os_str().is_empty() { Path::new(".") } else { &self.directory };
+        let directory = if self.directory.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            &self.directory
+        };
         let mut backups = Vec::new();
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
-            backups.extend(entry.file_name().to_str().and_then(|name| self.backup(name, entry.path())));
+            backups.extend(
+                entry
+                    .file_name()
+                    .to_str()
+                    .and_then(|name| self.backup(name, entry.path())),
+            );
         }
         backups.sort_by(|one: &Backup, other| other.time.cmp(&one.time));
         Ok(backups)
@@ -117,15 +146,25 @@ impl Old {
             Some(plain) => (plain, true),
             None => (name, false),
         };
-        let time = plain.strip_prefix(&self.prefix)?.strip_suffix(&self.extension)?;
-        is_stamp(time).then(|| Backup { time: time.into(), path, compressed })
+        let time = plain
+            .strip_prefix(&self.prefix)?
+            .strip_suffix(&self.extension)?;
+        is_stamp(time).then(|| Backup {
+            time: time.into(),
+            path,
+            compressed,
+        })
     }
 }
 
 /// A moment in the name of a file.
 fn stamp(moment: Moment) -> String {
     let whole = Moment { nanos: 0, ..moment }.to_string();
-    format!("{}.{:03}", whole.trim_end_matches('Z').replace(':', "-"), moment.nanos / 1_000_000)
+    format!(
+        "{}.{:03}",
+        whole.trim_end_matches('Z').replace(':', "-"),
+        moment.nanos / 1_000_000
+    )
 }
 
 fn is_stamp(text: &str) -> bool {
@@ -140,9 +179,16 @@ fn is_stamp(text: &str) -> bool {
 /// Invariant: the file is removed after its compressed form is on disk, which has its name only when it is whole.
 fn compress(path: &Path) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let (whole, part) =
-        (path.with_file_name(format!("{name}{COMPRESSED}")), path.with_file_name(format!("{name}.part")));
-    let out = File::options().create(true).write(true).truncate(true).mode(0o600).open(&part)?;
+    let (whole, part) = (
+        path.with_file_name(format!("{name}{COMPRESSED}")),
+        path.with_file_name(format!("{name}.part")),
+    );
+    let out = File::options()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&part)?;
     let mut encoder = GzEncoder::new(out, Compression::default());
     io::copy(&mut File::open(path)?, &mut encoder)?;
     encoder.finish()?.sync_all()?;

@@ -27,7 +27,14 @@ pub(super) fn read_claim_rules(
                     let detail = "may not be specified when expression is set";
                     violations.invalid(path.child("requiredValue"), wanted, detail);
                 }
-                let rule = rule_of(text, message, Sees::Claims, &mut expressions, &path, violations);
+                let rule = rule_of(
+                    text,
+                    message,
+                    Sees::Claims,
+                    &mut expressions,
+                    &path,
+                    violations,
+                );
                 mapping.claim_rules.extend(rule);
             }
             (_, "") => {
@@ -49,13 +56,24 @@ pub(super) fn read_claim_rules(
 pub(super) fn user_rules(rules: &[Value], path: &Path, violations: &mut Violations) -> Vec<Rule> {
     let mut expressions = HashSet::new();
     let read = |(at, rule): (usize, &Value)| {
-        let (text, message, path) = (rule["expression"].str(), rule["message"].str(), path.index(at));
+        let (text, message, path) = (
+            rule["expression"].str(),
+            rule["message"].str(),
+            path.index(at),
+        );
         if text.is_empty() {
             violations.required(path.child("expression"), "");
             return None;
         }
         let text = text.to_owned();
-        rule_of(&text, message, Sees::User, &mut expressions, &path, violations)
+        rule_of(
+            &text,
+            message,
+            Sees::User,
+            &mut expressions,
+            &path,
+            violations,
+        )
     };
     rules.iter().enumerate().filter_map(read).collect()
 }
@@ -74,7 +92,10 @@ fn rule_of(
         return None;
     }
     let expression = compile(text, sees, true, &path, violations)?;
-    Some(Rule { expression, message: message.into() })
+    Some(Rule {
+        expression,
+        message: message.into(),
+    })
 }
 
 fn compile(
@@ -85,11 +106,18 @@ fn compile(
     violations: &mut Violations,
 ) -> Option<Expression> {
     let compiled = Expression::compile(text, sees, is_rule);
-    compiled.map_err(|problem| violations.invalid(path, text, &problem)).ok()
+    compiled
+        .map_err(|problem| violations.invalid(path, text, &problem))
+        .ok()
 }
 
 /// Reads where users are found in claims.
-pub(super) fn read_mappings(said: &Value, mapping: &mut Mapping, path: &Path, violations: &mut Violations) {
+pub(super) fn read_mappings(
+    said: &Value,
+    mapping: &mut Mapping,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let (username, groups) = (path.child("username"), path.child("groups"));
     mapping.username = prefixed(&said["username"], true, &username, violations);
     mapping.groups = prefixed(&said["groups"], false, &groups, violations);
@@ -98,10 +126,19 @@ pub(super) fn read_mappings(said: &Value, mapping: &mut Mapping, path: &Path, vi
     mapping.uid = match (claim, text) {
         ("", "") => None,
         ("", text) => {
-            let compiled = compile(text, Sees::Claims, false, &place.child("expression"), violations);
+            let compiled = compile(
+                text,
+                Sees::Claims,
+                false,
+                &place.child("expression"),
+                violations,
+            );
             compiled.map(|expression| Source::Expression(Box::new(expression)))
         }
-        (claim, "") => Some(Source::Claim { claim: claim.into(), prefix: Str::default() }),
+        (claim, "") => Some(Source::Claim {
+            claim: claim.into(),
+            prefix: Str::default(),
+        }),
         _ => {
             violations.invalid(place, "", "claim and expression can't both be set");
             None
@@ -111,8 +148,17 @@ pub(super) fn read_mappings(said: &Value, mapping: &mut Mapping, path: &Path, vi
     check_email(said, mapping, path, violations);
 }
 
-fn prefixed(said: &Value, is_required: bool, path: &Path, violations: &mut Violations) -> Option<Source> {
-    let (claim, text, prefix) = (said["claim"].str(), said["expression"].str(), said.get("prefix"));
+fn prefixed(
+    said: &Value,
+    is_required: bool,
+    path: &Path,
+    violations: &mut Violations,
+) -> Option<Source> {
+    let (claim, text, prefix) = (
+        said["claim"].str(),
+        said["expression"].str(),
+        said.get("prefix"),
+    );
     match (claim, text) {
         ("", "") => {
             if is_required {
@@ -125,7 +171,13 @@ fn prefixed(said: &Value, is_required: bool, path: &Path, violations: &mut Viola
                 let detail = "may not be specified when expression is set";
                 violations.invalid(path.child("prefix"), prefix.clone(), detail);
             }
-            let compiled = compile(text, Sees::Claims, false, &path.child("expression"), violations);
+            let compiled = compile(
+                text,
+                Sees::Claims,
+                false,
+                &path.child("expression"),
+                violations,
+            );
             let kept = compiled.filter(|_| prefix.is_none());
             kept.map(|expression| Source::Expression(Box::new(expression)))
         }
@@ -135,7 +187,10 @@ fn prefixed(said: &Value, is_required: bool, path: &Path, violations: &mut Viola
                 violations.required(path.child("prefix"), detail);
             }
             let prefix = prefix.map(Value::str).unwrap_or_default().into();
-            Some(Source::Claim { claim: claim.into(), prefix })
+            Some(Source::Claim {
+                claim: claim.into(),
+                prefix,
+            })
         }
         _ => {
             violations.invalid(path, "", "claim and expression can't both be set");
@@ -147,14 +202,19 @@ fn prefixed(said: &Value, is_required: bool, path: &Path, violations: &mut Viola
 fn extra(said: &[Value], path: &Path, violations: &mut Violations) -> Vec<(Str, Expression)> {
     let (mut seen, mut extra) = (HashSet::new(), Vec::new());
     for (at, mapping) in said.iter().enumerate() {
-        let (path, key, text) = (path.index(at), mapping["key"].str(), mapping["valueExpression"].str());
+        let (path, key, text) = (
+            path.index(at),
+            mapping["key"].str(),
+            mapping["valueExpression"].str(),
+        );
         let place = path.child("key");
         domain_prefixed_path(key, &place, violations);
         if key != key.to_lowercase() {
             violations.invalid(place, key, "must be lowercase");
         }
         if is_reserved(key) {
-            let detail = "k8s.io, kubernetes.io and their subdomains are reserved for Kubernetes use";
+            let detail =
+                "k8s.io, kubernetes.io and their subdomains are reserved for Kubernetes use";
             violations.invalid(place, key, detail);
         }
         if !seen.insert(key) {
@@ -173,15 +233,22 @@ fn extra(said: &[Value], path: &Path, violations: &mut Violations) -> Vec<(Str, 
 }
 
 fn is_reserved(key: &str) -> bool {
-    let domain = key.split_once('/').map(|(domain, _)| domain).unwrap_or_default();
+    let domain = key
+        .split_once('/')
+        .map(|(domain, _)| domain)
+        .unwrap_or_default();
     ["kubernetes.io", "k8s.io"].iter().any(|reserved| {
-        domain.strip_suffix(reserved).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        domain
+            .strip_suffix(reserved)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     })
 }
 
 /// Who is named by an address must have shown that it is theirs.
 fn check_email(said: &Value, mapping: &Mapping, path: &Path, violations: &mut Violations) {
-    let Some(Source::Expression(username)) = &mapping.username else { return };
+    let Some(Source::Expression(username)) = &mapping.username else {
+        return;
+    };
     let rules = mapping.claim_rules.iter().map(|rule| &rule.expression);
     let mut others = rules.chain(mapping.extra.iter().map(|(_, expression)| expression));
     let verified = |expression: &Expression| expression.looks_at("email_verified");

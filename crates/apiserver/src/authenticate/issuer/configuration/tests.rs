@@ -31,42 +31,66 @@ jwt:
 #[track_caller]
 fn check(from: &str, to: &str, expected: &str) {
     let problem = read(from, to).map(drop).unwrap_err();
-    let problem = problem.strip_prefix("invalid authentication configuration: ").unwrap_or(&problem);
+    let problem = problem
+        .strip_prefix("invalid authentication configuration: ")
+        .unwrap_or(&problem);
     assert_eq!(problem, expected);
 }
 
 #[test]
 fn a_good_configuration_is_read() {
     let configuration = read("", "").unwrap();
-    assert_eq!(configuration.issuers[0].place.issuer, "https://id.example.com");
+    assert_eq!(
+        configuration.issuers[0].place.issuer,
+        "https://id.example.com"
+    );
     assert_eq!(configuration.issuers[0].audiences, ["mizzen"]);
     assert_eq!(configuration.anonymous, None);
     assert!(read("/v1", "/v1beta1").is_ok());
     let nobody = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n";
-    assert!(AuthenticationConfiguration::read(nobody, &[]).unwrap().issuers.is_empty());
+    assert!(
+        AuthenticationConfiguration::read(nobody, &[])
+            .unwrap()
+            .issuers
+            .is_empty()
+    );
 }
 
 #[test]
 fn where_strangers_are_let_in_can_be_said() {
     let read = |said: &str| {
         let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\nanonymous: ";
-        AuthenticationConfiguration::read(&format!("{head}{said}\n"), &[]).map(|read| read.anonymous.unwrap())
+        AuthenticationConfiguration::read(&format!("{head}{said}\n"), &[])
+            .map(|read| read.anonymous.unwrap())
     };
     assert_eq!(read("{enabled: true}"), Ok(Anonymous::Everywhere));
     assert_eq!(read("{enabled: false}"), Ok(Anonymous::Nowhere));
     assert_eq!(read("{}"), Ok(Anonymous::Nowhere));
     let some = Anonymous::At(HashSet::from(["/livez".into(), "/readyz".into()]));
-    assert_eq!(read("{enabled: true, conditions: [{path: /livez}, {path: /readyz}]}"), Ok(some));
+    assert_eq!(
+        read("{enabled: true, conditions: [{path: /livez}, {path: /readyz}]}"),
+        Ok(some)
+    );
     let expected = r#"invalid authentication configuration: anonymous.conditions: Invalid value: [{"Path":"/livez"}]: enabled should be set to true when conditions are defined"#;
-    assert_eq!(read("{enabled: false, conditions: [{path: /livez}]}"), Err(expected.into()));
+    assert_eq!(
+        read("{enabled: false, conditions: [{path: /livez}]}"),
+        Err(expected.into())
+    );
 }
 
 #[test]
 fn what_is_no_configuration_is_refused() {
-    assert_eq!(AuthenticationConfiguration::read("", &[]).map(drop), Err("empty config data".into()));
+    assert_eq!(
+        AuthenticationConfiguration::read("", &[]).map(drop),
+        Err("empty config data".into())
+    );
     let expected = r#"expected the kind AuthenticationConfiguration of apiserver.config.k8s.io/v1 or apiserver.config.k8s.io/v1beta1, found "AuthenticationConfiguration" of "apiserver.config.k8s.io/v9""#;
     check("/v1", "/v9", expected);
-    check("audiences:", "audience:", r#"strict decoding error: unknown field "jwt[0].issuer.audience""#);
+    check(
+        "audiences:",
+        "audience:",
+        r#"strict decoding error: unknown field "jwt[0].issuer.audience""#,
+    );
     check(
         "[mizzen]",
         "mizzen",
@@ -77,19 +101,37 @@ fn what_is_no_configuration_is_refused() {
 #[test]
 fn an_issuer_has_an_address_of_its_own() {
     const URL: &str = "jwt[0].issuer.url: Invalid value: ";
-    let refused =
-        |url: &str, why: &str| check("https://id.example.com", url, &format!("{URL}\"{url}\": {why}"));
-    check("https://id.example.com", "''", "jwt[0].issuer.url: Required value");
+    let refused = |url: &str, why: &str| {
+        check(
+            "https://id.example.com",
+            url,
+            &format!("{URL}\"{url}\": {why}"),
+        )
+    };
+    check(
+        "https://id.example.com",
+        "''",
+        "jwt[0].issuer.url: Required value",
+    );
     refused("http://id.example.com", "URL scheme must be https");
-    refused("https://a:b@id.example.com", "URL must not contain a username or password");
+    refused(
+        "https://a:b@id.example.com",
+        "URL must not contain a username or password",
+    );
     refused("https://id.example.com?a=b", "URL must not contain a query");
     check(
         "https://id.example.com",
         "'https://id.example.com#a'",
         &format!("{URL}\"https://id.example.com#a\": URL must not contain a fragment"),
     );
-    refused("https://a b", r#"parse "https://a b": invalid character " " in host name"#);
-    refused("https://own", "URL must not overlap with disallowed issuers: [https://own]");
+    refused(
+        "https://a b",
+        r#"parse "https://a b": invalid character " " in host name"#,
+    );
+    refused(
+        "https://own",
+        "URL must not overlap with disallowed issuers: [https://own]",
+    );
     let discovery = "    audiences: [mizzen]\n    discoveryURL: https://id.example.com/";
     let same = r#"jwt[0].issuer.discoveryURL: Invalid value: "https://id.example.com/": discoveryURL must be different from URL"#;
     check("    audiences: [mizzen]", discovery, same);
@@ -104,7 +146,11 @@ fn an_issuer_has_an_address_of_its_own() {
 #[test]
 fn two_issuers_are_not_one() {
     let second = "jwt:\n- {issuer: {url: 'https://id.example.com', audiences: [a]}, claimMappings: {username: {claim: sub, prefix: ''}}}";
-    check("jwt:", second, r#"jwt[1].issuer.url: Duplicate value: "https://id.example.com""#);
+    check(
+        "jwt:",
+        second,
+        r#"jwt[1].issuer.url: Duplicate value: "https://id.example.com""#,
+    );
 }
 
 #[test]
@@ -115,13 +161,23 @@ fn a_token_must_be_for_somebody() {
         "[]",
         "jwt[0].issuer.audiences: Required value: at least one jwt[0].issuer.audiences is required",
     );
-    check("[mizzen]", "['']", "jwt[0].issuer.audiences[0]: Required value");
+    check(
+        "[mizzen]",
+        "['']",
+        "jwt[0].issuer.audiences[0]: Required value",
+    );
     let many = "[a, a]\n    audienceMatchPolicy: MatchAny";
-    check("[mizzen]", many, r#"jwt[0].issuer.audiences[1]: Duplicate value: "a""#);
-    let unsaid = format!("{policy}\"\": audienceMatchPolicy must be MatchAny for multiple audiences");
+    check(
+        "[mizzen]",
+        many,
+        r#"jwt[0].issuer.audiences[1]: Duplicate value: "a""#,
+    );
+    let unsaid =
+        format!("{policy}\"\": audienceMatchPolicy must be MatchAny for multiple audiences");
     check("[mizzen]", "[a, b]", &unsaid);
-    let other =
-        format!("{policy}\"MatchAll\": audienceMatchPolicy must be empty or MatchAny for single audience");
+    let other = format!(
+        "{policy}\"MatchAll\": audienceMatchPolicy must be empty or MatchAny for single audience"
+    );
     check("[mizzen]", "[a]\n    audienceMatchPolicy: MatchAll", &other);
 }
 
@@ -130,8 +186,14 @@ fn a_rule_is_about_a_claim_or_is_an_expression() {
     const RULE: &str = "jwt[0].claimValidationRules[0]";
     let rule = "{claim: hd, requiredValue: example.com}";
     let refused = |to: &str, expected: &str| check(rule, to, &format!("{RULE}{expected}"));
-    refused("{message: x}", ": Required value: claim or expression is required");
-    refused("{claim: a, expression: b}", r#": Invalid value: "a": claim and expression can't both be set"#);
+    refused(
+        "{message: x}",
+        ": Required value: claim or expression is required",
+    );
+    refused(
+        "{claim: a, expression: b}",
+        r#": Invalid value: "a": claim and expression can't both be set"#,
+    );
     refused(
         "{claim: a, message: b}",
         r#".message: Invalid value: "b": may not be specified when claim is set"#,
@@ -145,9 +207,12 @@ fn a_rule_is_about_a_claim_or_is_an_expression() {
         r#".expression: Invalid value: "claims.admin": must evaluate to bool"#,
     );
     let twice = "{expression: 'claims.admin == true'}";
-    let expected = r#"jwt[0].claimValidationRules[1].expression: Duplicate value: "claims.admin == true""#;
+    let expected =
+        r#"jwt[0].claimValidationRules[1].expression: Duplicate value: "claims.admin == true""#;
     check(rule, twice, expected);
-    let broken = read(rule, "{expression: claim.admin}").map(drop).unwrap_err();
+    let broken = read(rule, "{expression: claim.admin}")
+        .map(drop)
+        .unwrap_err();
     assert!(broken.contains(r#"Invalid value: "claim.admin": compilation failed: ERROR: <input>:1:1: undeclared reference to 'claim'"#), "{broken}");
     check(
         "{expression: \"!user.username.startsWith('system:')\", message: reserved}",
@@ -162,7 +227,10 @@ fn a_user_has_a_name_that_is_their_own() {
     let name = "{claim: sub, prefix: ''}";
     let refused = |to: &str, expected: &str| check(name, to, &format!("{NAME}{expected}"));
     refused("{}", ": Required value: claim or expression is required");
-    refused("{claim: a, expression: b}", r#": Invalid value: "": claim and expression can't both be set"#);
+    refused(
+        "{claim: a, expression: b}",
+        r#": Invalid value: "": claim and expression can't both be set"#,
+    );
     refused(
         "{claim: sub}",
         ".prefix: Required value: prefix is required when claim is set. It can be set to an empty string to disable prefixing",
@@ -175,19 +243,38 @@ fn a_user_has_a_name_that_is_their_own() {
         "{expression: claims.email}",
         r#".expression: Invalid value: "claims.email": claims.email_verified must be used in claimMappings.username.expression or claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is used in claimMappings.username.expression"#,
     );
-    assert!(read(name, "{expression: 'claims.email_verified ? claims.email : claims.sub'}").is_ok());
+    assert!(
+        read(
+            name,
+            "{expression: 'claims.email_verified ? claims.email : claims.sub'}"
+        )
+        .is_ok()
+    );
 }
 
 #[test]
 fn more_about_a_user_has_a_key_of_a_domain() {
     const KEY: &str = "jwt[0].claimMappings.extra[0].key: ";
-    let refused = |to: &str, expected: &str| check("example.com/team", to, &format!("{KEY}{expected}"));
+    let refused =
+        |to: &str, expected: &str| check("example.com/team", to, &format!("{KEY}{expected}"));
     refused("''", "Required value");
-    refused("team", r#"Invalid value: "team": must be a domain-prefixed path (such as "acme.io/foo")"#);
+    refused(
+        "team",
+        r#"Invalid value: "team": must be a domain-prefixed path (such as "acme.io/foo")"#,
+    );
     let reserved = "k8s.io, kubernetes.io and their subdomains are reserved for Kubernetes use";
-    refused("a.k8s.io/b", &format!("Invalid value: \"a.k8s.io/b\": {reserved}"));
-    refused("kubernetes.io/b", &format!("Invalid value: \"kubernetes.io/b\": {reserved}"));
-    refused("example.com/Team", r#"Invalid value: "example.com/Team": must be lowercase"#);
+    refused(
+        "a.k8s.io/b",
+        &format!("Invalid value: \"a.k8s.io/b\": {reserved}"),
+    );
+    refused(
+        "kubernetes.io/b",
+        &format!("Invalid value: \"kubernetes.io/b\": {reserved}"),
+    );
+    refused(
+        "example.com/Team",
+        r#"Invalid value: "example.com/Team": must be lowercase"#,
+    );
     assert!(read("example.com/team", "notk8s.io/b").is_ok());
     check(
         "valueExpression: claims.team",

@@ -11,7 +11,11 @@ const REQUIRE: &str = "RequireDualStack";
 const PREFER: &str = "PreferDualStack";
 
 /// Decides policy and families, as far as the caller and the addresses have not.
-pub(super) fn decide(service: &mut Value, old: Option<&Value>, pool: &dyn Pool) -> Result<(), AllocateError> {
+pub(super) fn decide(
+    service: &mut Value,
+    old: Option<&Value>,
+    pool: &dyn Pool,
+) -> Result<(), AllocateError> {
     if is(service, "ExternalName") || old.is_some_and(|old| is_settled(service, old)) {
         return Ok(());
     }
@@ -44,11 +48,15 @@ pub(super) fn is_settled(service: &Value, old: &Value) -> bool {
     prefers(spec)
         && (prefers(old_spec) || old_spec["ipFamilyPolicy"].is_null())
         && ["ClusterIP", "NodePort", "LoadBalancer"].contains(&spec["type"].str())
-        && ["type", "clusterIPs", "ipFamilies"].iter().all(|field| spec[*field] == old_spec[*field])
+        && ["type", "clusterIPs", "ipFamilies"]
+            .iter()
+            .all(|field| spec[*field] == old_spec[*field])
 }
 
 fn default_policy(spec: &mut Value, old: Option<&Value>, has_selector: bool) {
-    let before = old.map(|old| old["spec"]["ipFamilyPolicy"].clone()).unwrap_or_default();
+    let before = old
+        .map(|old| old["spec"]["ipFamilyPolicy"].clone())
+        .unwrap_or_default();
     let policy = match before {
         Value::Null if spec["clusterIP"].str() == NONE && !has_selector => REQUIRE.into(),
         Value::Null => SINGLE.into(),
@@ -69,7 +77,11 @@ fn release_second(spec: &mut Value, old_spec: &Value, violations: &mut Violation
             }
         } else if n_new > 0 && n_new < n_old {
             let message = format!("must be '{SINGLE}' to release the secondary {word}");
-            violations.invalid(path.child("ipFamilyPolicy"), spec["ipFamilyPolicy"].clone(), &message);
+            violations.invalid(
+                path.child("ipFamilyPolicy"),
+                spec["ipFamilyPolicy"].clone(),
+                &message,
+            );
         }
     }
 }
@@ -81,7 +93,8 @@ fn single_has_one(spec: &Value, violations: &mut Violations) {
     let path = Path::new("spec");
     for (field, word) in [("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")] {
         if spec[field].list().len() == 2 {
-            let message = format!("must be '{REQUIRE}' or '{PREFER}' when multiple {word} are specified");
+            let message =
+                format!("must be '{REQUIRE}' or '{PREFER}' when multiple {word} are specified");
             violations.invalid(path.child("ipFamilyPolicy"), SINGLE, &message);
         }
     }
@@ -91,8 +104,11 @@ fn families_of_addresses(spec: &mut Value, pool: &dyn Pool, violations: &mut Vio
     let path = Path::new("spec");
     let path = path.child("clusterIPs");
     let addresses = spec["clusterIPs"].clone();
-    for (index, address) in
-        addresses.list().iter().enumerate().take_while(|(_, address)| address.str() != NONE)
+    for (index, address) in addresses
+        .list()
+        .iter()
+        .enumerate()
+        .take_while(|(_, address)| address.str() != NONE)
     {
         let family = family_of(address.str());
         if index < spec["ipFamilies"].list().len() {
@@ -117,20 +133,29 @@ fn known_to_cluster(spec: &Value, pool: &dyn Pool, violations: &mut Violations) 
     let path = path.child("ipFamilies");
     for (index, family) in spec["ipFamilies"].list().iter().enumerate() {
         if !pool.families().contains(&family.str()) {
-            violations.invalid(path.index(index), family.str(), "not configured on this cluster");
+            violations.invalid(
+                path.index(index),
+                family.str(),
+                "not configured on this cluster",
+            );
         }
     }
 }
 
 /// The default family, and the other one too if the policy wants both and there may be both.
 fn fill_families(spec: &mut Value, pool: &dyn Pool, any_cluster: bool) {
-    let wants_both = spec["ipFamilyPolicy"].str() != SINGLE && (any_cluster || pool.families().len() == 2);
+    let wants_both =
+        spec["ipFamilyPolicy"].str() != SINGLE && (any_cluster || pool.families().len() == 2);
     let families = spec.entry("ipFamilies").make_list();
     if families.is_empty() {
         families.push(pool.families()[0].into());
     }
     if wants_both && families.len() == 1 {
-        let other = if families[0].str() == "IPv4" { "IPv6" } else { "IPv4" };
+        let other = if families[0].str() == "IPv4" {
+            "IPv6"
+        } else {
+            "IPv4"
+        };
         families.push(other.into());
     }
 }
@@ -142,5 +167,9 @@ fn check(find: impl FnOnce(&mut Violations)) -> Result<(), AllocateError> {
 }
 
 fn refuse_if_any(violations: Violations) -> Result<(), AllocateError> {
-    if violations.is_empty() { Ok(()) } else { Err(AllocateError::Invalid(violations)) }
+    if violations.is_empty() {
+        Ok(())
+    } else {
+        Err(AllocateError::Invalid(violations))
+    }
 }

@@ -54,7 +54,11 @@ pub struct Released {
 }
 
 /// Fills addresses, families and ports of a service that is made or changed.
-pub fn allocate(service: &mut Value, old: Option<&Value>, pool: &mut dyn Pool) -> Result<(), AllocateError> {
+pub fn allocate(
+    service: &mut Value,
+    old: Option<&Value>,
+    pool: &mut dyn Pool,
+) -> Result<(), AllocateError> {
     match old {
         None => copy_one_to_many(service),
         Some(old) => {
@@ -86,11 +90,20 @@ fn own_addresses(spec: &Value) -> Vec<String> {
     if !needs_address(spec) {
         return Vec::new();
     }
-    spec["clusterIPs"].list().iter().map(|ip| ip.str().to_string()).filter(|ip| ip != NONE).collect()
+    spec["clusterIPs"]
+        .list()
+        .iter()
+        .map(|ip| ip.str().to_string())
+        .filter(|ip| ip != NONE)
+        .collect()
 }
 
 fn own_ports(spec: &Value) -> Vec<i64> {
-    let mut ports = if needs_node_ports(spec) { node_ports(spec) } else { Vec::new() };
+    let mut ports = if needs_node_ports(spec) {
+        node_ports(spec)
+    } else {
+        Vec::new()
+    };
     let health = spec["healthCheckNodePort"].int();
     if needs_health_check(spec) && health != 0 {
         ports.push(health);
@@ -121,7 +134,10 @@ fn keep_allocated(service: &mut Value, old: &Value) {
         keep_node_ports(spec, old_spec);
     }
     let health = &old_spec["healthCheckNodePort"];
-    if needs_health_check(old_spec) && needs_health_check(spec) && spec["healthCheckNodePort"].is_empty() {
+    if needs_health_check(old_spec)
+        && needs_health_check(spec)
+        && spec["healthCheckNodePort"].is_empty()
+    {
         spec.set("healthCheckNodePort", health.clone());
     }
 }
@@ -130,10 +146,21 @@ fn keep_allocated(service: &mut Value, old: &Value) {
 fn keep_node_ports(spec: &mut Value, old_spec: &Value) {
     let used: Vec<i64> = {
         let new = node_ports(spec);
-        node_ports(old_spec).into_iter().filter(|port| new.contains(port)).collect()
+        node_ports(old_spec)
+            .into_iter()
+            .filter(|port| new.contains(port))
+            .collect()
     };
-    for port in spec.entry("ports").list_mut().iter_mut().filter(|port| port["nodePort"].int() == 0) {
-        let namesake = old_spec["ports"].list().iter().rfind(|old| old["name"].str() == port["name"].str());
+    for port in spec
+        .entry("ports")
+        .list_mut()
+        .iter_mut()
+        .filter(|port| port["nodePort"].int() == 0)
+    {
+        let namesake = old_spec["ports"]
+            .list()
+            .iter()
+            .rfind(|old| old["name"].str() == port["name"].str());
         let kept = namesake.map_or(0, |old| old["nodePort"].int());
         if kept != 0 && !used.contains(&kept) {
             port.set("nodePort", kept);
@@ -173,10 +200,16 @@ mod tests {
             &["IPv4"]
         }
 
-        fn take_address(&mut self, _family: &str, wanted: Option<&str>) -> Result<String, Exhausted> {
+        fn take_address(
+            &mut self,
+            _family: &str,
+            wanted: Option<&str>,
+        ) -> Result<String, Exhausted> {
             self.0 += 1;
             match wanted {
-                Some("10.0.0.9") => Err(Exhausted::Refused("provided IP is already allocated".into())),
+                Some("10.0.0.9") => Err(Exhausted::Refused(
+                    "provided IP is already allocated".into(),
+                )),
                 Some(ip) => Ok(ip.into()),
                 None => Ok(format!("10.0.0.{}", self.0)),
             }
@@ -185,7 +218,9 @@ mod tests {
         fn take_port(&mut self, wanted: Option<i64>) -> Result<i64, Exhausted> {
             self.0 += 1;
             match wanted {
-                Some(30009) => Err(Exhausted::Refused("provided port is already allocated".into())),
+                Some(30009) => Err(Exhausted::Refused(
+                    "provided port is already allocated".into(),
+                )),
                 other => Ok(other.unwrap_or(30000 + i64::from(self.0))),
             }
         }
@@ -209,7 +244,11 @@ mod tests {
     fn check(service: &str, old: Option<&str>, expected: &[(&str, &str)]) {
         let spec = run(service, old).unwrap();
         for (path, value) in expected {
-            assert_eq!(mizzen_object::json::to_string(spec.at(path)), *value, "{path}");
+            assert_eq!(
+                mizzen_object::json::to_string(spec.at(path)),
+                *value,
+                "{path}"
+            );
         }
     }
 
@@ -227,9 +266,16 @@ mod tests {
     #[test]
     fn a_headless_service_gets_none() {
         let headless = r#"{"clusterIP":"None","selector":{"a":"b"}}"#;
-        check(headless, None, &[("clusterIPs", r#"["None"]"#), ("ipFamilies", r#"["IPv4"]"#)]);
+        check(
+            headless,
+            None,
+            &[("clusterIPs", r#"["None"]"#), ("ipFamilies", r#"["IPv4"]"#)],
+        );
         let selectorless = r#"{"clusterIP":"None"}"#;
-        let expected = [("ipFamilies", r#"["IPv4","IPv6"]"#), ("ipFamilyPolicy", r#""RequireDualStack""#)];
+        let expected = [
+            ("ipFamilies", r#"["IPv4","IPv6"]"#),
+            ("ipFamilyPolicy", r#""RequireDualStack""#),
+        ];
         check(selectorless, None, &expected);
     }
 
@@ -246,13 +292,21 @@ mod tests {
         let old = r#"{"type":"NodePort","clusterIP":"10.0.0.5","clusterIPs":["10.0.0.5"],"ipFamilies":["IPv4"],
             "ipFamilyPolicy":"SingleStack","ports":[{"name":"a","port":80,"nodePort":30080}]}"#;
         let new = r#"{"type":"NodePort","ports":[{"name":"a","port":81}]}"#;
-        check(new, Some(old), &[("clusterIP", r#""10.0.0.5""#), ("clusterIPs", r#"["10.0.0.5"]"#)]);
+        check(
+            new,
+            Some(old),
+            &[
+                ("clusterIP", r#""10.0.0.5""#),
+                ("clusterIPs", r#"["10.0.0.5"]"#),
+            ],
+        );
         assert_eq!(node_ports(&run(new, Some(old)).unwrap()), [30080]);
     }
 
     #[test]
     fn what_is_taken_is_refused() {
-        let refused = |service: &str, expected: &str| assert_eq!(run(service, None).unwrap_err(), expected);
+        let refused =
+            |service: &str, expected: &str| assert_eq!(run(service, None).unwrap_err(), expected);
         refused(
             r#"{"clusterIP":"10.0.0.9","ports":[{"port":80}]}"#,
             r#"spec.clusterIPs: Invalid value: ["10.0.0.9"]: failed to allocate IP 10.0.0.9: provided IP is already allocated"#,
@@ -273,9 +327,20 @@ mod tests {
         let old = service(
             r#"{"type":"NodePort","clusterIPs":["10.0.0.5"],"ports":[{"nodePort":30001},{"nodePort":30002}]}"#,
         );
-        let new = service(r#"{"type":"NodePort","clusterIPs":["10.0.0.5"],"ports":[{"nodePort":30002}]}"#);
-        assert_eq!(released(&old, Some(&new)), Released { addresses: vec![], ports: vec![30001] });
-        let gone = Released { addresses: vec!["10.0.0.5".into()], ports: vec![30001, 30002] };
+        let new = service(
+            r#"{"type":"NodePort","clusterIPs":["10.0.0.5"],"ports":[{"nodePort":30002}]}"#,
+        );
+        assert_eq!(
+            released(&old, Some(&new)),
+            Released {
+                addresses: vec![],
+                ports: vec![30001]
+            }
+        );
+        let gone = Released {
+            addresses: vec!["10.0.0.5".into()],
+            ports: vec![30001, 30002],
+        };
         assert_eq!(released(&old, None), gone);
     }
 }

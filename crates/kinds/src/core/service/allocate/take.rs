@@ -13,13 +13,19 @@ pub(super) fn addresses(
     if is(service, "ExternalName") || service["spec"]["clusterIPs"][0].str() == NONE {
         return Ok(());
     }
-    let kept = old.map(|old| own_addresses(&old["spec"])).unwrap_or_default();
+    let kept = old
+        .map(|old| own_addresses(&old["spec"]))
+        .unwrap_or_default();
     let was_headless = old.is_some_and(|old| old["spec"]["clusterIPs"][0].str() == NONE);
     if was_headless || old.is_some_and(|old| families::is_settled(service, old)) {
         return Ok(());
     }
     let n_families = service["spec"]["ipFamilies"].list().len();
-    let first = if kept.is_empty() { 0 } else { kept.len().min(n_families) };
+    let first = if kept.is_empty() {
+        0
+    } else {
+        kept.len().min(n_families)
+    };
     for index in first..n_families {
         address(service, index, pool)?;
     }
@@ -29,8 +35,12 @@ pub(super) fn addresses(
 fn address(service: &mut Value, index: usize, pool: &mut dyn Pool) -> Result<(), AllocateError> {
     let spec = &service["spec"];
     let family = spec["ipFamilies"][index].str();
-    let wanted = spec["clusterIPs"][index].as_str().filter(|wanted| !wanted.is_empty());
-    let taken = pool.take_address(family, wanted).map_err(|error| address_refused(service, wanted, error))?;
+    let wanted = spec["clusterIPs"][index]
+        .as_str()
+        .filter(|wanted| !wanted.is_empty());
+    let taken = pool
+        .take_address(family, wanted)
+        .map_err(|error| address_refused(service, wanted, error))?;
 
     let spec = service.entry("spec");
     if index == 0 {
@@ -73,18 +83,26 @@ pub(super) fn ports(
     if !needs_node_ports(spec) {
         return Ok(());
     }
-    let every_port = spec["type"].str() == "NodePort" || spec["allocateLoadBalancerNodePorts"].bool();
+    let every_port =
+        spec["type"].str() == "NodePort" || spec["allocateLoadBalancerNodePorts"].bool();
     let mut own = old.map(|old| node_ports(&old["spec"])).unwrap_or_default();
     for index in 0..spec["ports"].list().len() {
         let wanted = wanted_node_port(spec, index, old.is_none());
         if wanted.is_none() && !every_port {
             continue;
         }
-        let is_own =
-            |port: &i64| if old.is_some() { own.contains(port) } else { is_shared(spec, index, *port) };
+        let is_own = |port: &i64| {
+            if old.is_some() {
+                own.contains(port)
+            } else {
+                is_shared(spec, index, *port)
+            }
+        };
         let port = match wanted.filter(is_own) {
             Some(port) => port,
-            None => pool.take_port(wanted).map_err(|error| port_refused(index, wanted, error))?,
+            None => pool
+                .take_port(wanted)
+                .map_err(|error| port_refused(index, wanted, error))?,
         };
         own.push(port);
         spec.entry("ports").list_mut()[index].set("nodePort", port);
@@ -99,8 +117,15 @@ pub(super) fn ports(
 fn refuse_duplicate(ports: &Value, index: usize) -> Result<(), AllocateError> {
     let taken = |port: &Value| (port["protocol"].clone(), port["nodePort"].clone());
     let (protocol, node_port) = taken(&ports[index]);
-    if ports.list()[..index].iter().any(|port| taken(port) == (protocol.clone(), node_port.clone())) {
-        let message = format!("duplicate nodePort: {{{} {}}}", protocol.str(), node_port.int());
+    if ports.list()[..index]
+        .iter()
+        .any(|port| taken(port) == (protocol.clone(), node_port.clone()))
+    {
+        let message = format!(
+            "duplicate nodePort: {{{} {}}}",
+            protocol.str(),
+            node_port.int()
+        );
         return Err(AllocateError::Unknown(message));
     }
     Ok(())
@@ -113,15 +138,21 @@ fn wanted_node_port(spec: &Value, index: usize, shares: bool) -> Option<i64> {
     if own != 0 || !shares {
         return Some(own).filter(|own| *own != 0);
     }
-    let same_number = |port: &&Value| port["port"] == ports[index]["port"] && port["nodePort"].int() != 0;
-    ports.iter().find(same_number).map(|port| port["nodePort"].int())
+    let same_number =
+        |port: &&Value| port["port"] == ports[index]["port"] && port["nodePort"].int() != 0;
+    ports
+        .iter()
+        .find(same_number)
+        .map(|port| port["nodePort"].int())
 }
 
 /// Whether an earlier port of the same number has taken it.
 fn is_shared(spec: &Value, index: usize, node_port: i64) -> bool {
     let ports = spec["ports"].list();
     let number = &ports[index]["port"];
-    ports[..index].iter().any(|port| port["port"] == *number && port["nodePort"].int() == node_port)
+    ports[..index]
+        .iter()
+        .any(|port| port["port"] == *number && port["nodePort"].int() == node_port)
 }
 
 fn port_refused(index: usize, wanted: Option<i64>, error: Exhausted) -> AllocateError {
@@ -149,7 +180,9 @@ pub(super) fn health_check_port(
     let port = pool.take_port(wanted).map_err(|error| {
         let (Exhausted::Full(message) | Exhausted::Refused(message)) = error;
         AllocateError::Internal(match wanted {
-            Some(port) => format!("failed to allocate requested HealthCheck NodePort {port}: {message}"),
+            Some(port) => {
+                format!("failed to allocate requested HealthCheck NodePort {port}: {message}")
+            }
             None => format!("failed to allocate a HealthCheck NodePort 0: {message}"),
         })
     })?;

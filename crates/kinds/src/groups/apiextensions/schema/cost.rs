@@ -19,14 +19,25 @@ pub(super) struct Costs {
 
 impl Costs {
     /// Adds an expression, and says so if it alone is too dear. `limited` says whether that matters.
-    pub fn add(&mut self, what: &str, cost: u64, limited: bool, path: &Path, violations: &mut Violations) {
+    pub fn add(
+        &mut self,
+        what: &str,
+        cost: u64,
+        limited: bool,
+        path: &Path,
+        violations: &mut Violations,
+    ) {
         if limited && cost > EXPRESSION_LIMIT {
-            violations.forbidden(path, &excess(&format!("estimated {what} cost"), cost, EXPRESSION_LIMIT));
+            violations.forbidden(
+                path,
+                &excess(&format!("estimated {what} cost"), cost, EXPRESSION_LIMIT),
+            );
         }
         self.total = self.total.saturating_add(cost);
         if cost >= SCHEMA_LIMIT / 100 {
             self.dearest.push((path.to_string(), cost));
-            self.dearest.sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
+            self.dearest
+                .sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
             self.dearest.truncate(TOLD);
         }
     }
@@ -37,8 +48,7 @@ impl Costs {
             return;
         }
         for (place, _) in &self.dearest {
-            let detail =
-                "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+            let detail = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
             violations.forbidden(place, detail);
         }
         let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";

@@ -16,13 +16,31 @@ pub(super) fn validate(schema: &Value, pruned: bool, path: &Path, violations: &m
     if !walk::any(schema, &|schema| schema.get("default").is_some()) {
         return;
     }
-    let checker = Checker { object_meta: crate::object_meta(), pruned, budget: Cell::new(BUDGET) };
-    checker.walk(schema, &Around { root: schema, steps: Vec::new(), in_meta: false }, true, path, violations);
+    let checker = Checker {
+        object_meta: crate::object_meta(),
+        pruned,
+        budget: Cell::new(BUDGET),
+    };
+    checker.walk(
+        schema,
+        &Around {
+            root: schema,
+            steps: Vec::new(),
+            in_meta: false,
+        },
+        true,
+        path,
+        violations,
+    );
 }
 
 /// Whether any default has fields that its schema does not know.
 pub(super) fn has_unknown_fields(schema: &Value) -> bool {
-    walk::any(schema, &|schema| schema.get("default").is_some_and(|default| !is_pruned(schema, default)))
+    walk::any(schema, &|schema| {
+        schema
+            .get("default")
+            .is_some_and(|default| !is_pruned(schema, default))
+    })
 }
 
 fn is_pruned(schema: &Value, default: &Value) -> bool {
@@ -38,7 +56,9 @@ fn without_unions(schema: &Value) -> Value {
     match schema {
         Value::Map(map) => {
             let below = |(name, value)| (name, without_unions(value));
-            let kept = map.iter().filter(|(name, _)| *name != "x-kubernetes-int-or-string");
+            let kept = map
+                .iter()
+                .filter(|(name, _)| *name != "x-kubernetes-int-or-string");
             kept.map(below).collect::<Map>().into()
         }
         Value::List(items) => items.iter().map(without_unions).collect::<Vec<_>>().into(),
@@ -81,17 +101,34 @@ impl Checker {
             return;
         }
         let resource = resource || schema[EMBEDDED].bool();
-        let own = Around { root: schema, steps: Vec::new(), in_meta: false };
+        let own = Around {
+            root: schema,
+            steps: Vec::new(),
+            in_meta: false,
+        };
         let around = if resource { &own } else { around };
         if let Some(default) = schema.get("default").filter(|default| !default.is_null()) {
             let mut own = schema.clone();
             if resource {
                 own.set(EMBEDDED, true);
             }
-            self.check(&own, resource, &sorted(default), around, &path.child("default"), violations);
+            self.check(
+                &own,
+                resource,
+                &sorted(default),
+                around,
+                &path.child("default"),
+                violations,
+            );
         }
         if let Some(items) = schema.get("items") {
-            self.walk(items, &around.step(Step::Index), false, &path.child("items"), violations);
+            self.walk(
+                items,
+                &around.step(Step::Index),
+                false,
+                &path.child("items"),
+                violations,
+            );
         }
         let places = path.child("properties");
         for (name, below) in schema["properties"].entries() {
@@ -129,7 +166,8 @@ impl Checker {
         let unknown = schema["type"].str();
         if !unknown.is_empty() && !TYPES.contains(&unknown) {
             let found = json::quote(type_name(default));
-            let message = format!("Invalid value: {found}:  in body must be of type {unknown}: {found}");
+            let message =
+                format!("Invalid value: {found}:  in body must be of type {unknown}: {found}");
             violations.push(Reason::TypeInvalid, path, message);
         }
         let plain = Structural::compile(&without_unions(schema), false);
@@ -149,9 +187,11 @@ impl Checker {
         violations: &mut Violations,
     ) {
         let (before, budget) = (violations.0.len(), self.budget.get());
-        let mut left = compiled.validate_rules_at(default, Some(default), resource, path, budget, violations);
+        let mut left =
+            compiled.validate_rules_at(default, Some(default), resource, path, budget, violations);
         if violations.0.len() == before {
-            let fresh = compiled.validate_rules_at(default, None, resource, path, budget, violations);
+            let fresh =
+                compiled.validate_rules_at(default, None, resource, path, budget, violations);
             left = left.min(fresh);
         }
         self.budget.set(left);
@@ -202,10 +242,14 @@ impl<'a> Around<'a> {
 
     /// The object that has nothing but the default, and says what it is.
     fn object(&self, default: &Value) -> Value {
-        let mut object = self.steps.iter().rev().fold(default.clone(), |value, step| match step {
-            Step::Child(name) => [(*name, value)].into_iter().collect::<Map>().into(),
-            Step::Index => vec![value].into(),
-        });
+        let mut object = self
+            .steps
+            .iter()
+            .rev()
+            .fold(default.clone(), |value, step| match step {
+                Step::Child(name) => [(*name, value)].into_iter().collect::<Map>().into(),
+                Step::Index => vec![value].into(),
+            });
         object.set_default("apiVersion", "validation/v1");
         object.set_default("kind", "Validation");
         object

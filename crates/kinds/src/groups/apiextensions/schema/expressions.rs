@@ -6,12 +6,22 @@ use mizzen_object::{Path, Reason, Value, Violations};
 use super::openapi::{Around, Found};
 use super::{shown, structural};
 
-const REASONS: [&str; 4] =
-    ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
+const REASONS: [&str; 4] = [
+    "FieldValueDuplicate",
+    "FieldValueForbidden",
+    "FieldValueInvalid",
+    "FieldValueRequired",
+];
 
 /// What is wrong with the rules of a schema. `before` is how much was wrong before this schema was looked at: rules
 /// of a schema that is wrong itself are not compiled.
-pub(super) fn validate(schema: &Value, around: &Around, before: usize, path: &Path, found: &mut Found) {
+pub(super) fn validate(
+    schema: &Value,
+    around: &Around,
+    before: usize,
+    path: &Path,
+    found: &mut Found,
+) {
     let rules = schema["x-kubernetes-validations"].list();
     if rules.is_empty() {
         return;
@@ -26,7 +36,9 @@ pub(super) fn validate(schema: &Value, around: &Around, before: usize, path: &Pa
     let resource = around.root || schema["x-kubernetes-embedded-resource"].bool();
     let Some(verdicts) = examine(schema, resource) else {
         let detail = "Internal error: internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations";
-        return found.expressions.push(Reason::Internal, place, detail.into());
+        return found
+            .expressions
+            .push(Reason::Internal, place, detail.into());
     };
     for (index, (rule, verdict)) in rules.iter().zip(&verdicts).enumerate() {
         told(rule, verdict, around, &place.index(index), found);
@@ -35,9 +47,15 @@ pub(super) fn validate(schema: &Value, around: &Around, before: usize, path: &Pa
 
 /// What is wrong with a compiled rule.
 fn told(rule: &Value, verdict: &Verdict, around: &Around, place: &Path, found: &mut Found) {
-    let Found { expressions: violations, costs, .. } = found;
+    let Found {
+        expressions: violations,
+        costs,
+        ..
+    } = found;
     let (path, limited) = (place.child("rule"), around.options.cheap_rules);
-    let cost = verdict.cost.saturating_mul(around.cardinality.unwrap_or(verdict.cardinality));
+    let cost = verdict
+        .cost
+        .saturating_mul(around.cardinality.unwrap_or(verdict.cardinality));
     costs.add("rule", cost, limited, &path, violations);
     if let Some(refusal) = &verdict.refusal {
         violations.invalid(path, shown::rule(rule), refusal);
@@ -55,7 +73,10 @@ fn told(rule: &Value, verdict: &Verdict, around: &Around, place: &Path, found: &
         );
         violations.invalid(path, rule["rule"].str(), &detail);
     }
-    if let Some(optional) = rule.get("optionalOldSelf").filter(|_| !verdict.asks_for_old) {
+    if let Some(optional) = rule
+        .get("optionalOldSelf")
+        .filter(|_| !verdict.asks_for_old)
+    {
         let detail = "may not be set if oldSelf is not used in rule";
         violations.invalid(place.child("optionalOldSelf"), optional.bool(), detail);
     }
@@ -67,9 +88,17 @@ fn written(rule: &Value, schema: &Value, path: &Path, violations: &mut Violation
     if text.is_empty() {
         violations.required(path.child("rule"), "rule is not specified");
     } else if !message.is_empty() && message.trim().is_empty() {
-        violations.invalid(path.child("message"), message, "must be non-empty if specified");
+        violations.invalid(
+            path.child("message"),
+            message,
+            "must be non-empty if specified",
+        );
     } else if breaks(message.trim()) {
-        violations.invalid(path.child("message"), message, "must not contain line breaks");
+        violations.invalid(
+            path.child("message"),
+            message,
+            "must not contain line breaks",
+        );
     } else if breaks(text) && message.trim().is_empty() {
         let detail = "message must be specified if rule contains line breaks";
         violations.required(path.child("message"), detail);
@@ -79,10 +108,18 @@ fn written(rule: &Value, schema: &Value, path: &Path, violations: &mut Violation
         let detail = "messageExpression must be non-empty if specified";
         violations.required(path.child("messageExpression"), detail);
     }
-    if let Some(reason) = rule.get("reason").filter(|reason| !REASONS.contains(&reason.str())) {
+    if let Some(reason) = rule
+        .get("reason")
+        .filter(|reason| !REASONS.contains(&reason.str()))
+    {
         violations.not_supported(path.child("reason"), reason.str(), &REASONS);
     }
-    field_path(rule["fieldPath"].str(), schema, &path.child("fieldPath"), violations);
+    field_path(
+        rule["fieldPath"].str(),
+        schema,
+        &path.child("fieldPath"),
+        violations,
+    );
 }
 
 fn field_path(text: &str, schema: &Value, path: &Path, violations: &mut Violations) {

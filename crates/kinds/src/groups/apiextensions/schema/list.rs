@@ -18,12 +18,20 @@ pub(super) fn validate(schema: &Value, options: Options, path: &Path, violations
         if fits && options.atomic_sets && !has_atomic_items(schema) {
             items_of_sets(&schema["items"], &path.child("items"), violations);
         }
-        one_of(schema, LIST_TYPE, &["atomic", "set", "map"], path, violations);
+        one_of(
+            schema,
+            LIST_TYPE,
+            &["atomic", "set", "map"],
+            path,
+            violations,
+        );
     }
     let is_map = schema[LIST_TYPE].str() == "map";
     if !schema[KEYS].is_empty() && !is_map {
-        let (path, detail) =
-            (path.child(LIST_TYPE), "must be map if x-kubernetes-list-map-keys is non-empty");
+        let (path, detail) = (
+            path.child(LIST_TYPE),
+            "must be map if x-kubernetes-list-map-keys is non-empty",
+        );
         match schema.get(LIST_TYPE) {
             None => violations.required(path, detail),
             Some(word) => violations.invalid(path, word.clone(), detail),
@@ -38,7 +46,13 @@ pub(super) fn validate(schema: &Value, options: Options, path: &Path, violations
 }
 
 /// Whether a type fits what is said of it.
-fn of_type(schema: &Value, wanted: &str, word: &str, path: &Path, violations: &mut Violations) -> bool {
+fn of_type(
+    schema: &Value,
+    wanted: &str,
+    word: &str,
+    path: &Path,
+    violations: &mut Violations,
+) -> bool {
     let (ty, path) = (schema["type"].str(), path.child("type"));
     let detail = format!("must be {wanted} if {word} is specified");
     match ty {
@@ -60,7 +74,9 @@ pub(super) fn has_atomic_items(schema: &Value) -> bool {
     let items = &schema["items"];
     match items["type"].str() {
         _ if schema[LIST_TYPE].str() != "set" => true,
-        "array" => items.get(LIST_TYPE).is_none_or(|word| word.str() == "atomic"),
+        "array" => items
+            .get(LIST_TYPE)
+            .is_none_or(|word| word.str() == "atomic"),
         "object" => items[MAP_TYPE].str() == "atomic",
         _ => true,
     }
@@ -68,7 +84,11 @@ pub(super) fn has_atomic_items(schema: &Value) -> bool {
 
 /// Kubernetes: the list type is shown for both.
 fn items_of_sets(items: &Value, path: &Path, violations: &mut Violations) {
-    let word = if items["type"].str() == "array" { LIST_TYPE } else { MAP_TYPE };
+    let word = if items["type"].str() == "array" {
+        LIST_TYPE
+    } else {
+        MAP_TYPE
+    };
     let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
     violations.invalid(path.child(word), items[LIST_TYPE].clone(), detail);
 }
@@ -83,7 +103,11 @@ fn keyed(schema: &Value, path: &Path, violations: &mut Violations) {
         None => violations.required(place, "must have a schema if x-kubernetes-list-type is map"),
         Some(Value::List(_)) => {
             let detail = "must only have a single schema if x-kubernetes-list-type is map";
-            violations.invalid(place, super::shown::internal(schema)["Items"].clone(), detail);
+            violations.invalid(
+                place,
+                super::shown::internal(schema)["Items"].clone(),
+                detail,
+            );
         }
         Some(items) if items["type"].str() != "object" => {
             let detail = "must be object if parent array's x-kubernetes-list-type is map";
@@ -100,8 +124,13 @@ fn keys_of(items: &Value, keys: &Value, path: &Path, violations: &mut Violations
     for (index, key) in keys.list().iter().enumerate() {
         match items["properties"].get(key.str()) {
             Some(property) if matches!(property["type"].str(), "array" | "object") => {
-                let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
-                violations.invalid(properties.key(key.str()).child("type"), items["type"].str(), detail);
+                let detail =
+                    "must be a scalar type if parent array's x-kubernetes-list-type is map";
+                violations.invalid(
+                    properties.key(key.str()).child("type"),
+                    items["type"].str(),
+                    detail,
+                );
             }
             Some(_) => {}
             None => {
@@ -110,7 +139,11 @@ fn keys_of(items: &Value, keys: &Value, path: &Path, violations: &mut Violations
             }
         }
         if keys.list()[..index].contains(key) {
-            violations.invalid(path.child(KEYS), keys.clone(), "must not contain duplicate entries");
+            violations.invalid(
+                path.child(KEYS),
+                keys.clone(),
+                "must not contain duplicate entries",
+            );
         }
     }
 }
@@ -132,10 +165,16 @@ fn certain_keys(schema: &Value, path: &Path, violations: &mut Violations) {
         let detail = format!("cannot be nullable when x-kubernetes-list-type is {word}");
         violations.forbidden(place.child("nullable"), &detail);
     }
-    let keys = if word == "map" { schema[KEYS].list() } else { &[] };
+    let keys = if word == "map" {
+        schema[KEYS].list()
+    } else {
+        &[]
+    };
     let properties = place.child("properties");
     for key in keys {
-        let Some(property) = items["properties"].get(key.str()) else { continue };
+        let Some(property) = items["properties"].get(key.str()) else {
+            continue;
+        };
         let path = properties.key(key.str());
         if property.get("default").is_none() && !items["required"].list().contains(key) {
             let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";

@@ -56,13 +56,19 @@ impl Options {
 
     /// The same for a schema that was there before: its rules were found cheap enough.
     pub fn unchanged(self) -> Options {
-        Options { cheap_rules: false, ..self }
+        Options {
+            cheap_rules: false,
+            ..self
+        }
     }
 }
 
 /// The schemas of all versions.
 fn schemas(spec: &Value) -> impl Iterator<Item = &Value> {
-    spec["versions"].list().iter().map(|version| &version["schema"]["openAPIV3Schema"])
+    spec["versions"]
+        .list()
+        .iter()
+        .map(|version| &version["schema"]["openAPIV3Schema"])
 }
 
 fn is_extended(schema: &Value) -> bool {
@@ -118,7 +124,10 @@ pub(super) fn validate(
         validate_root(schema, path, &mut violations);
     }
     if schema["nullable"].bool() {
-        violations.forbidden(path.child("nullable"), "nullable cannot be true at the root");
+        violations.forbidden(
+            path.child("nullable"),
+            "nullable cannot be true at the root",
+        );
     }
     let unsupported = structural::unsupported(schema);
     let sound = options.structural && unsupported.is_none() && {
@@ -166,7 +175,8 @@ const AT_ROOT: [&str; 22] = [
 /// that does more is told.
 fn validate_root(schema: &Value, path: &Path, violations: &mut Violations) {
     let whole = shown::internal(schema);
-    let said = |name: &str, value: &Value| !value.is_empty() || name == "Default" && !value.is_null();
+    let said =
+        |name: &str, value: &Value| !value.is_empty() || name == "Default" && !value.is_null();
     for (name, value) in whole.entries().filter(|(name, value)| said(name, value)) {
         if name == "Type" && value.str() != "object" {
             let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";

@@ -12,11 +12,17 @@ pub(super) struct Skip {
 }
 
 impl Skip {
-    const NOTHING: Skip = Skip { any_of: false, first_all_of: false };
+    const NOTHING: Skip = Skip {
+        any_of: false,
+        first_all_of: false,
+    };
 
     pub fn of(schema: &Value) -> Skip {
         let either = value!([{"type": "integer"}, {"type": "string"}]);
-        Skip { any_of: schema["anyOf"] == either, first_all_of: schema["allOf"][0]["anyOf"] == either }
+        Skip {
+            any_of: schema["anyOf"] == either,
+            first_all_of: schema["allOf"][0]["anyOf"] == either,
+        }
     }
 }
 
@@ -30,7 +36,9 @@ pub(super) fn below(schema: &Value) -> impl Iterator<Item = (String, &Value)> {
     });
     let properties = schema["properties"].entries();
     let maps = properties.map(|(name, schema)| (format!("properties[{name}]"), schema));
-    ones.chain(lists).chain(maps).filter(|(_, schema)| schema.as_map().is_some())
+    ones.chain(lists)
+        .chain(maps)
+        .filter(|(_, schema)| schema.as_map().is_some())
 }
 
 /// The conditions on the value at a place.
@@ -44,7 +52,10 @@ pub(super) fn values(schema: &Value, skip: Skip, path: &Path, violations: &mut V
     if !skip.any_of {
         each("anyOf", &|_| Skip::NOTHING);
     }
-    each("allOf", &|index| Skip { any_of: skip.first_all_of && index == 0, first_all_of: false });
+    each("allOf", &|index| Skip {
+        any_of: skip.first_all_of && index == 0,
+        first_all_of: false,
+    });
     each("oneOf", &|_| Skip::NOTHING);
     if let Some(below) = schema.get("not") {
         condition(below, Skip::NOTHING, &path.child("not"), violations);
@@ -60,12 +71,30 @@ const FORBIDDEN: [(&str, &str); 12] = [
     ("title", "must be empty to be structural"),
     ("description", "must be empty to be structural"),
     ("nullable", "must be false to be structural"),
-    ("x-kubernetes-preserve-unknown-fields", "must be false to be structural"),
-    ("x-kubernetes-embedded-resource", "must be false to be structural"),
-    ("x-kubernetes-int-or-string", "must be false to be structural"),
-    ("x-kubernetes-list-map-keys", "must be empty to be structural"),
-    ("x-kubernetes-list-type", "must be undefined to be structural"),
-    ("x-kubernetes-map-type", "must be undefined to be structural"),
+    (
+        "x-kubernetes-preserve-unknown-fields",
+        "must be false to be structural",
+    ),
+    (
+        "x-kubernetes-embedded-resource",
+        "must be false to be structural",
+    ),
+    (
+        "x-kubernetes-int-or-string",
+        "must be false to be structural",
+    ),
+    (
+        "x-kubernetes-list-map-keys",
+        "must be empty to be structural",
+    ),
+    (
+        "x-kubernetes-list-type",
+        "must be undefined to be structural",
+    ),
+    (
+        "x-kubernetes-map-type",
+        "must be undefined to be structural",
+    ),
 ];
 
 fn condition(schema: &Value, skip: Skip, path: &Path, violations: &mut Violations) {
@@ -91,10 +120,16 @@ fn condition(schema: &Value, skip: Skip, path: &Path, violations: &mut Violation
         }
     }
     if !schema["x-kubernetes-validations"].is_empty() {
-        violations.forbidden(path.child("x-kubernetes-validations"), "must be empty to be structural");
+        violations.forbidden(
+            path.child("x-kubernetes-validations"),
+            "must be empty to be structural",
+        );
     }
     if schema["properties"].get("metadata").is_some() {
-        violations.forbidden(properties.key("metadata"), "must not be specified in a nested context");
+        violations.forbidden(
+            properties.key("metadata"),
+            "must not be specified in a nested context",
+        );
     }
 }
 

@@ -68,12 +68,21 @@ fn walk(schema: &Value, around: &Around, path: &Path, found: &mut Found) {
     }
     let before = found.schema.0.len();
     standard(schema, around, path, &mut found.schema);
-    let cardinality =
-        around.cardinality.zip(cost::elements(schema)).map(|(all, each)| all.saturating_mul(each));
-    let here = Around { root: false, cardinality, ..around.clone() };
+    let cardinality = around
+        .cardinality
+        .zip(cost::elements(schema))
+        .map(|(all, each)| all.saturating_mul(each));
+    let here = Around {
+        root: false,
+        cardinality,
+        ..around.clone()
+    };
     additional(schema, &here, path, found);
     properties(schema, &here, around.root, path, found);
-    let plain = Around { sound: false, ..here.clone() };
+    let plain = Around {
+        sound: false,
+        ..here.clone()
+    };
     walk(&schema["not"], &plain, &path.child("not"), found);
     for name in ["allOf", "oneOf", "anyOf"] {
         let path = path.child(name);
@@ -90,17 +99,24 @@ fn walk(schema: &Value, around: &Around, path: &Path, found: &mut Found) {
     }
     if schema["x-kubernetes-preserve-unknown-fields"] == Value::Bool(false) {
         let path = path.child("x-kubernetes-preserve-unknown-fields");
-        found.schema.invalid(path, false, "must be true or undefined");
+        found
+            .schema
+            .invalid(path, false, "must be true or undefined");
     }
     list::validate(schema, around.options, path, &mut found.schema);
     expressions::validate(schema, around, before, path, found);
 }
 
 fn additional(schema: &Value, around: &Around, path: &Path, found: &mut Found) {
-    let Some(below) = schema.get("additionalProperties") else { return };
+    let Some(below) = schema.get("additionalProperties") else {
+        return;
+    };
     let path = path.child("additionalProperties");
     if !schema["properties"].is_empty() && *below != Value::Bool(true) {
-        found.schema.forbidden(path, "additionalProperties and properties are mutual exclusive");
+        found.schema.forbidden(
+            path,
+            "additionalProperties and properties are mutual exclusive",
+        );
     }
     let mut around = around.clone();
     if around.in_meta {
@@ -113,7 +129,10 @@ fn properties(schema: &Value, around: &Around, root: bool, path: &Path, found: &
     let places = path.child("properties");
     for (name, below) in schema["properties"].entries() {
         let mut inside = around.clone();
-        if !matches!(schema["x-kubernetes-map-type"].str(), "" | "granular" | "atomic") {
+        if !matches!(
+            schema["x-kubernetes-map-type"].str(),
+            "" | "granular" | "atomic"
+        ) {
             inside.uncorrelated.get_or_insert(path);
         }
         let resource = root || schema["x-kubernetes-embedded-resource"].bool();
@@ -144,8 +163,14 @@ fn items(schema: &Value, around: &Around, path: &Path, found: &mut Found) {
 }
 
 /// Words of JSON Schema that are not supported.
-const FORBIDDEN: [&str; 6] =
-    ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"];
+const FORBIDDEN: [&str; 6] = [
+    "id",
+    "additionalItems",
+    "patternProperties",
+    "definitions",
+    "dependencies",
+    "$ref",
+];
 
 fn standard(schema: &Value, around: &Around, path: &Path, violations: &mut Violations) {
     let ty = schema["type"].str();
@@ -165,14 +190,18 @@ fn standard(schema: &Value, around: &Around, path: &Path, violations: &mut Viola
         violations.forbidden(path.child("type"), detail);
     }
     if !schema["items"].list().is_empty() {
-        violations.forbidden(path.child("items"), "items must be a schema object and not an array");
+        violations.forbidden(
+            path.child("items"),
+            "items must be a schema object and not an array",
+        );
     }
     if around.in_meta && schema["x-kubernetes-embedded-resource"].bool() {
         let path = path.child("x-kubernetes-embedded-resource");
         violations.forbidden(path, "must not be used inside of resource meta");
     }
     if schema["uniqueItems"].bool() {
-        let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
+        let detail =
+            "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
         violations.forbidden(path.child("uniqueItems"), detail);
     }
 }

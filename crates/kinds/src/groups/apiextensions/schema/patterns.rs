@@ -34,5 +34,7 @@ fn size(schema: &Value) -> usize {
     }
     // What is no regular expression is refused for that.
     let own = go_regexp::check(schema["pattern"].str()).unwrap_or_default();
-    walk::below(schema).map(size).fold(own, usize::saturating_add)
+    walk::below(schema)
+        .map(size)
+        .fold(own, usize::saturating_add)
 }

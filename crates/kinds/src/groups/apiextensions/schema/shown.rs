@@ -42,7 +42,9 @@ fn fields(fields: &str, value: &Value) -> Value {
 }
 
 fn member(ty: &str, value: &Value) -> Value {
-    let list = |items: &[Value], one: fn(&Value) -> Value| items.iter().map(one).collect::<Vec<_>>().into();
+    let list = |items: &[Value], one: fn(&Value) -> Value| {
+        items.iter().map(one).collect::<Vec<_>>().into()
+    };
     match (ty, value) {
         ("s", value) => value.str().into(),
         ("b", value) => value.bool().into(),
@@ -51,12 +53,24 @@ fn member(ty: &str, value: &Value) -> Value {
         ("n", schemas) => list(schemas.list(), internal),
         ("x", rules) => list(rules.list(), rule),
         ("m", schemas) => {
-            let mut map: Map = schemas.entries().map(|(name, schema)| (name, internal(schema))).collect();
+            let mut map: Map = schemas
+                .entries()
+                .map(|(name, schema)| (name, internal(schema)))
+                .collect();
             map.sort();
             map.into()
         }
-        ("d", parts) => parts.entries().map(|(name, part)| (name, dependency(part))).collect::<Map>().into(),
-        ("i", Value::List(schemas)) => pair("Schema", Value::Null, "JSONSchemas", list(schemas, internal)),
+        ("d", parts) => parts
+            .entries()
+            .map(|(name, part)| (name, dependency(part)))
+            .collect::<Map>()
+            .into(),
+        ("i", Value::List(schemas)) => pair(
+            "Schema",
+            Value::Null,
+            "JSONSchemas",
+            list(schemas, internal),
+        ),
         ("i", schema) => pair("Schema", internal(schema), "JSONSchemas", Value::Null),
         ("o", Value::Bool(allows)) => pair("Allows", (*allows).into(), "Schema", Value::Null),
         ("o", schema) => pair("Allows", true.into(), "Schema", internal(schema)),
@@ -79,5 +93,8 @@ fn dependency(part: &Value) -> Value {
 }
 
 fn pair(first: &str, one: Value, second: &str, other: Value) -> Value {
-    [(first, one), (second, other)].into_iter().collect::<Map>().into()
+    [(first, one), (second, other)]
+        .into_iter()
+        .collect::<Map>()
+        .into()
 }

@@ -16,16 +16,21 @@ pub(in super::super) fn unsupported(schema: &Value) -> Option<String> {
         ("definitions", "definitions"),
     ];
     schema.as_map()?;
-    let said =
-        |name: &str| !schema[name].is_empty() || name == "additionalItems" && schema.get(name).is_some();
+    let said = |name: &str| {
+        !schema[name].is_empty() || name == "additionalItems" && schema.get(name).is_some()
+    };
     let word = WORDS.iter().find(|(name, _)| said(name));
     let own = word.map(|(_, word)| format!("OpenAPIV3Schema '{word}' is not supported"));
     let array = matches!(schema["items"], Value::List(_))
         .then(|| "OpenAPIV3Schema 'items' must be a schema, but is an array".into());
-    let preserves = (schema["x-kubernetes-preserve-unknown-fields"] == Value::Bool(false)).then(|| {
-        "internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined".to_string()
-    });
-    own.or(preserves).or(array).or_else(|| nested::below(schema).find_map(|(_, schema)| unsupported(schema)))
+    let preserves =
+        (schema["x-kubernetes-preserve-unknown-fields"] == Value::Bool(false)).then(|| {
+            "internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined"
+                .to_string()
+        });
+    own.or(preserves)
+        .or(array)
+        .or_else(|| nested::below(schema).find_map(|(_, schema)| unsupported(schema)))
 }
 
 /// Whether a schema is structural.
@@ -78,13 +83,25 @@ fn invariants(schema: &Value, level: Level, path: &Path, violations: &mut Violat
     nested::values(schema, nested::Skip::of(schema), path, violations);
     validate_type(schema, level, path, violations);
     if embedded && schema.get("additionalProperties").is_some() {
-        violations.forbidden(additional, "must not be used if x-kubernetes-embedded-resource is set");
+        violations.forbidden(
+            additional,
+            "must not be used if x-kubernetes-embedded-resource is set",
+        );
     }
     if level == Level::Root && !ty.is_empty() && ty != "object" {
         violations.invalid(path.child("type"), ty, "must be object at the root");
     }
-    validate_meta(schema, level, embedded || level == Level::Root, &properties, violations);
-    if embedded && !schema["x-kubernetes-preserve-unknown-fields"].bool() && schema["properties"].is_empty() {
+    validate_meta(
+        schema,
+        level,
+        embedded || level == Level::Root,
+        &properties,
+        violations,
+    );
+    if embedded
+        && !schema["x-kubernetes-preserve-unknown-fields"].bool()
+        && schema["properties"].is_empty()
+    {
         let detail = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
         violations.required(properties, detail);
     }
@@ -94,7 +111,10 @@ fn extensions(schema: &Value, path: &Path, violations: &mut Violations) {
     if !schema["x-kubernetes-int-or-string"].bool() {
         return;
     }
-    for name in ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"] {
+    for name in [
+        "x-kubernetes-preserve-unknown-fields",
+        "x-kubernetes-embedded-resource",
+    ] {
         if schema[name].bool() {
             let detail = "must be false if x-kubernetes-int-or-string is true";
             violations.invalid(path.child(name), true, detail);
@@ -111,7 +131,10 @@ fn validate_type(schema: &Value, level: Level, path: &Path, violations: &mut Vio
             ty => violations.invalid(path, ty, detail),
         };
     }
-    let free = ["x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields"];
+    let free = [
+        "x-kubernetes-int-or-string",
+        "x-kubernetes-preserve-unknown-fields",
+    ];
     if ty.is_empty() && !free.iter().any(|name| schema[*name].bool()) {
         let what = match level {
             Level::Root => "must not be empty at the root",
@@ -123,15 +146,27 @@ fn validate_type(schema: &Value, level: Level, path: &Path, violations: &mut Vio
 }
 
 /// What an object says of itself is text and metadata, whatever else it is.
-fn validate_meta(schema: &Value, level: Level, checked: bool, path: &Path, violations: &mut Violations) {
+fn validate_meta(
+    schema: &Value,
+    level: Level,
+    checked: bool,
+    path: &Path,
+    violations: &mut Violations,
+) {
     for name in ["kind", "apiVersion"] {
         if let Some(below) = schema["properties"].get(name).filter(|_| checked)
             && below["type"].str() != "string"
         {
-            violations.invalid(path.key(name).child("type"), below["type"].str(), "must be string");
+            violations.invalid(
+                path.key(name).child("type"),
+                below["type"].str(),
+                "must be string",
+            );
         }
     }
-    let Some(metadata) = schema["properties"].get("metadata") else { return };
+    let Some(metadata) = schema["properties"].get("metadata") else {
+        return;
+    };
     let path = path.key("metadata");
     if checked && metadata["type"].str() != "object" {
         violations.invalid(path.child("type"), metadata["type"].str(), "must be object");

@@ -15,10 +15,17 @@ pub(in super::super) fn any(schema: &Value, test: &dyn Fn(&Value) -> bool) -> bo
 pub(super) fn below(schema: &Value) -> impl Iterator<Item = &Value> {
     let one = ["items", "not", "additionalProperties", "additionalItems"];
     let many = ["items", "allOf", "anyOf", "oneOf"];
-    let named = ["properties", "patternProperties", "definitions", "dependencies"];
+    let named = [
+        "properties",
+        "patternProperties",
+        "definitions",
+        "dependencies",
+    ];
     let ones = one.into_iter().map(|name| &schema[name]);
     let lists = many.into_iter().flat_map(|name| schema[name].list());
-    let maps = named.into_iter().flat_map(|name| schema[name].entries().map(|(_, schema)| schema));
+    let maps = named
+        .into_iter()
+        .flat_map(|name| schema[name].entries().map(|(_, schema)| schema));
     ones.chain(lists).chain(maps)
 }
 
@@ -30,5 +37,7 @@ pub(in super::super) fn unknown_formats(schema: &Value) -> Vec<String> {
     let format = schema["format"].str();
     let unknown = !format.is_empty() && !is_known_format(schema["type"].str(), format);
     let own = unknown.then(|| format.to_string());
-    own.into_iter().chain(below(schema).flat_map(unknown_formats)).collect()
+    own.into_iter()
+        .chain(below(schema).flat_map(unknown_formats))
+        .collect()
 }

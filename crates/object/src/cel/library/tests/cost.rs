@@ -15,7 +15,15 @@ fn check(table: &str) {
         let program = environment().compile(expression).expect(expression);
         let Range { min, max } = program.estimate(&Short);
         let variables = [("authorizer", authorizer(Arc::new(Clerk)))];
-        let cost = program.evaluate(&variables, Budget { cost: u64::MAX, interrupted: None }).cost;
+        let cost = program
+            .evaluate(
+                &variables,
+                Budget {
+                    cost: u64::MAX,
+                    interrupted: None,
+                },
+            )
+            .cost;
         expected.push(line.to_owned());
         found.push(format!("{expression} => {min} {max} {cost}"));
     }

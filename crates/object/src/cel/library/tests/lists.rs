@@ -72,7 +72,9 @@ fn nothing_grows_without_end() {
         "optional.of(TEXT).optMap(a, a.replace('', a)).optMap(b, '%s'.format([lists.range(1000).map(i, b)]))",
     ] {
         let growth = growth.replace("TEXT", &text);
-        check(&format!("{growth} => error: operation cancelled: actual cost limit exceeded"));
+        check(&format!(
+            "{growth} => error: operation cancelled: actual cost limit exceeded"
+        ));
     }
     check("lists.range(1000000).size() => 1000000");
 }

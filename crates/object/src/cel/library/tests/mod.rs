@@ -8,7 +8,9 @@ mod values;
 
 use std::sync::Arc;
 
-use super::{Authorize, Decision, Question, Subject, Target, authorizer, string_format, with_json_patch};
+use super::{
+    Authorize, Decision, Question, Subject, Target, authorizer, string_format, with_json_patch,
+};
 use crate::cel::{Budget, Environment, Type, Value};
 use crate::json::quote;
 
@@ -32,10 +34,24 @@ pub(super) fn environment() -> Environment {
 fn evaluate(expression: &str) -> String {
     let program = match environment().compile(expression) {
         Ok(program) => program,
-        Err(error) => return format!("refused: {}", error.to_string().lines().next().unwrap_or_default()),
+        Err(error) => {
+            return format!(
+                "refused: {}",
+                error.to_string().lines().next().unwrap_or_default()
+            );
+        }
     };
     let variables = [("authorizer", authorizer(Arc::new(Clerk)))];
-    match program.evaluate(&variables, Budget { cost: 10_000_000, interrupted: None }).value {
+    match program
+        .evaluate(
+            &variables,
+            Budget {
+                cost: 10_000_000,
+                interrupted: None,
+            },
+        )
+        .value
+    {
         Ok(value) => show(&value),
         Err(error) => format!("error: {error}"),
     }

@@ -164,7 +164,9 @@ fn what_is_no_block_is_refused_in_the_words_of_go() {
     "#;
     for line in table.lines().filter(|line| line.contains(" => ")) {
         let (text, why) = line.trim().split_once(" => ").unwrap();
-        check(&format!("cidr('{text}') => error: {twice}netip.ParsePrefix(\"{text}\"): {why}"));
+        check(&format!(
+            "cidr('{text}') => error: {twice}netip.ParsePrefix(\"{text}\"): {why}"
+        ));
         check(&format!(
             "cidr('::/0').containsCIDR('{text}') => error: {twice}netip.ParsePrefix(\"{text}\"): {why}"
         ));

@@ -39,9 +39,21 @@ fn a_quantity_is_whole_by_how_it_is_written() {
         "+",
         "000000000000000000000005",
     ];
-    let fraction = ["1234567890123456789", "100000Gi", "1000m", "5.0", "5.0Mi", "10E", "1e-20"];
-    whole.iter().for_each(|text| check(&format!("quantity('{text}').isInteger() => true")));
-    fraction.iter().for_each(|text| check(&format!("quantity('{text}').isInteger() => false")));
+    let fraction = [
+        "1234567890123456789",
+        "100000Gi",
+        "1000m",
+        "5.0",
+        "5.0Mi",
+        "10E",
+        "1e-20",
+    ];
+    whole
+        .iter()
+        .for_each(|text| check(&format!("quantity('{text}').isInteger() => true")));
+    fraction
+        .iter()
+        .for_each(|text| check(&format!("quantity('{text}').isInteger() => false")));
     check(
         r#"
         quantity('0').add(quantity('1000m')).isInteger() => false

@@ -107,8 +107,12 @@ enum Text {
 impl Grammar {
     /// Builds the network of the whole grammar.
     pub(super) fn new() -> Grammar {
-        let mut grammar =
-            Grammar { states: Vec::new(), rules: Vec::new(), starts: Vec::new(), follows: Vec::new() };
+        let mut grammar = Grammar {
+            states: Vec::new(),
+            rules: Vec::new(),
+            starts: Vec::new(),
+            follows: Vec::new(),
+        };
         grammar.follows.resize(N_RULES, Vec::new());
         let mut stops = Vec::new();
         for _ in 0..N_RULES {
@@ -125,7 +129,10 @@ impl Grammar {
     }
 
     fn state(&mut self, kind: StateKind) -> usize {
-        self.states.push(State { kind, edges: Vec::new() });
+        self.states.push(State {
+            kind,
+            edges: Vec::new(),
+        });
         self.states.len() - 1
     }
 
@@ -188,12 +195,17 @@ impl Grammar {
             Text::Operators(body, operators) => {
                 let (entry, back, step, end) = self.star(body, from);
                 let set = |kinds: &[Kind]| kinds.iter().fold(0, |set, kind| set | one(*kind));
-                let operators =
-                    operators.iter().map(|(kinds, precedence)| (set(kinds), *precedence)).collect();
+                let operators = operators
+                    .iter()
+                    .map(|(kinds, precedence)| (set(kinds), *precedence))
+                    .collect();
                 (Step::Operators(entry, back, Box::new(step), operators), end)
             }
             Text::Plus(body, simple) => {
-                let (start, back) = (self.state(StateKind::Choice), self.state(StateKind::LoopBack));
+                let (start, back) = (
+                    self.state(StateKind::Choice),
+                    self.state(StateKind::LoopBack),
+                );
                 let end = self.state(StateKind::Plain);
                 self.free(from, start);
                 let (step, after) = self.add(body, start);
@@ -206,7 +218,10 @@ impl Grammar {
     }
 
     fn star(&mut self, body: &Text, from: usize) -> (usize, usize, Step, usize) {
-        let (entry, back) = (self.state(StateKind::Choice), self.state(StateKind::LoopBack));
+        let (entry, back) = (
+            self.state(StateKind::Choice),
+            self.state(StateKind::LoopBack),
+        );
         let (block, end) = (self.state(StateKind::Plain), self.state(StateKind::Plain));
         self.free(from, entry);
         self.free(entry, block);
@@ -229,14 +244,41 @@ fn rules() -> Vec<Text> {
     let star = |body: Vec<Text>, simple| Text::Star(Box::new(Text::Sequence(body)), simple);
     let entry = |key: Rule| vec![rule(key), word(&[Colon]), rule(Rule::Expr)];
     let entries = |key: Rule| {
-        let more = [vec![word(&[Comma])], entry(key)].into_iter().flatten().collect();
-        sequence([entry(key), vec![star(more, false)]].into_iter().flatten().collect())
+        let more = [vec![word(&[Comma])], entry(key)]
+            .into_iter()
+            .flatten()
+            .collect();
+        sequence(
+            [entry(key), vec![star(more, false)]]
+                .into_iter()
+                .flatten()
+                .collect(),
+        )
     };
     let brackets = |open, inside: Rule, close| {
-        vec![word(open), optional(rule(inside)), optional_word(&[Comma]), word(close)]
+        vec![
+            word(open),
+            optional(rule(inside)),
+            optional_word(&[Comma]),
+            word(close),
+        ]
     };
-    let call = || vec![word(&[LeftParen]), optional(rule(Rule::ExprList)), word(&[RightParen])];
-    const RELATIONS: &[Kind] = &[Less, LessEquals, GreaterEquals, Greater, Equals, NotEquals, In];
+    let call = || {
+        vec![
+            word(&[LeftParen]),
+            optional(rule(Rule::ExprList)),
+            word(&[RightParen]),
+        ]
+    };
+    const RELATIONS: &[Kind] = &[
+        Less,
+        LessEquals,
+        GreaterEquals,
+        Greater,
+        Equals,
+        NotEquals,
+        In,
+    ];
     const PRODUCTS: &[Kind] = &[Star, Slash, Percent];
     const SUMS: &[Kind] = &[Plus, Minus];
     vec![
@@ -250,12 +292,21 @@ fn rules() -> Vec<Text> {
                 rule(Rule::Expr),
             ])),
         ]),
-        sequence(vec![rule(Rule::ConditionalAnd), star(vec![word(&[Or]), rule(Rule::ConditionalAnd)], true)]),
-        sequence(vec![rule(Rule::Relation), star(vec![word(&[And]), rule(Rule::Relation)], true)]),
+        sequence(vec![
+            rule(Rule::ConditionalAnd),
+            star(vec![word(&[Or]), rule(Rule::ConditionalAnd)], true),
+        ]),
+        sequence(vec![
+            rule(Rule::Relation),
+            star(vec![word(&[And]), rule(Rule::Relation)], true),
+        ]),
         sequence(vec![
             rule(Rule::Calc),
             Text::Operators(
-                Box::new(sequence(vec![word(RELATIONS), Text::Rule(Rule::Relation, 2)])),
+                Box::new(sequence(vec![
+                    word(RELATIONS),
+                    Text::Rule(Rule::Relation, 2),
+                ])),
                 vec![(RELATIONS, 1)],
             ),
         ]),
@@ -275,8 +326,14 @@ fn rules() -> Vec<Text> {
         Text::Choice(
             vec![
                 rule(Rule::Member),
-                sequence(vec![Text::Plus(Box::new(word(&[Exclamation])), true), rule(Rule::Member)]),
-                sequence(vec![Text::Plus(Box::new(word(&[Minus])), false), rule(Rule::Member)]),
+                sequence(vec![
+                    Text::Plus(Box::new(word(&[Exclamation])), true),
+                    rule(Rule::Member),
+                ]),
+                sequence(vec![
+                    Text::Plus(Box::new(word(&[Minus])), false),
+                    rule(Rule::Member),
+                ]),
             ],
             false,
         ),
@@ -285,9 +342,16 @@ fn rules() -> Vec<Text> {
             Text::Operators(
                 Box::new(Text::Choice(
                     vec![
-                        sequence(vec![word(&[Dot]), optional_word(&[Question]), rule(Rule::EscapeIdent)]),
+                        sequence(vec![
+                            word(&[Dot]),
+                            optional_word(&[Question]),
+                            rule(Rule::EscapeIdent),
+                        ]),
                         sequence(
-                            [vec![word(&[Dot]), word(&[Ident])], call()].into_iter().flatten().collect(),
+                            [vec![word(&[Dot]), word(&[Ident])], call()]
+                                .into_iter()
+                                .flatten()
+                                .collect(),
                         ),
                         sequence(vec![
                             word(&[LeftBracket]),
@@ -305,11 +369,22 @@ fn rules() -> Vec<Text> {
             vec![
                 sequence(vec![optional_word(&[Dot]), word(&[Ident])]),
                 sequence(
-                    [vec![optional_word(&[Dot]), word(&[Ident])], call()].into_iter().flatten().collect(),
+                    [vec![optional_word(&[Dot]), word(&[Ident])], call()]
+                        .into_iter()
+                        .flatten()
+                        .collect(),
                 ),
-                sequence(vec![word(&[LeftParen]), rule(Rule::Expr), word(&[RightParen])]),
+                sequence(vec![
+                    word(&[LeftParen]),
+                    rule(Rule::Expr),
+                    word(&[RightParen]),
+                ]),
                 sequence(brackets(&[LeftBracket], Rule::ListInit, &[RightBracket])),
-                sequence(brackets(&[LeftBrace], Rule::MapInitializerList, &[RightBrace])),
+                sequence(brackets(
+                    &[LeftBrace],
+                    Rule::MapInitializerList,
+                    &[RightBrace],
+                )),
                 sequence(
                     [
                         vec![
@@ -327,8 +402,14 @@ fn rules() -> Vec<Text> {
             ],
             false,
         ),
-        sequence(vec![rule(Rule::Expr), star(vec![word(&[Comma]), rule(Rule::Expr)], true)]),
-        sequence(vec![rule(Rule::OptExpr), star(vec![word(&[Comma]), rule(Rule::OptExpr)], false)]),
+        sequence(vec![
+            rule(Rule::Expr),
+            star(vec![word(&[Comma]), rule(Rule::Expr)], true),
+        ]),
+        sequence(vec![
+            rule(Rule::OptExpr),
+            star(vec![word(&[Comma]), rule(Rule::OptExpr)], false),
+        ]),
         entries(Rule::OptField),
         sequence(vec![optional_word(&[Question]), rule(Rule::EscapeIdent)]),
         entries(Rule::OptExpr),

@@ -84,7 +84,9 @@ impl Reader<'_> {
         let depth = self.callers.len();
         // Seven rules or more are read for each level of parentheses.
         if depth > MAX_DEPTH * 9 {
-            self.issues.push(Issue::nowhere(format!("expression recursion limit exceeded: {MAX_DEPTH}")));
+            self.issues.push(Issue::nowhere(format!(
+                "expression recursion limit exceeded: {MAX_DEPTH}"
+            )));
             return Err(Stop::Abort);
         }
         let (grammar, first) = (self.grammar, self.next);
@@ -102,12 +104,17 @@ impl Reader<'_> {
     fn check_name(&mut self, rule: Rule, first: usize, is_ok: bool) {
         let at = self.tokens[first].at;
         match rule {
-            Rule::EscapeIdent if !is_ok => self.names.push(Issue::new(at, "unsupported ident kind")),
+            Rule::EscapeIdent if !is_ok => {
+                self.names.push(Issue::new(at, "unsupported ident kind"))
+            }
             Rule::Primary => {
-                let name =
-                    &self.tokens[(first + usize::from(self.tokens[first].kind == Kind::Dot)).min(self.next)];
+                let name = &self.tokens
+                    [(first + usize::from(self.tokens[first].kind == Kind::Dot)).min(self.next)];
                 if name.kind == Kind::Ident && RESERVED.contains(&name.text.as_str()) {
-                    self.names.push(Issue::new(at, format!("reserved identifier: {}", name.text)));
+                    self.names.push(Issue::new(
+                        at,
+                        format!("reserved identifier: {}", name.text),
+                    ));
                 }
             }
             _ => {}
@@ -116,7 +123,9 @@ impl Reader<'_> {
 
     fn step(&mut self, step: &Step, precedence: u8) -> Read {
         match step {
-            Step::Sequence(steps) => steps.iter().try_for_each(|step| self.step(step, precedence)),
+            Step::Sequence(steps) => steps
+                .iter()
+                .try_for_each(|step| self.step(step, precedence)),
             Step::Word(state, set) => {
                 self.state = *state;
                 self.word(*set)
@@ -128,7 +137,11 @@ impl Reader<'_> {
             Step::Optional(state, body) => {
                 self.sync(*state)?;
                 let takes = self.starts(*state, 0);
-                if takes { self.step(body, precedence) } else { Ok(()) }
+                if takes {
+                    self.step(body, precedence)
+                } else {
+                    Ok(())
+                }
             }
             Step::Choice(state, bodies, simple) => {
                 self.sync(*state)?;
@@ -161,7 +174,9 @@ impl Reader<'_> {
                 self.sync(*entry)?;
                 let fits = |reader: &Self| {
                     let word = one(reader.peek(0));
-                    operators.iter().any(|(set, rank)| set & word != 0 && *rank >= precedence)
+                    operators
+                        .iter()
+                        .any(|(set, rank)| set & word != 0 && *rank >= precedence)
                 };
                 while fits(self) {
                     self.step(body, precedence)?;
@@ -174,18 +189,25 @@ impl Reader<'_> {
 
     /// Whether the word ahead starts one of the alternatives of a state.
     fn starts(&self, state: usize, alternative: usize) -> bool {
-        let Some(grammar::Edge::Free(to)) = self.grammar.states[state].edges.get(alternative) else {
+        let Some(grammar::Edge::Free(to)) = self.grammar.states[state].edges.get(alternative)
+        else {
             return false;
         };
         self.grammar.next_words(*to) & one(self.peek(0)) != 0
     }
 
     fn goes_on(&self, state: usize, simple: bool) -> Result<bool, Stop> {
-        if simple { Ok(self.starts(state, 0)) } else { Ok(self.predict(state)? == 0) }
+        if simple {
+            Ok(self.starts(state, 0))
+        } else {
+            Ok(self.predict(state)? == 0)
+        }
     }
 
     fn predict(&self, state: usize) -> Result<usize, Stop> {
-        self.grammar.predict(state, self.tokens, self.next).map_err(|at| Stop::NoAlternative(self.next, at))
+        self.grammar
+            .predict(state, self.tokens, self.next)
+            .map_err(|at| Stop::NoAlternative(self.next, at))
     }
 
     fn peek(&self, ahead: usize) -> Kind {
@@ -209,7 +231,11 @@ impl Reader<'_> {
             return Ok(());
         }
         if self.expected(self.after(self.state)) & one(self.peek(0)) != 0 {
-            let message = format!("missing {} at {}", self.names(self.expected(self.state)), self.shown());
+            let message = format!(
+                "missing {} at {}",
+                self.names(self.expected(self.state)),
+                self.shown()
+            );
             self.say(message);
             return Ok(());
         }
@@ -240,8 +266,11 @@ impl Reader<'_> {
     }
 
     fn superfluous(&mut self) {
-        let message =
-            format!("extraneous input {} expecting {}", self.shown(), self.names(self.expected(self.state)));
+        let message = format!(
+            "extraneous input {} expecting {}",
+            self.shown(),
+            self.names(self.expected(self.state))
+        );
         self.say(message);
     }
 
@@ -273,7 +302,10 @@ impl Reader<'_> {
             Stop::NoAlternative(start, end) => (self.no_alternative(*start, *end), *end),
             _ => {
                 let expected = self.names(self.expected(self.state));
-                (format!("mismatched input {} expecting {expected}", self.shown()), self.next)
+                (
+                    format!("mismatched input {} expecting {expected}", self.shown()),
+                    self.next,
+                )
             }
         };
         self.say_at(message, at);
@@ -321,7 +353,9 @@ impl Reader<'_> {
             return Ok(());
         }
         self.recovering = false;
-        self.say(format!("error recovery attempt limit exceeded: {MAX_RECOVERIES}"));
+        self.say(format!(
+            "error recovery attempt limit exceeded: {MAX_RECOVERIES}"
+        ));
         Err(Stop::Abort)
     }
 
@@ -329,7 +363,8 @@ impl Reader<'_> {
         let mut n_skipped = 0;
         while self.peek(0) != Kind::Eof && until & one(self.peek(0)) == 0 {
             if n_skipped >= limit {
-                let message = format!("error recovery token lookahead limit exceeded: {MAX_SKIPPED}");
+                let message =
+                    format!("error recovery token lookahead limit exceeded: {MAX_SKIPPED}");
                 self.issues.push(Issue::nowhere(message));
                 return Err(Stop::Abort);
             }
@@ -341,7 +376,11 @@ impl Reader<'_> {
 
     /// The words after which any of the rules being read could go on.
     fn recovery_set(&self) -> Set {
-        let follows = self.callers.iter().flatten().map(|caller| self.grammar.follow(*caller));
+        let follows = self
+            .callers
+            .iter()
+            .flatten()
+            .map(|caller| self.grammar.follow(*caller));
         follows.fold(0, |set, state| set | self.grammar.next_words(state)) & !END
     }
 
@@ -363,8 +402,11 @@ impl Reader<'_> {
     }
 
     fn names(&self, set: Set) -> String {
-        let names: Vec<&str> =
-            Kind::ALL.iter().filter(|kind| set & one(**kind) != 0).map(|kind| kind.name()).collect();
+        let names: Vec<&str> = Kind::ALL
+            .iter()
+            .filter(|kind| set & one(**kind) != 0)
+            .map(|kind| kind.name())
+            .collect();
         match &names[..] {
             [name] => (*name).into(),
             names => format!("{{{}}}", names.join(", ")),
@@ -380,6 +422,9 @@ impl Reader<'_> {
             return;
         }
         self.recovering = true;
-        self.issues.push(Issue::new(self.tokens[at].at, format!("Syntax error: {message}")));
+        self.issues.push(Issue::new(
+            self.tokens[at].at,
+            format!("Syntax error: {message}"),
+        ));
     }
 }

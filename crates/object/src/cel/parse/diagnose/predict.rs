@@ -42,29 +42,45 @@ impl Grammar {
     }
 
     /// The alternative that the words take; an error is the number of the word that fits none.
-    pub(super) fn predict(&self, state: usize, tokens: &[Token], next: usize) -> Result<usize, usize> {
-        let start =
-            self.states[state].edges.iter().enumerate().filter_map(|(alternative, edge)| match edge {
-                Edge::Free(to) => Some(Config { state: *to, alternative, stack: Vec::new(), outside: false }),
+    pub(super) fn predict(
+        &self,
+        state: usize,
+        tokens: &[Token],
+        next: usize,
+    ) -> Result<usize, usize> {
+        let start = self.states[state].edges.iter().enumerate().filter_map(
+            |(alternative, edge)| match edge {
+                Edge::Free(to) => Some(Config {
+                    state: *to,
+                    alternative,
+                    stack: Vec::new(),
+                    outside: false,
+                }),
                 _ => None,
-            });
+            },
+        );
         let mut configs = self.closure(start.collect());
         let mut at = next;
         loop {
             let token = &tokens[at.min(tokens.len() - 1)];
             let reached = self.closure(self.step(&configs, one(token.kind)));
-            let mut alternatives: Vec<usize> = reached.iter().map(|config| config.alternative).collect();
+            let mut alternatives: Vec<usize> =
+                reached.iter().map(|config| config.alternative).collect();
             alternatives.sort_unstable();
             alternatives.dedup();
             match &alternatives[..] {
                 [] => {
                     // What had come to the end of the rule before is taken, whatever follows.
-                    let finished =
-                        configs.iter().filter(|config| config.outside).map(|config| config.alternative);
+                    let finished = configs
+                        .iter()
+                        .filter(|config| config.outside)
+                        .map(|config| config.alternative);
                     return finished.min().ok_or(at);
                 }
                 [only] => return Ok(*only),
-                [first, ..] if token.kind == Kind::Eof || conflicting(&reached) => return Ok(*first),
+                [first, ..] if token.kind == Kind::Eof || conflicting(&reached) => {
+                    return Ok(*first);
+                }
                 _ => {}
             }
             configs = reached;
@@ -74,11 +90,19 @@ impl Grammar {
 
     fn step(&self, configs: &[Config], word: Set) -> Vec<Config> {
         let follow = |config: &Config| {
-            let edges = self.states[config.state].edges.iter().filter_map(move |edge| match edge {
-                Edge::Word(words, to) if words & word != 0 => Some(*to),
-                _ => None,
-            });
-            edges.map(|to| Config { state: to, ..config.clone() }).collect::<Vec<_>>()
+            let edges = self.states[config.state]
+                .edges
+                .iter()
+                .filter_map(move |edge| match edge {
+                    Edge::Word(words, to) if words & word != 0 => Some(*to),
+                    _ => None,
+                });
+            edges
+                .map(|to| Config {
+                    state: to,
+                    ..config.clone()
+                })
+                .collect::<Vec<_>>()
         };
         configs.iter().flat_map(follow).collect()
     }
@@ -96,10 +120,17 @@ impl Grammar {
             }
             for edge in &state.edges {
                 match edge {
-                    Edge::Free(to) => open.push(Config { state: *to, ..config.clone() }),
+                    Edge::Free(to) => open.push(Config {
+                        state: *to,
+                        ..config.clone()
+                    }),
                     Edge::Rule(rule, follow) => {
                         let stack = [&config.stack[..], &[*follow]].concat();
-                        open.push(Config { state: self.starts[*rule as usize], stack, ..config.clone() });
+                        open.push(Config {
+                            state: self.starts[*rule as usize],
+                            stack,
+                            ..config.clone()
+                        });
                     }
                     Edge::Word(..) => {}
                 }
@@ -112,13 +143,24 @@ impl Grammar {
     /// Where a rule that ends is left to: to whom called it, or if nobody knows, to all who could have.
     fn leave(&self, config: &Config) -> Vec<Config> {
         if let Some((follow, rest)) = config.stack.split_last() {
-            return vec![Config { state: *follow, stack: rest.to_vec(), ..config.clone() }];
+            return vec![Config {
+                state: *follow,
+                stack: rest.to_vec(),
+                ..config.clone()
+            }];
         }
         // Each rule has its start and its stop next to each other.
         let follows = &self.follows[config.state / 2];
-        let outside = |state: &usize| Config { state: *state, outside: true, ..config.clone() };
+        let outside = |state: &usize| Config {
+            state: *state,
+            outside: true,
+            ..config.clone()
+        };
         let mut left: Vec<Config> = follows.iter().map(outside).collect();
-        left.push(Config { outside: true, ..config.clone() });
+        left.push(Config {
+            outside: true,
+            ..config.clone()
+        });
         left
     }
 }
