@@ -42,7 +42,7 @@ const STACK: usize = 16 << 20;
 
 /// Calls a target with inputs that are made of `seeds`.
 #[track_caller]
-pub fn check(target: fn(&[u8]), seeds: &[&[u8]], n_rounds: usize) {
+pub(crate) fn check(target: fn(&[u8]), seeds: &[&[u8]], n_rounds: usize) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let mut random = Random(number("MIZZEN_SEED").unwrap_or(1));
     let n_rounds = number("MIZZEN_FUZZ_ROUNDS").map_or(n_rounds, |rounds| rounds as usize);

@@ -7,7 +7,7 @@ use std::path::Path;
 use mizzen_store::{OpenError, Options, Store};
 
 /// The frames of a log, each with its length in front (two bytes, little-endian).
-pub fn store_log(bytes: &[u8]) {
+pub(super) fn store_log(bytes: &[u8]) {
     let dir = tempfile::tempdir().expect("a directory");
     let log = log(bytes);
     fs::write(dir.path().join("00000001.log"), &log).expect("a file");

@@ -3,8 +3,9 @@
 //! Built-in resources are there for good and are found first; those that people define are in a [`Snapshot`] that
 //! is replaced whenever a definition changes.
 
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use mizzen_kinds as kinds;
 use mizzen_object::schema::Schemas;
@@ -50,7 +51,7 @@ impl From<Kind> for Served {
 }
 
 impl Served {
-    pub fn kind(&self) -> &Kind {
+    pub(crate) fn kind(&self) -> &Kind {
         &self.published.kind
     }
 
@@ -86,14 +87,14 @@ pub(crate) enum Nowhere {
 
 impl Catalog {
     /// Joins the built-in kinds with their places in the store.
-    pub fn new(store: &Store, built_in: kinds::Catalog) -> Catalog {
+    pub(crate) fn new(store: &Store, built_in: kinds::Catalog) -> Catalog {
         let kinds::Catalog { kinds, schemas } = built_in;
         Catalog::of(store, kinds.into_iter().map(Into::into).collect(), schemas)
     }
 
     /// Joins kinds with their places in the store. A kind without verbs is not served: it is there for others to be
     /// stored as.
-    pub fn of(store: &Store, all: Vec<Served>, schemas: Schemas) -> Catalog {
+    pub(crate) fn of(store: &Store, all: Vec<Served>, schemas: Schemas) -> Catalog {
         let object_meta = Types::new(&schemas).object_meta;
         let by_name: HashMap<GroupVersionKind, Kind> = all
             .iter()
@@ -162,23 +163,23 @@ impl Catalog {
     }
 
     /// What discovery says of them.
-    pub fn groups(&self) -> Arc<[Group]> {
+    pub(crate) fn groups(&self) -> Arc<[Group]> {
         self.custom().groups(&self.groups)
     }
 
     /// What discovery says of one group.
-    pub fn group(&self, name: &str) -> Option<Group> {
+    pub(crate) fn group(&self, name: &str) -> Option<Group> {
         let built_in = self.groups.iter().find(|group| group.name == name);
         built_in.cloned().or_else(|| self.custom().group(name))
     }
 
     /// The documents that describe all kinds.
-    pub fn with_openapi<T>(&self, read: impl FnOnce(&OpenApi) -> T) -> T {
+    pub(crate) fn with_openapi<T>(&self, read: impl FnOnce(&OpenApi) -> T) -> T {
         read(self.custom().openapi(&self.means.object_meta))
     }
 
     /// The resource with this name.
-    pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<Resource> {
+    pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<Resource> {
         let built_in = self
             .resources
             .get(&(group.into(), version.into(), plural.into()));
@@ -196,7 +197,7 @@ impl Catalog {
     }
 
     /// The resource whose objects are of this kind.
-    pub fn of_kind(&self, gvk: &GroupVersionKind) -> Option<Resource> {
+    pub(crate) fn of_kind(&self, gvk: &GroupVersionKind) -> Option<Resource> {
         let built_in = self
             .kinds
             .iter()
@@ -214,7 +215,7 @@ impl Catalog {
     }
 
     /// All versions of a resource that are served.
-    pub fn versions(&self, resource: &Resource) -> Vec<Resource> {
+    pub(crate) fn versions(&self, resource: &Resource) -> Vec<Resource> {
         match self
             .definition_of(resource)
             .filter(|_| resource.is_custom())
@@ -237,7 +238,7 @@ impl Catalog {
     }
 
     /// The resource as a subresource sees it, if that has rules of its own.
-    pub fn subresource(&self, resource: &Resource, name: &str) -> Option<Resource> {
+    pub(crate) fn subresource(&self, resource: &Resource, name: &str) -> Option<Resource> {
         let kind = resource.kind();
         let key = (
             kind.gvk.group.clone(),
@@ -248,7 +249,7 @@ impl Catalog {
     }
 
     /// The resource that a path is about.
-    pub fn find(&self, path: &ResourcePath) -> Result<Resource, Nowhere> {
+    pub(crate) fn find(&self, path: &ResourcePath) -> Result<Resource, Nowhere> {
         let resource = self
             .get(&path.group, &path.version, &path.resource)
             .filter(|resource| fits(resource, path));
@@ -260,12 +261,12 @@ impl Catalog {
     }
 
     /// Whether anything is served in a group.
-    pub fn knows_group(&self, group: &str) -> bool {
+    pub(crate) fn knows_group(&self, group: &str) -> bool {
         self.known_groups.contains(group)
     }
 
     /// Whether objects may say that they are of this kind.
-    pub fn knows_kind(&self, gvk: &GroupVersionKind) -> bool {
+    pub(crate) fn knows_kind(&self, gvk: &GroupVersionKind) -> bool {
         let kinds = self.kinds.iter().map(|kind| &kind.gvk);
         let list = |gvk: &GroupVersionKind| {
             gvk.group.is_empty() && gvk.version == "v1" && gvk.kind == "List"
@@ -309,45 +310,42 @@ pub(crate) fn is_meta_kind(kind: &str) -> bool {
 /// What people have defined.
 impl Catalog {
     /// Says by whom webhooks are called that convert objects.
-    pub fn call_with(&self, client: &Client, registry: &Registry) {
+    pub(crate) fn call_with(&self, client: &Client, registry: &Registry) {
         let _ = self.means.outside.set((client.clone(), registry.clone()));
     }
 
     fn custom(&self) -> Arc<Snapshot> {
-        self.custom
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.custom.read().clone()
     }
 
     /// Whoever changes definitions is alone with that; requests go on with what was.
     fn changing(&self) -> MutexGuard<'_, ()> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.changes.lock()
     }
 
     fn set(&self, snapshot: Snapshot) {
-        *self.custom.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+        *self.custom.write() = Arc::new(snapshot);
     }
 
     /// The definition of this name.
-    pub fn definition(&self, name: &str) -> Option<Arc<Definition>> {
+    pub(crate) fn definition(&self, name: &str) -> Option<Arc<Definition>> {
         let (plural, group) = name.split_once('.')?;
         self.custom().get(group, plural).cloned()
     }
 
     /// The definition of a resource's kind.
-    pub fn definition_of(&self, resource: &Resource) -> Option<Arc<Definition>> {
+    pub(crate) fn definition_of(&self, resource: &Resource) -> Option<Arc<Definition>> {
         let kind = resource.kind();
         self.custom().get(&kind.gvk.group, &kind.plural).cloned()
     }
 
     /// The resource in which a definition's objects are stored.
-    pub fn stored(&self, definition: &Definition) -> Option<Resource> {
+    pub(crate) fn stored(&self, definition: &Definition) -> Option<Resource> {
         definition.stored(&self.means)
     }
 
     /// Serves a definition as it is stored in `record`, unless a later one is served.
-    pub fn define(&self, record: &Arc<Record>) {
+    pub(crate) fn define(&self, record: &Arc<Record>) {
         let _alone = self.changing();
         let before = self.definition(&record.key);
         if before
@@ -367,7 +365,7 @@ impl Catalog {
     }
 
     /// Serves these definitions and no others.
-    pub fn define_all<'a>(&self, records: impl Iterator<Item = &'a Arc<Record>>) {
+    pub(crate) fn define_all<'a>(&self, records: impl Iterator<Item = &'a Arc<Record>>) {
         let _alone = self.changing();
         let before = self.custom();
         let read = |record: &Arc<Record>| Arc::new(Definition::read(record, None));
@@ -377,7 +375,7 @@ impl Catalog {
     }
 
     /// Stops serving a definition.
-    pub fn forget(&self, name: &str) {
+    pub(crate) fn forget(&self, name: &str) {
         let _alone = self.changing();
         if let Some(definition) = self.definition(name) {
             self.set(self.custom().with(definition.key(), None));
@@ -386,7 +384,7 @@ impl Catalog {
     }
 
     /// The names of definitions whose status is not what it should be.
-    pub fn unsettled(&self) -> Vec<String> {
+    pub(crate) fn unsettled(&self) -> Vec<String> {
         let custom = self.custom();
         let unsettled = custom
             .iter()
@@ -397,7 +395,7 @@ impl Catalog {
     }
 
     /// The names of other definitions in the group of `name` that wait for a name to become free.
-    pub fn waiting(&self, name: &str) -> Vec<String> {
+    pub(crate) fn waiting(&self, name: &str) -> Vec<String> {
         let group = name.split_once('.').map_or("", |(_, group)| group);
         let custom = self.custom();
         let waiting = custom
@@ -409,7 +407,7 @@ impl Catalog {
     }
 
     /// The names of a group that are given away.
-    pub fn taken(&self, group: &str) -> Taken {
+    pub(crate) fn taken(&self, group: &str) -> Taken {
         self.custom().taken(group)
     }
 }

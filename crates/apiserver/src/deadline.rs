@@ -21,7 +21,7 @@ pub(crate) struct Deadline {
 
 impl Deadline {
     /// Of a request that came at `received` and may take so many seconds.
-    pub fn new(received: Instant, seconds: u64) -> Deadline {
+    pub(crate) fn new(received: Instant, seconds: u64) -> Deadline {
         Deadline {
             received,
             limit: Duration::from_secs(seconds),
@@ -29,12 +29,12 @@ impl Deadline {
     }
 
     /// When it is over.
-    pub fn at(self) -> Instant {
+    pub(crate) fn at(self) -> Instant {
         self.received + self.limit
     }
 
     /// When it is too late for the request's turn: a quarter of its time is for waiting.
-    pub fn of_turn(self) -> Instant {
+    pub(crate) fn of_turn(self) -> Instant {
         self.received + (self.limit / 4).min(LONGEST_WAIT)
     }
 
@@ -54,7 +54,7 @@ impl Deadline {
 
 impl Request {
     /// Takes no longer than its client says. What lasts as long as the client likes has no such limit.
-    pub fn heed_timeout(&mut self) -> Result<(), Status> {
+    pub(crate) fn heed_timeout(&mut self) -> Result<(), Status> {
         let said = self.query.text("timeout");
         if said.is_empty() || attributes(self).is_long_running() {
             return Ok(());

@@ -52,7 +52,7 @@ pub(crate) struct FrameBudget {
 }
 
 impl FrameBudget {
-    pub fn new() -> FrameBudget {
+    pub(crate) fn new() -> FrameBudget {
         FrameBudget {
             skip: PREFACE,
             header: [0; HEADER],

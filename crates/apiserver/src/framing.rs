@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub(crate) struct Ambiguous(Arc<AtomicBool>);
 
 impl Ambiguous {
-    pub fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -38,7 +38,7 @@ pub(crate) struct Scanned<S> {
 
 impl<S> Scanned<S> {
     /// Scans heads of at most `max_head` bytes; larger ones hyper rejects.
-    pub fn new(inner: S, max_head: usize) -> (Scanned<S>, Ambiguous) {
+    pub(crate) fn new(inner: S, max_head: usize) -> (Scanned<S>, Ambiguous) {
         let ambiguous = Ambiguous::default();
         let scanner = Scanner {
             max_head,

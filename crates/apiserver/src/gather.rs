@@ -27,7 +27,7 @@ pub(crate) struct Gather<S> {
 }
 
 impl<S> Gather<S> {
-    pub fn new(inner: S) -> Gather<S> {
+    pub(crate) fn new(inner: S) -> Gather<S> {
         Gather {
             inner,
             waiting: BytesMut::new(),

@@ -3,9 +3,10 @@
 //! The checks are kube-apiserver's, in its order. A check of the boot sequence (a post-start hook, mostly) fails until
 //! [`Server::complete`](crate::Server::complete) names it.
 
+use parking_lot::RwLock;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use http::header;
 use mizzen_object::json::quote;
@@ -118,7 +119,7 @@ impl Default for BootSequence {
 }
 
 impl BootSequence {
-    pub fn complete(&self, names: &[&'static str]) {
+    pub(crate) fn complete(&self, names: &[&'static str]) {
         self.0.send_modify(|passed| passed.extend(names));
     }
 
@@ -127,7 +128,7 @@ impl BootSequence {
     }
 
     /// Waits until all of these have passed.
-    pub async fn wait_for(&self, names: &[&'static str]) {
+    pub(crate) async fn wait_for(&self, names: &[&'static str]) {
         let all = |passed: &BTreeSet<&'static str>| names.iter().all(|name| passed.contains(name));
         // It cannot fail: the sender is ours.
         let _ = self.0.subscribe().wait_for(all).await;
@@ -144,7 +145,7 @@ type EndpointChecks = (Endpoint, Vec<Arc<dyn HealthCheck>>);
 impl ComponentHealth {
     /// Serves an endpoint, which runs these checks, too.
     pub fn add(&self, endpoint: Endpoint, checks: Vec<Arc<dyn HealthCheck>>) {
-        let mut endpoints = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut endpoints = self.0.write();
         match endpoints.iter_mut().find(|(known, _)| *known == endpoint) {
             Some((_, known)) => known.extend(checks),
             None => endpoints.push((endpoint, checks)),
@@ -154,7 +155,7 @@ impl ComponentHealth {
     /// The checks of an endpoint; none if it is not served. Kubernetes: where there is nothing to check there is a ping
     /// (server/healthz/healthz.go, InstallPathHandler).
     fn checks(&self, endpoint: Endpoint) -> Option<Vec<Check<'static>>> {
-        let endpoints = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let endpoints = self.0.read();
         let (_, checks) = endpoints.iter().find(|(known, _)| *known == endpoint)?;
         Some(match checks.is_empty() {
             true => vec![Check::Own(PING)],

@@ -250,7 +250,7 @@ enum Content<'a> {
 
 /// The errors are upstream's decoders', without the words that a verb puts around them.
 impl<'a> Document<'a> {
-    pub fn open(form: BodyType, body: &'a [u8]) -> Result<Document<'a>, String> {
+    pub(crate) fn open(form: BodyType, body: &'a [u8]) -> Result<Document<'a>, String> {
         let (text, complaint) = match form {
             BodyType::Json => (Cow::Borrowed(body), None),
             BodyType::Yaml => {
@@ -294,12 +294,12 @@ impl<'a> Document<'a> {
     }
 
     /// Whether the body states its kind.
-    pub fn states_kind(&self) -> bool {
+    pub(crate) fn states_kind(&self) -> bool {
         !self.stated.kind.is_empty()
     }
 
     /// The kind of the body; what it does not state is that of `default`.
-    pub fn gvk(&self, default: &GroupVersionKind) -> Result<GroupVersionKind, String> {
+    pub(crate) fn gvk(&self, default: &GroupVersionKind) -> Result<GroupVersionKind, String> {
         let gvk = self.gvk_unchecked(default);
         if gvk.version.is_empty() {
             let text = String::from_utf8_lossy(self.body);
@@ -330,7 +330,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    pub fn decode(self, root: &Struct) -> Result<Read, DecodeError> {
+    pub(crate) fn decode(self, root: &Struct) -> Result<Read, DecodeError> {
         match self.content {
             Content::Json(text) => {
                 let decoded = decode(root, &text)?;

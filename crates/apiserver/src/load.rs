@@ -3,11 +3,12 @@
 //! A connection is ended that asks for nothing for long, that takes long to send a head, that gives up what it asks for
 //! faster than anybody has reason to, or that does not read what it has asked for.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -104,7 +105,7 @@ pub(crate) enum Verdict {
 
 impl Load {
     /// Of a connection whose client may take so long to read an answer.
-    pub fn new(patience: Duration, account: Arc<unsent::Connection>) -> Load {
+    pub(crate) fn new(patience: Duration, account: Arc<unsent::Connection>) -> Load {
         let now = Instant::now();
         let state = State {
             open: 0,
@@ -129,7 +130,7 @@ impl Load {
     }
 
     /// Counts the time that heads take, from now on. The connection reports every byte that it reads over HTTP/1.1.
-    pub fn time_heads(&self) -> HeadTimer {
+    pub(crate) fn time_heads(&self) -> HeadTimer {
         self.state().head_since = Some(Instant::now());
         HeadTimer(self.clone())
     }
@@ -138,7 +139,7 @@ impl Load {
     ///
     /// Invariant: it counts from here on, not from when the future is first polled: a client that is quick enough
     /// gives up before that.
-    pub fn during<A: Future<Output = Answer>>(
+    pub(crate) fn during<A: Future<Output = Answer>>(
         &self,
         given_up: GivenUp,
         answer: A,
@@ -152,7 +153,7 @@ impl Load {
     }
 
     /// Asks the client to use another connection.
-    pub fn send_away(&self) {
+    pub(crate) fn send_away(&self) {
         let mut state = self.state();
         state.sent_away += 1;
         match state.sent_away {
@@ -163,7 +164,7 @@ impl Load {
     }
 
     /// Resolves when the connection shall not go on as it did.
-    pub async fn verdict(&self) -> Verdict {
+    pub(crate) async fn verdict(&self) -> Verdict {
         loop {
             let look = self.state().look(Instant::now());
             tokio::select! {
@@ -182,7 +183,7 @@ impl Load {
 
     /// Resolves a moment after nothing is being answered any more: a client that is silent when the server
     /// stops does not hold it up.
-    pub async fn answered(&self) {
+    pub(crate) async fn answered(&self) {
         let mut requests = self.0.answering.subscribe();
         loop {
             let _ = requests.wait_for(|requests| *requests == 0).await;
@@ -210,7 +211,7 @@ impl Load {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 }
 
@@ -283,7 +284,7 @@ pub(crate) struct GivenUp(Arc<AtomicBool>);
 
 impl GivenUp {
     /// It has.
-    pub fn tell(&self) {
+    pub(crate) fn tell(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 

@@ -5,10 +5,11 @@ mod histogram;
 mod reloads;
 mod results;
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mizzen_object::{KindData, Str};
@@ -41,7 +42,7 @@ pub(crate) struct Observed {
 
 impl Observed {
     /// Invariant: strangers cannot make us count more things than there are; what we do not know has no name.
-    pub fn new(server: &Inner, request: &Request) -> Observed {
+    pub(crate) fn new(server: &Inner, request: &Request) -> Observed {
         match request.info.target() {
             Target::Page(_) => Observed::unnamed("GET"),
             Target::Resource(path) if !is_known(server, path) => {
@@ -139,7 +140,7 @@ pub(crate) struct Gauge {
 
 impl Gauge {
     /// Events go to the watcher.
-    pub fn sent(&self, events: usize) {
+    pub(crate) fn sent(&self, events: usize) {
         self.events
             .fetch_add(i64::try_from(events).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
@@ -153,7 +154,7 @@ impl Drop for Gauge {
 
 impl Metrics {
     /// Metrics of a server that starts now.
-    pub fn new(started: i64) -> Metrics {
+    pub(crate) fn new(started: i64) -> Metrics {
         Metrics {
             started,
             ..Metrics::default()
@@ -161,14 +162,14 @@ impl Metrics {
     }
 
     /// A request begins. It is under way until what is returned is dropped, which happens too when it is given up.
-    pub fn begin(&self, observed: &Observed) -> Inflight<'_> {
+    pub(crate) fn begin(&self, observed: &Observed) -> Inflight<'_> {
         let count = &self.inflight[usize::from(observed.is_write())];
         count.fetch_add(1, Ordering::Relaxed);
         Inflight(count)
     }
 
     /// A request has been answered.
-    pub fn end(&self, observed: &Observed, code: u16, took: Duration, _answer: &Answer) {
+    pub(crate) fn end(&self, observed: &Observed, code: u16, took: Duration, _answer: &Answer) {
         *lock(&self.requests)
             .entry((observed.clone(), code))
             .or_default() += 1;
@@ -180,7 +181,7 @@ impl Metrics {
     }
 
     /// A watch begins; it ends when the gauge is dropped.
-    pub fn watching(&self, kind: &KindData) -> Gauge {
+    pub(crate) fn watching(&self, kind: &KindData) -> Gauge {
         let count = lock(&self.watches)
             .entry(kind.resource().to_string().into())
             .or_default()
@@ -194,7 +195,7 @@ impl Metrics {
     }
 
     /// Forgets what has been counted of requests and watches. What is under way goes on being counted.
-    pub fn reset(&self) {
+    pub(crate) fn reset(&self) {
         lock(&self.requests).clear();
         lock(&self.durations).clear();
         lock(&self.events)
@@ -203,7 +204,7 @@ impl Metrics {
     }
 
     /// The whole in Prometheus' text form.
-    pub fn text(&self, server: &Inner) -> String {
+    pub(crate) fn text(&self, server: &Inner) -> String {
         let mut out = String::new();
         self.write_requests(&mut out);
         self.write_durations(&mut out);
@@ -405,8 +406,6 @@ fn labels(observed: &Observed) -> String {
 }
 
 /// What is counted stays good even if somebody who counted fell over.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> parking_lot::MutexGuard<'_, T> {
+    mutex.lock()
 }

@@ -85,7 +85,7 @@ pub(crate) struct ListQuery {
 }
 
 impl ListQuery {
-    pub fn parse(
+    pub(crate) fn parse(
         kind: &Kind,
         namespace: &str,
         name: &str,

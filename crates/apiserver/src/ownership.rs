@@ -1,6 +1,7 @@
 //! Who owns which field: what a write through this request changes in `metadata.managedFields`.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 
 use mizzen_object::own::{FieldSet, Versions, Writer, manager_name};
 use mizzen_object::schema::Struct;
@@ -20,7 +21,7 @@ pub(crate) struct Owning<'a> {
 }
 
 impl<'a> Owning<'a> {
-    pub fn new(call: &'a Call<'a>) -> Owning<'a> {
+    pub(crate) fn new(call: &'a Call<'a>) -> Owning<'a> {
         let request = call.request;
         Owning {
             call,
@@ -35,7 +36,7 @@ impl<'a> Owning<'a> {
     }
 
     /// Gives the writer what `new` changes, whoever has to be asked for other versions of it.
-    pub async fn update_any(&self, old: Option<&Value>, new: &mut Value) {
+    pub(crate) async fn update_any(&self, old: Option<&Value>, new: &mut Value) {
         if self.call.resource.converts_alone() {
             return self.update(old, new);
         }
@@ -50,7 +51,7 @@ impl<'a> Owning<'a> {
     }
 
     /// The object after `config` is applied to it, whoever has to be asked for other versions of it.
-    pub async fn apply_any(
+    pub(crate) async fn apply_any(
         &self,
         current: Option<&Value>,
         config: &Value,
@@ -64,7 +65,7 @@ impl<'a> Owning<'a> {
     }
 
     /// Gives the writer what `new` changes.
-    pub fn update(&self, old: Option<&Value>, new: &mut Value) {
+    pub(crate) fn update(&self, old: Option<&Value>, new: &mut Value) {
         let subresource = !self.call.path.subresource.is_empty();
         if let (true, Some(old)) = (subresource, old) {
             new.entry("metadata")
@@ -96,13 +97,13 @@ impl<'a> Owning<'a> {
     }
 
     /// The object after `config` is applied to it.
-    pub fn apply(&self, current: Option<&Value>, config: &Value) -> Result<Value, Status> {
+    pub(crate) fn apply(&self, current: Option<&Value>, config: &Value) -> Result<Value, Status> {
         let kind = self.call.resource.kind();
         self.apply_as(&kind.gvk, &kind.root, current, config)
     }
 
     /// The same for something that stands for the object, such as its Scale.
-    pub fn apply_as(
+    pub(crate) fn apply_as(
         &self,
         gvk: &GroupVersionKind,
         schema: &Arc<Struct>,
@@ -116,7 +117,7 @@ impl<'a> Owning<'a> {
     }
 
     /// Gives the writer what `new` changes in something that stands for the object, such as its Scale.
-    pub fn update_as(
+    pub(crate) fn update_as(
         &self,
         gvk: &GroupVersionKind,
         schema: &Arc<Struct>,
@@ -165,9 +166,7 @@ impl<'a> Others<'a> {
     }
 
     fn conversions(&self) -> MutexGuard<'_, Conversions> {
-        self.conversions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.conversions.lock()
     }
 
     /// Has everything converted that was asked for and not known; false if that was nothing.

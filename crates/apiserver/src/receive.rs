@@ -30,7 +30,7 @@ pub(crate) struct Whole {
 
 impl Whole {
     /// A body on its way; it says when its client gives up.
-    pub fn new(body: Incoming, version: Version, given_up: GivenUp) -> Whole {
+    pub(crate) fn new(body: Incoming, version: Version, given_up: GivenUp) -> Whole {
         Whole {
             body,
             is_http2: version == Version::HTTP_2,

@@ -44,7 +44,7 @@ pub(crate) struct Request {
 
 impl Request {
     /// A request that the server makes of itself.
-    pub fn of_server(method: Method, path: ResourcePath) -> Request {
+    pub(crate) fn of_server(method: Method, path: ResourcePath) -> Request {
         let mut headers = HeaderMap::new();
         headers.insert(
             http::header::USER_AGENT,
@@ -72,7 +72,7 @@ impl Request {
     }
 
     /// A header's text, `""` if it is not there.
-    pub fn header(&self, name: &str) -> Cow<'_, str> {
+    pub(crate) fn header(&self, name: &str) -> Cow<'_, str> {
         header::text(&self.headers, name)
     }
 }
@@ -94,7 +94,7 @@ pub(crate) struct Query(Vec<(String, String)>);
 const MAX_PAIRS: usize = 10_000;
 
 impl Query {
-    pub fn parse(uri: &Uri) -> Query {
+    pub(crate) fn parse(uri: &Uri) -> Query {
         let query = uri.query().unwrap_or_default();
         if query.bytes().filter(|byte| *byte == b'&').count() >= MAX_PAIRS {
             return Query::default();
@@ -116,7 +116,7 @@ impl Query {
     }
 
     /// The first value of `key`, even if it is empty.
-    pub fn get(&self, key: &str) -> Option<&str> {
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.0
             .iter()
             .find(|pair| pair.0 == key)
@@ -124,12 +124,12 @@ impl Query {
     }
 
     /// The first value of `key`, `""` if there is none.
-    pub fn text(&self, key: &str) -> &str {
+    pub(crate) fn text(&self, key: &str) -> &str {
         self.get(key).unwrap_or_default()
     }
 
     /// All values of `key`.
-    pub fn all(&self, key: &str) -> Vec<&str> {
+    pub(crate) fn all(&self, key: &str) -> Vec<&str> {
         self.0
             .iter()
             .filter(|pair| pair.0 == key)
@@ -138,13 +138,13 @@ impl Query {
     }
 
     /// A truth value. Kubernetes: everything is true but "false" and "0".
-    pub fn bool(&self, key: &str) -> Option<bool> {
+    pub(crate) fn bool(&self, key: &str) -> Option<bool> {
         self.get(key)
             .map(|value| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
     }
 
     /// A whole number; the error is worded as Go words it.
-    pub fn int(&self, key: &str) -> Result<Option<i64>, String> {
+    pub(crate) fn int(&self, key: &str) -> Result<Option<i64>, String> {
         let Some(text) = self.get(key) else {
             return Ok(None);
         };

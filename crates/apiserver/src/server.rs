@@ -415,17 +415,17 @@ impl Server {
 
 impl Inner {
     /// Whether the server is about to stop.
-    pub fn is_stopping(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
     }
 
     /// Whether nobody new shall come.
-    pub fn is_leaving(&self) -> bool {
+    pub(crate) fn is_leaving(&self) -> bool {
         self.leaving.load(Ordering::Relaxed) || self.is_stopping()
     }
 
     /// Whether the client of a request is asked to go elsewhere.
-    pub fn sends_away(&self) -> bool {
+    pub(crate) fn sends_away(&self) -> bool {
         let chance = self.options.http.goaway_chance;
         if chance <= 0.0 {
             return false;

@@ -22,7 +22,7 @@ pub(crate) struct Tap<S, I> {
 }
 
 impl<S, I> Tap<S, I> {
-    pub fn new(inner: S, inspect: I) -> Tap<S, I> {
+    pub(crate) fn new(inner: S, inspect: I) -> Tap<S, I> {
         Tap { inner, inspect }
     }
 }

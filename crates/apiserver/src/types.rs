@@ -36,7 +36,7 @@ const CONNECT_OPTIONS: [&str; 5] = [
 
 impl Types {
     /// Finds them among the built-in types.
-    pub fn new(schemas: &Schemas) -> Types {
+    pub(crate) fn new(schemas: &Schemas) -> Types {
         let find = |name: &str| {
             schemas
                 .types
@@ -76,13 +76,13 @@ impl Types {
     }
 
     /// The shape of a Scale or a DeploymentRollback.
-    pub fn subresource(&self, gvk: &GroupVersionKind) -> Option<&Arc<Struct>> {
+    pub(crate) fn subresource(&self, gvk: &GroupVersionKind) -> Option<&Arc<Struct>> {
         self.subresources
             .get(format!("{}.{}", gvk.api_version(), gvk.kind).as_str())
     }
 
     /// The options of a connection to a pod or service, by their kind.
-    pub fn connect_options(&self, kind: &str) -> &Struct {
+    pub(crate) fn connect_options(&self, kind: &str) -> &Struct {
         let found = self
             .connect_options
             .iter()

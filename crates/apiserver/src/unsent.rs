@@ -7,9 +7,10 @@
 //! Invariant: each sum is at most its limit, or is that of a single response: one that is larger than the limit can be
 //! read, alone. Connections that are being closed do not count.
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Display, Write as _};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_object::Str;
@@ -102,7 +103,7 @@ impl Display for Limit {
 }
 
 impl Unsent {
-    pub fn new(limits: UnsentLimits) -> Arc<Unsent> {
+    pub(crate) fn new(limits: UnsentLimits) -> Arc<Unsent> {
         Arc::new(Unsent {
             limits,
             ledger: Mutex::default(),
@@ -110,7 +111,7 @@ impl Unsent {
     }
 
     /// Opens the account of a connection.
-    pub fn connect(self: &Arc<Unsent>) -> Arc<Connection> {
+    pub(crate) fn connect(self: &Arc<Unsent>) -> Arc<Connection> {
         let (mut ledger, close) = (lock(&self.ledger), Arc::new(Notify::new()));
         let number = ledger.n_connections;
         ledger.n_connections += 1;
@@ -129,7 +130,7 @@ impl Unsent {
         })
     }
 
-    pub fn write_metrics(&self, out: &mut String) {
+    pub(crate) fn write_metrics(&self, out: &mut String) {
         let ledger = lock(&self.ledger);
         head(
             out,
@@ -158,7 +159,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Charges a response of `user` that keeps so many bytes. What is returned stands for the response.
-    pub fn charge(self: &Arc<Connection>, user: &Str, bytes: u64) -> Charge {
+    pub(crate) fn charge(self: &Arc<Connection>, user: &Str, bytes: u64) -> Charge {
         let mut ledger = lock(&self.unsent.ledger);
         let (number, unread_since) = (ledger.n_responses, Instant::now());
         ledger.n_responses += 1;
@@ -178,7 +179,7 @@ impl Connection {
     }
 
     /// Resolves when the connection is to be closed.
-    pub async fn closed(&self) {
+    pub(crate) async fn closed(&self) {
         self.close.notified().await;
     }
 }
@@ -199,7 +200,7 @@ pub(crate) struct Charge {
 
 impl Charge {
     /// The response keeps so many bytes from now on.
-    pub fn set(&self, bytes: u64) {
+    pub(crate) fn set(&self, bytes: u64) {
         let unsent = &self.connection.unsent;
         let mut ledger = lock(&unsent.ledger);
         ledger.set(self.number, bytes + OVERHEAD);
@@ -207,7 +208,7 @@ impl Charge {
     }
 
     /// The client has read some of it.
-    pub fn progress(&self) {
+    pub(crate) fn progress(&self) {
         if let Some(response) = lock(&self.connection.unsent.ledger)
             .responses
             .get_mut(&self.number)

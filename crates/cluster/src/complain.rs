@@ -3,9 +3,10 @@
 //! Everything that a client sends passes here, so that a loop may try again for ever and need not say why. That nobody is
 //! there is said at once, and again after pauses that grow; what somebody may not do is said once.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashSet;
 use std::error::Error;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -37,14 +38,14 @@ struct Unreachable {
 }
 
 /// A way to a server, and what there is to say of it.
-pub struct Overheard<S> {
+pub(crate) struct Overheard<S> {
     inner: S,
     complaints: Arc<Complaints>,
 }
 
 impl<S> Overheard<S> {
     /// `inner` leads to the server of this address.
-    pub fn new(inner: S, server: &str) -> Overheard<S> {
+    pub(crate) fn new(inner: S, server: &str) -> Overheard<S> {
         let complaints = Complaints {
             server: server.trim_end_matches('/').into(),
             said: Mutex::default(),
@@ -175,7 +176,7 @@ impl Complaints {
     }
 
     fn said(&self) -> MutexGuard<'_, Said> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+        self.said.lock()
     }
 }
 

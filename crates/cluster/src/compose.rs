@@ -54,7 +54,7 @@ const STACK: usize = 16 * 1024 * 1024;
 
 /// Why the server does not run.
 #[derive(Debug, thiserror::Error)]
-pub enum ComposeError {
+pub(crate) enum ComposeError {
     /// The port is taken.
     #[error(
         "port {port} is in use by another process; stop it, or choose another with --port (0 picks a free one)"
@@ -98,7 +98,7 @@ pub enum ComposeError {
 
 /// What runs.
 #[derive(Clone)]
-pub enum Parts {
+pub(crate) enum Parts {
     /// The API server alone: nobody makes service accounts, so nobody asks for them.
     Server,
     /// The whole control plane.
@@ -107,7 +107,7 @@ pub enum Parts {
 
 /// What there is to say of a whole control plane.
 #[derive(Clone)]
-pub struct Whole {
+pub(crate) struct Whole {
     /// The nodes that run beside it.
     pub nodes: Nodes,
     /// The addresses of pods, of which nodes get blocks.
@@ -137,7 +137,7 @@ impl Parts {
 }
 
 /// Serves until a signal says to stop.
-pub fn serve(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
+pub(crate) fn serve(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     args.component.init_log();
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -559,7 +559,7 @@ async fn unready_first(server: Server, stop: impl Future<Output = ()>, delay: Du
 }
 
 /// Resolves on Ctrl-C or SIGTERM. A second one ends the process at once.
-pub fn stop_signal() -> io::Result<impl Future<Output = ()>> {
+pub(crate) fn stop_signal() -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {

@@ -12,7 +12,7 @@ use crate::complain::Overheard;
 
 /// Why a server cannot be reached.
 #[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
+pub(crate) enum ConnectError {
     /// The kubeconfig makes no sense.
     #[error("{}: {source}", .file.display())]
     Kubeconfig {
@@ -30,7 +30,10 @@ pub enum ConnectError {
 }
 
 /// How to reach the server that `file` names, for a client that goes by the name of `agent`.
-pub async fn configuration(file: &Path, agent: &'static str) -> Result<Config, ConnectError> {
+pub(crate) async fn configuration(
+    file: &Path,
+    agent: &'static str,
+) -> Result<Config, ConnectError> {
     let refuse = |source| ConnectError::Kubeconfig {
         file: file.into(),
         source,
@@ -50,7 +53,7 @@ pub async fn configuration(file: &Path, agent: &'static str) -> Result<Config, C
 }
 
 /// A client of the server that `file` names, which goes by the name of `agent`. What goes wrong on the way is logged.
-pub async fn connect(file: &Path, agent: &'static str) -> Result<Client, ConnectError> {
+pub(crate) async fn connect(file: &Path, agent: &'static str) -> Result<Client, ConnectError> {
     let config = configuration(file, agent).await?;
     let server = config.cluster_url.to_string();
     let overheard = layer_fn(move |inner| Overheard::new(inner, &server));
@@ -60,7 +63,7 @@ pub async fn connect(file: &Path, agent: &'static str) -> Result<Client, Connect
 }
 
 /// Where kubectl would look.
-pub fn default_file() -> PathBuf {
+pub(crate) fn default_file() -> PathBuf {
     let set = |name: &str| {
         std::env::var_os(name)
             .filter(|value| !value.is_empty())

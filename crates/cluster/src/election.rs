@@ -14,13 +14,13 @@ use tokio::time::timeout;
 use crate::log::say;
 
 /// Where the leases are.
-pub const NAMESPACE: &str = "kube-system";
+pub(crate) const NAMESPACE: &str = "kube-system";
 /// How long the last events may take to be told.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is held by whoever works.
 #[derive(Debug, Clone)]
-pub struct Lease {
+pub(crate) struct Lease {
     /// The namespace that it is in.
     pub namespace: String,
     /// Its name.
@@ -39,7 +39,7 @@ pub struct Lease {
 
 impl Lease {
     /// That of the loops. Kubernetes: the names of leases and reporters are upstream's.
-    pub fn of_loops() -> Lease {
+    pub(crate) fn of_loops() -> Lease {
         Lease::new(
             "kube-controller-manager",
             "the loops",
@@ -48,12 +48,12 @@ impl Lease {
     }
 
     /// That of the scheduler.
-    pub fn of_scheduler() -> Lease {
+    pub(crate) fn of_scheduler() -> Lease {
         Lease::new("kube-scheduler", "the scheduler", "default-scheduler")
     }
 
     /// That of the nodes whose names begin alike. They are renewed more seldom than others, as nodes' own leases are.
-    pub fn of_nodes(prefix: &str) -> Lease {
+    pub(crate) fn of_nodes(prefix: &str) -> Lease {
         let lease = Lease::new(
             &format!("{prefix}-nodes.mizzen.dev"),
             "the nodes",
@@ -86,7 +86,7 @@ impl Lease {
     }
 
     /// Whether an election can be held with these times.
-    pub fn check(&self) -> Result<(), SetupError> {
+    pub(crate) fn check(&self) -> Result<(), SetupError> {
         self.options("candidate").check()
     }
 
@@ -102,14 +102,14 @@ impl Lease {
 
 /// Somebody who would work.
 #[derive(Clone)]
-pub struct Candidate {
+pub(crate) struct Candidate {
     identity: String,
     has_ended: HasEnded,
 }
 
 impl Candidate {
     /// This process. Kubernetes: no two processes have the same identity, whatever their host and number are.
-    pub fn of_process() -> Candidate {
+    pub(crate) fn of_process() -> Candidate {
         Candidate {
             identity: identity(&uuid(&SystemRandom)),
             has_ended: Arc::new(|_| false),
@@ -117,7 +117,7 @@ impl Candidate {
     }
 
     /// The process that serves the data of this cluster. No two do so at once, so whoever did before has ended.
-    pub fn of_cluster(uid: &str) -> Candidate {
+    pub(crate) fn of_cluster(uid: &str) -> Candidate {
         let suffix = format!("_{uid}");
         Candidate {
             identity: identity(uid),
@@ -127,7 +127,7 @@ impl Candidate {
 
     /// Works as soon as nobody else does, until the lease is lost, or until told to `stop` or done: then the lease is
     /// given back. None if it was lost. `tell` hears how it stands, and `observe` gets what shows it.
-    pub async fn lead<T>(
+    pub(crate) async fn lead<T>(
         &self,
         client: Client,
         lease: &Lease,
@@ -170,7 +170,7 @@ impl Candidate {
 }
 
 /// How it stands for one who does not lead.
-pub enum Standing {
+pub(crate) enum Standing {
     /// Somebody else works.
     Waiting(String),
     /// It cannot be said who does.
@@ -179,7 +179,7 @@ pub enum Standing {
 
 impl Standing {
     /// Says so.
-    pub fn say(&self, lease: &Lease) {
+    pub(crate) fn say(&self, lease: &Lease) {
         let Lease {
             namespace,
             name,

@@ -7,16 +7,16 @@ use mizzen_apiserver::{Answer, Server, User};
 use mizzen_object::{Value, json};
 
 /// Under whose name the server does what is its own business.
-pub const KUBE_APISERVER: &str = "kube-apiserver";
+pub(crate) const KUBE_APISERVER: &str = "kube-apiserver";
 
 /// A client without a network. Cheap to make.
-pub struct Client {
+pub(crate) struct Client {
     server: Server,
     agent: HeaderValue,
 }
 
 /// What tells the cluster of `server` from every other: it stays the same for as long as its data is kept.
-pub async fn cluster_uid(server: &Server) -> Result<String, String> {
+pub(crate) async fn cluster_uid(server: &Server) -> Result<String, String> {
     let path = "/api/v1/namespaces/kube-system";
     let (_, namespace) = Client::new(server, KUBE_APISERVER)
         .call(Method::GET, path, None)
@@ -26,7 +26,7 @@ pub async fn cluster_uid(server: &Server) -> Result<String, String> {
 
 impl Client {
     /// A client of `server`. Fields are owned under the name of `agent`, unless a request says otherwise.
-    pub fn new(server: &Server, agent: &'static str) -> Client {
+    pub(crate) fn new(server: &Server, agent: &'static str) -> Client {
         Client {
             server: server.clone(),
             agent: HeaderValue::from_static(agent),
@@ -34,7 +34,7 @@ impl Client {
     }
 
     /// The code of an answer, and what a GET has found.
-    pub async fn call(
+    pub(crate) async fn call(
         &self,
         method: Method,
         path: &str,
@@ -59,7 +59,7 @@ impl Client {
     }
 
     /// An answer whose body is still to come. A PATCH applies.
-    pub async fn send(
+    pub(crate) async fn send(
         &self,
         method: Method,
         path: &str,

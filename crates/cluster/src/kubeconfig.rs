@@ -7,7 +7,7 @@ use mizzen_object::json;
 use crate::pki::{Authority, Signed};
 
 /// A kubeconfig for the owner of `client`. `server_name` is what the server's certificate must say, if not its address.
-pub fn kubeconfig(
+pub(crate) fn kubeconfig(
     server: &str,
     server_name: &str,
     authority: &Authority,

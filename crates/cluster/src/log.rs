@@ -20,7 +20,7 @@ use tracing_subscriber::{Registry, registry, reload};
 static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 
 /// Begins to log, at klog's verbosity if there is one.
-pub fn init(verbosity: Option<u32>) {
+pub(crate) fn init(verbosity: Option<u32>) {
     let wanted = std::env::var("MIZZEN_LOG").unwrap_or_default();
     let (level, handle) = reload::Layer::new(LevelFilter::from_level(level(verbosity, &wanted)));
     let lines = tracing_subscriber::fmt::layer()
@@ -37,7 +37,7 @@ pub fn init(verbosity: Option<u32>) {
 }
 
 /// Changes how much is logged, to klog's verbosity, while the process runs.
-pub fn set_verbosity(verbosity: u32) -> Result<(), String> {
+pub(crate) fn set_verbosity(verbosity: u32) -> Result<(), String> {
     let level = LevelFilter::from_level(level(Some(verbosity), ""));
     let handle = LEVEL.get().ok_or("the process does not log")?;
     handle.reload(level).map_err(|error| error.to_string())
@@ -67,12 +67,12 @@ macro_rules! say {
 pub(crate) use say;
 
 /// A line on standard error.
-pub fn line(text: Arguments) {
+pub(crate) fn line(text: Arguments) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// A line on standard output.
-pub fn announce(text: Arguments) {
+pub(crate) fn announce(text: Arguments) {
     let _ = writeln!(io::stdout(), "{text}");
 }
 

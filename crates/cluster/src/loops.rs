@@ -14,14 +14,14 @@ use crate::pki::Authority;
 use crate::seat::{Seat, Work};
 
 /// The loops at work, or waiting until they may.
-pub struct Loops {
+pub(crate) struct Loops {
     controllers: Seat,
     scheduler: Seat,
     informers: Factory,
 }
 
 /// What the loops need besides the API.
-pub struct Means {
+pub(crate) struct Means {
     /// Signs certificates; its own is that by which the server is known.
     pub authority: Arc<Authority>,
     /// Signs tokens.
@@ -36,7 +36,7 @@ pub struct Means {
 
 impl Loops {
     /// Lets the loops take part beside `server`. They hear of objects by `informers`.
-    pub fn start(
+    pub(crate) fn start(
         server: &Server,
         candidate: &Candidate,
         means: Means,
@@ -60,13 +60,13 @@ impl Loops {
     }
 
     /// Waits until every loop knows what there is, or has to wait for another; the error is why the scheduler cannot work.
-    pub async fn settled(&self) -> Result<(), String> {
+    pub(crate) async fn settled(&self) -> Result<(), String> {
         self.controllers.settled().await?;
         self.scheduler.settled().await
     }
 
     /// Ends them, gives their leases back, and lets nothing be followed any more.
-    pub async fn leave(self) {
+    pub(crate) async fn leave(self) {
         tokio::join!(self.controllers.leave(), self.scheduler.leave());
         self.informers.stop();
     }
@@ -128,7 +128,7 @@ fn place(
 }
 
 /// What follows objects for all that runs beside the server: each object is kept and read once, whoever looks at it.
-pub fn informers(server: &Server) -> Factory {
+pub(crate) fn informers(server: &Server) -> Factory {
     Factory::new(controller_client(server, ""))
 }
 

@@ -20,7 +20,7 @@ const PREFIX: &str = "node";
 
 /// How many nodes run beside the server, and how large they are.
 #[derive(Debug, Clone, Default)]
-pub struct Nodes {
+pub(crate) struct Nodes {
     /// How many.
     pub n: usize,
     /// How much each has.
@@ -30,7 +30,7 @@ pub struct Nodes {
 impl Nodes {
     /// Lets the nodes run beside `server` as soon as nobody else runs nodes of their names. The server asks them for logs
     /// with a certificate of `authority`; they hear of objects by `informers`.
-    pub async fn start(
+    pub(crate) async fn start(
         self,
         server: &Server,
         candidate: &Candidate,

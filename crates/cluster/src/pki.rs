@@ -9,8 +9,8 @@
 //! that they must trust, and its [`Authority::front_proxy_client`] is the certificate that we show them.
 
 mod certificates;
-pub mod der;
-pub mod key;
+pub(crate) mod der;
+pub(crate) mod key;
 mod loopback;
 mod private;
 mod protocol;
@@ -38,12 +38,12 @@ use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::{self, ServerConfig};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-pub use certificates::{Certificates, Files, LOOPBACK, Useless, check_pair};
+pub(crate) use certificates::{Certificates, Files, LOOPBACK, Useless, check_pair};
 use key::to_pkcs8;
-pub use loopback::LoopbackCertificate;
-pub use private::{check_owner, make_private, read_key, write_private};
-pub use protocol::Protocol;
-pub use signers::Signers;
+pub(crate) use loopback::LoopbackCertificate;
+pub(crate) use private::{check_owner, make_private, read_key, write_private};
+pub(crate) use protocol::Protocol;
+pub(crate) use signers::Signers;
 use subject::Subject;
 
 /// How long the authority is good for.
@@ -56,7 +56,7 @@ const CLIENTS: &str = "mizzen";
 /// The name of the authority of front proxies.
 const FRONT_PROXIES: &str = "mizzen-front-proxy";
 /// The name that a front proxy must have.
-pub const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
+pub(crate) const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
 
 /// The name under which the server asks kubelets.
 const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
@@ -73,7 +73,7 @@ const SERVICE_NAMES: [&str; 6] = [
 
 /// Why there are no certificates.
 #[derive(Debug, thiserror::Error)]
-pub enum PkiError {
+pub(crate) enum PkiError {
     /// A file could not be read or written.
     #[error("{}: {source}", .path.display())]
     File {
@@ -111,7 +111,7 @@ pub enum PkiError {
 }
 
 /// The certificate authority.
-pub struct Authority {
+pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// Its certificate, as PEM.
     pub certificate: String,
@@ -119,7 +119,7 @@ pub struct Authority {
 }
 
 /// A certificate and its key, as PEM.
-pub struct Signed {
+pub(crate) struct Signed {
     /// The certificate.
     pub certificate: String,
     /// Its key.
@@ -128,18 +128,18 @@ pub struct Signed {
 
 impl Authority {
     /// A new authority that nobody keeps.
-    pub fn in_memory() -> Result<Authority, PkiError> {
+    pub(crate) fn in_memory() -> Result<Authority, PkiError> {
         let (certificate, key) = create(CLIENTS)?;
         load(&certificate, &key).map_err(PkiError::Sign)
     }
 
     /// The authority of a data directory, made if there is none.
-    pub fn open(directory: &Path) -> Result<Authority, PkiError> {
+    pub(crate) fn open(directory: &Path) -> Result<Authority, PkiError> {
         open(directory, "ca", CLIENTS)
     }
 
     /// The authority of a data directory that is in use, which must have one.
-    pub fn open_existing(directory: &Path) -> Result<Authority, PkiError> {
+    pub(crate) fn open_existing(directory: &Path) -> Result<Authority, PkiError> {
         let remedy = "begin with an empty data directory";
         require(&directory.join("ca.crt"), remedy)?;
         require(&directory.join("ca.key"), remedy)?;
@@ -147,7 +147,7 @@ impl Authority {
     }
 
     /// The authority of two files, which somebody else keeps.
-    pub fn read(certificate: &Path, key: &Path) -> Result<Authority, PkiError> {
+    pub(crate) fn read(certificate: &Path, key: &Path) -> Result<Authority, PkiError> {
         let corrupt = |path: &Path, detail: String| PkiError::Corrupt {
             path: path.into(),
             detail,
@@ -159,7 +159,7 @@ impl Authority {
 
     /// The authority of front proxies, made if there is none; without a directory nobody keeps it. A client with a
     /// certificate of this authority says in headers for whom it asks.
-    pub fn front_proxy(directory: Option<&Path>) -> Result<Authority, PkiError> {
+    pub(crate) fn front_proxy(directory: Option<&Path>) -> Result<Authority, PkiError> {
         match directory {
             Some(directory) => open(directory, "front-proxy-ca", FRONT_PROXIES),
             None => {
@@ -171,17 +171,22 @@ impl Authority {
 
     /// The certificate with which this server, as a front proxy, asks aggregated API servers. Only for the authority
     /// of front proxies.
-    pub fn front_proxy_client(&self) -> Result<Signed, PkiError> {
+    pub(crate) fn front_proxy_client(&self) -> Result<Signed, PkiError> {
         self.sign_client(FRONT_PROXY_CLIENT, "", &[])
     }
 
     /// The certificate with which this server asks kubelets. Only for the authority of clients.
-    pub fn kubelet_client(&self) -> Result<Signed, PkiError> {
+    pub(crate) fn kubelet_client(&self) -> Result<Signed, PkiError> {
         self.sign_client(KUBELET_CLIENT, "", &[MASTERS])
     }
 
     /// A client certificate for a user with a uid, which may be empty, in groups.
-    pub fn sign_client(&self, user: &str, uid: &str, groups: &[&str]) -> Result<Signed, PkiError> {
+    pub(crate) fn sign_client(
+        &self,
+        user: &str,
+        uid: &str,
+        groups: &[&str],
+    ) -> Result<Signed, PkiError> {
         let key = KeyPair::generate()?;
         let params = leaf(user, ExtendedKeyUsagePurpose::ClientAuth);
         let certificate = params.signed_by(&key, &self.issuer)?;
@@ -193,12 +198,12 @@ impl Authority {
     }
 
     /// The certificate of the admin.
-    pub fn sign_admin(&self) -> Result<Signed, PkiError> {
+    pub(crate) fn sign_admin(&self) -> Result<Signed, PkiError> {
         self.sign_client("admin", "admin", &[MASTERS])
     }
 
     /// The certificate that the server shows.
-    pub fn sign_server(&self, addresses: &[IpAddr]) -> Result<Signed, PkiError> {
+    pub(crate) fn sign_server(&self, addresses: &[IpAddr]) -> Result<Signed, PkiError> {
         let mut params = leaf("kube-apiserver", ExtendedKeyUsagePurpose::ServerAuth);
         for name in SERVICE_NAMES {
             params
@@ -222,7 +227,7 @@ impl Authority {
 }
 
 /// Refuses to make a file anew that was made with the data beside it.
-pub fn require(path: &Path, remedy: impl Into<String>) -> Result<(), PkiError> {
+pub(crate) fn require(path: &Path, remedy: impl Into<String>) -> Result<(), PkiError> {
     match path.exists() {
         true => Ok(()),
         false => Err(PkiError::Missing {
@@ -250,7 +255,7 @@ fn open(directory: &Path, stem: &str, name: &str) -> Result<Authority, PkiError>
 }
 
 /// How the server speaks TLS: its certificates, and the client certificates that `verifier` knows.
-pub fn server_config(
+pub(crate) fn server_config(
     verifier: Arc<dyn ClientCertVerifier>,
     Protocol {
         versions,
@@ -351,7 +356,7 @@ pub(crate) fn der_to_pem(der: &[u8]) -> String {
 }
 
 /// A file of certificates, at least one.
-pub fn read_certificates(path: &Path) -> Result<String, PkiError> {
+pub(crate) fn read_certificates(path: &Path) -> Result<String, PkiError> {
     let text = read(path)?;
     match CertificateDer::pem_slice_iter(text.as_bytes()).next() {
         Some(Ok(_)) => Ok(text),

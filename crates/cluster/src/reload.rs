@@ -7,7 +7,7 @@ use std::time::Duration;
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Tells `changed` each time that a file says something new. A file that cannot be read says what it said before.
-pub async fn follow(file: PathBuf, mut known: String, mut changed: impl FnMut(&str)) {
+pub(crate) async fn follow(file: PathBuf, mut known: String, mut changed: impl FnMut(&str)) {
     let mut is_readable = true;
     loop {
         tokio::time::sleep(EVERY).await;
@@ -30,7 +30,8 @@ pub async fn follow(file: PathBuf, mut known: String, mut changed: impl FnMut(&s
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use parking_lot::Mutex;
+    use std::sync::Arc;
 
     use super::*;
 
@@ -42,7 +43,7 @@ mod tests {
             Arc::new(Mutex::new(Vec::new())),
         );
         let seen = told.clone();
-        let changed = move |text: &str| seen.lock().unwrap().push(text.to_owned());
+        let changed = move |text: &str| seen.lock().push(text.to_owned());
         let task = tokio::spawn(follow(file.clone(), "a".into(), changed));
         let check = async |content: Option<&str>, expected: &[&str]| {
             match content {
@@ -50,7 +51,7 @@ mod tests {
                 None => std::fs::remove_file(&file).unwrap(),
             }
             tokio::time::sleep(EVERY * 3).await;
-            assert_eq!(*told.lock().unwrap(), expected);
+            assert_eq!(*told.lock(), expected);
         };
         check(Some("a"), &[]).await;
         check(Some("b"), &["b"]).await;

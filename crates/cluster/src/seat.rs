@@ -12,23 +12,23 @@ use crate::election::{Candidate, Lease, Standing};
 
 /// What a part does while it holds the lease, until it is dropped. It says when it knows all that there is; why it cannot
 /// work if it does not.
-pub type Work =
+pub(crate) type Work =
     Box<dyn Fn(Settled) -> BoxFuture<'static, Result<Infallible, String>> + Send + Sync>;
 
 /// Tells that a part is as far as it can be for now.
 #[derive(Clone)]
-pub struct Settled(watch::Sender<Option<Result<(), String>>>);
+pub(crate) struct Settled(watch::Sender<Option<Result<(), String>>>);
 
 impl Settled {
     /// It works, or waits for another.
-    pub fn now(&self) {
+    pub(crate) fn now(&self) {
         self.0
             .send_if_modified(|state| state.is_none() && state.replace(Ok(())).is_none());
     }
 }
 
 /// A part that works, or waits until it may.
-pub struct Seat {
+pub(crate) struct Seat {
     settled: watch::Receiver<Option<Result<(), String>>>,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
@@ -36,7 +36,7 @@ pub struct Seat {
 
 impl Seat {
     /// Lets a part take part in the election of its lease.
-    pub fn take(client: Client, candidate: Candidate, lease: Lease, work: Work) -> Seat {
+    pub(crate) fn take(client: Client, candidate: Candidate, lease: Lease, work: Work) -> Seat {
         let (settled, state) = watch::channel(None);
         let (stop, stopped) = watch::channel(false);
         let task = tokio::spawn(keep(
@@ -55,14 +55,14 @@ impl Seat {
     }
 
     /// Waits until it works, or is known to have to wait; the error is why it cannot work.
-    pub async fn settled(&self) -> Result<(), String> {
+    pub(crate) async fn settled(&self) -> Result<(), String> {
         let mut settled = self.settled.clone();
         let state = settled.wait_for(Option::is_some).await;
         state.ok().and_then(|state| state.clone()).unwrap_or(Ok(()))
     }
 
     /// Ends the work and gives the lease back.
-    pub async fn leave(self) {
+    pub(crate) async fn leave(self) {
         self.stop.send_replace(true);
         let _ = self.task.await;
     }

@@ -41,7 +41,7 @@ const WAITING: usize = 1024;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Makes clients of service accounts.
-pub struct ServiceAccountClients {
+pub(crate) struct ServiceAccountClients {
     /// Has the credentials of the kubeconfig, and requests tokens.
     root: Client,
     /// The server without credentials.
@@ -50,7 +50,7 @@ pub struct ServiceAccountClients {
 
 impl ServiceAccountClients {
     /// Clients of the server that `file` names; `root` is one with its credentials.
-    pub async fn new(
+    pub(crate) async fn new(
         file: &Path,
         agent: &'static str,
         root: Client,
@@ -61,7 +61,7 @@ impl ServiceAccountClients {
     }
 
     /// A client of the service account of this name.
-    pub fn client(&self, name: &str) -> Result<Client, kube::Error> {
+    pub(crate) fn client(&self, name: &str) -> Result<Client, kube::Error> {
         let tokens = Arc::new(TokenSource::new(&self.root, name));
         let layer = layer_fn(move |inner| Authenticated::new(inner, tokens.clone()));
         let server = self.anonymous.cluster_url.to_string();

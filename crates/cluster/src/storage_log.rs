@@ -13,7 +13,7 @@ const LAST: Duration = Duration::from_secs(600);
 const COMPACTIONS: Duration = Duration::from_secs(60);
 
 /// Runs as long as the store is there.
-pub async fn report(store: Store) {
+pub(crate) async fn report(store: Store) {
     tokio::join!(report_health(&store), report_compactions(&store));
 }
 

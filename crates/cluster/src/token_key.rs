@@ -35,7 +35,7 @@ const CURVES: [(&EcdsaSigningAlgorithm, &[u8]); 2] = [
 ];
 
 /// A key that signs tokens.
-pub struct TokenKey {
+pub(crate) struct TokenKey {
     pair: Pair,
     public: PublicKey,
     random: SystemRandom,
@@ -48,13 +48,13 @@ enum Pair {
 
 impl TokenKey {
     /// A new key that nobody keeps.
-    pub fn in_memory() -> Result<TokenKey, PkiError> {
+    pub(crate) fn in_memory() -> Result<TokenKey, PkiError> {
         let pem = KeyPair::generate()?.serialize_pem();
         load(&pem).map_err(|_| PkiError::Sign(rcgen::Error::CouldNotParseKeyPair))
     }
 
     /// The key of a data directory, made if there is none.
-    pub fn open(directory: &Path) -> Result<TokenKey, PkiError> {
+    pub(crate) fn open(directory: &Path) -> Result<TokenKey, PkiError> {
         let file = directory.join("sa.key");
         if !file.exists() {
             write_private(&file, &KeyPair::generate()?.serialize_pem())?;
@@ -64,7 +64,7 @@ impl TokenKey {
     }
 
     /// The key of a data directory that is in use, which must have one.
-    pub fn open_existing(directory: &Path) -> Result<TokenKey, PkiError> {
+    pub(crate) fn open_existing(directory: &Path) -> Result<TokenKey, PkiError> {
         let file = directory.join("sa.key");
         let remedy = format!(
             "name the key with --service-account-signing-key-file, or give up all issued tokens and make a new one: \
@@ -76,7 +76,7 @@ impl TokenKey {
     }
 
     /// The key in a file.
-    pub fn read(file: &Path) -> Result<TokenKey, PkiError> {
+    pub(crate) fn read(file: &Path) -> Result<TokenKey, PkiError> {
         load(&read_key(file)?).map_err(|detail| PkiError::Corrupt {
             path: file.into(),
             detail,
@@ -85,7 +85,7 @@ impl TokenKey {
 }
 
 /// All keys of a file, which may have public ones, private ones, and certificates.
-pub fn public_keys(pem: &str) -> Result<Vec<PublicKey>, String> {
+pub(crate) fn public_keys(pem: &str) -> Result<Vec<PublicKey>, String> {
     let sections = <(SectionKind, Vec<u8>)>::pem_slice_iter(pem.as_bytes());
     let keys: Vec<PublicKey> = sections
         .filter_map(Result::ok)

@@ -18,7 +18,7 @@ const EVERY: Duration = Duration::from_secs(30 * 60);
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Runs as long as the server does.
-pub async fn keep(server: Server) {
+pub(crate) async fn keep(server: Server) {
     let mut tracking = Tracking {
         client: Client::new(&server, KUBE_APISERVER),
         server,

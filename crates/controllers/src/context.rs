@@ -198,7 +198,7 @@ impl Context {
 }
 
 /// A reference to an object, as events have it.
-pub fn reference(resource: &Resource, object: &Object) -> ObjectReference {
+pub(crate) fn reference(resource: &Resource, object: &Object) -> ObjectReference {
     let text = |text: &str| Some(text.to_string()).filter(|text| !text.is_empty());
     ObjectReference {
         api_version: Some(resource.api_version()),

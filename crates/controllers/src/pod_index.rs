@@ -11,17 +11,20 @@ const NODE: &str = "spec.nodeName";
 const CLAIM: &str = "volume claim";
 
 /// Lets pods be found by their node.
-pub fn add_node(pods: &Informer<Object>) {
+pub(crate) fn add_node(pods: &Informer<Object>) {
     pods.add_index(NODE, by_field(NODE));
 }
 
 /// The pods on a node.
-pub fn on_node(pods: &Informer<Object>, node: &str) -> Result<Vec<Arc<Object>>, DecodeError> {
+pub(crate) fn on_node(
+    pods: &Informer<Object>,
+    node: &str,
+) -> Result<Vec<Arc<Object>>, DecodeError> {
     pods.lister().by_index(NODE, node).unwrap_or(Ok(Vec::new()))
 }
 
 /// The nodes that pods are on, whether they are there or not.
-pub fn nodes(pods: &Informer<Object>) -> Vec<String> {
+pub(crate) fn nodes(pods: &Informer<Object>) -> Vec<String> {
     let snapshot = pods.store().snapshot();
     let nodes = snapshot.index_values(NODE).into_iter().flatten();
     nodes
@@ -31,12 +34,15 @@ pub fn nodes(pods: &Informer<Object>) -> Vec<String> {
 }
 
 /// Lets pods be found by the volume claims that they use.
-pub fn add_claim(pods: &Informer<Object>) {
+pub(crate) fn add_claim(pods: &Informer<Object>) {
     pods.add_index(CLAIM, by_claim());
 }
 
 /// The pods that use a claim, which is `namespace/name`.
-pub fn of_claim(pods: &Informer<Object>, claim: &str) -> Result<Vec<Arc<Object>>, DecodeError> {
+pub(crate) fn of_claim(
+    pods: &Informer<Object>,
+    claim: &str,
+) -> Result<Vec<Arc<Object>>, DecodeError> {
     pods.lister()
         .by_index(CLAIM, claim)
         .unwrap_or(Ok(Vec::new()))
@@ -57,17 +63,17 @@ fn by_claim() -> IndexFunction<Object> {
 }
 
 /// Whether a pod of this text may use a claim.
-pub fn may_claim(text: &[u8]) -> bool {
+pub(crate) fn may_claim(text: &[u8]) -> bool {
     says(text, b"\"persistentVolumeClaim\"") || says(text, b"\"ephemeral\"")
 }
 
 /// Whether a text has a word somewhere; whoever looks for something rare need not read the rest.
-pub fn says(text: &[u8], word: &[u8]) -> bool {
+pub(crate) fn says(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|part| part == word)
 }
 
 /// The names of the claims that a pod uses, in its namespace.
-pub fn claims(pod: &Object) -> impl Iterator<Item = String> {
+pub(crate) fn claims(pod: &Object) -> impl Iterator<Item = String> {
     pod["spec"]["volumes"]
         .list()
         .iter()
@@ -75,7 +81,7 @@ pub fn claims(pod: &Object) -> impl Iterator<Item = String> {
 }
 
 /// The name of the claim behind a volume of a pod, if there is one.
-pub fn claim_name(pod: &Object, volume: &Value) -> Option<String> {
+pub(crate) fn claim_name(pod: &Object, volume: &Value) -> Option<String> {
     match (&volume["persistentVolumeClaim"], &volume["ephemeral"]) {
         (Value::Null, Value::Null) => None,
         (Value::Null, _) => Some(format!("{}-{}", pod.name(), volume["name"].str())),

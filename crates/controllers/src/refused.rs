@@ -1,7 +1,7 @@
 //! Why did the server refuse? What of it a loop must tell apart.
 
 /// Whether nothing can be made because the namespace is about to go.
-pub fn is_terminating(error: &kube::Error) -> bool {
+pub(crate) fn is_terminating(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else {
         return false;
     };

@@ -5,30 +5,30 @@
 use mizzen_object::{Value, value};
 
 /// Ready is false.
-pub const NOT_READY: &str = "node.kubernetes.io/not-ready";
+pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// Ready is unknown.
-pub const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+pub(crate) const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 /// Somebody cordoned it.
-pub const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+pub(crate) const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// A taint that begins now.
-pub fn new(key: &str, effect: &str, now: &str) -> Value {
+pub(crate) fn new(key: &str, effect: &str, now: &str) -> Value {
     value!({"key": key, "effect": effect, "timeAdded": now})
 }
 
 /// Whether two taints are the same.
-pub fn same(one: &Value, other: &Value) -> bool {
+pub(crate) fn same(one: &Value, other: &Value) -> bool {
     one["key"] == other["key"] && one["effect"] == other["effect"]
 }
 
 /// Whether a node has a taint.
-pub fn has(node: &Value, key: &str, effect: &str) -> bool {
+pub(crate) fn has(node: &Value, key: &str, effect: &str) -> bool {
     let is_it = |taint: &Value| taint["key"].str() == key && taint["effect"].str() == effect;
     node["spec"]["taints"].list().iter().any(is_it)
 }
 
 /// A node's taints after some are added or refreshed and some removed; none if they stay as they are.
-pub fn change(taints: &[Value], add: &[Value], remove: &[Value]) -> Option<Vec<Value>> {
+pub(crate) fn change(taints: &[Value], add: &[Value], remove: &[Value]) -> Option<Vec<Value>> {
     let replace = |taint: &Value| {
         add.iter()
             .find(|added| same(added, taint))
@@ -46,7 +46,7 @@ pub fn change(taints: &[Value], add: &[Value], remove: &[Value]) -> Option<Vec<V
 }
 
 /// Those of a node's taints that drive pods away.
-pub fn no_execute(node: &Value) -> Vec<Value> {
+pub(crate) fn no_execute(node: &Value) -> Vec<Value> {
     node["spec"]["taints"]
         .list()
         .iter()
@@ -56,7 +56,7 @@ pub fn no_execute(node: &Value) -> Vec<Value> {
 }
 
 /// Whether a toleration of a pod covers a taint.
-pub fn tolerates(toleration: &Value, taint: &Value) -> bool {
+pub(crate) fn tolerates(toleration: &Value, taint: &Value) -> bool {
     let (key, effect) = (toleration["key"].str(), toleration["effect"].str());
     if (!effect.is_empty() && effect != taint["effect"].str())
         || (!key.is_empty() && key != taint["key"].str())

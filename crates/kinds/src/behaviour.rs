@@ -56,7 +56,7 @@ impl Behaviour {
 }
 
 /// The behaviour of a built-in kind.
-pub fn of(gvk: &GroupVersionKind) -> Behaviour {
+pub(crate) fn of(gvk: &GroupVersionKind) -> Behaviour {
     let (version, kind) = (gvk.version.as_str(), gvk.kind.as_str());
     let behaviour = match gvk.group.as_str() {
         "" if kind == "Pod" => crate::pod::behaviour(),

@@ -7,7 +7,7 @@ use mizzen_object::address::Block;
 
 /// A range of addresses, and which of them are taken, by where they are in it.
 #[derive(Debug)]
-pub struct Pool {
+pub(crate) struct Pool {
     range: Block,
     next: u128,
     taken: BTreeSet<u128>,
@@ -15,7 +15,7 @@ pub struct Pool {
 
 impl Pool {
     /// The range of a node, such as `10.244.3.0/24`; none if it is no range that has an address for a pod.
-    pub fn of_range(range: &str) -> Option<Pool> {
+    pub(crate) fn of_range(range: &str) -> Option<Pool> {
         let range = Block::parse_sloppy(range).filter(|range| range.size() > 2)?;
         Some(Pool {
             range,
@@ -25,14 +25,14 @@ impl Pool {
     }
 
     /// The agent's own range. Agents of different names begin at different places.
-    pub fn own(name: &str) -> Pool {
+    pub(crate) fn own(name: &str) -> Pool {
         let mut pool = Pool::of_range("10.128.0.0/9").expect("it is a range");
         pool.next = u128::from(crate::digest(name)) % (pool.range.size() / 0x1_0000) * 0x1_0000;
         pool
     }
 
     /// Takes the next free address; none if all are taken.
-    pub fn take(&mut self) -> Option<Str> {
+    pub(crate) fn take(&mut self) -> Option<Str> {
         // The first and the last address of a range are nobody's, and neither is the gateway's.
         let usable = self.range.size() - 3;
         for _ in 0..usable.min(self.taken.len() as u128 + 1) {
@@ -46,14 +46,14 @@ impl Pool {
     }
 
     /// Takes one address that somebody has already; whether it is of this range.
-    pub fn keep(&mut self, address: &str) -> bool {
+    pub(crate) fn keep(&mut self, address: &str) -> bool {
         self.find(address)
             .map(|offset| self.taken.insert(offset))
             .is_some()
     }
 
     /// Gives an address back.
-    pub fn free(&mut self, address: &str) {
+    pub(crate) fn free(&mut self, address: &str) {
         if let Some(offset) = self.find(address) {
             self.taken.remove(&offset);
         }

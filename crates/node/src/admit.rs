@@ -8,7 +8,7 @@ use crate::resources::{Amounts, total};
 
 /// What the pods of a node have taken of it.
 #[derive(Debug, Default)]
-pub struct Used {
+pub(crate) struct Used {
     amounts: Amounts,
     ports: Vec<HostPort>,
     n_pods: i64,
@@ -16,14 +16,14 @@ pub struct Used {
 
 /// What one pod takes.
 #[derive(Debug, Default)]
-pub struct Share {
+pub(crate) struct Share {
     amounts: Amounts,
     ports: Vec<HostPort>,
 }
 
 /// Why a pod is not taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub(crate) struct Refusal {
     /// In one word.
     pub reason: Str,
     /// For people.
@@ -32,7 +32,7 @@ pub struct Refusal {
 
 impl Share {
     /// What a pod takes.
-    pub fn of(pod: &Value) -> Share {
+    pub(crate) fn of(pod: &Value) -> Share {
         Share {
             amounts: total(pod, "requests"),
             ports: HostPort::list(pod),
@@ -42,7 +42,7 @@ impl Share {
 
 impl Used {
     /// A pod comes.
-    pub fn add(&mut self, share: &Share) {
+    pub(crate) fn add(&mut self, share: &Share) {
         self.n_pods += 1;
         self.ports.extend(share.ports.iter().cloned());
         for (name, amount) in &share.amounts {
@@ -55,7 +55,7 @@ impl Used {
     }
 
     /// A pod goes.
-    pub fn remove(&mut self, share: &Share) {
+    pub(crate) fn remove(&mut self, share: &Share) {
         self.n_pods -= 1;
         for port in &share.ports {
             if let Some(at) = self.ports.iter().position(|known| known == port) {
@@ -71,7 +71,7 @@ impl Used {
 }
 
 /// Whether a pod that takes `share` fits on a node of which `used` is taken.
-pub fn admit(pod: &Value, node: &Value, used: &Used, share: &Share) -> Result<(), Refusal> {
+pub(crate) fn admit(pod: &Value, node: &Value, used: &Used, share: &Share) -> Result<(), Refusal> {
     check_system(pod)?;
     check_resources(node, used, share)?;
     check_affinity(pod, node)?;

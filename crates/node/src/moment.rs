@@ -98,24 +98,24 @@ impl AddAssign<Duration> for Moment {
 }
 
 /// A moment as objects have it.
-pub fn to_value(moment: Moment) -> Value {
+pub(crate) fn to_value(moment: Moment) -> Value {
     from_unix(i64::try_from(moment.wall.as_secs()).unwrap_or_default()).into()
 }
 
 /// The wall-clock time that an object names; none if it names none.
-pub fn wall_of(value: &Value) -> Option<Duration> {
+pub(crate) fn wall_of(value: &Value) -> Option<Duration> {
     let seconds = to_unix(value.as_str()?)?;
     u64::try_from(seconds).ok().map(Duration::from_secs)
 }
 
 /// The moment that an object names, by the wall clock of `now`; none if it names none.
-pub fn from_value(value: &Value, now: Moment) -> Option<Moment> {
+pub(crate) fn from_value(value: &Value, now: Moment) -> Option<Moment> {
     wall_of(value).map(|wall| Moment::on_wall(wall, now))
 }
 
 /// The moment that an object names for something that has happened: it is not after `now`, even if the wall clock was set back
 /// since it was written. The text of it stays what it is.
-pub fn from_past(value: &Value, now: Moment) -> Option<Moment> {
+pub(crate) fn from_past(value: &Value, now: Moment) -> Option<Moment> {
     from_value(value, now).map(|moment| Moment {
         at: moment.at.min(now.at),
         ..moment
@@ -123,12 +123,12 @@ pub fn from_past(value: &Value, now: Moment) -> Option<Moment> {
 }
 
 /// So many seconds, as objects count them; negative ones are none.
-pub fn seconds(value: &Value) -> Duration {
+pub(crate) fn seconds(value: &Value) -> Duration {
     Duration::from_secs(u64::try_from(value.int()).unwrap_or_default())
 }
 
 /// The earlier of two moments that may never come.
-pub fn earlier(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
+pub(crate) fn earlier(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),

@@ -4,7 +4,7 @@ use mizzen_object::{Str, Value};
 
 /// A port that a pod takes, on one address of the node or on all.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostPort {
+pub(crate) struct HostPort {
     address: Str,
     protocol: Str,
     port: i64,
@@ -12,7 +12,7 @@ pub struct HostPort {
 
 impl HostPort {
     /// The ports that a pod takes. Init containers that end give theirs back before anybody notices.
-    pub fn list(pod: &Value) -> Vec<HostPort> {
+    pub(crate) fn list(pod: &Value) -> Vec<HostPort> {
         let spec = &pod["spec"];
         let sidecars = spec["initContainers"].list().iter();
         let sidecars = sidecars.filter(|container| container["restartPolicy"].str() == "Always");
@@ -40,7 +40,7 @@ impl HostPort {
     }
 
     /// Whether both cannot be had at once.
-    pub fn collides(&self, other: &HostPort) -> bool {
+    pub(crate) fn collides(&self, other: &HostPort) -> bool {
         let is_same_place =
             self.address == other.address || self.address == ANY || other.address == ANY;
         is_same_place && self.port == other.port && self.protocol == other.protocol

@@ -9,10 +9,10 @@ use crate::pod::spec;
 use crate::runtime::Role;
 
 /// Amounts by the name of the resource.
-pub type Amounts = BTreeMap<Str, Quantity>;
+pub(crate) type Amounts = BTreeMap<Str, Quantity>;
 
 /// The `requests` or `limits` of a whole pod.
-pub fn total(pod: &Value, field: &str) -> Amounts {
+pub(crate) fn total(pod: &Value, field: &str) -> Amounts {
     let mut amounts = of_containers(pod, field);
     let own = &pod["spec"]["resources"][field];
     amounts.extend(read(own).into_iter().filter(|(name, _)| is_for_pods(name)));
@@ -26,7 +26,7 @@ pub fn total(pod: &Value, field: &str) -> Amounts {
 }
 
 /// Amounts as objects have them.
-pub fn to_value(amounts: &Amounts) -> Value {
+pub(crate) fn to_value(amounts: &Amounts) -> Value {
     Value::Map(
         amounts
             .iter()

@@ -17,7 +17,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Reads `default/kubernetes` once it is there, and never returns.
-pub async fn read(settings: &Settings) {
+pub(crate) async fn read(settings: &Settings) {
     let mut pause = FIRST_PAUSE;
     loop {
         let api = settings.api_of(&settings.name(0));

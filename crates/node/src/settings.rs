@@ -1,7 +1,8 @@
 //! What everything here shares: the way to the API, the runtime, the clock, and what nodes look like.
 
+use parking_lot::Mutex;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -20,7 +21,7 @@ use crate::status::Host;
 use crate::timeline::Timeline;
 
 /// What everything here shares.
-pub struct Settings {
+pub(crate) struct Settings {
     /// The way to the API for what is read of all nodes together.
     pub client: Client,
     /// The way to the API for each node.
@@ -47,12 +48,12 @@ pub struct Settings {
 
 impl Settings {
     /// What a node writes, and reads of its own.
-    pub fn api_of(&self, node: &str) -> Api {
+    pub(crate) fn api_of(&self, node: &str) -> Api {
         Api::new((self.client_of)(node))
     }
 
     /// A node as far as the status of its pods tells of it.
-    pub fn host(&self, node: &str) -> Host {
+    pub(crate) fn host(&self, node: &str) -> Host {
         Host {
             address: self.address(node).to_string().into(),
             scheme: self.scheme.clone(),
@@ -74,7 +75,7 @@ impl Settings {
     }
 
     /// What a node adds to its containers.
-    pub fn node_context<'a>(&'a self, host: &'a Host) -> NodeContext<'a> {
+    pub(crate) fn node_context<'a>(&'a self, host: &'a Host) -> NodeContext<'a> {
         let services = self.services.get().map(Vec::as_slice).unwrap_or_default();
         NodeContext {
             host_ip: &host.address,
@@ -84,22 +85,22 @@ impl Settings {
     }
 
     /// The present moment.
-    pub fn now(&self) -> Moment {
+    pub(crate) fn now(&self) -> Moment {
         self.timeline.now()
     }
 
     /// The names of all nodes.
-    pub fn names(&self) -> impl Iterator<Item = Str> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = Str> {
         (0..self.n_nodes).map(|at| self.name(at))
     }
 
     /// The name of one node.
-    pub fn name(&self, at: usize) -> Str {
+    pub(crate) fn name(&self, at: usize) -> Str {
         format!("{}-{at}", self.prefix).into()
     }
 
     /// Tells people something about a pod on a node, or about a part of it.
-    pub fn record(&self, pod: &Object, node: &str, path: &str, note: Note) {
+    pub(crate) fn record(&self, pod: &Object, node: &str, path: &str, note: Note) {
         let text = |text: &str| Some(text.to_string()).filter(|text| !text.is_empty());
         let regarding = ObjectReference {
             api_version: text("v1"),
@@ -118,10 +119,10 @@ impl Settings {
 
 /// A clock that does not show the same time twice in a row: events are named by their time. It follows a wall clock that is set
 /// back.
-pub fn unrepeated(clock: Clock) -> Clock {
+pub(crate) fn unrepeated(clock: Clock) -> Clock {
     let last = Mutex::new(Timestamp::MIN);
     Arc::new(move || {
-        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = last.lock();
         let next = Timestamp::from_nanosecond(last.as_nanosecond() + 1).unwrap_or(*last);
         let now = clock();
         let is_step = last.duration_since(now) > SignedDuration::from_secs(1);

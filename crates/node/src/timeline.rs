@@ -8,22 +8,22 @@ use mizzen_sdk::seam::Clock;
 use crate::moment::Moment;
 
 /// Both clocks.
-pub struct Timeline(mizzen_sdk::timeline::Timeline);
+pub(crate) struct Timeline(mizzen_sdk::timeline::Timeline);
 
 impl Timeline {
     /// A timeline that begins now.
-    pub fn new(clock: Clock) -> Timeline {
+    pub(crate) fn new(clock: Clock) -> Timeline {
         Timeline(mizzen_sdk::timeline::Timeline::new(clock))
     }
 
     /// The present moment.
-    pub fn now(&self) -> Moment {
+    pub(crate) fn now(&self) -> Moment {
         let now = self.0.now();
         Moment::new(since_1970(now.monotonic), since_1970(now.wall))
     }
 
     /// The latest moment at which the wall clock showed `wall`.
-    pub fn find(&self, wall: Duration) -> Moment {
+    pub(crate) fn find(&self, wall: Duration) -> Moment {
         let nanos = i128::try_from(wall.as_nanos()).unwrap_or(i128::MAX);
         let found = self
             .0

@@ -55,7 +55,7 @@ pub(crate) enum Owners {
 
 impl Owners {
     /// As a write is an apply or not.
-    pub fn of(applies: bool) -> Owners {
+    pub(crate) fn of(applies: bool) -> Owners {
         if applies {
             Owners::Kept
         } else {

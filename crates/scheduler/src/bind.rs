@@ -31,7 +31,7 @@ pub(crate) struct Bind {
 
 impl Bind {
     /// Binds the pod, tells the loop how that went, and people if it went well.
-    pub async fn run(self) {
+    pub(crate) async fn run(self) {
         let outcome = self.prepare_and_bind().await;
         let bound = outcome.is_ok();
         if !bound {

@@ -50,7 +50,7 @@ impl Scheduler {
     }
 
     /// Which of the nodes are left after all extenders were asked, one after the other.
-    pub async fn consult_nodes(
+    pub(crate) async fn consult_nodes(
         &self,
         pod: &Pod,
         mut nodes: Vec<Slot>,
@@ -109,7 +109,7 @@ impl Scheduler {
     }
 
     /// Adds what extenders say of nodes to what plugins say. Those that fail have nothing to say.
-    pub async fn consult_scores(&self, pod: &Pod, nodes: &[Slot], scores: &mut [i64]) {
+    pub(crate) async fn consult_scores(&self, pod: &Pod, nodes: &[Slot], scores: &mut [i64]) {
         let Ok(object) = pod.entry.object() else {
             return;
         };
@@ -129,7 +129,7 @@ impl Scheduler {
     }
 
     /// The candidates to which all extenders agree.
-    pub async fn consult_victims(
+    pub(crate) async fn consult_victims(
         &self,
         pod: &Pod,
         mut candidates: Vec<Candidate>,

@@ -36,7 +36,7 @@ pub(crate) struct Taken {
 
 impl Taken {
     /// Whether anybody has anything of a device.
-    pub fn has(&self, id: &DeviceId) -> bool {
+    pub(crate) fn has(&self, id: &DeviceId) -> bool {
         self.whole.contains(id) || self.parts.contains_key(id)
     }
 
@@ -65,7 +65,7 @@ pub(crate) struct Devices {
 
 impl Devices {
     /// The claims of a pod, or why it has to wait for them.
-    pub fn claims_of(&self, pod: &Pod) -> Result<Vec<&Arc<Object>>, String> {
+    pub(crate) fn claims_of(&self, pod: &Pod) -> Result<Vec<&Arc<Object>>, String> {
         let mut claims = Vec::new();
         for used in pod.resource_claims.iter().filter(|used| !used.needless) {
             let Pod {
@@ -97,12 +97,12 @@ impl Devices {
     }
 
     /// Whether we are allocating devices for a claim.
-    pub fn is_pending(&self, claim: &Object) -> bool {
+    pub(crate) fn is_pending(&self, claim: &Object) -> bool {
         self.pending.contains_key(claim.uid())
     }
 
     /// The devices that somebody has.
-    pub fn taken(&self) -> Taken {
+    pub(crate) fn taken(&self) -> Taken {
         let allocated = self
             .claims
             .values()
@@ -118,7 +118,11 @@ impl Devices {
     }
 
     /// Follows a claim. What it was before.
-    pub fn set_claim(&mut self, key: &Key, claim: Option<Arc<Object>>) -> Option<Arc<Object>> {
+    pub(crate) fn set_claim(
+        &mut self,
+        key: &Key,
+        claim: Option<Arc<Object>>,
+    ) -> Option<Arc<Object>> {
         if let Some(claim) = claim
             .as_ref()
             .filter(|claim| !claim["status"]["allocation"].is_null())
@@ -131,11 +135,11 @@ impl Devices {
         }
     }
 
-    pub fn assume(&mut self, uid: &Str, allocation: &Value) {
+    pub(crate) fn assume(&mut self, uid: &Str, allocation: &Value) {
         self.pending.insert(uid.clone(), allocation.clone());
     }
 
-    pub fn forget(&mut self, uid: &str) {
+    pub(crate) fn forget(&mut self, uid: &str) {
         self.pending.remove(uid);
     }
 }

@@ -10,21 +10,21 @@ use crate::plugin::{Name, Names};
 pub(crate) struct PodChange(u8);
 
 impl PodChange {
-    pub const LABEL: PodChange = PodChange(1);
-    pub const SCALE_DOWN: PodChange = PodChange(2);
-    pub const GATES: PodChange = PodChange(4);
-    pub const TOLERATION: PodChange = PodChange(8);
-    pub const CLAIM: PodChange = PodChange(16);
-    pub const ADD: PodChange = PodChange(32);
-    pub const DELETE: PodChange = PodChange(64);
+    pub(crate) const LABEL: PodChange = PodChange(1);
+    pub(crate) const SCALE_DOWN: PodChange = PodChange(2);
+    pub(crate) const GATES: PodChange = PodChange(4);
+    pub(crate) const TOLERATION: PodChange = PodChange(8);
+    pub(crate) const CLAIM: PodChange = PodChange(16);
+    pub(crate) const ADD: PodChange = PodChange(32);
+    pub(crate) const DELETE: PodChange = PodChange(64);
 
     /// Whether any of these changed.
-    pub fn has(self, other: PodChange) -> bool {
+    pub(crate) fn has(self, other: PodChange) -> bool {
         self.0 & other.0 != 0
     }
 
     /// What differs between two states of a pod.
-    pub fn between(old: &Pod, new: &Pod) -> PodChange {
+    pub(crate) fn between(old: &Pod, new: &Pod) -> PodChange {
         let differs = [
             (old.labels != new.labels, PodChange::LABEL),
             (
@@ -61,23 +61,23 @@ impl std::ops::BitOr for PodChange {
 pub(crate) struct NodeChange(u8);
 
 impl NodeChange {
-    pub const NONE: NodeChange = NodeChange(0);
-    pub const ADD: NodeChange = NodeChange(1);
-    pub const DELETE: NodeChange = NodeChange(2);
-    pub const ALLOCATABLE: NodeChange = NodeChange(4);
-    pub const LABEL: NodeChange = NodeChange(8);
-    pub const TAINT: NodeChange = NodeChange(16);
-    pub const CONDITION: NodeChange = NodeChange(32);
-    pub const ANNOTATION: NodeChange = NodeChange(64);
-    pub const FEATURE: NodeChange = NodeChange(128);
+    pub(crate) const NONE: NodeChange = NodeChange(0);
+    pub(crate) const ADD: NodeChange = NodeChange(1);
+    pub(crate) const DELETE: NodeChange = NodeChange(2);
+    pub(crate) const ALLOCATABLE: NodeChange = NodeChange(4);
+    pub(crate) const LABEL: NodeChange = NodeChange(8);
+    pub(crate) const TAINT: NodeChange = NodeChange(16);
+    pub(crate) const CONDITION: NodeChange = NodeChange(32);
+    pub(crate) const ANNOTATION: NodeChange = NodeChange(64);
+    pub(crate) const FEATURE: NodeChange = NodeChange(128);
 
     /// Whether any of these changed.
-    pub fn has(self, other: NodeChange) -> bool {
+    pub(crate) fn has(self, other: NodeChange) -> bool {
         self.0 & other.0 != 0
     }
 
     /// What differs between two states of a node.
-    pub fn between(old: &NodeFacts, new: &NodeFacts) -> NodeChange {
+    pub(crate) fn between(old: &NodeFacts, new: &NodeFacts) -> NodeChange {
         let opened = old.unschedulable && !new.unschedulable;
         let differs = [
             (
@@ -182,7 +182,7 @@ pub(crate) enum Happening<'a> {
 
 impl Happening<'_> {
     /// Whose rejections it can undo. A plugin that is not named here is not asked, whatever it would say.
-    pub fn interests(&self) -> Names {
+    pub(crate) fn interests(&self) -> Names {
         let some = |names: &[Name]| names.iter().copied().chain([Name::Extender]).collect();
         match self {
             Happening::Pod { old: None, .. } => {
@@ -201,7 +201,7 @@ impl Happening<'_> {
     }
 
     /// Whether it helps those whom a plugin rejected, without that the plugin is asked.
-    pub fn helps_unasked(&self, rejector: Name) -> bool {
+    pub(crate) fn helps_unasked(&self, rejector: Name) -> bool {
         let Happening::Node {
             old: Some(_),
             new: Some(_),

@@ -23,7 +23,7 @@ use crate::tell::{Herald, Note};
 
 impl Scheduler {
     /// Tries to make room for a pod that no node has room for.
-    pub async fn make_room(
+    pub(crate) async fn make_room(
         &mut self,
         profile: &Profile,
         pod: &Arc<Pod>,

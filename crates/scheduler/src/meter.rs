@@ -1,7 +1,8 @@
 //! How is the scheduler doing? In Prometheus' text form, under upstream's names.
 
+use parking_lot::Mutex;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::queue::Depths;
@@ -38,11 +39,11 @@ struct Counts {
 
 impl Meter {
     fn change(&self, change: impl FnOnce(&mut Counts)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.0.lock());
     }
 
     /// A pod was tried.
-    pub fn attempt(&self, outcome: Outcome, took: Duration) {
+    pub(crate) fn attempt(&self, outcome: Outcome, took: Duration) {
         self.change(|counts| {
             let (count, sum) = &mut counts.attempts[outcome as usize];
             *count += 1;
@@ -51,7 +52,7 @@ impl Meter {
     }
 
     /// Room was looked for, by letting so many pods go.
-    pub fn preemption(&self, n_victims: usize) {
+    pub(crate) fn preemption(&self, n_victims: usize) {
         self.change(|counts| {
             counts.preemption_attempts += 1;
             counts.victims += n_victims as u64;
@@ -59,7 +60,7 @@ impl Meter {
     }
 
     /// How much there is of everything.
-    pub fn levels(
+    pub(crate) fn levels(
         &self,
         depths: Depths,
         [n_nodes, n_pods, n_assumed]: [usize; 3],
@@ -72,8 +73,8 @@ impl Meter {
     }
 
     /// All of it.
-    pub fn text(&self) -> String {
-        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn text(&self) -> String {
+        let counts = self.0.lock();
         let mut text = String::from("# TYPE scheduler_schedule_attempts_total counter\n");
         for (outcome, name) in OUTCOMES {
             let count = counts.attempts[outcome as usize].0;

@@ -26,7 +26,7 @@ pub(crate) struct Profile {
 
 impl Profile {
     /// Who does not let a pod be tried.
-    pub fn gate(&self, pod: &Pod, world: &World) -> Option<Name> {
+    pub(crate) fn gate(&self, pod: &Pod, world: &World) -> Option<Name> {
         let has_claims = || pod.resource_claims.is_empty() || world.devices.claims_of(pod).is_ok();
         if self.gates && pod.has_gates {
             Some(Name::SchedulingGates)

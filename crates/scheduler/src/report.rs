@@ -53,7 +53,7 @@ pub(crate) struct Reports {
 }
 
 impl Reports {
-    pub fn new(api: Api, clock: Clock, sender: Sender<Letter>) -> Reports {
+    pub(crate) fn new(api: Api, clock: Clock, sender: Sender<Letter>) -> Reports {
         Reports {
             api,
             clock,
@@ -63,7 +63,7 @@ impl Reports {
     }
 
     /// Writes a report, now or after what is being written. What is newer replaces what waits.
-    pub fn send(&mut self, report: Report) {
+    pub(crate) fn send(&mut self, report: Report) {
         if let Some(next) = self.busy.get_mut(&report.pod.uid) {
             *next = Some(report.after(next.take()));
             return;
@@ -84,7 +84,7 @@ impl Reports {
     }
 
     /// Goes on after a report was written.
-    pub fn done(&mut self, uid: &str) {
+    pub(crate) fn done(&mut self, uid: &str) {
         if let Some(Some(next)) = self.busy.remove(uid) {
             self.send(next);
         }

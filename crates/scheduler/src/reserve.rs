@@ -91,7 +91,7 @@ pub(crate) struct Doer {
 }
 
 impl Doer {
-    pub fn new(api: Api, clock: Clock, informers: &Factory) -> Doer {
+    pub(crate) fn new(api: Api, clock: Clock, informers: &Factory) -> Doer {
         Doer {
             api,
             clock,
@@ -100,7 +100,7 @@ impl Doer {
     }
 
     /// Does all steps, and waits until what others have to do is done.
-    pub async fn carry_out(&self, steps: &[Step]) -> Result<(), String> {
+    pub(crate) async fn carry_out(&self, steps: &[Step]) -> Result<(), String> {
         let mut promises = Vec::with_capacity(steps.len());
         for step in steps {
             promises.extend(self.write(step).await.map_err(|error| {
@@ -220,7 +220,7 @@ impl Doer {
     /// Gives back the claims of devices that were written for a pod which is not bound after all.
     ///
     /// Kubernetes: a claim keeps its devices; whoever cleans up claims frees them, or the pod finds them again.
-    pub async fn undo(&self, steps: &[Step]) {
+    pub(crate) async fn undo(&self, steps: &[Step]) {
         for step in steps {
             let Step::Claim {
                 claim, uid, pod, ..

@@ -87,7 +87,7 @@ pub(crate) enum Failure {
 }
 
 impl Scheduler {
-    pub fn new(
+    pub(crate) fn new(
         options: &Options,
         extenders: Vec<Extender>,
         sender: Sender<Letter>,
@@ -129,7 +129,7 @@ impl Scheduler {
     }
 
     /// Schedules until nobody is there any more.
-    pub async fn run(mut self, mut inbox: Receiver<Letter>) {
+    pub(crate) async fn run(mut self, mut inbox: Receiver<Letter>) {
         let mut n_tried = 0;
         loop {
             while let Ok(letter) = inbox.try_recv() {
@@ -322,7 +322,7 @@ impl Scheduler {
     }
 
     /// Puts a pod back, and says why.
-    pub fn fail(&mut self, profile: &Profile, waiting: Waiting, failure: Failure) {
+    pub(crate) fn fail(&mut self, profile: &Profile, waiting: Waiting, failure: Failure) {
         let n_nodes = self.world.cache.order().len();
         let (reason, message, rejectors, nominate) = match failure {
             Failure::NoNodes => {

@@ -22,7 +22,7 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
-    pub fn of(object: Arc<Object>) -> Volume {
+    pub(crate) fn of(object: Arc<Object>) -> Volume {
         let nodes = NodeRule::new(
             &mizzen_object::Value::Null,
             &object["spec"]["nodeAffinity"]["required"],
@@ -36,14 +36,14 @@ impl Volume {
     }
 
     /// Whether it can be used on a node with these labels.
-    pub fn reaches(&self, labels: &Labels) -> bool {
+    pub(crate) fn reaches(&self, labels: &Labels) -> bool {
         self.nodes
             .as_ref()
             .is_none_or(|rule| rule.allows("", labels))
     }
 
     /// Whether it is bound to a claim, or was made for it.
-    pub fn is_for(&self, claim: &Object) -> bool {
+    pub(crate) fn is_for(&self, claim: &Object) -> bool {
         let reference = &self.object["spec"]["claimRef"];
         let uid = reference["uid"].str();
         !reference.is_null()
@@ -70,21 +70,21 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    pub fn claim(&self, namespace: &str, name: &str) -> Option<&Arc<Object>> {
+    pub(crate) fn claim(&self, namespace: &str, name: &str) -> Option<&Arc<Object>> {
         let key = Key::new(namespace, name);
         self.assumed_claims
             .get(&key)
             .or_else(|| self.claims.get(&key))
     }
 
-    pub fn volume(&self, name: &str) -> Option<&Arc<Volume>> {
+    pub(crate) fn volume(&self, name: &str) -> Option<&Arc<Volume>> {
         self.assumed_volumes
             .get(name)
             .or_else(|| self.volumes.get(name))
     }
 
     /// All volumes of a class, by name.
-    pub fn volumes_of(&self, class: &str) -> Vec<Arc<Volume>> {
+    pub(crate) fn volumes_of(&self, class: &str) -> Vec<Arc<Volume>> {
         let assumed = |name: &Str, volume| self.assumed_volumes.get(name).unwrap_or(volume).clone();
         let volumes = self
             .volumes
@@ -98,7 +98,11 @@ impl Storage {
     }
 
     /// Follows a claim. What it was before.
-    pub fn set_claim(&mut self, key: &Key, claim: Option<Arc<Object>>) -> Option<Arc<Object>> {
+    pub(crate) fn set_claim(
+        &mut self,
+        key: &Key,
+        claim: Option<Arc<Object>>,
+    ) -> Option<Arc<Object>> {
         let newer = |assumed: &Arc<Object>| {
             claim
                 .as_ref()
@@ -114,7 +118,11 @@ impl Storage {
     }
 
     /// Follows a volume. What it was before.
-    pub fn set_volume(&mut self, name: &str, volume: Option<Arc<Object>>) -> Option<Arc<Object>> {
+    pub(crate) fn set_volume(
+        &mut self,
+        name: &str,
+        volume: Option<Arc<Object>>,
+    ) -> Option<Arc<Object>> {
         let newer = |assumed: &Arc<Volume>| {
             volume
                 .as_ref()
@@ -133,21 +141,21 @@ impl Storage {
     }
 
     /// Assumes a claim as it will be.
-    pub fn assume_claim(&mut self, claim: Arc<Object>) {
+    pub(crate) fn assume_claim(&mut self, claim: Arc<Object>) {
         self.assumed_claims.insert(claim.key(), claim);
     }
 
     /// Assumes a volume as it will be.
-    pub fn assume_volume(&mut self, volume: Arc<Object>) {
+    pub(crate) fn assume_volume(&mut self, volume: Arc<Object>) {
         self.assumed_volumes
             .insert(volume.name().into(), Arc::new(Volume::of(volume)));
     }
 
-    pub fn forget_claim(&mut self, key: &Key) {
+    pub(crate) fn forget_claim(&mut self, key: &Key) {
         self.assumed_claims.remove(key);
     }
 
-    pub fn forget_volume(&mut self, name: &str) {
+    pub(crate) fn forget_volume(&mut self, name: &str) {
         self.assumed_volumes.remove(name);
     }
 }

@@ -17,7 +17,7 @@ use crate::world::World;
 
 impl Scheduler {
     /// Takes in what happened.
-    pub fn take_in(&mut self, letter: Letter) {
+    pub(crate) fn take_in(&mut self, letter: Letter) {
         match letter {
             Letter::Pod(pod) if self.world.cache.pod(&pod.uid).is_some() => self.change_placed(pod),
             Letter::Pod(pod) if pod.is_placed() => self.take_in_placed(pod),
@@ -273,7 +273,7 @@ impl Scheduler {
     }
 
     /// Lets pods be tried again that something may have helped.
-    pub fn wake(&mut self, happening: &Happening, concerns: impl Fn(&Pod) -> bool) {
+    pub(crate) fn wake(&mut self, happening: &Happening, concerns: impl Fn(&Pod) -> bool) {
         let (profiles, world) = (&self.profiles, &self.world);
         let helps = |pod: &Pod, rejectors| {
             concerns(pod) && helps(profiles, world, pod, rejectors, happening)
@@ -284,7 +284,7 @@ impl Scheduler {
     }
 
     /// Lets pods be tried again that have waited long enough.
-    pub fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         let (profiles, world) = (&self.profiles, &self.world);
         self.queue.flush(|pod| gate_of(profiles, world, pod));
     }

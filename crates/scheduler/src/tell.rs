@@ -67,7 +67,7 @@ struct Series {
 }
 
 impl Herald {
-    pub fn new(api: Api, clock: Clock, host: Str) -> Herald {
+    pub(crate) fn new(api: Api, clock: Clock, host: Str) -> Herald {
         let permits = Arc::new(Semaphore::new(AT_ONCE));
         let (last, waiting, dropped) = (Arc::default(), Arc::default(), Arc::default());
         Herald {
@@ -82,12 +82,12 @@ impl Herald {
     }
 
     /// How many events were dropped because too many waited.
-    pub fn dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
     /// Tells something about a pod, under the name of a scheduler.
-    pub fn tell(&self, told: &mut Told, scheduler: &str, pod: &Pod, note: Note) {
+    pub(crate) fn tell(&self, told: &mut Told, scheduler: &str, pod: &Pod, note: Note) {
         let version: Str = pod.entry.version().to_string().into();
         match told.0.entry((pod.uid.clone(), version, note.reason)) {
             Entry::Occupied(mut series) if series.get().text == note.text => {
@@ -115,7 +115,7 @@ impl Herald {
     }
 
     /// Writes an event that can happen only once.
-    pub async fn tell_once(&self, scheduler: &str, pod: &Pod, note: Note) {
+    pub(crate) async fn tell_once(&self, scheduler: &str, pod: &Pod, note: Note) {
         let event = self.event(scheduler, pod, &note);
         if let Err(error) = self.api.create(&EVENTS, &event).await {
             tracing::debug!(%error, "an event could not be written");
@@ -201,7 +201,7 @@ impl Herald {
 
 impl Told {
     /// Ends series in which nothing happened for a while.
-    pub fn prune(&mut self, herald: &Herald) {
+    pub(crate) fn prune(&mut self, herald: &Herald) {
         self.0.retain(|_, series| {
             let lives = series.last.elapsed() < SERIES;
             if !lives {

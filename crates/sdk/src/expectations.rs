@@ -15,9 +15,9 @@
 //! # });
 //! ```
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -101,6 +101,6 @@ impl<T: Eq + Hash + Clone> Expectations<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<T, Expected>> {
-        self.expected.lock().unwrap_or_else(PoisonError::into_inner)
+        self.expected.lock()
     }
 }

@@ -26,9 +26,10 @@
 //! Invariant: after a replacement, whoever has taken everything knows exactly the objects of that list; an
 //! object of which he knew and which is not in it comes as [`Delta::Lost`].
 
+use parking_lot::{Mutex, MutexGuard};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
 
@@ -318,7 +319,7 @@ impl<K> DeltaFifo<K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<K>> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 }
 

@@ -92,7 +92,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    pub fn new(name: &str) -> Lines {
+    pub(crate) fn new(name: &str) -> Lines {
         let name = name
             .replace('\\', r"\\")
             .replace('"', r#"\""#)
@@ -103,23 +103,23 @@ impl Lines {
         }
     }
 
-    pub fn gauge(&mut self, metric: &str, value: impl Display) {
+    pub(crate) fn gauge(&mut self, metric: &str, value: impl Display) {
         self.declare(metric, "gauge");
         self.value(metric, "", value);
     }
 
-    pub fn counter(&mut self, metric: &str, value: u64) {
+    pub(crate) fn counter(&mut self, metric: &str, value: u64) {
         self.declare(metric, "counter");
         self.value(metric, "", value);
     }
 
-    pub fn summary(&mut self, metric: &str, summary: Summary) {
+    pub(crate) fn summary(&mut self, metric: &str, summary: Summary) {
         self.declare(metric, "summary");
         self.value(&format!("{metric}_sum"), "", summary.sum);
         self.value(&format!("{metric}_count"), "", summary.count);
     }
 
-    pub fn histogram(&mut self, metric: &str, histogram: &Histogram) {
+    pub(crate) fn histogram(&mut self, metric: &str, histogram: &Histogram) {
         self.declare(metric, "histogram");
         let bucket = format!("{metric}_bucket");
         let mut below = 0;
@@ -145,7 +145,7 @@ impl Lines {
         );
     }
 
-    pub fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         self.text
     }
 }

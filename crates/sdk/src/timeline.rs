@@ -14,7 +14,7 @@
 //! # }
 //! ```
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -63,7 +63,7 @@ impl Timeline {
 
     /// The present moment.
     pub fn now(&self) -> Reading {
-        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut steps = self.steps.lock();
         let (first, last) = (steps[0], steps[steps.len() - 1]);
         let passed = SignedDuration::try_from(self.origin.elapsed()).unwrap_or(SignedDuration::MAX);
         let now = Reading {
@@ -94,7 +94,7 @@ impl Timeline {
         if (SignedDuration::ZERO..=SKEW).contains(&ahead) {
             return now.monotonic.checked_add(ahead).unwrap_or(Timestamp::MAX);
         }
-        let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        let steps = self.steps.lock();
         let mut until = now.monotonic;
         for step in steps.iter().rev() {
             let found = step
@@ -204,7 +204,7 @@ mod tests {
             off.store(n * 100, Ordering::Relaxed);
             timeline.now();
         }
-        assert_eq!(timeline.steps.lock().unwrap().len(), MOST_STEPS);
+        assert_eq!(timeline.steps.lock().len(), MOST_STEPS);
         assert_eq!(timeline.now().monotonic, wall(999));
     }
 }

@@ -3,8 +3,9 @@
 //!
 //! `MILLION=1 cargo bench -p mizzen-store` adds a million records.
 
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
@@ -68,7 +69,7 @@ fn fill(store: Store, n_records: usize) -> (Store, Space) {
 /// One store per size, made once.
 fn memory(n_records: usize) -> (Store, Space) {
     static STORES: Mutex<Vec<(usize, Store, Space)>> = Mutex::new(Vec::new());
-    let mut stores = STORES.lock().unwrap();
+    let mut stores = STORES.lock();
     if let Some((_, store, space)) = stores.iter().find(|(n, ..)| *n == n_records) {
         return (store.clone(), space.clone());
     }

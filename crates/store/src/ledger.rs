@@ -4,8 +4,8 @@
 //! that the batch changed. So whoever holds the gate for reading sees every space exactly at the revision, and
 //! whoever loads revision R and then takes a snapshot sees every write up to R.
 
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::watch;
 

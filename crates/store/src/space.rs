@@ -1,8 +1,9 @@
 //! A named ordered map with its own past.
 
+use parking_lot::{Mutex, RwLock};
 use std::fmt;
 use std::mem;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::Arc;
 
 use tokio::sync::watch;
 

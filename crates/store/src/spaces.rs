@@ -1,7 +1,8 @@
 //! All spaces of a store, by name.
 
+use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::Arc;
 
 use crate::ages::Ages;
 use crate::health::Monitor;

@@ -1,8 +1,9 @@
 //! The whole: spaces, the counter they share, and the one who writes.
 
+use parking_lot::Mutex;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tokio::sync::watch;
 

@@ -1,6 +1,6 @@
 //! The sequencer's thread: where a store may block on its disk without holding up anybody's runtime.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 use std::thread::{self, JoinHandle};
 
 use tokio::sync::{mpsc, oneshot, watch};

@@ -1,6 +1,7 @@
 //! Those who decide, in the order in which they are asked.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use parking_lot::RwLock;
+use std::sync::Arc;
 
 use super::metrics::Decisions;
 use super::{Attributes, Authorizer, Decision, Reason, Rules};
@@ -19,14 +20,14 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    pub fn uncounted(authorizer: Arc<dyn Authorizer>) -> Asked {
+    pub(super) fn uncounted(authorizer: Arc<dyn Authorizer>) -> Asked {
         Asked {
             authorizer,
             decisions: None,
         }
     }
 
-    pub fn counted(authorizer: Arc<dyn Authorizer>, decisions: Arc<Decisions>) -> Asked {
+    pub(super) fn counted(authorizer: Arc<dyn Authorizer>, decisions: Arc<Decisions>) -> Asked {
         Asked {
             authorizer,
             decisions: Some(decisions),
@@ -45,14 +46,11 @@ impl Asked {
 impl Authorizers {
     /// From now on these decide.
     pub(super) fn replace(&self, authorizers: Vec<Asked>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = authorizers.into();
+        *self.0.write() = authorizers.into();
     }
 
     fn now(&self) -> Arc<[Asked]> {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.read().clone()
     }
 
     /// The decision of the first that has an opinion. Where nobody has one, all their reasons and problems.

@@ -5,8 +5,8 @@
 //!
 //! Invariant: whoever reads sees every write that was acknowledged before.
 
+use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
 
 use mizzen_object::Value;
 use mizzen_registry::{Changed, Changes, Follower, Resource};
@@ -34,7 +34,7 @@ pub(super) struct Source<T> {
 
 impl<T: Default, const N: usize> Followed<T, N> {
     /// A table of nothing; it is filled when it is first read.
-    pub fn new(sources: [Source<T>; N]) -> Followed<T, N> {
+    pub(super) fn new(sources: [Source<T>; N]) -> Followed<T, N> {
         Followed {
             resources: sources
                 .each_ref()
@@ -46,7 +46,7 @@ impl<T: Default, const N: usize> Followed<T, N> {
     }
 
     /// What `look` finds in the table as it is now.
-    pub fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+    pub(super) fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         let last = self
             .resources
             .iter()
@@ -55,18 +55,18 @@ impl<T: Default, const N: usize> Followed<T, N> {
         if last != Some(self.shown.load(Ordering::Acquire)) {
             self.catch_up(last.unwrap_or_default());
         }
-        look(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+        look(&self.table.read())
     }
 
     /// Takes in at least everything up to `last`.
     fn catch_up(&self, last: u64) {
-        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sources = self.sources.lock();
         // Whoever held the lock before may have done the work.
         if self.shown.load(Ordering::Acquire) == last {
             return;
         }
         let changes = sources.each_mut().map(|source| source.follower.changes());
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.write();
         for (source, changes) in sources.iter().zip(changes) {
             source.tell(&mut table, changes);
         }

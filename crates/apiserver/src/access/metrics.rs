@@ -1,9 +1,10 @@
 //! What is counted of decisions, under upstream's names.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use mizzen_object::Str;
 use tokio::time::Instant;
@@ -65,7 +66,7 @@ pub(super) enum Outcome {
 
 impl Outcome {
     /// What became of a call that failed.
-    pub fn of(error: &PostError) -> Outcome {
+    pub(super) fn of(error: &PostError) -> Outcome {
         if error.is_late() {
             Outcome::Timeout
         } else {
@@ -85,7 +86,7 @@ impl Outcome {
 
 impl Decisions {
     /// Kubernetes: only a decision that ends the matter is counted.
-    pub fn count(&self, decision: &Decision) {
+    pub(super) fn count(&self, decision: &Decision) {
         match decision {
             Decision::Allow(_) => self.allowed.fetch_add(1, Ordering::Relaxed),
             Decision::Deny(_) => self.denied.fetch_add(1, Ordering::Relaxed),
@@ -103,7 +104,7 @@ pub(super) struct Evaluation<'a> {
 }
 
 impl Evaluation<'_> {
-    pub fn end(mut self, outcome: Outcome) {
+    pub(super) fn end(mut self, outcome: Outcome) {
         self.outcome = outcome;
     }
 }

@@ -63,7 +63,7 @@ pub(crate) struct Access {
 
 impl Access {
     /// Those that the server was given, then those of its authorization.
-    pub fn new(registry: &Registry, catalog: &Catalog, options: &Options) -> Access {
+    pub(crate) fn new(registry: &Registry, catalog: &Catalog, options: &Options) -> Access {
         let rbac = sources(catalog).map(|sources| Arc::new(Rbac::new(sources)));
         let access = Access {
             authorizers: Authorizers::default(),
@@ -106,7 +106,7 @@ impl Access {
     }
 
     /// Goes by another authorization, unless it lacks, or adds, somebody who must have been there from the start.
-    pub fn replace(&self, authorization: &Authorization) -> Result<(), ConfigurationError> {
+    pub(crate) fn replace(&self, authorization: &Authorization) -> Result<(), ConfigurationError> {
         authorization.check_successor_of(&self.started)?;
         self.ask(authorization);
         Ok(())

@@ -22,7 +22,11 @@ pub(crate) enum Refusal {
 impl Refusal {
     /// What the client is told. Kubernetes: that nobody could tell is said in plain words, not in a Status
     /// (handlers/responsewriters/errors.go).
-    pub fn answer(self, request: &Request, refuse: impl FnOnce(&Status) -> Answer) -> Answer {
+    pub(crate) fn answer(
+        self,
+        request: &Request,
+        refuse: impl FnOnce(&Status) -> Answer,
+    ) -> Answer {
         match self {
             Refusal::Forbidden(status) => refuse(&status),
             Refusal::Undecided(problem) => internal_error(&request.uri, problem),

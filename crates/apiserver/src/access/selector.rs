@@ -18,7 +18,7 @@ pub(crate) struct Selectors {
 
 impl Selectors {
     /// Reads them.
-    pub fn read(attributes: &Value) -> Selectors {
+    pub(crate) fn read(attributes: &Value) -> Selectors {
         let mut problems = Vec::new();
         let mut read =
             |name: &str, is_good: fn(&str) -> bool, term: fn(&Value) -> Option<String>| {

@@ -3,8 +3,9 @@
 //! Each limit has token buckets, one per key. Those of keys that were not seen for long are dropped when there are too
 //! many, and are full again when their key comes back.
 
+use parking_lot::Mutex;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_object::{Status, Value, Violations, in_one};
@@ -135,7 +136,7 @@ impl Limit {
             self.buckets.put(key.into(), full.clone(), KEPT);
             full
         });
-        let mut bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bucket = bucket.lock();
         let now = Instant::now();
         let since = now.duration_since(bucket.filled).as_secs_f64();
         bucket.tokens = (bucket.tokens + since * self.qps).min(self.burst);

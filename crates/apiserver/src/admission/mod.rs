@@ -51,7 +51,7 @@ pub(crate) use service::{Claim, Claims, follow_all};
 pub use toleration::TolerationSeconds;
 pub(crate) use webhook::Webhooks;
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use mizzen_object::schema::Struct;
 use mizzen_object::validate::names;
@@ -334,7 +334,7 @@ fn forbidden_for(attributes: &webhook::Attributes, why: &str) -> Status {
 
 impl<'a> Checks<'a> {
     /// For the writes of one request.
-    pub fn new(call: &'a Call<'a>) -> Checks<'a> {
+    pub(crate) fn new(call: &'a Call<'a>) -> Checks<'a> {
         let (charges, addresses) = (Charges::default(), service::Addresses::default());
         Checks {
             call,
@@ -346,19 +346,14 @@ impl<'a> Checks<'a> {
 
     fn note_passed(&self) {
         if self.call.request.record.is_open() {
-            *self.passed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            *self.passed.lock() = Some(Instant::now());
         }
     }
 
     /// What passed has been stored, or could not be.
     fn note_stored(&self) {
         let record = &self.call.request.record;
-        let passed = record.is_open().then(|| {
-            self.passed
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take()
-        });
+        let passed = record.is_open().then(|| self.passed.lock().take());
         if let Some(passed) = passed.flatten() {
             record.took(Layer::Storage, passed);
         }
@@ -426,7 +421,7 @@ impl<'a> Checks<'a> {
     }
 
     /// Keeps what was taken for the write if it is stored, and gives it back if it is not.
-    pub async fn settle<T>(&self, outcome: Result<T, Status>) -> Result<T, Status> {
+    pub(crate) async fn settle<T>(&self, outcome: Result<T, Status>) -> Result<T, Status> {
         self.note_stored();
         match &outcome {
             Ok(_) => self.charges.settle(),

@@ -56,12 +56,12 @@ pub(crate) struct Managers(Value);
 
 impl Managers {
     /// Those of `object` as it is now.
-    pub fn of(object: &Value) -> Managers {
+    pub(super) fn of(object: &Value) -> Managers {
         Managers(object["metadata"]["managedFields"].clone())
     }
 
     /// Puts them back if they make no sense any more, and warns.
-    pub fn restore(self, object: &mut Value, notes: &Notes) {
+    pub(super) fn restore(self, object: &mut Value, notes: &Notes) {
         let found = &object["metadata"]["managedFields"];
         if *found == self.0 {
             return;

@@ -108,10 +108,7 @@ impl Keeper {
     fn forget(&mut self, is_known: impl Fn(&str) -> bool) {
         self.checks.retain(|name, _| is_known(name));
         let aggregation = &self.server.0.aggregation;
-        let mut learned = aggregation
-            .learned
-            .write()
-            .expect("nothing panics while it is held");
+        let mut learned = aggregation.learned.write();
         learned.retain(|name, _| is_known(name));
     }
 
@@ -240,13 +237,7 @@ impl Keeper {
 
     /// Keeps what a server said, or that it said nothing.
     fn keep(&self, name: &Str, said: Option<Learned>) {
-        let mut learned = self
-            .server
-            .0
-            .aggregation
-            .learned
-            .write()
-            .expect("nothing panics while it is held");
+        let mut learned = self.server.0.aggregation.learned.write();
         let now = match (said, learned.get(name)) {
             (Some(said), _) => said,
             (None, before) => {

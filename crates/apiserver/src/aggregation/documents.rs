@@ -1,6 +1,7 @@
 //! Discovery and OpenAPI of everything that is served, by whomever.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use mizzen_object::{Str, Value, json, value};
@@ -159,7 +160,7 @@ pub(crate) fn openapi_v2(server: &Inner, proto: bool) -> Arc<Document> {
             format!("{made_of} {tag}")
         });
     let cache = &server.aggregation.documents.v2;
-    let kept = || cache.lock().expect("nothing panics while it is held");
+    let kept = || cache.lock();
     if let Some((_, _, document)) = kept()
         .iter()
         .find(|known| (known.0, &known.1) == (proto, &made_of))
@@ -181,10 +182,7 @@ pub(crate) fn openapi_v2(server: &Inner, proto: bool) -> Arc<Document> {
 impl Aggregation {
     /// What a server has said so far.
     pub(super) fn said_before(&self, name: &str) -> Learned {
-        let learned = self
-            .learned
-            .read()
-            .expect("nothing panics while it is held");
+        let learned = self.learned.read();
         learned
             .get(name)
             .map(|learned| (**learned).clone())
@@ -192,10 +190,7 @@ impl Aggregation {
     }
 
     fn resources(&self, name: &str) -> Vec<Value> {
-        let learned = self
-            .learned
-            .read()
-            .expect("nothing panics while it is held");
+        let learned = self.learned.read();
         learned
             .get(name)
             .map(|learned| learned.resources.clone())
@@ -203,19 +198,13 @@ impl Aggregation {
     }
 
     fn is_stale(&self, entry: &Entry) -> bool {
-        let learned = self
-            .learned
-            .read()
-            .expect("nothing panics while it is held");
+        let learned = self.learned.read();
         !entry.available || learned.get(&entry.name).is_none_or(|learned| learned.stale)
     }
 
     /// Where documents of others are.
     fn indexed(&self, table: &Table) -> Vec<(String, Str)> {
-        let learned = self
-            .learned
-            .read()
-            .expect("nothing panics while it is held");
+        let learned = self.learned.read();
         let remote = table.entries.iter().filter(|entry| entry.service.is_some());
         let found = remote.filter_map(|entry| {
             let url = learned.get(&entry.name)?.v3.clone()?;
@@ -226,10 +215,7 @@ impl Aggregation {
 
     /// What others say about the versions that they serve for us, with the tags of it.
     fn described(&self, table: &Table) -> Vec<(Str, Value)> {
-        let learned = self
-            .learned
-            .read()
-            .expect("nothing panics while it is held");
+        let learned = self.learned.read();
         let remote = table.entries.iter().filter(|entry| entry.service.is_some());
         let found = remote.filter_map(|entry| {
             let (tag, document) = learned.get(&entry.name)?.v2.clone()?;

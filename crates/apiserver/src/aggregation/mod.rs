@@ -15,8 +15,9 @@ mod register;
 mod table;
 mod upgrade;
 
+use parking_lot::RwLock;
 use std::collections::HashMap;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use mizzen_object::Str;
 use mizzen_registry::Registry;
@@ -43,7 +44,7 @@ pub(crate) struct Aggregation {
 }
 
 impl Aggregation {
-    pub fn new(registry: &Registry, catalog: &Catalog) -> Aggregation {
+    pub(crate) fn new(registry: &Registry, catalog: &Catalog) -> Aggregation {
         Aggregation {
             registry: registry.clone(),
             configured: Configured::new(catalog),
@@ -54,7 +55,7 @@ impl Aggregation {
     }
 
     /// The other server that a path belongs to, if it is one's.
-    pub fn elsewhere(&self, info: &RequestInfo) -> Option<Arc<Entry>> {
+    pub(crate) fn elsewhere(&self, info: &RequestInfo) -> Option<Arc<Entry>> {
         let table = self.configured.table(&self.registry);
         if !table.has_remote() {
             return None;
@@ -71,12 +72,12 @@ impl Aggregation {
 
     /// To be called whenever this server itself serves other versions of groups than before, so that their
     /// APIServices come and go with them.
-    pub fn served_changed(&self) {
+    pub(crate) fn served_changed(&self) {
         self.changed.notify_one();
     }
 
     /// The other server that has an OpenAPI document, if it is one's.
-    pub fn document_elsewhere(&self, name: &str) -> Option<Arc<Entry>> {
+    pub(crate) fn document_elsewhere(&self, name: &str) -> Option<Arc<Entry>> {
         let (group, version) = name.strip_prefix("apis/")?.split_once('/')?;
         self.configured.table(&self.registry).remote(group, version)
     }

@@ -1,7 +1,8 @@
 //! Which APIServices are there? What is stored, found by group and version.
 
+use parking_lot::RwLock;
 use std::collections::HashMap;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,7 +19,7 @@ pub(super) struct Configured {
 }
 
 impl Configured {
-    pub fn new(catalog: &Catalog) -> Configured {
+    pub(super) fn new(catalog: &Catalog) -> Configured {
         let resource = catalog.get("apiregistration.k8s.io", "v1", "apiservices");
         Configured {
             resource,
@@ -27,16 +28,12 @@ impl Configured {
     }
 
     /// The APIServices at this moment. Only who comes first after a change reads them.
-    pub fn table(&self, registry: &Registry) -> Arc<Table> {
+    pub(super) fn table(&self, registry: &Registry) -> Arc<Table> {
         let Some(resource) = &self.resource else {
             return Arc::default();
         };
         let revision = resource.space().snapshot().revision();
-        let kept = self
-            .kept
-            .read()
-            .expect("nothing panics while it is held")
-            .clone();
+        let kept = self.kept.read().clone();
         if kept.revision == revision {
             return kept;
         }
@@ -49,7 +46,7 @@ impl Configured {
             .map(|object| Arc::new(Entry::parse(object.value())))
             .collect();
         let table = Arc::new(Table::new(revision, entries));
-        *self.kept.write().expect("nothing panics while it is held") = table.clone();
+        *self.kept.write() = table.clone();
         table
     }
 }
@@ -76,17 +73,17 @@ impl Table {
     }
 
     /// Whether anything is served by others.
-    pub fn has_remote(&self) -> bool {
+    pub(super) fn has_remote(&self) -> bool {
         !self.remote.is_empty()
     }
 
     /// Who else serves a version of a group.
-    pub fn remote(&self, group: &str, version: &str) -> Option<Arc<Entry>> {
+    pub(super) fn remote(&self, group: &str, version: &str) -> Option<Arc<Entry>> {
         self.remote.get(&(group.into(), version.into())).cloned()
     }
 
     /// The APIService of this name.
-    pub fn named(&self, name: &str) -> Option<&Arc<Entry>> {
+    pub(super) fn named(&self, name: &str) -> Option<&Arc<Entry>> {
         self.entries.iter().find(|entry| entry.name == name)
     }
 }
@@ -133,12 +130,12 @@ impl Entry {
     }
 
     /// Where its discovery document is.
-    pub fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         format!("/apis/{}/{}", self.group, self.version)
     }
 
     /// Where the server is now. Without HTTP/2 the connection can be upgraded.
-    pub fn target(&self, client: &Client, http2: bool) -> Result<Target, Status> {
+    pub(crate) fn target(&self, client: &Client, http2: bool) -> Result<Target, Status> {
         let service = self.service.clone().unwrap_or_default();
         let address = client.services().resolve(&service)?;
         let (server_name, trust) = (service.host(), self.trust.clone());

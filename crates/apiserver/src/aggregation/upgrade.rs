@@ -1,6 +1,6 @@
 //! What comes in while a request is being answered: a body that nobody has read yet, and perhaps another protocol.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 use std::time::Duration;
 
 use http::{Response, header};
@@ -29,16 +29,13 @@ pub(crate) struct Arriving {
 
 impl Streams {
     /// What is still to come of a request.
-    pub fn new(body: Outgoing, upgrade: Option<OnUpgrade>) -> Streams {
+    pub(crate) fn new(body: Outgoing, upgrade: Option<OnUpgrade>) -> Streams {
         Streams(Mutex::new(Some(Arriving { body, upgrade })))
     }
 
     /// Takes it; there is nothing the second time, nor for a request that was read as a whole.
-    pub fn take(&self) -> Option<Arriving> {
-        self.0
-            .lock()
-            .expect("nothing panics while it is held")
-            .take()
+    pub(crate) fn take(&self) -> Option<Arriving> {
+        self.0.lock().take()
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    pub fn new(user: Str, seat: Held) -> Lease {
+    pub(crate) fn new(user: Str, seat: Held) -> Lease {
         Lease { user, _seat: seat }
     }
 }
@@ -75,7 +75,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Objects of a space that had given up so many bytes when they were read.
-    pub fn new(space: &Space, superseded: u64) -> Shared {
+    pub(crate) fn new(space: &Space, superseded: u64) -> Shared {
         Shared {
             space: space.clone(),
             superseded,
@@ -84,7 +84,7 @@ impl Shared {
     }
 
     /// How many bytes the store has given up since. An upper limit: bodies can keep the same old objects.
-    pub fn stale(&self) -> u64 {
+    pub(crate) fn stale(&self) -> u64 {
         self.space
             .superseded()
             .saturating_sub(self.superseded)
@@ -306,21 +306,21 @@ pub(super) enum Plain {
 
 impl Plain {
     /// The next chunk.
-    pub fn next(&mut self) -> Option<Bytes> {
+    pub(super) fn next(&mut self) -> Option<Bytes> {
         match self {
             Plain::Whole(bytes) => split(bytes),
             Plain::Pieces(pieces) => pieces.next(),
         }
     }
 
-    pub fn retained(&self) -> u64 {
+    pub(super) fn retained(&self) -> u64 {
         match self {
             Plain::Whole(bytes) => bytes.len() as u64,
             Plain::Pieces(pieces) => pieces.retained(),
         }
     }
 
-    pub fn shared(&self) -> Option<Shared> {
+    pub(super) fn shared(&self) -> Option<Shared> {
         match self {
             Plain::Whole(_) => None,
             Plain::Pieces(pieces) => pieces.shared.clone(),

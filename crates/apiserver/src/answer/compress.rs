@@ -68,14 +68,14 @@ pub(super) struct Gzip {
 }
 
 impl Gzip {
-    pub fn new(plain: Plain) -> Gzip {
+    pub(super) fn new(plain: Plain) -> Gzip {
         Gzip {
             plain,
             encoder: Some(GzEncoder::new(Vec::new(), Compression::fast())),
         }
     }
 
-    pub fn poll_next(&mut self, context: &mut Context) -> Poll<Option<Bytes>> {
+    pub(super) fn poll_next(&mut self, context: &mut Context) -> Poll<Option<Bytes>> {
         for _ in 0..READ_AT_ONCE {
             let Some(encoder) = &mut self.encoder else {
                 return Poll::Ready(None);
@@ -98,15 +98,15 @@ impl Gzip {
         Poll::Pending
     }
 
-    pub fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.encoder.is_none()
     }
 
-    pub fn retained(&self) -> u64 {
+    pub(super) fn retained(&self) -> u64 {
         self.plain.retained() + STATE
     }
 
-    pub fn shared(&self) -> Option<Shared> {
+    pub(super) fn shared(&self) -> Option<Shared> {
         self.plain.shared()
     }
 }

@@ -14,7 +14,7 @@ pub(crate) enum Encoding {
 }
 
 impl Encoding {
-    pub fn media_type(self) -> &'static str {
+    pub(crate) fn media_type(self) -> &'static str {
         match self {
             Encoding::Json => "application/json",
             Encoding::Yaml => "application/yaml",
@@ -48,7 +48,7 @@ pub(crate) struct Accept {
 
 impl Accept {
     /// What the server wants of itself.
-    pub const JSON: Accept = Accept {
+    pub(crate) const JSON: Accept = Accept {
         encoding: Encoding::Json,
         form: Form::Whole,
         pretty: false,
@@ -57,7 +57,7 @@ impl Accept {
     };
 
     /// The same without a transformation, for what cannot be transformed.
-    pub fn whole(self) -> Accept {
+    pub(crate) fn whole(self) -> Accept {
         Accept {
             form: Form::Whole,
             ..self

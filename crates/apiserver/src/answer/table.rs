@@ -67,7 +67,7 @@ pub(crate) struct Table<'a> {
 
 impl Table<'_> {
     /// The text of a table.
-    pub fn text(&self, objects: &[Object], metadata: Option<&Value>) -> Bytes {
+    pub(crate) fn text(&self, objects: &[Object], metadata: Option<&Value>) -> Bytes {
         let mut out = Vec::with_capacity(1024 + objects.len() * 512);
         out.extend_from_slice(b"{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/");
         out.extend_from_slice(self.version.as_bytes());

@@ -1,8 +1,8 @@
 //! How much was told, and what went wrong, for who watches the server.
 
+use parking_lot::Mutex;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -64,10 +64,7 @@ impl Counters {
     pub(super) fn lost(&self, place: Place, events: usize, why: &str) {
         let lost = &self.errors[place as usize];
         let all = lost.fetch_add(events as u64, Relaxed) + events as u64;
-        let mut complained = self
-            .complained
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut complained = self.complained.lock();
         if complained.is_none_or(|before| before.elapsed() >= COMPLAIN_EVERY) {
             *complained = Some(Instant::now());
             tracing::error!(
@@ -81,7 +78,7 @@ impl Counters {
     }
 
     /// In Prometheus' text form.
-    pub fn write(&self, out: &mut String) {
+    pub(crate) fn write(&self, out: &mut String) {
         let single = [
             ("event_total", "Audit events that were told.", &self.events),
             (

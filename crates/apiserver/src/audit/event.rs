@@ -73,7 +73,7 @@ pub(super) struct Told<'a> {
 
 impl Told<'_> {
     /// The text of the event; `named` says whether it says what it is, which it does not in a list.
-    pub fn json(&self, named: bool) -> Vec<u8> {
+    pub(super) fn json(&self, named: bool) -> Vec<u8> {
         let mut writer = Writer {
             out: Vec::with_capacity(1024),
             first: true,
@@ -181,7 +181,7 @@ impl Told<'_> {
     }
 
     /// One line for people, with a part of what is known.
-    pub fn line(&self) -> String {
+    pub(super) fn line(&self) -> String {
         const NONE: &str = "<none>";
         let Event {
             id,

@@ -39,12 +39,12 @@ const LAYERS: [(Layer, &str); 8] = [
 pub(super) struct Latencies([Duration; LAYERS.len()]);
 
 impl Latencies {
-    pub fn add(&mut self, layer: Layer, took: Duration) {
+    pub(super) fn add(&mut self, layer: Layer, took: Duration) {
         self.0[layer as usize] += took;
     }
 
     /// What is said of a request that took `total`.
-    pub fn annotations(&self, total: Duration) -> Vec<(String, String)> {
+    pub(super) fn annotations(&self, total: Duration) -> Vec<(String, String)> {
         let each = LAYERS
             .iter()
             .map(|(layer, word)| (*word, self.0[*layer as usize]));

@@ -55,7 +55,7 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    pub fn new(setup: Option<Setup>, registry: &Registry) -> Audit {
+    pub(crate) fn new(setup: Option<Setup>, registry: &Registry) -> Audit {
         let counters = Arc::new(Counters::default());
         let (policy, sinks) = match setup {
             None => (None, Vec::new()),
@@ -83,7 +83,7 @@ impl Audit {
 
     /// Tells what is still waiting to be told. Nothing is told afterwards by those that gather events before they
     /// tell them.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         for sink in &self.sinks {
             sink.close().await;
         }

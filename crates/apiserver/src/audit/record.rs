@@ -1,10 +1,11 @@
 //! What is gathered of one request while it is answered, and told at each stage.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::any::Any;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -55,7 +56,12 @@ enum Course {
 
 impl Record {
     /// What the policy wants to be remembered of a request that came at `started`.
-    pub fn new(audit: &Arc<Audit>, request: &Request, known: bool, started: Instant) -> Record {
+    pub(crate) fn new(
+        audit: &Arc<Audit>,
+        request: &Request,
+        known: bool,
+        started: Instant,
+    ) -> Record {
         let Some(policy) = &audit.policy else {
             return Record(None);
         };
@@ -88,7 +94,7 @@ impl Record {
     }
 
     /// Tells that the request has come; whether that was stored, or need not be.
-    pub async fn received(&self) -> bool {
+    pub(crate) async fn received(&self) -> bool {
         match self.open().filter(|open| open.course != Course::Unknown) {
             Some(open) => open.tell(Stage::RequestReceived).await,
             None => true,
@@ -96,22 +102,22 @@ impl Record {
     }
 
     /// Whether anything is remembered.
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.0.is_some()
     }
 
     /// Nothing more is told of the request.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.change(|state| state.over = true);
     }
 
     /// Notes something that was found out on the way. What was noted first stays.
-    pub fn annotate(&self, key: &str, text: impl Into<String>) {
+    pub(crate) fn annotate(&self, key: &str, text: impl Into<String>) {
         self.annotate_from(Level::Metadata, key, text);
     }
 
     /// The same, for those who remember at least so much.
-    pub fn annotate_from(&self, level: Level, key: &str, text: impl Into<String>) {
+    pub(crate) fn annotate_from(&self, level: Level, key: &str, text: impl Into<String>) {
         if self.has(level) {
             self.change(|state| {
                 state
@@ -124,17 +130,17 @@ impl Record {
     }
 
     /// Notes how long a part of the way took.
-    pub fn took(&self, layer: Layer, since: Instant) {
+    pub(crate) fn took(&self, layer: Layer, since: Instant) {
         self.change(|state| state.latencies.add(layer, since.elapsed()));
     }
 
     /// The same, where that is known.
-    pub fn add(&self, layer: Layer, took: Duration) {
+    pub(crate) fn add(&self, layer: Layer, took: Duration) {
         self.change(|state| state.latencies.add(layer, took));
     }
 
     /// Lets an answer be written, and notes how long that took.
-    pub fn writing<T>(&self, write: impl FnOnce() -> T) -> T {
+    pub(crate) fn writing<T>(&self, write: impl FnOnce() -> T) -> T {
         if !self.is_open() {
             return write();
         }
@@ -145,7 +151,7 @@ impl Record {
     }
 
     /// Notes as whom the user acts, and what allows it.
-    pub fn impersonates(&self, user: &User, constraint: &str) {
+    pub(crate) fn impersonates(&self, user: &User, constraint: &str) {
         self.change(|state| {
             state.event.impersonated = Some(user.clone());
             state.event.constraint = constraint.into();
@@ -153,7 +159,7 @@ impl Record {
     }
 
     /// Notes the object that was sent.
-    pub fn sent(&self, kind: &GroupVersionKind, root: &Struct, object: &Value) {
+    pub(crate) fn sent(&self, kind: &GroupVersionKind, root: &Struct, object: &Value) {
         let Some(open) = self.open() else { return };
         let text = self
             .has(Level::Request)
@@ -169,7 +175,7 @@ impl Record {
     }
 
     /// Notes the patch that was sent.
-    pub fn patched(&self, patch: &Bytes) {
+    pub(crate) fn patched(&self, patch: &Bytes) {
         if self.has(Level::Request) {
             let text = capture::patch(patch);
             self.change(|state| state.event.request = text);
@@ -177,12 +183,12 @@ impl Record {
     }
 
     /// Whether the object that is sent back is remembered.
-    pub fn wants_response(&self) -> bool {
+    pub(crate) fn wants_response(&self) -> bool {
         self.has(Level::RequestResponse)
     }
 
     /// Notes the answer, and tells what can be told of it: all, unless the answer goes on.
-    pub async fn answered(&self, types: &Types, mut answer: Answer) -> Answer {
+    pub(crate) async fn answered(&self, types: &Types, mut answer: Answer) -> Answer {
         let Some(open) = self.open() else {
             return answer;
         };
@@ -214,7 +220,7 @@ impl Record {
     }
 
     /// Lets work be done. If it panics, that is told, and goes on.
-    pub async fn during<T>(&self, work: impl Future<Output = T>) -> T {
+    pub(crate) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         poll_fn(
             |context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
@@ -261,7 +267,7 @@ impl Record {
 
 impl Open {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     async fn complete(&self) {

@@ -8,9 +8,10 @@
 //! authority of clients, even if they are called the same. Who shows a certificate and is neither is never taken for
 //! somebody who shows nothing.
 
+use parking_lot::{Mutex, RwLock};
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
 use mizzen_registry::Registry;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
@@ -71,7 +72,7 @@ impl Authorities {
 
     /// Trusts these from now on, and nobody else.
     pub fn replace(&self, trusted: &Trusted) {
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.write();
         let (clients, front_proxies) = (
             Roots::read(&trusted.clients),
             Roots::read(&trusted.front_proxies),
@@ -99,10 +100,7 @@ impl Authorities {
                 wanted.push(name);
             }
         }
-        let mut subjects = self
-            .subjects
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut subjects = self.subjects.write();
         if !subjects
             .iter()
             .map(AsRef::<[u8]>::as_ref)
@@ -113,10 +111,7 @@ impl Authorities {
     }
 
     fn current(&self) -> Arc<Current> {
-        self.current
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.current.read().clone()
     }
 
     /// Who shows these certificates, their own first and then those that lead to an authority, as of now.
@@ -198,7 +193,7 @@ impl Certified {
             judged,
         } = &*self.0;
         let (now, current) = (authorities.registry.now(), authorities.current());
-        let mut judged = judged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut judged = judged.lock();
         match &*judged {
             Some(known) if known.generation == current.generation && known.holds.contains(&now) => {
                 known.peer.clone()
@@ -245,8 +240,7 @@ impl ClientCertVerifier for Authorities {
     /// The names of the authorities of clients and of front proxies, as Go sends them: a client that has several certificates
     /// chooses by them.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        let subjects: &'static [DistinguishedName] =
-            *self.subjects.read().unwrap_or_else(PoisonError::into_inner);
+        let subjects: &'static [DistinguishedName] = *self.subjects.read();
         subjects
     }
 

@@ -52,17 +52,17 @@ impl Drop for Counted<'_> {
 
 impl CacheCounts {
     /// A question was answered, after so long.
-    pub fn answered(&self, is_known: bool, took: Duration) {
+    pub(super) fn answered(&self, is_known: bool, took: Duration) {
         self.requests[usize::from(!is_known)].observe(took);
     }
 
     /// Somebody waits for an answer of others.
-    pub fn blocked(&self) -> Counted<'_> {
+    pub(super) fn blocked(&self) -> Counted<'_> {
         Counted::new(&self.blocked)
     }
 
     /// Lets others answer.
-    pub async fn fetch(&self, ask: impl Future<Output = Verdict>) -> Verdict {
+    pub(super) async fn fetch(&self, ask: impl Future<Output = Verdict>) -> Verdict {
         let _counted = Counted::new(&self.fetching);
         let verdict = ask.await;
         self.fetched[usize::from(verdict.is_err())].fetch_add(1, Relaxed);
@@ -70,7 +70,7 @@ impl CacheCounts {
     }
 
     /// In Prometheus' text form.
-    pub fn write(&self, out: &mut String) {
+    pub(super) fn write(&self, out: &mut String) {
         let name = |what: &str| format!("authentication_token_cache_{what}");
         let requests = || ["hit", "miss"].into_iter().zip(&self.requests);
         let took = name("request_duration_seconds");

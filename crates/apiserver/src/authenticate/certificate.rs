@@ -12,7 +12,7 @@ use x509_parser::x509::AttributeTypeAndValue;
 use crate::identity::{CREDENTIAL_ID, User};
 
 /// The attribute of a subject that holds the user's uid.
-pub const UID: &[u64] = &[1, 3, 6, 1, 4, 1, 57683, 2];
+pub(super) const UID: &[u64] = &[1, 3, 6, 1, 4, 1, 57683, 2];
 
 /// Whom a certificate shows, whoever has signed it.
 pub(super) struct Subject {
@@ -24,7 +24,7 @@ pub(super) struct Subject {
 
 impl Subject {
     /// Reads a certificate in DER; none if it cannot be read.
-    pub fn read(certificate: &[u8]) -> Option<Subject> {
+    pub(super) fn read(certificate: &[u8]) -> Option<Subject> {
         let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
         let subject = parsed.subject();
         let texts = |kind: &Oid| {

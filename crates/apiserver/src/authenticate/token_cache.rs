@@ -3,8 +3,9 @@
 //! Answers are kept under a keyed hash of token and audiences. Invariant: no token is kept, so that none can be read out
 //! of memory, and nobody can choose tokens that collide.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -34,7 +35,7 @@ pub(crate) struct TokenCache {
 
 impl TokenCache {
     /// Keeps each answer for as long as said; what could not be answered is not kept.
-    pub fn new(registry: &Registry, lasts: Duration) -> TokenCache {
+    pub(crate) fn new(registry: &Registry, lasts: Duration) -> TokenCache {
         let mut key = [0; 32];
         registry.random().fill(&mut key);
         let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
@@ -48,7 +49,7 @@ impl TokenCache {
     }
 
     /// What is known, or what `ask` says.
-    pub async fn or_ask(
+    pub(crate) async fn or_ask(
         &self,
         token: &str,
         audiences: &[Str],
@@ -73,7 +74,7 @@ impl TokenCache {
     }
 
     /// What is counted, in Prometheus' text form.
-    pub fn write_metrics(&self, out: &mut String) {
+    pub(crate) fn write_metrics(&self, out: &mut String) {
         self.counts.write(out);
     }
 
@@ -99,7 +100,7 @@ struct Flight<'a> {
 
 impl<'a> Flight<'a> {
     fn join(cache: &'a TokenCache, question: &'a str) -> Flight<'a> {
-        let mut flights = cache.flights.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut flights = cache.flights.lock();
         let cell = flights.entry(question.to_owned()).or_default().clone();
         Flight {
             cache,
@@ -111,11 +112,7 @@ impl<'a> Flight<'a> {
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
-        let mut flights = self
-            .cache
-            .flights
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut flights = self.cache.flights.lock();
         // One is the map's, one is ours.
         if self.cell.initialized() || Arc::strong_count(&self.cell) <= 2 {
             flights.remove(self.question);
@@ -171,7 +168,7 @@ mod tests {
         assert_eq!(ask("u", jane()).await, (Ok(None), 3));
         tokio::time::advance(Duration::from_secs(120)).await;
         assert_eq!(ask("t", Ok(None)).await, (Ok(None), 4));
-        assert!(cache.flights.lock().unwrap().is_empty());
+        assert!(cache.flights.lock().is_empty());
         let mut out = String::new();
         cache.write_metrics(&mut out);
         for line in [
@@ -207,7 +204,7 @@ mod tests {
         );
         let _ = tokio::time::timeout(Duration::from_millis(1), ask()).await;
         assert!(
-            cache.flights.lock().unwrap().is_empty(),
+            cache.flights.lock().is_empty(),
             "one who left is waited for"
         );
     }

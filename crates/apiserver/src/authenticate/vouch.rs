@@ -30,7 +30,7 @@ struct Root {
 
 impl Roots {
     /// Those in a text that holds certificates as PEM. What cannot be read is passed over.
-    pub fn read(pem: &str) -> Roots {
+    pub(super) fn read(pem: &str) -> Roots {
         let certificates = CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(Result::ok);
         Roots(
             certificates
@@ -40,12 +40,12 @@ impl Roots {
     }
 
     /// Their names, each the content of its SEQUENCE.
-    pub fn subjects(&self) -> impl Iterator<Item = &[u8]> {
+    pub(super) fn subjects(&self) -> impl Iterator<Item = &[u8]> {
         self.0.iter().map(|root| root.anchor.subject.as_ref())
     }
 
     /// Whether they vouch for the first certificate of a chain at a second; the others lead to them.
-    pub fn vouch_for(&self, chain: &[CertificateDer], now: i64) -> bool {
+    pub(super) fn vouch_for(&self, chain: &[CertificateDer], now: i64) -> bool {
         let Some((leaf, between)) = chain.split_first() else {
             return false;
         };
@@ -75,7 +75,7 @@ impl Roots {
 
 impl Roots {
     /// When each of them is valid.
-    pub fn validities(&self) -> impl Iterator<Item = Range<i64>> {
+    pub(super) fn validities(&self) -> impl Iterator<Item = Range<i64>> {
         self.0.iter().map(|root| root.from..root.until + 1)
     }
 }

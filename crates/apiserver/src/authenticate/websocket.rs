@@ -28,7 +28,7 @@ pub(super) struct Shown {
 
 impl Shown {
     /// The token of a request, if it shows one in this way. The error is why what it shows is none.
-    pub fn read(headers: &HeaderMap) -> Result<Option<Shown>, &'static str> {
+    pub(super) fn read(headers: &HeaderMap) -> Result<Option<Shown>, &'static str> {
         if !is_websocket(headers) {
             return Ok(None);
         }
@@ -53,7 +53,7 @@ impl Shown {
     }
 
     /// Takes the token away, so that nobody further on sees it.
-    pub fn hide(self, headers: &mut HeaderMap) {
+    pub(super) fn hide(self, headers: &mut HeaderMap) {
         headers.insert(SEC_WEBSOCKET_PROTOCOL, self.others);
     }
 }

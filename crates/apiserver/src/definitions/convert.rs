@@ -28,7 +28,7 @@ pub(crate) struct Converter {
 
 impl Converter {
     /// None if the definition stores no version.
-    pub fn new(
+    pub(crate) fn new(
         definition: &Value,
         kinds: &Arc<[Kind]>,
         since: Revision,

@@ -67,7 +67,7 @@ const LAST_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list", "wat
 
 impl Definition {
     /// Reads a stored definition. What `previous` has compiled is taken over if it still holds.
-    pub fn read(record: &Arc<Record>, previous: Option<&Definition>) -> Definition {
+    pub(crate) fn read(record: &Arc<Record>, previous: Option<&Definition>) -> Definition {
         let value = json::outline(&record.value, &["schema", "managedFields"]).unwrap_or_default();
         let (spec, status, metadata) = (&value["spec"], &value["status"], &value["metadata"]);
         let holds = |condition: &str| is_true(&value, condition);
@@ -102,37 +102,37 @@ impl Definition {
     }
 
     /// The revision of the record that this was read from.
-    pub fn revision(&self) -> Revision {
+    pub(crate) fn revision(&self) -> Revision {
         self.record.revision
     }
 
     /// By which the definition's place among others is found.
-    pub fn key(&self) -> (Str, Str) {
+    pub(crate) fn key(&self) -> (Str, Str) {
         (self.group.clone(), self.asked.plural.clone())
     }
 
     /// The whole definition.
-    pub fn value(&self) -> Value {
+    pub(crate) fn value(&self) -> Value {
         json::parse(&self.record.value).unwrap_or_default()
     }
 
     /// Whether `other` has the same spec and the same names.
-    pub fn is_like(&self, other: &Definition) -> bool {
+    pub(crate) fn is_like(&self, other: &Definition) -> bool {
         Arc::ptr_eq(&self.live, &other.live)
     }
 
     /// Ends whatever depends on the spec as it was.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.live.ended.send_replace(true);
     }
 
     /// Turns true when spec and names are no longer what they are now.
-    pub fn ended(&self) -> watch::Receiver<bool> {
+    pub(crate) fn ended(&self) -> watch::Receiver<bool> {
         self.live.ended.subscribe()
     }
 
     /// The resource of a version that is served.
-    pub fn resource(&self, means: &Means, version: &str) -> Option<Resource> {
+    pub(crate) fn resource(&self, means: &Means, version: &str) -> Option<Resource> {
         let at = self
             .versions
             .iter()
@@ -141,7 +141,7 @@ impl Definition {
     }
 
     /// The resource of the version in which objects are stored.
-    pub fn stored(&self, means: &Means) -> Option<Resource> {
+    pub(crate) fn stored(&self, means: &Means) -> Option<Resource> {
         let at = self.versions.iter().position(|known| known.storage)?;
         Some(self.resources(means).get(at)?.clone())
     }
@@ -163,7 +163,7 @@ impl Definition {
     }
 
     /// A version as discovery describes it.
-    pub fn outline(&self, version: &Version) -> Kind {
+    pub(crate) fn outline(&self, version: &Version) -> Kind {
         let names = &self.accepted;
         let gvk = |version: &Version| GroupVersionKind {
             group: self.group.clone(),
@@ -203,7 +203,7 @@ impl Definition {
     }
 
     /// What OpenAPI says of a version. Reads the whole definition; ask where that is allowed.
-    pub fn published(&self, version: &str, object_meta: &Arc<Struct>) -> Option<Published> {
+    pub(crate) fn published(&self, version: &str, object_meta: &Arc<Struct>) -> Option<Published> {
         let definition = self.value();
         let at = self
             .versions
@@ -221,7 +221,7 @@ impl Definition {
     }
 
     /// What tells everything that is published of this definition from everything else.
-    pub fn identity(&self) -> &str {
+    pub(crate) fn identity(&self) -> &str {
         &self.identity
     }
 }

@@ -20,8 +20,9 @@ pub(crate) use follow::{settled, start};
 pub(crate) use names::Taken;
 pub(crate) use snapshot::Snapshot;
 
+use parking_lot::Mutex;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use mizzen_object::schema::Struct;
 use mizzen_object::{Kind, Status, Value};
@@ -72,17 +73,11 @@ impl Definitions {
 
     /// False if somebody does that already.
     fn begin_finalizing(&self, name: &str) -> bool {
-        self.finalizing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(name.into())
+        self.finalizing.lock().insert(name.into())
     }
 
     fn end_finalizing(&self, name: &str) {
-        self.finalizing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(name);
+        self.finalizing.lock().remove(name);
     }
 }
 

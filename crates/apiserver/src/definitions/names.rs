@@ -18,7 +18,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    pub fn read(names: &Value) -> Names {
+    pub(crate) fn read(names: &Value) -> Names {
         let texts = |list: &Value| list.list().iter().map(|text| text.str().into()).collect();
         Names {
             plural: names["plural"].str().into(),
@@ -30,7 +30,7 @@ impl Names {
         }
     }
 
-    pub fn to_value(&self) -> Value {
+    pub(crate) fn to_value(&self) -> Value {
         let texts = |list: &[Str]| list.iter().map(Value::from).collect::<Vec<_>>();
         let mut names = value!({ "plural": (&self.plural), "kind": (&self.kind) });
         for (field, text) in [("singular", &self.singular), ("listKind", &self.list_kind)] {
@@ -58,7 +58,7 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    pub fn add(&mut self, names: &Names) {
+    pub(crate) fn add(&mut self, names: &Names) {
         self.resources
             .extend([names.plural.clone(), names.singular.clone()]);
         self.resources.extend(names.short_names.iter().cloned());

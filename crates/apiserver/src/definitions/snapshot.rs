@@ -26,7 +26,7 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// The state after a change; `openapi` are the documents without definitions.
-    pub fn new(openapi: OpenApi) -> Snapshot {
+    pub(crate) fn new(openapi: OpenApi) -> Snapshot {
         Snapshot {
             definitions: BTreeMap::new(),
             groups: OnceLock::new(),
@@ -36,7 +36,7 @@ impl Snapshot {
     }
 
     /// This state with one definition more, other or less.
-    pub fn with(&self, key: (Str, Str), definition: Option<Arc<Definition>>) -> Snapshot {
+    pub(crate) fn with(&self, key: (Str, Str), definition: Option<Arc<Definition>>) -> Snapshot {
         let mut definitions = self.definitions.clone();
         match definition {
             Some(definition) => definitions.insert(key, definition),
@@ -46,7 +46,7 @@ impl Snapshot {
     }
 
     /// The same with these definitions in place of all.
-    pub fn with_all(&self, all: impl Iterator<Item = Arc<Definition>>) -> Snapshot {
+    pub(crate) fn with_all(&self, all: impl Iterator<Item = Arc<Definition>>) -> Snapshot {
         self.next(
             all.map(|definition| (definition.key(), definition))
                 .collect(),
@@ -64,16 +64,19 @@ impl Snapshot {
     }
 
     /// The definition of a resource.
-    pub fn get(&self, group: &str, plural: &str) -> Option<&Arc<Definition>> {
+    pub(crate) fn get(&self, group: &str, plural: &str) -> Option<&Arc<Definition>> {
         self.definitions.get(&(group.into(), plural.into()))
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Definition>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Definition>> {
         self.definitions.values()
     }
 
     /// The definitions of a group.
-    pub fn of_group<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a Arc<Definition>> {
+    pub(crate) fn of_group<'a>(
+        &'a self,
+        group: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<Definition>> {
         let from = (Str::from(group), Str::default());
         self.definitions
             .range(from..)
@@ -82,7 +85,7 @@ impl Snapshot {
     }
 
     /// The names of a group that are given away.
-    pub fn taken(&self, group: &str) -> Taken {
+    pub(crate) fn taken(&self, group: &str) -> Taken {
         let mut taken = Taken::default();
         self.of_group(group)
             .for_each(|definition| taken.add(&definition.accepted));
@@ -90,7 +93,7 @@ impl Snapshot {
     }
 
     /// What discovery says of a group.
-    pub fn group(&self, name: &str) -> Option<Group> {
+    pub(crate) fn group(&self, name: &str) -> Option<Group> {
         let mut group = Group {
             name: name.into(),
             priority: 0,
@@ -127,7 +130,7 @@ impl Snapshot {
     }
 
     /// What discovery says of everything, `built_in` included.
-    pub fn groups(&self, built_in: &Arc<[Group]>) -> Arc<[Group]> {
+    pub(crate) fn groups(&self, built_in: &Arc<[Group]>) -> Arc<[Group]> {
         if self.definitions.is_empty() {
             return built_in.clone();
         }
@@ -144,7 +147,7 @@ impl Snapshot {
     }
 
     /// The documents that describe everything.
-    pub fn openapi(&self, object_meta: &Arc<Struct>) -> &OpenApi {
+    pub(crate) fn openapi(&self, object_meta: &Arc<Struct>) -> &OpenApi {
         self.openapi.get_or_init(|| {
             if self.definitions.is_empty() && !self.written.has_custom() {
                 return self.written.clone();

@@ -32,7 +32,7 @@ pub(super) struct Webhook {
 
 impl Webhook {
     /// Reads `spec.conversion.webhook`.
-    pub fn parse(config: &Value, client: Client, registry: Registry) -> Webhook {
+    pub(super) fn parse(config: &Value, client: Client, registry: Registry) -> Webhook {
         let understands = config["conversionReviewVersions"]
             .list()
             .iter()
@@ -47,7 +47,7 @@ impl Webhook {
     }
 
     /// These objects in `kind`'s version; those that are in it already stay as they are.
-    pub async fn convert(
+    pub(super) async fn convert(
         &self,
         mut objects: Vec<Value>,
         kind: &Kind,

@@ -2,8 +2,9 @@
 //!
 //! Where there is no room for one more, the one that was asked for least lately goes.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -29,7 +30,7 @@ struct Answer<T> {
 
 impl<T: Clone> Cache<T> {
     /// Keeps at most `room` answers.
-    pub fn new(room: usize) -> Cache<T> {
+    pub(crate) fn new(room: usize) -> Cache<T> {
         let kept = Kept {
             answers: HashMap::new(),
             turns: BTreeMap::new(),
@@ -42,7 +43,7 @@ impl<T: Clone> Cache<T> {
     }
 
     /// The answer, if it is still good.
-    pub fn get(&self, question: &str) -> Option<T> {
+    pub(crate) fn get(&self, question: &str) -> Option<T> {
         let mut kept = self.kept();
         let (question, answer) = kept.take(question)?;
         if answer.until <= Instant::now() {
@@ -54,7 +55,7 @@ impl<T: Clone> Cache<T> {
     }
 
     /// Keeps an answer for as long as said.
-    pub fn put(&self, question: String, answer: T, lasts: Duration) {
+    pub(crate) fn put(&self, question: String, answer: T, lasts: Duration) {
         if lasts.is_zero() {
             return;
         }
@@ -70,7 +71,7 @@ impl<T: Clone> Cache<T> {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept<T>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 }
 

@@ -57,7 +57,7 @@ pub enum KubeconfigError {
 }
 
 impl Kubeconfig {
-    pub fn load(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
+    pub(crate) fn load(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
         let text = read(path)?;
         let content = |problem: String| KubeconfigError::Content {
             path: path.into(),

@@ -6,7 +6,7 @@ use mizzen_object::{GroupVersionKind, Kind, Str, Subresource, Value, value};
 use sha2::{Digest, Sha256};
 
 /// The lines of `kind`.
-pub fn of(kind: &Kind) -> impl Iterator<Item = Value> {
+pub(crate) fn of(kind: &Kind) -> impl Iterator<Item = Value> {
     std::iter::once(resource(kind)).chain(
         kind.subresources
             .iter()

@@ -46,7 +46,7 @@ pub(crate) enum Own {
 
 impl Extensions {
     /// Who answers a call instead of the registry, if somebody does.
-    pub fn answers(&self, call: &Call) -> Option<&Own> {
+    pub(crate) fn answers(&self, call: &Call) -> Option<&Own> {
         if self.answers.is_empty() {
             return None;
         }
@@ -57,7 +57,7 @@ impl Extensions {
     }
 
     /// Who has the objects of a call's resource, if it is not the store.
-    pub fn storage(&self, call: &Call) -> Option<&dyn Storage> {
+    pub(crate) fn storage(&self, call: &Call) -> Option<&dyn Storage> {
         match self
             .answers
             .get(&(call.resource.kind().resource(), Str::default()))

@@ -15,14 +15,14 @@ pub(super) struct Hand {
 
 impl Hand {
     /// Whether a hash is enough for such hands.
-    pub fn is_possible(deck: usize, size: usize) -> bool {
+    pub(super) fn is_possible(deck: usize, size: usize) -> bool {
         (1..=MAX_HAND).contains(&size)
             && size <= deck
             && (deck as f64).log2() * size as f64 <= MAX_BITS
     }
 
     /// Deals `size` different cards of a deck of `deck`.
-    pub fn deal(mut hash: u64, deck: usize, size: usize) -> Hand {
+    pub(super) fn deal(mut hash: u64, deck: usize, size: usize) -> Hand {
         let mut drawn = [0; MAX_HAND];
         for (n_drawn, card) in drawn[..size].iter_mut().enumerate() {
             let left = (deck - n_drawn) as u64;
@@ -41,7 +41,7 @@ impl Hand {
     }
 
     /// The cards, beginning with another one each `turn`, so that no queue is preferred.
-    pub fn beginning_at(&self, turn: usize) -> impl Iterator<Item = usize> {
+    pub(super) fn beginning_at(&self, turn: usize) -> impl Iterator<Item = usize> {
         (0..self.size).map(move |at| self.cards[(turn + at) % self.size])
     }
 }

@@ -19,14 +19,14 @@ pub(super) struct Demand {
 
 impl Demand {
     /// So many are wanted from now on.
-    pub fn set(&mut self, now: Nanos, wanted: usize) {
+    pub(super) fn set(&mut self, now: Nanos, wanted: usize) {
         self.pass(now);
         self.wanted = wanted as f64;
         self.most = self.most.max(self.wanted);
     }
 
     /// What there is to say of the time since the last look.
-    pub fn look(&mut self, now: Nanos, seen: &mut Seen) {
+    pub(super) fn look(&mut self, now: Nanos, seen: &mut Seen) {
         self.pass(now);
         seen.high_water = self.most.round() as usize;
         if self.seconds > 0.0 {

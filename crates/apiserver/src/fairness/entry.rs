@@ -53,7 +53,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub fn new(
+    pub(super) fn new(
         newcomer: Newcomer,
         queue: Option<usize>,
         arrived: Nanos,
@@ -91,7 +91,7 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    pub fn insert(&mut self, entry: Entry) -> Key {
+    pub(super) fn insert(&mut self, entry: Entry) -> Key {
         match self.free.pop() {
             Some(place) => {
                 self.places[place] = Some(entry);
@@ -105,13 +105,13 @@ impl Entries {
     }
 
     /// Takes an entry out. Its place may be given to another.
-    pub fn remove(&mut self, key: Key) -> Entry {
+    pub(super) fn remove(&mut self, key: Key) -> Entry {
         self.free.push(key.0);
         self.places[key.0].take().expect(HELD)
     }
 
     /// All that are there.
-    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.places.iter().flatten()
     }
 }

@@ -44,7 +44,7 @@ pub(super) struct Schema {
 
 impl Schema {
     /// What tells the flow of a request from others, and a hash of both.
-    pub fn flow(&self, asked: &Attributes) -> (Distinguisher, u64) {
+    pub(super) fn flow(&self, asked: &Attributes) -> (Distinguisher, u64) {
         if !self.is_queued {
             return (Distinguisher::None, 0);
         }
@@ -58,7 +58,7 @@ impl Schema {
 
 impl Flows {
     /// The schema that a request is of.
-    pub fn schema(&self, asked: &Attributes) -> &Arc<Schema> {
+    pub(super) fn schema(&self, asked: &Attributes) -> &Arc<Schema> {
         let found = self
             .schemas
             .iter()
@@ -71,7 +71,7 @@ impl Flows {
 
     /// What these objects configure on a server. Levels that are there already are kept, with
     /// everybody in them; those that are no longer configured until they are empty.
-    pub fn new<'a>(
+    pub(super) fn new<'a>(
         old: &Flows,
         levels: impl IntoIterator<Item = &'a Value>,
         schemas: impl IntoIterator<Item = &'a Value>,
@@ -125,7 +125,7 @@ impl Flows {
     }
 
     /// Lets levels that need more borrow from those that need less.
-    pub fn adjust(&self) {
+    pub(super) fn adjust(&self) {
         let parts: Vec<_> = self.rooms.values().map(|room| room.part()).collect();
         let Some((given, fraction)) = lend(&parts) else {
             return;
@@ -138,12 +138,12 @@ impl Flows {
     }
 
     /// The fraction of its target that each level got at the last look, if it was within its bounds.
-    pub fn fraction(&self) -> f64 {
+    pub(super) fn fraction(&self) -> f64 {
         f64::from_bits(self.fraction.load(Ordering::Relaxed))
     }
 
     /// Whether a level that is no longer configured is empty.
-    pub fn has_empty_leftovers(&self) -> bool {
+    pub(super) fn has_empty_leftovers(&self) -> bool {
         self.rooms
             .values()
             .any(|room| room.look(|state| state.is_leftover && state.queues.is_idle()))

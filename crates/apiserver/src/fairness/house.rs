@@ -1,6 +1,6 @@
 //! What all levels share: the seats of the server, the beginning of their time, and how many reads and writes there are.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -57,7 +57,7 @@ impl Standing {
     }
 
     /// As upstream calls it: the phase, and the kind of requests.
-    pub fn words(self) -> [&'static str; 2] {
+    pub(super) fn words(self) -> [&'static str; 2] {
         let phase = if self.phase == Phase::Waiting {
             "waiting"
         } else {
@@ -90,7 +90,7 @@ impl Crowd {
 
 impl House {
     /// A server of so many seats.
-    pub fn new(limit: usize) -> House {
+    pub(super) fn new(limit: usize) -> House {
         let crowd = || Crowd {
             size: 0,
             since: 0,
@@ -103,22 +103,22 @@ impl House {
         }
     }
 
-    pub fn now(&self) -> Nanos {
+    pub(super) fn now(&self) -> Nanos {
         Nanos::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
     }
 
     /// The moment that [`House::now`] calls so.
-    pub fn moment(&self, at: Nanos) -> Instant {
+    pub(super) fn moment(&self, at: Nanos) -> Instant {
         self.epoch + Duration::from_nanos(at)
     }
 
     /// By what use is measured where there is no limit. Kubernetes: a tenth of the server (apf_controller.go).
-    pub fn tenth(&self) -> usize {
+    pub(super) fn tenth(&self) -> usize {
         self.limit.saturating_add(5) / 10
     }
 
     /// All levels together let so many wait, and have so many seats of their own.
-    pub fn resize(&self, room_to_wait: usize, seats: usize) {
+    pub(super) fn resize(&self, room_to_wait: usize, seats: usize) {
         let now = self.now();
         for (standing, crowd) in Standing::ALL.iter().zip(&mut *lock(&self.crowds)) {
             crowd.pass(now);
@@ -131,21 +131,21 @@ impl House {
     }
 
     /// Somebody comes.
-    pub fn join(&self, standing: Standing, now: Nanos) {
+    pub(super) fn join(&self, standing: Standing, now: Nanos) {
         let crowd = &mut lock(&self.crowds)[standing.place()];
         crowd.pass(now);
         crowd.size += 1;
     }
 
     /// Somebody goes.
-    pub fn part(&self, standing: Standing, now: Nanos) {
+    pub(super) fn part(&self, standing: Standing, now: Nanos) {
         let crowd = &mut lock(&self.crowds)[standing.place()];
         crowd.pass(now);
         crowd.size -= 1;
     }
 
     /// Looks at every crowd: how many it is, and was over time.
-    pub fn look(&self, mut look: impl FnMut(Standing, usize, &Histogram)) {
+    pub(super) fn look(&self, mut look: impl FnMut(Standing, usize, &Histogram)) {
         let now = self.now();
         for (standing, crowd) in Standing::ALL.into_iter().zip(&mut *lock(&self.crowds)) {
             crowd.pass(now);

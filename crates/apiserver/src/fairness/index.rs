@@ -4,9 +4,10 @@
 //!
 //! Invariant: whoever is classified is so by every schema that was acknowledged before.
 
+use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use mizzen_object::{Str, Value};
 use mizzen_registry::{Changed, Changes, Follower, Resource};
@@ -29,7 +30,7 @@ pub(super) struct Sources {
 
 impl Sources {
     /// None if they are not served.
-    pub fn find(catalog: &Catalog) -> Option<Sources> {
+    pub(super) fn find(catalog: &Catalog) -> Option<Sources> {
         let get = |plural: &str| catalog.get(GROUP, "v1", plural);
         Some(Sources {
             levels: get("prioritylevelconfigurations")?,
@@ -107,7 +108,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    pub fn new(sources: Sources, limit: usize) -> Index {
+    pub(super) fn new(sources: Sources, limit: usize) -> Index {
         let followed = [&sources.levels, &sources.schemas].map(Followed::new);
         Index {
             sources,
@@ -119,24 +120,20 @@ impl Index {
     }
 
     /// The schema that a request is of.
-    pub fn schema(&self, asked: &Attributes) -> Arc<Schema> {
+    pub(super) fn schema(&self, asked: &Attributes) -> Arc<Schema> {
         self.catch_up();
-        self.flows
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .schema(asked)
-            .clone()
+        self.flows.read().schema(asked).clone()
     }
 
     /// All that is configured now.
-    pub fn flows(&self) -> Arc<Flows> {
+    pub(super) fn flows(&self) -> Arc<Flows> {
         self.catch_up();
         self.shown_flows()
     }
 
     /// Lets levels lend and borrow, and forgets those that are no longer configured once they are empty.
-    pub fn adjust(&self) {
-        let followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn adjust(&self) {
+        let followed = self.followed.lock();
         let flows = self.shown_flows();
         match flows.has_empty_leftovers() {
             true => self.digest(&followed),
@@ -149,7 +146,7 @@ impl Index {
         if self.shown.load(Ordering::Acquire) == last {
             return;
         }
-        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut followed = self.followed.lock();
         // Whoever held the lock before may have done the work.
         if self.shown.load(Ordering::Acquire) == last {
             return;
@@ -165,13 +162,10 @@ impl Index {
     fn digest(&self, [levels, schemas]: &[Followed; 2]) {
         let (levels, schemas) = (levels.objects.values(), schemas.objects.values());
         let flows = Flows::new(&self.shown_flows(), levels, schemas, &self.house);
-        *self.flows.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(flows);
+        *self.flows.write() = Arc::new(flows);
     }
 
     fn shown_flows(&self) -> Arc<Flows> {
-        self.flows
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.flows.read().clone()
     }
 }

@@ -15,7 +15,7 @@ pub(super) struct Inflight {
 
 impl Inflight {
     /// Limits; nothing is no limit.
-    pub fn new(reads: usize, writes: usize) -> Inflight {
+    pub(super) fn new(reads: usize, writes: usize) -> Inflight {
         let limit = |seats: usize| {
             (seats > 0).then(|| Arc::new(Semaphore::new(seats.min(Semaphore::MAX_PERMITS))))
         };
@@ -26,7 +26,11 @@ impl Inflight {
     }
 
     /// A seat, or the news that there is none. Who may do everything needs none.
-    pub fn enter(&self, user: &User, verb: &str) -> Result<Option<OwnedSemaphorePermit>, Full> {
+    pub(super) fn enter(
+        &self,
+        user: &User,
+        verb: &str,
+    ) -> Result<Option<OwnedSemaphorePermit>, Full> {
         let Some(seats) = (if turn::is_read(verb) {
             &self.reads
         } else {

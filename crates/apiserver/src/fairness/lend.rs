@@ -32,7 +32,7 @@ impl Part {
     }
 
     /// What it should have, if there were enough.
-    pub fn target(&self) -> f64 {
+    pub(super) fn target(&self) -> f64 {
         self.seen.smoothed.max(self.least() as f64)
     }
 }

@@ -44,7 +44,7 @@ pub(super) enum Shape {
 
 impl Shape {
     /// How many queues there are.
-    pub fn n_queues(self) -> usize {
+    pub(super) fn n_queues(self) -> usize {
         match self {
             Shape::Queue { queues, .. } => queues,
             _ => 0,
@@ -52,7 +52,7 @@ impl Shape {
     }
 
     /// How many requests may wait. Kubernetes: where none may, use is measured by one (queueset.go).
-    pub fn room_to_wait(self) -> usize {
+    pub(super) fn room_to_wait(self) -> usize {
         match self {
             Shape::Queue { queues, length, .. } => length.max(1).saturating_mul(queues.max(1)),
             _ => 0,
@@ -75,7 +75,7 @@ pub(super) struct Seats {
 
 impl Level {
     /// Reads a PriorityLevelConfiguration. One that makes no sense is as good as none.
-    pub fn read(object: &Value) -> Option<Level> {
+    pub(super) fn read(object: &Value) -> Option<Level> {
         let (metadata, spec) = (&object["metadata"], &object["spec"]);
         let (limited, exempt) = (&spec["limited"], &spec["exempt"]);
         let (is_limited, is_exempt) = (
@@ -108,7 +108,7 @@ impl Level {
     }
 
     /// The level that is there even if nobody has written it.
-    pub fn mandatory(name: &str) -> Level {
+    pub(super) fn mandatory(name: &str) -> Level {
         let (shape, shares) = match name {
             EXEMPT => (Shape::Exempt, 0),
             _ => (Shape::Reject, 5),
@@ -124,7 +124,7 @@ impl Level {
     }
 
     /// Its seats of all `limit` that the server has, where everybody's shares are `all` together.
-    pub fn seats(&self, limit: usize, all: i64) -> Seats {
+    pub(super) fn seats(&self, limit: usize, all: i64) -> Seats {
         let nominal = if all > 0 {
             (limit as f64 * self.shares as f64 / all as f64).ceil()
         } else {

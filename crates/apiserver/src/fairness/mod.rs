@@ -121,7 +121,7 @@ enum Way {
 
 impl Fairness {
     /// Where no flow schemas are served, nobody could say what is fair.
-    pub fn new(catalog: &Catalog, concurrency: Concurrency, began: i64) -> Fairness {
+    pub(crate) fn new(catalog: &Catalog, concurrency: Concurrency, began: i64) -> Fairness {
         let Concurrency {
             reads,
             writes,
@@ -140,7 +140,7 @@ impl Fairness {
 
     /// Waits until it is the turn of a request, which has its place from then on. The answer is that of one which was
     /// turned away.
-    pub async fn admit(&self, server: &Inner, request: &Request) -> Result<(), Answer> {
+    pub(crate) async fn admit(&self, server: &Inner, request: &Request) -> Result<(), Answer> {
         let asked = attributes(request);
         // Nobody can wait for the end of what lasts as long as its client likes. Of a watch the beginning is work.
         if asked.is_long_running() && asked.verb != "watch" {
@@ -224,14 +224,14 @@ impl Fairness {
     }
 
     /// Writes what metrics say.
-    pub fn write_metrics(&self, out: &mut String) {
+    pub(crate) fn write_metrics(&self, out: &mut String) {
         if let Way::Fair(index) = &self.way {
             figures::write(&index.flows(), &index.house, out);
         }
     }
 
     /// A page of what is going on, if there is one at that path.
-    pub fn page(&self, path: &str, has_details: bool) -> Option<Answer> {
+    pub(crate) fn page(&self, path: &str, has_details: bool) -> Option<Answer> {
         let (Way::Fair(index), Some(name)) = (&self.way, path.strip_prefix(dump::ROOT)) else {
             return None;
         };

@@ -31,7 +31,7 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Whether it wants something done.
-    pub fn is_active(&self) -> bool {
+    pub(super) fn is_active(&self) -> bool {
         self.executing > 0 || !self.waiting.is_empty()
     }
 }
@@ -46,7 +46,7 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    pub fn note(&mut self, reading: SeatSeconds) {
+    pub(super) fn note(&mut self, reading: SeatSeconds) {
         self.0 = [self.0[0].min(reading), self.0[1].max(reading)];
     }
 }

@@ -67,7 +67,7 @@ pub(super) struct Totals {
 }
 
 impl Queues {
-    pub fn new(now: Nanos, shape: Shape, limit: usize, unlimited: usize) -> Queues {
+    pub(super) fn new(now: Nanos, shape: Shape, limit: usize, unlimited: usize) -> Queues {
         let mut queues = Queues {
             shape,
             limit,
@@ -96,7 +96,7 @@ impl Queues {
     }
 
     /// Other queues or another number of seats from now on. Queues that are too many are used until they are empty.
-    pub fn configure(&mut self, now: Nanos, shape: Shape, limit: usize) {
+    pub(super) fn configure(&mut self, now: Nanos, shape: Shape, limit: usize) {
         self.settle(now);
         (self.shape, self.limit) = (shape, limit);
         self.usage.resize(
@@ -112,7 +112,7 @@ impl Queues {
     }
 
     /// A request comes: it goes at once, waits, or is turned away.
-    pub fn begin(&mut self, now: Nanos, newcomer: Newcomer) -> Result<Key, Reason> {
+    pub(super) fn begin(&mut self, now: Nanos, newcomer: Newcomer) -> Result<Key, Reason> {
         self.settle(now);
         self.tallies[newcomer.slot].came(&newcomer.work, newcomer.watchers);
         let refused = match self.shape {
@@ -143,7 +143,7 @@ impl Queues {
     }
 
     /// How a request that waits is told to go. None if it need not wait.
-    pub fn wait(&mut self, key: Key) -> Option<Receiver<()>> {
+    pub(super) fn wait(&mut self, key: Key) -> Option<Receiver<()>> {
         let entry = &mut self.entries[key];
         if entry.started.is_some() {
             return None;
@@ -154,7 +154,7 @@ impl Queues {
     }
 
     /// A request waits no longer, unless it has been told to go meanwhile. Returns whether it is gone.
-    pub fn give_up(&mut self, now: Nanos, key: Key) -> bool {
+    pub(super) fn give_up(&mut self, now: Nanos, key: Key) -> bool {
         self.settle(now);
         if self.entries[key].started.is_some() {
             return false;
@@ -178,7 +178,7 @@ impl Queues {
     }
 
     /// A request is answered, or its client is gone.
-    pub fn leave(&mut self, now: Nanos, key: Key) {
+    pub(super) fn leave(&mut self, now: Nanos, key: Key) {
         if self.give_up(now, key) {
             return;
         }
@@ -206,13 +206,13 @@ impl Queues {
     }
 
     /// When to call [`Queues::settle`] at the latest. None if nobody waits for it.
-    pub fn look_at(&self) -> Option<Nanos> {
+    pub(super) fn look_at(&self) -> Option<Nanos> {
         let Reverse((at, _)) = self.lingering.peek().filter(|_| self.waiting > 0)?;
         Some(*at)
     }
 
     /// Brings everything up to `now`.
-    pub fn settle(&mut self, now: Nanos) {
+    pub(super) fn settle(&mut self, now: Nanos) {
         while let Some(Reverse((at, key))) = self
             .lingering
             .peek()
@@ -228,17 +228,17 @@ impl Queues {
     }
 
     /// Whether nobody waits and nobody is answered.
-    pub fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.waiting == 0 && self.executing == 0
     }
 
     /// The seats that there are now.
-    pub fn limit(&self) -> usize {
+    pub(super) fn limit(&self) -> usize {
         self.limit
     }
 
     /// The queues, for whoever wants to look at them.
-    pub fn all(&self) -> &[Queue] {
+    pub(super) fn all(&self) -> &[Queue] {
         &self.queues
     }
 

@@ -31,7 +31,7 @@ impl Default for Retry {
 
 impl Retry {
     /// Somebody is turned away. Returns when to come back, in seconds from now.
-    pub fn turn_away(&mut self, second: u64) -> u64 {
+    pub(super) fn turn_away(&mut self, second: u64) -> u64 {
         if self.second != second {
             self.past.push_back((self.second, self.in_second));
             let kept = (2 * self.after).min(LONGEST);

@@ -1,6 +1,7 @@
 //! A priority level at work: its queues behind a lock, and who is let in.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 
 use mizzen_object::Str;
 use tokio::runtime::Handle;
@@ -46,14 +47,14 @@ pub(super) struct State {
 
 impl State {
     /// How many requests may wait, and how many seats are its own.
-    pub fn size(&self) -> (usize, usize) {
+    pub(super) fn size(&self) -> (usize, usize) {
         (self.level.shape.room_to_wait(), self.seats.nominal)
     }
 }
 
 impl Room {
     /// A level that begins with what is its own, less half of what it may lend.
-    pub fn new(house: Arc<House>, level: Level, seats: Seats) -> Room {
+    pub(super) fn new(house: Arc<House>, level: Level, seats: Seats) -> Room {
         let limit = seats.nominal - (seats.nominal - seats.lower) / 2;
         let queues = Queues::new(house.now(), level.shape, limit, house.tenth());
         let state = State {
@@ -74,14 +75,14 @@ impl Room {
     }
 
     /// Looks at everything as it is now.
-    pub fn look<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+    pub(super) fn look<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
         let (mut state, now) = self.now();
         state.queues.settle(now);
         look(&mut state)
     }
 
     /// Another configuration from now on. The seats of now follow from [`Room::give`].
-    pub fn configure(&self, level: Level, seats: Seats, is_leftover: bool) {
+    pub(super) fn configure(&self, level: Level, seats: Seats, is_leftover: bool) {
         let (mut state, now) = self.now();
         let limit = state.queues.limit();
         state.queues.configure(now, level.shape, limit);
@@ -89,7 +90,7 @@ impl Room {
     }
 
     /// What it takes to say how many seats it should have.
-    pub fn part(&self) -> Part {
+    pub(super) fn part(&self) -> Part {
         let (mut state, now) = self.now();
         let State { queues, seen, .. } = &mut *state;
         queues.settle(now);
@@ -113,14 +114,14 @@ impl Room {
     }
 
     /// So many seats from now on.
-    pub fn give(&self, seats: usize) {
+    pub(super) fn give(&self, seats: usize) {
         let (mut state, now) = self.now();
         let shape = state.level.shape;
         state.queues.configure(now, shape, seats);
     }
 
     /// The place in which the requests of a flow schema are counted.
-    pub fn slot(&self, schema: &Str) -> usize {
+    pub(super) fn slot(&self, schema: &Str) -> usize {
         let (mut state, _) = self.now();
         let tallies = &mut state.queues.tallies;
         tallies
@@ -133,7 +134,10 @@ impl Room {
     }
 
     /// A request comes. It has a place from now on, and perhaps has to wait; or is turned away.
-    pub fn enter(self: &Arc<Room>, newcomer: Newcomer) -> Result<(Place, Option<Wait>), Reason> {
+    pub(super) fn enter(
+        self: &Arc<Room>,
+        newcomer: Newcomer,
+    ) -> Result<(Place, Option<Wait>), Reason> {
         let (mut state, now) = self.now();
         let is_write = !turn::is_read(newcomer.about.info.verb());
         let key = state.queues.begin(now, newcomer)?;
@@ -150,7 +154,7 @@ impl Room {
     }
 
     /// A request that waited goes.
-    pub fn go(&self, waited: Standing) -> Standing {
+    pub(super) fn go(&self, waited: Standing) -> Standing {
         let (now, going) = (
             self.house.now(),
             Standing {
@@ -164,7 +168,7 @@ impl Room {
     }
 
     /// A request has waited long enough. Returns whether it is gone: it may have been let in this very moment.
-    pub fn time_out(&self, key: Key, standing: Standing) -> bool {
+    pub(super) fn time_out(&self, key: Key, standing: Standing) -> bool {
         let (mut state, now) = self.now();
         let is_gone = state.queues.give_up(now, key);
         if is_gone {
@@ -174,7 +178,7 @@ impl Room {
     }
 
     /// A request is answered, or its client is gone.
-    pub fn leave(self: &Arc<Room>, key: Key, standing: Standing) {
+    pub(super) fn leave(self: &Arc<Room>, key: Key, standing: Standing) {
         let (mut state, now) = self.now();
         state.queues.leave(now, key);
         self.house.part(standing, now);
@@ -182,13 +186,13 @@ impl Room {
     }
 
     /// Somebody is turned away. Returns when to come back, in seconds from now.
-    pub fn turn_away(&self) -> u64 {
+    pub(super) fn turn_away(&self) -> u64 {
         let (mut state, now) = self.now();
         state.retry.turn_away(now / 1_000_000_000)
     }
 
     fn now(&self) -> (MutexGuard<'_, State>, Nanos) {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         // Read under the lock, so that time does not go backwards.
         (state, self.house.now())
     }

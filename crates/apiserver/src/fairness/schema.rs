@@ -33,7 +33,7 @@ pub(super) enum Distinguisher {
 
 impl Rules {
     /// Reads a FlowSchema.
-    pub fn read(schema: &Value) -> Rules {
+    pub(super) fn read(schema: &Value) -> Rules {
         let spec = &schema["spec"];
         Rules {
             precedence: spec["matchingPrecedence"].int(),
@@ -48,14 +48,14 @@ impl Rules {
     }
 
     /// Whether a request is one of those that are meant.
-    pub fn match_request(&self, asked: &Attributes) -> bool {
+    pub(super) fn match_request(&self, asked: &Attributes) -> bool {
         self.rules.iter().any(|rule| rule.matches(asked))
     }
 }
 
 impl Distinguisher {
     /// What tells the flow of a request from others.
-    pub fn of<'a>(self, asked: &Attributes<'a>) -> &'a str {
+    pub(super) fn of<'a>(self, asked: &Attributes<'a>) -> &'a str {
         match (self, asked.target) {
             (Distinguisher::User, _) => &asked.user.name,
             (Distinguisher::Namespace, Target::Resource(resource)) => resource.namespace,

@@ -38,7 +38,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub fn new(schema: Str) -> Tally {
+    pub(super) fn new(schema: Str) -> Tally {
         let seconds = || [Histogram::new(SECONDS), Histogram::new(SECONDS)];
         Tally {
             schema,
@@ -58,7 +58,7 @@ impl Tally {
     }
 
     /// A request comes that takes so many seats, and that so many watchers will hear of.
-    pub fn came(&mut self, work: &Work, watchers: Option<usize>) {
+    pub(super) fn came(&mut self, work: &Work, watchers: Option<usize>) {
         self.seats.observe(work.most() as f64);
         if let Some(watchers) = watchers {
             self.watches.observe(watchers as f64);
@@ -66,26 +66,26 @@ impl Tally {
     }
 
     /// It has to wait.
-    pub fn queued(&mut self, seats: usize) {
+    pub(super) fn queued(&mut self, seats: usize) {
         self.waiting += 1;
         self.waiting_seats += seats;
     }
 
     /// It no longer has to.
-    pub fn unqueued(&mut self, seats: usize) {
+    pub(super) fn unqueued(&mut self, seats: usize) {
         self.waiting -= 1;
         self.waiting_seats -= seats;
     }
 
     /// It is being answered.
-    pub fn started(&mut self, seats: usize) {
+    pub(super) fn started(&mut self, seats: usize) {
         self.dispatched += 1;
         self.executing += 1;
         self.executing_seats += seats;
     }
 
     /// It will not be answered.
-    pub fn reject(&mut self, reason: Reason) {
+    pub(super) fn reject(&mut self, reason: Reason) {
         *self.rejected.entry(reason).or_default() += 1;
     }
 }

@@ -1,6 +1,7 @@
 //! What a request has of its turn: of which flow schema it is, and the place that it holds.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use parking_lot::Mutex;
+use std::sync::{Arc, OnceLock};
 
 use http::HeaderName;
 
@@ -46,7 +47,7 @@ impl Held {
     }
 
     /// A watch has sent what was there: from now on it takes no seat, but still counts as a watch.
-    pub fn begun(&mut self) {
+    pub(crate) fn begun(&mut self) {
         (self.place, self.seat) = (None, None);
     }
 }
@@ -57,16 +58,16 @@ impl Turn {
     }
 
     pub(super) fn hold(&self, held: Held) {
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
+        *self.held.lock() = held;
     }
 
     /// Takes over what the request holds, for what goes on after it was answered.
-    pub fn take(&self) -> Held {
-        std::mem::take(&mut self.held.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn take(&self) -> Held {
+        std::mem::take(&mut self.held.lock())
     }
 
     /// Says in an answer of which schema and level the request was. Not by name: that is nobody's business.
-    pub fn mark(&self, answer: &mut Answer) {
+    pub(crate) fn mark(&self, answer: &mut Answer) {
         let Some(schema) = self.schema.get() else {
             return;
         };

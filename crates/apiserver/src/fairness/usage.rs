@@ -21,7 +21,7 @@ pub(super) struct Usage {
 
 impl Usage {
     /// Of reads, or of writes.
-    pub fn of_kind() -> Usage {
+    pub(super) fn of_kind() -> Usage {
         Usage::new(KINDS)
     }
 
@@ -33,12 +33,12 @@ impl Usage {
     }
 
     /// There is so much from now on.
-    pub fn resize(&mut self, whole: usize) {
+    pub(super) fn resize(&mut self, whole: usize) {
         self.whole = whole.max(1) as f64;
     }
 
     /// So many were in use for so long.
-    pub fn lasted(&mut self, used: usize, nanos: Nanos) {
+    pub(super) fn lasted(&mut self, used: usize, nanos: Nanos) {
         self.spread.observe_times(used as f64 / self.whole, nanos);
     }
 }
@@ -69,7 +69,7 @@ impl Default for LevelUsage {
 
 impl LevelUsage {
     /// So many may wait, and so many seats are the whole, from now on.
-    pub fn resize(&mut self, room_to_wait: usize, seats: usize) {
+    pub(super) fn resize(&mut self, room_to_wait: usize, seats: usize) {
         self.waiting.resize(room_to_wait);
         [&mut self.executing, &mut self.seats, &mut self.demand]
             .into_iter()

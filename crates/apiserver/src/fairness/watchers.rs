@@ -1,7 +1,8 @@
 //! Who will hear of a write? How many watch a collection, a namespace of it, or an object.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use mizzen_object::Str;
 use mizzen_object::select::FieldSelector;
@@ -30,7 +31,7 @@ pub(crate) struct Watching {
 impl Watchers {
     /// A watch begins. Kubernetes: those of the pods of one node hear of little, so they do not count
     /// (flowcontrol/watch_tracker.go).
-    pub fn register(&self, asked: &Resource) -> Option<Watching> {
+    pub(super) fn register(&self, asked: &Resource) -> Option<Watching> {
         if asked.resource == "pods" && is_of_one_node(asked.fields) {
             return None;
         }
@@ -43,7 +44,7 @@ impl Watchers {
     }
 
     /// How many watch what a write is about.
-    pub fn count(&self, asked: &Resource) -> usize {
+    pub(super) fn count(&self, asked: &Resource) -> usize {
         let all = watched(asked, "", "");
         self.change(|counts| {
             let count = |watched| counts.get(&watched).copied().unwrap_or_default();
@@ -65,7 +66,7 @@ impl Watchers {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut HashMap<Watched, usize>) -> T) -> T {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.0.lock())
     }
 }
 

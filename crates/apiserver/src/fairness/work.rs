@@ -20,10 +20,10 @@ pub(super) struct Work {
 
 impl Work {
     /// Just one seat, which is what most requests take.
-    pub const ONE: Work = Work::seats(1);
+    pub(super) const ONE: Work = Work::seats(1);
 
     /// Work that is done when the request is answered.
-    pub const fn seats(first: usize) -> Work {
+    pub(super) const fn seats(first: usize) -> Work {
         Work {
             first,
             last: 0,
@@ -32,17 +32,17 @@ impl Work {
     }
 
     /// The seats that are kept for it from its beginning to its end.
-    pub fn most(&self) -> usize {
+    pub(super) fn most(&self) -> usize {
         self.first.max(self.last)
     }
 
     /// What it is thought to cost, if answering takes `service`.
-    pub fn cost(&self, service: Duration) -> SeatSeconds {
+    pub(super) fn cost(&self, service: Duration) -> SeatSeconds {
         SeatSeconds::of(self.first as f64, service) + self.afterwards()
     }
 
     /// The same work afterwards on at most `limit` seats: narrower, and longer.
-    pub fn narrowed(self, limit: usize) -> Work {
+    pub(super) fn narrowed(self, limit: usize) -> Work {
         if self.last <= limit || limit == 0 {
             return self;
         }
@@ -68,20 +68,20 @@ const SCALE: i64 = 100_000_000;
 const NANOS: f64 = 10.0;
 
 impl SeatSeconds {
-    pub const MAX: SeatSeconds = SeatSeconds(i64::MAX);
+    pub(super) const MAX: SeatSeconds = SeatSeconds(i64::MAX);
 
     /// So many seats for so long.
-    pub fn of(seats: f64, duration: Duration) -> SeatSeconds {
+    pub(super) fn of(seats: f64, duration: Duration) -> SeatSeconds {
         SeatSeconds((seats * duration.as_nanos() as f64 / NANOS).round() as i64)
     }
 
     /// As a number of seconds on one seat.
-    pub fn as_f64(self) -> f64 {
+    pub(super) fn as_f64(self) -> f64 {
         self.0 as f64 / SCALE as f64
     }
 
     /// How long it takes on so many seats.
-    pub fn per_seat(self, seats: usize) -> Duration {
+    pub(super) fn per_seat(self, seats: usize) -> Duration {
         Duration::from_nanos((self.0.max(0) as f64 / seats as f64 * NANOS) as u64)
     }
 }

@@ -1,9 +1,9 @@
 //! Results of health checks: the service level indicators of `/metrics/slis`, under upstream's names
 //! (component-base/metrics/prometheus/slis).
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::Mutex;
 
 use super::{head, lock};
 
@@ -21,7 +21,7 @@ pub(crate) struct HealthChecks(Mutex<BTreeMap<(String, &'static str), Results>>)
 
 impl HealthChecks {
     /// Records the result of a check that an endpoint has run.
-    pub fn observe(&self, name: &str, endpoint: &'static str, passed: bool) {
+    pub(crate) fn observe(&self, name: &str, endpoint: &'static str, passed: bool) {
         let mut checks = lock(&self.0);
         let results = checks.entry((name.to_owned(), endpoint)).or_default();
         results.passed_last = passed;
@@ -33,12 +33,12 @@ impl HealthChecks {
     }
 
     /// Forgets all results.
-    pub fn reset(&self) {
+    pub(crate) fn reset(&self) {
         lock(&self.0).clear();
     }
 
     /// All results in Prometheus' text form; nothing at all if no check has run.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         const LAST: &str = "kubernetes_healthcheck";
         const TOTAL: &str = "kubernetes_healthchecks_total";
         let checks = lock(&self.0);

@@ -1,7 +1,7 @@
 //! How often was a configuration read again while the server ran, and which one is gone by?
 
+use parking_lot::Mutex;
 use std::fmt::Write as _;
-use std::sync::Mutex;
 
 use sha2::{Digest as _, Sha256};
 

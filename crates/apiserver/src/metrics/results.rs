@@ -63,21 +63,21 @@ impl Default for Results {
 
 impl Results {
     /// A user was found out, after so long.
-    pub fn is_known(&self, user: &str, took: Duration) {
+    pub(crate) fn is_known(&self, user: &str, took: Duration) {
         self.users[place(user)].fetch_add(1, Relaxed);
         self.authenticated(Authenticated::Success, took);
     }
 
-    pub fn authenticated(&self, result: Authenticated, took: Duration) {
+    pub(crate) fn authenticated(&self, result: Authenticated, took: Duration) {
         self.authentication[result as usize].observe(took);
     }
 
-    pub fn authorized(&self, result: Authorized, took: Duration) {
+    pub(crate) fn authorized(&self, result: Authorized, took: Duration) {
         self.authorization[result as usize].observe(took);
     }
 
     /// In Prometheus' text form.
-    pub fn write(&self, out: &mut String) {
+    pub(crate) fn write(&self, out: &mut String) {
         const USERS: &str = "authenticated_user_requests";
         head(out, USERS, "counter", "Requests by user.");
         let names = KNOWN.iter().chain(&["email_id", "other"]);

@@ -8,13 +8,13 @@ use super::names::META;
 use super::prose::Prose;
 
 /// Where the words come from that all kinds share.
-pub const MODEL: &str = "io.k8s.api.core.v1.ConfigMap";
+pub(super) const MODEL: &str = "io.k8s.api.core.v1.ConfigMap";
 /// Where objects are explained that everybody may define.
 const CONVENTIONS: &str =
     "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
 
 /// The definition of a custom kind's objects.
-pub fn definition(dialect: Dialect, published: &Published, prose: &Prose) -> Value {
+pub(super) fn definition(dialect: Dialect, published: &Published, prose: &Prose) -> Value {
     let mut schema = published
         .schema
         .as_deref()
@@ -50,7 +50,7 @@ fn add_extensions(schema: &mut Value, kind: &Kind, name: &str) {
 }
 
 /// The definition of a list of a custom kind's objects.
-pub fn list(dialect: Dialect, name: &str, kind: &Kind, prose: &Prose) -> Value {
+pub(super) fn list(dialect: Dialect, name: &str, kind: &Kind, prose: &Prose) -> Value {
     let list_kind = name.rsplit('.').next().unwrap_or_default();
     let words = format!("Standard list metadata. More info: {CONVENTIONS}#types-kinds");
     let metadata = dialect.dress(

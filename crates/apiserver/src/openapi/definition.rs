@@ -15,7 +15,7 @@ use super::{Context, Published, custom, enums, opaque, registered};
 
 /// How a schema is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
+pub(super) enum Dialect {
     /// Swagger 2.0: no defaults, no alternatives, references may have neighbours.
     V2,
     /// OpenAPI 3.0: a reference stands alone.
@@ -24,7 +24,7 @@ pub enum Dialect {
 
 impl Dialect {
     /// What stands before a definition's name in a reference.
-    pub fn prefix(self) -> &'static str {
+    pub(super) fn prefix(self) -> &'static str {
         match self {
             Dialect::V2 => "#/definitions/",
             Dialect::V3 => "#/components/schemas/",
@@ -32,12 +32,12 @@ impl Dialect {
     }
 
     /// A reference to a definition.
-    pub fn reference(self, definition: &str) -> Value {
+    pub(super) fn reference(self, definition: &str) -> Value {
         value!({"$ref": (format!("{}{definition}", self.prefix()))})
     }
 
     /// A schema with what its place adds to it.
-    pub fn dress(self, schema: Value, description: Option<&str>, additions: Map) -> Value {
+    pub(super) fn dress(self, schema: Value, description: Option<&str>, additions: Map) -> Value {
         let mut dressed = Map::default();
         if let Some(description) = description {
             dressed.insert("description", description);
@@ -94,7 +94,7 @@ const MEMBERS: &[&str] = &[
 ];
 
 /// Puts the members of a schema in order.
-pub fn in_order(schema: &mut Map) {
+pub(super) fn in_order(schema: &mut Map) {
     let rank = |name: &str| {
         MEMBERS
             .iter()
@@ -108,7 +108,7 @@ pub fn in_order(schema: &mut Map) {
 }
 
 /// Everything that can be referred to.
-pub struct Definitions<'a> {
+pub(super) struct Definitions<'a> {
     dialect: Dialect,
     named: &'a Named,
     known: HashMap<String, Definition<'a>>,
@@ -118,10 +118,10 @@ pub struct Definitions<'a> {
 }
 
 /// The built-in types by the names of their definitions.
-pub type Named = HashMap<String, NamedType>;
+pub(super) type Named = HashMap<String, NamedType>;
 
 /// A built-in type.
-pub struct NamedType {
+pub(super) struct NamedType {
     ty: Arc<Struct>,
     /// A kind has `kind` and `apiVersion` besides its fields.
     is_kind: bool,
@@ -152,7 +152,7 @@ enum Definition<'a> {
 
 impl<'a> Definitions<'a> {
     /// All types, and the kinds that a document is about.
-    pub fn new(
+    pub(super) fn new(
         dialect: Dialect,
         context: &'a Context,
         kinds: impl IntoIterator<Item = &'a Published>,
@@ -189,7 +189,7 @@ impl<'a> Definitions<'a> {
     }
 
     /// The definitions that `roots` lead to, each passed through `encode`.
-    pub fn reachable(
+    pub(super) fn reachable(
         &self,
         roots: impl IntoIterator<Item = String>,
         encode: impl Fn(&Value) -> Vec<u8>,
@@ -400,7 +400,7 @@ impl<'a> Definitions<'a> {
 }
 
 /// The definition of a kind's objects.
-pub fn definition_of(published: &Published) -> String {
+pub(super) fn definition_of(published: &Published) -> String {
     match published.schema {
         Some(_) => names::custom_definition(&published.kind.gvk),
         None => names::definition(&published.kind.root),
@@ -408,7 +408,7 @@ pub fn definition_of(published: &Published) -> String {
 }
 
 /// A definition in the package of another.
-pub fn sibling(definition: &str, name: &str) -> String {
+pub(super) fn sibling(definition: &str, name: &str) -> String {
     let package = definition
         .rsplit_once('.')
         .map_or("", |(package, _)| package);
@@ -416,12 +416,12 @@ pub fn sibling(definition: &str, name: &str) -> String {
 }
 
 /// A kind as extensions name it.
-pub fn kind_value(group: &str, version: &str, kind: &str) -> Value {
+pub(super) fn kind_value(group: &str, version: &str, kind: &str) -> Value {
     value!({"group": group, "kind": kind, "version": version})
 }
 
 /// The kind of an operation of v3. Kubernetes: a struct in Go, where [`kind_value`] is a map, hence the other order.
-pub fn gvk_value(gvk: &GroupVersionKind) -> Value {
+pub(super) fn gvk_value(gvk: &GroupVersionKind) -> Value {
     value!({"group": (gvk.group.clone()), "version": (gvk.version.clone()), "kind": (gvk.kind.clone())})
 }
 
@@ -440,7 +440,7 @@ fn union_value(union: &Union) -> Value {
 }
 
 /// Adds the definitions that a schema, or anything with schemas in it, refers to.
-pub fn references(value: &Value, prefix: &str, found: &mut impl Extend<String>) {
+pub(super) fn references(value: &Value, prefix: &str, found: &mut impl Extend<String>) {
     match value {
         Value::List(list) => list.iter().for_each(|item| references(item, prefix, found)),
         Value::Map(map) => {
@@ -466,7 +466,7 @@ fn carries_type(ty: &Struct) -> bool {
         .all(|name| ty.field(name).is_some_and(|field| field.tag == 0))
 }
 
-pub fn described(ty: &str, description: Option<&str>) -> Value {
+pub(super) fn described(ty: &str, description: Option<&str>) -> Value {
     Dialect::V2.dress(value!({"type": ty}), description, Map::default())
 }
 

@@ -21,7 +21,7 @@ fn split(values: &'static str) -> Vec<&'static str> {
 }
 
 /// The values of the type that Go calls `v1.RestartPolicy`; none if it is open.
-pub fn values(go: &str) -> &'static [&'static str] {
+pub(super) fn values(go: &str) -> &'static [&'static str] {
     let name = go.rsplit('.').next().unwrap_or_default();
     VALUES.get(name).map_or(&[], Vec::as_slice)
 }

@@ -13,7 +13,7 @@ pub fn hash(bytes: &[u8]) -> String {
 }
 
 /// The hash of a shared parameter: six bytes of FNV-1 in base64 (kube-openapi/pkg/builder/parameters.go).
-pub fn short_hash(bytes: &[u8]) -> String {
+pub(super) fn short_hash(bytes: &[u8]) -> String {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
     let hash = bytes.iter().fold(OFFSET, |hash, byte| {

@@ -4,18 +4,18 @@ use mizzen_object::schema::Struct;
 use mizzen_object::{GroupVersionKind, Str};
 
 /// Where the types live that all groups share.
-pub const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
 /// Where the types live that describe custom resources.
-pub const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
+pub(super) const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
 
 /// The definition of a built-in type: `io.k8s.api.core.v1.Pod`.
-pub fn definition(ty: &Struct) -> String {
+pub(super) fn definition(ty: &Struct) -> String {
     format!("{}.{}", package(&ty.home), ty.name)
 }
 
 /// The package of the types of `core/v1`: `io.k8s.api.core.v1`.
-pub fn package(home: &str) -> String {
+pub(super) fn package(home: &str) -> String {
     let (group, version) = home.split_once('/').unwrap_or((home, ""));
     match group {
         "meta" => META.into(),
@@ -35,7 +35,7 @@ pub fn package(home: &str) -> String {
 }
 
 /// The definition of a custom kind: its group backwards, `com.example.stable.v1.CronTab`.
-pub fn custom_definition(gvk: &GroupVersionKind) -> String {
+pub(super) fn custom_definition(gvk: &GroupVersionKind) -> String {
     format!("{}.{}.{}", backwards(&gvk.group), gvk.version, gvk.kind)
 }
 
@@ -45,7 +45,7 @@ fn backwards(group: &str) -> String {
 }
 
 /// The group and version that the types of `home` have on the wire.
-pub fn group_version(home: &str) -> (Str, Str) {
+pub(super) fn group_version(home: &str) -> (Str, Str) {
     let (group, version) = home.split_once('/').unwrap_or((home, ""));
     (
         if matches!(group, "core" | "meta") {
@@ -61,7 +61,7 @@ pub fn group_version(home: &str) -> (Str, Str) {
 /// A text as part of an operation's name: what is no letter or digit is left out and the next letter is a capital.
 ///
 /// Kubernetes: ToValidOperationID of apiserver/pkg/endpoints/openapi/openapi.go.
-pub fn operation_word(text: &str, mut capitalize: bool) -> String {
+pub(super) fn operation_word(text: &str, mut capitalize: bool) -> String {
     let mut word = String::with_capacity(text.len());
     for (at, letter) in text.char_indices() {
         let valid = letter.is_alphabetic() || letter == '_' || at != 0 && letter.is_numeric();
@@ -84,12 +84,12 @@ fn short_group(group: &str) -> &str {
 }
 
 /// A group as part of an operation's name: `Core`, `RbacAuthorization`, `StableExampleCom`.
-pub fn group_words(group: &str) -> String {
+pub(super) fn group_words(group: &str) -> String {
     operation_word(short_group(group), true)
 }
 
 /// The tag of a group's operations: `core_v1`, `rbacAuthorization_v1`, `apps`.
-pub fn tag(group: &str, version: Option<&str>) -> String {
+pub(super) fn tag(group: &str, version: Option<&str>) -> String {
     let group = operation_word(short_group(group), false);
     version.map_or(group.clone(), |version| {
         format!("{group}_{}", operation_word(version, false))
@@ -97,7 +97,7 @@ pub fn tag(group: &str, version: Option<&str>) -> String {
 }
 
 /// `status` as `Status`.
-pub fn capital(word: &str) -> String {
+pub(super) fn capital(word: &str) -> String {
     let mut letters = word.chars();
     letters.next().map_or(String::new(), |first| {
         first.to_uppercase().chain(letters).collect()
@@ -105,7 +105,7 @@ pub fn capital(word: &str) -> String {
 }
 
 /// A noun after its article; plurals have none.
-pub fn with_article(noun: &str) -> String {
+pub(super) fn with_article(noun: &str) -> String {
     if noun.ends_with('s') && !noun.ends_with("ss") {
         return noun.into();
     }

@@ -7,7 +7,7 @@ use super::definition::{Dialect, described};
 use super::names::{EXTENSIONS, META, definition};
 
 /// The definition of a type that is more than its fields, or has none.
-pub fn name(ty: &Type) -> String {
+pub(super) fn name(ty: &Type) -> String {
     match &ty.shape {
         Shape::Quantity => "io.k8s.apimachinery.pkg.api.resource.Quantity".into(),
         Shape::IntOrString => "io.k8s.apimachinery.pkg.util.intstr.IntOrString".into(),
@@ -26,7 +26,7 @@ pub fn name(ty: &Type) -> String {
 }
 
 /// The schema of such a type; none if there is no such type.
-pub fn schema(dialect: Dialect, definition: &str) -> Option<Value> {
+pub(super) fn schema(dialect: Dialect, definition: &str) -> Option<Value> {
     let name = definition.rsplit('.').next().unwrap_or_default();
     Some(match (name, dialect) {
         ("Quantity", Dialect::V2) | ("Duration", _) => value!({"type": "string"}),

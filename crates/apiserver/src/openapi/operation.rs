@@ -8,7 +8,7 @@ use super::resource::Resource;
 use super::{Context, Page, Subject};
 
 /// A path and what can be done there.
-pub struct Path {
+pub(super) struct Path {
     /// With parameters in braces.
     pub path: String,
     /// At most one for each method.
@@ -17,7 +17,7 @@ pub struct Path {
 
 /// One method on one path.
 #[derive(Default)]
-pub struct Operation {
+pub(super) struct Operation {
     /// `get`, `put`, `post`, `delete`, `options`, `head` or `patch`.
     pub method: &'static str,
     /// Its name, by which generated clients call their functions.
@@ -43,7 +43,7 @@ pub struct Operation {
 }
 
 /// What is sent with a request.
-pub struct Body {
+pub(super) struct Body {
     /// Its definition.
     pub definition: String,
     /// Whether there must be one.
@@ -54,17 +54,17 @@ const JSON: &[&str] = &["application/json"];
 const KEYS: &[&str] = &["application/jwk-set+json"];
 
 /// The media types of built-in objects.
-pub const OBJECTS: &[&str] = &[
+pub(super) const OBJECTS: &[&str] = &[
     "application/json",
     "application/yaml",
     "application/vnd.kubernetes.protobuf",
 ];
 
 /// The codes of an answer that has nothing else to say.
-pub const OK: &[&str] = &["200"];
+pub(super) const OK: &[&str] = &["200"];
 
 /// The paths of a document, in order.
-pub fn paths(page: &Page, context: &Context) -> Vec<Path> {
+pub(super) fn paths(page: &Page, context: &Context) -> Vec<Path> {
     let mut paths: Vec<Path> = root(page).into_iter().collect();
     for published in &page.kinds {
         paths.extend(Resource::new(published, context).paths());

@@ -4,7 +4,7 @@ use mizzen_object::schema::{Shape, Struct};
 
 /// A parameter in the path or the query.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Parameter {
+pub(super) struct Parameter {
     /// Its name.
     pub name: String,
     /// `path` or `query`.
@@ -16,7 +16,7 @@ pub struct Parameter {
 }
 
 /// What a list or watch takes.
-pub const LIST: &[&str] = &[
+pub(super) const LIST: &[&str] = &[
     "allowWatchBookmarks",
     "continue",
     "fieldSelector",
@@ -31,10 +31,10 @@ pub const LIST: &[&str] = &[
 ];
 
 /// What a write takes.
-pub const WRITE: &[&str] = &["dryRun", "fieldManager", "fieldValidation"];
+pub(super) const WRITE: &[&str] = &["dryRun", "fieldManager", "fieldValidation"];
 
 /// What a deletion takes.
-pub const DELETE: &[&str] = &[
+pub(super) const DELETE: &[&str] = &[
     "dryRun",
     "gracePeriodSeconds",
     "ignoreStoreReadErrorWithClusterBreakingPotential",
@@ -43,7 +43,7 @@ pub const DELETE: &[&str] = &[
 ];
 
 /// What the deletion of a collection takes besides.
-pub const SELECT: &[&str] = &[
+pub(super) const SELECT: &[&str] = &[
     "continue",
     "fieldSelector",
     "labelSelector",
@@ -56,7 +56,7 @@ pub const SELECT: &[&str] = &[
 ];
 
 /// Parameters of the query, by name.
-pub fn query(names: &[&str]) -> impl Iterator<Item = Parameter> {
+pub(super) fn query(names: &[&str]) -> impl Iterator<Item = Parameter> {
     names.iter().map(|name| {
         let (ty, description) = known(name);
         Parameter {
@@ -69,7 +69,7 @@ pub fn query(names: &[&str]) -> impl Iterator<Item = Parameter> {
 }
 
 /// What a patch takes. Kubernetes: here `fieldManager` is described apart, since server-side apply requires it.
-pub fn patch() -> impl Iterator<Item = Parameter> {
+pub(super) fn patch() -> impl Iterator<Item = Parameter> {
     query(&["dryRun", "fieldManager", "fieldValidation", "force"]).map(
         |parameter| match &*parameter.name {
             "fieldManager" => {
@@ -85,7 +85,7 @@ pub fn patch() -> impl Iterator<Item = Parameter> {
 }
 
 /// A parameter that is part of the path.
-pub fn path(name: &str, description: String) -> Parameter {
+pub(super) fn path(name: &str, description: String) -> Parameter {
     Parameter {
         name: name.into(),
         place: "path",
@@ -95,7 +95,7 @@ pub fn path(name: &str, description: String) -> Parameter {
 }
 
 /// The fields of an options type that a query can set; fields of other types are left out.
-pub fn options(options: &Struct) -> impl Iterator<Item = Parameter> {
+pub(super) fn options(options: &Struct) -> impl Iterator<Item = Parameter> {
     options
         .fields()
         .iter()

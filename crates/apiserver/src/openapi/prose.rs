@@ -21,11 +21,11 @@ use k8s_openapi::serde_json::{Map, Value};
 
 /// Descriptions by definition.
 #[derive(Default)]
-pub struct Prose(Map<String, Value>);
+pub(super) struct Prose(Map<String, Value>);
 
 impl Prose {
     /// What is known of these definitions and of all that they lead to.
-    pub fn of<'a>(definitions: impl IntoIterator<Item = &'a str>) -> Prose {
+    pub(super) fn of<'a>(definitions: impl IntoIterator<Item = &'a str>) -> Prose {
         let mut generator = SchemaSettings::openapi3().into_generator();
         for definition in definitions {
             if let Some(root) = ROOTS.iter().find(|root| (root.name)() == known(definition)) {
@@ -36,12 +36,12 @@ impl Prose {
     }
 
     /// What a type is.
-    pub fn definition(&self, name: &str) -> Option<&str> {
+    pub(super) fn definition(&self, name: &str) -> Option<&str> {
         self.0.get(&known(name))?["description"].as_str()
     }
 
     /// What a field of a type is.
-    pub fn field(&self, definition: &str, field: &str) -> Option<&str> {
+    pub(super) fn field(&self, definition: &str, field: &str) -> Option<&str> {
         // The crate describes this field at its type, which has a parameter in its place.
         if definition == WATCH_EVENT && field == "object" {
             return Some(

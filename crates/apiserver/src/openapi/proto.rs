@@ -174,7 +174,7 @@ static API_KEY: Message = Message {
 };
 
 /// The whole document out of its encoded parts.
-pub fn document(
+pub(super) fn document(
     info: &Value,
     paths: impl IntoIterator<Item = (String, Vec<u8>)>,
     definitions: impl IntoIterator<Item = (String, Vec<u8>)>,
@@ -196,17 +196,17 @@ pub fn document(
 }
 
 /// A `PathItem`.
-pub fn path_item(value: &Value) -> Vec<u8> {
+pub(super) fn path_item(value: &Value) -> Vec<u8> {
     message(&PATH_ITEM, value)
 }
 
 /// A `Schema`.
-pub fn schema(value: &Value) -> Vec<u8> {
+pub(super) fn schema(value: &Value) -> Vec<u8> {
     message(&SCHEMA, value)
 }
 
 /// A `Parameter`.
-pub fn parameter(value: &Value) -> Vec<u8> {
+pub(super) fn parameter(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     match value["in"].str() {
         "body" => bytes(&mut out, 1, &message(&BODY, value)),

@@ -139,6 +139,6 @@ static DOCUMENT: Message = Message {
 };
 
 /// A whole document.
-pub fn document(document: &Value) -> Vec<u8> {
+pub(super) fn document(document: &Value) -> Vec<u8> {
     message(&DOCUMENT, document)
 }

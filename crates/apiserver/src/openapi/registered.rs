@@ -48,12 +48,12 @@ const SERVER: &[Registered] = &[
 ];
 
 /// The group versions of client-go's scheme.
-pub fn client<'a>() -> impl Iterator<Item = (&'a str, &'a str)> {
+pub(super) fn client<'a>() -> impl Iterator<Item = (&'a str, &'a str)> {
     each(CLIENT)
 }
 
 /// The group versions of the server's schemes.
-pub fn server<'a>() -> impl Iterator<Item = (&'a str, &'a str)> {
+pub(super) fn server<'a>() -> impl Iterator<Item = (&'a str, &'a str)> {
     each(CLIENT).chain(each(SERVER))
 }
 

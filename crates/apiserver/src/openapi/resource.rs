@@ -47,7 +47,7 @@ const ACCEPTED: &[&str] = &["200", "202"];
 const CREATED_OR_ACCEPTED: &[&str] = &["200", "201", "202"];
 
 /// A kind, and how its paths and operations are called.
-pub struct Resource<'a> {
+pub(super) struct Resource<'a> {
     published: &'a Published,
     context: &'a Context,
     definition: String,
@@ -62,7 +62,7 @@ pub struct Resource<'a> {
 
 impl<'a> Resource<'a> {
     /// A kind; the types of `context` are those of its queries.
-    pub fn new(published: &'a Published, context: &'a Context) -> Resource<'a> {
+    pub(super) fn new(published: &'a Published, context: &'a Context) -> Resource<'a> {
         let gvk = &published.kind.gvk;
         let subject = Subject::GroupVersion(gvk.group.to_string(), gvk.version.to_string());
         let custom = published.schema.is_some();
@@ -85,7 +85,7 @@ impl<'a> Resource<'a> {
     }
 
     /// Its paths, those without operations left out.
-    pub fn paths(&self) -> Vec<Path> {
+    pub(super) fn paths(&self) -> Vec<Path> {
         let kind = &self.published.kind;
         let mut paths = vec![self.collection(), self.object()];
         if kind.is_namespaced() {

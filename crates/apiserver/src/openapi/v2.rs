@@ -15,7 +15,7 @@ use super::v3::{encode, meaning, object, security_scheme, shared_parameters, sor
 use super::{Context, Document, Page, hash, proto};
 
 /// Writes the document as JSON, with the paths and types of `others`, which are such documents too.
-pub fn json<'a>(
+pub(super) fn json<'a>(
     pages: impl Iterator<Item = &'a Arc<Page>>,
     context: &Context,
     others: &[Value],
@@ -49,7 +49,7 @@ pub fn json<'a>(
 }
 
 /// Writes the document as protobuf, with the paths and types of `others`.
-pub fn proto<'a>(
+pub(super) fn proto<'a>(
     pages: impl Iterator<Item = &'a Arc<Page>>,
     context: &Context,
     others: &[Value],

@@ -12,7 +12,7 @@ use super::prose::Prose;
 use super::{Context, Page};
 
 /// Writes a document, with or without the prose of its definitions.
-pub fn write(page: &Page, context: &Context, with_prose: bool) -> Vec<u8> {
+pub(super) fn write(page: &Page, context: &Context, with_prose: bool) -> Vec<u8> {
     let mut roots: BTreeSet<String> = BTreeSet::new();
     let custom = page
         .kinds
@@ -65,7 +65,7 @@ pub fn write(page: &Page, context: &Context, with_prose: bool) -> Vec<u8> {
 }
 
 /// How clients say who they are.
-pub fn security_scheme() -> Value {
+pub(super) fn security_scheme() -> Value {
     value!({
         "type": "apiKey",
         "description": "Bearer Token authentication",
@@ -75,7 +75,7 @@ pub fn security_scheme() -> Value {
 }
 
 /// What an answer's code means.
-pub fn meaning(code: &str) -> &'static str {
+pub(super) fn meaning(code: &str) -> &'static str {
     match code {
         "201" => "Created",
         "202" => "Accepted",
@@ -84,7 +84,7 @@ pub fn meaning(code: &str) -> &'static str {
 }
 
 /// The parameters that all operations of a path share, in order, which are said once for the path.
-pub fn shared_parameters(path: &Path) -> Vec<&Parameter> {
+pub(super) fn shared_parameters(path: &Path) -> Vec<&Parameter> {
     let Some((first, others)) = path.operations.split_first() else {
         return Vec::new();
     };
@@ -97,14 +97,14 @@ pub fn shared_parameters(path: &Path) -> Vec<&Parameter> {
 }
 
 /// Parameters by name.
-pub fn sorted<'a>(parameters: impl Iterator<Item = &'a Parameter>) -> Vec<&'a Parameter> {
+pub(super) fn sorted<'a>(parameters: impl Iterator<Item = &'a Parameter>) -> Vec<&'a Parameter> {
     let mut parameters: Vec<&Parameter> = parameters.collect();
     parameters.sort();
     parameters
 }
 
 /// Writes an object of members that are written already.
-pub fn object(out: &mut Vec<u8>, members: impl IntoIterator<Item = (String, Vec<u8>)>) {
+pub(super) fn object(out: &mut Vec<u8>, members: impl IntoIterator<Item = (String, Vec<u8>)>) {
     out.push(b'{');
     for (at, (name, text)) in members.into_iter().enumerate() {
         member(out, at, &name, &text);
@@ -123,7 +123,7 @@ fn member(out: &mut Vec<u8>, at: usize, name: &str, text: &[u8]) {
 }
 
 /// The text of a value.
-pub fn encode(value: &Value) -> Vec<u8> {
+pub(super) fn encode(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     json::write(value, &mut out);
     out

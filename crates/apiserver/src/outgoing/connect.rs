@@ -36,7 +36,7 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    pub fn new(target: &Target, config: ClientConfig) -> Result<Connector, SendError> {
+    pub(super) fn new(target: &Target, config: ClientConfig) -> Result<Connector, SendError> {
         Ok(Connector {
             address: target.address.as_str().into(),
             name: server_name(&target.server_name)?,

@@ -10,7 +10,12 @@ use super::{Client, Limit, SendError, Target, Trust};
 
 impl Client {
     /// The body of what is there. Only HTTPS is spoken.
-    pub async fn get(&self, url: &str, trust: &Trust, limit: Limit) -> Result<Bytes, SendError> {
+    pub(crate) async fn get(
+        &self,
+        url: &str,
+        trust: &Trust,
+        limit: Limit,
+    ) -> Result<Bytes, SendError> {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         let call = Call {

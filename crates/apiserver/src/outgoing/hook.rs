@@ -45,7 +45,7 @@ pub(crate) struct Limit {
 
 impl Hook {
     /// Reads `{url | service: {namespace, name, path, port}, caBundle}`.
-    pub fn parse(config: &Value) -> Hook {
+    pub(crate) fn parse(config: &Value) -> Hook {
         let trust = Trust::bundle(
             STANDARD
                 .decode(config["caBundle"].str())
@@ -97,7 +97,7 @@ impl Hook {
     }
 
     /// Posts a review and gives back the body of a good answer. `query` is added to the URL and may be empty.
-    pub async fn post(
+    pub(crate) async fn post(
         &self,
         client: &Client,
         query: &str,

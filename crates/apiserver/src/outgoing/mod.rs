@@ -19,8 +19,9 @@ mod tests;
 mod trust;
 mod verify;
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -94,7 +95,7 @@ pub(crate) struct SendError(pub String);
 
 impl Client {
     /// A client that shows `identity` where the target wants a front proxy, and reaches this server at `own`.
-    pub fn new(
+    pub(crate) fn new(
         registry: &Registry,
         catalog: &Catalog,
         identity: Option<Identity>,
@@ -111,7 +112,7 @@ impl Client {
     }
 
     /// A client that knows no services and shows `identity`.
-    pub fn plain(registry: &Registry, identity: Option<Identity>) -> Client {
+    pub(crate) fn plain(registry: &Registry, identity: Option<Identity>) -> Client {
         let services = Services::unknown(registry);
         Client(Arc::new(Inner {
             registry: registry.clone(),
@@ -122,12 +123,12 @@ impl Client {
     }
 
     /// Where services are.
-    pub fn services(&self) -> &Services {
+    pub(crate) fn services(&self) -> &Services {
         &self.0.services
     }
 
     /// Sends one request; its URI must be absolute. The answer's body comes as the server sends it.
-    pub async fn send(
+    pub(crate) async fn send(
         &self,
         target: &Target,
         request: Request<Outgoing>,
@@ -140,7 +141,11 @@ impl Client {
     }
 
     /// Shakes hands over a connection with a server that need not prove who it is.
-    pub async fn secure<C>(&self, host: &str, connection: C) -> Result<TlsStream<C>, SendError>
+    pub(crate) async fn secure<C>(
+        &self,
+        host: &str,
+        connection: C,
+    ) -> Result<TlsStream<C>, SendError>
     where
         C: AsyncRead + AsyncWrite + Unpin,
     {
@@ -156,11 +161,7 @@ impl Client {
 
     /// The connections to a target. The target that was not used for the longest time makes room.
     fn kept(&self, target: &Target) -> Result<legacy::Client<Connector, Outgoing>, SendError> {
-        let mut targets = self
-            .0
-            .targets
-            .lock()
-            .expect("nothing panics while it is held");
+        let mut targets = self.0.targets.lock();
         if let Some(kept) = targets.get_mut(target) {
             kept.used = Instant::now();
             return Ok(kept.client.clone());

@@ -23,7 +23,7 @@ pub(super) struct Call {
 
 impl Call {
     /// Sends it, and again to where the answer leads. `target` finds who must answer at a URL.
-    pub async fn send(
+    pub(super) async fn send(
         mut self,
         client: &Client,
         until: Instant,

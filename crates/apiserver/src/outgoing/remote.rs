@@ -42,7 +42,7 @@ pub(crate) struct PostError {
 
 impl Remote {
     /// The server of a kubeconfig file, which is told how long we wait.
-    pub fn new(file: &Kubeconfig, registry: &Registry) -> Remote {
+    pub(crate) fn new(file: &Kubeconfig, registry: &Registry) -> Remote {
         // One connection of HTTP/2 has so many streams and no more: questions that are answered slowly would hold up
         // others.
         Remote {
@@ -53,7 +53,7 @@ impl Remote {
     }
 
     /// The same, asked without further words.
-    pub fn silent(file: &Kubeconfig, registry: &Registry) -> Remote {
+    pub(crate) fn silent(file: &Kubeconfig, registry: &Registry) -> Remote {
         let Kubeconfig {
             url,
             path,
@@ -87,12 +87,12 @@ impl Remote {
     }
 
     /// Where it is.
-    pub fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
     /// Posts a review and gives back the body of a good answer.
-    pub async fn post(&self, body: Bytes, patience: Duration) -> Result<Bytes, PostError> {
+    pub(crate) async fn post(&self, body: Bytes, patience: Duration) -> Result<Bytes, PostError> {
         let (code, outcome) = self.exchange(body, patience).await?;
         outcome.map_err(|error| PostError {
             code: Some(code),
@@ -101,7 +101,7 @@ impl Remote {
     }
 
     /// Posts a review again, later and later, while it fails for a reason that may pass. Each attempt has `patience`.
-    pub async fn post_with_backoff(
+    pub(crate) async fn post_with_backoff(
         &self,
         registry: &Registry,
         body: Bytes,
@@ -121,7 +121,7 @@ impl Remote {
     }
 
     /// Posts something whose answer does not matter, as long as it is a good one.
-    pub async fn tell(&self, body: Bytes, patience: Duration) -> Result<(), PostError> {
+    pub(crate) async fn tell(&self, body: Bytes, patience: Duration) -> Result<(), PostError> {
         match self.exchange(body, patience).await? {
             (200..=206, _) => Ok(()),
             (code, outcome) => Err(PostError {
@@ -189,13 +189,13 @@ pub(crate) fn jittered(registry: &Registry, pause: Duration) -> Duration {
 
 impl PostError {
     /// Whether it may be otherwise the next time, as upstream sees it (apiserver/pkg/util/webhook/webhook.go).
-    pub fn is_passing(&self) -> bool {
+    pub(crate) fn is_passing(&self) -> bool {
         let lost = ["connection reset by peer", "http2: client connection lost"];
         matches!(self.code, Some(429 | 500 | 504)) || lost.iter().any(|end| self.why.ends_with(end))
     }
 
     /// Whether the answer took too long.
-    pub fn is_late(&self) -> bool {
+    pub(crate) fn is_late(&self) -> bool {
         self.code == Some(504) || self.why.ends_with("context deadline exceeded")
     }
 }

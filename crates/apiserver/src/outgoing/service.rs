@@ -28,7 +28,7 @@ pub(crate) struct Service {
 
 impl Service {
     /// The service of a `{namespace, name, port}`; the port is 443 unless said.
-    pub fn parse(reference: &Value) -> Service {
+    pub(crate) fn parse(reference: &Value) -> Service {
         let port = u16::try_from(reference["port"].int()).unwrap_or_default();
         Service {
             namespace: reference["namespace"].str().into(),
@@ -38,7 +38,7 @@ impl Service {
     }
 
     /// The name that its certificate must have.
-    pub fn host(&self) -> String {
+    pub(crate) fn host(&self) -> String {
         format!("{}.{}.svc", self.name, self.namespace)
     }
 }
@@ -54,7 +54,7 @@ pub(crate) struct Services {
 }
 
 impl Services {
-    pub fn new(registry: &Registry, catalog: &Catalog, own: &str) -> Services {
+    pub(crate) fn new(registry: &Registry, catalog: &Catalog, own: &str) -> Services {
         Services {
             registry: registry.clone(),
             services: catalog.get("", "v1", "services"),
@@ -65,7 +65,7 @@ impl Services {
     }
 
     /// For who asks for none.
-    pub fn unknown(registry: &Registry) -> Services {
+    pub(crate) fn unknown(registry: &Registry) -> Services {
         Services {
             registry: registry.clone(),
             services: None,
@@ -76,7 +76,7 @@ impl Services {
     }
 
     /// The service object.
-    pub fn find(&self, service: &Service) -> Result<Value, Status> {
+    pub(crate) fn find(&self, service: &Service) -> Result<Value, Status> {
         let key = Key::new(&service.namespace, &service.name);
         let found = self
             .services
@@ -92,7 +92,7 @@ impl Services {
     }
 
     /// The `host:port` to dial.
-    pub fn resolve(&self, service: &Service) -> Result<String, Status> {
+    pub(crate) fn resolve(&self, service: &Service) -> Result<String, Status> {
         let Service {
             namespace,
             name,
@@ -134,7 +134,7 @@ impl Services {
     }
 
     /// The slices of a service's endpoints.
-    pub fn slices(&self, service: &Service) -> Vec<Value> {
+    pub(crate) fn slices(&self, service: &Service) -> Vec<Value> {
         let Some(resource) = &self.slices else {
             return Vec::new();
         };
@@ -190,7 +190,7 @@ impl Services {
     }
 
     /// Whether a node says that its runtime is the simulated one.
-    pub fn is_simulated(&self, node: &str) -> bool {
+    pub(crate) fn is_simulated(&self, node: &str) -> bool {
         let found = self
             .nodes
             .as_ref()

@@ -28,7 +28,7 @@ pub(crate) enum Trust {
 
 impl Trust {
     /// What a `caBundle` says: an empty one says nothing.
-    pub fn bundle(pem: Vec<u8>) -> Trust {
+    pub(crate) fn bundle(pem: Vec<u8>) -> Trust {
         if pem.is_empty() {
             Trust::System
         } else {

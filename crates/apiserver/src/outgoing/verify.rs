@@ -62,7 +62,7 @@ struct Root {
 }
 
 impl Roots {
-    pub fn new(certificates: impl IntoIterator<Item = CertificateDer<'static>>) -> Roots {
+    pub(super) fn new(certificates: impl IntoIterator<Item = CertificateDer<'static>>) -> Roots {
         let roots = certificates.into_iter().filter_map(|der| {
             let (_, parsed) = X509Certificate::from_der(&der).ok()?;
             let anchor = anchor_from_trusted_cert(&der)
@@ -74,7 +74,7 @@ impl Roots {
         Roots(roots.collect())
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 

@@ -68,7 +68,11 @@ pub(crate) struct MissingResource;
 
 impl RequestInfo {
     /// Derives what a request is about.
-    pub fn new(method: &Method, uri: &Uri, query: &Query) -> Result<RequestInfo, MissingResource> {
+    pub(crate) fn new(
+        method: &Method,
+        uri: &Uri,
+        query: &Query,
+    ) -> Result<RequestInfo, MissingResource> {
         let path = decode(uri.path());
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let (group, version, rest) = match parts.as_slice() {
@@ -105,7 +109,7 @@ impl RequestInfo {
     }
 
     /// Of a request that the server makes of itself.
-    pub fn of_server(method: &Method, path: ResourcePath) -> RequestInfo {
+    pub(crate) fn of_server(method: &Method, path: ResourcePath) -> RequestInfo {
         let verb = verb(method, path.name.is_empty(), &Query::default());
         RequestInfo {
             verb: verb.into(),
@@ -116,17 +120,17 @@ impl RequestInfo {
 
     /// The verb as roles name it: `list`, `update`; for a non-resource path the method in lower case. Empty for a method
     /// that resources do not have.
-    pub fn verb(&self) -> &str {
+    pub(crate) fn verb(&self) -> &str {
         &self.verb
     }
 
     /// What the path is about.
-    pub fn target(&self) -> &Target {
+    pub(crate) fn target(&self) -> &Target {
         &self.target
     }
 
     /// The path, if it is about objects.
-    pub fn resource(&self) -> Option<&ResourcePath> {
+    pub(crate) fn resource(&self) -> Option<&ResourcePath> {
         match &self.target {
             Target::Resource(path) => Some(path),
             Target::Page(_) => None,
@@ -134,7 +138,7 @@ impl RequestInfo {
     }
 
     /// The name of the one object that the request is about: that of the path, or the only one that a list selects.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         match self.resource() {
             Some(path) if !path.name.is_empty() => &path.name,
             _ => &self.selected_name,
@@ -143,7 +147,7 @@ impl RequestInfo {
 
     /// Whether authorizers may go by the selectors of the query. Kubernetes: not with a verb in the path, for of those
     /// endpoints not all heed selectors.
-    pub fn has_selectors(&self) -> bool {
+    pub(crate) fn has_selectors(&self) -> bool {
         matches!(self.verb(), "list" | "watch" | "deletecollection")
             && self.resource().is_some_and(|path| !path.verb_in_path)
     }
@@ -151,7 +155,7 @@ impl RequestInfo {
 
 impl ResourcePath {
     /// The namespace that the request is about. Kubernetes: a namespace is inside itself.
-    pub fn scope(&self) -> &str {
+    pub(crate) fn scope(&self) -> &str {
         match self.resource.as_str() {
             "namespaces" if !self.placed => &self.name,
             _ => &self.namespace,

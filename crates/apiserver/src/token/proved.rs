@@ -40,7 +40,7 @@ impl Default for ProvedTokens {
 
 impl ProvedTokens {
     /// What a token says: what it said before, or what is read now.
-    pub fn find<E>(
+    pub(crate) fn find<E>(
         &self,
         token: &str,
         read: impl FnOnce() -> Result<Option<Proved>, E>,

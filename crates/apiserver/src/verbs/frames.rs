@@ -3,7 +3,7 @@
 //! Watchers of a collection hear of a change at about the same time, and its text is made once for all of them. It is not
 //! kept with the object: that would be every object twice, for a moment's use.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use bytes::Bytes;
 use mizzen_registry::Object;
@@ -31,13 +31,13 @@ impl Default for Frames {
 
 impl Frames {
     /// The event `word` of an object, as JSON.
-    pub fn event(&self, word: &'static str, object: &Object) -> Bytes {
+    pub(crate) fn event(&self, word: &'static str, object: &Object) -> Bytes {
         let record = object.record().filter(|_| object.json.len() <= MAX_BYTES);
         let Some(record) = record else {
             return json_frame(word, &object.json);
         };
         let place = usize::try_from(record.revision.0).unwrap_or_default() % KEPT;
-        let mut kept = self.0[place].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0[place].lock();
         if let Some(frame) = kept
             .as_ref()
             .filter(|frame| frame.is_of(word, &object.json))

@@ -330,7 +330,7 @@ fn allowed(
 
 impl<'a> Call<'a> {
     /// A request that the server itself makes.
-    pub fn of_server(
+    pub(crate) fn of_server(
         server: &'a Arc<Inner>,
         request: &'a Request,
         path: &'a ResourcePath,
@@ -416,12 +416,12 @@ impl Call<'_> {
     }
 
     /// The object that the path names.
-    pub fn key(&self) -> Key {
+    pub(crate) fn key(&self) -> Key {
         Key::new(&self.path.namespace, &self.path.name)
     }
 
     /// Answers with an object.
-    pub fn object(&self, object: &Object, code: u16) -> Result<Answer, Status> {
+    pub(crate) fn object(&self, object: &Object, code: u16) -> Result<Answer, Status> {
         self.check_include()?;
         self.check_listed(false)?;
         let include = self.request.query.text("includeObject");
@@ -442,7 +442,7 @@ impl Call<'_> {
     }
 
     /// Checks that metadata of a list is asked of a list, and of an object of an object.
-    pub fn check_listed(&self, is_list: bool) -> Result<(), Status> {
+    pub(crate) fn check_listed(&self, is_list: bool) -> Result<(), Status> {
         let Accept {
             form: answer::Form::Metadata(_),
             listed,
@@ -464,7 +464,7 @@ impl Call<'_> {
     }
 
     /// Checks how much of an object a table row should have.
-    pub fn check_include(&self) -> Result<(), Status> {
+    pub(crate) fn check_include(&self) -> Result<(), Status> {
         let include = self.request.query.text("includeObject");
         if matches!(self.accept.form, answer::Form::Table(_)) {
             if self.resource.kind().columns.is_empty() {

@@ -788,7 +788,7 @@ async fn every_kind_of_token_is_known_to_a_review() {
 
 /// Signs by saying everything twice.
 #[derive(Debug)]
-pub struct Echo;
+pub(crate) struct Echo;
 
 impl Signer for Echo {
     fn algorithm(&self) -> &str {

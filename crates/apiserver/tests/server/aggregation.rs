@@ -15,11 +15,11 @@ use crate::rig::Rig;
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 const APIS: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
-pub const THINGS: &str = "/apis/shop.example.com/v1/namespaces/default/things";
+pub(crate) const THINGS: &str = "/apis/shop.example.com/v1/namespaces/default/things";
 const NAME: &[&str] = &["shop.default.svc"];
 
 /// An API server that serves things, besides what `react` does.
-pub async fn shop(react: impl Fn(&str) -> Reaction + Send + Sync + 'static) -> Peer {
+pub(crate) async fn shop(react: impl Fn(&str) -> Reaction + Send + Sync + 'static) -> Peer {
     Peer::start(NAME, move |request| match request.uri().path() {
         "/apis/shop.example.com/v1" => Reaction::Reply(
             200,
@@ -96,7 +96,7 @@ async fn front(peer: &Peer) -> Rig {
 }
 
 /// The same server, in front of `peer`.
-pub async fn in_front(rig: Rig, peer: &Peer) -> Rig {
+pub(crate) async fn in_front(rig: Rig, peer: &Peer) -> Rig {
     rig.server.aggregate().await.unwrap();
     rig.post(SERVICES, SERVICE).await.expect(201);
     rig.post(APIS, &api_service(&peer.bundle(), peer.port))
@@ -478,7 +478,7 @@ async fn a_body_is_passed_on_as_it_comes_however_long_it_is() {
     );
 }
 
-pub async fn read_until(stream: &mut (impl AsyncRead + Unpin), end: &str) -> String {
+pub(crate) async fn read_until(stream: &mut (impl AsyncRead + Unpin), end: &str) -> String {
     let mut text = String::new();
     while !text.ends_with(end) {
         text.push(char::from(stream.read_u8().await.unwrap()));

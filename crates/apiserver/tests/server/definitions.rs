@@ -6,13 +6,13 @@ use mizzen_object::{Value, json, value};
 
 use crate::rig::{Events, Rig};
 
-pub const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-pub const FOOS: &str = "/apis/example.com/v1/namespaces/default/foos";
-pub const FOOS_V2: &str = "/apis/example.com/v2/namespaces/default/foos";
+pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub(crate) const FOOS: &str = "/apis/example.com/v1/namespaces/default/foos";
+pub(crate) const FOOS_V2: &str = "/apis/example.com/v2/namespaces/default/foos";
 const FOO: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/foos.example.com";
 
 /// A version of a definition whose schema has these properties in its `spec`.
-pub fn version(name: &str, storage: bool, properties: &str) -> Value {
+pub(crate) fn version(name: &str, storage: bool, properties: &str) -> Value {
     let properties = json::parse(properties.as_bytes()).unwrap();
     value!({
         "name": name, "served": true, "storage": storage,
@@ -24,7 +24,7 @@ pub fn version(name: &str, storage: bool, properties: &str) -> Value {
 }
 
 /// The definition of `foos.example.com`.
-pub fn definition(versions: Vec<Value>) -> Value {
+pub(crate) fn definition(versions: Vec<Value>) -> Value {
     let mut definition = value!({
         "metadata": { "name": "foos.example.com" },
         "spec": { "group": "example.com", "scope": "Namespaced", "names": { "plural": "foos", "kind": "Foo" } },
@@ -33,7 +33,7 @@ pub fn definition(versions: Vec<Value>) -> Value {
     definition
 }
 
-pub async fn define(rig: &Rig, definition: &Value) -> Value {
+pub(crate) async fn define(rig: &Rig, definition: &Value) -> Value {
     rig.post(DEFINITIONS, &json::to_string(definition))
         .await
         .expect(201)
@@ -42,7 +42,7 @@ pub async fn define(rig: &Rig, definition: &Value) -> Value {
 
 const ANY: &str = r#"{"a":{"type":"string"},"n":{"type":"integer"}}"#;
 
-pub fn foo(version: &str, name: &str, spec: &str) -> String {
+pub(crate) fn foo(version: &str, name: &str, spec: &str) -> String {
     format!(
         r#"{{"apiVersion":"example.com/{version}","kind":"Foo","metadata":{{"name":"{name}"}},"spec":{spec}}}"#
     )

@@ -1,6 +1,7 @@
 //! Tokens that somebody else has signed: a real little issuer, its keys, and what goes wrong with them.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -88,7 +89,7 @@ impl Provider {
         let state = Arc::new(Mutex::new(state));
         let shared = state.clone();
         let peer = Peer::start(&["127.0.0.1"], move |request| {
-            let state = shared.lock().unwrap();
+            let state = shared.lock();
             match (state.trouble, request.uri().path()) {
                 (Some(trouble), _) => trouble(),
                 (None, "/.well-known/openid-configuration") => {
@@ -106,16 +107,16 @@ impl Provider {
         })
         .await;
         let url = format!("https://127.0.0.1:{}", peer.port);
-        state.lock().unwrap().url = url.clone();
+        state.lock().url = url.clone();
         Provider { peer, url, state }
     }
 
     fn keys(&self, keys: &[&Key]) {
-        self.state.lock().unwrap().keys = keys.iter().map(|key| key.jwk()).collect();
+        self.state.lock().keys = keys.iter().map(|key| key.jwk()).collect();
     }
 
     fn trouble(&self, trouble: Option<fn() -> Reaction>) {
-        self.state.lock().unwrap().trouble = trouble;
+        self.state.lock().trouble = trouble;
     }
 
     /// How often its keys were asked for.
@@ -267,7 +268,7 @@ async fn rsa_signatures_count_as_their_headers_say() {
     let provider = Provider::start(&[]).await;
     let mut jwk = public.to_jwk();
     jwk.set("kid", "r");
-    provider.state.lock().unwrap().keys = vec![jwk];
+    provider.state.lock().keys = vec![jwk];
     let gate = Gate::new(provider.configuration("")).await;
     let sign = |name: &str, encoding: &'static dyn RsaEncoding| {
         signed(
@@ -512,7 +513,7 @@ async fn an_issuer_that_calls_itself_otherwise_is_not_believed() {
     let key = Key::new("k1");
     let provider = Provider::start(&[&key]).await;
     let gate = Gate::new(provider.configuration("")).await;
-    provider.state.lock().unwrap().url = "https://other".into();
+    provider.state.lock().url = "https://other".into();
     let problem = format!(
         "oidc: verify token: failed to verify signature: fetching keys oidc: issuer did not match the issuer returned by provider, expected \"{}\" got \"https://other\"",
         provider.url

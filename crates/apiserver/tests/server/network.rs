@@ -17,7 +17,7 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 /// The server. It is gone when this is dropped.
-pub struct Network {
+pub(crate) struct Network {
     port: u16,
     authority: Authority,
     task: JoinHandle<()>,
@@ -25,7 +25,7 @@ pub struct Network {
 
 impl Network {
     /// Puts `server` on a network.
-    pub async fn start(server: &Server) -> Network {
+    pub(crate) async fn start(server: &Server) -> Network {
         let authority = Authority::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -48,12 +48,12 @@ impl Network {
     }
 
     /// A connection as the admin, on which HTTP/1.1 is spoken.
-    pub async fn connect(&self) -> TlsStream<TcpStream> {
+    pub(crate) async fn connect(&self) -> TlsStream<TcpStream> {
         self.dial("http/1.1").await
     }
 
     /// A connection as the admin, on which nothing has been said.
-    pub async fn dial(&self, protocol: &str) -> TlsStream<TcpStream> {
+    pub(crate) async fn dial(&self, protocol: &str) -> TlsStream<TcpStream> {
         let mut config = self.authority.client();
         config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
         let connector = TlsConnector::from(Arc::new(config));
@@ -64,7 +64,7 @@ impl Network {
     }
 
     /// A connection before the TLS handshake.
-    pub async fn dial_plain(&self) -> TcpStream {
+    pub(crate) async fn dial_plain(&self) -> TcpStream {
         TcpStream::connect(("127.0.0.1", self.port)).await.unwrap()
     }
 }

@@ -1,6 +1,7 @@
 //! Servers of one's own: nothing is served but what they are told, and everything as with built-in kinds.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use http::header;
 use http_body_util::BodyExt as _;
@@ -165,7 +166,7 @@ struct Harbours {
 
 impl Harbours {
     fn tell(&self, change: WatchChange, harbour: &Value) {
-        for watcher in &*self.watchers.lock().unwrap() {
+        for watcher in &*self.watchers.lock() {
             let _ = watcher.try_send((change, harbour.clone()));
         }
     }
@@ -173,25 +174,24 @@ impl Harbours {
     fn take(&self, name: &str) {
         self.all
             .lock()
-            .unwrap()
             .retain(|harbour| harbour.at("metadata.name").str() != name);
     }
 }
 
 impl Storage for Harbours {
     fn list<'a>(&'a self, _: &'a Asked) -> Future<'a, Result<Vec<Value>, Status>> {
-        Box::pin(async { Ok(self.all.lock().unwrap().clone()) })
+        Box::pin(async { Ok(self.all.lock().clone()) })
     }
 
     fn create<'a>(&'a self, _: &'a Asked, harbour: Value) -> Future<'a, Result<Value, Status>> {
-        self.all.lock().unwrap().push(harbour.clone());
+        self.all.lock().push(harbour.clone());
         self.tell(WatchChange::Added, &harbour);
         Box::pin(async { Ok(harbour) })
     }
 
     fn update<'a>(&'a self, asked: &'a Asked, harbour: Value) -> Future<'a, Result<Value, Status>> {
         self.take(asked.name);
-        self.all.lock().unwrap().push(harbour.clone());
+        self.all.lock().push(harbour.clone());
         self.tell(WatchChange::Modified, &harbour);
         Box::pin(async { Ok(harbour) })
     }
@@ -199,7 +199,7 @@ impl Storage for Harbours {
     fn delete<'a>(&'a self, asked: &'a Asked) -> Future<'a, Result<Value, Status>> {
         self.take(asked.name);
         self.tell(WatchChange::Deleted, asked.old.unwrap());
-        self.watchers.lock().unwrap().clear();
+        self.watchers.lock().clear();
         Box::pin(async { Ok(asked.old.unwrap().clone()) })
     }
 
@@ -208,7 +208,7 @@ impl Storage for Harbours {
         _: &'a Asked,
     ) -> Future<'a, Result<Receiver<(WatchChange, Value)>, Status>> {
         let (sender, receiver) = channel(8);
-        self.watchers.lock().unwrap().push(sender);
+        self.watchers.lock().push(sender);
         Box::pin(async { Ok(receiver) })
     }
 }

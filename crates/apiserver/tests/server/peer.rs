@@ -1,9 +1,10 @@
 //! A little HTTPS server that behaves as a test wants: it answers, hangs, closes, or dies in the middle.
 
+use parking_lot::Mutex;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -24,7 +25,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 /// What the server does with a request.
-pub enum Reaction {
+pub(crate) enum Reaction {
     /// It answers.
     Reply(u16, String),
     /// It leads elsewhere.
@@ -41,7 +42,7 @@ pub enum Reaction {
 }
 
 /// The server. It is gone when this is dropped.
-pub struct Peer {
+pub(crate) struct Peer {
     /// Where it listens, on 127.0.0.1.
     pub port: u16,
     /// The certificate of whoever signed its own, as PEM.
@@ -61,7 +62,7 @@ struct Shared {
 
 impl Peer {
     /// A server whose certificate is for `names`.
-    pub async fn start(
+    pub(crate) async fn start(
         names: &[&str],
         react: impl Fn(&Request<Bytes>) -> Reaction + Send + Sync + 'static,
     ) -> Peer {
@@ -70,7 +71,7 @@ impl Peer {
     }
 
     /// A server with certificates of the test's own, and the PEM of who is to be trusted for them.
-    pub async fn serving(
+    pub(crate) async fn serving(
         config: ServerConfig,
         authority: String,
         react: impl Fn(&Request<Bytes>) -> Reaction + Send + Sync + 'static,
@@ -94,30 +95,30 @@ impl Peer {
     }
 
     /// A server that gives every request the same answer.
-    pub async fn answering(code: u16, body: &str) -> Peer {
+    pub(crate) async fn answering(code: u16, body: &str) -> Peer {
         let body = body.to_owned();
         Peer::start(&["127.0.0.1"], move |_| Reaction::Reply(code, body.clone())).await
     }
 
     /// Its authority as a `caBundle`.
-    pub fn bundle(&self) -> String {
+    pub(crate) fn bundle(&self) -> String {
         use base64::Engine as _;
         base64::engine::general_purpose::STANDARD.encode(&self.authority)
     }
 
     /// The requests that came.
-    pub fn seen(&self) -> Vec<Request<Bytes>> {
-        self.shared.seen.lock().unwrap().clone()
+    pub(crate) fn seen(&self) -> Vec<Request<Bytes>> {
+        self.shared.seen.lock().clone()
     }
 
     /// How many connections came.
     #[allow(dead_code, reason = "tests from inside ask")]
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
     /// Breaks off the answers that have begun.
-    pub fn die(&self) {
+    pub(crate) fn die(&self) {
         self.shared.dying.send_replace(true);
     }
 }
@@ -144,7 +145,7 @@ fn certificates(names: &[&str]) -> (ServerConfig, String) {
 }
 
 /// TLS with these certificates, the server's own first.
-pub fn tls(chain: Vec<CertificateDer<'static>>, key: &KeyPair) -> ServerConfig {
+pub(crate) fn tls(chain: Vec<CertificateDer<'static>>, key: &KeyPair) -> ServerConfig {
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -197,7 +198,7 @@ async fn answer(
     };
     let request = Request::from_parts(head, body);
     let reaction = (shared.react)(&request);
-    shared.seen.lock().unwrap().push(request);
+    shared.seen.lock().push(request);
     Ok(match reaction {
         Reaction::Reply(code, body) => json(
             code,

@@ -11,13 +11,13 @@ use mizzen_object::{Value, json};
 use mizzen_registry::Registry;
 use mizzen_registry::Store;
 
-pub const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// The time at which every test begins.
 const BEGIN: i64 = 1_800_000_000;
 
 /// An engine of its own, on time that tests move.
-pub fn registry(store: Store) -> Registry {
+pub(crate) fn registry(store: Store) -> Registry {
     Registry::new(
         store,
         Arc::new(VirtualClock::starting_at(BEGIN)),
@@ -27,21 +27,21 @@ pub fn registry(store: Store) -> Registry {
 
 /// A server with the namespace `default` and somebody who may do everything.
 #[derive(Clone)]
-pub struct Rig {
+pub(crate) struct Rig {
     pub server: Server,
 }
 
 impl Rig {
-    pub async fn new() -> Rig {
+    pub(crate) async fn new() -> Rig {
         Rig::with(Options::default()).await
     }
 
     /// The same, set up in another way.
-    pub async fn with(options: Options) -> Rig {
+    pub(crate) async fn with(options: Options) -> Rig {
         Rig::on(Store::in_memory(Default::default()), options).await
     }
 
-    pub async fn on(store: Store, options: Options) -> Rig {
+    pub(crate) async fn on(store: Store, options: Options) -> Rig {
         let rig = Rig {
             server: Server::new(registry(store), options),
         };
@@ -53,7 +53,7 @@ impl Rig {
     }
 
     /// Another server on a copy of the store.
-    pub async fn restarted(&self) -> Rig {
+    pub(crate) async fn restarted(&self) -> Rig {
         let clock = Arc::new(VirtualClock::starting_at(BEGIN));
         let random = Arc::new(Counter::from(1 << 40));
         let registry = Registry::new(self.server.registry().store().fork(), clock, random);
@@ -64,41 +64,41 @@ impl Rig {
         rig
     }
 
-    pub async fn get(&self, path: &str) -> Reply {
+    pub(crate) async fn get(&self, path: &str) -> Reply {
         self.call("GET", path, "").await
     }
 
-    pub async fn post(&self, path: &str, body: &str) -> Reply {
+    pub(crate) async fn post(&self, path: &str, body: &str) -> Reply {
         self.call("POST", path, body).await
     }
 
-    pub async fn put(&self, path: &str, body: &str) -> Reply {
+    pub(crate) async fn put(&self, path: &str, body: &str) -> Reply {
         self.call("PUT", path, body).await
     }
 
     /// A merge patch.
-    pub async fn patch(&self, path: &str, body: &str) -> Reply {
+    pub(crate) async fn patch(&self, path: &str, body: &str) -> Reply {
         self.call("PATCH", path, body).await
     }
 
-    pub async fn delete(&self, path: &str, body: &str) -> Reply {
+    pub(crate) async fn delete(&self, path: &str, body: &str) -> Reply {
         self.call("DELETE", path, body).await
     }
 
     /// A server-side apply by `manager`.
-    pub async fn apply(&self, path: &str, manager: &str, body: &str) -> Reply {
+    pub(crate) async fn apply(&self, path: &str, manager: &str, body: &str) -> Reply {
         self.call("APPLY", &format!("{path}?fieldManager={manager}"), body)
             .await
     }
 
     /// What the admin gets; the method may be a form of patches.
-    pub async fn call(&self, method: &str, path: &str, body: &str) -> Reply {
+    pub(crate) async fn call(&self, method: &str, path: &str, body: &str) -> Reply {
         self.call_as(User::master("admin"), &[], method, path, body)
             .await
     }
 
     /// What somebody gets who says something in headers besides.
-    pub async fn call_as(
+    pub(crate) async fn call_as(
         &self,
         user: User,
         headers: &[(&'static str, &str)],
@@ -127,7 +127,7 @@ impl Rig {
     }
 
     /// The aggregated form of a discovery document.
-    pub async fn aggregated(&self, path: &str) -> Value {
+    pub(crate) async fn aggregated(&self, path: &str) -> Value {
         let mut headers = HeaderMap::new();
         let form = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         headers.insert(header::ACCEPT, HeaderValue::from_static(form));
@@ -155,12 +155,12 @@ impl Rig {
     }
 
     /// Sends a request; the answer's body is still to come.
-    pub async fn send(&self, method: &str, path: &str, body: &str) -> Answer {
+    pub(crate) async fn send(&self, method: &str, path: &str, body: &str) -> Answer {
         self.send_as(User::master("admin"), &[], method, path, body)
             .await
     }
 
-    pub async fn send_as(
+    pub(crate) async fn send_as(
         &self,
         user: User,
         more: &[(&'static str, &str)],
@@ -195,13 +195,13 @@ impl Rig {
     }
 
     /// Makes a ConfigMap with a text in it.
-    pub async fn make(&self, name: &str, text: &str) -> Reply {
+    pub(crate) async fn make(&self, name: &str, text: &str) -> Reply {
         let body = format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{"text":"{text}"}}}}"#);
         self.post(CONFIG_MAPS, &body).await.expect(201)
     }
 
     /// The events of a collection.
-    pub async fn watch(&self, path: &str) -> Events {
+    pub(crate) async fn watch(&self, path: &str) -> Events {
         let answer = self.send("GET", path, "").await;
         assert_eq!(answer.status(), 200);
         Events {
@@ -213,7 +213,7 @@ impl Rig {
 
 /// A whole answer.
 #[derive(Debug)]
-pub struct Reply {
+pub(crate) struct Reply {
     pub status: u16,
     /// The `Warning` headers.
     pub warnings: Vec<String>,
@@ -223,12 +223,12 @@ pub struct Reply {
 impl Reply {
     /// Itself, if its status is the expected one.
     #[track_caller]
-    pub fn expect(self, status: u16) -> Reply {
+    pub(crate) fn expect(self, status: u16) -> Reply {
         assert_eq!(self.status, status, "{}", json::to_string(&self.body));
         self
     }
 
-    pub fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> u64 {
         self.body
             .at("metadata.resourceVersion")
             .str()
@@ -237,12 +237,12 @@ impl Reply {
     }
 
     /// Why it was refused.
-    pub fn message(&self) -> &str {
+    pub(crate) fn message(&self) -> &str {
         self.body["message"].str()
     }
 
     /// The names of a list's items.
-    pub fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         self.body["items"]
             .list()
             .iter()
@@ -252,14 +252,14 @@ impl Reply {
 }
 
 /// A watch's events, as they come.
-pub struct Events {
+pub(crate) struct Events {
     body: Body,
     rest: Vec<u8>,
 }
 
 impl Events {
     /// The next event, or none when the watch is over. Virtual time passes while it waits.
-    pub async fn next(&mut self) -> Option<Value> {
+    pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
@@ -272,7 +272,7 @@ impl Events {
     }
 
     /// The next event as `TYPE name`, or as `end`.
-    pub async fn next_name(&mut self) -> String {
+    pub(crate) async fn next_name(&mut self) -> String {
         match self.next().await {
             Some(event) => format!(
                 "{} {}",

@@ -3,10 +3,11 @@
 //! The oracle does not read paths: it looks at what has become of the objects. Whatever was created must have been
 //! created by a POST and the role for `create`, and so on.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use expect_test::{Expect, expect};
 use http_body::Body as _;
@@ -577,7 +578,7 @@ struct Harbours {
 impl Harbours {
     fn change(&self, name: &str, new: Option<&Value>) {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let mut all = self.all.lock().unwrap();
+        let mut all = self.all.lock();
         all.retain(|harbour| harbour.at("metadata.name").str() != name);
         all.extend(new.cloned());
     }
@@ -585,7 +586,7 @@ impl Harbours {
 
 impl Storage for Harbours {
     fn list<'a>(&'a self, _: &'a Asked) -> Future<'a, Result<Vec<Value>, Status>> {
-        Box::pin(async { Ok(self.all.lock().unwrap().clone()) })
+        Box::pin(async { Ok(self.all.lock().clone()) })
     }
 
     fn create<'a>(&'a self, _: &'a Asked, harbour: Value) -> Future<'a, Result<Value, Status>> {

@@ -94,7 +94,7 @@ pub(crate) enum CallError {
 
 impl CallError {
     /// The status of the server's refusal, if it answered at all.
-    pub fn status(&self) -> Option<StatusCode> {
+    pub(crate) fn status(&self) -> Option<StatusCode> {
         match self {
             Self::Refused { status, .. } => Some(*status),
             _ => None,
@@ -103,7 +103,7 @@ impl CallError {
 }
 
 impl Endpoint {
-    pub fn new(kubeconfig: &Kubeconfig) -> Result<Self, EndpointError> {
+    pub(super) fn new(kubeconfig: &Kubeconfig) -> Result<Self, EndpointError> {
         let wrong = || EndpointError::Address(kubeconfig.server.clone());
         let uri: Uri = kubeconfig.server.parse().map_err(|_| wrong())?;
         let host = uri
@@ -140,11 +140,11 @@ impl Endpoint {
     }
 
     /// `https://host:port`, for people.
-    pub fn origin(&self) -> &str {
+    pub(super) fn origin(&self) -> &str {
         &self.0.origin
     }
 
-    pub async fn connect(&self) -> Result<Connection, CallError> {
+    pub(super) async fn connect(&self) -> Result<Connection, CallError> {
         let sender = timeout(PATIENCE, self.dial())
             .await
             .map_err(|_| CallError::Timeout {
@@ -245,40 +245,40 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    pub fn get(path: impl Into<String>) -> Self {
+    pub(super) fn get(path: impl Into<String>) -> Self {
         Self::new(Method::GET, path, Bytes::new())
     }
 
-    pub fn post(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+    pub(super) fn post(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
         Self::new(Method::POST, path, body)
     }
 
-    pub fn put(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+    pub(super) fn put(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
         Self::new(Method::PUT, path, body)
     }
 
-    pub fn merge_patch(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+    pub(super) fn merge_patch(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
         Self {
             content_type: MERGE_PATCH,
             ..Self::new(Method::PATCH, path, body)
         }
     }
 
-    pub fn strategic_patch(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+    pub(super) fn strategic_patch(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
         Self {
             content_type: STRATEGIC_PATCH,
             ..Self::new(Method::PATCH, path, body)
         }
     }
 
-    pub fn apply(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+    pub(super) fn apply(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
         Self {
             content_type: APPLY,
             ..Self::new(Method::PATCH, path, body)
         }
     }
 
-    pub fn delete(path: impl Into<String>) -> Self {
+    pub(super) fn delete(path: impl Into<String>) -> Self {
         Self::new(Method::DELETE, path, Bytes::new())
     }
 
@@ -294,16 +294,16 @@ impl Call {
         }
     }
 
-    pub fn accept(self, accept: &'static str) -> Self {
+    pub(super) fn accept(self, accept: &'static str) -> Self {
         Self { accept, ..self }
     }
 
-    pub fn gzip(self, gzip: bool) -> Self {
+    pub(super) fn gzip(self, gzip: bool) -> Self {
         Self { gzip, ..self }
     }
 
     /// An error about this call whose status was fine.
-    pub fn unexpected(&self, complaint: impl Into<String>) -> CallError {
+    pub(super) fn unexpected(&self, complaint: impl Into<String>) -> CallError {
         CallError::Unexpected {
             call: self.to_string(),
             complaint: complaint.into(),
@@ -326,7 +326,7 @@ pub(crate) struct Counted {
 
 impl Connection {
     /// The answer's whole body.
-    pub async fn fetch(&mut self, call: &Call) -> Result<Bytes, CallError> {
+    pub(super) async fn fetch(&mut self, call: &Call) -> Result<Bytes, CallError> {
         let answer = async {
             let body = self.open(call).await?;
             body.collect()
@@ -338,7 +338,7 @@ impl Connection {
     }
 
     /// The answer's size and beginning, without keeping the rest.
-    pub async fn count(&mut self, call: &Call) -> Result<Counted, CallError> {
+    pub(super) async fn count(&mut self, call: &Call) -> Result<Counted, CallError> {
         let answer = async {
             let mut body = self.open(call).await?;
             let mut counted = Counted::default();
@@ -359,7 +359,7 @@ impl Connection {
     }
 
     /// The answer's body as it comes: for watches.
-    pub async fn open(&mut self, call: &Call) -> Result<Incoming, CallError> {
+    pub(super) async fn open(&mut self, call: &Call) -> Result<Incoming, CallError> {
         self.redial_if_closed().await?;
         let response = self
             .send(call)
@@ -372,7 +372,7 @@ impl Connection {
     }
 
     /// How many calls may be in flight on this connection.
-    pub fn max_streams(&self) -> usize {
+    pub(super) fn max_streams(&self) -> usize {
         match &self.sender {
             Sender::Http1(_) => 1,
             Sender::Http2 { max_streams, .. } => max_streams.load(Ordering::Relaxed),
@@ -380,7 +380,7 @@ impl Connection {
     }
 
     /// A second user of the same connection; HTTP/1.1 cannot be shared, so there it is a new one.
-    pub async fn share(&self) -> Result<Connection, CallError> {
+    pub(super) async fn share(&self) -> Result<Connection, CallError> {
         match &self.sender {
             Sender::Http1(_) => self.endpoint.connect().await,
             Sender::Http2 {

@@ -78,7 +78,7 @@ pub(crate) enum LoadError {
 
 impl Kubeconfig {
     /// Reads `path` and takes the context called `context`, or the current one.
-    pub fn load(path: &Path, context: Option<&str>) -> Result<Self, LoadError> {
+    pub(super) fn load(path: &Path, context: Option<&str>) -> Result<Self, LoadError> {
         let text = String::from_utf8_lossy(&read(path)?).into_owned();
         let base = path.parent().unwrap_or(Path::new("."));
         Self::parse(&text, base, context)

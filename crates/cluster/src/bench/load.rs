@@ -53,7 +53,7 @@ pub(crate) struct Load {
 
 impl Load {
     /// Within the session's budget, any number of turns.
-    pub fn new(session: &Session, name: impl Into<String>, clients: usize) -> Self {
+    pub(super) fn new(session: &Session, name: impl Into<String>, clients: usize) -> Self {
         let budget = session.budget();
         Self {
             name: name.into(),
@@ -66,7 +66,7 @@ impl Load {
     }
 
     /// Exactly these turns.
-    pub fn range(name: impl Into<String>, clients: usize, first: u64, end: u64) -> Self {
+    pub(super) fn range(name: impl Into<String>, clients: usize, first: u64, end: u64) -> Self {
         let budget = Budget::Operations(end - first);
         Self {
             name: name.into(),

@@ -22,7 +22,7 @@ pub(crate) struct Reading {
 }
 
 impl<'a> Meter<'a> {
-    pub fn start(servers: &'a Processes) -> Result<Self, MeasureError> {
+    pub(super) fn start(servers: &'a Processes) -> Result<Self, MeasureError> {
         let server_cpu = servers.cpu()?;
         Ok(Self {
             servers,
@@ -32,7 +32,7 @@ impl<'a> Meter<'a> {
         })
     }
 
-    pub fn stop(self) -> Result<Reading, MeasureError> {
+    pub(super) fn stop(self) -> Result<Reading, MeasureError> {
         let elapsed = self.begin.elapsed();
         let measured = !self.servers.is_empty();
         Ok(Reading {

@@ -77,7 +77,7 @@ processes between first and last operation, background work included; `client` i
 /// What to measure, and on which server.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Options {
+pub(crate) struct Options {
     /// The kubeconfig file that leads to the server.
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
@@ -177,7 +177,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// Why there is no report, or none without blemish.
 #[derive(Debug, thiserror::Error)]
-pub enum BenchError {
+pub(crate) enum BenchError {
     /// The command line asks for something that does not exist.
     #[error("no workload named {name:?}; there are {known}")]
     UnknownWorkload {
@@ -238,7 +238,7 @@ fn chain(error: &dyn Error) -> String {
 }
 
 /// Runs the benchmark on a runtime of its own, because the generator's threads are part of what is measured.
-pub fn run(options: Options) -> Result<(), BenchError> {
+pub(crate) fn run(options: Options) -> Result<(), BenchError> {
     let runtime = match options.threads {
         1 => tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -45,7 +45,7 @@ pub(crate) struct Collection {
 }
 
 impl Collection {
-    pub fn new(kind: Kind, namespace: &str) -> Self {
+    pub(super) fn new(kind: Kind, namespace: &str) -> Self {
         let path = format!(
             "{}/namespaces/{namespace}/{}",
             kind.version(namespace),
@@ -59,12 +59,12 @@ impl Collection {
     }
 
     /// Where object number `n` is.
-    pub fn item(&self, n: u64) -> String {
+    pub(super) fn item(&self, n: u64) -> String {
         format!("{}/{}", self.path, name(n))
     }
 
     /// Object number `n`, as a client would send it.
-    pub fn body(&self, n: u64) -> Vec<u8> {
+    pub(super) fn body(&self, n: u64) -> Vec<u8> {
         let mut object = match self.kind {
             Kind::Configmaps => config_map(n),
             Kind::Pods => pod(),
@@ -80,7 +80,7 @@ impl Collection {
     }
 
     /// How object number `n` is made.
-    pub fn creation(&self, n: u64) -> Call {
+    pub(super) fn creation(&self, n: u64) -> Call {
         match self.kind {
             Kind::Deployments => self.application(n, 0),
             _ => Call::post(&self.path, self.body(n)),
@@ -88,7 +88,7 @@ impl Collection {
     }
 
     /// A merge patch that changes an object.
-    pub fn patch(&self, turn: u64) -> Vec<u8> {
+    pub(super) fn patch(&self, turn: u64) -> Vec<u8> {
         match self.kind {
             Kind::Configmaps => format!(r#"{{"data":{{"turn":"{turn:08}"}}}}"#),
             _ => format!(r#"{{"metadata":{{"annotations":{{"turn":"{turn:08}"}}}}}}"#),
@@ -97,7 +97,7 @@ impl Collection {
     }
 
     /// A strategic merge patch that gives one of many containers another image, and notes when.
-    pub fn strategic_patch(&self, n: u64, turn: u64) -> Call {
+    pub(super) fn strategic_patch(&self, n: u64, turn: u64) -> Call {
         let patch = json!({
             "metadata": {"annotations": {"turn": format!("{turn:08}")}},
             "spec": {"containers": [{"name": "sidecar-7", "image": format!("registry.example/exporter:v{turn}")}]},
@@ -106,7 +106,7 @@ impl Collection {
     }
 
     /// Object number `n` as a whole, applied by the one who always does.
-    pub fn application(&self, n: u64, turn: u64) -> Call {
+    pub(super) fn application(&self, n: u64, turn: u64) -> Call {
         let mut object = self.body(n);
         set_turn(&mut object, turn).expect("an object has a turn");
         Call::apply(format!("{}?fieldManager=bench", self.item(n)), object)
@@ -114,7 +114,7 @@ impl Collection {
 }
 
 impl Kind {
-    pub const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::Configmaps,
         Self::Pods,
         Self::CrowdedPods,
@@ -124,7 +124,7 @@ impl Kind {
     ];
 
     /// The name in reports and on the command line.
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::CrowdedPods => "crowded-pods",
             _ => self.resource(),
@@ -150,12 +150,12 @@ impl Kind {
     }
 
     /// Whether its objects are read, listed and watched, too.
-    pub fn is_read(self) -> bool {
+    pub(super) fn is_read(self) -> bool {
         matches!(self, Self::Configmaps | Self::Pods)
     }
 
     /// How many objects a collection has when `asked` are asked for.
-    pub fn n_objects(self, asked: u64) -> u64 {
+    pub(super) fn n_objects(self, asked: u64) -> u64 {
         if self.is_read() || matches!(self, Self::Widgets | Self::Events) {
             asked
         } else {

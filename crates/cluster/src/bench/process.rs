@@ -23,26 +23,26 @@ pub(crate) struct MeasureError {
 }
 
 impl Processes {
-    pub fn new(pids: Vec<i32>) -> Self {
+    pub(super) fn new(pids: Vec<i32>) -> Self {
         Self(pids)
     }
 
     /// The load generator itself: what it takes away from the server on a shared machine.
-    pub fn own() -> Self {
+    pub(super) fn own() -> Self {
         Self(vec![std::process::id() as i32])
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// CPU time used since they started, by all of their threads.
-    pub fn cpu(&self) -> Result<Duration, MeasureError> {
+    pub(super) fn cpu(&self) -> Result<Duration, MeasureError> {
         self.sum(cpu)
     }
 
     /// Resident memory in bytes.
-    pub fn resident(&self) -> Result<u64, MeasureError> {
+    pub(super) fn resident(&self) -> Result<u64, MeasureError> {
         self.sum(resident)
     }
 

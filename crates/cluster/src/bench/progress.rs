@@ -15,14 +15,14 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             terminal: io::stderr().is_terminal(),
         }
     }
 
     /// Draws a line until the answer is dropped. `total` is how many ticks there will be, where that is known.
-    pub fn line(&self, label: &str, total: Option<u64>) -> Line {
+    pub(super) fn line(&self, label: &str, total: Option<u64>) -> Line {
         let ticks = Arc::new(AtomicU64::new(0));
         let artist = self
             .terminal

@@ -30,7 +30,7 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     /// One operation per latency (in microseconds).
-    pub fn new(
+    pub(super) fn new(
         name: impl Into<String>,
         reading: &Reading,
         mut latencies: Vec<u32>,
@@ -58,7 +58,7 @@ impl Outcome {
 
 impl Outcome {
     /// Something whole, of `operations` parts, that took as long as was measured.
-    pub fn whole(name: &str, reading: &Reading, operations: u64) -> Self {
+    pub(super) fn whole(name: &str, reading: &Reading, operations: u64) -> Self {
         let latency = reading.elapsed.as_micros().try_into().unwrap_or(u32::MAX);
         let outcome = Self::new(name, reading, vec![latency], 0);
         let share = |cpu: Option<f64>| cpu.map(|cpu| cpu / operations.max(1) as f64);
@@ -92,7 +92,7 @@ pub(crate) struct StartUp {
 }
 
 impl StartUp {
-    pub fn new(command: &str, runs: &[Duration]) -> Self {
+    pub(super) fn new(command: &str, runs: &[Duration]) -> Self {
         let runs_ms: Vec<f64> = runs.iter().map(|run| micros(*run) / 1e3).collect();
         let mut sorted = runs_ms.clone();
         sorted.sort_by(f64::total_cmp);
@@ -133,12 +133,12 @@ pub(crate) struct Report {
 
 impl Report {
     /// Whether there is nothing to tell.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.outcomes.is_empty() && self.failures.is_empty() && self.start_up.is_none()
     }
 
     /// Says what is measured, before the first row.
-    pub fn head(&self) {
+    pub(super) fn head(&self) {
         if self.json {
             return;
         }
@@ -152,14 +152,14 @@ impl Report {
         println!("{}", heading());
     }
 
-    pub fn add(&mut self, outcome: Outcome) {
+    pub(super) fn add(&mut self, outcome: Outcome) {
         if !self.json {
             println!("{}", row(&outcome));
         }
         self.outcomes.push(outcome);
     }
 
-    pub fn fail(&mut self, name: String, message: String) {
+    pub(super) fn fail(&mut self, name: String, message: String) {
         if !self.json {
             println!("{name:<24} failed: {message}");
         }
@@ -167,7 +167,7 @@ impl Report {
     }
 
     /// What only makes sense at the end: the JSON document, or the summaries.
-    pub fn finish(&self) {
+    pub(super) fn finish(&self) {
         if self.json {
             println!(
                 "{}",

@@ -37,7 +37,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// Connects every client. Nothing is written yet.
-    pub async fn open(options: Options) -> Result<Self, BenchError> {
+    pub(super) async fn open(options: Options) -> Result<Self, BenchError> {
         let kubeconfig = Kubeconfig::load(&options.kubeconfig, options.context.as_deref())?;
         let endpoint = Endpoint::new(&kubeconfig)?;
         let servers = Processes::new(options.server_pid.clone());
@@ -62,12 +62,12 @@ impl Session {
     }
 
     /// Whom the load goes to, as who puts it on.
-    pub fn endpoint(&self) -> &Endpoint {
+    pub(super) fn endpoint(&self) -> &Endpoint {
         self.account.get().unwrap_or(&self.endpoint)
     }
 
     /// From now on the load is put on as whoever this leads to.
-    pub async fn connect_as(&self, account: Endpoint) -> Result<(), BenchError> {
+    pub(super) async fn connect_as(&self, account: Endpoint) -> Result<(), BenchError> {
         for (connection, other) in self
             .connections
             .iter()
@@ -80,7 +80,7 @@ impl Session {
     }
 
     /// Fills in what the report says about the server.
-    pub async fn describe(&self, report: &mut Report) -> Result<(), BenchError> {
+    pub(super) async fn describe(&self, report: &mut Report) -> Result<(), BenchError> {
         let version = self.call(&Call::get("/version")).await?;
         let version: serde_json::Value = serde_json::from_slice(&version).unwrap_or_default();
         report.version = version["gitVersion"]
@@ -109,16 +109,16 @@ impl Session {
     }
 
     /// A call outside any measurement.
-    pub async fn call(&self, call: &Call) -> Result<hyper::body::Bytes, CallError> {
+    pub(super) async fn call(&self, call: &Call) -> Result<hyper::body::Bytes, CallError> {
         self.own.lock().await.fetch(call).await
     }
 
     /// A number that no update has used: the server cannot mistake it for an update that changes nothing.
-    pub fn next_turn(&self) -> u64 {
+    pub(super) fn next_turn(&self) -> u64 {
         self.turns.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub fn budget(&self) -> Budget {
+    pub(super) fn budget(&self) -> Budget {
         match self.options.operations {
             Some(operations) => Budget::Operations(operations),
             None => Budget::Time(Duration::from_secs_f64(self.options.seconds)),

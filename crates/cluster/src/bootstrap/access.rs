@@ -13,17 +13,17 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 const JOINS: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
 /// All roles and bindings that every cluster has.
-pub fn objects() -> Vec<Wanted> {
+pub(super) fn objects() -> Vec<Wanted> {
     read(DATA)
 }
 
 /// Those that nodes need that run beside the server.
-pub fn objects_of_nodes() -> Vec<Wanted> {
+pub(super) fn objects_of_nodes() -> Vec<Wanted> {
     read(OF_NODES)
 }
 
 /// Those of the loop that stores objects again.
-pub fn objects_of_migration() -> Vec<Wanted> {
+pub(super) fn objects_of_migration() -> Vec<Wanted> {
     read(OF_MIGRATION)
 }
 

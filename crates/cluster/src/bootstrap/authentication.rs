@@ -24,7 +24,7 @@ const NAME: &str = "extension-apiserver-authentication";
 const EVERY: Duration = Duration::from_secs(60);
 
 /// Writes it whenever whom we trust changes, and when somebody has taken it away. Never ends.
-pub async fn keep(server: Server, mut trusted: watch::Receiver<Trusted>) {
+pub(crate) async fn keep(server: Server, mut trusted: watch::Receiver<Trusted>) {
     loop {
         tokio::select! {
             Ok(()) = trusted.changed() => {}

@@ -15,7 +15,7 @@ use super::Wanted;
 use crate::itself::Client;
 
 /// How often they are reconciled.
-pub const INTERVAL: Duration = Duration::from_secs(60);
+pub(super) const INTERVAL: Duration = Duration::from_secs(60);
 
 const DATA: &str = include_str!("../../data/flow.yaml");
 /// Under whose name their fields are owned.
@@ -26,7 +26,7 @@ const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 const MANDATORY: [&str; 2] = ["exempt", "catch-all"];
 
 /// Creates what is missing, brings the rest up to date, and deletes what an earlier version has left.
-pub async fn sync(server: &Server) -> Result<(), String> {
+pub(super) async fn sync(server: &Server) -> Result<(), String> {
     let (client, objects) = (Client::new(server, MANAGER), objects());
     // All at once: they share the disk's time.
     try_join_all(objects.iter().map(|wanted| ensure(&client, wanted))).await?;

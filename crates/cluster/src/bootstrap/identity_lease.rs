@@ -11,16 +11,16 @@ use ring::digest::{SHA256, digest};
 use crate::itself::{Client, KUBE_APISERVER};
 
 /// How often it is renewed.
-pub const INTERVAL: Duration = Duration::from_secs(10);
+pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 /// How often Leases of servers that are gone are deleted.
-pub const GARBAGE_COLLECTION_INTERVAL: Duration = Duration::from_secs(3600);
+pub(super) const GARBAGE_COLLECTION_INTERVAL: Duration = Duration::from_secs(3600);
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 const OURS: &str = "?labelSelector=apiserver.kubernetes.io%2Fidentity%3Dkube-apiserver";
 const DURATION_SECONDS: i64 = 3600;
 
 /// The Lease of one server.
-pub struct IdentityLease {
+pub(super) struct IdentityLease {
     server: Server,
     client: Client,
     name: String,
@@ -32,7 +32,7 @@ pub struct IdentityLease {
 
 impl IdentityLease {
     /// The Lease of `server`, which peers would reach at `peer`.
-    pub fn new(server: &Server, peer: Option<String>) -> IdentityLease {
+    pub(super) fn new(server: &Server, peer: Option<String>) -> IdentityLease {
         let host = nix::unistd::gethostname()
             .ok()
             .and_then(|name| name.into_string().ok())
@@ -51,7 +51,7 @@ impl IdentityLease {
     }
 
     /// Renews it, or creates it if it is missing.
-    pub async fn renew(&self) -> Result<(), String> {
+    pub(super) async fn renew(&self) -> Result<(), String> {
         let own = format!("{LEASES}/{}", self.name);
         let (code, stored) = self.client.call(Method::GET, &own, None).await?;
         let mut lease = match code {
@@ -87,7 +87,7 @@ impl IdentityLease {
     }
 
     /// Deletes the Leases that have expired.
-    pub async fn collect_garbage(&self) -> Result<(), String> {
+    pub(super) async fn collect_garbage(&self) -> Result<(), String> {
         let (_, list) = self
             .client
             .call(Method::GET, &format!("{LEASES}{OURS}"), None)

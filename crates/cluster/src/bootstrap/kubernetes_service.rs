@@ -13,7 +13,7 @@ use mizzen_object::{Value, value};
 use crate::itself::Client;
 
 /// How often they are reconciled.
-pub const INTERVAL: Duration = Duration::from_secs(10);
+pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 
 const NAME: &str = "kubernetes";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -24,7 +24,7 @@ const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
 
 /// Where the API server is.
 #[derive(Debug, Clone, Copy)]
-pub struct KubernetesService {
+pub(crate) struct KubernetesService {
     /// The address of the Service.
     pub service_ip: IpAddr,
     /// The address that the Endpoints name; none if the machine has no address that Endpoints may name.
@@ -37,13 +37,13 @@ pub struct KubernetesService {
 
 impl KubernetesService {
     /// Creates what is missing and puts the Endpoints right.
-    pub async fn sync(&self, client: &Client) -> Result<(), String> {
+    pub(crate) async fn sync(&self, client: &Client) -> Result<(), String> {
         self.sync_service(client).await?;
         self.sync_endpoints(client, false).await
     }
 
     /// Creates the Service if it is missing.
-    pub async fn sync_service(&self, client: &Client) -> Result<(), String> {
+    pub(crate) async fn sync_service(&self, client: &Client) -> Result<(), String> {
         let own = format!("{SERVICES}/{NAME}");
         match client.call(Method::GET, &own, None).await? {
             (404, _) => client
@@ -82,7 +82,7 @@ impl KubernetesService {
     }
 
     /// Puts the Endpoints and the EndpointSlice right. Ports are looked at when the server starts only.
-    pub async fn sync_endpoints(
+    pub(crate) async fn sync_endpoints(
         &self,
         client: &Client,
         reconcile_ports: bool,

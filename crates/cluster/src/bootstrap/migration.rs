@@ -19,7 +19,7 @@ const SERVED: &str = "/apis/apiregistration.k8s.io/v1/apiservices\
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Waits until the kind is served, and lets the loop work then.
-pub async fn allow_migration(server: Server) {
+pub(crate) async fn allow_migration(server: Server) {
     let client = Client::new(&server, KUBE_APISERVER);
     while let Err(error) = allow(&client, &server).await {
         tracing::debug!(%error, "nobody may migrate yet");

@@ -6,7 +6,7 @@
 //! when the server starts only.
 
 mod access;
-pub mod authentication;
+pub(crate) mod authentication;
 mod flow;
 mod identity_lease;
 mod kubernetes_service;
@@ -16,8 +16,8 @@ mod service_cidr;
 #[cfg(test)]
 mod tests;
 
-pub use kubernetes_service::KubernetesService;
-pub use migration::allow_migration;
+pub(crate) use kubernetes_service::KubernetesService;
+pub(crate) use migration::allow_migration;
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ const NAMESPACE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What says where the server and its services are.
 #[derive(Debug, Clone)]
-pub struct Location {
+pub(crate) struct Location {
     /// The ranges of services' addresses.
     pub service_ranges: Vec<Block>,
     /// The server as a service.
@@ -70,7 +70,7 @@ pub struct Location {
 }
 
 /// Makes what is missing, and brings what is there up to date.
-pub async fn bootstrap(
+pub(crate) async fn bootstrap(
     server: &Server,
     location: &Location,
     trusted: &Trusted,
@@ -127,7 +127,7 @@ pub async fn bootstrap(
 }
 
 /// Puts back what the server owns, for as long as it runs.
-pub async fn reconcile_owned(server: Server, location: Location) {
+pub(crate) async fn reconcile_owned(server: Server, location: Location) {
     let client = Client::new(&server, KUBE_APISERVER);
     let peer = location
         .service
@@ -205,7 +205,7 @@ async fn sync_namespaces(server: &Server) -> Result<(), String> {
 }
 
 /// Makes what the nodes need that run beside the server.
-pub async fn bootstrap_nodes(server: &Server) -> Result<(), String> {
+pub(crate) async fn bootstrap_nodes(server: &Server) -> Result<(), String> {
     make_all(server, KUBE_APISERVER, access::objects_of_nodes()).await
 }
 

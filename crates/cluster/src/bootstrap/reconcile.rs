@@ -6,7 +6,7 @@ use mizzen_apiserver::access::rbac::Rule;
 use mizzen_object::{Str, Value};
 
 /// The stored object with all that is missing, or none if nothing is.
-pub fn reconcile(stored: &Value, wanted: &Value) -> Option<Value> {
+pub(super) fn reconcile(stored: &Value, wanted: &Value) -> Option<Value> {
     let annotations = &stored["metadata"]["annotations"];
     if annotations["rbac.authorization.kubernetes.io/autoupdate"].str() == "false" {
         return None;

@@ -13,7 +13,7 @@ use mizzen_object::{Value, value};
 use crate::itself::{Client, KUBE_APISERVER};
 
 /// How often it is reconciled.
-pub const INTERVAL: Duration = Duration::from_secs(10);
+pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 
 const PATH: &str = "/apis/networking.k8s.io/v1/servicecidrs";
 const OWN: &str = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes";
@@ -21,7 +21,7 @@ const READY: &str = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes/status\
                      ?fieldManager=kubernetes-service-cidr-controller&force=true";
 
 /// Creates it if it is missing, and says that it is ready.
-pub async fn sync(server: &Server, ranges: &[Block]) -> Result<(), String> {
+pub(super) async fn sync(server: &Server, ranges: &[Block]) -> Result<(), String> {
     let client = Client::new(server, KUBE_APISERVER);
     let cidrs = Value::from(
         ranges

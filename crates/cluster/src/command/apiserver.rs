@@ -11,14 +11,14 @@ use crate::compose::{self, ComposeError, Parts};
     after_help = "Example:\n  mizzen apiserver --in-memory --port 0 --kubeconfig ./kubeconfig\n  \
                         kubectl --kubeconfig ./kubeconfig get namespaces"
 )]
-pub struct Apiserver {
+pub(crate) struct Apiserver {
     #[command(flatten)]
     server: ServerArgs,
 }
 
 impl Apiserver {
     /// Serves until told to stop.
-    pub fn run(self) -> Result<(), ComposeError> {
+    pub(crate) fn run(self) -> Result<(), ComposeError> {
         compose::serve(&self.server, Parts::Server)
     }
 }

@@ -6,7 +6,7 @@ use mizzen_sdk::rate_limit::RateLimitLayer;
 
 /// The arguments of the client's rate limit.
 #[derive(Args)]
-pub struct ClientLimitArgs {
+pub(super) struct ClientLimitArgs {
     /// How many requests a second are sent to the server [default: not limited here; the server limits them]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     kube_api_qps: Option<f64>,
@@ -17,12 +17,12 @@ pub struct ClientLimitArgs {
 
 impl ClientLimitArgs {
     /// The same client, at the rate that flags say. Kubernetes: each controller's client has a limit of its own.
-    pub fn limit(&self, client: Client) -> Client {
+    pub(super) fn limit(&self, client: Client) -> Client {
         self.layer()(client)
     }
 
     /// Limits clients, each on its own.
-    pub fn layer(&self) -> impl Fn(Client) -> Client + Send + Sync + 'static {
+    pub(super) fn layer(&self) -> impl Fn(Client) -> Client + Send + Sync + 'static {
         let (qps, burst) = (self.kube_api_qps, self.kube_api_burst.unwrap_or(30));
         move |client| match qps {
             Some(qps) => RateLimitLayer::new(qps, burst).wrap(client),

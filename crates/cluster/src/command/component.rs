@@ -7,7 +7,7 @@ use crate::log;
 
 /// The arguments of a component.
 #[derive(Args, Clone)]
-pub struct ComponentArgs {
+pub(crate) struct ComponentArgs {
     /// Log at this verbosity: 0 to 3 is info, 4 and 5 debug, 6 and more trace [default: the level in MIZZEN_LOG, or info]
     #[arg(short = 'v', long = "v", value_name = "LEVEL")]
     verbosity: Option<u32>,
@@ -19,7 +19,7 @@ pub struct ComponentArgs {
 
 impl ComponentArgs {
     /// Begins to log.
-    pub fn init_log(&self) {
+    pub(crate) fn init_log(&self) {
         log::init(self.verbosity);
         self.feature_gates.iter().for_each(FeatureGates::warn);
     }

@@ -55,7 +55,7 @@ const FLAGS: &[(&str, &str)] = &[
 ];
 
 /// How many workers controllers have, by name, where a flag says so.
-pub struct ConcurrencyArgs(pub HashMap<String, usize>);
+pub(super) struct ConcurrencyArgs(pub HashMap<String, usize>);
 
 impl FromArgMatches for ConcurrencyArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {

@@ -121,7 +121,7 @@ const ABSENT: &[&str] = &[
     after_help = "Example:\n  mizzen controllers --kubeconfig ./data/admin.kubeconfig\n  \
                         mizzen controllers --kubeconfig ./kubeconfig --controllers deployment-controller,replicaset-controller"
 )]
-pub struct Controllers {
+pub(crate) struct Controllers {
     /// How to reach the server
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
@@ -211,7 +211,7 @@ fn enabled(choice: &[String]) -> Result<Vec<String>, LeadError> {
 
 impl Controllers {
     /// Works until told to stop.
-    pub fn run(self) -> Result<(), LeadError> {
+    pub(crate) fn run(self) -> Result<(), LeadError> {
         self.component.init_log();
         let loops = enabled(&self.controllers)?;
         lead::run(async {

@@ -6,7 +6,7 @@ use crate::component_server::DebugHandler;
 
 /// The argument of debugging.
 #[derive(Args, Clone)]
-pub struct DebugArgs {
+pub(crate) struct DebugArgs {
     /// false serves nothing below /debug. Otherwise PUT /debug/flags/v sets the verbosity of the log; there are no Go profiles
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         value_parser = profiling)]
@@ -15,7 +15,7 @@ pub struct DebugArgs {
 
 impl DebugArgs {
     /// What is served below `/debug`.
-    pub fn handler(&self) -> DebugHandler {
+    pub(crate) fn handler(&self) -> DebugHandler {
         DebugHandler {
             is_enabled: self.profiling.unwrap_or(true),
         }

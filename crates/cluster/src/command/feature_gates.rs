@@ -65,7 +65,7 @@ impl Gate {
 
 /// A gate that was set to the state that its feature has.
 #[derive(Debug, Clone)]
-pub struct FeatureGate {
+pub(super) struct FeatureGate {
     name: &'static str,
     stage: &'static str,
     enabled: bool,
@@ -73,11 +73,11 @@ pub struct FeatureGate {
 
 /// The gates of one `--feature-gates`.
 #[derive(Debug, Clone)]
-pub struct FeatureGates(Vec<FeatureGate>);
+pub(super) struct FeatureGates(Vec<FeatureGate>);
 
 impl FeatureGates {
     /// Logs a warning for each gate that a later release will not know.
-    pub fn warn(&self) {
+    pub(super) fn warn(&self) {
         for FeatureGate {
             name,
             stage,
@@ -97,7 +97,7 @@ impl FeatureGates {
 }
 
 /// Reads `[kube:]NAME=BOOL,…`.
-pub fn feature_gates(text: &str) -> Result<FeatureGates, String> {
+pub(super) fn feature_gates(text: &str) -> Result<FeatureGates, String> {
     let pairs = text
         .split(',')
         .map(str::trim)

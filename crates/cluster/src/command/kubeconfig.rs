@@ -22,7 +22,7 @@ const SERVER: &str = "https://127.0.0.1:6443";
                         kubectl create clusterrolebinding dev-view --clusterrole view --group dev\n  \
                         kubectl --kubeconfig jane.kubeconfig get pods"
 )]
-pub struct Kubeconfig {
+pub(crate) struct Kubeconfig {
     /// The directory in which the server keeps everything [default: ~/.local/share/mizzen]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -42,7 +42,7 @@ pub struct Kubeconfig {
 
 /// Why there is no kubeconfig.
 #[derive(Debug, thiserror::Error)]
-pub enum KubeconfigError {
+pub(crate) enum KubeconfigError {
     /// No server has ever run there.
     #[error("{} has no certificate authority; start a server with this data directory first", .0.display())]
     NoAuthority(PathBuf),
@@ -56,7 +56,7 @@ pub enum KubeconfigError {
 
 impl Kubeconfig {
     /// Prints it.
-    pub fn run(self) -> Result<(), KubeconfigError> {
+    pub(crate) fn run(self) -> Result<(), KubeconfigError> {
         Ok(std::io::stdout().write_all(self.text()?.as_bytes())?)
     }
 

@@ -16,7 +16,7 @@ use crate::pki::PkiError;
 
 /// Why a part does not work.
 #[derive(Debug, thiserror::Error)]
-pub enum LeadError {
+pub(crate) enum LeadError {
     /// The server cannot be reached.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -43,7 +43,7 @@ pub enum LeadError {
 }
 
 /// Runs a part, which logs already.
-pub fn run(part: impl Future<Output = Result<(), LeadError>>) -> Result<(), LeadError> {
+pub(super) fn run(part: impl Future<Output = Result<(), LeadError>>) -> Result<(), LeadError> {
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(part);
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -51,7 +51,7 @@ pub fn run(part: impl Future<Output = Result<(), LeadError>>) -> Result<(), Lead
 }
 
 /// Works as soon as nobody else does, if there is a lease to go by, until told to stop.
-pub async fn lead(
+pub(super) async fn lead(
     client: Client,
     lease: Option<Lease>,
     status: &ComponentStatus,

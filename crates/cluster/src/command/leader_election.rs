@@ -11,7 +11,7 @@ use crate::election::Lease;
 
 /// The arguments of leader election.
 #[derive(Args)]
-pub struct LeaderElectionArgs {
+pub(super) struct LeaderElectionArgs {
     /// Work while holding the lease, so that of several one works; --leader-elect=false works without it
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         default_value_t = true, action = ArgAction::Set, conflicts_with = "no_leader_elect")]
@@ -41,7 +41,7 @@ pub struct LeaderElectionArgs {
 
 impl LeaderElectionArgs {
     /// The lease to hold, which is `usual` where nothing else is said; none to work without one.
-    pub fn lease(&self, usual: Lease) -> Result<Option<Lease>, LeadError> {
+    pub(super) fn lease(&self, usual: Lease) -> Result<Option<Lease>, LeadError> {
         if !self.leader_elect || self.no_leader_elect {
             return Ok(None);
         }
@@ -64,7 +64,7 @@ impl LeaderElectionArgs {
     }
 
     /// The settings, as a LeaderElectionConfiguration has them.
-    pub fn configuration(&self, lease: Option<&Lease>) -> Value {
+    pub(super) fn configuration(&self, lease: Option<&Lease>) -> Value {
         let Some(Lease {
             namespace,
             name,

@@ -8,7 +8,7 @@ const DOCUMENTATION: [&str; 2] = ["192.0.2.0/24", "2001:db8::/64"];
 
 /// The argument of the simulated cloud.
 #[derive(Args)]
-pub struct LoadBalancerArgs {
+pub(super) struct LoadBalancerArgs {
     /// Give Services of type LoadBalancer addresses, as a cloud's service controller does; nothing listens at them. One range
     /// per family [default without a value: 192.0.2.0/24,2001:db8::/64; default: off]
     #[arg(long, value_name = "RANGE,…", num_args = 0..=1, require_equals = true, value_delimiter = ',',
@@ -18,7 +18,7 @@ pub struct LoadBalancerArgs {
 
 impl LoadBalancerArgs {
     /// The ranges of the simulated cloud, one of each family; none if there is no such cloud.
-    pub fn ranges(&self) -> Vec<Block> {
+    pub(super) fn ranges(&self) -> Vec<Block> {
         let Some(chosen) = &self.simulate_load_balancers else {
             return Vec::new();
         };

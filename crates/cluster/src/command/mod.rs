@@ -22,10 +22,10 @@ mod tls;
 mod unsupported;
 mod up;
 
-pub use apiserver::Apiserver;
-pub use controllers::Controllers;
-pub use kubeconfig::Kubeconfig;
-pub use node::Node;
-pub use scheduler::Scheduler;
-pub use server::{Authorized, ServerArgs};
-pub use up::Up;
+pub(crate) use apiserver::Apiserver;
+pub(crate) use controllers::Controllers;
+pub(crate) use kubeconfig::Kubeconfig;
+pub(crate) use node::Node;
+pub(crate) use scheduler::Scheduler;
+pub(crate) use server::{Authorized, ServerArgs};
+pub(crate) use up::Up;

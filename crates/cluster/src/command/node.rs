@@ -33,7 +33,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
     after_help = "Example:\n  mizzen node --kubeconfig ./data/admin.kubeconfig --nodes 50 --name edge \
                         --capacity cpu=8,memory=16Gi,pods=110\n  kubectl --kubeconfig ./data/admin.kubeconfig get nodes"
 )]
-pub struct Node {
+pub(crate) struct Node {
     /// How to reach the server
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
@@ -54,7 +54,7 @@ pub struct Node {
 
 /// Who runs containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Runtime {
+pub(super) enum Runtime {
     /// Whoever is found
     Auto,
     /// Nobody: pods only look as if they ran
@@ -63,7 +63,7 @@ pub enum Runtime {
 
 impl Node {
     /// Runs until told to stop.
-    pub fn run(self) -> Result<(), LeadError> {
+    pub(crate) fn run(self) -> Result<(), LeadError> {
         log::init(None);
         lead::run(async {
             let client = connect(&self.kubeconfig, "kubelet").await?;

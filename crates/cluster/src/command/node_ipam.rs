@@ -8,7 +8,7 @@ use super::lead::LeadError;
 
 /// The arguments of nodes' blocks.
 #[derive(Args)]
-pub struct NodeIpamArgs {
+pub(super) struct NodeIpamArgs {
     /// false gives nodes no blocks [default: true if there are ranges]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     allocate_node_cidrs: Option<bool>,
@@ -31,12 +31,12 @@ pub struct NodeIpamArgs {
 
 impl NodeIpamArgs {
     /// The ranges as they were given.
-    pub fn cluster_cidr(&self) -> String {
+    pub(super) fn cluster_cidr(&self) -> String {
         self.cluster_cidr.join(",")
     }
 
     /// Sets up the loop.
-    pub fn apply_to(&self, options: &mut controllers::Options) -> Result<(), LeadError> {
+    pub(super) fn apply_to(&self, options: &mut controllers::Options) -> Result<(), LeadError> {
         let refuse = |flag: &str, why: String| LeadError::Configuration {
             file: flag.into(),
             why,

@@ -9,7 +9,7 @@ use super::server::duration;
 
 /// The arguments of periods and thresholds.
 #[derive(Args)]
-pub struct PeriodArgs {
+pub(super) struct PeriodArgs {
     /// How often nodes are looked at
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     node_monitor_period: Duration,
@@ -37,7 +37,7 @@ pub struct PeriodArgs {
 
 impl PeriodArgs {
     /// Sets up the loops.
-    pub fn apply_to(&self, options: &mut controllers::Options) {
+    pub(super) fn apply_to(&self, options: &mut controllers::Options) {
         // A timer needs a period.
         let at_least = |period: Duration| period.max(Duration::from_millis(1));
         options.node_monitor = NodeMonitor {

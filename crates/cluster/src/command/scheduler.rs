@@ -26,7 +26,7 @@ use crate::log::say;
     after_help = "Example:\n  mizzen scheduler --kubeconfig ./data/admin.kubeconfig\n  \
                         mizzen scheduler --kubeconfig ./kubeconfig --config ./scheduler.yaml"
 )]
-pub struct Scheduler {
+pub(crate) struct Scheduler {
     /// How to reach the server
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
@@ -47,7 +47,7 @@ pub struct Scheduler {
 
 impl Scheduler {
     /// Works until told to stop.
-    pub fn run(self) -> Result<(), LeadError> {
+    pub(crate) fn run(self) -> Result<(), LeadError> {
         self.component.init_log();
         lead::run(async {
             let file = self.config.clone().unwrap_or_default();

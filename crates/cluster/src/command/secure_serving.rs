@@ -26,7 +26,7 @@ use crate::pki::Signed;
 
 /// The arguments of a secure port.
 #[derive(Args)]
-pub struct SecureServingArgs {
+pub(super) struct SecureServingArgs {
     /// Serve /healthz, /metrics and /configz over HTTPS at this port; 0 serves nothing [default: the component's own port,
     /// 10257 or 10259, if --bind-address is given, and 0 otherwise]
     #[arg(long, value_name = "N")]
@@ -68,7 +68,7 @@ pub struct SecureServingArgs {
 }
 
 /// What differs between components.
-pub struct Component {
+pub(super) struct Component {
     /// The name of its certificates in --cert-dir.
     pub name: &'static str,
     /// Upstream's port.
@@ -83,7 +83,7 @@ pub struct Component {
 
 impl SecureServingArgs {
     /// Serves while the process runs, if a port says so.
-    pub async fn serve(
+    pub(super) async fn serve(
         &self,
         component: Component,
         status: &ComponentStatus,

@@ -15,7 +15,7 @@ const LEGACY: &str = "kubernetes.io/legacy-unknown";
 
 /// The files of authorities: one for all signers, or one for each that shall sign.
 #[derive(Args)]
-pub struct Signing {
+pub(super) struct Signing {
     /// The certificate of the authority that signs certificate requests, in PEM
     #[arg(long, value_name = "FILE", value_parser = file, requires = "cluster_signing_key_file", conflicts_with_all = [
         "cluster_signing_kubelet_serving_cert_file", "cluster_signing_kubelet_client_cert_file",
@@ -53,7 +53,7 @@ pub struct Signing {
 
 impl Signing {
     /// Who signs; nobody if no file is named.
-    pub fn authority(&self) -> Result<Option<Arc<dyn Sign>>, PkiError> {
+    pub(super) fn authority(&self) -> Result<Option<Arc<dyn Sign>>, PkiError> {
         let (mut signers, mut is_any) = (Signers::default(), false);
         for (names, certificate, key) in self.files() {
             let (Some(certificate), Some(key)) = (certificate, key) else {

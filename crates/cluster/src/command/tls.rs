@@ -11,7 +11,7 @@ use crate::pki::{Certificates, Files, Protocol, Signed, Useless, write_private};
 
 /// The arguments of TLS.
 #[derive(Args, Clone)]
-pub struct TlsArgs {
+pub(crate) struct TlsArgs {
     /// The certificate that the server shows, and those that lead to its authority, as PEM; read again when it changes
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     tls_cert_file: Option<PathBuf>,
@@ -48,7 +48,7 @@ pub struct TlsArgs {
 
 impl TlsArgs {
     /// How TLS is spoken.
-    pub fn protocol(&self) -> Result<Protocol, ComposeError> {
+    pub(crate) fn protocol(&self) -> Result<Protocol, ComposeError> {
         let protocol = Protocol::default()
             .at_least(&self.tls_min_version)
             .map_err(|why| argument("--tls-min-version", why))?;
@@ -63,7 +63,7 @@ impl TlsArgs {
     }
 
     /// The certificates that are shown; `own` is the component's own, `pair` the name of its pair in --cert-dir.
-    pub fn certificates(
+    pub(crate) fn certificates(
         &self,
         protocol: &Protocol,
         own: &Signed,
@@ -117,7 +117,7 @@ impl TlsArgs {
     }
 
     /// How many requests an HTTP/2 connection may have under way.
-    pub fn max_streams(&self) -> u32 {
+    pub(crate) fn max_streams(&self) -> u32 {
         match self.http2_max_streams_per_connection {
             0 => Http::default().max_streams,
             streams => streams,
@@ -126,7 +126,7 @@ impl TlsArgs {
 }
 
 /// Why an argument, or a file that it names, is refused.
-pub fn argument(name: &str, why: String) -> ComposeError {
+pub(super) fn argument(name: &str, why: String) -> ComposeError {
     ComposeError::Configuration {
         file: name.into(),
         why,

@@ -11,14 +11,14 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 const TABLE: &str = include_str!("../../data/unsupported.flags");
 
 /// The component whose flags these are.
-pub trait Component {
+pub(super) trait Component {
     /// The heading of its flags in the table.
     const NAME: &'static str;
 }
 
 /// The API server.
 #[derive(Clone)]
-pub struct KubeApiserver;
+pub(super) struct KubeApiserver;
 
 impl Component for KubeApiserver {
     const NAME: &'static str = "kube-apiserver";
@@ -26,7 +26,7 @@ impl Component for KubeApiserver {
 
 /// The controllers.
 #[derive(Clone)]
-pub struct KubeControllerManager;
+pub(super) struct KubeControllerManager;
 
 impl Component for KubeControllerManager {
     const NAME: &'static str = "kube-controller-manager";
@@ -34,7 +34,7 @@ impl Component for KubeControllerManager {
 
 /// The scheduler.
 #[derive(Clone)]
-pub struct KubeScheduler;
+pub(super) struct KubeScheduler;
 
 impl Component for KubeScheduler {
     const NAME: &'static str = "kube-scheduler";
@@ -42,7 +42,7 @@ impl Component for KubeScheduler {
 
 /// The flags of a component that are accepted in one state at most.
 #[derive(Clone)]
-pub struct Unsupported<C>(PhantomData<C>);
+pub(super) struct Unsupported<C>(PhantomData<C>);
 
 /// A line of the table.
 struct Flag {

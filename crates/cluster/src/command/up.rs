@@ -18,7 +18,7 @@ use crate::nodes::Nodes;
 #[derive(Args)]
 #[command(after_help = "Example:\n  mizzen up --data-dir ./data --nodes 3\n  \
                         kubectl --kubeconfig ./data/admin.kubeconfig get nodes")]
-pub struct Up {
+pub(crate) struct Up {
     #[command(flatten)]
     server: ServerArgs,
     /// How many nodes to run
@@ -68,7 +68,7 @@ fn usual_range(n_nodes: u32) -> String {
 
 impl Up {
     /// Serves until told to stop.
-    pub fn run(mut self) -> Result<(), ComposeError> {
+    pub(crate) fn run(mut self) -> Result<(), ComposeError> {
         self.server.authentication.show_strangers_health_only();
         // Until a container runtime can be found, there is one way only.
         let (Runtime::Auto | Runtime::Simulated) = self.node_runtime;

@@ -11,7 +11,7 @@ use crate::log;
 
 /// Sets the verbosity of the log at `/debug/flags/v`, and explains why there are no profiles.
 #[derive(Debug, Clone, Copy)]
-pub struct DebugHandler {
+pub(crate) struct DebugHandler {
     /// False serves nothing, as upstream's `--profiling=false` does.
     pub is_enabled: bool,
 }

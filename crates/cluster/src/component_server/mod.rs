@@ -31,17 +31,17 @@ use tokio::net::TcpListener;
 
 use crate::compose::ComposeError;
 use crate::pki::{self, Certificates, Protocol};
-pub use debug::DebugHandler;
+pub(crate) use debug::DebugHandler;
 use endpoints::Endpoints;
-pub use paths::AlwaysAllowPaths;
-pub use process_metrics::ProcessMetrics;
-pub use status::{ComponentStatus, LeaderElectionCheck, Ping, ShutdownCheck, SyncedCheck};
+pub(crate) use paths::AlwaysAllowPaths;
+pub(crate) use process_metrics::ProcessMetrics;
+pub(crate) use status::{ComponentStatus, LeaderElectionCheck, Ping, ShutdownCheck, SyncedCheck};
 
 /// How long requests under way may take when the component stops.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// What a component serves, and how it authenticates and authorizes clients.
-pub struct ComponentServer {
+pub(crate) struct ComponentServer {
     /// What it shows.
     pub status: ComponentStatus,
     /// What `/configz` shows, by the name of the configuration.
@@ -61,7 +61,7 @@ pub struct ComponentServer {
 }
 
 /// How a component speaks TLS.
-pub struct Tls {
+pub(crate) struct Tls {
     /// Whose client certificates count.
     pub authorities: Arc<Authorities>,
     /// The versions and ciphers.
@@ -71,7 +71,7 @@ pub struct Tls {
 }
 
 /// A registry that holds nothing: it has the clock and the random numbers of a server.
-pub fn empty_registry() -> Registry {
+pub(crate) fn empty_registry() -> Registry {
     Registry::new(
         Store::in_memory(Default::default()),
         Arc::new(WallClock),
@@ -80,7 +80,7 @@ pub fn empty_registry() -> Registry {
 }
 
 /// Listens at an address.
-pub async fn bind(address: SocketAddr) -> Result<TcpListener, ComposeError> {
+pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, ComposeError> {
     TcpListener::bind(address)
         .await
         .map_err(|source| ComposeError::Listen { address, source })
@@ -88,7 +88,7 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ComposeError> {
 
 impl ComponentServer {
     /// Serves until the process ends.
-    pub fn spawn(
+    pub(crate) fn spawn(
         self,
         registry: &Registry,
         listener: TcpListener,

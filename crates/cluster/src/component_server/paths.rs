@@ -5,11 +5,11 @@ use mizzen_registry::Future;
 
 /// Allows non-resource paths to every user. Kubernetes: apiserver/pkg/authorization/path.
 #[derive(Debug)]
-pub struct AlwaysAllowPaths(Vec<String>);
+pub(crate) struct AlwaysAllowPaths(Vec<String>);
 
 impl AlwaysAllowPaths {
     /// These paths; one that ends with `*` stands for all that begin so.
-    pub fn new(paths: &[String]) -> Result<AlwaysAllowPaths, String> {
+    pub(crate) fn new(paths: &[String]) -> Result<AlwaysAllowPaths, String> {
         let trimmed = |path: &String| path.trim_start_matches('/').to_owned();
         let paths: Vec<String> = paths.iter().map(trimmed).collect();
         match paths

@@ -13,7 +13,7 @@ const USER_HZ: f64 = 100.0;
 
 /// The metrics of this process.
 #[derive(Debug)]
-pub struct ProcessMetrics {
+pub(crate) struct ProcessMetrics {
     /// Whether they say when it started; an API server says so itself.
     pub has_start_time: bool,
 }

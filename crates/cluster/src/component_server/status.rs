@@ -1,6 +1,7 @@
 //! What is known of the running component?
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use parking_lot::Mutex;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mizzen_apiserver::HealthCheck;
@@ -16,7 +17,7 @@ type MetricsText = Box<dyn Fn() -> String + Send + Sync>;
 
 /// The state of a component, as its endpoints show it. Cheap to clone.
 #[derive(Clone)]
-pub struct ComponentStatus(Arc<State>);
+pub(crate) struct ComponentStatus(Arc<State>);
 
 struct State {
     election: OnceLock<Observer>,
@@ -45,31 +46,27 @@ impl std::fmt::Debug for ComponentStatus {
 
 impl ComponentStatus {
     /// Shows an election.
-    pub fn observe(&self, election: Observer) {
+    pub(crate) fn observe(&self, election: Observer) {
         let _ = self.0.election.set(election);
     }
 
     /// Shows more metrics, in Prometheus' text form.
-    pub fn add_metrics(&self, text: impl Fn() -> String + Send + Sync + 'static) {
-        self.0
-            .metrics
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Box::new(text));
+    pub(crate) fn add_metrics(&self, text: impl Fn() -> String + Send + Sync + 'static) {
+        self.0.metrics.lock().push(Box::new(text));
     }
 
     /// The caches are filled.
-    pub fn set_synced(&self) {
+    pub(crate) fn set_synced(&self) {
         self.0.synced.send_replace(true);
     }
 
     /// The component was told to stop.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.0.stopping.send_replace(true);
     }
 
     /// Waits until the component was told to stop.
-    pub fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub(crate) fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut stopping = self.0.stopping.subscribe();
         let state = self.0.clone();
         async move {
@@ -81,11 +78,7 @@ impl ComponentStatus {
     /// All metrics, in Prometheus' text form.
     pub(super) fn metrics_text(&self) -> String {
         let election = self.0.election.get().map(Observer::metrics);
-        let metrics = self
-            .0
-            .metrics
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let metrics = self.0.metrics.lock();
         metrics::join(
             election
                 .into_iter()
@@ -96,7 +89,7 @@ impl ComponentStatus {
 
 /// Fails when the leader has not renewed its lease in time and has not stopped either.
 #[derive(Debug)]
-pub struct LeaderElectionCheck {
+pub(crate) struct LeaderElectionCheck {
     /// The component.
     pub status: ComponentStatus,
     /// The name of the lease.
@@ -124,7 +117,7 @@ impl HealthCheck for LeaderElectionCheck {
 
 /// Fails once the component was told to stop.
 #[derive(Debug)]
-pub struct ShutdownCheck(pub ComponentStatus);
+pub(crate) struct ShutdownCheck(pub ComponentStatus);
 
 impl HealthCheck for ShutdownCheck {
     fn name(&self) -> &str {
@@ -144,7 +137,7 @@ impl HealthCheck for ShutdownCheck {
 
 /// Fails until the scheduler's caches are filled.
 #[derive(Debug)]
-pub struct SyncedCheck(pub ComponentStatus);
+pub(crate) struct SyncedCheck(pub ComponentStatus);
 
 impl HealthCheck for SyncedCheck {
     fn name(&self) -> &str {
@@ -164,7 +157,7 @@ impl HealthCheck for SyncedCheck {
 
 /// A controller that runs. Kubernetes: `NamedPingChecker`, which never fails.
 #[derive(Debug)]
-pub struct Ping(pub String);
+pub(crate) struct Ping(pub String);
 
 impl HealthCheck for Ping {
     fn name(&self) -> &str {

@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// Why a file cannot be gone by.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct ConfigurationError(pub(super) String);
+pub(crate) struct ConfigurationError(pub(super) String);
 
 /// What the file says, in its order.
 pub(super) struct Configuration {

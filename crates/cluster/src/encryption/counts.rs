@@ -1,9 +1,10 @@
 //! What is counted of sealing and opening, under upstream's names (storage/value/metrics.go).
 
+use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use mizzen_apiserver::metrics::{Reloads, Timings, head};
@@ -103,23 +104,18 @@ impl Transformations {
             return;
         }
         self.took[way as usize].observe(took);
-        if let Some(counts) = self
-            .spaces
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(space)
-        {
+        if let Some(counts) = self.spaces.read().get(space) {
             counts[way as usize].fetch_add(1, Relaxed);
             return;
         }
-        let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
+        let mut spaces = self.spaces.write();
         spaces.entry(space.into()).or_default()[way as usize].fetch_add(1, Relaxed);
     }
 
     /// How often, by space, way and code.
     fn operations(&self) -> Vec<(String, Way, String, u64)> {
         let mut all = Vec::new();
-        for (space, counts) in &*self.spaces.read().unwrap_or_else(PoisonError::into_inner) {
+        for (space, counts) in &*self.spaces.read() {
             let known = Way::ALL
                 .iter()
                 .map(|way| (*way, counts[*way as usize].load(Relaxed)));
@@ -236,6 +232,6 @@ impl Counts {
 }
 
 /// What is counted stays good even if somebody who counted fell over.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> parking_lot::MutexGuard<'_, T> {
+    mutex.lock()
 }

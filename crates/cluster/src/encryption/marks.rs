@@ -1,7 +1,7 @@
 //! A small number for each key that was ever used since the server started.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use mizzen_store::Mark;
 use ring::digest::{Context, SHA256};
@@ -18,7 +18,7 @@ impl Marks {
     pub(super) fn of(&self, parts: &[&[u8]]) -> Mark {
         let mut context = Context::new(&SHA256);
         parts.iter().for_each(|part| context.update(part));
-        let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut marks = self.0.lock();
         let next = Mark(marks.len() as u32 + 1);
         *marks
             .entry(context.finish().as_ref().to_vec())

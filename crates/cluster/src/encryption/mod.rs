@@ -17,10 +17,11 @@ mod reload;
 mod rules;
 mod validate;
 
+use parking_lot::RwLock;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use mizzen_apiserver::HealthCheck;
@@ -32,7 +33,7 @@ use mizzen_store::{Mark, SealError, Sealed, Sealer};
 use ring::digest::{SHA256, digest};
 use tokio::runtime::Handle;
 
-pub use configuration::ConfigurationError;
+pub(crate) use configuration::ConfigurationError;
 
 use configuration::{Configuration, KmsOptions};
 use counts::Counts;
@@ -41,7 +42,7 @@ use marks::Marks;
 use rules::{Rules, Workshop};
 
 /// Seals what goes to disk as a file says.
-pub struct Encryption {
+pub(crate) struct Encryption {
     rules: RwLock<Arc<Rules>>,
     file: PathBuf,
     /// What the file said when it was last read, told by a digest.
@@ -65,7 +66,7 @@ struct World {
 impl Encryption {
     /// Goes by what `text`, the file's, says, and asks plug-ins for their first key. One that does not answer is asked
     /// again until it does.
-    pub async fn start(
+    pub(crate) async fn start(
         file: PathBuf,
         text: &[u8],
         clock: Arc<dyn Clock>,
@@ -95,14 +96,11 @@ impl Encryption {
     }
 
     fn rules(&self) -> Arc<Rules> {
-        self.rules
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.rules.read().clone()
     }
 
     /// Whether any plug-in is asked for keys.
-    pub fn has_plugins(&self) -> bool {
+    pub(crate) fn has_plugins(&self) -> bool {
         !self.rules().plugins.is_empty()
     }
 }

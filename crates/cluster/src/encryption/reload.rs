@@ -1,7 +1,7 @@
 //! Following the file: a new one counts once it makes sense and all its plug-ins answer.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
@@ -18,7 +18,7 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 
 impl Encryption {
     /// Goes by the file as it is, from now on.
-    pub async fn follow(self: Arc<Encryption>) {
+    pub(crate) async fn follow(self: Arc<Encryption>) {
         loop {
             let outcome = self.reload().await;
             if !matches!(outcome, Ok(false)) {
@@ -44,7 +44,7 @@ impl Encryption {
         let text = check_owner(&self.file).and_then(|()| std::fs::read(&self.file));
         let text = text.map_err(|error| ConfigurationError(error.to_string()))?;
         let digest = digest_of(&text);
-        if *self.seen.read().unwrap_or_else(PoisonError::into_inner) == digest {
+        if *self.seen.read() == digest {
             return Ok(false);
         }
         let rules = self.world.rules(&text)?;
@@ -52,8 +52,8 @@ impl Encryption {
             kms::keep_asking(plugin).await;
         }
         until_healthy(&rules).await?;
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
-        *self.seen.write().unwrap_or_else(PoisonError::into_inner) = digest;
+        *self.rules.write() = Arc::new(rules);
+        *self.seen.write() = digest;
         self.world.counts.reloads.gone_by(&text);
         self.world.changes.fetch_add(1, Ordering::Relaxed);
         Ok(true)

@@ -4,10 +4,11 @@
 //! A certificate of our own authority is always there: it is the default unless a file is named, and it is shown to
 //! whoever asks for [`LOOPBACK`], so that the kubeconfig that we write is good whatever else is shown.
 
+use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_rustls::rustls::crypto::CryptoProvider;
@@ -22,14 +23,14 @@ use super::private::{check_owner, warn_if_shared};
 use super::protocol::Protocol;
 
 /// The name under which our own certificate can always be had, which is upstream's.
-pub const LOOPBACK: &str = "apiserver-loopback-client";
+pub(crate) const LOOPBACK: &str = "apiserver-loopback-client";
 
 /// How often files are looked at.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// A certificate and its key in files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Files {
+pub(crate) struct Files {
     /// The certificate, and those that lead to its authority, as PEM.
     pub certificate: PathBuf,
     /// Its key, as PEM.
@@ -39,7 +40,7 @@ pub struct Files {
 }
 
 /// All certificates of a server.
-pub struct Certificates {
+pub(crate) struct Certificates {
     provider: Arc<CryptoProvider>,
     own: Arc<CertifiedKey>,
     default: Option<Files>,
@@ -60,7 +61,7 @@ type Pair = (Vec<u8>, Vec<u8>);
 /// A file that makes no sense, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {why}", .file.display())]
-pub struct Useless {
+pub(crate) struct Useless {
     /// The file.
     pub file: PathBuf,
     /// What is wrong with it.
@@ -69,7 +70,7 @@ pub struct Useless {
 
 impl Certificates {
     /// Reads all files.
-    pub fn new(
+    pub(crate) fn new(
         provider: Arc<CryptoProvider>,
         own: &Signed,
         default: Option<Files>,
@@ -105,12 +106,12 @@ impl Certificates {
     }
 
     /// Whether somebody who asks for no name gets a certificate of our own authority.
-    pub fn is_own(&self) -> bool {
+    pub(crate) fn is_own(&self) -> bool {
         self.default.is_none()
     }
 
     /// Reads files again whenever they change. What makes no sense is not shown; what was there before is.
-    pub async fn follow(self: Arc<Self>) {
+    pub(crate) async fn follow(self: Arc<Self>) {
         if self.files().next().is_none() {
             return;
         }
@@ -136,7 +137,7 @@ impl Certificates {
             return Ok(false);
         }
         let current = self.read(texts)?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(current);
+        *self.current.write() = Arc::new(current);
         Ok(true)
     }
 
@@ -168,10 +169,7 @@ impl Certificates {
     }
 
     fn current(&self) -> Arc<Current> {
-        self.current
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.current.read().clone()
     }
 
     fn find(&self, name: Option<&str>) -> Arc<CertifiedKey> {
@@ -222,7 +220,7 @@ fn texts(files: &Files) -> Result<Pair, Useless> {
 }
 
 /// Checks that a certificate and a key in PEM belong together.
-pub fn check_pair(certificate: &str, key: &str) -> Result<(), String> {
+pub(crate) fn check_pair(certificate: &str, key: &str) -> Result<(), String> {
     let pair = (certificate.as_bytes().to_vec(), key.as_bytes().to_vec());
     certified(&Protocol::default().provider, &pair).map(drop)
 }

@@ -3,24 +3,24 @@
 use rcgen::Error;
 
 /// A whole number.
-pub const INTEGER: u8 = 0x02;
+pub(crate) const INTEGER: u8 = 0x02;
 /// Bits; the first byte says how many of the last are not meant.
-pub const BIT_STRING: u8 = 0x03;
+pub(crate) const BIT_STRING: u8 = 0x03;
 /// Bytes.
-pub const OCTET_STRING: u8 = 0x04;
+pub(crate) const OCTET_STRING: u8 = 0x04;
 /// Nothing.
-pub const NULL: u8 = 0x05;
+pub(crate) const NULL: u8 = 0x05;
 /// The name of a thing.
-pub const OBJECT_IDENTIFIER: u8 = 0x06;
+pub(crate) const OBJECT_IDENTIFIER: u8 = 0x06;
 /// A text.
-pub const UTF8_STRING: u8 = 0x0c;
+pub(crate) const UTF8_STRING: u8 = 0x0c;
 /// Elements in order.
-pub const SEQUENCE: u8 = 0x30;
+pub(crate) const SEQUENCE: u8 = 0x30;
 /// Elements without order.
-pub const SET: u8 = 0x31;
+pub(crate) const SET: u8 = 0x31;
 
 /// An element of DER: tag, length, contents.
-pub fn wrap(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn wrap(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let contents = parts.concat();
     let bytes = contents.len().to_be_bytes();
     let significant = &bytes[bytes.iter().take_while(|byte| **byte == 0).count()..];
@@ -37,14 +37,14 @@ pub fn wrap(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
 }
 
 /// The first element, and what follows it.
-pub fn split(der: &[u8]) -> Result<(&[u8], &[u8]), Error> {
+pub(crate) fn split(der: &[u8]) -> Result<(&[u8], &[u8]), Error> {
     let (head, length) = measure(der)?;
     der.split_at_checked(head + length)
         .ok_or(Error::CouldNotParseCertificate)
 }
 
 /// What is inside the first element.
-pub fn contents(der: &[u8]) -> Result<&[u8], Error> {
+pub(crate) fn contents(der: &[u8]) -> Result<&[u8], Error> {
     let (head, _) = measure(der)?;
     let (element, _) = split(der)?;
     Ok(&element[head..])

@@ -7,19 +7,19 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use super::der::{INTEGER, NULL, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE, contents, split, wrap};
 
 /// What DER calls an RSA key.
-pub const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
+pub(crate) const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
 /// What DER calls a key on a curve.
-pub const ON_CURVE: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
+pub(crate) const ON_CURVE: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
 /// Before the curve in a key that is on one.
 const CURVE: u8 = 0xa0;
 
 /// The first private key of a PEM text, as PKCS #8 in DER; or why there is none.
-pub fn to_pkcs8(pem: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn to_pkcs8(pem: &str) -> Result<Vec<u8>, String> {
     pkcs8(&PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|error| error.to_string())?)
 }
 
 /// A private key as PKCS #8 in DER.
-pub fn pkcs8(key: &PrivateKeyDer) -> Result<Vec<u8>, String> {
+pub(crate) fn pkcs8(key: &PrivateKeyDer) -> Result<Vec<u8>, String> {
     match key {
         PrivateKeyDer::Pkcs8(key) => Ok(key.secret_pkcs8_der().to_vec()),
         PrivateKeyDer::Pkcs1(key) => Ok(wrapped(RSA, &wrap(NULL, &[]), key.secret_pkcs1_der())),

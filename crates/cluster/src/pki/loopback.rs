@@ -7,7 +7,7 @@ use mizzen_registry::{Future, Registry};
 use super::CERTIFICATE_DAYS;
 
 /// The health check of that certificate.
-pub struct LoopbackCertificate {
+pub(crate) struct LoopbackCertificate {
     registry: Registry,
     /// The last second at which it is good.
     expires: i64,
@@ -15,7 +15,7 @@ pub struct LoopbackCertificate {
 
 impl LoopbackCertificate {
     /// One that is signed now.
-    pub fn signed_now(registry: &Registry) -> LoopbackCertificate {
+    pub(crate) fn signed_now(registry: &Registry) -> LoopbackCertificate {
         let expires = registry
             .now()
             .saturating_add(CERTIFICATE_DAYS * 24 * 60 * 60);

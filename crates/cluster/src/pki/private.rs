@@ -16,7 +16,7 @@ use super::PkiError;
 const SHARED: u32 = 0o077;
 
 /// Writes a file that only its owner may read, whole or not at all.
-pub fn write_private(path: &Path, text: &str) -> Result<(), PkiError> {
+pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), PkiError> {
     replace(path, text).map_err(|source| PkiError::File {
         path: path.into(),
         source,
@@ -52,7 +52,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Rejects a file or directory that is owned neither by the user of this process nor by root.
-pub fn check_owner(path: &Path) -> io::Result<()> {
+pub(crate) fn check_owner(path: &Path) -> io::Result<()> {
     let (owner, user) = (Uid::from_raw(fs::metadata(path)?.uid()), Uid::effective());
     if owner == user || owner.is_root() {
         return Ok(());
@@ -70,7 +70,7 @@ fn named(uid: Uid) -> String {
 }
 
 /// The text of a key file that an argument names.
-pub fn read_key(path: &Path) -> Result<String, PkiError> {
+pub(crate) fn read_key(path: &Path) -> Result<String, PkiError> {
     check_owner(path).map_err(|source| PkiError::File {
         path: path.into(),
         source,
@@ -79,7 +79,7 @@ pub fn read_key(path: &Path) -> Result<String, PkiError> {
 }
 
 /// Takes from everybody but the owner what they may do with one of our own files or directories, and says so.
-pub fn make_private(path: &Path) -> Result<(), PkiError> {
+pub(crate) fn make_private(path: &Path) -> Result<(), PkiError> {
     let fail = |source| PkiError::File {
         path: path.into(),
         source,
@@ -94,7 +94,7 @@ pub fn make_private(path: &Path) -> Result<(), PkiError> {
 }
 
 /// Says it when others may read a key that is not ours to put right.
-pub fn warn_if_shared(path: &Path) {
+pub(super) fn warn_if_shared(path: &Path) {
     let mode = fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
     if mode & SHARED != 0 {
         tracing::warn!(path = %path.display(), "is a key that other users of this machine may read");

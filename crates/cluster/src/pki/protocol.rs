@@ -78,7 +78,7 @@ const REFUSED: [&str; 16] = [
 
 /// How TLS is spoken.
 #[derive(Clone)]
-pub struct Protocol {
+pub(crate) struct Protocol {
     /// The versions.
     pub versions: Vec<&'static SupportedProtocolVersion>,
     /// The ciphers, and all else that is computed.
@@ -100,7 +100,7 @@ impl Default for Protocol {
 
 impl Protocol {
     /// Speaks HTTP/1.1 only.
-    pub fn without_http2(self) -> Protocol {
+    pub(crate) fn without_http2(self) -> Protocol {
         Protocol {
             alpn: vec![b"http/1.1".to_vec()],
             ..self
@@ -108,7 +108,7 @@ impl Protocol {
     }
 
     /// Speaks no version that is older than the one with this name; empty is the default.
-    pub fn at_least(self, version: &str) -> Result<Protocol, String> {
+    pub(crate) fn at_least(self, version: &str) -> Result<Protocol, String> {
         let versions: Vec<&'static SupportedProtocolVersion> = match version {
             "" | "VersionTLS12" => vec![&TLS13, &TLS12],
             "VersionTLS13" => vec![&TLS13],
@@ -127,7 +127,7 @@ impl Protocol {
     }
 
     /// Speaks these ciphers only; an empty list is the default.
-    pub fn in_ciphers(self, names: &[String]) -> Result<Protocol, String> {
+    pub(crate) fn in_ciphers(self, names: &[String]) -> Result<Protocol, String> {
         if names.is_empty() {
             return Ok(self);
         }

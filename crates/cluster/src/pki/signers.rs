@@ -9,11 +9,11 @@ use super::Authority;
 
 /// Authorities by the names of their signers.
 #[derive(Default)]
-pub struct Signers(BTreeMap<&'static str, Arc<Authority>>);
+pub(crate) struct Signers(BTreeMap<&'static str, Arc<Authority>>);
 
 impl Signers {
     /// Lets an authority sign for signers.
-    pub fn add(&mut self, signers: &[&'static str], authority: Authority) {
+    pub(crate) fn add(&mut self, signers: &[&'static str], authority: Authority) {
         let authority = Arc::new(authority);
         self.0
             .extend(signers.iter().map(|signer| (*signer, authority.clone())));

@@ -19,7 +19,7 @@ const UID: &[u8] = &[0x2b, 0x06, 0x01, 0x04, 0x01, 0x83, 0xc2, 0x53, 0x02];
 const BEFORE_SUBJECT: usize = 5;
 
 /// Whom a certificate names.
-pub struct Subject<'a> {
+pub(super) struct Subject<'a> {
     /// The user.
     pub user: &'a str,
     /// Their uid; may be empty.
@@ -30,7 +30,11 @@ pub struct Subject<'a> {
 
 impl Subject<'_> {
     /// `certificate` with this subject, signed by `key`; both are DER.
-    pub fn put_into(&self, certificate: &[u8], key: &impl SigningKey) -> Result<Vec<u8>, Error> {
+    pub(super) fn put_into(
+        &self,
+        certificate: &[u8],
+        key: &impl SigningKey,
+    ) -> Result<Vec<u8>, Error> {
         put_into(certificate, &self.encode(), None, key)
     }
 
@@ -47,7 +51,7 @@ impl Subject<'_> {
 }
 
 /// Whose a certificate is, as its request says it: both are DER.
-pub struct Owner<'a> {
+pub(super) struct Owner<'a> {
     /// Whom it names.
     pub subject: &'a [u8],
     /// Their public key, with its kind.
@@ -56,7 +60,11 @@ pub struct Owner<'a> {
 
 impl Owner<'_> {
     /// `certificate` for this owner, signed by `key`.
-    pub fn put_into(&self, certificate: &[u8], key: &impl SigningKey) -> Result<Vec<u8>, Error> {
+    pub(super) fn put_into(
+        &self,
+        certificate: &[u8],
+        key: &impl SigningKey,
+    ) -> Result<Vec<u8>, Error> {
         put_into(certificate, self.subject, Some(self.key), key)
     }
 }

@@ -9,7 +9,7 @@ use super::step::{Change, Step, condition, named, there};
 use super::warning::Warnings;
 
 /// All objects that belong to the traced one.
-pub struct Known {
+pub(super) struct Known {
     root_kind: usize,
     root: Key,
     objects: HashMap<String, (usize, Object)>,
@@ -22,7 +22,7 @@ pub struct Known {
 
 /// How it ends for somebody who waits until all is ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub(super) enum Outcome {
     /// All of it is ready, or complete.
     Ready,
     /// It will not be, and why.
@@ -31,7 +31,7 @@ pub enum Outcome {
 
 impl Known {
     /// Nothing is known of `root` yet.
-    pub fn new(root_kind: usize, root: Key) -> Known {
+    pub(super) fn new(root_kind: usize, root: Key) -> Known {
         let (objects, strangers, warnings) = (HashMap::new(), Vec::new(), Warnings::default());
         Known {
             root_kind,
@@ -44,7 +44,13 @@ impl Known {
     }
 
     /// The steps that led to an object being as it is now, or gone.
-    pub fn see(&mut self, kind: usize, object: Object, is_gone: bool, initial: bool) -> Vec<Step> {
+    pub(super) fn see(
+        &mut self,
+        kind: usize,
+        object: Object,
+        is_gone: bool,
+        initial: bool,
+    ) -> Vec<Step> {
         if !self.belongs(kind, &object) {
             self.remember_stranger(kind, object, is_gone);
             return Vec::new();
@@ -72,7 +78,7 @@ impl Known {
     }
 
     /// The step that an event tells, if it is one.
-    pub fn hear(&mut self, event: &Object) -> Option<Step> {
+    pub(super) fn hear(&mut self, event: &Object) -> Option<Step> {
         let Known {
             warnings, objects, ..
         } = self;
@@ -80,7 +86,7 @@ impl Known {
     }
 
     /// What becomes of the traced object, if that is settled.
-    pub fn outcome(&self) -> Option<Outcome> {
+    pub(super) fn outcome(&self) -> Option<Outcome> {
         let Some((kind, root)) = self
             .objects
             .values()

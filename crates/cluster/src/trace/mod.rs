@@ -54,7 +54,7 @@ static KINDS: [Resource; 8] = [
 #[command(
     after_help = "Example:\n  mizzen trace deployment/web &\n  kubectl create deployment web --image=nginx --replicas=3"
 )]
-pub struct Trace {
+pub(crate) struct Trace {
     /// What to follow; it need not be there yet
     #[arg(value_name = "KIND/NAME", value_parser = parse)]
     object: Wish,
@@ -71,7 +71,7 @@ pub struct Trace {
 
 /// Why nothing can be traced.
 #[derive(Debug, thiserror::Error)]
-pub enum TraceError {
+pub(crate) enum TraceError {
     /// The server cannot be reached.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -94,7 +94,7 @@ pub enum TraceError {
 
 impl Trace {
     /// Traces until told to stop.
-    pub fn run(self) -> Result<(), TraceError> {
+    pub(crate) fn run(self) -> Result<(), TraceError> {
         tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?

@@ -5,7 +5,7 @@ use mizzen_sdk::Object;
 
 /// Something that one of the loops, or somebody else, did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub(super) struct Step {
     /// Who did it.
     pub actor: String,
     /// To which object: `pod/web-5d8f-x7k2p`.
@@ -17,7 +17,7 @@ pub struct Step {
 }
 
 /// What is seen of an object.
-pub struct Change<'a> {
+pub(super) struct Change<'a> {
     /// Its kind.
     pub kind: &'a str,
     /// As it was; none if it is new.
@@ -32,7 +32,7 @@ pub struct Change<'a> {
 
 impl Change<'_> {
     /// The steps, in the order in which they happened. None if nothing that matters did.
-    pub fn steps(&self) -> Vec<Step> {
+    pub(super) fn steps(&self) -> Vec<Step> {
         match (self.old, self.new) {
             (None, Some(new)) => {
                 vec![self.step(
@@ -130,7 +130,7 @@ impl Change<'_> {
 }
 
 /// An object that was there before somebody looked.
-pub fn there(kind: &str, object: &Object) -> Step {
+pub(super) fn there(kind: &str, object: &Object) -> Step {
     let (mut what, mut cause) = ("is there".to_string(), String::new());
     if kind == "Pod" {
         let refusal = refusal(object);
@@ -198,7 +198,7 @@ fn pod_state(pod: &Object) -> String {
 }
 
 /// One condition of an object; null if there is none.
-pub fn condition<'a>(object: &'a Object, name: &str) -> &'a Value {
+pub(super) fn condition<'a>(object: &'a Object, name: &str) -> &'a Value {
     static NONE: Value = Value::Null;
     object["status"]["conditions"]
         .list()
@@ -258,12 +258,12 @@ fn pods(n: i64) -> String {
 }
 
 /// An object as kubectl names it.
-pub fn named(kind: &str, object: &Object) -> String {
+pub(super) fn named(kind: &str, object: &Object) -> String {
     format!("{}/{}", kind.to_lowercase(), object.name())
 }
 
 /// The loop that looks after a kind.
-pub fn controller(kind: &str) -> String {
+pub(super) fn controller(kind: &str) -> String {
     format!("{}-controller", kind.to_lowercase())
 }
 

@@ -8,7 +8,7 @@ use super::step::Step;
 
 /// Warnings by the object that they are about.
 #[derive(Default)]
-pub struct Warnings {
+pub(super) struct Warnings {
     told: HashSet<(String, String, String)>,
     /// Those about objects that have not been seen.
     waiting: HashMap<String, Vec<Step>>,
@@ -16,7 +16,7 @@ pub struct Warnings {
 
 impl Warnings {
     /// The step that an event tells, if it is a new warning about an object that is known.
-    pub fn hear(&mut self, event: &Object, is_known: impl Fn(&str) -> bool) -> Option<Step> {
+    pub(super) fn hear(&mut self, event: &Object, is_known: impl Fn(&str) -> bool) -> Option<Step> {
         let about = &event["involvedObject"];
         let (reason, message) = (event["reason"].str(), event["message"].str());
         // What the scheduler says is in the pod's conditions as well.
@@ -50,7 +50,7 @@ impl Warnings {
     }
 
     /// What was heard of an object before it was seen.
-    pub fn about(&mut self, uid: &str) -> Vec<Step> {
+    pub(super) fn about(&mut self, uid: &str) -> Vec<Step> {
         self.waiting.remove(uid).unwrap_or_default()
     }
 }

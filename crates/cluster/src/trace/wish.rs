@@ -10,7 +10,7 @@ use super::{KINDS, TraceError};
 
 /// What somebody asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wish {
+pub(super) struct Wish {
     /// The kind as it was written: `deploy`, `deployments.apps`.
     pub kind: String,
     /// The object's name.
@@ -18,7 +18,7 @@ pub struct Wish {
 }
 
 /// Reads `deployment/web`.
-pub fn parse(text: &str) -> Result<Wish, String> {
+pub(super) fn parse(text: &str) -> Result<Wish, String> {
     let expected = || "expected KIND/NAME, such as deployment/web".to_string();
     let (kind, name) = text.split_once('/').ok_or_else(expected)?;
     if kind.is_empty() || name.is_empty() || name.contains('/') {
@@ -35,7 +35,7 @@ pub fn parse(text: &str) -> Result<Wish, String> {
 
 impl Wish {
     /// Which of the kinds is meant, as the server calls them.
-    pub async fn find(&self, api: &Api) -> Result<usize, TraceError> {
+    pub(super) async fn find(&self, api: &Api) -> Result<usize, TraceError> {
         let mut known: Vec<(String, Vec<Value>)> = Vec::new();
         for resource in &KINDS {
             let version = resource.api_version();
@@ -86,7 +86,7 @@ impl Wish {
 }
 
 /// The kinds that can be traced, for people.
-pub fn kinds() -> String {
+pub(super) fn kinds() -> String {
     KINDS
         .iter()
         .map(|known| known.kind.to_lowercase())

@@ -26,7 +26,7 @@ use crate::process::PATIENCE;
 
 /// What a kubeconfig says about the authority and its user, as PEM.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Credentials {
+pub(crate) struct Credentials {
     pub authority: Vec<u8>,
     /// The certificate and its key.
     pub user: Option<(Vec<u8>, Vec<u8>)>,
@@ -34,7 +34,7 @@ pub struct Credentials {
 
 impl Credentials {
     /// The ones in a kubeconfig that `mizzen` wrote.
-    pub fn read(kubeconfig: &Path) -> Credentials {
+    pub(crate) fn read(kubeconfig: &Path) -> Credentials {
         let text = std::fs::read_to_string(kubeconfig).unwrap();
         let data = |key: &str| {
             let line = text
@@ -53,7 +53,7 @@ impl Credentials {
     }
 
     /// The same without a certificate of one's own.
-    pub fn anonymous(&self) -> Credentials {
+    pub(crate) fn anonymous(&self) -> Credentials {
         Credentials {
             user: None,
             ..self.clone()
@@ -88,7 +88,7 @@ impl Credentials {
 }
 
 /// A connection after the TLS handshake, before any HTTP.
-pub async fn dial(
+pub(crate) async fn dial(
     address: &str,
     credentials: &Credentials,
     protocols: &[&str],
@@ -102,7 +102,7 @@ pub async fn dial(
 }
 
 /// The same, with a small receive buffer, so that the kernel keeps few unread bytes.
-pub async fn dial_narrow(
+pub(crate) async fn dial_narrow(
     address: &str,
     credentials: &Credentials,
     protocols: &[&str],
@@ -129,7 +129,7 @@ async fn handshake(
 
 /// One connection. Clones share it.
 #[derive(Clone)]
-pub struct Client {
+pub(crate) struct Client {
     address: String,
     sender: Sender,
 }
@@ -142,25 +142,25 @@ enum Sender {
 
 /// An answer that has come whole.
 #[derive(Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     pub status: u16,
     pub body: Bytes,
 }
 
 impl Answer {
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
     #[track_caller]
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|error| panic!("{error} in {}", self.text()))
     }
 
     /// Itself, if its status is the expected one.
     #[track_caller]
-    pub fn expect(self, status: u16) -> Answer {
+    pub(crate) fn expect(self, status: u16) -> Answer {
         assert_eq!(self.status, status, "{}", self.text());
         self
     }
@@ -168,7 +168,11 @@ impl Answer {
 
 impl Client {
     /// Connects and agrees on one of `protocols`.
-    pub async fn connect(address: &str, credentials: &Credentials, protocols: &[&str]) -> Client {
+    pub(crate) async fn connect(
+        address: &str,
+        credentials: &Credentials,
+        protocols: &[&str],
+    ) -> Client {
         let stream = dial(address, credentials, protocols).await;
         let sender = match stream.get_ref().1.alpn_protocol() {
             Some(b"h2") => {
@@ -189,16 +193,16 @@ impl Client {
         }
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.call("GET", path, "").await
     }
 
-    pub async fn post(&self, path: &str, body: impl Into<Bytes>) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: impl Into<Bytes>) -> Answer {
         self.call("POST", path, body).await
     }
 
     /// Sends JSON; a patch is a merge patch.
-    pub async fn call(&self, method: &str, path: &str, body: impl Into<Bytes>) -> Answer {
+    pub(crate) async fn call(&self, method: &str, path: &str, body: impl Into<Bytes>) -> Answer {
         let media_type = if method == "PATCH" {
             "application/merge-patch+json"
         } else {
@@ -214,7 +218,7 @@ impl Client {
     }
 
     /// The path as this connection's protocol wants it.
-    pub fn uri(&self, path: &str) -> String {
+    pub(crate) fn uri(&self, path: &str) -> String {
         match self.sender {
             Sender::Http1(_) => path.into(),
             Sender::Http2(_) => format!("https://{}{path}", self.address),
@@ -222,7 +226,10 @@ impl Client {
     }
 
     /// The whole answer, or why there is none.
-    pub async fn fetch(&self, request: Request<Full<Bytes>>) -> Result<Answer, hyper::Error> {
+    pub(crate) async fn fetch(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Answer, hyper::Error> {
         let answer = async {
             let response = self.send(request).await?;
             let status = response.status().as_u16();
@@ -235,7 +242,7 @@ impl Client {
     }
 
     /// The answer's head; its body is still to come.
-    pub async fn send(
+    pub(crate) async fn send(
         &self,
         mut request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, hyper::Error> {
@@ -257,7 +264,7 @@ impl Client {
     }
 
     /// A stream of events.
-    pub async fn watch(&self, path: &str) -> Events {
+    pub(crate) async fn watch(&self, path: &str) -> Events {
         let request = Request::get(self.uri(path)).body(Full::default()).unwrap();
         let response = timeout(PATIENCE, self.send(request))
             .await
@@ -272,7 +279,7 @@ impl Client {
 }
 
 /// A watch's events, as they come.
-pub struct Events {
+pub(crate) struct Events {
     body: Incoming,
     /// What has come and is not a whole line yet.
     rest: Vec<u8>,
@@ -280,7 +287,7 @@ pub struct Events {
 
 impl Events {
     /// The next event; none when the server ended the stream as it should.
-    pub async fn next(&mut self) -> Option<Value> {
+    pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
@@ -306,7 +313,7 @@ impl Events {
     }
 
     /// The next event as `TYPE name`.
-    pub async fn next_name(&mut self) -> String {
+    pub(crate) async fn next_name(&mut self) -> String {
         let event = self.next().await.expect("an event");
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         format!(

@@ -29,7 +29,7 @@ async fn nothing_acknowledged_is_lost_when_it_is_killed() {
 }
 
 /// Kills servers of `home` while they are written to, one after the other.
-pub async fn check_kills(home: Home) {
+pub(crate) async fn check_kills(home: Home) {
     let seed = seed();
     println!("MIZZEN_SEED={seed}");
     let mut random = Random(seed);

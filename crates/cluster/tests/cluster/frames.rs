@@ -11,24 +11,24 @@ use tokio_rustls::client::TlsStream;
 use crate::client::{Credentials, dial};
 use crate::process::{PATIENCE, Process};
 
-pub const DATA: u8 = 0;
-pub const HEADERS: u8 = 1;
-pub const PRIORITY: u8 = 2;
-pub const RESET: u8 = 3;
-pub const SETTINGS: u8 = 4;
-pub const PING: u8 = 6;
-pub const GO_AWAY: u8 = 7;
-pub const WINDOW_UPDATE: u8 = 8;
-pub const CONTINUATION: u8 = 9;
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const PRIORITY: u8 = 2;
+pub(crate) const RESET: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
+pub(crate) const GO_AWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
+pub(crate) const CONTINUATION: u8 = 9;
 
-pub const END_STREAM: u8 = 1;
-pub const END_HEADERS: u8 = 4;
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
 
 /// What a server says that has had enough.
-pub const ENHANCE_YOUR_CALM: u32 = 11;
+pub(crate) const ENHANCE_YOUR_CALM: u32 = 11;
 
 /// A frame as it goes over the wire.
-pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = u32::try_from(payload.len()).unwrap().to_be_bytes()[1..].to_vec();
     bytes.extend([kind, flags]);
     bytes.extend(stream.to_be_bytes());
@@ -37,7 +37,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// The compressed head of a request.
-pub fn head(method: &str, path: &str) -> Vec<u8> {
+pub(crate) fn head(method: &str, path: &str) -> Vec<u8> {
     let mut bytes = match method {
         "GET" => vec![0x82],
         "POST" => vec![0x83],
@@ -50,7 +50,7 @@ pub fn head(method: &str, path: &str) -> Vec<u8> {
 }
 
 /// A field whose name is in the table, perhaps to be kept in it.
-pub fn literal(name: u8, value: &str) -> Vec<u8> {
+pub(crate) fn literal(name: u8, value: &str) -> Vec<u8> {
     let mut bytes = vec![name];
     match value.len() {
         length @ 0..127 => bytes.push(length as u8),
@@ -69,27 +69,31 @@ pub fn literal(name: u8, value: &str) -> Vec<u8> {
 }
 
 /// A field with a name that no table has.
-pub fn field(name: &str, value: &str) -> Vec<u8> {
+pub(crate) fn field(name: &str, value: &str) -> Vec<u8> {
     [literal(0, name), literal(0, value)[1..].to_vec()].concat()
 }
 
 /// What came back.
-pub struct Frame {
+pub(crate) struct Frame {
     pub kind: u8,
     pub flags: u8,
     pub payload: Vec<u8>,
 }
 
 /// A connection on which frames are written by hand.
-pub struct Wire(TlsStream<TcpStream>);
+pub(crate) struct Wire(TlsStream<TcpStream>);
 
 impl Wire {
     /// A connection of the admin, introduced with these settings.
-    pub async fn open(process: &Process, settings: &[u8]) -> Wire {
+    pub(crate) async fn open(process: &Process, settings: &[u8]) -> Wire {
         Wire::open_as(process, &process.credentials, settings).await
     }
 
-    pub async fn open_as(process: &Process, credentials: &Credentials, settings: &[u8]) -> Wire {
+    pub(crate) async fn open_as(
+        process: &Process,
+        credentials: &Credentials,
+        settings: &[u8],
+    ) -> Wire {
         let mut stream = dial(&process.address, credentials, &["h2"]).await;
         let mut hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
         hello.extend(frame(SETTINGS, 0, 0, settings));
@@ -99,7 +103,7 @@ impl Wire {
 
     /// Writes bytes; false once the server does not take them any more, because it hung up or because it waits for
     /// us to read.
-    pub async fn write(&mut self, bytes: &[u8]) -> bool {
+    pub(crate) async fn write(&mut self, bytes: &[u8]) -> bool {
         let written = async {
             self.0.write_all(bytes).await?;
             self.0.flush().await
@@ -108,7 +112,7 @@ impl Wire {
     }
 
     /// The next frame; none when the server has hung up.
-    pub async fn next(&mut self) -> Option<Frame> {
+    pub(crate) async fn next(&mut self) -> Option<Frame> {
         let read = timeout(PATIENCE, self.read())
             .await
             .expect("something in time");
@@ -129,7 +133,7 @@ impl Wire {
     }
 
     /// Reads until the server has said why it goes, or has gone. None is without a word.
-    pub async fn goodbye(&mut self) -> Option<u32> {
+    pub(crate) async fn goodbye(&mut self) -> Option<u32> {
         while let Some(frame) = self.next().await {
             if frame.kind == GO_AWAY {
                 return Some(u32::from_be_bytes(frame.payload[4..8].try_into().unwrap()));

@@ -18,7 +18,7 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const MIB: usize = 1024 * 1024;
 
 /// The server still does what it is for.
-pub async fn check_alive(process: &Process) {
+pub(crate) async fn check_alive(process: &Process) {
     process
         .admin()
         .await

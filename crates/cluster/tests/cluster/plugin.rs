@@ -2,9 +2,10 @@
 //!
 //! What it seals is the seed with every byte changed, and a note of the key; a child could open it.
 
+use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full};
@@ -16,14 +17,14 @@ use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 
 /// A plug-in that runs until it is dropped.
-pub struct Plugin {
+pub(crate) struct Plugin {
     pub socket: PathBuf,
     pub state: Arc<Mutex<State>>,
     task: JoinHandle<()>,
 }
 
 /// How it answers.
-pub struct State {
+pub(crate) struct State {
     pub key_id: String,
     pub health: String,
     pub version: String,
@@ -36,7 +37,7 @@ pub struct State {
 }
 
 impl Plugin {
-    pub fn start(socket: &Path) -> Plugin {
+    pub(crate) fn start(socket: &Path) -> Plugin {
         let state = State {
             key_id: "key-1".into(),
             health: "ok".into(),
@@ -57,12 +58,12 @@ impl Plugin {
     }
 
     /// Changes how it answers.
-    pub fn set(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.state.lock().unwrap());
+    pub(crate) fn set(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock());
     }
 
-    pub fn n_calls(&self) -> [usize; 3] {
-        self.state.lock().unwrap().n_calls
+    pub(crate) fn n_calls(&self) -> [usize; 3] {
+        self.state.lock().n_calls
     }
 }
 
@@ -98,10 +99,10 @@ async fn answer(
     assert_eq!(request.headers()["content-type"], "application/grpc");
     let method = request.uri().path().to_string();
     let body = request.into_body().collect().await.unwrap().to_bytes();
-    if state.lock().unwrap().hangs {
+    if state.lock().hangs {
         std::future::pending::<()>().await;
     }
-    let outcome = state.lock().unwrap().call(&method, &body[5..]);
+    let outcome = state.lock().call(&method, &body[5..]);
     let (message, code, text) = match outcome {
         Ok(message) => (message, "0", String::new()),
         Err(problem) => (Vec::new(), "9", problem),

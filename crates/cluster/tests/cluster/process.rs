@@ -14,10 +14,10 @@ use tokio::time::timeout;
 use crate::client::{Client, Credentials};
 
 /// No step of a test may take longer, however slow and busy the machine is.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory in which servers run, one after the other.
-pub struct Home {
+pub(crate) struct Home {
     dir: TempDir,
     data: bool,
     /// `apiserver` or `up`.
@@ -30,7 +30,7 @@ pub struct Home {
 
 impl Home {
     /// For servers that forget everything.
-    pub fn in_memory() -> Home {
+    pub(crate) fn in_memory() -> Home {
         Home {
             dir: tempfile::tempdir().unwrap(),
             data: false,
@@ -41,7 +41,7 @@ impl Home {
     }
 
     /// For servers that keep everything on disk.
-    pub fn on_disk() -> Home {
+    pub(crate) fn on_disk() -> Home {
         Home {
             dir: tempfile::tempdir().unwrap(),
             data: true,
@@ -52,7 +52,7 @@ impl Home {
     }
 
     /// For servers with the loops beside them.
-    pub fn whole(self) -> Home {
+    pub(crate) fn whole(self) -> Home {
         Home {
             command: "up",
             ..self
@@ -60,7 +60,7 @@ impl Home {
     }
 
     /// For servers without them.
-    pub fn alone(self) -> Home {
+    pub(crate) fn alone(self) -> Home {
         Home {
             command: "apiserver",
             ..self
@@ -68,30 +68,30 @@ impl Home {
     }
 
     /// The same with one more argument.
-    pub fn with(mut self, argument: &'static str) -> Home {
+    pub(crate) fn with(mut self, argument: &'static str) -> Home {
         self.arguments.push(argument);
         self
     }
 
     /// The same, and servers say as much as they can, which is kept.
-    pub fn logging(self) -> Home {
+    pub(crate) fn logging(self) -> Home {
         Home { logs: true, ..self }
     }
 
     /// What servers have said.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.path().join("stderr")).unwrap()
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    pub fn data_dir(&self) -> PathBuf {
+    pub(crate) fn data_dir(&self) -> PathBuf {
         self.path().join("data")
     }
 
-    pub fn kubeconfig(&self) -> PathBuf {
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.path().join("kubeconfig")
     }
 
@@ -119,7 +119,7 @@ impl Home {
     }
 
     /// A server that is ready.
-    pub async fn start(&self) -> Process {
+    pub(crate) async fn start(&self) -> Process {
         let mut child = self
             .command()
             .args(["--port", "0"])
@@ -150,12 +150,12 @@ impl Home {
     }
 
     /// What a server says that does not start.
-    pub async fn fail_to_start(&self, port: u16) -> Output {
+    pub(crate) async fn fail_to_start(&self, port: u16) -> Output {
         self.fail_with(&["--port", &port.to_string()]).await
     }
 
     /// What a server says that cannot start with these arguments.
-    pub async fn fail_with(&self, arguments: &[&str]) -> Output {
+    pub(crate) async fn fail_with(&self, arguments: &[&str]) -> Output {
         let child = self.command().args(arguments).output();
         timeout(PATIENCE, child)
             .await
@@ -165,7 +165,7 @@ impl Home {
 }
 
 /// A server that said it is ready.
-pub struct Process {
+pub(crate) struct Process {
     child: Child,
     /// `host:port`.
     pub address: String,
@@ -178,22 +178,22 @@ pub struct Process {
 
 impl Process {
     /// Somebody who shows nothing. Over HTTP/2 each of their connections would be good for one question only.
-    pub async fn stranger(&self) -> Client {
+    pub(crate) async fn stranger(&self) -> Client {
         Client::connect(&self.address, &self.credentials.anonymous(), &["http/1.1"]).await
     }
 
     /// A client of the admin, over HTTP/2.
-    pub async fn admin(&self) -> Client {
+    pub(crate) async fn admin(&self) -> Client {
         Client::connect(&self.address, &self.credentials, &["h2"]).await
     }
 
     /// Asks it to stop.
-    pub fn terminate(&self) {
+    pub(crate) fn terminate(&self) {
         self.signal(Signal::SIGTERM);
     }
 
     /// How it ended.
-    pub async fn ended(&mut self) -> ExitStatus {
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
         timeout(PATIENCE, self.child.wait())
             .await
             .expect("ends in time")
@@ -201,20 +201,20 @@ impl Process {
     }
 
     /// Stops it as its users do.
-    pub async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         self.terminate();
         let status = self.ended().await;
         assert_eq!(status.code(), Some(0), "{status}");
     }
 
     /// Ends it without a warning.
-    pub async fn kill(mut self) {
+    pub(crate) async fn kill(mut self) {
         self.signal(Signal::SIGKILL);
         self.ended().await;
     }
 
     /// The memory that it occupies now, in bytes.
-    pub fn resident_bytes(&self) -> u64 {
+    pub(crate) fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status
             .lines()
@@ -233,14 +233,14 @@ impl Process {
 }
 
 /// A command that is no server, and what it says on standard error.
-pub struct Speaking {
+pub(crate) struct Speaking {
     _child: Child,
     said: Lines<BufReader<ChildStderr>>,
 }
 
 impl Speaking {
     /// Runs it against the server of a kubeconfig.
-    pub fn start(arguments: &[&str], kubeconfig: &Path) -> Speaking {
+    pub(crate) fn start(arguments: &[&str], kubeconfig: &Path) -> Speaking {
         let mut child = command(arguments, kubeconfig)
             .stderr(Stdio::piped())
             .spawn()
@@ -253,7 +253,7 @@ impl Speaking {
     }
 
     /// The next line.
-    pub async fn line(&mut self) -> String {
+    pub(crate) async fn line(&mut self) -> String {
         let line = timeout(PATIENCE, self.said.next_line())
             .await
             .expect("it says something");
@@ -262,7 +262,7 @@ impl Speaking {
 }
 
 /// A command against the server of a kubeconfig.
-pub fn command(arguments: &[&str], kubeconfig: &Path) -> Command {
+pub(crate) fn command(arguments: &[&str], kubeconfig: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mizzen"));
     command
         .args(arguments)

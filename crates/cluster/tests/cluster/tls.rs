@@ -1,7 +1,8 @@
 //! TLS as an administrator sets it up: versions, ciphers, certificates by name.
 
+use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use rcgen::{CertificateParams, KeyPair};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -234,7 +235,7 @@ struct Listener(Mutex<Option<Vec<Vec<u8>>>>);
 
 impl ResolvesClientCert for Listener {
     fn resolve(&self, hints: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        *self.0.lock().unwrap() = Some(hints.iter().map(|hint| hint.to_vec()).collect());
+        *self.0.lock() = Some(hints.iter().map(|hint| hint.to_vec()).collect());
         None
     }
 
@@ -268,7 +269,6 @@ async fn a_client_hears_which_authorities_it_may_show() {
         let heard = listener
             .0
             .lock()
-            .unwrap()
             .clone()
             .expect("the server asks for a certificate");
         assert_eq!(

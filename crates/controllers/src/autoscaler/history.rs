@@ -20,20 +20,20 @@ const KEPT: Duration = Duration::from_secs(3600);
 
 impl History {
     /// What there is now counts as the first recommendation.
-    pub fn begin(&mut self, replicas: i64, now: Moment) {
+    pub(super) fn begin(&mut self, replicas: i64, now: Moment) {
         if self.recommendations.is_empty() {
             self.recommendations.push((now, replicas));
         }
     }
 
     /// Notes a recommendation.
-    pub fn recommend(&mut self, replicas: i64, now: Moment) {
+    pub(super) fn recommend(&mut self, replicas: i64, now: Moment) {
         forget_old(&mut self.recommendations, now);
         self.recommendations.push((now, replicas));
     }
 
     /// Notes that the target was scaled.
-    pub fn scaled(&mut self, before: i64, after: i64, now: Moment) {
+    pub(super) fn scaled(&mut self, before: i64, after: i64, now: Moment) {
         let changes = if after > before {
             &mut self.grown
         } else {
@@ -44,7 +44,7 @@ impl History {
     }
 
     /// What was recommended within the last `seconds`.
-    pub fn recommended(&self, seconds: i64, now: Moment) -> impl Iterator<Item = i64> {
+    pub(super) fn recommended(&self, seconds: i64, now: Moment) -> impl Iterator<Item = i64> {
         let since = now - seconds * 1000;
         self.recommendations
             .iter()
@@ -53,7 +53,7 @@ impl History {
     }
 
     /// How many replicas there were `seconds` ago, now being `current`.
-    pub fn replicas_before(&self, current: i64, seconds: i64, now: Moment) -> i64 {
+    pub(super) fn replicas_before(&self, current: i64, seconds: i64, now: Moment) -> i64 {
         let since = now - seconds * 1000;
         let sum = |changes: &[(Moment, i64)]| -> i64 {
             changes

@@ -57,7 +57,7 @@ pub(crate) struct Refusal {
 
 impl Scene<'_> {
     /// What a metric asks for.
-    pub async fn propose(&self, spec: &Value) -> Result<Proposal, Refusal> {
+    pub(super) async fn propose(&self, spec: &Value) -> Result<Proposal, Refusal> {
         match spec["type"].str() {
             "Resource" => self.resource(&spec["resource"], "").await,
             "ContainerResource" => {

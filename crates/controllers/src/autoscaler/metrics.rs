@@ -20,12 +20,12 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// Asks through `api`; `mapper` knows what resources are called.
-    pub fn new(api: Api, mapper: Mapper) -> Metrics {
+    pub(super) fn new(api: Api, mapper: Mapper) -> Metrics {
         Metrics { api, mapper }
     }
 
     /// How much of a resource pods use.
-    pub async fn resource(
+    pub(super) async fn resource(
         &self,
         namespace: &str,
         resource: &str,
@@ -41,7 +41,7 @@ impl Metrics {
     }
 
     /// A metric of pods.
-    pub async fn pods(
+    pub(super) async fn pods(
         &self,
         namespace: &str,
         metric: &str,
@@ -61,7 +61,7 @@ impl Metrics {
     }
 
     /// A metric of one object, in thousandths.
-    pub async fn object(
+    pub(super) async fn object(
         &self,
         namespace: &str,
         metric: &str,
@@ -109,7 +109,7 @@ impl Metrics {
     }
 
     /// All values of a metric that belongs to no object, in thousandths.
-    pub async fn external(
+    pub(super) async fn external(
         &self,
         namespace: &str,
         metric: &str,

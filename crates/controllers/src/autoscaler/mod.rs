@@ -24,8 +24,9 @@ mod sample;
 mod status;
 mod target;
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use mizzen_object::select::LabelSelector;
 use mizzen_sdk::discover::Mapper;
@@ -60,7 +61,7 @@ struct Known {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("horizontal-pod-autoscaler");
     let queue = context.queue("horizontalpodautoscaler");
     let (autoscalers, pods) = (
@@ -100,7 +101,7 @@ impl Reconcile for Autoscalers {
 
 impl Autoscalers {
     fn known(&self) -> MutexGuard<'_, HashMap<Key, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// Looks at or changes what is remembered of an autoscaler.

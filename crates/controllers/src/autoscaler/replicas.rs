@@ -21,7 +21,7 @@ pub(crate) struct Tolerances {
 
 impl Tolerances {
     /// What an autoscaler tolerates.
-    pub fn of(autoscaler: &Value) -> Tolerances {
+    pub(super) fn of(autoscaler: &Value) -> Tolerances {
         let behaviour = &autoscaler["spec"]["behavior"];
         let said = |direction: &str| match &behaviour[direction]["tolerance"] {
             Value::String(text) => Quantity::of(text).as_f64(),
@@ -83,7 +83,7 @@ struct Nearness {
 
 impl Measured<'_> {
     /// How many replicas would bring pods to their target.
-    pub fn replicas(mut self, target: Target) -> Result<Answer, String> {
+    pub(super) fn replicas(mut self, target: Target) -> Result<Answer, String> {
         if self.pods.is_empty() {
             return Err(NO_PODS.into());
         }

@@ -42,7 +42,7 @@ struct Best {
 }
 
 impl<'a> Round<'a> {
-    pub fn new(all: &'a Autoscalers, autoscaler: &'a Object) -> Round<'a> {
+    pub(super) fn new(all: &'a Autoscalers, autoscaler: &'a Object) -> Round<'a> {
         let spec = &autoscaler["spec"];
         let (min, max) = (
             spec["minReplicas"].as_int().unwrap_or(1),
@@ -63,7 +63,7 @@ impl<'a> Round<'a> {
     }
 
     /// Does everything.
-    pub async fn run(mut self) -> Result<(), Error> {
+    pub(super) async fn run(mut self) -> Result<(), Error> {
         let outcome = self.scale().await;
         self.write().await?;
         outcome.map_err(Error::Other)

@@ -12,12 +12,18 @@ pub(crate) struct Draft {
 
 impl Draft {
     /// Begins with what was said before.
-    pub fn new(status: Value, now: String) -> Draft {
+    pub(super) fn new(status: Value, now: String) -> Draft {
         Draft { status, now }
     }
 
     /// Sets a condition. It keeps its time as long as it does not turn.
-    pub fn condition(&mut self, kind: &str, is: bool, reason: &str, message: impl Into<String>) {
+    pub(super) fn condition(
+        &mut self,
+        kind: &str,
+        is: bool,
+        reason: &str,
+        message: impl Into<String>,
+    ) {
         let is = if is { "True" } else { "False" };
         let conditions = self.status.entry("conditions").make_list();
         let at = conditions
@@ -37,7 +43,12 @@ impl Draft {
     }
 
     /// Says how many replicas there are and should be, and what was measured. Without `desired` that stays as it was.
-    pub fn replicas(&mut self, current: i64, desired: Option<i64>, metrics: Option<Vec<Value>>) {
+    pub(super) fn replicas(
+        &mut self,
+        current: i64,
+        desired: Option<i64>,
+        metrics: Option<Vec<Value>>,
+    ) {
         let old = &self.status;
         let desired = desired.unwrap_or(old["desiredReplicas"].int());
         let mut status = value!({"desiredReplicas": (desired), "currentMetrics": (metrics)});
@@ -53,7 +64,7 @@ impl Draft {
     }
 
     /// Says that the target was scaled now.
-    pub fn scaled(&mut self) {
+    pub(super) fn scaled(&mut self) {
         self.status.set("lastScaleTime", self.now.as_str());
     }
 }

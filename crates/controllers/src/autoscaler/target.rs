@@ -27,7 +27,11 @@ pub(crate) struct Target {
 
 impl Target {
     /// The target that an autoscaler names; or why there is none.
-    pub async fn find(api: &Api, mapper: &Mapper, autoscaler: &Object) -> Result<Target, String> {
+    pub(super) async fn find(
+        api: &Api,
+        mapper: &Mapper,
+        autoscaler: &Object,
+    ) -> Result<Target, String> {
         let named = &autoscaler["spec"]["scaleTargetRef"];
         let (group, _) =
             group_version(named["apiVersion"].str()).map_err(|error| error.to_string())?;
@@ -54,22 +58,22 @@ impl Target {
     }
 
     /// How many replicas it should have.
-    pub fn replicas(&self) -> i64 {
+    pub(super) fn replicas(&self) -> i64 {
         self.scale["spec"]["replicas"].int()
     }
 
     /// How many replicas it has.
-    pub fn actual(&self) -> i64 {
+    pub(super) fn actual(&self) -> i64 {
         self.scale["status"]["replicas"].int()
     }
 
     /// Which pods are its.
-    pub fn selector(&self) -> &str {
+    pub(super) fn selector(&self) -> &str {
         self.scale["status"]["selector"].str()
     }
 
     /// Says how many replicas it should have, even if others write it meanwhile.
-    pub async fn scale(&mut self, api: &Api, replicas: i64) -> Result<(), String> {
+    pub(super) async fn scale(&mut self, api: &Api, replicas: i64) -> Result<(), String> {
         for attempt in 1.. {
             self.scale.entry("spec").set("replicas", replicas);
             match api.raw(Method::PUT, &self.path, Some(&self.scale)).await {

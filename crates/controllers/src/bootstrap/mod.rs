@@ -31,7 +31,7 @@ fn cluster_info() -> Key {
 }
 
 /// Sets up the loop that signs the cluster's description.
-pub fn start_signer(context: &Context) -> Work {
+pub(crate) fn start_signer(context: &Context) -> Work {
     let context = context.named("bootstrap-signer");
     let queue = context.queue("bootstrap_signer_queue");
     let (secrets, config_maps) = (context.follow(&SECRETS), context.follow(&CONFIG_MAPS));
@@ -59,7 +59,7 @@ pub fn start_signer(context: &Context) -> Work {
 }
 
 /// Sets up the loop that deletes tokens whose time is over.
-pub fn start_cleaner(context: &Context) -> Work {
+pub(crate) fn start_cleaner(context: &Context) -> Work {
     let context = context.named("token-cleaner");
     let queue = context.queue("token_cleaner");
     let secrets = context.follow(&SECRETS);

@@ -25,7 +25,7 @@ const UNINTERESTING: [&str; 3] = ["managedFields", "annotations", "labels"];
 
 /// The kinds that are followed.
 #[derive(Default)]
-pub struct Following {
+pub(super) struct Following {
     kinds: HashMap<Resource, Followed>,
     tasks: JoinSet<()>,
 }
@@ -37,7 +37,7 @@ struct Followed {
 
 impl Following {
     /// Begins and ends to follow kinds, so that all those are followed that there are.
-    pub fn adjust(&mut self, census: &Arc<Inner>, served: &Served) {
+    pub(super) fn adjust(&mut self, census: &Arc<Inner>, served: &Served) {
         let wanted: HashSet<&Resource> = served
             .preferred(&["delete", "list", "watch"])
             .map(|kind| &kind.resource)
@@ -98,11 +98,11 @@ impl Following {
 
 /// All objects of a kind. They are read one after the other: there may be very many.
 #[derive(Clone, Copy)]
-pub struct Listed<'a>(&'a [Entry<Object>]);
+pub(crate) struct Listed<'a>(&'a [Entry<Object>]);
 
 impl<'a> Listed<'a> {
     /// What is known of each.
-    pub fn iter(self) -> impl Iterator<Item = Value> + 'a {
+    pub(crate) fn iter(self) -> impl Iterator<Item = Value> + 'a {
         self.0.iter().filter_map(read)
     }
 }

@@ -9,10 +9,11 @@
 mod follow;
 mod served;
 
-pub use follow::Listed;
-pub use served::{Served, ServedKind};
+pub(crate) use follow::Listed;
+pub(crate) use served::{Served, ServedKind};
 
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use parking_lot::RwLock;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use kube::Client;
@@ -32,7 +33,7 @@ const SOON: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Hears of objects. What it hears of one is in order.
-pub trait Listener: Send + Sync {
+pub(crate) trait Listener: Send + Sync {
     /// These are all objects of a kind.
     fn replaced(&self, of: &Resource, objects: Listed);
 
@@ -82,7 +83,7 @@ impl<L: Listener> Listener for Weak<L> {
 
 /// Follows everything, once for all who listen. Cheap to clone.
 #[derive(Clone)]
-pub struct Census(Arc<Inner>);
+pub(crate) struct Census(Arc<Inner>);
 
 struct Inner {
     client: Client,
@@ -105,7 +106,7 @@ struct Progress {
 
 impl Census {
     /// Asks and follows through `client`, as soon as somebody runs it.
-    pub fn new(client: Client) -> Census {
+    pub(crate) fn new(client: Client) -> Census {
         Census(Arc::new(Inner {
             client,
             listeners: RwLock::default(),
@@ -117,21 +118,17 @@ impl Census {
     }
 
     /// Lets somebody hear what happens from when the census runs.
-    pub fn listen(&self, listener: Arc<dyn Listener>) {
-        self.0
-            .listeners
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(listener);
+    pub(crate) fn listen(&self, listener: Arc<dyn Listener>) {
+        self.0.listeners.write().push(listener);
     }
 
     /// The kinds that the server has, as far as is known.
-    pub fn served(&self) -> Arc<Served> {
+    pub(crate) fn served(&self) -> Arc<Served> {
         self.0.served.borrow().clone()
     }
 
     /// The kinds that the server has; waits until they are known.
-    pub async fn kinds(&self) -> Arc<Served> {
+    pub(crate) async fn kinds(&self) -> Arc<Served> {
         let mut progress = self.0.progress.subscribe();
         // The sender lives as long as the census, so that this cannot fail.
         let _ = progress.wait_for(|progress| progress.is_asked).await;
@@ -139,7 +136,7 @@ impl Census {
     }
 
     /// Waits until everything is known, except kinds that cannot be listed.
-    pub async fn wait_for_sync(&self) {
+    pub(crate) async fn wait_for_sync(&self) {
         let mut progress = self.0.progress.subscribe();
         let known =
             |progress: &Progress| progress.is_asked && progress.n_known >= progress.n_followed;
@@ -148,7 +145,7 @@ impl Census {
     }
 
     /// Follows everything until the future is dropped. If several run it, one does, and the others wait to take over.
-    pub async fn run(self) {
+    pub(crate) async fn run(self) {
         let _turn = self.0.turn.lock().await;
         let mut following = Following::default();
         let mut wait = SOON;
@@ -189,10 +186,7 @@ impl Inner {
     }
 
     fn tell(&self, say: impl Fn(&dyn Listener)) {
-        let listeners = self
-            .listeners
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let listeners = self.listeners.read();
         listeners.iter().for_each(|listener| say(&**listener));
     }
 }

@@ -14,7 +14,7 @@ const ACCEPT: &str =
 
 /// The kinds that a server has.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Served {
+pub(crate) struct Served {
     /// Every version of every kind, the best first within a group.
     pub kinds: Vec<ServedKind>,
     /// The versions of which nobody could say what is in them, and why.
@@ -23,7 +23,7 @@ pub struct Served {
 
 /// One version of a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServedKind {
+pub(crate) struct ServedKind {
     /// Where its objects are found.
     pub resource: Resource,
     /// What can be done with them.
@@ -34,7 +34,7 @@ pub struct ServedKind {
 
 impl ServedKind {
     /// Whether all of this can be done.
-    pub fn can(&self, verbs: &[&str]) -> bool {
+    pub(crate) fn can(&self, verbs: &[&str]) -> bool {
         verbs
             .iter()
             .all(|verb| self.verbs.iter().any(|known| known == verb))
@@ -43,7 +43,7 @@ impl ServedKind {
 
 impl Served {
     /// Asks a server.
-    pub async fn ask(client: &Client) -> Result<Served, Error> {
+    pub(crate) async fn ask(client: &Client) -> Result<Served, Error> {
         let mut served = Served::default();
         for root in ["/api", "/apis"] {
             served.add(&*ask(client, root).await?);
@@ -94,14 +94,17 @@ impl Served {
     }
 
     /// Each kind once, by its best version, with which all of this can be done.
-    pub fn preferred<'a>(&'a self, verbs: &'a [&'a str]) -> impl Iterator<Item = &'a ServedKind> {
+    pub(crate) fn preferred<'a>(
+        &'a self,
+        verbs: &'a [&'a str],
+    ) -> impl Iterator<Item = &'a ServedKind> {
         self.kinds
             .iter()
             .filter(move |kind| kind.is_preferred && kind.can(verbs))
     }
 
     /// Where objects are found that references call so.
-    pub fn find(&self, api_version: &str, kind: &str) -> Option<&Resource> {
+    pub(crate) fn find(&self, api_version: &str, kind: &str) -> Option<&Resource> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let is_meant = |resource: &&Resource| {
             resource.kind == kind && resource.version == version && resource.group == group
@@ -110,7 +113,7 @@ impl Served {
     }
 
     /// What could not be found out, in one line; none if everything could.
-    pub fn failure(&self) -> Option<String> {
+    pub(crate) fn failure(&self) -> Option<String> {
         let list: Vec<String> = self
             .failures
             .iter()

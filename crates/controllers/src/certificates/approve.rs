@@ -29,7 +29,7 @@ const KINDS: [(&str, &str); 2] = [
 ];
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("certificate-controller");
     let queue = context.queue("certificate");
     let requests = context.follow(&CERTIFICATE_SIGNING_REQUESTS);

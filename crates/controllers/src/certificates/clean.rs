@@ -23,7 +23,7 @@ const ANSWERED: i64 = 3600;
 const PENDING: i64 = 24 * 3600;
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("certificate-controller");
     let requests = context.follow(&CERTIFICATE_SIGNING_REQUESTS);
     Work::default().and(run(context, requests))

@@ -6,9 +6,10 @@ mod clean;
 mod request;
 mod sign;
 
-pub use approve::start as start_approving;
-pub use clean::start as start_cleaning;
-pub use sign::{Order, Sign, start as start_signing};
+pub(crate) use approve::start as start_approving;
+pub(crate) use clean::start as start_cleaning;
+pub(crate) use sign::start as start_signing;
+pub use sign::{Order, Sign};
 
 use mizzen_object::Value;
 

@@ -38,7 +38,7 @@ pub(super) struct Request {
 
 impl Request {
     /// What the object of a request asks for.
-    pub fn of(object: &Value) -> Result<Request, String> {
+    pub(super) fn of(object: &Value) -> Result<Request, String> {
         let pem = STANDARD
             .decode(object["spec"]["request"].str())
             .map_err(|error| error.to_string())?;
@@ -58,7 +58,7 @@ impl Request {
     }
 
     /// Why its signer must not sign it; an unknown signer is not ours, and is not asked.
-    pub fn objection(&self, signer: &str) -> Option<String> {
+    pub(super) fn objection(&self, signer: &str) -> Option<String> {
         match signer {
             CLIENT => self.client_objection(),
             NODE_CLIENT => self.node_client_objection(),

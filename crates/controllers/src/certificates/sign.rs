@@ -53,7 +53,7 @@ struct Signatures {
 }
 
 /// Sets up the loop. Without an authority it does nothing.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let Some(authority) = context.options.authority.clone() else {
         return Work::default();
     };

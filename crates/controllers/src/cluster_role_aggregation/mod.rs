@@ -23,7 +23,7 @@ struct Roles {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named(NAME);
     let queue = context.queue("ClusterRoleAggregator");
     let roles = context.follow(&CLUSTER_ROLES);

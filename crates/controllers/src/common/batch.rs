@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 /// Does something `n` times: once, then twice at the same time, then four times, as long as nothing fails. Returns how
 /// often it went well, and the first failure. A quota that is used up so costs one request, not hundreds.
-pub async fn slow_start<E, F: Future<Output = Result<(), E>>>(
+pub(crate) async fn slow_start<E, F: Future<Output = Result<(), E>>>(
     n: usize,
     mut act: impl FnMut() -> F,
 ) -> (usize, Result<(), E>) {

@@ -16,7 +16,7 @@ use super::template::controller_reference;
 use crate::{Context, Error};
 
 /// Something that can have an owner.
-pub trait Claimable: Sync {
+pub(crate) trait Claimable: Sync {
     /// Its namespace and name.
     fn key(&self) -> Key;
     /// What tells it from an earlier object of the same name.
@@ -64,7 +64,7 @@ impl<T: Claimable + Send> Claimable for Arc<T> {
 }
 
 /// Somebody who claims objects.
-pub struct Claim<'a> {
+pub(crate) struct Claim<'a> {
     /// The loop that acts.
     pub context: &'a Context,
     /// Who claims, as the cache knows it.
@@ -89,7 +89,7 @@ enum Verdict {
 impl Claim<'_> {
     /// Those of `objects` that are the owner's in the end, in their order. All are tried before the first failure is
     /// returned.
-    pub async fn claim<T: Claimable>(
+    pub(crate) async fn claim<T: Claimable>(
         &self,
         objects: Vec<T>,
         matches: impl Fn(&T) -> bool,

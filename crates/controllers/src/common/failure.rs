@@ -1,10 +1,10 @@
 //! What did the API say when it refused?
 
 use kube::Error;
-pub use mizzen_sdk::write::message;
+pub(crate) use mizzen_sdk::write::message;
 
 /// Whether nothing can be made any more because the whole namespace goes.
-pub fn is_namespace_going(error: &Error) -> bool {
+pub(crate) fn is_namespace_going(error: &Error) -> bool {
     let Error::Api(status) = error else {
         return false;
     };
@@ -15,6 +15,6 @@ pub fn is_namespace_going(error: &Error) -> bool {
 }
 
 /// Whether what was sent makes no sense to the server.
-pub fn is_invalid(error: &Error) -> bool {
+pub(crate) fn is_invalid(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.code == 422)
 }

@@ -2,25 +2,25 @@
 //!
 //! The write comes back as an event of that object, which wakes the loop again; so there is nothing to wait for.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mizzen_sdk::cache::{Entry, Version};
 use mizzen_sdk::{Key, Object};
 
 /// The last version of each object that a loop wrote.
 #[derive(Default)]
-pub struct Written(Mutex<HashMap<Key, Version>>);
+pub(crate) struct Written(Mutex<HashMap<Key, Version>>);
 
 impl Written {
     /// Notes a write.
-    pub fn note(&self, object: &Object) {
+    pub(crate) fn note(&self, object: &Object) {
         self.lock()
             .insert(object.key(), Version::parse(object.version()));
     }
 
     /// Whether the cache knows an object as it was written last.
-    pub fn is_seen(&self, entry: &Entry<Object>) -> bool {
+    pub(crate) fn is_seen(&self, entry: &Entry<Object>) -> bool {
         let mut all = self.lock();
         let is_seen = all
             .get(entry.key())
@@ -32,12 +32,12 @@ impl Written {
     }
 
     /// Forgets an object that is gone.
-    pub fn forget(&self, key: &Key) {
+    pub(crate) fn forget(&self, key: &Key) {
         self.lock().remove(key);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Version>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

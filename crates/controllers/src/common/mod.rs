@@ -1,15 +1,15 @@
 //! What do several loops do alike?
 
-pub mod batch;
-pub mod claim;
-pub mod failure;
-pub mod fresh;
-pub mod hash;
-pub mod owned;
-pub mod percent;
-pub mod pod;
-pub mod pods;
-pub mod rank;
-pub mod seen;
-pub mod template;
-pub mod wake;
+pub(crate) mod batch;
+pub(crate) mod claim;
+pub(crate) mod failure;
+pub(crate) mod fresh;
+pub(crate) mod hash;
+pub(crate) mod owned;
+pub(crate) mod percent;
+pub(crate) mod pod;
+pub(crate) mod pods;
+pub(crate) mod rank;
+pub(crate) mod seen;
+pub(crate) mod template;
+pub(crate) mod wake;

@@ -10,7 +10,7 @@ const INDEX: &str = "controller";
 
 /// Lets objects be found by the uid of what controls them, and those that nobody controls by their namespace.
 /// To be called by every loop that asks for them, before the caches are filled.
-pub fn index(informer: &Informer<Object>) {
+pub(crate) fn index(informer: &Informer<Object>) {
     informer.add_index(INDEX, by_controller());
 }
 
@@ -28,12 +28,12 @@ fn orphanage(namespace: &str) -> String {
 }
 
 /// What the object with this uid controls.
-pub fn of(informer: &Informer<Object>, uid: &str) -> Vec<Entry<Object>> {
+pub(crate) fn of(informer: &Informer<Object>, uid: &str) -> Vec<Entry<Object>> {
     informer.store().by_index(INDEX, uid).unwrap_or_default()
 }
 
 /// What nobody controls.
-pub fn orphans(informer: &Informer<Object>, namespace: &str) -> Vec<Entry<Object>> {
+pub(crate) fn orphans(informer: &Informer<Object>, namespace: &str) -> Vec<Entry<Object>> {
     informer
         .store()
         .by_index(INDEX, &orphanage(namespace))
@@ -41,14 +41,14 @@ pub fn orphans(informer: &Informer<Object>, namespace: &str) -> Vec<Entry<Object
 }
 
 /// What an object controls, or could adopt.
-pub fn candidates(informer: &Informer<Object>, owner: &Object) -> Vec<Entry<Object>> {
+pub(crate) fn candidates(informer: &Informer<Object>, owner: &Object) -> Vec<Entry<Object>> {
     let mut found = of(informer, owner.uid());
     found.extend(orphans(informer, owner.namespace()));
     found
 }
 
 /// The objects themselves.
-pub fn read(entries: Vec<Entry<Object>>) -> Result<Vec<Arc<Object>>, DecodeError> {
+pub(crate) fn read(entries: Vec<Entry<Object>>) -> Result<Vec<Arc<Object>>, DecodeError> {
     entries.iter().map(Entry::object).collect()
 }
 

@@ -4,7 +4,7 @@ use mizzen_object::Value;
 
 /// Which way a part of a pod is rounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Round {
+pub(crate) enum Round {
     /// To more.
     Up,
     /// To less.
@@ -12,7 +12,7 @@ pub enum Round {
 }
 
 /// A number, or a percentage of `total`. None for what is neither.
-pub fn scaled(value: &Value, total: i64, round: Round) -> Option<i64> {
+pub(crate) fn scaled(value: &Value, total: i64, round: Round) -> Option<i64> {
     let Some(text) = value.as_str() else {
         return value.as_int();
     };

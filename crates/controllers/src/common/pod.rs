@@ -6,17 +6,17 @@ use k8s_openapi::jiff::Timestamp;
 use mizzen_object::{Value, time};
 
 /// Whether a pod counts: it is not done, and nobody deletes it.
-pub fn is_active(pod: &Value) -> bool {
+pub(crate) fn is_active(pod: &Value) -> bool {
     !is_terminal(pod) && !is_going(pod)
 }
 
 /// Whether a pod is on its way out, but may still run.
-pub fn is_terminating(pod: &Value) -> bool {
+pub(crate) fn is_terminating(pod: &Value) -> bool {
     !is_terminal(pod) && is_going(pod)
 }
 
 /// Whether a pod has run for good, well or not.
-pub fn is_terminal(pod: &Value) -> bool {
+pub(crate) fn is_terminal(pod: &Value) -> bool {
     matches!(pod["status"]["phase"].str(), "Succeeded" | "Failed")
 }
 
@@ -25,12 +25,12 @@ fn is_going(pod: &Value) -> bool {
 }
 
 /// Whether a pod can serve.
-pub fn is_ready(pod: &Value) -> bool {
+pub(crate) fn is_ready(pod: &Value) -> bool {
     condition(pod, "Ready").is_some_and(|ready| ready["status"].str() == "True")
 }
 
 /// The condition of a type.
-pub fn condition<'a>(pod: &'a Value, type_: &str) -> Option<&'a Value> {
+pub(crate) fn condition<'a>(pod: &'a Value, type_: &str) -> Option<&'a Value> {
     pod["status"]["conditions"]
         .list()
         .iter()
@@ -38,24 +38,24 @@ pub fn condition<'a>(pod: &'a Value, type_: &str) -> Option<&'a Value> {
 }
 
 /// Since when a pod can serve, in seconds since 1970; none if it cannot, or nobody noted the time.
-pub fn ready_since(pod: &Value) -> Option<i64> {
+pub(crate) fn ready_since(pod: &Value) -> Option<i64> {
     let ready = condition(pod, "Ready").filter(|ready| ready["status"].str() == "True")?;
     time::to_unix(ready["lastTransitionTime"].str())
 }
 
 /// Whether a pod has served long enough to be relied on.
-pub fn is_available(pod: &Value, min_ready_seconds: i64, now: Timestamp) -> bool {
+pub(crate) fn is_available(pod: &Value, min_ready_seconds: i64, now: Timestamp) -> bool {
     is_ready(pod)
         && (min_ready_seconds == 0 || has_been_ready(ready_since(pod), min_ready_seconds, now))
 }
 
 /// Whether a pod that is ready since then has been ready for long enough.
-pub fn has_been_ready(since: Option<i64>, min_ready_seconds: i64, now: Timestamp) -> bool {
+pub(crate) fn has_been_ready(since: Option<i64>, min_ready_seconds: i64, now: Timestamp) -> bool {
     since.is_some_and(|since| since.saturating_add(min_ready_seconds) <= now.as_second())
 }
 
 /// How long until a pod that is ready since then is available; none if it is, or never will be.
-pub fn until_available(
+pub(crate) fn until_available(
     since: Option<i64>,
     min_ready_seconds: i64,
     now: Timestamp,

@@ -11,7 +11,7 @@ use super::failure::{is_namespace_going, message};
 use crate::{Context, Error};
 
 /// The owner of pods.
-pub struct Owner<'a> {
+pub(crate) struct Owner<'a> {
     /// The loop that acts.
     pub context: &'a Context,
     /// The owner.
@@ -22,7 +22,7 @@ pub struct Owner<'a> {
 
 impl Owner<'_> {
     /// Makes a pod. A failure is told, unless the whole namespace goes.
-    pub async fn create(&self, pod: &Value) -> Result<Object, kube::Error> {
+    pub(crate) async fn create(&self, pod: &Value) -> Result<Object, kube::Error> {
         let outcome = self.context.api.create(&PODS, pod).await;
         match &outcome {
             Ok(pod) => self.tell(Note::normal(
@@ -43,7 +43,7 @@ impl Owner<'_> {
     }
 
     /// Deletes a pod; whether it was there. A failure is told.
-    pub async fn delete(&self, pod: &Key) -> Result<bool, Error> {
+    pub(crate) async fn delete(&self, pod: &Key) -> Result<bool, Error> {
         match self
             .context
             .api

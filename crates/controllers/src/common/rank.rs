@@ -9,7 +9,7 @@ use super::pod;
 
 /// What decides how early a pod goes.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Standing {
+pub(crate) struct Standing {
     /// What tells it from others.
     pub uid: String,
     /// Whether it has a node.
@@ -29,11 +29,11 @@ pub struct Standing {
 }
 
 /// The annotation by which somebody says what it costs to lose a pod.
-pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+pub(crate) const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 impl Standing {
     /// The standing of a pod.
-    pub fn of(pod: &Value) -> Standing {
+    pub(crate) fn of(pod: &Value) -> Standing {
         Standing {
             uid: pod["metadata"]["uid"].str().into(),
             is_assigned: !pod["spec"]["nodeName"].str().is_empty(),
@@ -47,7 +47,7 @@ impl Standing {
     }
 
     /// Who of two goes first, as long as nobody names costs and nodes do not matter.
-    pub fn compare(&self, other: &Standing) -> Ordering {
+    pub(crate) fn compare(&self, other: &Standing) -> Ordering {
         self.compare_state(other)
             .then_with(|| self.compare_readiness(other, by_time))
             .then_with(|| other.restarts.cmp(&self.restarts))
@@ -56,7 +56,7 @@ impl Standing {
 
     /// Who of two goes first. `neighbours` says how many related pods are on the node of each; ages that are alike
     /// in their order of magnitude count as equal, so that chance decides who goes.
-    pub fn compare_among(
+    pub(crate) fn compare_among(
         &self,
         other: &Standing,
         neighbours: (usize, usize),
@@ -97,7 +97,7 @@ impl Standing {
 ///
 /// Kubernetes: the comparison is no order at all (three ages can beat each other in a circle), so that no sort of the
 /// standard library may be asked; each item is inserted where a search finds a place for it.
-pub fn sort<T>(items: Vec<T>, compare: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
+pub(crate) fn sort<T>(items: Vec<T>, compare: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
     let mut sorted: Vec<T> = Vec::with_capacity(items.len());
     for item in items {
         let place = sorted.partition_point(|other| compare(other, &item) != Ordering::Greater);

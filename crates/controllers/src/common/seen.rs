@@ -7,14 +7,14 @@ use mizzen_sdk::cache::{Entry, Version};
 use mizzen_sdk::informer::Informer;
 
 /// Waits until the cache has an object as it was written.
-pub async fn written(informer: &Informer<Object>, object: &Object) {
+pub(crate) async fn written(informer: &Informer<Object>, object: &Object) {
     informer
         .wait_for(&object.key(), Version::parse(object.version()))
         .await;
 }
 
 /// Waits until the cache knows that an object goes, or that it is gone.
-pub async fn deleted(informer: &Informer<Object>, object: &Object) {
+pub(crate) async fn deleted(informer: &Informer<Object>, object: &Object) {
     let (store, key) = (informer.store(), object.key());
     loop {
         let version = store.version();

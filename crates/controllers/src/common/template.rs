@@ -5,7 +5,7 @@ use mizzen_sdk::Object;
 use mizzen_sdk::resource::Resource;
 
 /// The pod that `owner` makes from a template. It has no name of its own yet, only the beginning of one.
-pub fn pod(template: &Value, owner: &Object, kind: &Resource) -> Object {
+pub(crate) fn pod(template: &Value, owner: &Object, kind: &Resource) -> Object {
     let mut metadata =
         value!({"generateName": (prefix(owner.name())), "namespace": (owner.namespace())});
     for field in ["labels", "annotations", "finalizers"] {
@@ -19,7 +19,7 @@ pub fn pod(template: &Value, owner: &Object, kind: &Resource) -> Object {
 }
 
 /// The reference by which an object says that `owner` controls it, and that `owner` must not go before it.
-pub fn controller_reference(owner: &Object, kind: &Resource) -> Value {
+pub(crate) fn controller_reference(owner: &Object, kind: &Resource) -> Value {
     value!({
         "apiVersion": (kind.api_version()),
         "kind": (&*kind.kind),

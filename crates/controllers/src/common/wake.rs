@@ -7,7 +7,7 @@ use mizzen_sdk::queue::Queue;
 use mizzen_sdk::{Key, Object, Resource};
 
 /// Lets the owners of a kind hear of changes of `dependents`.
-pub fn owners(
+pub(crate) fn owners(
     dependents: &Informer<Object>,
     owners: &Informer<Object>,
     kind: &Resource,

@@ -37,7 +37,7 @@ struct CronJobs {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("cronjob-controller");
     let (cron_jobs, jobs) = (context.follow(&CRON_JOBS), context.follow(&JOBS));
     owned::index(&jobs);

@@ -17,7 +17,7 @@ use crate::job::facts;
 
 /// What is to be done.
 #[derive(Debug, PartialEq)]
-pub enum Plan {
+pub(super) enum Plan {
     /// Nothing, until somebody changes it.
     Rest,
     /// Nothing, until it is due the next time.
@@ -27,7 +27,7 @@ pub enum Plan {
 }
 
 /// What is to be done, and what people should hear.
-pub struct Decision {
+pub(super) struct Decision {
     /// What is to be done.
     pub plan: Plan,
     /// What people should hear.
@@ -37,7 +37,7 @@ pub struct Decision {
 }
 
 /// Decides whether a job is to be started.
-pub fn decide(cron_job: &Object, now: Timestamp) -> Decision {
+pub(super) fn decide(cron_job: &Object, now: Timestamp) -> Decision {
     let mut notes = Vec::new();
     let (plan, schedule) = match read_schedule(cron_job, &mut notes) {
         None => (Plan::Rest, None),
@@ -79,7 +79,7 @@ fn read_schedule(cron_job: &Object, notes: &mut Vec<Note>) -> Option<Schedule> {
 }
 
 /// The schedule in its time zone. One that has a zone of its own keeps it.
-pub fn parse(cron_job: &Object) -> Result<Schedule, String> {
+pub(super) fn parse(cron_job: &Object) -> Result<Schedule, String> {
     let text = cron_job["spec"]["schedule"].str();
     match cron_job["spec"]["timeZone"].as_str() {
         Some(zone) if !text.contains("TZ") => Schedule::parse(&format!("TZ={zone} {text}")),
@@ -143,7 +143,7 @@ fn job_name(cron_job: &Object, time: i64) -> String {
 }
 
 /// The job for a time.
-pub fn draft(cron_job: &Object, time: i64) -> Value {
+pub(super) fn draft(cron_job: &Object, time: i64) -> Value {
     let template = &cron_job["spec"]["jobTemplate"];
     let mut metadata =
         value!({"name": (job_name(cron_job, time)), "namespace": (cron_job.namespace())});
@@ -203,7 +203,7 @@ fn in_words(time: i64) -> String {
 }
 
 /// The jobs that have ended and are more than are to be kept, the oldest first.
-pub fn forgotten(cron_job: &Object, jobs: &[Arc<Object>]) -> Vec<Arc<Object>> {
+pub(super) fn forgotten(cron_job: &Object, jobs: &[Arc<Object>]) -> Vec<Arc<Object>> {
     let ends = [
         ("Complete", "successfulJobsHistoryLimit"),
         ("Failed", "failedJobsHistoryLimit"),

@@ -15,7 +15,7 @@ const MANY: i64 = 100;
 
 /// A time at which a CronJob is due and for which it has no job yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Due {
+pub(super) struct Due {
     /// The latest such time, in seconds since 1970.
     pub time: i64,
     /// Whether very many were missed before it.
@@ -34,7 +34,11 @@ struct Past {
 
 /// The latest time that is not in the future, and not before the CronJob was made, its last job, or the deadline for
 /// starts.
-pub fn due(cron_job: &Object, schedule: &Schedule, now: Timestamp) -> Result<Option<Due>, String> {
+pub(super) fn due(
+    cron_job: &Object,
+    schedule: &Schedule,
+    now: Timestamp,
+) -> Result<Option<Due>, String> {
     let deadline = cron_job["spec"]["startingDeadlineSeconds"].as_int();
     let earliest = deadline.map(|seconds| now.as_second().saturating_sub(seconds));
     let past = past(
@@ -49,7 +53,11 @@ pub fn due(cron_job: &Object, schedule: &Schedule, now: Timestamp) -> Result<Opt
 }
 
 /// How long until the next time; none if it never comes.
-pub fn until_next(cron_job: &Object, schedule: &Schedule, now: Timestamp) -> Option<Duration> {
+pub(super) fn until_next(
+    cron_job: &Object,
+    schedule: &Schedule,
+    now: Timestamp,
+) -> Option<Duration> {
     let base = match past(last_time(cron_job), schedule, now.as_second()) {
         Ok(Past {
             latest: Some(latest),
@@ -70,7 +78,7 @@ pub fn until_next(cron_job: &Object, schedule: &Schedule, now: Timestamp) -> Opt
 }
 
 /// Whether it is too late to start what was due at `time`.
-pub fn is_too_late(cron_job: &Object, time: i64, now: Timestamp) -> bool {
+pub(super) fn is_too_late(cron_job: &Object, time: i64, now: Timestamp) -> bool {
     let deadline = cron_job["spec"]["startingDeadlineSeconds"].as_int();
     let is_past =
         |seconds| i128::from(time.saturating_add(seconds)) * 1_000_000_000 < now.as_nanosecond();

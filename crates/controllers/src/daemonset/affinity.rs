@@ -5,7 +5,7 @@ use mizzen_object::select::{LabelSelector, Operator, Requirement};
 use mizzen_sdk::Object;
 
 /// Whether a node has the labels of the spec's `nodeSelector`, and matches one of the terms that its affinity requires.
-pub fn matches(spec: &Value, node: &Object) -> bool {
+pub(super) fn matches(spec: &Value, node: &Object) -> bool {
     let mut labels = spec["nodeSelector"].entries();
     let required = spec.at("affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution");
     let is_selected = labels.all(|(key, value)| node.label(key) == Some(value.str()));

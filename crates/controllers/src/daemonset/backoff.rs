@@ -1,7 +1,7 @@
 //! How long does a failed pod wait before the next one is tried on its node? Twice as long each time.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -11,7 +11,7 @@ const LONGEST: Duration = Duration::from_secs(15 * 60);
 
 /// What failed lately.
 #[derive(Default)]
-pub struct Backoff(Mutex<HashMap<String, Failure>>);
+pub(super) struct Backoff(Mutex<HashMap<String, Failure>>);
 
 struct Failure {
     wait: Duration,
@@ -31,7 +31,7 @@ impl Failure {
 
 impl Backoff {
     /// How long `key` still has to wait, if it has to.
-    pub fn wait(&self, key: &str, now: Timestamp) -> Option<Duration> {
+    pub(super) fn wait(&self, key: &str, now: Timestamp) -> Option<Duration> {
         let all = self.lock();
         let failure = all.get(key).filter(|failure| !failure.is_past(now))?;
         failure
@@ -41,7 +41,7 @@ impl Backoff {
     }
 
     /// Notes a failure: the next has to wait, longer than the one before.
-    pub fn note(&self, key: &str, now: Timestamp) {
+    pub(super) fn note(&self, key: &str, now: Timestamp) {
         let mut all = self.lock();
         let known = all.get(key).filter(|failure| !failure.is_past(now));
         let wait = known.map_or(FIRST, |failure| (failure.wait * 2).min(LONGEST));
@@ -49,12 +49,12 @@ impl Backoff {
     }
 
     /// Forgets what is long past.
-    pub fn forget_past(&self, now: Timestamp) {
+    pub(super) fn forget_past(&self, now: Timestamp) {
         self.lock().retain(|_, failure| !failure.is_past(now));
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Failure>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

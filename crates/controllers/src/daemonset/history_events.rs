@@ -12,7 +12,7 @@ use mizzen_sdk::resource::DAEMON_SETS;
 use mizzen_sdk::{Key, Object};
 
 /// Enqueues the DaemonSets that an event concerns.
-pub fn handle(revisions: &Informer<Object>, sets: &Informer<Object>, queue: &Queue<Key>) {
+pub(super) fn handle(revisions: &Informer<Object>, sets: &Informer<Object>, queue: &Queue<Key>) {
     let (sets, queue) = (sets.lister(), queue.clone());
     revisions.add_handler(move |event: Event<Object>| {
         concerned(&event, &sets)

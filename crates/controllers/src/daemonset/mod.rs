@@ -58,7 +58,7 @@ struct DaemonSets {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context
         .named("daemon-set-controller")
         .recording_as("daemonset-controller");

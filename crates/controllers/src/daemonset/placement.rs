@@ -7,14 +7,14 @@ use super::affinity;
 use crate::taint::tolerates;
 
 /// What a set asks of nodes.
-pub struct Placement<'a> {
+pub(super) struct Placement<'a> {
     spec: &'a Value,
     tolerations: Vec<Value>,
 }
 
 /// What a set thinks of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Verdict {
+pub(super) struct Verdict {
     /// Whether a pod is to be there.
     pub should_run: bool,
     /// Whether a pod that is there may stay.
@@ -23,7 +23,7 @@ pub struct Verdict {
 
 impl<'a> Placement<'a> {
     /// What this set asks of nodes.
-    pub fn of(set: &'a Object) -> Placement<'a> {
+    pub(super) fn of(set: &'a Object) -> Placement<'a> {
         let spec = set.at("spec.template.spec");
         Placement {
             spec,
@@ -32,7 +32,7 @@ impl<'a> Placement<'a> {
     }
 
     /// Whether the set's pods are to run on a node. A taint that keeps new pods away lets those stay that are there.
-    pub fn judge(&self, node: &Object) -> Verdict {
+    pub(super) fn judge(&self, node: &Object) -> Verdict {
         let name = self.spec["nodeName"].str();
         let is_asked_for =
             (name.is_empty() || name == node.name()) && affinity::matches(self.spec, node);
@@ -70,7 +70,7 @@ const TOLERATED: [(&str, &str); 6] = [
 const NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
 /// The tolerations of the set's pods: those of the spec, in their order, and those that every daemon has.
-pub fn tolerations(spec: &Value) -> Vec<Value> {
+pub(super) fn tolerations(spec: &Value) -> Vec<Value> {
     let mut tolerations = spec["tolerations"].list().to_vec();
     let network = spec["hostNetwork"].bool().then_some(NETWORK);
     for (key, effect) in TOLERATED.into_iter().chain(network) {

@@ -12,7 +12,7 @@ use super::pod::{self, ByNode};
 use crate::common::pod as any;
 
 /// What a plan is made of.
-pub struct View<'a> {
+pub(super) struct View<'a> {
     /// The set.
     pub set: &'a Object,
     /// The hash of its revision.
@@ -27,7 +27,7 @@ pub struct View<'a> {
 
 /// What is to be done.
 #[derive(Debug, Default)]
-pub struct Plan {
+pub(super) struct Plan {
     /// The nodes that get a pod.
     pub create: Vec<String>,
     /// The pods that go.
@@ -40,7 +40,7 @@ pub struct Plan {
 
 /// Decides for each node. `patience` says how long a failed pod of a node still has to wait before it goes: a kubelet
 /// that refuses a pod would refuse the next one just as fast.
-pub fn plan(view: &View, patience: impl Fn(&str) -> Option<Duration>) -> Plan {
+pub(super) fn plan(view: &View, patience: impl Fn(&str) -> Option<Duration>) -> Plan {
     let placement = Placement::of(view.set);
     let mut plan = Plan::default();
     for node in view.nodes {
@@ -136,7 +136,7 @@ fn surplus_of_surge(view: &View, running: Vec<Arc<Object>>) -> Vec<Arc<Object>> 
 
 /// Whether a change of a node concerns the set, given whether a pod of the set is bound to the node.
 /// Kubernetes: a pod that may stay where no new one would go is not looked at (daemon_controller.go, syncNodeUpdate).
-pub fn is_concerned(set: &Object, node: &Object, has_pod: bool) -> bool {
+pub(super) fn is_concerned(set: &Object, node: &Object, has_pod: bool) -> bool {
     let Verdict {
         should_run,
         may_stay,
@@ -155,12 +155,12 @@ pub(super) mod tests {
 
     use super::*;
 
-    pub fn now() -> Timestamp {
+    pub(crate) fn now() -> Timestamp {
         Timestamp::from_second(1000).expect("a time")
     }
 
     /// A set whose `rollingUpdate` has these members.
-    pub fn set(rolling: Value) -> Object {
+    pub(crate) fn set(rolling: Value) -> Object {
         Object(value!({
             "metadata": {"name": "d", "namespace": "n", "uid": "u"},
             "spec": {
@@ -172,7 +172,7 @@ pub(super) mod tests {
     }
 
     /// Nodes as `name:words`: `no` for one that does not get the daemon, `tainted` for one that keeps what it has.
-    pub fn nodes(text: &str) -> Vec<Arc<Object>> {
+    pub(crate) fn nodes(text: &str) -> Vec<Arc<Object>> {
         let node = |text: &str| {
             let (name, word) = text.split_once(':').unwrap_or((text, ""));
             let label = if word == "no" { "no" } else { "yes" };
@@ -186,7 +186,7 @@ pub(super) mod tests {
     }
 
     /// Pods as `name@node:words`: a phase, `ready` or `ready-990` (since when), `going`, `old`, `bound`, `since-5`.
-    pub fn pods(text: &str) -> ByNode {
+    pub(crate) fn pods(text: &str) -> ByNode {
         let mut nodes = ByNode::new();
         for text in text.split_whitespace() {
             let (name, rest) = text.split_once('@').expect("a name and a node");
@@ -227,7 +227,7 @@ pub(super) mod tests {
         pod
     }
 
-    pub fn words(create: &[String], delete: &[Arc<Object>]) -> String {
+    pub(crate) fn words(create: &[String], delete: &[Arc<Object>]) -> String {
         let created = create.iter().map(|node| format!("+{node}"));
         let deleted = delete.iter().map(|pod| format!("-{}", pod.name()));
         created.chain(deleted).collect::<Vec<_>>().join(" ")

@@ -12,17 +12,17 @@ use crate::common::percent::{self, Round};
 use crate::common::{pod, template};
 
 /// The label of a pod and of a revision with the revision's hash.
-pub const HASH_LABEL: &str = "controller-revision-hash";
+pub(super) const HASH_LABEL: &str = "controller-revision-hash";
 /// The label of a pod with the number that its template had; who made pods before there were hashes went by it.
 const GENERATION_LABEL: &str = "pod-template-generation";
 /// The annotation of the set with the number of its template.
 const GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// Pods by the nodes for which they are.
-pub type ByNode = BTreeMap<String, Vec<Arc<Object>>>;
+pub(super) type ByNode = BTreeMap<String, Vec<Arc<Object>>>;
 
 /// A new pod of the set for a node, of the revision with this hash.
-pub fn new(set: &Object, node: &str, hash: &str) -> Object {
+pub(super) fn new(set: &Object, node: &str, hash: &str) -> Object {
     let mut pod = template::pod(set.at("spec.template"), set, &DAEMON_SETS);
     let labels = pod.entry("metadata").entry("labels");
     if let Some(generation) = generation(set) {
@@ -45,7 +45,7 @@ fn generation(set: &Object) -> Option<i64> {
 }
 
 /// Whether a pod is of the revision with this hash.
-pub fn is_updated(set: &Object, pod: &Object, hash: &str) -> bool {
+pub(super) fn is_updated(set: &Object, pod: &Object, hash: &str) -> bool {
     let by_generation = || {
         let generation = generation(set).map(|generation| generation.to_string());
         generation.is_some() && pod.label(GENERATION_LABEL) == generation.as_deref()
@@ -54,12 +54,12 @@ pub fn is_updated(set: &Object, pod: &Object, hash: &str) -> bool {
 }
 
 /// Whether a pod says this hash.
-pub fn has_hash(pod: &Object, hash: &str) -> bool {
+pub(super) fn has_hash(pod: &Object, hash: &str) -> bool {
     !hash.is_empty() && pod.label(HASH_LABEL) == Some(hash)
 }
 
 /// Sorts pods by their nodes. A pod that ended and is going counts no more.
-pub fn by_node(pods: &[Arc<Object>]) -> ByNode {
+pub(super) fn by_node(pods: &[Arc<Object>]) -> ByNode {
     let mut nodes = ByNode::new();
     for pod in pods
         .iter()
@@ -93,7 +93,7 @@ fn node(pod: &Object) -> Option<&str> {
 }
 
 /// What orders the pods of a node: who has it first, then the oldest.
-pub fn seniority(pod: &Object) -> (bool, i64, String) {
+pub(super) fn seniority(pod: &Object) -> (bool, i64, String) {
     (
         pod["spec"]["nodeName"].str().is_empty(),
         pod.created(),
@@ -102,12 +102,12 @@ pub fn seniority(pod: &Object) -> (bool, i64, String) {
 }
 
 /// How long a pod has to be ready to be available.
-pub fn min_ready(set: &Object) -> i64 {
+pub(super) fn min_ready(set: &Object) -> i64 {
     set["spec"]["minReadySeconds"].int()
 }
 
 /// A number or a percentage of the set's `rollingUpdate`, rounded up. A set that is not updated by itself has neither.
-pub fn scaled(set: &Object, field: &str, total: i64) -> i64 {
+pub(super) fn scaled(set: &Object, field: &str, total: i64) -> i64 {
     let strategy = &set["spec"]["updateStrategy"];
     match strategy["type"].str() {
         "RollingUpdate" => {

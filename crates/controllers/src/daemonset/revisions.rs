@@ -20,7 +20,7 @@ use crate::common::template::controller_reference;
 use crate::history::{limit, revision};
 
 /// The revisions of a set.
-pub struct Revisions {
+pub(super) struct Revisions {
     /// The hash of the one that restores its template.
     pub hash: String,
     /// The others, in order.

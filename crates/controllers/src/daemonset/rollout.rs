@@ -15,7 +15,7 @@ use crate::common::pod as any;
 
 /// What is to be done.
 #[derive(Debug, Default)]
-pub struct Rollout {
+pub(super) struct Rollout {
     /// The nodes that get another pod.
     pub create: Vec<String>,
     /// The pods that go.
@@ -23,7 +23,7 @@ pub struct Rollout {
 }
 
 /// Decides for the whole set.
-pub fn rollout(view: &View) -> Rollout {
+pub(super) fn rollout(view: &View) -> Rollout {
     let wanted = wanted(view);
     let n_wanted = wanted.values().filter(|should_run| **should_run).count() as i64;
     let surge = pod::scaled(view.set, "maxSurge", n_wanted);

@@ -10,7 +10,7 @@ use crate::common::pod as any;
 
 /// How many nodes there are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub(super) struct Counts {
     /// That are to have a pod.
     pub desired: i64,
     /// Of those: that have one.
@@ -26,7 +26,7 @@ pub struct Counts {
 }
 
 /// Counts nodes. Where there are several pods, the oldest counts.
-pub fn count(view: &View) -> Counts {
+pub(super) fn count(view: &View) -> Counts {
     let placement = Placement::of(view.set);
     let mut counts = Counts::default();
     for node in view.nodes {
@@ -63,7 +63,7 @@ impl Counts {
 }
 
 /// The status of the set, to be written; none if it says so already.
-pub fn status(set: &Object, counts: Counts) -> Option<Value> {
+pub(super) fn status(set: &Object, counts: Counts) -> Option<Value> {
     let (old, generation) = (&set["status"], set.at("metadata.generation").int());
     let told = value!({
         "desiredNumberScheduled": (counts.desired),

@@ -3,14 +3,14 @@
 use mizzen_object::{Value, value};
 
 /// Whether all is well, as far as availability goes.
-pub const AVAILABLE: &str = "Available";
+pub(super) const AVAILABLE: &str = "Available";
 /// Whether the rollout goes on.
-pub const PROGRESSING: &str = "Progressing";
+pub(super) const PROGRESSING: &str = "Progressing";
 /// Whether pods cannot be made or deleted.
-pub const REPLICA_FAILURE: &str = "ReplicaFailure";
+pub(super) const REPLICA_FAILURE: &str = "ReplicaFailure";
 
 /// A condition that begins now.
-pub fn new(type_: &str, status: &str, reason: &str, message: &str, now: &str) -> Value {
+pub(super) fn new(type_: &str, status: &str, reason: &str, message: &str, now: &str) -> Value {
     value!({
         "type": type_,
         "status": status,
@@ -22,7 +22,7 @@ pub fn new(type_: &str, status: &str, reason: &str, message: &str, now: &str) ->
 }
 
 /// The condition of a type.
-pub fn find<'a>(status: &'a Value, type_: &str) -> Option<&'a Value> {
+pub(super) fn find<'a>(status: &'a Value, type_: &str) -> Option<&'a Value> {
     status["conditions"]
         .list()
         .iter()
@@ -31,7 +31,7 @@ pub fn find<'a>(status: &'a Value, type_: &str) -> Option<&'a Value> {
 
 /// Sets a condition, at the end. One that has the same status and reason stays as it is; with the same status it keeps
 /// the time of its last transition.
-pub fn set(status: &mut Value, mut condition: Value) {
+pub(super) fn set(status: &mut Value, mut condition: Value) {
     let type_ = condition["type"].str().to_string();
     if let Some(known) = find(status, &type_).filter(|known| known["status"] == condition["status"])
     {
@@ -45,7 +45,7 @@ pub fn set(status: &mut Value, mut condition: Value) {
 }
 
 /// Removes a condition.
-pub fn remove(status: &mut Value, type_: &str) {
+pub(super) fn remove(status: &mut Value, type_: &str) {
     let Some(Value::List(conditions)) = status.get_mut("conditions") else {
         return;
     };

@@ -41,7 +41,7 @@ struct Deployments {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("deployment-controller");
     let queue = context.queue("deployment");
     let (deployments, sets) = (context.follow(&DEPLOYMENTS), context.follow(&REPLICA_SETS));

@@ -22,7 +22,7 @@ use crate::common::template::controller_reference;
 impl Rollout<'_> {
     /// Lets the new set know the deployment's annotations, and the deployment the set's revision. Nothing happens if there
     /// is no new set yet.
-    pub async fn follow_new_set(&mut self) -> Result<(), Error> {
+    pub(super) async fn follow_new_set(&mut self) -> Result<(), Error> {
         let Some(new) = self.sets.new.clone() else {
             return Ok(());
         };
@@ -46,7 +46,7 @@ impl Rollout<'_> {
     }
 
     /// The new set, which is made if it is not there.
-    pub async fn new_set(&mut self) -> Result<Set, Error> {
+    pub(super) async fn new_set(&mut self) -> Result<Set, Error> {
         if let Some(new) = &self.sets.new {
             return Ok(new.clone());
         }

@@ -11,7 +11,7 @@ use super::sets::{Set, Sets, available, is_rolling, max_surge, replicas};
 
 /// What is to be done when a deployment is scaled, or paused.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Scale {
+pub(super) enum Scale {
     /// Only sizes that differ are written.
     Sizes(Vec<Resize>),
     /// Annotations are brought up to date, too.
@@ -19,7 +19,7 @@ pub enum Scale {
 }
 
 /// Whether a deployment was scaled since its sets were last told its size.
-pub fn is_scaled(deployment: &Object, sets: &Sets) -> bool {
+pub(super) fn is_scaled(deployment: &Object, sets: &Sets) -> bool {
     let told = |set: &Set| number(set, DESIRED);
     sets.active()
         .iter()
@@ -28,7 +28,7 @@ pub fn is_scaled(deployment: &Object, sets: &Sets) -> bool {
 }
 
 /// The sizes of all sets.
-pub fn scale(deployment: &Object, sets: &Sets) -> Scale {
+pub(super) fn scale(deployment: &Object, sets: &Sets) -> Scale {
     let n_wanted = replicas(deployment);
     if let Some(set) = only_or_latest(sets) {
         return Scale::Sizes(vec![Resize { set, to: n_wanted }]);

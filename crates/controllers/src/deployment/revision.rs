@@ -6,27 +6,27 @@ use mizzen_sdk::Object;
 use super::sets::{Set, max_surge, replicas};
 
 /// The number of a rollout.
-pub const REVISION: &str = "deployment.kubernetes.io/revision";
+pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
 /// The numbers that a set had before it was rolled back to.
-pub const HISTORY: &str = "deployment.kubernetes.io/revision-history";
+pub(super) const HISTORY: &str = "deployment.kubernetes.io/revision-history";
 /// The size of the deployment, as a set was last told.
-pub const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
+pub(super) const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 /// The size of the deployment with its surge, as a set was last told.
-pub const MAX: &str = "deployment.kubernetes.io/max-replicas";
+pub(super) const MAX: &str = "deployment.kubernetes.io/max-replicas";
 /// The revision to which somebody wants to go back.
-pub const ROLLBACK: &str = "deprecated.deployment.rollback.to";
+pub(super) const ROLLBACK: &str = "deprecated.deployment.rollback.to";
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// How long the list of earlier revisions may become, in characters.
 const LONGEST_HISTORY: usize = 2000;
 
 /// Whether an annotation is nobody else's business: all others a deployment passes on to its new set.
-pub fn is_private(name: &str) -> bool {
+pub(super) fn is_private(name: &str) -> bool {
     [LAST_APPLIED, REVISION, HISTORY, DESIRED, MAX, ROLLBACK].contains(&name)
 }
 
 /// The revision of a set; none for what is no number.
-pub fn of(set: &Object) -> Option<i64> {
+pub(super) fn of(set: &Object) -> Option<i64> {
     match set.annotation(REVISION) {
         None => Some(0),
         Some(text) => text.parse().ok(),
@@ -34,7 +34,7 @@ pub fn of(set: &Object) -> Option<i64> {
 }
 
 /// The highest revision.
-pub fn highest(sets: &[Set]) -> i64 {
+pub(super) fn highest(sets: &[Set]) -> i64 {
     sets.iter()
         .filter_map(|set| of(set))
         .max()
@@ -43,7 +43,7 @@ pub fn highest(sets: &[Set]) -> i64 {
 }
 
 /// The revision before the highest.
-pub fn last(sets: &[&Set]) -> i64 {
+pub(super) fn last(sets: &[&Set]) -> i64 {
     let mut revisions: Vec<i64> = sets.iter().filter_map(|set| of(set)).collect();
     revisions.sort_unstable();
     revisions
@@ -56,7 +56,7 @@ pub fn last(sets: &[&Set]) -> i64 {
 }
 
 /// A number of pods that an annotation notes.
-pub fn number(set: &Object, name: &str) -> Option<i64> {
+pub(super) fn number(set: &Object, name: &str) -> Option<i64> {
     set.annotation(name)?
         .parse::<i32>()
         .ok()
@@ -65,7 +65,7 @@ pub fn number(set: &Object, name: &str) -> Option<i64> {
 }
 
 /// Lets a set know the deployment's annotations, and its revision if that is higher than the one it has.
-pub fn tell(set: &mut Object, deployment: &Object, revision: i64) {
+pub(super) fn tell(set: &mut Object, deployment: &Object, revision: i64) {
     for (name, value) in deployment["metadata"]["annotations"]
         .entries()
         .filter(|(name, _)| !is_private(name))
@@ -107,14 +107,14 @@ fn history(known: &str, next: &str) -> Option<String> {
 }
 
 /// Lets a set know the deployment's size.
-pub fn tell_size(set: &mut Object, deployment: &Object) {
+pub(super) fn tell_size(set: &mut Object, deployment: &Object) {
     let n_wanted = replicas(deployment);
     annotations(set).set(DESIRED, n_wanted.to_string());
     annotations(set).set(MAX, (n_wanted + max_surge(deployment)).to_string());
 }
 
 /// The annotations of an object, to be changed.
-pub fn annotations(object: &mut Object) -> &mut Value {
+pub(super) fn annotations(object: &mut Object) -> &mut Value {
     object.entry("metadata").entry("annotations")
 }
 

@@ -10,13 +10,13 @@ use super::sets::{HASH, Set, is_same_template};
 use crate::{After, Error};
 
 /// The revision to which somebody wants to go back, 0 for the last one.
-pub fn target(deployment: &Object) -> Option<i64> {
+pub(super) fn target(deployment: &Object) -> Option<i64> {
     deployment.annotation(ROLLBACK)?.parse().ok()
 }
 
 impl Rollout<'_> {
     /// Takes the template of an earlier revision. The rollout itself begins with the next look.
-    pub async fn roll_back(&mut self, revision: i64) -> Result<After, Error> {
+    pub(super) async fn roll_back(&mut self, revision: i64) -> Result<After, Error> {
         self.follow_new_set().await?;
         self.new_set().await?;
         let sets: Vec<&Set> = self.sets.all().collect();

@@ -6,7 +6,7 @@ use mizzen_sdk::Object;
 
 /// A set that gets another size.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Resize {
+pub(super) struct Resize {
     /// The set.
     pub set: Set,
     /// Its new size.
@@ -14,7 +14,7 @@ pub struct Resize {
 }
 
 /// The size that the new set should have now, given what all sets have. For a set that is still to be made, `n_new` is 0.
-pub fn new_size(deployment: &Object, n_all: i64, n_new: i64) -> i64 {
+pub(super) fn new_size(deployment: &Object, n_all: i64, n_new: i64) -> i64 {
     let n_wanted = replicas(deployment);
     if !super::sets::is_rolling(deployment) || n_new > n_wanted {
         return n_wanted;
@@ -24,7 +24,7 @@ pub fn new_size(deployment: &Object, n_all: i64, n_new: i64) -> i64 {
 }
 
 /// Which old sets shrink: pods that serve nobody go first, and then those whom the rest can spare.
-pub fn shrink_old(deployment: &Object, sets: &Sets) -> Vec<Resize> {
+pub(super) fn shrink_old(deployment: &Object, sets: &Sets) -> Vec<Resize> {
     let Some(new) = &sets.new else {
         return Vec::new();
     };

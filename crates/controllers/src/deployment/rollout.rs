@@ -18,7 +18,7 @@ use crate::common::{owned, pod};
 use crate::{After, Error};
 
 /// A deployment with its sets, kept up to date with what is written.
-pub struct Rollout<'a> {
+pub(super) struct Rollout<'a> {
     /// The loop.
     pub all: &'a Deployments,
     /// The deployment.
@@ -29,7 +29,7 @@ pub struct Rollout<'a> {
 
 impl Rollout<'_> {
     /// The next step.
-    pub async fn step(&mut self) -> Result<After, Error> {
+    pub(super) async fn step(&mut self) -> Result<After, Error> {
         if self.deployment.is_going() {
             self.follow_new_set().await?;
             return self.report_counts().await;
@@ -122,7 +122,7 @@ impl Rollout<'_> {
 
     /// Gives a set another size, and tells it the deployment's; whether its size changed. Without `with_notes` a set that
     /// has the size already is left alone.
-    pub async fn resize(&mut self, step: Resize, with_notes: bool) -> Result<bool, Error> {
+    pub(super) async fn resize(&mut self, step: Resize, with_notes: bool) -> Result<bool, Error> {
         let current = self
             .sets
             .all()
@@ -144,7 +144,11 @@ impl Rollout<'_> {
     }
 
     /// Writes a set unless nothing changed; whether something did.
-    pub async fn update_set(&mut self, current: &Set, changed: &Object) -> Result<bool, Error> {
+    pub(super) async fn update_set(
+        &mut self,
+        current: &Set,
+        changed: &Object,
+    ) -> Result<bool, Error> {
         if **current == *changed {
             return Ok(false);
         }
@@ -154,7 +158,7 @@ impl Rollout<'_> {
     }
 
     /// Tells people that a set has another size.
-    pub fn tell_scaled(&self, set: &str, from: i64, to: i64) {
+    pub(super) fn tell_scaled(&self, set: &str, from: i64, to: i64) {
         let way = if from < to { "up" } else { "down" };
         let message = format!("Scaled {way} replica set {set} from {from} to {to}");
         self.all.tell(

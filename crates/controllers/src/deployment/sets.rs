@@ -9,14 +9,14 @@ use mizzen_sdk::Object;
 use crate::common::percent::{Round, scaled};
 
 /// The label that tells the pods of one template from those of another.
-pub const HASH: &str = "pod-template-hash";
+pub(super) const HASH: &str = "pod-template-hash";
 
 /// A replica set as the cache, or the server, has it.
-pub type Set = Arc<Object>;
+pub(super) type Set = Arc<Object>;
 
 /// A deployment's replica sets: the one of its template, and those of earlier ones.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Sets {
+pub(super) struct Sets {
     /// The one of the deployment's template.
     pub new: Option<Set>,
     /// The others, from old to new.
@@ -25,7 +25,7 @@ pub struct Sets {
 
 impl Sets {
     /// Tells the set of the deployment's template, the oldest if there are several, from the others.
-    pub fn of(deployment: &Object, mut all: Vec<Set>) -> Sets {
+    pub(super) fn of(deployment: &Object, mut all: Vec<Set>) -> Sets {
         all.sort_by(by_age);
         let template = &deployment["spec"]["template"];
         let new = all
@@ -36,12 +36,12 @@ impl Sets {
     }
 
     /// All, the new one last.
-    pub fn all(&self) -> impl Iterator<Item = &Set> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Set> {
         self.old.iter().chain(&self.new)
     }
 
     /// Those that ought to have pods, the new one last.
-    pub fn active(&self) -> Vec<Set> {
+    pub(super) fn active(&self) -> Vec<Set> {
         self.all()
             .filter(|set| replicas(set) > 0)
             .cloned()
@@ -49,7 +49,7 @@ impl Sets {
     }
 
     /// The old ones that ought to have pods.
-    pub fn active_old(&self) -> Vec<Set> {
+    pub(super) fn active_old(&self) -> Vec<Set> {
         self.old
             .iter()
             .filter(|set| replicas(set) > 0)
@@ -58,7 +58,7 @@ impl Sets {
     }
 
     /// Puts a set that was written in the place of what it was.
-    pub fn put(&mut self, written: &Set) {
+    pub(super) fn put(&mut self, written: &Set) {
         for set in self.old.iter_mut().chain(&mut self.new) {
             if set.uid() == written.uid() {
                 *set = written.clone();
@@ -67,34 +67,34 @@ impl Sets {
     }
 
     /// How many pods all sets ought to have.
-    pub fn n_replicas(&self) -> i64 {
+    pub(super) fn n_replicas(&self) -> i64 {
         self.all().map(|set| replicas(set)).sum()
     }
 
     /// The sum of a number in the status of all sets.
-    pub fn sum(&self, field: &str) -> i64 {
+    pub(super) fn sum(&self, field: &str) -> i64 {
         self.all().map(|set| set["status"][field].int()).sum()
     }
 }
 
 /// How many pods a set, or a deployment, ought to have.
-pub fn replicas(object: &Object) -> i64 {
+pub(super) fn replicas(object: &Object) -> i64 {
     object["spec"]["replicas"].int()
 }
 
 /// How many pods of a set can be relied on.
-pub fn available(set: &Object) -> i64 {
+pub(super) fn available(set: &Object) -> i64 {
     set["status"]["availableReplicas"].int()
 }
 
 /// From old to new.
-pub fn by_age(one: &Set, another: &Set) -> Ordering {
+pub(super) fn by_age(one: &Set, another: &Set) -> Ordering {
     let key = |set: &Set| (set.created(), set.name().to_string());
     key(one).cmp(&key(another))
 }
 
 /// Whether two templates ask for the same pods; the label with the hash does not count.
-pub fn is_same_template(one: &Value, another: &Value) -> bool {
+pub(super) fn is_same_template(one: &Value, another: &Value) -> bool {
     let plain = |template: &Value| {
         let mut template = template.clone();
         if let Some(labels) = template.at_mut("metadata.labels") {
@@ -109,12 +109,12 @@ pub fn is_same_template(one: &Value, another: &Value) -> bool {
 }
 
 /// Whether pods are replaced step by step.
-pub fn is_rolling(deployment: &Object) -> bool {
+pub(super) fn is_rolling(deployment: &Object) -> bool {
     deployment["spec"]["strategy"]["type"].str() == "RollingUpdate"
 }
 
 /// By how many pods a deployment may exceed its size.
-pub fn max_surge(deployment: &Object) -> i64 {
+pub(super) fn max_surge(deployment: &Object) -> i64 {
     if is_rolling(deployment) {
         fenceposts(deployment).0
     } else {
@@ -123,7 +123,7 @@ pub fn max_surge(deployment: &Object) -> i64 {
 }
 
 /// How many pods a deployment may lack.
-pub fn max_unavailable(deployment: &Object) -> i64 {
+pub(super) fn max_unavailable(deployment: &Object) -> i64 {
     let n_wanted = replicas(deployment);
     if is_rolling(deployment) {
         fenceposts(deployment).1.min(n_wanted)
@@ -155,7 +155,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    pub fn deployment(replicas: i64, surge: &str, unavailable: &str) -> Object {
+    pub(crate) fn deployment(replicas: i64, surge: &str, unavailable: &str) -> Object {
         let value = |text: &str| json::parse(text.as_bytes()).expect("JSON");
         let limits = value!({"maxSurge": (value(surge)), "maxUnavailable": (value(unavailable))});
         Object(value!({
@@ -165,7 +165,7 @@ pub(super) mod tests {
     }
 
     /// A set by name, age in seconds, size and how many are available.
-    pub fn set(name: &str, created: i64, replicas: i64, available: i64) -> Set {
+    pub(crate) fn set(name: &str, created: i64, replicas: i64, available: i64) -> Set {
         let created = mizzen_object::time::from_unix(created);
         Arc::new(Object(value!({
             "metadata": {"name": name, "uid": name, "creationTimestamp": created},

@@ -10,7 +10,7 @@ use super::condition::{self, AVAILABLE, PROGRESSING, REPLICA_FAILURE};
 use super::sets::{Set, Sets, max_unavailable, replicas};
 
 /// The status as the sets are, without a word on progress.
-pub fn counted(deployment: &Object, sets: &Sets, now: Timestamp) -> Value {
+pub(super) fn counted(deployment: &Object, sets: &Sets, now: Timestamp) -> Value {
     let n_available = sets.sum("availableReplicas");
     let mut status = Value::object();
     let mut put = |field: &str, number: i64| {
@@ -72,7 +72,7 @@ fn availability(is_available: bool, now: &str) -> Value {
 }
 
 /// The status during a rollout: with progress, the lack of it, and what keeps sets from making pods.
-pub fn of_rollout(deployment: &Object, sets: &Sets, now: Timestamp) -> Value {
+pub(super) fn of_rollout(deployment: &Object, sets: &Sets, now: Timestamp) -> Value {
     let mut status = counted(deployment, sets, now);
     if deadline(deployment).is_none() {
         condition::remove(&mut status, PROGRESSING);
@@ -87,7 +87,7 @@ pub fn of_rollout(deployment: &Object, sets: &Sets, now: Timestamp) -> Value {
 }
 
 /// How long a rollout may stand still; none if forever.
-pub fn deadline(deployment: &Object) -> Option<Duration> {
+pub(super) fn deadline(deployment: &Object) -> Option<Duration> {
     let seconds = deployment["spec"]["progressDeadlineSeconds"].as_int()?;
     u64::try_from(seconds)
         .ok()
@@ -140,7 +140,7 @@ fn note_progress(deployment: &Object, sets: &Sets, status: &mut Value, now: Time
 }
 
 /// Whether all pods are of the new template and available.
-pub fn is_complete(deployment: &Object, status: &Value) -> bool {
+pub(super) fn is_complete(deployment: &Object, status: &Value) -> bool {
     let n_wanted = replicas(deployment);
     let has_all = |field: &str| status[field].int() == n_wanted;
     has_all("updatedReplicas")
@@ -199,7 +199,11 @@ fn replica_failure(sets: &Sets) -> Option<Value> {
 }
 
 /// How long until a rollout that stands still has to be looked at again: a second after its deadline.
-pub fn until_deadline(deployment: &Object, status: &Value, now: Timestamp) -> Option<Duration> {
+pub(super) fn until_deadline(
+    deployment: &Object,
+    status: &Value,
+    now: Timestamp,
+) -> Option<Duration> {
     let progressing = condition::find(&deployment["status"], PROGRESSING)?;
     if is_complete(deployment, status) || progressing["reason"].str() == "ProgressDeadlineExceeded"
     {
@@ -210,7 +214,7 @@ pub fn until_deadline(deployment: &Object, status: &Value, now: Timestamp) -> Op
 }
 
 /// The condition that says that somebody paused or resumed a rollout; none if nothing changed.
-pub fn pause(deployment: &Object, now: Timestamp) -> Option<Value> {
+pub(super) fn pause(deployment: &Object, now: Timestamp) -> Option<Value> {
     deadline(deployment)?;
     let reason = condition::find(&deployment["status"], PROGRESSING).map(|it| it["reason"].str());
     let (reason, message) = match (deployment["spec"]["paused"].bool(), reason) {

@@ -14,7 +14,7 @@ use crate::select;
 
 /// What handlers need.
 #[derive(Clone)]
-pub struct Wake {
+pub(super) struct Wake {
     pub deployments: Informer<Object>,
     pub sets: Informer<Object>,
     pub queue: Queue<Key>,
@@ -22,7 +22,7 @@ pub struct Wake {
 
 impl Wake {
     /// Listens to deployments, sets and pods.
-    pub fn listen(&self, pods: &Informer<Object>) {
+    pub(super) fn listen(&self, pods: &Informer<Object>) {
         select::index_selectors(&self.deployments, selector);
         let queue = self.queue.clone();
         self.deployments
@@ -118,7 +118,7 @@ impl Wake {
 }
 
 /// What a deployment selects; none for nothing.
-pub fn selector(deployment: &Value) -> Option<LabelSelector> {
+pub(super) fn selector(deployment: &Value) -> Option<LabelSelector> {
     LabelSelector::of(&deployment["spec"]["selector"]).filter(|selector| !selector.is_empty())
 }
 

@@ -3,8 +3,9 @@
 
 mod plan;
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_object::{Value, value};
@@ -37,7 +38,7 @@ struct Evictions {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("device-taint-eviction-controller");
     let queue = context.queue("device-taint-eviction-controller");
     let (pods, claims) = (context.follow(&PODS), context.follow(&RESOURCE_CLAIMS));
@@ -158,7 +159,7 @@ impl Reconcile for Evictions {
 
 impl Evictions {
     fn planned(&self) -> MutexGuard<'_, HashSet<Key>> {
-        self.planned.lock().unwrap_or_else(PoisonError::into_inner)
+        self.planned.lock()
     }
 
     /// When a pod must go, if it must.

@@ -43,7 +43,7 @@ struct StalePods {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context
         .named("disruption-controller")
         .recording_as(COMPONENT);

@@ -37,7 +37,7 @@ pub(crate) struct Wanted {
 
 impl Scales {
     /// Asks caches for the usual kinds, and the API for others.
-    pub fn new(context: &Context) -> Scales {
+    pub(crate) fn new(context: &Context) -> Scales {
         Scales {
             api: context.api.clone(),
             mapper: Mapper::new(context.api.client().clone()),
@@ -49,7 +49,7 @@ impl Scales {
     }
 
     /// How many pods those want together who control these.
-    pub async fn wanted(&self, pods: &[Arc<Object>]) -> Result<Wanted, Error> {
+    pub(crate) async fn wanted(&self, pods: &[Arc<Object>]) -> Result<Wanted, Error> {
         let mut scales: BTreeMap<String, i64> = BTreeMap::new();
         let mut has_unmanaged = false;
         for pod in pods {

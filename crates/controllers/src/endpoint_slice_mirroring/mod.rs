@@ -30,7 +30,7 @@ struct Mirror {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("endpointslicemirroring-controller");
     let context = context.recording_as("endpoint-slice-mirroring-controller");
     let queue = patient_queue("endpoint_slice_mirroring", MAX_BACKOFF);

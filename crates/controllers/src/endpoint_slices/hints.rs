@@ -20,7 +20,7 @@ pub(crate) enum Wish {
 
 impl Wish {
     /// What a service wants. Its annotation counts before its field.
-    pub fn of(service: &Value) -> Wish {
+    pub(super) fn of(service: &Value) -> Wish {
         let annotations = &service["metadata"]["annotations"];
         let old = annotations["service.kubernetes.io/topology-aware-hints"].as_str();
         let mode = old.unwrap_or(annotations["service.kubernetes.io/topology-mode"].str());

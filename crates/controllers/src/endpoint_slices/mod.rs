@@ -55,7 +55,7 @@ struct Slices {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context
         .named("endpointslice-controller")
         .recording_as("endpoint-slice-controller");

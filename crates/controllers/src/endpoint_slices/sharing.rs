@@ -1,7 +1,7 @@
 //! Which services have their endpoints shared out among zones, and is that still right?
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mizzen_sdk::Key;
 use mizzen_sdk::event::Note;
@@ -25,12 +25,12 @@ struct State {
 
 impl Sharing {
     /// Each zone's share, looked up with `look` if nobody has.
-    pub fn ratios(&self, look: impl FnOnce() -> Option<Ratios>) -> Option<Ratios> {
+    pub(super) fn ratios(&self, look: impl FnOnce() -> Option<Ratios>) -> Option<Ratios> {
         self.lock().ratios.get_or_insert_with(look).clone()
     }
 
     /// Takes note of other nodes; the services of which a zone has too few endpoints now.
-    pub fn set_ratios(&self, ratios: Option<Ratios>) -> Vec<Key> {
+    pub(super) fn set_ratios(&self, ratios: Option<Ratios>) -> Vec<Key> {
         let mut state = self.lock();
         let is_wrong = |shares: &BTreeMap<_, _>| {
             shares
@@ -45,7 +45,7 @@ impl Sharing {
 
     /// Takes note of how the endpoints of a service are shared out, or why they are not, or that nobody wants it; what
     /// is to be told of it.
-    pub fn note(
+    pub(super) fn note(
         &self,
         key: &Key,
         family: Family,
@@ -80,14 +80,14 @@ impl Sharing {
     }
 
     /// Forgets a service that is gone.
-    pub fn forget(&self, key: &Key) {
+    pub(super) fn forget(&self, key: &Key) {
         let mut state = self.lock();
         state.shares.remove(key);
         state.told.remove(key);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -38,7 +38,7 @@ struct Endpoints {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("endpoint-controller");
     let queue = context.queue("endpoint");
     let (services, pods) = (context.follow(&SERVICES), context.follow(&PODS));

@@ -18,7 +18,7 @@ struct Ephemeral {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context
         .named("ephemeral-volume-controller")
         .recording_as("ephemeral_volume");

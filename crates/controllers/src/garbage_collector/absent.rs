@@ -10,14 +10,14 @@ const LIMIT: usize = 500;
 
 /// The owners that were found absent last.
 #[derive(Debug, Default)]
-pub struct Absent {
+pub(super) struct Absent {
     known: HashSet<Identity>,
     order: VecDeque<Identity>,
 }
 
 impl Absent {
     /// Remembers one, and forgets the oldest for it.
-    pub fn add(&mut self, identity: Identity) {
+    pub(super) fn add(&mut self, identity: Identity) {
         if !self.known.insert(identity.clone()) {
             return;
         }
@@ -30,7 +30,7 @@ impl Absent {
     }
 
     /// Whether one is remembered.
-    pub fn has(&self, identity: &Identity) -> bool {
+    pub(super) fn has(&self, identity: &Identity) -> bool {
         self.known.contains(identity)
     }
 }

@@ -12,7 +12,7 @@ use super::seen::{FOREGROUND, ORPHAN, Owner, has_finalizer};
 
 /// What is left to be done for an object that was looked at.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Next {
+pub(super) enum Next {
     /// Nothing until something happens.
     Nothing,
     /// Another look later: it is not known yet what becomes of it.

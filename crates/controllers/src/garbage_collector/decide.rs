@@ -4,7 +4,7 @@ use super::name::Uid;
 
 /// What has become of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
+pub(super) enum Owner {
     /// It is there.
     Solid,
     /// There is no such object.
@@ -15,7 +15,7 @@ pub enum Owner {
 
 /// What is known of an object whose owners were looked up.
 #[derive(Debug, Clone, Default)]
-pub struct Case {
+pub(super) struct Case {
     /// What has become of each owner.
     pub owners: Vec<(Uid, Owner)>,
     /// Whether others depend on it.
@@ -28,7 +28,7 @@ pub struct Case {
 
 /// What is to be done with an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub(super) enum Verdict {
     /// It stays.
     Keep,
     /// It stays, but does not belong to these any more.
@@ -40,7 +40,7 @@ pub enum Verdict {
 }
 
 /// Decides.
-pub fn decide(case: &Case) -> Verdict {
+pub(super) fn decide(case: &Case) -> Verdict {
     let has = |state: Owner| case.owners.iter().any(|(_, owner)| *owner == state);
     if case.owners.is_empty() {
         return Verdict::Keep;

@@ -19,7 +19,7 @@ use super::seen::{End, Owner, Seen};
 
 /// What may have to be done.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Effect {
+pub(super) enum Effect {
     /// Look whether this object must go.
     TryDelete(Uid),
     /// The same, but not at once: it was looked at just now.
@@ -37,7 +37,7 @@ pub enum Effect {
 
 /// All objects.
 #[derive(Debug, Default)]
-pub struct Graph {
+pub(super) struct Graph {
     nodes: HashMap<Uid, Node>,
     names: Names,
     absent: Absent,
@@ -57,11 +57,11 @@ struct Node {
 
 /// What a node takes beside its names and edges.
 #[cfg(test)]
-pub const NODE_SIZE: usize = size_of::<Node>();
+pub(super) const NODE_SIZE: usize = size_of::<Node>();
 
 /// What is known of an object that is looked at.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Item {
+pub(super) struct Item {
     /// Which object.
     pub identity: Identity,
     /// How far its end has come.
@@ -72,17 +72,17 @@ pub struct Item {
 
 impl Graph {
     /// The name of a kind.
-    pub fn kind(&mut self, api_version: &str, kind: &str) -> Arc<KindName> {
+    pub(super) fn kind(&mut self, api_version: &str, kind: &str) -> Arc<KindName> {
         self.names.kind(api_version, kind)
     }
 
     /// To whom an object belongs that was just read.
-    pub fn owners(&mut self, object: &Value) -> Box<[Owner]> {
+    pub(super) fn owners(&mut self, object: &Value) -> Box<[Owner]> {
         super::seen::owners(&mut self.names, &object["metadata"])
     }
 
     /// An object is there, or has changed.
-    pub fn see(&mut self, kind: &Arc<KindName>, object: &Value) -> Vec<Effect> {
+    pub(super) fn see(&mut self, kind: &Arc<KindName>, object: &Value) -> Vec<Effect> {
         let seen = Seen::of(&mut self.names, kind, object);
         let mut effects = Vec::new();
         self.take_in(seen, &mut effects);
@@ -90,7 +90,7 @@ impl Graph {
     }
 
     /// These are all objects of a kind; those that are not among them are gone.
-    pub fn replace(
+    pub(super) fn replace(
         &mut self,
         kind: &Arc<KindName>,
         objects: impl Iterator<Item = Value>,
@@ -113,7 +113,7 @@ impl Graph {
     }
 
     /// An object is gone: the server said so.
-    pub fn gone(&mut self, uid: &Uid) -> Vec<Effect> {
+    pub(super) fn gone(&mut self, uid: &Uid) -> Vec<Effect> {
         let mut effects = Vec::new();
         self.remove(uid, &mut effects);
         effects
@@ -121,7 +121,7 @@ impl Graph {
 
     /// Nobody follows a kind any more. Its objects may still exist, so that nothing is concluded: those that own others
     /// are looked for when there is a way.
-    pub fn forget(&mut self, kind: &Arc<KindName>) -> Vec<Effect> {
+    pub(super) fn forget(&mut self, kind: &Arc<KindName>) -> Vec<Effect> {
         let mut effects = Vec::new();
         for uid in self.of_kind(kind) {
             let Some(node) = self.nodes.get_mut(&uid) else {
@@ -334,7 +334,7 @@ impl Graph {
     }
 
     /// Somebody looked for an object under this name, and it was not there.
-    pub fn absent(&mut self, absent: &Identity) -> Vec<Effect> {
+    pub(super) fn absent(&mut self, absent: &Identity) -> Vec<Effect> {
         let mut effects = Vec::new();
         let Some(node) = self.nodes.get(&absent.uid) else {
             return effects;
@@ -418,17 +418,17 @@ impl Graph {
     }
 
     /// Whether it is known that there is no such object.
-    pub fn is_absent(&self, identity: &Identity) -> bool {
+    pub(super) fn is_absent(&self, identity: &Identity) -> bool {
         self.absent.has(identity)
     }
 
     /// Remembers that there is no such object.
-    pub fn note_absent(&mut self, identity: Identity) {
+    pub(super) fn note_absent(&mut self, identity: Identity) {
         self.absent.add(identity);
     }
 
     /// What is known of an object.
-    pub fn item(&self, uid: &Uid) -> Option<Item> {
+    pub(super) fn item(&self, uid: &Uid) -> Option<Item> {
         let node = self.nodes.get(uid)?;
         Some(Item {
             identity: node.identity(uid),
@@ -442,7 +442,7 @@ impl Graph {
     }
 
     /// What depends on an object.
-    pub fn dependents(&self, uid: &Uid) -> Vec<Item> {
+    pub(super) fn dependents(&self, uid: &Uid) -> Vec<Item> {
         let dependents = self
             .nodes
             .get(uid)
@@ -452,7 +452,7 @@ impl Graph {
     }
 
     /// What must be gone before an object can go.
-    pub fn blocking(&self, uid: &Uid) -> Vec<Item> {
+    pub(super) fn blocking(&self, uid: &Uid) -> Vec<Item> {
         let blocks = |item: &Item| {
             self.nodes
                 .get(&item.identity.uid)
@@ -462,7 +462,7 @@ impl Graph {
     }
 
     /// The owners of an object that cannot go before it.
-    pub fn blocked_owners(&self, uid: &Uid) -> Vec<Uid> {
+    pub(super) fn blocked_owners(&self, uid: &Uid) -> Vec<Uid> {
         let owners = self
             .nodes
             .get(uid)
@@ -476,7 +476,7 @@ impl Graph {
 
     /// How many objects there are.
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
 }
@@ -550,7 +550,7 @@ impl Node {
 
 impl Owner {
     /// The owner of something in `namespace`.
-    pub fn identity(&self, namespace: Arc<str>) -> Identity {
+    pub(super) fn identity(&self, namespace: Arc<str>) -> Identity {
         Identity {
             kind: self.kind.clone(),
             namespace,

@@ -12,7 +12,7 @@ use crate::census::Census;
 
 /// Why something could not be done.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub(super) enum Trouble {
     /// The server has no such kind, or none yet.
     #[error("unable to get REST mapping for {0}.")]
     UnknownKind(String),
@@ -26,14 +26,14 @@ pub enum Trouble {
 
 /// The way to objects of any kind. Of what is read there is metadata alone.
 #[derive(Clone)]
-pub struct Live {
+pub(super) struct Live {
     api: Api,
     census: Census,
 }
 
 impl Live {
     /// Asks through `api`; `census` knows the kinds.
-    pub fn new(api: &Api, census: &Census) -> Live {
+    pub(super) fn new(api: &Api, census: &Census) -> Live {
         Live {
             api: api.metadata_only(),
             census: census.clone(),
@@ -54,20 +54,20 @@ impl Live {
     }
 
     /// Whether objects of this kind live in namespaces.
-    pub fn is_namespaced(&self, identity: &Identity) -> Result<bool, Trouble> {
+    pub(super) fn is_namespaced(&self, identity: &Identity) -> Result<bool, Trouble> {
         self.place(identity)
             .map(|(resource, _)| resource.namespaced)
     }
 
     /// An object, if it is there; one of the same name that came later is another.
-    pub async fn find(&self, identity: &Identity) -> Result<Option<Object>, Trouble> {
+    pub(super) async fn find(&self, identity: &Identity) -> Result<Option<Object>, Trouble> {
         let (resource, key) = self.place(identity)?;
         let found = self.api.find(&resource, &key).await?;
         Ok(found.filter(|object| Uid::from(object.uid()) == identity.uid))
     }
 
     /// Deletes an object that has the same owners as `latest`; false if it was not there any more.
-    pub async fn delete(
+    pub(super) async fn delete(
         &self,
         identity: &Identity,
         latest: &Object,
@@ -114,7 +114,7 @@ impl Live {
     }
 
     /// Lets an object not belong to these owners any more.
-    pub async fn strip(&self, identity: &Identity, owners: &[Uid]) -> Result<(), Trouble> {
+    pub(super) async fn strip(&self, identity: &Identity, owners: &[Uid]) -> Result<(), Trouble> {
         let gone = |owner: &Uid| value!({ "$patch": "delete", "uid": (owner.to_string()) });
         let stays = |reference: &Value| !owners.contains(&Uid::from(reference["uid"].str()));
         self.change_owners(identity, owners.iter().map(gone).collect(), |references| {
@@ -124,7 +124,7 @@ impl Live {
     }
 
     /// Lets these owners of an object go before it.
-    pub async fn unblock(&self, identity: &Identity, owners: &[Uid]) -> Result<(), Trouble> {
+    pub(super) async fn unblock(&self, identity: &Identity, owners: &[Uid]) -> Result<(), Trouble> {
         let free =
             |owner: &Uid| value!({ "uid": (owner.to_string()), "blockOwnerDeletion": false });
         self.change_owners(identity, owners.iter().map(free).collect(), |references| {
@@ -168,7 +168,7 @@ impl Live {
     }
 
     /// All objects that belong to an owner, as the server knows them.
-    pub async fn dependents(&self, owner: &Identity) -> Result<Vec<Identity>, Trouble> {
+    pub(super) async fn dependents(&self, owner: &Identity) -> Result<Vec<Identity>, Trouble> {
         let served = self.census.served();
         let mut found = Vec::new();
         for kind in served.preferred(&["list", "patch"]) {
@@ -197,7 +197,7 @@ impl Live {
     }
 
     /// Takes a finalizer away.
-    pub async fn remove_finalizer(
+    pub(super) async fn remove_finalizer(
         &self,
         identity: &Identity,
         finalizer: &str,

@@ -18,10 +18,11 @@ mod seen;
 #[cfg(test)]
 mod tests;
 
+use parking_lot::{Mutex, MutexGuard};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::mem::take;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use mizzen_object::{Value, value};
 use mizzen_sdk::event::Note;
@@ -51,7 +52,7 @@ struct Collector {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("generic-garbage-collector");
     let census = context.census().clone();
     let collector = Arc::new(Collector {
@@ -135,7 +136,7 @@ impl Collector {
 }
 
 fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 /// An object as events name it.

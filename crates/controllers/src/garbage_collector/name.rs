@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// What tells an object from an earlier one of its name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Uid {
+pub(super) enum Uid {
     /// What every server gives: a UUID in lower case.
     Uuid([u8; 16]),
     /// What people write into owner references.
@@ -64,7 +64,7 @@ impl fmt::Display for Uid {
 
 /// A kind as references name it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct KindName {
+pub(super) struct KindName {
     /// Its name. It comes first, so that all versions of a kind are neighbours.
     pub kind: Box<str>,
     /// Its group and version: `apps/v1`, `v1`.
@@ -75,7 +75,7 @@ pub struct KindName {
 ///
 /// They are in the order in which one is looked for under several names: by kind, then namespace, then name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Identity {
+pub(super) struct Identity {
     /// Its kind.
     pub kind: Arc<KindName>,
     /// Its namespace, empty for objects in none.
@@ -105,14 +105,14 @@ impl fmt::Display for Identity {
 
 /// The kinds and namespaces that are in use, each once.
 #[derive(Debug, Default)]
-pub struct Names {
+pub(super) struct Names {
     kinds: Pool<KindName>,
     namespaces: Pool<str>,
 }
 
 impl Names {
     /// A kind.
-    pub fn kind(&mut self, api_version: &str, kind: &str) -> Arc<KindName> {
+    pub(super) fn kind(&mut self, api_version: &str, kind: &str) -> Arc<KindName> {
         let kind = KindName {
             kind: kind.into(),
             api_version: api_version.into(),
@@ -121,7 +121,7 @@ impl Names {
     }
 
     /// A namespace.
-    pub fn namespace(&mut self, namespace: &str) -> Arc<str> {
+    pub(super) fn namespace(&mut self, namespace: &str) -> Arc<str> {
         self.namespaces.share(namespace, || namespace.into())
     }
 }

@@ -7,13 +7,13 @@ use mizzen_object::Value;
 use super::name::{Identity, KindName, Names, Uid};
 
 /// The finalizer of an object whose dependents go first.
-pub const FOREGROUND: &str = "foregroundDeletion";
+pub(super) const FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer of an object whose dependents stay.
-pub const ORPHAN: &str = "orphan";
+pub(super) const ORPHAN: &str = "orphan";
 
 /// An object as far as the graph is concerned.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Seen {
+pub(super) struct Seen {
     /// Which object.
     pub identity: Identity,
     /// To whom it belongs.
@@ -24,7 +24,7 @@ pub struct Seen {
 
 /// How far an object's end has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct End {
+pub(super) struct End {
     /// It is being deleted.
     pub is_going: bool,
     /// It is being deleted and waits until its dependents are gone.
@@ -35,7 +35,7 @@ pub struct End {
 
 /// A reference to an owner.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Owner {
+pub(super) struct Owner {
     /// Its uid.
     pub uid: Uid,
     /// Its kind.
@@ -48,7 +48,7 @@ pub struct Owner {
 
 impl Seen {
     /// Reads an object's metadata. `kind` is what the object is listed as.
-    pub fn of(names: &mut Names, kind: &Arc<KindName>, object: &Value) -> Seen {
+    pub(super) fn of(names: &mut Names, kind: &Arc<KindName>, object: &Value) -> Seen {
         let metadata = &object["metadata"];
         let identity = Identity {
             kind: kind.clone(),
@@ -65,7 +65,7 @@ impl Seen {
 }
 
 /// To whom an object belongs.
-pub fn owners(names: &mut Names, metadata: &Value) -> Box<[Owner]> {
+pub(super) fn owners(names: &mut Names, metadata: &Value) -> Box<[Owner]> {
     let read = |reference: &Value| Owner {
         uid: reference["uid"].str().into(),
         kind: names.kind(reference["apiVersion"].str(), reference["kind"].str()),
@@ -81,7 +81,7 @@ pub fn owners(names: &mut Names, metadata: &Value) -> Box<[Owner]> {
 
 impl End {
     /// Reads an object's metadata.
-    pub fn of(metadata: &Value) -> End {
+    pub(super) fn of(metadata: &Value) -> End {
         let is_going = !metadata["deletionTimestamp"].is_null();
         let waits = |finalizer| is_going && has_finalizer(metadata, finalizer);
         End {
@@ -93,7 +93,7 @@ impl End {
 }
 
 /// Whether an object has a finalizer.
-pub fn has_finalizer(metadata: &Value, finalizer: &str) -> bool {
+pub(super) fn has_finalizer(metadata: &Value, finalizer: &str) -> bool {
     metadata["finalizers"]
         .list()
         .iter()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mizzen_sdk::Object;
 
 /// The revisions beyond `limit`, oldest first, of those that nobody lives by. `revisions` are in order.
-pub fn beyond_unused(
+pub(crate) fn beyond_unused(
     revisions: &[Arc<Object>],
     live: &HashSet<&str>,
     limit: i64,
@@ -23,7 +23,7 @@ pub fn beyond_unused(
 /// As many revisions as there are beyond `limit`, oldest first, but none whose `label` is among the `live` ones.
 /// Kubernetes: a DaemonSet's limit counts revisions that pods live by, a StatefulSet's does not
 /// (pkg/controller/daemon/update.go, cleanupHistory).
-pub fn beyond(
+pub(crate) fn beyond(
     revisions: &[Arc<Object>],
     label: &str,
     live: &HashSet<&str>,

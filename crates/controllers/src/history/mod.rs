@@ -1,7 +1,7 @@
 //! Which revisions has an object had? They are kept as ControllerRevisions: found again, numbered, adopted, forgotten.
 
-pub mod limit;
-pub mod revision;
+pub(crate) mod limit;
+pub(crate) mod revision;
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::common::template::controller_reference;
 use crate::{Context, Error};
 
 /// The revisions of all objects.
-pub struct History {
+pub(crate) struct History {
     context: Context,
     /// What is known of them.
     pub revisions: Informer<Object>,
@@ -26,7 +26,7 @@ pub struct History {
 
 impl History {
     /// Follows revisions.
-    pub fn new(context: &Context) -> History {
+    pub(crate) fn new(context: &Context) -> History {
         let revisions = context.follow(&CONTROLLER_REVISIONS);
         owned::index(&revisions);
         History {
@@ -37,7 +37,11 @@ impl History {
 
     /// The revisions that are the owner's, in order. Orphans that match its selector are adopted; what does not match is
     /// none of its own.
-    pub async fn claim(&self, owner: &Object, kind: &Resource) -> Result<Vec<Arc<Object>>, Error> {
+    pub(crate) async fn claim(
+        &self,
+        owner: &Object,
+        kind: &Resource,
+    ) -> Result<Vec<Arc<Object>>, Error> {
         let selector = LabelSelector::of(&owner["spec"]["selector"]).unwrap_or_default();
         let mut found = owned::read(owned::candidates(&self.revisions, owner))?;
         found.retain(|revision| selector.matches(|label| revision.label(label)));
@@ -54,7 +58,7 @@ impl History {
 
     /// Makes a revision of the owner as it is now, named by its hash. Another revision of that name is a collision, and
     /// the next hash is tried. Returns how many collisions there were by then, too.
-    pub async fn create(
+    pub(crate) async fn create(
         &self,
         owner: &Object,
         kind: &Resource,
@@ -93,7 +97,7 @@ impl History {
     }
 
     /// Gives a revision another number.
-    pub async fn renumber(&self, revision: &Object, number: i64) -> Result<Object, Error> {
+    pub(crate) async fn renumber(&self, revision: &Object, number: i64) -> Result<Object, Error> {
         let mut revision = revision.clone();
         revision.set("revision", number);
         Ok(self
@@ -104,7 +108,7 @@ impl History {
     }
 
     /// Forgets revisions.
-    pub async fn forget(&self, revisions: &[Arc<Object>]) -> Result<(), Error> {
+    pub(crate) async fn forget(&self, revisions: &[Arc<Object>]) -> Result<(), Error> {
         for revision in revisions {
             let outcome = self
                 .context

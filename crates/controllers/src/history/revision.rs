@@ -6,7 +6,7 @@ use mizzen_sdk::Object;
 use crate::common::hash::encode;
 
 /// The label of a StatefulSet's revision that says its hash.
-pub const HASH_LABEL: &str = "controller.kubernetes.io/hash";
+pub(crate) const HASH_LABEL: &str = "controller.kubernetes.io/hash";
 
 /// How much of an owner's name is in the names of its revisions.
 const NAME_LENGTH: usize = 223;
@@ -15,7 +15,7 @@ const NAME_LENGTH: usize = 223;
 ///
 /// Invariant: its members are in order, as Go writes maps. The server compares data by its text, and whoever patches a
 /// revision writes it in that order.
-pub fn patch(owner: &Object) -> Value {
+pub(crate) fn patch(owner: &Object) -> Value {
     let mut template = owner.at("spec.template").clone();
     template.set("$patch", "replace");
     sort(&mut template);
@@ -23,7 +23,7 @@ pub fn patch(owner: &Object) -> Value {
 }
 
 /// The template that a revision restores.
-pub fn template(revision: &Object) -> Value {
+pub(crate) fn template(revision: &Object) -> Value {
     let mut template = revision.at("data.spec.template").clone();
     template.remove("$patch");
     template
@@ -31,7 +31,7 @@ pub fn template(revision: &Object) -> Value {
 
 /// Whether a revision restores what `patch` restores. What is written as null counts as not written: older servers
 /// wrote `creationTimestamp: null` into every template.
-pub fn restores(revision: &Object, patch: &Value) -> bool {
+pub(crate) fn restores(revision: &Object, patch: &Value) -> bool {
     revision["data"] == *patch || without_nulls(&revision["data"]) == *patch
 }
 
@@ -50,7 +50,7 @@ fn without_nulls(value: &Value) -> Value {
 }
 
 /// The hash of a patch: FNV-1 over its text, and over the number of collisions so far.
-pub fn hash(patch: &Value, n_collisions: i64) -> String {
+pub(crate) fn hash(patch: &Value, n_collisions: i64) -> String {
     let text = json::to_string(patch) + &n_collisions.to_string();
     let fnv = text.bytes().fold(2_166_136_261_u32, |hash, byte| {
         hash.wrapping_mul(16_777_619) ^ u32::from(byte)
@@ -71,12 +71,12 @@ fn sort(value: &mut Value) {
 }
 
 /// The name of a revision with this hash.
-pub fn name(owner: &str, hash: &str) -> String {
+pub(crate) fn name(owner: &str, hash: &str) -> String {
     format!("{}-{hash}", owner.get(..NAME_LENGTH).unwrap_or(owner))
 }
 
 /// A revision of `owner` as it is now, with the labels of its template and its own annotations.
-pub fn draft(
+pub(crate) fn draft(
     owner: &Object,
     reference: Value,
     name: &str,
@@ -102,7 +102,7 @@ pub fn draft(
 }
 
 /// What orders revisions: their number, then their age, then their name.
-pub fn order(revision: &Object) -> (i64, i64, String) {
+pub(crate) fn order(revision: &Object) -> (i64, i64, String) {
     (
         revision["revision"].int(),
         revision.created(),
@@ -111,7 +111,7 @@ pub fn order(revision: &Object) -> (i64, i64, String) {
 }
 
 /// The number of the revision after these, which are in order.
-pub fn next_number<R: AsRef<Object>>(revisions: &[R]) -> i64 {
+pub(crate) fn next_number<R: AsRef<Object>>(revisions: &[R]) -> i64 {
     revisions
         .last()
         .map_or(1, |last| last.as_ref()["revision"].int() + 1)

@@ -20,7 +20,7 @@ use crate::common::pods::Owner;
 
 /// What a round did to pods, and how many there are afterwards.
 #[derive(Debug)]
-pub struct Acted {
+pub(super) struct Acted {
     /// How many are active.
     pub n_active: i64,
     /// How many of them are ready.
@@ -35,7 +35,7 @@ pub struct Acted {
 
 impl Acted {
     /// What is there if nothing was done.
-    pub fn nothing(progress: &Progress) -> Acted {
+    pub(super) fn nothing(progress: &Progress) -> Acted {
         Acted {
             n_active: progress.active.len() as i64,
             n_ready: progress.n_ready,
@@ -62,7 +62,7 @@ impl Acted {
 }
 
 /// Acts for one job.
-pub struct Actor<'a> {
+pub(super) struct Actor<'a> {
     /// The job.
     pub owner: Owner<'a>,
     /// Where writes are noted.
@@ -73,7 +73,7 @@ pub struct Actor<'a> {
 
 impl Actor<'_> {
     /// Deletes all active pods. They stay until their finalizers go, so that their end is counted.
-    pub async fn stop(&self) -> Acted {
+    pub(super) async fn stop(&self) -> Acted {
         let delete = async |pod: &Arc<Object>| {
             let outcome = self.owner.delete(&pod.key()).await.map(drop);
             (pod.clone(), outcome)
@@ -83,7 +83,7 @@ impl Actor<'_> {
     }
 
     /// Does what is planned.
-    pub async fn carry_out(&self, plan: Plan) -> Acted {
+    pub(super) async fn carry_out(&self, plan: Plan) -> Acted {
         let nothing = Acted::nothing(self.progress);
         match plan {
             Plan::Keep => nothing,

@@ -14,11 +14,11 @@ const FIRST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// How long ago the wall clock showed a second since 1970.
-pub type Elapsed<'a> = &'a dyn Fn(i64) -> Duration;
+pub(super) type Elapsed<'a> = &'a dyn Fn(i64) -> Duration;
 
 /// How often pods of a job failed one after the other, and when the last did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Backoff {
+pub(super) struct Backoff {
     n_failures: i64,
     /// Seconds since 1970.
     last_failure: i64,
@@ -26,7 +26,7 @@ pub struct Backoff {
 
 impl Backoff {
     /// What is known after some more pods have ended. Only failures after the last success count.
-    pub fn after(self, succeeded: &[Arc<Object>], failed: &[Arc<Object>]) -> Backoff {
+    pub(super) fn after(self, succeeded: &[Arc<Object>], failed: &[Arc<Object>]) -> Backoff {
         let last_success = succeeded.iter().map(|pod| finish_time(pod)).max();
         let before = if last_success.is_some() {
             Backoff::default()
@@ -46,13 +46,13 @@ impl Backoff {
     }
 
     /// How long to wait from now.
-    pub fn remaining(self, elapsed: Elapsed) -> Duration {
+    pub(super) fn remaining(self, elapsed: Elapsed) -> Duration {
         remaining(self.n_failures, self.last_failure, elapsed)
     }
 }
 
 /// How long an index is to wait after its last pod failed.
-pub fn remaining_of_index(last_failed: Option<&Arc<Object>>, elapsed: Elapsed) -> Duration {
+pub(super) fn remaining_of_index(last_failed: Option<&Arc<Object>>, elapsed: Elapsed) -> Duration {
     let Some(pod) = last_failed else {
         return Duration::ZERO;
     };

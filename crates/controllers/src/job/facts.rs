@@ -6,19 +6,20 @@ use mizzen_sdk::Object;
 
 /// The finalizer of a pod that is not counted yet. Invariant: a pod that ran for a job keeps it until the job's status
 /// has the pod's uid or index, so that no end of a pod is lost and none is counted twice.
-pub const TRACKING: &str = "batch.kubernetes.io/job-tracking";
+pub(crate) const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
 /// The annotation and label with a pod's completion index.
-pub const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+pub(crate) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 /// How often the pods of an index failed before this one.
-pub const FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
+pub(crate) const FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
 
 /// How often they failed without that being counted.
-pub const IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
+pub(crate) const IGNORED_FAILURE_COUNT: &str =
+    "batch.kubernetes.io/job-index-ignored-failure-count";
 
 /// How a job ended: `Complete` or `Failed`.
-pub fn finished(job: &Value) -> Option<&str> {
+pub(crate) fn finished(job: &Value) -> Option<&str> {
     let is_end = |kind: &&str| matches!(*kind, "Complete" | "Failed");
     true_conditions(job)
         .map(|condition| condition["type"].str())
@@ -26,7 +27,7 @@ pub fn finished(job: &Value) -> Option<&str> {
 }
 
 /// The condition of a type, if it is true.
-pub fn true_condition<'a>(job: &'a Value, kind: &str) -> Option<&'a Value> {
+pub(crate) fn true_condition<'a>(job: &'a Value, kind: &str) -> Option<&'a Value> {
     true_conditions(job).find(|condition| condition["type"].str() == kind)
 }
 
@@ -38,35 +39,35 @@ fn true_conditions(job: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Whether another controller takes care of a job.
-pub fn is_managed_elsewhere(job: &Value) -> bool {
+pub(crate) fn is_managed_elsewhere(job: &Value) -> bool {
     job["spec"]["managedBy"]
         .as_str()
         .is_some_and(|name| name != "kubernetes.io/job-controller")
 }
 
 /// Whether each pod of a job has its index.
-pub fn is_indexed(job: &Value) -> bool {
+pub(crate) fn is_indexed(job: &Value) -> bool {
     job["spec"]["completionMode"].str() == "Indexed"
 }
 
 /// Whether a job is to have no pods for now.
-pub fn is_suspended(job: &Value) -> bool {
+pub(crate) fn is_suspended(job: &Value) -> bool {
     job["spec"]["suspend"].bool()
 }
 
 /// Whether each index fails for itself.
-pub fn has_limit_per_index(job: &Value) -> bool {
+pub(crate) fn has_limit_per_index(job: &Value) -> bool {
     !job["spec"]["backoffLimitPerIndex"].is_null()
 }
 
 /// Whether a pod is replaced only when it has ended, not when it begins to.
-pub fn only_replaces_failed(job: &Value) -> bool {
+pub(crate) fn only_replaces_failed(job: &Value) -> bool {
     job["spec"]["podReplacementPolicy"].str() == "Failed"
         || !job["spec"]["podFailurePolicy"].is_null()
 }
 
 /// The completion index of a pod, if it has one.
-pub fn index_of(pod: &Object) -> Option<i64> {
+pub(crate) fn index_of(pod: &Object) -> Option<i64> {
     pod.annotation(INDEX)?
         .parse()
         .ok()
@@ -74,17 +75,17 @@ pub fn index_of(pod: &Object) -> Option<i64> {
 }
 
 /// The completion index of a pod, if it is one of the job's.
-pub fn valid_index_of(job: &Value, pod: &Object) -> Option<i64> {
+pub(crate) fn valid_index_of(job: &Value, pod: &Object) -> Option<i64> {
     index_of(pod).filter(|index| *index < job["spec"]["completions"].int())
 }
 
 /// Whether a pod is not counted yet.
-pub fn is_tracked(pod: &Object) -> bool {
+pub(crate) fn is_tracked(pod: &Object) -> bool {
     pod.has_finalizer(TRACKING)
 }
 
 /// Whether a pod has succeeded.
-pub fn has_succeeded(pod: &Object) -> bool {
+pub(crate) fn has_succeeded(pod: &Object) -> bool {
     pod["status"]["phase"].str() == "Succeeded"
 }
 
@@ -92,7 +93,7 @@ pub fn has_succeeded(pod: &Object) -> bool {
 ///
 /// A pod that is being deleted may never come to its end, if its node is gone; so it counts unless the job waits for
 /// such ends.
-pub fn has_failed(job: &Value, pod: &Object) -> bool {
+pub(crate) fn has_failed(job: &Value, pod: &Object) -> bool {
     match pod["status"]["phase"].str() {
         "Failed" => true,
         "Succeeded" => false,
@@ -101,12 +102,12 @@ pub fn has_failed(job: &Value, pod: &Object) -> bool {
 }
 
 /// How often the pods of a pod's index failed before it.
-pub fn failure_count(pod: &Object) -> i64 {
+pub(crate) fn failure_count(pod: &Object) -> i64 {
     count(pod.annotation(FAILURE_COUNT))
 }
 
 /// How often they failed without that being counted.
-pub fn ignored_failure_count(pod: &Object) -> i64 {
+pub(crate) fn ignored_failure_count(pod: &Object) -> i64 {
     count(pod.annotation(IGNORED_FAILURE_COUNT))
 }
 
@@ -120,7 +121,7 @@ fn count(text: Option<&str>) -> i64 {
 
 /// When a pod ended, in seconds since 1970: when its last container did; if that is not known when it stopped being
 /// ready; when it was deleted; when it was made.
-pub fn finish_time(pod: &Object) -> i64 {
+pub(crate) fn finish_time(pod: &Object) -> i64 {
     containers_finish_time(pod)
         .or_else(|| ready_false_time(pod))
         .or_else(|| deletion_time(pod))

@@ -5,7 +5,7 @@ use mizzen_sdk::Object;
 
 /// What a failure leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Judgement {
+pub(super) enum Judgement {
     /// The job fails, for this reason.
     FailJob(String),
     /// The pod's index fails.
@@ -18,13 +18,13 @@ pub enum Judgement {
 
 impl Judgement {
     /// Whether the failure counts towards the limits.
-    pub fn is_counted(&self) -> bool {
+    pub(super) fn is_counted(&self) -> bool {
         *self != Judgement::Ignore
     }
 }
 
 /// What the failure of `pod` leads to.
-pub fn judge(job: &Value, pod: &Object) -> Judgement {
+pub(super) fn judge(job: &Value, pod: &Object) -> Judgement {
     let rules = job["spec"]["podFailurePolicy"]["rules"]
         .list()
         .iter()

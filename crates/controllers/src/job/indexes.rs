@@ -6,11 +6,11 @@ use std::fmt;
 
 /// A set of completion indexes, kept as intervals: a job may have 100,000 of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Indexes(Vec<(i64, i64)>);
+pub(super) struct Indexes(Vec<(i64, i64)>);
 
 impl Indexes {
     /// Reads indexes below `completions`. What cannot be read is left out.
-    pub fn parse(text: &str, completions: i64) -> Indexes {
+    pub(super) fn parse(text: &str, completions: i64) -> Indexes {
         let intervals = text.split(',').filter_map(interval);
         let below = intervals.take_while(|(first, _)| *first < completions);
         Indexes::of(
@@ -33,35 +33,35 @@ impl Indexes {
     }
 
     /// These and more.
-    pub fn with(&self, indexes: impl IntoIterator<Item = i64>) -> Indexes {
+    pub(super) fn with(&self, indexes: impl IntoIterator<Item = i64>) -> Indexes {
         self.union(&Indexes(
             indexes.into_iter().map(|index| (index, index)).collect(),
         ))
     }
 
     /// These and those.
-    pub fn union(&self, others: &Indexes) -> Indexes {
+    pub(super) fn union(&self, others: &Indexes) -> Indexes {
         Indexes::of(self.0.iter().chain(&others.0).copied().collect())
     }
 
     /// How many there are.
-    pub fn len(&self) -> i64 {
+    pub(super) fn len(&self) -> i64 {
         self.0.iter().map(|(first, last)| last - first + 1).sum()
     }
 
     /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Whether `index` is one of them.
-    pub fn has(&self, index: i64) -> bool {
+    pub(super) fn has(&self, index: i64) -> bool {
         let place = self.0.partition_point(|(_, last)| *last < index);
         self.0.get(place).is_some_and(|(first, _)| *first <= index)
     }
 
     /// How many are in both sets.
-    pub fn n_common(&self, others: &Indexes) -> i64 {
+    pub(super) fn n_common(&self, others: &Indexes) -> i64 {
         let overlap = |(first, last): &(i64, i64)| {
             let start = others.0.partition_point(|(_, end)| end < first);
             let reach = others.0[start..]
@@ -75,7 +75,7 @@ impl Indexes {
     }
 
     /// The first `n` indexes below `completions` that are not among these.
-    pub fn first_missing(&self, n: usize, completions: i64) -> Vec<i64> {
+    pub(super) fn first_missing(&self, n: usize, completions: i64) -> Vec<i64> {
         let ends = self.0.iter().copied().chain([(completions, completions)]);
         let gaps = ends.scan(0, |next, (first, last)| {
             let gap = *next..first.min(completions);

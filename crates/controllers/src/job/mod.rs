@@ -20,8 +20,9 @@ mod verdict;
 mod wake;
 mod writes;
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -70,7 +71,7 @@ struct Jobs {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("job-controller");
     let (jobs, pods) = (context.follow(&JOBS), context.follow(&PODS));
     owned::index(&pods);
@@ -315,7 +316,7 @@ impl Jobs {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Backoff>> {
-        self.backoffs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.backoffs.lock()
     }
 }
 

@@ -10,7 +10,7 @@ use super::release;
 use crate::{After, Context, Error, Reconcile};
 
 /// Takes the finalizers from pods that nobody counts any more.
-pub struct Orphans {
+pub(super) struct Orphans {
     pub context: Context,
     pub jobs: Informer<Object>,
     pub pods: Informer<Object>,

@@ -18,7 +18,7 @@ const LIMIT: usize = 500;
 
 /// What is to be done about pods. Never both at once: pods are deleted first.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Plan {
+pub(super) enum Plan {
     /// Nothing.
     Keep,
     /// Delete these.
@@ -30,7 +30,7 @@ pub enum Plan {
 }
 
 /// Decides what is to be done for a job that is not over.
-pub fn plan(job: &Value, progress: &Progress, elapsed: Elapsed) -> Plan {
+pub(super) fn plan(job: &Value, progress: &Progress, elapsed: Elapsed) -> Plan {
     if facts::is_suspended(job) {
         return delete(progress.active.clone());
     }

@@ -13,7 +13,7 @@ use crate::common::template;
 const LONGEST_PREFIX: usize = 58;
 
 /// The next pod, for an index if there are any.
-pub fn draft(job: &Object, progress: &Progress, index: Option<i64>) -> Object {
+pub(super) fn draft(job: &Object, progress: &Progress, index: Option<i64>) -> Object {
     let mut pod = template::pod(&job["spec"]["template"], job, &JOBS);
     let finalizers = pod.entry("metadata").entry("finalizers").make_list();
     if !finalizers.iter().any(|known| known.str() == TRACKING) {

@@ -14,7 +14,7 @@ use crate::common::pod::{is_active, is_ready, is_terminating};
 
 /// What a job's status and its pods say together.
 #[derive(Debug)]
-pub struct Progress {
+pub(super) struct Progress {
     /// All its pods.
     pub pods: Vec<Arc<Object>>,
     /// Those that run or will.
@@ -37,7 +37,7 @@ pub struct Progress {
 
 /// How far the indexes of a job are.
 #[derive(Debug)]
-pub struct IndexProgress {
+pub(super) struct IndexProgress {
     /// Those that the status says have succeeded.
     pub known: Indexes,
     /// Those that have succeeded.
@@ -50,7 +50,7 @@ pub struct IndexProgress {
 
 /// The uids of pods that have ended and whose finalizer may be gone, but that the counts do not have yet.
 #[derive(Debug, Default)]
-pub struct Uncounted {
+pub(super) struct Uncounted {
     /// Of those that succeeded.
     pub succeeded: HashSet<String>,
     /// Of those that failed.
@@ -76,7 +76,7 @@ impl Uncounted {
 
 impl Progress {
     /// Counts; `backoff` is what was known of failures before.
-    pub fn of(job: &Value, pods: Vec<Arc<Object>>, backoff: Backoff) -> Progress {
+    pub(super) fn of(job: &Value, pods: Vec<Arc<Object>>, backoff: Backoff) -> Progress {
         let uncounted = Uncounted::of(job);
         let new = |counted: &HashSet<String>, has_ended: &dyn Fn(&Object) -> bool| {
             let is_new = |pod: &&Arc<Object>| {

@@ -6,7 +6,7 @@ use mizzen_sdk::Object;
 use super::facts::{INDEX, TRACKING};
 
 /// A job that the server would have filled with defaults.
-pub fn job(spec: Value) -> Object {
+pub(super) fn job(spec: Value) -> Object {
     let mut job =
         value!({"metadata": {"namespace": "ns", "name": "j", "uid": "job"}, "spec": spec});
     job.entry("spec").set_default("backoffLimit", 6);
@@ -15,7 +15,7 @@ pub fn job(spec: Value) -> Object {
 }
 
 /// A pod of that job that is not counted yet, made at second 0.
-pub fn pod(uid: &str, phase: &str) -> Object {
+pub(super) fn pod(uid: &str, phase: &str) -> Object {
     Object::from(value!({
         "metadata": {"namespace": "ns", "name": uid, "uid": uid, "finalizers": [TRACKING], "creationTimestamp": "1970-01-01T00:00:00Z"},
         "status": {"phase": phase},
@@ -23,7 +23,7 @@ pub fn pod(uid: &str, phase: &str) -> Object {
 }
 
 /// The same with an index.
-pub fn indexed_pod(uid: &str, phase: &str, index: i64) -> Object {
+pub(super) fn indexed_pod(uid: &str, phase: &str, index: i64) -> Object {
     let mut pod = pod(uid, phase);
     pod.entry("metadata")
         .entry("annotations")

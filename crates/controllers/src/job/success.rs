@@ -5,7 +5,7 @@ use mizzen_object::Value;
 use super::indexes::Indexes;
 
 /// Says which rule is met, if one is.
-pub fn met_rule(job: &Value, succeeded: &Indexes) -> Option<String> {
+pub(super) fn met_rule(job: &Value, succeeded: &Indexes) -> Option<String> {
     if succeeded.is_empty() {
         return None;
     }

@@ -25,7 +25,7 @@ const LIMIT: usize = 500;
 
 /// What a round is to write and whom it is to let go.
 #[derive(Debug)]
-pub struct Round {
+pub(super) struct Round {
     /// Pods that lose their finalizer.
     pub released: Vec<Arc<Object>>,
     /// The uids of all pods that have one.
@@ -35,7 +35,7 @@ pub struct Round {
 }
 
 /// The first step: puts ends of pods into the status, and says who may lose its finalizer.
-pub fn track(
+pub(super) fn track(
     job: &mut Object,
     progress: &Progress,
     finish: Option<&Finish>,
@@ -76,7 +76,7 @@ pub fn track(
 }
 
 /// The third step: turns the uids of pods that lost their finalizer into counts. `held` are those that have one.
-pub fn count_released(status: &mut Value, held: &HashSet<String>) {
+pub(super) fn count_released(status: &mut Value, held: &HashSet<String>) {
     for field in ["succeeded", "failed"] {
         let uids = status["uncountedTerminatedPods"][field].list();
         let left: Vec<Value> = uids
@@ -94,7 +94,7 @@ pub fn count_released(status: &mut Value, held: &HashSet<String>) {
 }
 
 /// Says that a job is over, if all its pods are counted; returns whether it is.
-pub fn conclude(status: &mut Value, finish: &Finish, now: Timestamp) -> bool {
+pub(super) fn conclude(status: &mut Value, finish: &Finish, now: Timestamp) -> bool {
     if n_uncounted(status) > 0 {
         return false;
     }
@@ -109,7 +109,7 @@ pub fn conclude(status: &mut Value, finish: &Finish, now: Timestamp) -> bool {
 }
 
 /// Says whether a job is suspended; returns whether that is news. One that never was need not say that it is not.
-pub fn note_suspension(job: &mut Object, now: Timestamp) -> bool {
+pub(super) fn note_suspension(job: &mut Object, now: Timestamp) -> bool {
     let is_suspended = facts::is_suspended(job);
     let (truth, reason, message) = match is_suspended {
         true => ("True", "JobSuspended", "Job suspended"),
@@ -133,7 +133,7 @@ pub fn note_suspension(job: &mut Object, now: Timestamp) -> bool {
 }
 
 /// Sets a field, or removes it where Go would leave it out.
-pub fn set_unless_empty(status: &mut Value, field: &str, value: impl Into<Value>) {
+pub(super) fn set_unless_empty(status: &mut Value, field: &str, value: impl Into<Value>) {
     let value = value.into();
     match value.is_empty() {
         true => drop(status.remove(field)),

@@ -16,7 +16,7 @@ use super::success::met_rule;
 
 /// How a job ends, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finish {
+pub(super) struct Finish {
     /// Whether it succeeded.
     pub succeeded: bool,
     /// In one word.
@@ -50,7 +50,7 @@ impl Finish {
     }
 
     /// The condition that says how it will end.
-    pub fn announcement(&self) -> &'static str {
+    pub(super) fn announcement(&self) -> &'static str {
         if self.succeeded {
             "SuccessCriteriaMet"
         } else {
@@ -59,13 +59,13 @@ impl Finish {
     }
 
     /// The condition that says how it ended.
-    pub fn end(&self) -> &'static str {
+    pub(super) fn end(&self) -> &'static str {
         if self.succeeded { "Complete" } else { "Failed" }
     }
 }
 
 /// How a job ends, if it does before its completions are reached. Failures are looked for before successes.
-pub fn verdict(job: &Value, progress: &Progress, now: Timestamp) -> Option<Finish> {
+pub(super) fn verdict(job: &Value, progress: &Progress, now: Timestamp) -> Option<Finish> {
     announced(job)
         .or_else(|| failed_by_policy(job, progress))
         .or_else(|| out_of_patience(job, progress, now))
@@ -74,7 +74,11 @@ pub fn verdict(job: &Value, progress: &Progress, now: Timestamp) -> Option<Finis
 }
 
 /// Whether the completions are reached and `n_active` pods left.
-pub fn completions_reached(job: &Value, progress: &Progress, n_active: i64) -> Option<Finish> {
+pub(super) fn completions_reached(
+    job: &Value,
+    progress: &Progress,
+    n_active: i64,
+) -> Option<Finish> {
     // Without a number of completions one success is enough, but those that run may end.
     let n_wanted = job["spec"]["completions"].as_int().unwrap_or(1);
     let is_complete = progress.n_succeeded >= n_wanted && n_active == 0;
@@ -88,7 +92,7 @@ pub fn completions_reached(job: &Value, progress: &Progress, n_active: i64) -> O
 }
 
 /// How long a job may go on being active, if there is a limit.
-pub fn time_to_deadline(job: &Value, now: Timestamp) -> Option<Duration> {
+pub(super) fn time_to_deadline(job: &Value, now: Timestamp) -> Option<Duration> {
     let (seconds, start) = (
         job["spec"]["activeDeadlineSeconds"].as_int()?,
         &job["status"]["startTime"],

@@ -12,7 +12,7 @@ use super::facts::is_tracked;
 use crate::common::owned;
 
 /// Listens to jobs and pods. Jobs are to be looked at, pods whose job is gone or over are to be let go.
-pub fn listen(
+pub(super) fn listen(
     jobs: &Informer<Object>,
     pods: &Informer<Object>,
     todo: &Queue<Key>,

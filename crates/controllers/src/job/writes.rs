@@ -3,8 +3,8 @@
 //! A round that does not see the pods of the one before would make them again. So a round begins when both caches are
 //! as new as what the last one wrote.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mizzen_sdk::cache::Version;
@@ -19,17 +19,17 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The newest version of jobs and of pods that was written for each job.
 #[derive(Default)]
-pub struct Writes(Mutex<HashMap<Key, (Version, Version)>>);
+pub(super) struct Writes(Mutex<HashMap<Key, (Version, Version)>>);
 
 impl Writes {
     /// Notes that a job was written.
-    pub fn note_job(&self, key: &Key, job: &Object) {
+    pub(super) fn note_job(&self, key: &Key, job: &Object) {
         let newest = Version::parse(job.version());
         self.change(key, |(jobs, _)| *jobs = newest.max(*jobs));
     }
 
     /// Notes that a pod was written for a job.
-    pub fn note_pod(&self, key: &Key, pod: &Object) {
+    pub(super) fn note_pod(&self, key: &Key, pod: &Object) {
         let newest = Version::parse(pod.version());
         self.change(key, |(_, pods)| *pods = newest.max(*pods));
     }
@@ -39,12 +39,12 @@ impl Writes {
     }
 
     /// Forgets a job that is gone.
-    pub fn forget(&self, key: &Key) {
+    pub(super) fn forget(&self, key: &Key) {
         self.lock().remove(key);
     }
 
     /// Waits until the caches have seen what was written for a job.
-    pub async fn wait(
+    pub(super) async fn wait(
         &self,
         key: &Key,
         jobs: &Informer<Object>,
@@ -63,6 +63,6 @@ impl Writes {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, (Version, Version)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -32,7 +32,7 @@ struct Tokens {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("legacy-service-account-token-cleaner");
     let (secrets, accounts) = (context.follow(&SECRETS), context.follow(&SERVICE_ACCOUNTS));
     let pods = context.follow(&PODS);

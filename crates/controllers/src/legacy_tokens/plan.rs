@@ -8,7 +8,7 @@ use crate::service_account_tokens::holds_token;
 /// The label with the day of the last use.
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 /// The label with the day since when a token is good no more.
-pub const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
+pub(super) const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 
 const DAY: i64 = 24 * 3600;
 /// For how many seconds a token must not have been used: a year.
@@ -16,7 +16,7 @@ const UNUSED: i64 = 365 * DAY;
 
 /// What happens to a secret.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Fate {
+pub(super) enum Fate {
     /// It is told to be invalid.
     Invalid,
     /// It is deleted.
@@ -25,7 +25,7 @@ pub enum Fate {
 
 /// What is long ago.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Times {
+pub(super) struct Times {
     /// The day.
     pub today: String,
     /// Whoever was used on that day, or later, is in use.
@@ -36,7 +36,7 @@ pub struct Times {
 
 impl Times {
     /// As it is now. None if it has not been noted for long enough who is in use, or if nobody says since when.
-    pub fn at(now: i64, tracked_since: &str) -> Option<Times> {
+    pub(super) fn at(now: i64, tracked_since: &str) -> Option<Times> {
         // On the day itself not all uses were noted.
         let tracked = to_unix(tracked_since)? + DAY;
         let made = now - UNUSED;
@@ -49,7 +49,7 @@ impl Times {
 }
 
 /// What becomes of a secret, if no pod needs it and nobody asked for it.
-pub fn fate(secret: &Object, times: &Times) -> Option<Fate> {
+pub(super) fn fate(secret: &Object, times: &Times) -> Option<Fate> {
     let label = |name: &str| secret["metadata"]["labels"][name].as_str();
     let is_going = !secret["metadata"]["deletionTimestamp"].is_null();
     if !holds_token(secret) || is_going || secret.created() >= times.made {

@@ -6,7 +6,7 @@ use mizzen_object::{Value, value};
 
 /// How far the deletion of a namespace's content has come.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Progress {
+pub(super) struct Progress {
     /// Why not all kinds are known.
     pub discovery: Option<String>,
     /// Why content could not be deleted.
@@ -26,7 +26,7 @@ struct News {
 }
 
 /// Brings conditions up to date; whether that changed anything.
-pub fn update(conditions: &mut Vec<Value>, progress: &Progress, now: &str) -> bool {
+pub(super) fn update(conditions: &mut Vec<Value>, progress: &Progress, now: &str) -> bool {
     let mut changed = false;
     for news in news(progress) {
         changed |= news.set(conditions, now);

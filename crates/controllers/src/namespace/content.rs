@@ -25,7 +25,7 @@ const DELETE: DeleteOptions<'static> = DeleteOptions {
 
 /// What came of it.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub(super) struct Outcome {
     /// How far it has come.
     pub progress: Progress,
     /// In how many seconds the rest may be gone; 0 if nothing is known to be left.
@@ -33,7 +33,7 @@ pub struct Outcome {
 }
 
 /// Deletes what is in a namespace.
-pub struct Sweep<'a> {
+pub(super) struct Sweep<'a> {
     /// The way to the API.
     pub api: &'a Api,
     /// The namespace, which is being deleted.
@@ -44,7 +44,7 @@ pub struct Sweep<'a> {
 
 impl Sweep<'_> {
     /// Deletes everything that can be deleted now.
-    pub async fn all(&self, served: &Served) -> Outcome {
+    pub(super) async fn all(&self, served: &Served) -> Outcome {
         let mut outcome = Outcome::default();
         if let Some(failure) = served.failure() {
             let n_failing = served.failures.len();

@@ -33,7 +33,7 @@ struct Namespaces {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("namespace-controller");
     let queue = queue();
     let todo = queue.clone();

@@ -2,7 +2,8 @@
 
 mod ranges;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 
 use mizzen_object::{Value, value};
 use mizzen_sdk::api::Patch;
@@ -32,7 +33,7 @@ pub fn check_range(text: &str, masks: NodeMasks) -> Result<(), RangeError> {
 }
 
 /// Sets up the loop. Without a range it does nothing.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     if context.options.pod_ranges.is_empty() {
         return Work::default();
     }
@@ -74,7 +75,7 @@ impl Reconcile for Blocks {
 
 impl Blocks {
     fn ranges(&self) -> MutexGuard<'_, Vec<Range>> {
-        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ranges.lock()
     }
 
     /// Learns what all nodes have, before any gets something.

@@ -45,7 +45,7 @@ pub(super) struct Range {
 
 impl Range {
     /// A range all of whose blocks are free.
-    pub fn new(text: &str, masks: NodeMasks) -> Result<Range, RangeError> {
+    pub(super) fn new(text: &str, masks: NodeMasks) -> Result<Range, RangeError> {
         let whole = Block::parse_sloppy(text).ok_or_else(|| RangeError::Nonsense(text.into()))?;
         let prefix = if whole.ip.is_ipv4() {
             masks.v4
@@ -64,7 +64,7 @@ impl Range {
     }
 
     /// Gives a node the next free block, or again the one that it has; none if all are taken.
-    pub fn take(&mut self, node: &str) -> Option<Block> {
+    pub(super) fn take(&mut self, node: &str) -> Option<Block> {
         let has = self
             .holders
             .iter()
@@ -84,7 +84,7 @@ impl Range {
     }
 
     /// Learns that a node has this block; what is not of this range does not matter.
-    pub fn hold(&mut self, node: &str, block: &str) {
+    pub(super) fn hold(&mut self, node: &str, block: &str) {
         let Some(block) = Block::parse_sloppy(block) else {
             return;
         };
@@ -98,7 +98,7 @@ impl Range {
     }
 
     /// Takes back what a node has.
-    pub fn release(&mut self, node: &str) {
+    pub(super) fn release(&mut self, node: &str) {
         self.holders.retain(|_, holder| holder != node);
     }
 }

@@ -27,7 +27,7 @@ use monitor::Monitor;
 pub use health::NodeMonitor;
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("node-controller");
     let (nodes, pods) = (context.follow(&NODES), context.follow(&PODS));
     pod_index::add_node(&pods);

@@ -49,7 +49,7 @@ struct Known {
 }
 
 impl Monitor {
-    pub fn new(
+    pub(super) fn new(
         context: Context,
         nodes: Informer<Object>,
         pods: Informer<Object>,
@@ -66,7 +66,7 @@ impl Monitor {
     }
 
     /// Looks for ever.
-    pub async fn run(mut self) {
+    pub(super) async fn run(mut self) {
         let mut looks = interval(self.context.options.node_monitor.period);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

@@ -16,7 +16,7 @@ pub(super) struct Waiting {
 
 impl Waiting {
     /// Nobody waits yet; the first may pass at once.
-    pub fn new(rate: f64, now: Timestamp) -> Waiting {
+    pub(super) fn new(rate: f64, now: Timestamp) -> Waiting {
         Waiting {
             line: VecDeque::new(),
             rate,
@@ -26,24 +26,24 @@ impl Waiting {
     }
 
     /// Puts a node at the end of the line, unless it waits already.
-    pub fn add(&mut self, node: &str) {
+    pub(super) fn add(&mut self, node: &str) {
         if !self.line.iter().any(|waiting| waiting == node) {
             self.line.push_back(node.into());
         }
     }
 
     /// Takes a node out of the line.
-    pub fn remove(&mut self, node: &str) {
+    pub(super) fn remove(&mut self, node: &str) {
         self.line.retain(|waiting| waiting != node);
     }
 
     /// Whether nobody waits.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.line.is_empty()
     }
 
     /// The node that may pass now.
-    pub fn next(&mut self, now: Timestamp) -> Option<String> {
+    pub(super) fn next(&mut self, now: Timestamp) -> Option<String> {
         self.count(now);
         if self.line.is_empty() || self.rate <= 0.0 || self.tokens < 1.0 {
             return None;
@@ -53,7 +53,7 @@ impl Waiting {
     }
 
     /// Changes how many nodes may pass each second. What was spent under the old rate stays spent.
-    pub fn set_rate(&mut self, rate: f64, now: Timestamp) {
+    pub(super) fn set_rate(&mut self, rate: f64, now: Timestamp) {
         if self.rate == rate {
             return;
         }

@@ -47,18 +47,18 @@ pub(super) struct Zones(BTreeMap<String, (State, Waiting)>);
 
 impl Zones {
     /// The nodes that wait in a zone, which is made if it is new.
-    pub fn waiting(&mut self, zone: &str, now: Timestamp) -> &mut Waiting {
+    pub(super) fn waiting(&mut self, zone: &str, now: Timestamp) -> &mut Waiting {
         let new = || (State::Initial, Waiting::new(RATE, now));
         &mut self.0.entry(zone.into()).or_insert_with(new).1
     }
 
     /// Whether nobody waits in any zone.
-    pub fn are_quiet(&self) -> bool {
+    pub(super) fn are_quiet(&self) -> bool {
         self.0.values().all(|(_, waiting)| waiting.is_empty())
     }
 
     /// The nodes that may pass now.
-    pub fn next(&mut self, now: Timestamp) -> Vec<String> {
+    pub(super) fn next(&mut self, now: Timestamp) -> Vec<String> {
         self.0
             .values_mut()
             .filter_map(|(_, waiting)| waiting.next(now))
@@ -66,7 +66,7 @@ impl Zones {
     }
 
     /// Learns which nodes of each zone are ready, and sets the rates.
-    pub fn learn(&mut self, ready: &BTreeMap<String, Vec<bool>>, now: Timestamp) -> Turn {
+    pub(super) fn learn(&mut self, ready: &BTreeMap<String, Vec<bool>>, now: Timestamp) -> Turn {
         for zone in ready.keys() {
             self.waiting(zone, now);
         }

@@ -35,7 +35,7 @@ struct PodGc {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("pod-garbage-collector");
     let (pods, nodes) = (context.follow(&PODS), context.follow(&NODES));
     pod_index::add_node(&pods);

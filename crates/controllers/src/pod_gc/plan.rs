@@ -14,12 +14,12 @@ const QUARANTINE: Duration = Duration::from_secs(40);
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// Whether a phase is one in which a pod has ended.
-pub fn is_end(phase: &str) -> bool {
+pub(super) fn is_end(phase: &str) -> bool {
     !matches!(phase, "Pending" | "Running" | "Unknown")
 }
 
 /// Of pods that ended, those beyond `threshold`: the evicted first, then the oldest.
-pub fn beyond(mut ended: Vec<Arc<Object>>, threshold: usize) -> Vec<Arc<Object>> {
+pub(super) fn beyond(mut ended: Vec<Arc<Object>>, threshold: usize) -> Vec<Arc<Object>> {
     let n_gone = ended.len().saturating_sub(threshold);
     if n_gone > 0 {
         ended.sort_by_cached_key(|pod| (!is_evicted(pod), pod.created(), pod.name().to_string()));
@@ -34,7 +34,7 @@ fn is_evicted(pod: &Object) -> bool {
 }
 
 /// Whether a pod that is to go will never be seen off: it is on no node, or on one that is off for good.
-pub fn is_stuck(pod: &Object, node: Option<&Object>) -> bool {
+pub(super) fn is_stuck(pod: &Object, node: Option<&Object>) -> bool {
     pod["spec"]["nodeName"].str().is_empty() || node.is_some_and(is_out_of_service)
 }
 
@@ -52,11 +52,11 @@ fn is_out_of_service(node: &Object) -> bool {
 
 /// Nodes that pods name and nobody knows, and since when.
 #[derive(Default)]
-pub struct Quarantine(HashMap<String, Instant>);
+pub(super) struct Quarantine(HashMap<String, Instant>);
 
 impl Quarantine {
     /// Takes in the nodes that are `missing` now. Returns those that have been missing for long enough; they begin anew.
-    pub fn pass<'a>(
+    pub(super) fn pass<'a>(
         &mut self,
         missing: impl Iterator<Item = &'a str>,
         now: Instant,
@@ -73,7 +73,7 @@ impl Quarantine {
 
 /// The change by which a pod is known to have failed before it goes; none if it has ended already. With a node that is
 /// gone, it says so.
-pub fn failure(pod: &Object, is_orphan: bool, now: &str) -> Option<Value> {
+pub(super) fn failure(pod: &Object, is_orphan: bool, now: &str) -> Option<Value> {
     if matches!(pod["status"]["phase"].str(), "Succeeded" | "Failed") {
         return None;
     }

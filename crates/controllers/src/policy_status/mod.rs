@@ -42,7 +42,7 @@ struct Policies {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("validatingadmissionpolicy-status-controller");
     let queue = context.queue(MANAGER);
     let policies = context.follow(&VALIDATING_ADMISSION_POLICIES);

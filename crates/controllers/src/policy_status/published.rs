@@ -14,7 +14,7 @@ const MAX_PARTS: usize = 100_000;
 const COMPONENTS: &str = "#/components/schemas/";
 
 /// Where the schemas of a kind's version are.
-pub fn page(kind: &GroupVersionKind) -> String {
+pub(super) fn page(kind: &GroupVersionKind) -> String {
     match &*kind.group {
         "" => format!("/openapi/v3/api/{}", kind.version),
         group => format!("/openapi/v3/apis/{group}/{}", kind.version),
@@ -22,7 +22,7 @@ pub fn page(kind: &GroupVersionKind) -> String {
 }
 
 /// The shape of a kind; none if the page does not have it.
-pub fn shape(page: &Value, kind: &GroupVersionKind) -> Option<Arc<Struct>> {
+pub(super) fn shape(page: &Value, kind: &GroupVersionKind) -> Option<Arc<Struct>> {
     let schemas = &page["components"]["schemas"];
     let is_meant = |schema: &Value| {
         schema["x-kubernetes-group-version-kind"]

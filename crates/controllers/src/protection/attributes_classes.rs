@@ -25,7 +25,7 @@ struct Classes {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("volumeattributesclass-protection-controller");
     let queue = context.queue("vacprotection");
     let classes = context.follow(&VOLUME_ATTRIBUTES_CLASSES);

@@ -23,7 +23,7 @@ struct Claims {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("pvc-protection-controller");
     let queue = context.queue("pvcprotection");
     let (claims, pods) = (

@@ -4,9 +4,9 @@ mod attributes_classes;
 mod claims;
 mod volumes;
 
-pub use attributes_classes::start as start_attributes_classes;
-pub use claims::start as start_claims;
-pub use volumes::start as start_volumes;
+pub(crate) use attributes_classes::start as start_attributes_classes;
+pub(crate) use claims::start as start_claims;
+pub(crate) use volumes::start as start_volumes;
 
 use mizzen_sdk::{Object, Resource};
 

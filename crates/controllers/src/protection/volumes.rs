@@ -17,7 +17,7 @@ struct Volumes {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("pv-protection-controller");
     let queue = context.queue("pvprotection");
     let volumes = context.follow(&PERSISTENT_VOLUMES);

@@ -1,7 +1,8 @@
 //! What must be known of a pod? Little of it, so that counting a hundred pods does not mean reading a hundred pods.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use mizzen_object::Value;
 use mizzen_sdk::cache::{DecodeError, Entry, Version};
@@ -13,7 +14,7 @@ use crate::common::rank::Standing;
 
 /// What matters of a pod to those that count pods.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Facts {
+pub(super) struct Facts {
     /// Its namespace and name.
     pub key: Key,
     /// Who controls it.
@@ -34,7 +35,7 @@ pub struct Facts {
 
 /// A reference to who controls a pod.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Owner {
+pub(super) struct Owner {
     /// Its kind.
     pub kind: String,
     /// Its name.
@@ -45,7 +46,7 @@ pub struct Owner {
 
 impl Facts {
     /// The facts about a pod.
-    pub fn of(pod: &Object) -> Facts {
+    pub(super) fn of(pod: &Object) -> Facts {
         let text = |value: &Value| value.str().to_string();
         let owner = pod.controller().map(|owner| Owner {
             kind: text(&owner["kind"]),
@@ -65,7 +66,7 @@ impl Facts {
     }
 
     /// The value of a label.
-    pub fn label(&self, name: &str) -> Option<&str> {
+    pub(super) fn label(&self, name: &str) -> Option<&str> {
         self.labels[name].as_str()
     }
 }
@@ -92,13 +93,13 @@ impl Claimable for Facts {
 ///
 /// Invariant: what is not noted, or is out of date, is read again; so nobody has to wait for a handler.
 #[derive(Default)]
-pub struct Known(Mutex<HashMap<Key, Noted>>);
+pub(super) struct Known(Mutex<HashMap<Key, Noted>>);
 
 type Noted = (Version, Arc<Facts>);
 
 impl Known {
     /// The facts about a pod as the cache has it.
-    pub fn of(&self, entry: &Entry<Object>) -> Result<Arc<Facts>, DecodeError> {
+    pub(super) fn of(&self, entry: &Entry<Object>) -> Result<Arc<Facts>, DecodeError> {
         let noted = self
             .lock()
             .get(entry.key())
@@ -111,7 +112,7 @@ impl Known {
     }
 
     /// Notes the facts about a pod that came or changed.
-    pub fn note(&self, entry: &Entry<Object>) -> Result<Arc<Facts>, DecodeError> {
+    pub(super) fn note(&self, entry: &Entry<Object>) -> Result<Arc<Facts>, DecodeError> {
         let facts = self.of(entry)?;
         self.lock()
             .insert(entry.key().clone(), (entry.version(), facts.clone()));
@@ -119,12 +120,12 @@ impl Known {
     }
 
     /// Forgets a pod that is gone.
-    pub fn forget(&self, key: &Key) {
+    pub(super) fn forget(&self, key: &Key) {
         self.lock().remove(key);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Noted>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

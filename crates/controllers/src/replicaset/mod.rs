@@ -31,7 +31,7 @@ use status::Seen;
 use wake::{PATIENCE, Wake};
 
 /// One of the two kinds.
-pub struct Face {
+pub(crate) struct Face {
     /// By which name the loop writes and records.
     name: &'static str,
     /// The name of its queue.
@@ -64,12 +64,12 @@ static REPLICATION_CONTROLLER: Face = Face {
 const WORKERS: usize = 5;
 
 /// Sets up the loop of replica sets.
-pub fn start_replica_sets(context: &Context) -> Work {
+pub(crate) fn start_replica_sets(context: &Context) -> Work {
     start(context, &REPLICA_SET)
 }
 
 /// Sets up the loop of replication controllers.
-pub fn start_replication_controllers(context: &Context) -> Work {
+pub(crate) fn start_replication_controllers(context: &Context) -> Work {
     start(context, &REPLICATION_CONTROLLER)
 }
 

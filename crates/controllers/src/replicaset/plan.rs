@@ -9,11 +9,11 @@ use super::facts::Facts;
 use crate::common::rank;
 
 /// How many pods are made or deleted at once; the rest comes when these were seen.
-pub const BURST: usize = 500;
+pub(super) const BURST: usize = 500;
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Plan {
+pub(super) enum Plan {
     /// Nothing.
     Rest,
     /// Make so many pods.
@@ -23,10 +23,10 @@ pub enum Plan {
 }
 
 /// How many pods of related sets are on each node.
-pub type Neighbours = HashMap<String, usize>;
+pub(super) type Neighbours = HashMap<String, usize>;
 
 /// Decides. `neighbours` is asked only if somebody has to be chosen.
-pub fn plan(
+pub(super) fn plan(
     n_wanted: i64,
     active: &[Arc<Facts>],
     neighbours: impl FnOnce() -> Neighbours,
@@ -55,7 +55,7 @@ pub fn plan(
 }
 
 /// How many active pods are on each node.
-pub fn neighbours<'a>(related: impl IntoIterator<Item = &'a Arc<Facts>>) -> Neighbours {
+pub(super) fn neighbours<'a>(related: impl IntoIterator<Item = &'a Arc<Facts>>) -> Neighbours {
     let mut neighbours = Neighbours::new();
     for pod in related.into_iter().filter(|pod| pod.is_active) {
         *neighbours.entry(pod.node.clone()).or_default() += 1;

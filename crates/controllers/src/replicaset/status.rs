@@ -10,7 +10,7 @@ use super::facts::Facts;
 use crate::common::pod::has_been_ready;
 
 /// What was seen of a set's pods.
-pub struct Seen<'a> {
+pub(super) struct Seen<'a> {
     /// Those that count.
     pub active: &'a [Arc<Facts>],
     /// How many are on their way out; none if the kind does not say.
@@ -22,7 +22,7 @@ pub struct Seen<'a> {
 }
 
 /// The status of a set.
-pub fn of(set: &Object, seen: &Seen) -> Value {
+pub(super) fn of(set: &Object, seen: &Seen) -> Value {
     let count =
         |holds: &dyn Fn(&Facts) -> bool| seen.active.iter().filter(|pod| holds(pod)).count() as i64;
     let n_wanted_seconds = set["spec"]["minReadySeconds"].int();

@@ -15,7 +15,7 @@ use crate::select;
 
 /// What handlers share with the loop.
 #[derive(Clone)]
-pub struct Wake {
+pub(super) struct Wake {
     pub face: &'static Face,
     pub sets: Informer<Object>,
     pub known: Arc<Known>,
@@ -24,11 +24,11 @@ pub struct Wake {
 }
 
 /// After this time nobody waits any longer for what was expected.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 
 impl Wake {
     /// Listens to sets and pods.
-    pub fn listen(&self, pods: &Informer<Object>) {
+    pub(super) fn listen(&self, pods: &Informer<Object>) {
         let wake = self.clone();
         self.sets
             .add_handler(move |event: Event<Object>| wake.on_set(&event));

@@ -4,7 +4,7 @@ mod claims;
 mod names;
 mod pods;
 
-pub use names::{Claim, claim, entries};
+pub(crate) use names::{Claim, claim, entries};
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ const BY_CLAIM: &str = "resource claim";
 const BY_TEMPLATE: &str = "resource claim template";
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context
         .named("resource-claim-controller")
         .recording_as("resource_claim");

@@ -5,7 +5,7 @@ use mizzen_sdk::Object;
 
 /// The claim behind an entry of a pod's `resourceClaims`.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Claim<'a> {
+pub(crate) enum Claim<'a> {
     /// Somebody else makes it.
     Named(&'a str),
     /// It was made for the pod.
@@ -19,7 +19,7 @@ pub enum Claim<'a> {
 }
 
 /// The claim behind an entry of a pod's `resourceClaims`.
-pub fn claim<'a>(pod: &'a Value, entry: &'a Value) -> Claim<'a> {
+pub(crate) fn claim<'a>(pod: &'a Value, entry: &'a Value) -> Claim<'a> {
     if let Some(name) = entry["resourceClaimName"].as_str() {
         return Claim::Named(name);
     }
@@ -39,7 +39,7 @@ pub fn claim<'a>(pod: &'a Value, entry: &'a Value) -> Claim<'a> {
 }
 
 /// The entries of a pod.
-pub fn entries(pod: &Value) -> &[Value] {
+pub(crate) fn entries(pod: &Value) -> &[Value] {
     pod["spec"]["resourceClaims"].list()
 }
 

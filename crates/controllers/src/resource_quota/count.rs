@@ -17,7 +17,7 @@ use crate::{Context, Error};
 
 /// Whom to ask what there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub(super) enum Source {
     /// The caches, where there are any.
     Caches,
     /// The server.
@@ -25,7 +25,7 @@ pub enum Source {
 }
 
 /// Counts objects.
-pub struct Counter {
+pub(super) struct Counter {
     api: Api,
     /// What is in caches, by resource.
     cached: Vec<(Resource, Informer<Object>)>,
@@ -33,7 +33,7 @@ pub struct Counter {
 
 impl Counter {
     /// Counts what the loops of `context` know, and what the server knows.
-    pub fn new(context: &Context) -> Counter {
+    pub(super) fn new(context: &Context) -> Counter {
         let cached = [PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS];
         let cached = cached
             .into_iter()
@@ -46,12 +46,12 @@ impl Counter {
     }
 
     /// What is in caches, by resource.
-    pub fn cached(&self) -> &[(Resource, Informer<Object>)] {
+    pub(super) fn cached(&self) -> &[(Resource, Informer<Object>)] {
         &self.cached
     }
 
     /// What is used of everything that a quota limits, and why something could not be counted.
-    pub async fn usage(
+    pub(super) async fn usage(
         &self,
         quota: &Object,
         served: &Served,

@@ -37,7 +37,7 @@ struct Quotas {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("resourcequota-controller");
     let queue = context.queue("resourcequota_primary");
     let quotas = context.follow(&RESOURCE_QUOTAS);

@@ -6,19 +6,19 @@ use mizzen_object::{Map, Value};
 use mizzen_sdk::Object;
 
 /// Whether a quota limits what objects of a resource take.
-pub fn concerns(quota: &Object, counted: &Counted) -> bool {
+pub(super) fn concerns(quota: &Object, counted: &Counted) -> bool {
     quota["spec"]["hard"]
         .entries()
         .any(|(name, _)| counted.counts_as(name))
 }
 
 /// Whether a quota's limits are not yet in its status.
-pub fn is_unsaid(quota: &Object) -> bool {
+pub(super) fn is_unsaid(quota: &Object) -> bool {
     amounts(&quota["spec"]["hard"]) != amounts(&quota["status"]["hard"])
 }
 
 /// The status that a quota should have; none if it has it.
-pub fn status(quota: &Object, counted: &Amounts) -> Option<Value> {
+pub(super) fn status(quota: &Object, counted: &Amounts) -> Option<Value> {
     let hard = &quota["spec"]["hard"];
     let known = amounts(&quota["status"]["used"]);
     // What could not be counted now is as it was.
@@ -47,7 +47,7 @@ pub fn status(quota: &Object, counted: &Amounts) -> Option<Value> {
 }
 
 /// Whether a status says that less is used than another.
-pub fn is_less(new: &Value, old: &Value) -> bool {
+pub(super) fn is_less(new: &Value, old: &Value) -> bool {
     let (new, old) = (amounts(&new["used"]), amounts(&old["used"]));
     new.iter()
         .any(|(name, amount)| old.get(name).is_some_and(|old| amount < old))

@@ -22,7 +22,7 @@ struct Publisher {
 }
 
 /// Sets up the loop. Without a certificate there is nothing to do.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("root-ca-cert-publisher");
     let Some(certificate) = context.options.root_ca.clone() else {
         return Work::default();

@@ -15,7 +15,7 @@ use crate::context::SignToken;
 use crate::{After, Context, Error, Reconcile, Work};
 use plan::{fill, is_lacking};
 
-pub use plan::{NAME, holds_token, is_of};
+pub(crate) use plan::{NAME, holds_token, is_of};
 
 const WORKERS: usize = 5;
 
@@ -27,7 +27,7 @@ struct Tokens {
 }
 
 /// Sets up the loop. Without somebody who signs there is nothing to do.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     // It works under the name of all loops together: whoever fills these secrets could be anybody.
     let context = context.clone();
     let Some(sign) = context.options.sign_token.clone() else {

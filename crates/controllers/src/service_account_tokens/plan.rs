@@ -6,27 +6,27 @@ use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
 
 /// The type of such secrets.
-pub const TYPE: &str = "kubernetes.io/service-account-token";
+pub(super) const TYPE: &str = "kubernetes.io/service-account-token";
 /// Whose token it is.
-pub const NAME: &str = "kubernetes.io/service-account.name";
+pub(crate) const NAME: &str = "kubernetes.io/service-account.name";
 /// Whose of that name.
-pub const UID: &str = "kubernetes.io/service-account.uid";
+pub(super) const UID: &str = "kubernetes.io/service-account.uid";
 /// Who gives these tokens; others come from the API server itself.
 const ISSUER: &str = "kubernetes/serviceaccount";
 
 /// Whether a secret holds a token.
-pub fn holds_token(secret: &Object) -> bool {
+pub(crate) fn holds_token(secret: &Object) -> bool {
     secret["type"].str() == TYPE
 }
 
 /// Whether a secret's token is one of this account.
-pub fn is_of(secret: &Object, account: &Object) -> bool {
+pub(crate) fn is_of(secret: &Object, account: &Object) -> bool {
     let uid = secret.annotation(UID).unwrap_or_default();
     secret.annotation(NAME) == Some(account.name()) && (uid.is_empty() || uid == account.uid())
 }
 
 /// Whether a secret lacks anything.
-pub fn is_lacking(secret: &Object, root_ca: Option<&str>) -> bool {
+pub(super) fn is_lacking(secret: &Object, root_ca: Option<&str>) -> bool {
     let data = &secret["data"];
     lacks_certificate(data, root_ca)
         || data["namespace"].str().is_empty()
@@ -38,7 +38,7 @@ fn lacks_certificate(data: &Value, root_ca: Option<&str>) -> bool {
 }
 
 /// Gives a secret what it lacks. `sign` makes a token of claims; false if it cannot.
-pub fn fill(
+pub(super) fn fill(
     secret: &mut Object,
     account: &Object,
     root_ca: Option<&str>,

@@ -13,7 +13,8 @@
 mod change;
 mod cloud;
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mizzen_object::{Value, value};
@@ -43,7 +44,7 @@ struct ServiceController {
 }
 
 /// Sets up the loop. Without ranges there is no cloud, and the loop does nothing.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     if context.options.load_balancer_ranges.is_empty() {
         return Work::default();
     }
@@ -125,7 +126,7 @@ impl ServiceController {
                 self.cloud.get_or_init(|| Mutex::new(cloud))
             }
         };
-        Ok(cloud.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(cloud.lock())
     }
 
     async fn ensure(&self, service: &Arc<Object>) -> Result<(), Error> {

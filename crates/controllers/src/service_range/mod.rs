@@ -27,7 +27,7 @@ struct Ranges {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context
         .named("service-cidrs-controller")
         .recording_as(MANAGER);

@@ -20,7 +20,7 @@ struct ServiceAccounts {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("service-account-controller");
     let queue = context.queue("serviceaccount");
     let (namespaces, accounts) = (

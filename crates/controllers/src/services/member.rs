@@ -18,7 +18,7 @@ pub(crate) enum Family {
 
 impl Family {
     /// Its name, in services as in slices.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Family::V4 => "IPv4",
             Family::V6 => "IPv6",
@@ -26,14 +26,14 @@ impl Family {
     }
 
     /// The family of this name.
-    pub fn named(name: &str) -> Option<Family> {
+    pub(crate) fn named(name: &str) -> Option<Family> {
         [Family::V4, Family::V6]
             .into_iter()
             .find(|family| family.name() == name)
     }
 
     /// The family of an address.
-    pub fn of(address: IpAddr) -> Family {
+    pub(crate) fn of(address: IpAddr) -> Family {
         if address.is_ipv4() {
             Family::V4
         } else {

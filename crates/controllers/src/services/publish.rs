@@ -1,7 +1,8 @@
 //! How do slices come to be as they are planned?
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_object::Value;
@@ -34,7 +35,7 @@ pub(crate) struct Publisher {
 impl Publisher {
     /// Keeps slices in the name of `manager`. When somebody else touches them, what they belong to is queued after
     /// `delay`.
-    pub fn new(
+    pub(crate) fn new(
         context: &Context,
         manager: &'static str,
         queue: &Queue<Key>,
@@ -58,7 +59,7 @@ impl Publisher {
     }
 
     /// The slices of a service that are there to stay.
-    pub fn slices(&self, key: &Key) -> Result<Vec<Arc<Object>>, Error> {
+    pub(crate) fn slices(&self, key: &Key) -> Result<Vec<Arc<Object>>, Error> {
         let is = |label: &str, value: &str| Requirement {
             key: label.into(),
             operator: Operator::In(vec![value.into()]),
@@ -74,7 +75,7 @@ impl Publisher {
     }
 
     /// Does what is planned for `owner`, an object of this kind. Nothing is made for one that goes.
-    pub async fn publish(
+    pub(crate) async fn publish(
         &self,
         (kind, owner): (&str, &Object),
         changes: Changes<'_>,
@@ -105,7 +106,7 @@ impl Publisher {
     }
 
     /// Deletes a slice. From then on it does not count, even while the cache has it.
-    pub async fn delete(&self, slice: &Value) -> Result<(), kube::Error> {
+    pub(crate) async fn delete(&self, slice: &Value) -> Result<(), kube::Error> {
         let metadata = &slice["metadata"];
         let (key, uid) = (
             Key::new(metadata["namespace"].str(), metadata["name"].str()),
@@ -165,7 +166,7 @@ impl Own {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Option<Version>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

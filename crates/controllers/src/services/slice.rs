@@ -29,7 +29,7 @@ pub(crate) struct Changes<'a> {
 
 impl<'a> Changes<'a> {
     /// Adds what is to be done to others.
-    pub fn append(&mut self, other: Changes<'a>) {
+    pub(crate) fn append(&mut self, other: Changes<'a>) {
         self.create.extend(other.create);
         self.update.extend(other.update);
         self.delete.extend(other.delete);
@@ -38,13 +38,13 @@ impl<'a> Changes<'a> {
 
     /// Whether there is nothing to do.
     #[cfg(test)]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.create.is_empty() && self.update.is_empty() && self.delete.is_empty()
     }
 
     /// Makes new slices of old ones that would go, where they are of one family: a write less, and the watchers of
     /// services see addresses change instead of vanish.
-    pub fn recycle(&mut self, may_become: impl Fn(&Value) -> bool) {
+    pub(crate) fn recycle(&mut self, may_become: impl Fn(&Value) -> bool) {
         let mut kept = Vec::new();
         for old in std::mem::take(&mut self.delete) {
             let family = &old["addressType"];

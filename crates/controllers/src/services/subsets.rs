@@ -20,7 +20,7 @@ pub(crate) struct Subsets {
 
 impl Subsets {
     /// What a list of subsets says.
-    pub fn of(subsets: &Value) -> Subsets {
+    pub(crate) fn of(subsets: &Value) -> Subsets {
         let mut all = Subsets::default();
         for subset in subsets.list() {
             let ports = match subset["ports"].list() {
@@ -42,7 +42,7 @@ impl Subsets {
     }
 
     /// Says that an address offers a port; null for an address without ports. Who is not ready once is not ready.
-    pub fn add(&mut self, address: &Value, port: &Value, ready: bool) {
+    pub(crate) fn add(&mut self, address: &Value, port: &Value, ready: bool) {
         let key = (
             address["ip"].str().to_string(),
             address["targetRef"]["uid"].str().to_string(),
@@ -53,7 +53,7 @@ impl Subsets {
     }
 
     /// The list of subsets.
-    pub fn to_list(&self) -> Vec<Value> {
+    pub(crate) fn to_list(&self) -> Vec<Value> {
         let mut together: BTreeMap<&BTreeMap<AddressKey, bool>, Vec<&PortKey>> = BTreeMap::new();
         for (port, offered) in &self.ports {
             together.entry(offered).or_default().push(port);

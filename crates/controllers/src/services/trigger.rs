@@ -4,8 +4,8 @@
 //! Kubernetes: the moment is the earliest of all that changed since the loop looked last, and there is none if nothing
 //! did (endpointslice/util/trigger_time_tracker.go).
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use mizzen_object::{Value, time};
 use mizzen_sdk::Key;
@@ -28,7 +28,7 @@ struct Seen {
 
 impl Triggers {
     /// The moment of the change since the last look, as the annotation's text.
-    pub fn look<'a>(
+    pub(crate) fn look<'a>(
         &self,
         service: &Value,
         pods: impl Iterator<Item = &'a Value>,
@@ -36,7 +36,7 @@ impl Triggers {
         let metadata = &service["metadata"];
         let key = Key::new(metadata["namespace"].str(), metadata["name"].str());
         let seen = seen(service, pods);
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         let moment = match all.get(&key) {
             None => seen.service,
             Some(before) => first_change(before, &seen),
@@ -46,11 +46,8 @@ impl Triggers {
     }
 
     /// Forgets a service that is gone.
-    pub fn forget(&self, key: &Key) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(key);
+    pub(crate) fn forget(&self, key: &Key) {
+        self.0.lock().remove(key);
     }
 }
 

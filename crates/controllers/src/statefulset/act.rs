@@ -17,7 +17,7 @@ use crate::common::failure::message;
 use crate::common::seen;
 
 /// Somebody who acts for a set.
-pub struct Actor<'a> {
+pub(super) struct Actor<'a> {
     /// The loop.
     pub by: &'a StatefulSets,
     /// The set.
@@ -28,7 +28,7 @@ pub struct Actor<'a> {
 
 impl Actor<'_> {
     /// Does everything that is planned, up to the first phase in which something fails.
-    pub async fn carry_out(&self, plan: &Plan) -> Result<(), Error> {
+    pub(super) async fn carry_out(&self, plan: &Plan) -> Result<(), Error> {
         for phase in &plan.phases {
             if plan.in_order {
                 for step in phase {

@@ -17,44 +17,44 @@ fn parse(pod: &str) -> Option<(&str, Option<i64>)> {
 }
 
 /// The ordinal of a pod, if its name says one.
-pub fn ordinal(pod: &Object) -> Option<i64> {
+pub(super) fn ordinal(pod: &Object) -> Option<i64> {
     parse(pod.name())?.1
 }
 
 /// The name of the set whose pod has this name, if it is one of a set.
-pub fn set_name(pod: &str) -> Option<&str> {
+pub(super) fn set_name(pod: &str) -> Option<&str> {
     parse(pod).map(|(set, _)| set)
 }
 
 /// Whether the pod is named as one of the set's.
-pub fn is_member(set: &Object, pod: &Object) -> bool {
+pub(super) fn is_member(set: &Object, pod: &Object) -> bool {
     set_name(pod.name()) == Some(set.name())
 }
 
 /// The ordinals that the set's pods are to have.
-pub fn ordinals(set: &Object) -> Range<i64> {
+pub(super) fn ordinals(set: &Object) -> Range<i64> {
     let start = set.at("spec.ordinals.start").int();
     start..start + set["spec"]["replicas"].as_int().unwrap_or(1)
 }
 
 /// Whether the set still wants this pod.
-pub fn is_wanted(set: &Object, pod: &Object) -> bool {
+pub(super) fn is_wanted(set: &Object, pod: &Object) -> bool {
     ordinal(pod).is_some_and(|ordinal| ordinals(set).contains(&ordinal))
 }
 
 /// The name of the set's pod with this ordinal.
-pub fn pod_name(set: &Object, ordinal: i64) -> String {
+pub(super) fn pod_name(set: &Object, ordinal: i64) -> String {
     format!("{}-{ordinal}", set.name())
 }
 
 /// Whether a pod has the name and the label of the set's pod with its ordinal: `web-03` is not `web-3`.
-pub fn is_right(set: &Object, pod: &Object) -> bool {
+pub(super) fn is_right(set: &Object, pod: &Object) -> bool {
     let right = ordinal(pod).is_some_and(|ordinal| pod.name() == pod_name(set, ordinal));
     right && pod.namespace() == set.namespace() && pod.label(NAME_LABEL) == Some(pod.name())
 }
 
 /// Gives a pod its name and the labels that say who it is.
-pub fn give(set: &Object, pod: &mut Object, ordinal: i64) {
+pub(super) fn give(set: &Object, pod: &mut Object, ordinal: i64) {
     let name = pod_name(set, ordinal);
     let metadata = pod.entry("metadata");
     metadata.set("name", &name);

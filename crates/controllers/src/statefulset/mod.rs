@@ -50,7 +50,7 @@ struct StatefulSets {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("statefulset-controller");
     let queue = context.queue("statefulset");
     let (sets, pods) = (context.follow(&STATEFUL_SETS), context.follow(&PODS));

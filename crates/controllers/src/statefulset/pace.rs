@@ -3,8 +3,8 @@
 //! A status that only counts differently waits until the last one is a moment old. One that answers a new generation does
 //! not: somebody waits for it.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mizzen_sdk::Key;
@@ -15,27 +15,27 @@ const MOMENT: Duration = Duration::from_millis(200);
 
 /// When the status of each set was written last.
 #[derive(Default)]
-pub struct Pace(Mutex<HashMap<Key, Instant>>);
+pub(super) struct Pace(Mutex<HashMap<Key, Instant>>);
 
 impl Pace {
     /// How long a status has to wait, if it has to.
-    pub fn wait(&self, key: &Key) -> Option<Duration> {
+    pub(super) fn wait(&self, key: &Key) -> Option<Duration> {
         let age = self.lock().get(key)?.elapsed();
         MOMENT.checked_sub(age).filter(|wait| !wait.is_zero())
     }
 
     /// Notes that a status was written.
-    pub fn note(&self, key: Key) {
+    pub(super) fn note(&self, key: Key) {
         self.lock().insert(key, Instant::now());
     }
 
     /// Forgets a set that is gone.
-    pub fn forget(&self, key: &Key) {
+    pub(super) fn forget(&self, key: &Key) {
         self.lock().remove(key);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

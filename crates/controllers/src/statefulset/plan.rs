@@ -15,7 +15,7 @@ use super::{identity, retention, storage};
 use crate::common::pod as any;
 
 /// What a plan is made of.
-pub struct View<'a, C> {
+pub(super) struct View<'a, C> {
     /// The set.
     pub set: &'a Object,
     /// The revision that its pods had before the update.
@@ -32,7 +32,7 @@ pub struct View<'a, C> {
 
 /// One thing to be done.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub(super) enum Step {
     /// Make a pod's claims and the pod.
     Create(Arc<Object>),
     /// Make claims that a waiting pod lacks, and give them their owner.
@@ -48,7 +48,7 @@ pub enum Step {
 }
 
 /// Everything that is to be done now, and the pods by which the status is told.
-pub struct Plan {
+pub(super) struct Plan {
     /// What is to be done, phase by phase. A phase begins when the one before it is done.
     pub phases: Vec<Vec<Step>>,
     /// Whether the steps of a phase follow each other, too.
@@ -58,7 +58,7 @@ pub struct Plan {
 }
 
 /// Decides what is to be done for a set.
-pub fn plan<C: Fn(&str) -> Option<Arc<Object>>>(view: &View<C>) -> Plan {
+pub(super) fn plan<C: Fn(&str) -> Option<Arc<Object>>>(view: &View<C>) -> Plan {
     let mut plan = Plan {
         phases: Vec::new(),
         in_order: view.is_in_order(),

@@ -12,7 +12,7 @@ const REVISION_LABEL: &str = "controller-revision-hash";
 
 /// A revision of the set: its name, and the template that its pods have.
 #[derive(Debug, Clone)]
-pub struct Revision {
+pub(super) struct Revision {
     /// The name of the ControllerRevision.
     pub name: String,
     /// The template that it restores.
@@ -20,12 +20,12 @@ pub struct Revision {
 }
 
 /// The revision of a pod, empty if it says none.
-pub fn revision(pod: &Object) -> &str {
+pub(super) fn revision(pod: &Object) -> &str {
     pod.label(REVISION_LABEL).unwrap_or_default()
 }
 
 /// A new pod of the set. Below the partition it is of the current revision, otherwise of the update's.
-pub fn new(set: &Object, current: &Revision, update: &Revision, ordinal: i64) -> Object {
+pub(super) fn new(set: &Object, current: &Revision, update: &Revision, ordinal: i64) -> Object {
     let revision = if is_held_back(set, ordinal) {
         current
     } else {
@@ -60,22 +60,22 @@ fn is_held_back(set: &Object, ordinal: i64) -> bool {
 }
 
 /// Whether the server has the pod: it gives every pod a phase.
-pub fn is_made(pod: &Object) -> bool {
+pub(super) fn is_made(pod: &Object) -> bool {
     !phase(pod).is_empty()
 }
 
 /// Whether the pod's containers have ended, for good or bad.
-pub fn is_finished(pod: &Object) -> bool {
+pub(super) fn is_finished(pod: &Object) -> bool {
     matches!(phase(pod), "Failed" | "Succeeded")
 }
 
 /// Whether the pod still waits for something.
-pub fn is_pending(pod: &Object) -> bool {
+pub(super) fn is_pending(pod: &Object) -> bool {
     phase(pod) == "Pending"
 }
 
 /// Whether the pod runs and is ready.
-pub fn is_ready(pod: &Object) -> bool {
+pub(super) fn is_ready(pod: &Object) -> bool {
     phase(pod) == "Running" && pod::is_ready(pod)
 }
 

@@ -36,7 +36,7 @@ fn is_retained(set: &Object) -> bool {
 
 /// Whether a claim has the owner that it should. One that an earlier set or pod of the same name owns, or that another
 /// controls, is left alone.
-pub fn is_right(claim: &Object, set: &Object, pod: &Object) -> bool {
+pub(super) fn is_right(claim: &Object, set: &Object, pod: &Object) -> bool {
     if names_a_predecessor(claim, &STATEFUL_SETS, set) || names_a_predecessor(claim, &PODS, pod) {
         return true;
     }
@@ -50,7 +50,7 @@ pub fn is_right(claim: &Object, set: &Object, pod: &Object) -> bool {
 }
 
 /// The owners that a claim is to have: those that it has, without the set and the pod, and the one that is wanted.
-pub fn owners(claim: &Object, set: &Object, pod: &Object) -> Vec<Value> {
+pub(super) fn owners(claim: &Object, set: &Object, pod: &Object) -> Vec<Value> {
     let is_ours =
         |owner: &&Value| is_named(owner, &STATEFUL_SETS, set) || is_named(owner, &PODS, pod);
     let mut owners: Vec<Value> = claim
@@ -69,7 +69,7 @@ pub fn owners(claim: &Object, set: &Object, pod: &Object) -> Vec<Value> {
 }
 
 /// Whether somebody else controls a claim that is to go with the set or its pods.
-pub fn has_other_controller(claim: &Object, set: &Object, pod: &Object) -> bool {
+pub(super) fn has_other_controller(claim: &Object, set: &Object, pod: &Object) -> bool {
     let is_other = |owner: &Value| match () {
         () if is_named(owner, &STATEFUL_SETS, set) => owner["uid"].str() != set.uid(),
         () if is_named(owner, &PODS, pod) => owner["uid"].str() != pod.uid(),
@@ -79,7 +79,7 @@ pub fn has_other_controller(claim: &Object, set: &Object, pod: &Object) -> bool 
 }
 
 /// Whether a claim will go with an earlier pod of the same name: a new pod has to wait until it is gone.
-pub fn is_stale(claim: &Object, set: &Object, pod: &Object) -> bool {
+pub(super) fn is_stale(claim: &Object, set: &Object, pod: &Object) -> bool {
     let goes = set
         .at("spec.persistentVolumeClaimRetentionPolicy.whenScaled")
         .str()
@@ -88,7 +88,7 @@ pub fn is_stale(claim: &Object, set: &Object, pod: &Object) -> bool {
 }
 
 /// The sets that may wait for a claim to go: a new pod does not come before the claim of its predecessor is gone.
-pub fn waiting(claim: &Object) -> Vec<Key> {
+pub(super) fn waiting(claim: &Object) -> Vec<Key> {
     let set = |owner: &Value| match owner["kind"].str() {
         "StatefulSet" => Some(Key::new(claim.namespace(), owner["name"].str())),
         "Pod" => {

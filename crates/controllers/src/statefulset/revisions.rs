@@ -8,7 +8,7 @@ use crate::history::revision;
 
 /// What makes a revision the latest.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Choice {
+pub(super) enum Choice {
     /// It is.
     Keep(Arc<Object>),
     /// An earlier one becomes the latest again, by this number.
@@ -18,7 +18,7 @@ pub enum Choice {
 }
 
 /// Chooses among `revisions`, which are in order.
-pub fn choose(set: &Object, revisions: &[Arc<Object>]) -> Choice {
+pub(super) fn choose(set: &Object, revisions: &[Arc<Object>]) -> Choice {
     let (patch, number) = (revision::patch(set), revision::next_number(revisions));
     let equal = revisions
         .iter()

@@ -11,7 +11,7 @@ use crate::common::pod as any;
 
 /// How many pods there are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub(super) struct Counts {
     /// That the server has.
     pub replicas: i64,
     /// That run and are ready.
@@ -25,7 +25,7 @@ pub struct Counts {
 }
 
 /// Counts the pods of a set.
-pub fn count<'a>(
+pub(super) fn count<'a>(
     set: &Object,
     pods: impl IntoIterator<Item = &'a Arc<Object>>,
     current: &Revision,
@@ -46,7 +46,7 @@ pub fn count<'a>(
 }
 
 /// The status of the set, to be written; none if it says so already.
-pub fn status(
+pub(super) fn status(
     set: &Object,
     mut counts: Counts,
     current: &Revision,

@@ -6,7 +6,7 @@ use mizzen_sdk::Object;
 use super::identity;
 
 /// The names of the claims of the set's pod with this ordinal, one per template.
-pub fn claim_names(set: &Object, ordinal: i64) -> impl Iterator<Item = String> {
+pub(super) fn claim_names(set: &Object, ordinal: i64) -> impl Iterator<Item = String> {
     templates(set)
         .iter()
         .map(move |template| claim_name(set, template, ordinal))
@@ -27,7 +27,7 @@ fn volume_name(template: &Value) -> &str {
 
 /// The claims of the set's pod with this ordinal, as they are to be made: the template with the labels by which the set
 /// selects its pods.
-pub fn claims(set: &Object, ordinal: i64) -> Vec<Object> {
+pub(super) fn claims(set: &Object, ordinal: i64) -> Vec<Object> {
     templates(set)
         .iter()
         .map(|template| claim(set, template, ordinal))
@@ -48,7 +48,7 @@ fn claim(set: &Object, template: &Value, ordinal: i64) -> Object {
 }
 
 /// Whether every claim of the pod is one of its volumes.
-pub fn is_right(set: &Object, pod: &Object) -> bool {
+pub(super) fn is_right(set: &Object, pod: &Object) -> bool {
     let Some(ordinal) = identity::ordinal(pod) else {
         return false;
     };
@@ -64,7 +64,7 @@ pub fn is_right(set: &Object, pod: &Object) -> bool {
 }
 
 /// Makes the claims of the pod its first volumes, in place of others of the same names.
-pub fn give(set: &Object, pod: &mut Object, ordinal: i64) {
+pub(super) fn give(set: &Object, pod: &mut Object, ordinal: i64) {
     let claimed = |template: &Value| {
         let claim = claim_name(set, template, ordinal);
         value!({"name": (volume_name(template)), "persistentVolumeClaim": {"claimName": claim}})

@@ -11,7 +11,7 @@ use super::{definition, is_served, status};
 use crate::{After, Context, Error, Reconcile};
 
 /// Looks at all migrations at once.
-pub struct Conductor {
+pub(super) struct Conductor {
     pub context: Context,
     /// The migrations to be worked on.
     pub running: Queue<Key>,

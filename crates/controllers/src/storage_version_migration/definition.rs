@@ -9,7 +9,7 @@ use crate::common::pod::condition;
 const MIGRATING: &str = "StorageMigrating";
 
 /// What changes when a migration begins.
-pub fn begun(definition: &Object, migration: &str, now: &str) -> Value {
+pub(super) fn begun(definition: &Object, migration: &str, now: &str) -> Value {
     let message = format!("Migration {migration} is running");
     change(
         definition,
@@ -21,7 +21,7 @@ pub fn begun(definition: &Object, migration: &str, now: &str) -> Value {
 /// What changes when a migration ended.
 ///
 /// Kubernetes: a migration that failed counts, too, for the versions in which objects are stored.
-pub fn ended(definition: &Object, succeeded: bool, now: &str) -> Value {
+pub(super) fn ended(definition: &Object, succeeded: bool, now: &str) -> Value {
     let is_same = is_same_as_at_the_beginning(definition);
     let (reason, message) = match (succeeded, is_same) {
         (true, true) => (

@@ -17,7 +17,7 @@ const MANAGER: &str = "storage-version-migrator-controller";
 const NOWHERE: &str = "@fake:svm_ns!";
 
 /// Works on the migrations that run.
-pub struct Migrator {
+pub(super) struct Migrator {
     pub context: Context,
 }
 

@@ -35,7 +35,7 @@ use migrate::Migrator;
 const WORKERS: usize = 5;
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("storage-version-migrator-controller");
     let census = context.census().clone();
     let (turns, migrations) = (

@@ -9,17 +9,17 @@ const SUCCEEDED: &str = "Succeeded";
 const FAILED: &str = "Failed";
 
 /// Whether it was its turn, and nobody has noted its end yet.
-pub fn is_running(migration: &Value) -> bool {
+pub(super) fn is_running(migration: &Value) -> bool {
     is_true(migration, RUNNING)
 }
 
 /// Whether it ended, well or not. Then nothing is done for it any more.
-pub fn is_over(migration: &Value) -> bool {
+pub(super) fn is_over(migration: &Value) -> bool {
     has_succeeded(migration) || is_true(migration, FAILED)
 }
 
 /// Whether it ended well.
-pub fn has_succeeded(migration: &Value) -> bool {
+pub(super) fn has_succeeded(migration: &Value) -> bool {
     is_true(migration, SUCCEEDED)
 }
 
@@ -28,7 +28,7 @@ fn is_true(migration: &Value, type_: &str) -> bool {
 }
 
 /// It begins.
-pub fn begin(migration: &mut Value, now: &str) {
+pub(super) fn begin(migration: &mut Value, now: &str) {
     say(
         migration,
         RUNNING,
@@ -39,7 +39,7 @@ pub fn begin(migration: &mut Value, now: &str) {
 }
 
 /// It ends well.
-pub fn succeed(migration: &mut Value, now: &str) {
+pub(super) fn succeed(migration: &mut Value, now: &str) {
     say(
         migration,
         SUCCEEDED,
@@ -50,7 +50,7 @@ pub fn succeed(migration: &mut Value, now: &str) {
 }
 
 /// It ends because of something.
-pub fn fail(migration: &mut Value, why: &str, now: &str) {
+pub(super) fn fail(migration: &mut Value, why: &str, now: &str) {
     say(migration, FAILED, "StorageVersionMigrationFailed", why, now);
 }
 
@@ -68,7 +68,7 @@ fn say(migration: &mut Value, type_: &str, reason: &str, message: &str, now: &st
 }
 
 /// It runs no more.
-pub fn complete(migration: &mut Value, now: &str) {
+pub(super) fn complete(migration: &mut Value, now: &str) {
     let generation = migration["metadata"]["generation"].as_int();
     let conditions = migration.entry("status").entry("conditions").make_list();
     for running in conditions

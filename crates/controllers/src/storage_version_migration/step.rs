@@ -12,7 +12,7 @@ const PATIENCE: i64 = 60;
 
 /// What is to be done.
 #[derive(Debug, PartialEq)]
-pub enum Step<'a> {
+pub(super) enum Step<'a> {
     /// It does not run.
     Nothing,
     /// The resource may be known soon.
@@ -26,7 +26,7 @@ pub enum Step<'a> {
 }
 
 /// The next step, at a time in seconds since 1970.
-pub fn next<'a>(migration: &Object, served: &'a Served, now: i64) -> Step<'a> {
+pub(super) fn next<'a>(migration: &Object, served: &'a Served, now: i64) -> Step<'a> {
     if is_over(migration) || !is_running(migration) {
         return Step::Nothing;
     }
@@ -50,12 +50,12 @@ pub fn next<'a>(migration: &Object, served: &'a Served, now: i64) -> Step<'a> {
 }
 
 /// The message of a failure that nobody thought of.
-pub fn unhandled(why: &str) -> String {
+pub(super) fn unhandled(why: &str) -> String {
     format!("migration encountered unhandled error: {why}")
 }
 
 /// A resource as upstream's messages call it.
-pub fn full_name(resource: &Resource) -> String {
+pub(super) fn full_name(resource: &Resource) -> String {
     format!(
         "{}/{}, Resource={}",
         resource.group, resource.version, resource.plural

@@ -8,7 +8,7 @@ use super::status::{is_over, is_running};
 
 /// The migrations of one resource for which something is to be done.
 #[derive(Debug, Default)]
-pub struct Turn<'a> {
+pub(super) struct Turn<'a> {
     /// Those that ended, of which nobody has noted it yet.
     pub ended: Vec<&'a Object>,
     /// The ones at work.
@@ -18,7 +18,7 @@ pub struct Turn<'a> {
 }
 
 /// What is to be done for each resource.
-pub fn turns(migrations: &[Object]) -> Vec<Turn<'_>> {
+pub(super) fn turns(migrations: &[Object]) -> Vec<Turn<'_>> {
     let mut turns: BTreeMap<(&str, &str), Turn> = BTreeMap::new();
     for migration in migrations {
         let of = &migration["spec"]["resource"];

@@ -11,7 +11,7 @@ use crate::common::failure::message;
 
 /// What an answer means.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(super) enum Verdict {
     /// The object needs nothing more.
     Settled,
     /// It may go better after this time, or after a while if it does not say.
@@ -21,14 +21,14 @@ pub enum Verdict {
 }
 
 /// Whether what was written at `version` was written until `noted`; or why nobody can say.
-pub fn is_due(version: &str, noted: &str) -> Result<bool, String> {
+pub(super) fn is_due(version: &str, noted: &str) -> Result<bool, String> {
     check_version(version)?;
     check_version(noted)?;
     Ok((version.len(), version) <= (noted.len(), noted))
 }
 
 /// Refuses what is no version: other servers may have versions that are not in order.
-pub fn check_version(version: &str) -> Result<(), String> {
+pub(super) fn check_version(version: &str) -> Result<(), String> {
     let is_number = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
     match is_number && !version.starts_with('0') {
         true => Ok(()),
@@ -39,7 +39,7 @@ pub fn check_version(version: &str) -> Result<(), String> {
 /// A change that changes nothing, and fails if the object is gone, is another, or has been written since it was read.
 ///
 /// Without its name, one that is gone would be refused for that, and not as a conflict.
-pub fn no_change(of: &Resource, object: &Object) -> Value {
+pub(super) fn no_change(of: &Resource, object: &Object) -> Value {
     value!({
         "apiVersion": (of.api_version()),
         "kind": (of.kind.to_string()),
@@ -48,7 +48,7 @@ pub fn no_change(of: &Resource, object: &Object) -> Value {
 }
 
 /// What an answer to such a change means.
-pub fn judge(error: &Error) -> Verdict {
+pub(super) fn judge(error: &Error) -> Verdict {
     // Whoever wrote, made or deleted it meanwhile did what was to be done.
     if is_conflict(error) || is_not_found(error) {
         return Verdict::Settled;

@@ -2,8 +2,9 @@
 
 mod plan;
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -27,7 +28,7 @@ struct Evictions {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context
         .named("node-controller")
         .recording_as("taint-eviction-controller");
@@ -86,7 +87,7 @@ impl Reconcile for Evictions {
 
 impl Evictions {
     fn known(&self) -> MutexGuard<'_, HashMap<Key, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// Forgets a pod; if it was to go, it is told that it is not any more.

@@ -1,6 +1,7 @@
 //! How long may a node's kubelet rely on what it read? Longer, the more nodes there are; an annotation tells it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use mizzen_object::value;
 use mizzen_sdk::api::Patch;
@@ -42,7 +43,7 @@ struct Ttl {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("ttl-controller");
     let (queue, nodes) = (context.queue("ttlcontroller"), context.follow(&NODES));
     let todo = queue.clone();
@@ -88,7 +89,7 @@ impl Reconcile for Ttl {
 impl Ttl {
     /// The seconds for as many nodes as there are now.
     fn seconds(&self) -> u32 {
-        let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut step = self.step.lock();
         *step = next_step(*step, self.nodes.store().len());
         STEPS[*step].2
     }

@@ -21,7 +21,7 @@ struct Ended {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context.named("ttl-after-finished-controller");
     let (queue, jobs) = (context.queue("ttl_jobs_to_delete"), context.follow(&JOBS));
     let todo = queue.clone();

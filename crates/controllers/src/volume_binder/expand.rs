@@ -25,7 +25,7 @@ struct Expander {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context
         .named("expand-controller")
         .recording_as("volume_expand");

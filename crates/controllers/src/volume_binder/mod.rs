@@ -14,7 +14,7 @@ mod reclaim;
 mod save;
 mod volume;
 
-pub use expand::start as start_expander;
+pub(crate) use expand::start as start_expander;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ struct Binder {
 }
 
 /// Sets up the loop.
-pub fn start(context: &Context) -> Work {
+pub(crate) fn start(context: &Context) -> Work {
     let context = context
         .named("persistent-volume-binder")
         .recording_as("persistentvolume-controller");

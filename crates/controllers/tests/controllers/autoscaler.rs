@@ -11,7 +11,7 @@ use mizzen_sdk::{Key, Object, Resource};
 use crate::cluster::{Cluster, read};
 use crate::pods::{LONG_AGO, pod, run};
 
-pub const LOOPS: &[&str] = &["horizontal-pod-autoscaler-controller"];
+pub(crate) const LOOPS: &[&str] = &["horizontal-pod-autoscaler-controller"];
 /// How the resource metrics API calls what pods use.
 const POD_METRICS: Resource =
     Resource::namespaced("metrics.k8s.io", "v1beta1", "pods", "PodMetrics");
@@ -58,7 +58,7 @@ async fn measure(cluster: &Cluster, pod: &str, cpu: &str) {
 }
 
 /// Makes a deployment of so many replicas.
-pub async fn target(cluster: &Cluster, replicas: usize) {
+pub(crate) async fn target(cluster: &Cluster, replicas: usize) {
     cluster
         .create(&format!(
             "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web, namespace: default}}, spec: {{\
@@ -69,7 +69,7 @@ pub async fn target(cluster: &Cluster, replicas: usize) {
 }
 
 /// Makes pods that run.
-pub async fn pods(cluster: &Cluster, names: impl Iterator<Item = usize>) {
+pub(crate) async fn pods(cluster: &Cluster, names: impl Iterator<Item = usize>) {
     for at in names {
         pod(cluster, &format!("p{at}"), "").await;
         run(cluster, &format!("p{at}"), "10.1.0.1", true).await;
@@ -79,7 +79,7 @@ pub async fn pods(cluster: &Cluster, names: impl Iterator<Item = usize>) {
 const CPU: &str = "metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]";
 
 /// Makes an autoscaler of the deployment.
-pub async fn autoscaler(cluster: &Cluster, spec: &str) {
+pub(crate) async fn autoscaler(cluster: &Cluster, spec: &str) {
     cluster
         .create(&format!(
             "{{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {{name: h, namespace: default}}, \
@@ -90,12 +90,12 @@ pub async fn autoscaler(cluster: &Cluster, spec: &str) {
 }
 
 /// How many replicas the deployment should have.
-pub async fn replicas(cluster: &Cluster) -> i64 {
+pub(crate) async fn replicas(cluster: &Cluster) -> i64 {
     cluster.get(&DEPLOYMENTS, "default/web").await["spec"]["replicas"].int()
 }
 
 /// Conditions, as `Type Status Reason`.
-pub async fn conditions(cluster: &Cluster) -> Vec<String> {
+pub(crate) async fn conditions(cluster: &Cluster) -> Vec<String> {
     let autoscaler = cluster.get(&HORIZONTAL_POD_AUTOSCALERS, "default/h").await;
     let say = |condition: &Value| {
         let part = |name: &str| condition[name].str().to_string();
@@ -109,7 +109,7 @@ pub async fn conditions(cluster: &Cluster) -> Vec<String> {
 }
 
 /// What is told of a reason.
-pub async fn events(cluster: &Cluster, reason: &str) -> Vec<String> {
+pub(crate) async fn events(cluster: &Cluster, reason: &str) -> Vec<String> {
     let events = cluster.list(&EVENTS, "default").await;
     let meant = events
         .iter()
@@ -119,7 +119,7 @@ pub async fn events(cluster: &Cluster, reason: &str) -> Vec<String> {
         .collect()
 }
 
-pub const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
 async fn a_target_grows_at_once_and_shrinks_after_five_minutes() {

@@ -1,6 +1,7 @@
 //! Certificate requests, from the asking to the certificate, and to their end.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -55,7 +56,7 @@ impl Sign for Clerk {
             usages.join(", "),
             not_after - not_before
         );
-        self.0.lock().unwrap().push(line);
+        self.0.lock().push(line);
         Ok(CERTIFICATE.into())
     }
 }
@@ -132,7 +133,7 @@ async fn a_node_gets_its_certificate_by_itself() {
     let wanted = format!(
         "kubernetes.io/kube-apiserver-client-kubelet: digital signature, client auth for {year}"
     );
-    assert_eq!(*clerk.0.lock().unwrap(), [wanted]);
+    assert_eq!(*clerk.0.lock(), [wanted]);
 }
 
 /// Lets the user `joiner` create this.
@@ -202,7 +203,7 @@ async fn a_person_waits_for_a_person() {
     answer(&cluster, "Approved").await;
     assert!(is_issued(&cluster).await);
     assert_eq!(
-        *clerk.0.lock().unwrap(),
+        *clerk.0.lock(),
         ["kubernetes.io/kube-apiserver-client: client auth for 3900"]
     );
 }

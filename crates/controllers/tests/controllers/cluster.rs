@@ -18,7 +18,7 @@ use tokio::time::sleep;
 const BEGIN: i64 = 1_700_000_000;
 
 /// A server, the loops that a test asks for, and a user who may do everything.
-pub struct Cluster {
+pub(crate) struct Cluster {
     pub server: Server,
     pub api: Api,
     clock: VirtualClock,
@@ -27,12 +27,12 @@ pub struct Cluster {
 
 impl Cluster {
     /// A server with the loops of these names, and the namespace `default`. Without any name there are no loops.
-    pub async fn with(loops: &[&str]) -> Cluster {
+    pub(crate) async fn with(loops: &[&str]) -> Cluster {
         Cluster::set_up(loops, |_| {}).await
     }
 
     /// The same with loops that are set up by `choose`.
-    pub async fn set_up(loops: &[&str], choose: impl FnOnce(&mut Options)) -> Cluster {
+    pub(crate) async fn set_up(loops: &[&str], choose: impl FnOnce(&mut Options)) -> Cluster {
         let clock = VirtualClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(clock), Arc::new(Counter::default()));
@@ -58,7 +58,7 @@ impl Cluster {
     }
 
     /// Starts loops; those that ran before stop.
-    pub async fn start(&mut self, loops: &[&str], choose: impl FnOnce(&mut Options)) {
+    pub(crate) async fn start(&mut self, loops: &[&str], choose: impl FnOnce(&mut Options)) {
         self.loops = None;
         if loops.is_empty() {
             return;
@@ -75,12 +75,12 @@ impl Cluster {
     }
 
     /// The time of day, in seconds since 1970.
-    pub fn now(&self) -> i64 {
+    pub(crate) fn now(&self) -> i64 {
         self.clock.now().0
     }
 
     /// Makes an object from YAML; its kind is looked up by its name.
-    pub async fn create(&self, text: &str) -> Object {
+    pub(crate) async fn create(&self, text: &str) -> Object {
         let object = read(text);
         let path = collection(&object);
         self.api
@@ -90,17 +90,17 @@ impl Cluster {
     }
 
     /// One object, which must be there.
-    pub async fn get(&self, of: &Resource, key: &str) -> Object {
+    pub(crate) async fn get(&self, of: &Resource, key: &str) -> Object {
         self.api.get(of, &key.parse().unwrap()).await.unwrap()
     }
 
     /// One object, if it is there.
-    pub async fn find(&self, of: &Resource, key: &str) -> Option<Object> {
+    pub(crate) async fn find(&self, of: &Resource, key: &str) -> Option<Object> {
         self.api.find(of, &key.parse().unwrap()).await.unwrap()
     }
 
     /// All objects of a kind in a namespace, by name.
-    pub async fn list(&self, of: &Resource, namespace: &str) -> Vec<Object> {
+    pub(crate) async fn list(&self, of: &Resource, namespace: &str) -> Vec<Object> {
         self.api
             .list(of, namespace, &Default::default())
             .await
@@ -108,7 +108,7 @@ impl Cluster {
     }
 
     /// Changes an object.
-    pub async fn change(
+    pub(crate) async fn change(
         &self,
         of: &Resource,
         key: &str,
@@ -120,7 +120,7 @@ impl Cluster {
     }
 
     /// Changes an object's status.
-    pub async fn change_status(
+    pub(crate) async fn change_status(
         &self,
         of: &Resource,
         key: &str,
@@ -132,7 +132,7 @@ impl Cluster {
     }
 
     /// Deletes an object.
-    pub async fn delete(&self, of: &Resource, key: &str) {
+    pub(crate) async fn delete(&self, of: &Resource, key: &str) {
         let key: Key = key.parse().unwrap();
         self.api
             .delete(of, &key, &DeleteOptions::default())
@@ -141,12 +141,12 @@ impl Cluster {
     }
 
     /// Lets everybody do what is to be done now. Time passes, but less than a second.
-    pub async fn settle(&self) {
+    pub(crate) async fn settle(&self) {
         self.pass(Duration::from_millis(900)).await;
     }
 
     /// Lets time pass.
-    pub async fn pass(&self, time: Duration) {
+    pub(crate) async fn pass(&self, time: Duration) {
         sleep(time).await;
     }
 }
@@ -159,7 +159,7 @@ fn client(server: &Server) -> Client {
 }
 
 /// An object from YAML or JSON.
-pub fn read(text: &str) -> Object {
+pub(crate) fn read(text: &str) -> Object {
     let document = yaml::read(text.as_bytes()).unwrap();
     Object(json::parse(json::to_string(&document.value).as_bytes()).unwrap())
 }

@@ -7,10 +7,10 @@ use mizzen_sdk::resource::PODS;
 use crate::cluster::Cluster;
 
 /// Long before any test begins.
-pub const LONG_AGO: &str = "2020-01-01T00:00:00Z";
+pub(crate) const LONG_AGO: &str = "2020-01-01T00:00:00Z";
 
 /// Makes a pod on node `n1` with the label `app: web`; `more` is added to its metadata.
-pub async fn pod(cluster: &Cluster, name: &str, more: &str) -> Object {
+pub(crate) async fn pod(cluster: &Cluster, name: &str, more: &str) -> Object {
     cluster
         .create(&format!(
             "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default, labels: {{app: web}}{more}}}, \
@@ -20,7 +20,7 @@ pub async fn pod(cluster: &Cluster, name: &str, more: &str) -> Object {
 }
 
 /// Lets a pod run, ready or not.
-pub async fn run(cluster: &Cluster, name: &str, ip: &str, ready: bool) {
+pub(crate) async fn run(cluster: &Cluster, name: &str, ip: &str, ready: bool) {
     let ready = if ready { "True" } else { "False" };
     let status = value!({
         "phase": "Running", "podIP": (ip), "podIPs": [{"ip": (ip)}], "startTime": (LONG_AGO),
@@ -32,7 +32,7 @@ pub async fn run(cluster: &Cluster, name: &str, ip: &str, ready: bool) {
 }
 
 /// Makes the node on which all pods are.
-pub async fn node(cluster: &Cluster) {
+pub(crate) async fn node(cluster: &Cluster) {
     let labels = "{topology.kubernetes.io/zone: z1}";
     cluster
         .create(&format!(

@@ -26,7 +26,7 @@ fn pod(name: &str) -> String {
 }
 
 /// The pods that are not on their way out.
-pub async fn pods(cluster: &Cluster) -> Vec<Object> {
+pub(crate) async fn pods(cluster: &Cluster) -> Vec<Object> {
     cluster
         .list(&PODS, "default")
         .await
@@ -36,7 +36,7 @@ pub async fn pods(cluster: &Cluster) -> Vec<Object> {
 }
 
 /// Lets a pod run and be ready since now.
-pub async fn make_ready(cluster: &Cluster, pod: &Object) {
+pub(crate) async fn make_ready(cluster: &Cluster, pod: &Object) {
     let now = mizzen_object::time::from_unix(cluster.now());
     let ready = value!({"type": "Ready", "status": "True", "lastTransitionTime": now});
     cluster
@@ -48,7 +48,7 @@ pub async fn make_ready(cluster: &Cluster, pod: &Object) {
 }
 
 /// What people were told, by reason.
-pub async fn told(cluster: &Cluster, reason: &str) -> Vec<String> {
+pub(crate) async fn told(cluster: &Cluster, reason: &str) -> Vec<String> {
     let events = cluster.list(&EVENTS, "default").await.into_iter();
     events
         .filter(|event| event["reason"].str() == reason)

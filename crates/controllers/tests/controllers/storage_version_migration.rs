@@ -1,10 +1,11 @@
 //! Objects are stored again, in the version in which the server stores now.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::ready;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -156,7 +157,7 @@ impl Service<Request<Sent>> for Way {
             Ordering::Relaxed,
         );
         let is_meant = request.method() == Method::PATCH && path.ends_with("/foos/b");
-        match self.trouble.lock().unwrap().take_if(|_| is_meant) {
+        match self.trouble.lock().take_if(|_| is_meant) {
             None => self.ours.call(request),
             Some(Trouble::Answer(code, body)) => Box::pin(ready(Ok(Response::builder()
                 .status(code)

@@ -26,7 +26,7 @@ mod security;
 mod sources;
 mod spec;
 mod status;
-pub mod subresource;
+pub(crate) mod subresource;
 mod update;
 mod volumes;
 mod warnings;

@@ -6,7 +6,7 @@ use super::{NOWHERE, Options, difference, is_sidecar, prepare, spec, update};
 use crate::references::is_mirror;
 
 /// Through `/ephemeralcontainers` only ephemeral containers change.
-pub fn prepare_ephemeral_containers(new: &mut Value, old: &Value) {
+pub(crate) fn prepare_ephemeral_containers(new: &mut Value, old: &Value) {
     let containers = new["spec"].get("ephemeralContainers").cloned();
     restore(new, old, |spec| {
         match containers {
@@ -18,7 +18,7 @@ pub fn prepare_ephemeral_containers(new: &mut Value, old: &Value) {
 }
 
 /// Ephemeral containers are added, never taken away or changed.
-pub fn validate_ephemeral_containers(new: &Value, old: &Value, violations: &mut Violations) {
+pub(crate) fn validate_ephemeral_containers(new: &Value, old: &Value, violations: &mut Violations) {
     if is_mirror(old) {
         return violations.forbidden(NOWHERE, "static pods do not support ephemeral containers");
     }
@@ -76,7 +76,7 @@ fn restore(new: &mut Value, old: &Value, keep: impl FnOnce(&mut Value)) {
 const LISTS: [&str; 2] = ["containers", "initContainers"];
 
 /// Through `/resize` only resources and how to resize them change.
-pub fn prepare_resize(new: &mut Value, old: &Value) {
+pub(crate) fn prepare_resize(new: &mut Value, old: &Value) {
     let same_length =
         |list: &&str| new["spec"][*list].list().len() == old["spec"][*list].list().len();
     if !LISTS.iter().all(same_length) {
@@ -127,7 +127,7 @@ fn resized(new: &[Value], old: &[Value]) -> Vec<Value> {
 }
 
 /// Processor and memory of containers, and of the pod, may change.
-pub fn validate_resize(new: &Value, old: &Value, violations: &mut Violations) {
+pub(crate) fn validate_resize(new: &Value, old: &Value, violations: &mut Violations) {
     if is_mirror(old) {
         return violations.forbidden(NOWHERE, "static pods cannot be resized");
     }

@@ -10,19 +10,19 @@ use mizzen_object::schema::{Alternative, Field, Shape, Struct, Type, canonical};
 use mizzen_object::{Map, Value, json};
 
 /// The seeds of a run.
-pub fn seeds(n_rounds: u64) -> Range<u64> {
+pub(crate) fn seeds(n_rounds: u64) -> Range<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let first = number("MIZZEN_SEED").unwrap_or(1);
     first..first + number("MIZZEN_ROUNDS").unwrap_or(n_rounds)
 }
 
 /// A seed for `shape` or `noise` that has little to do with its neighbours.
-pub fn scatter(seed: u64, n: u64) -> u64 {
+pub(crate) fn scatter(seed: u64, n: u64) -> u64 {
     (seed.wrapping_mul(31).wrapping_add(n)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// An object that `shape` gives its outline and `noise` a deviation from it.
-pub fn object(ty: &Struct, shape: u64, noise: u64) -> Value {
+pub(crate) fn object(ty: &Struct, shape: u64, noise: u64) -> Value {
     let mut generator = Generator {
         shape: Dice(shape | 1),
         noise: Dice(noise | 1),

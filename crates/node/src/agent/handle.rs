@@ -15,13 +15,13 @@ use crate::shell::Environment;
 use crate::status;
 
 /// A request for one pod, and where the answer goes.
-pub struct PodRequest {
+pub(crate) struct PodRequest {
     pub(super) key: Key,
     pub(super) reply: oneshot::Sender<Option<PodView>>,
 }
 
 /// A pod as the agent knows it.
-pub struct PodView {
+pub(crate) struct PodView {
     /// The object, with the status that the agent has; the API may still have an older one.
     pub pod: Object,
     /// What lives of its containers got, by the container's id.
@@ -30,7 +30,7 @@ pub struct PodView {
 
 impl PodView {
     /// What the container of an id got beside what the specification says.
-    pub fn inputs(&self, id: &str) -> &Inputs {
+    pub(crate) fn inputs(&self, id: &str) -> &Inputs {
         let found = self.inputs.iter().find(|(known, _)| known == id);
         found.map_or(&NO_INPUTS, |(_, inputs)| inputs)
     }
@@ -38,20 +38,20 @@ impl PodView {
 
 /// The way to the agent's pods.
 #[derive(Clone)]
-pub struct Handle {
+pub(crate) struct Handle {
     settings: Arc<Settings>,
     requests: mpsc::UnboundedSender<PodRequest>,
 }
 
 impl Handle {
     /// A handle, and the receiver that [`Agent::run`](super::Agent::run) serves.
-    pub fn new(settings: Arc<Settings>) -> (Handle, mpsc::UnboundedReceiver<PodRequest>) {
+    pub(crate) fn new(settings: Arc<Settings>) -> (Handle, mpsc::UnboundedReceiver<PodRequest>) {
         let (requests, receiver) = mpsc::unbounded_channel();
         (Handle { settings, requests }, receiver)
     }
 
     /// A pod of these nodes.
-    pub async fn pod(&self, key: &Key) -> Option<PodView> {
+    pub(crate) async fn pod(&self, key: &Key) -> Option<PodView> {
         let (reply, answer) = oneshot::channel();
         self.requests
             .send(PodRequest {
@@ -64,7 +64,7 @@ impl Handle {
 
     /// What a command sees that starts now in a running container: the variables that the container started with, and the
     /// files of its volumes, whose ConfigMaps and Secrets are read for that. None if the container does not run.
-    pub async fn environment(&self, key: &Key, container: &str) -> Option<Environment> {
+    pub(crate) async fn environment(&self, key: &Key, container: &str) -> Option<Environment> {
         let view = self.pod(key).await?;
         let (pod, container) = (&*view.pod, spec::container(&view.pod, container));
         let status = status::of_container(pod, container["name"].str());

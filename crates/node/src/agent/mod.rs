@@ -24,8 +24,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-pub use handle::{Handle, PodRequest, PodView};
-pub use timers::Timers;
+pub(crate) use handle::{Handle, PodRequest, PodView};
+pub(crate) use timers::Timers;
 
 use crate::admit::{Share, admit};
 use crate::moment::{Moment, earlier};
@@ -46,7 +46,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// Everything that is known of the pods of these nodes.
-pub struct Agent {
+pub(crate) struct Agent {
     settings: Arc<Settings>,
     pods: Informer<Object>,
     places: Places,
@@ -77,7 +77,11 @@ struct Kept {
 
 impl Agent {
     /// An agent that hears of pods by `pods` and of nodes by `nodes`.
-    pub fn new(settings: Arc<Settings>, pods: Informer<Object>, nodes: Informer<Object>) -> Agent {
+    pub(crate) fn new(
+        settings: Arc<Settings>,
+        pods: Informer<Object>,
+        nodes: Informer<Object>,
+    ) -> Agent {
         Agent {
             places: Places::new(&settings, nodes),
             settings,
@@ -93,7 +97,7 @@ impl Agent {
 
     /// Lets pods live until the future is dropped. `heard` has the keys of pods of which the API said something, `requests`
     /// comes from [`Handle`].
-    pub async fn run(
+    pub(crate) async fn run(
         mut self,
         mut heard: UnboundedReceiver<Key>,
         mut requests: UnboundedReceiver<PodRequest>,

@@ -13,7 +13,7 @@ use crate::nodes;
 use crate::settings::Settings;
 
 /// The nodes of this process.
-pub struct Places {
+pub(super) struct Places {
     settings: Arc<Settings>,
     nodes: Informer<Object>,
     places: HashMap<Str, Place>,
@@ -28,13 +28,13 @@ struct Place {
 }
 
 /// A node, and what is taken of it.
-pub struct Seen<'a> {
+pub(super) struct Seen<'a> {
     pub object: Arc<Object>,
     pub used: &'a Used,
 }
 
 impl Places {
-    pub fn new(settings: &Arc<Settings>, nodes: Informer<Object>) -> Places {
+    pub(super) fn new(settings: &Arc<Settings>, nodes: Informer<Object>) -> Places {
         let places = settings
             .names()
             .map(|name| (name, Place::default()))
@@ -48,12 +48,12 @@ impl Places {
     }
 
     /// Whether there is such a node here.
-    pub fn has(&self, node: &str) -> bool {
+    pub(super) fn has(&self, node: &str) -> bool {
         self.places.contains_key(node)
     }
 
     /// A node that is here; as it was registered, if the API has not told of it yet.
-    pub fn node(&self, name: &str) -> Seen<'_> {
+    pub(super) fn node(&self, name: &str) -> Seen<'_> {
         let object = self
             .object(name)
             .unwrap_or_else(|| Arc::new(Object(nodes::object(&self.settings, name))));
@@ -72,21 +72,21 @@ impl Places {
     }
 
     /// A pod takes its share of a node.
-    pub fn take(&mut self, node: &str, share: &Share) {
+    pub(super) fn take(&mut self, node: &str, share: &Share) {
         if let Some(place) = self.places.get_mut(node) {
             place.used.add(share);
         }
     }
 
     /// A pod gives its share of a node back.
-    pub fn release(&mut self, node: &str, share: &Share) {
+    pub(super) fn release(&mut self, node: &str, share: &Share) {
         if let Some(place) = self.places.get_mut(node) {
             place.used.remove(share);
         }
     }
 
     /// The address that a pod has or gets; empty for one that uses its node's.
-    pub fn address(&mut self, pod: &Object, known: &str) -> Str {
+    pub(super) fn address(&mut self, pod: &Object, known: &str) -> Str {
         if pod["spec"]["hostNetwork"].bool() {
             return Str::default();
         }
@@ -111,7 +111,7 @@ impl Places {
     }
 
     /// A pod gives its address back.
-    pub fn free(&mut self, node: &str, address: &str) {
+    pub(super) fn free(&mut self, node: &str, address: &str) {
         if let Some(pool) = self
             .places
             .get_mut(node)

@@ -19,14 +19,14 @@ const PAUSE: Duration = Duration::from_millis(100);
 const TRIES: usize = 10;
 
 /// What was found of what a pod needs.
-pub struct Read {
+pub(super) struct Read {
     pub key: Key,
     pub uid: Box<str>,
     pub found: BTreeMap<Need, Found>,
 }
 
 /// Reads all that the pod of a key needs.
-pub async fn read(api: Api, key: Key, uid: Box<str>, needs: Vec<Need>) -> Read {
+pub(super) async fn read(api: Api, key: Key, uid: Box<str>, needs: Vec<Need>) -> Read {
     let mut found = BTreeMap::new();
     for need in needs {
         let contents = contents(&api, key.namespace(), &need).await;
@@ -82,7 +82,7 @@ fn contents_of(sort: Sort, object: &Object) -> Contents {
 
 /// What several pods have read of the same version of an object, held once.
 #[derive(Default)]
-pub struct ContentCache {
+pub(super) struct ContentCache {
     known: HashMap<(Str, Need), Weak<Contents>>,
     /// How many there may be before the ones that no pod holds any more are dropped.
     limit: usize,
@@ -90,7 +90,7 @@ pub struct ContentCache {
 
 impl ContentCache {
     /// Replaces what was found by what another pod of the namespace holds already.
-    pub fn share(&mut self, namespace: &str, found: &mut BTreeMap<Need, Found>) {
+    pub(super) fn share(&mut self, namespace: &str, found: &mut BTreeMap<Need, Found>) {
         for (need, contents) in found {
             let Ok(contents) = contents else { continue };
             let held = self

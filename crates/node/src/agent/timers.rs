@@ -7,7 +7,7 @@ use crate::moment::Moment;
 
 /// Things that are due at some time, each perhaps more than once.
 #[derive(Debug)]
-pub struct Timers<K>(BinaryHeap<Reverse<(Moment, K)>>);
+pub(crate) struct Timers<K>(BinaryHeap<Reverse<(Moment, K)>>);
 
 impl<K: Ord> Default for Timers<K> {
     fn default() -> Timers<K> {
@@ -17,17 +17,17 @@ impl<K: Ord> Default for Timers<K> {
 
 impl<K: Ord> Timers<K> {
     /// Something is due at `at`.
-    pub fn add(&mut self, at: Moment, key: K) {
+    pub(crate) fn add(&mut self, at: Moment, key: K) {
         self.0.push(Reverse((at, key)));
     }
 
     /// When the next thing is due.
-    pub fn next(&self) -> Option<Moment> {
+    pub(crate) fn next(&self) -> Option<Moment> {
         self.0.peek().map(|Reverse((at, _))| *at)
     }
 
     /// The next thing that is due now, and since when.
-    pub fn pop(&mut self, now: Moment) -> Option<(Moment, K)> {
+    pub(crate) fn pop(&mut self, now: Moment) -> Option<(Moment, K)> {
         self.next().filter(|at| *at <= now)?;
         self.0.pop().map(|Reverse(due)| due)
     }

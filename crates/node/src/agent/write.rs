@@ -9,7 +9,7 @@ use mizzen_sdk::resource::PODS;
 use mizzen_sdk::write::is_not_found;
 
 /// What is written.
-pub enum Write {
+pub(super) enum Write {
     /// What the status lacks.
     Status(Value),
     /// Nothing of it is left here.
@@ -17,7 +17,7 @@ pub enum Write {
 }
 
 /// What was done.
-pub enum Done {
+pub(super) enum Done {
     /// The status is written; this is the version that it left.
     Status(Version),
     /// The pod may go.
@@ -27,7 +27,7 @@ pub enum Done {
 }
 
 /// What came of a write.
-pub struct Written {
+pub(super) struct Written {
     pub key: Key,
     pub uid: Box<str>,
     pub outcome: Result<Done, Error>,
@@ -35,7 +35,7 @@ pub struct Written {
 
 impl Write {
     /// Writes, if the pod is still the one with this uid.
-    pub async fn run(self, api: Api, key: Key, uid: Box<str>) -> Written {
+    pub(super) async fn run(self, api: Api, key: Key, uid: Box<str>) -> Written {
         let outcome = match &self {
             Write::Status(patch) => {
                 let patched = api

@@ -11,7 +11,7 @@ use crate::status::of_container;
 
 /// What is wanted.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Wanted {
+pub(super) struct Wanted {
     /// Lines that are written later, too.
     pub follow: bool,
     /// The life before this one.
@@ -31,11 +31,11 @@ enum Since {
 
 /// Why a request is refused: a code, and a text for people.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Refusal(pub u16, pub String);
+pub(crate) struct Refusal(pub u16, pub String);
 
 impl Wanted {
     /// What is written from now on.
-    pub fn new_lines() -> Wanted {
+    pub(super) fn new_lines() -> Wanted {
         Wanted {
             follow: true,
             tail: Some(0),
@@ -44,7 +44,7 @@ impl Wanted {
     }
 
     /// What a query asks for.
-    pub fn parse(query: &str) -> Result<Wanted, Refusal> {
+    pub(super) fn parse(query: &str) -> Result<Wanted, Refusal> {
         let mut wanted = Wanted::default();
         for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
             let is_on = !matches!(value, "false" | "0");
@@ -95,7 +95,7 @@ fn time(text: &str) -> Result<Duration, Refusal> {
 
 /// One life of a container.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Life {
+pub(crate) struct Life {
     /// The container's id, which is another one in each life.
     pub id: String,
     /// When it was started, by the wall clock.
@@ -106,7 +106,7 @@ pub struct Life {
 
 impl Life {
     /// The life of a container that is asked for; the error is the kubelet's.
-    pub fn find(pod: &Value, container: &str, previous: bool) -> Result<Life, Refusal> {
+    pub(crate) fn find(pod: &Value, container: &str, previous: bool) -> Result<Life, Refusal> {
         let pod_name = pod["metadata"]["name"].str();
         let refuse = |what: String| Err(Refusal(400, what));
         let status = of_container(pod, container);
@@ -164,7 +164,7 @@ impl Life {
 
 /// Writes lines as they are wanted, each once.
 #[derive(Debug)]
-pub struct Printer {
+pub(super) struct Printer {
     wanted: Wanted,
     began: Moment,
     /// How many lines were looked at; none before the first time.
@@ -174,7 +174,7 @@ pub struct Printer {
 
 impl Printer {
     /// Writes what is `wanted`, as of now.
-    pub fn new(wanted: Wanted, now: Moment) -> Printer {
+    pub(super) fn new(wanted: Wanted, now: Moment) -> Printer {
         let left = wanted.limit.unwrap_or(usize::MAX);
         Printer {
             began: now,
@@ -185,12 +185,12 @@ impl Printer {
     }
 
     /// Whether nothing more can be written.
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.left == 0
     }
 
     /// What is new in `lines`, which are all there are.
-    pub fn print(&mut self, lines: &[Line]) -> Vec<u8> {
+    pub(super) fn print(&mut self, lines: &[Line]) -> Vec<u8> {
         let tail = self.wanted.tail.unwrap_or(usize::MAX);
         let first = self
             .n_seen

@@ -4,6 +4,7 @@ mod choose;
 mod serve;
 mod trust;
 
-pub use choose::{Life, Refusal};
-pub use serve::{Body, Reader, Teller, serve, text};
-pub use trust::{ServeError, Serving, client_authority, is_loopback_v4};
+pub(crate) use choose::{Life, Refusal};
+pub(crate) use serve::{Body, Reader, Teller, serve, text};
+pub(crate) use trust::is_loopback_v4;
+pub use trust::{ServeError, Serving, client_authority};

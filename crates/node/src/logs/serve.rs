@@ -39,11 +39,11 @@ const FOLLOW: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The body of an answer.
-pub type Body = BoxBody<Bytes, Infallible>;
+pub(crate) type Body = BoxBody<Bytes, Infallible>;
 
 /// What is needed to tell of a pod.
 #[derive(Clone)]
-pub struct Teller {
+pub(crate) struct Teller {
     pub settings: Arc<Settings>,
     pub agent: Handle,
     /// Where connections go that are upgraded.
@@ -51,7 +51,7 @@ pub struct Teller {
 }
 
 /// Tells what containers wrote until the future is dropped.
-pub async fn serve(serving: Serving, settings: Arc<Settings>, agent: Handle) {
+pub(crate) async fn serve(serving: Serving, settings: Arc<Settings>, agent: Handle) {
     let (acceptor, room) = (
         TlsAcceptor::from(serving.tls),
         Arc::new(Semaphore::new(MOST_CONNECTIONS)),
@@ -160,7 +160,7 @@ impl Teller {
     }
 
     /// What a container writes from now on, in the life that it is in.
-    pub async fn follow(&self, key: &Key, container: &str, life: Life) -> Reader {
+    pub(crate) async fn follow(&self, key: &Key, container: &str, life: Life) -> Reader {
         let printer = Printer::new(Wanted::new_lines(), self.settings.now());
         let mut reader = Reader {
             teller: self.clone(),
@@ -176,7 +176,7 @@ impl Teller {
     }
 
     /// Waits until a container is no longer in a life.
-    pub async fn end_of(&self, key: &Key, container: &str, life: &Life) {
+    pub(crate) async fn end_of(&self, key: &Key, container: &str, life: &Life) {
         let is_same = |view: PodView| {
             Life::find(&view.pod, container, false).is_ok_and(|found| found == *life)
         };
@@ -187,7 +187,7 @@ impl Teller {
 }
 
 /// Somebody who reads what a container writes.
-pub struct Reader {
+pub(crate) struct Reader {
     teller: Teller,
     key: Key,
     container: String,
@@ -238,7 +238,7 @@ impl Reader {
     }
 
     /// Waits for something new; none once the container has ended.
-    pub async fn next(&mut self) -> Option<Bytes> {
+    pub(crate) async fn next(&mut self) -> Option<Bytes> {
         while self.life.until.is_none() && !self.printer.is_full() {
             sleep(FOLLOW).await;
             let view = self.teller.agent.pod(&self.key).await?;
@@ -262,7 +262,7 @@ fn whole_second(now: Moment) -> Moment {
 }
 
 /// An answer of plain text.
-pub fn text(code: u16, text: impl Into<Bytes>) -> Response<Body> {
+pub(crate) fn text(code: u16, text: impl Into<Bytes>) -> Response<Body> {
     answer(code, Full::new(text.into()).boxed())
 }
 

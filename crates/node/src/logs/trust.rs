@@ -109,7 +109,7 @@ impl Serving {
 }
 
 /// Whether an address is in 127.0.0.0/8.
-pub fn is_loopback_v4(address: IpAddr) -> bool {
+pub(crate) fn is_loopback_v4(address: IpAddr) -> bool {
     address.is_ipv4() && address.is_loopback()
 }
 
@@ -137,7 +137,7 @@ pub async fn client_authority(client: &Client) -> Result<String, kube::Error> {
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Peer {
+pub(super) enum Peer {
     /// Nobody in particular.
     Nobody,
     /// Somebody who may not ask.
@@ -148,7 +148,7 @@ pub enum Peer {
 
 impl Peer {
     /// Who shows these certificates, which were checked.
-    pub fn of(certificates: Option<&[CertificateDer]>) -> Peer {
+    pub(super) fn of(certificates: Option<&[CertificateDer]>) -> Peer {
         let Some(certificate) = certificates.and_then(<[_]>::first) else {
             return Peer::Nobody;
         };

@@ -4,7 +4,7 @@ use mizzen_object::quantity::canonical;
 use mizzen_object::{Map, Value};
 
 /// How much a node has if nobody says anything.
-pub fn usual_capacity() -> Value {
+pub(crate) fn usual_capacity() -> Value {
     let amounts = [
         ("cpu", "8"),
         ("ephemeral-storage", "100Gi"),

@@ -60,7 +60,7 @@ enum Chore {
 
 /// Registers nodes and keeps them alive until the future is dropped. `heard` has the keys of nodes of which the API said
 /// something; what it said is in `nodes`.
-pub async fn keep(
+pub(crate) async fn keep(
     settings: Arc<Settings>,
     nodes: Store<Object>,
     mut heard: UnboundedReceiver<Key>,

@@ -4,6 +4,7 @@ mod capacity;
 mod keep;
 mod object;
 
-pub use capacity::{parse_capacity, usual_capacity};
-pub use keep::keep;
-pub use object::object;
+pub use capacity::parse_capacity;
+pub(crate) use capacity::usual_capacity;
+pub(crate) use keep::keep;
+pub(crate) use object::object;

@@ -44,7 +44,7 @@ const CONDITIONS: [[&str; 4]; 4] = [
 ];
 
 /// A node as it is registered.
-pub fn object(settings: &Settings, name: &str) -> Value {
+pub(crate) fn object(settings: &Settings, name: &str) -> Value {
     value!({
         "apiVersion": "v1",
         "kind": "Node",
@@ -58,7 +58,7 @@ pub fn object(settings: &Settings, name: &str) -> Value {
 }
 
 /// The labels that a kubelet keeps on its node.
-pub fn labels(name: &str) -> Value {
+pub(super) fn labels(name: &str) -> Value {
     let (os, arch) = ("linux", architecture());
     value!({
         "beta.kubernetes.io/arch": arch,
@@ -70,7 +70,7 @@ pub fn labels(name: &str) -> Value {
 }
 
 /// The status of a node that is well; `known` is the status that it has.
-pub fn status(settings: &Settings, name: &str, known: &Value) -> Value {
+pub(super) fn status(settings: &Settings, name: &str, known: &Value) -> Value {
     let now = settings.now();
     let conditions: Vec<Value> = CONDITIONS
         .iter()
@@ -110,7 +110,7 @@ fn condition([name, status, reason, message]: &[&str; 4], known: &Value, now: Mo
 }
 
 /// Whether a node's status says something else than that it is well, or is about another process.
-pub fn needs_status(settings: &Settings, name: &str, node: &Value) -> bool {
+pub(super) fn needs_status(settings: &Settings, name: &str, node: &Value) -> bool {
     let known = &node["status"];
     let wanted = status(settings, name, known);
     let fields = ["addresses", "capacity", "allocatable", "daemonEndpoints"];

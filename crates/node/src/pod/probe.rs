@@ -10,7 +10,7 @@ use crate::runtime::{Container, Health, Probe};
 
 /// The probes of one container that runs.
 #[derive(Debug, Default)]
-pub struct Probes {
+pub(super) struct Probes {
     startup: Worker,
     readiness: Worker,
     liveness: Worker,
@@ -29,7 +29,7 @@ struct Worker {
 
 /// What probes have found.
 #[derive(Debug, Default)]
-pub struct Findings {
+pub(super) struct Findings {
     /// Probes that failed, once for each time.
     pub failed: Vec<Probe>,
     /// The probe because of which the container must end.
@@ -39,7 +39,7 @@ pub struct Findings {
 }
 
 /// A container that is asked.
-pub struct Asked<'a> {
+pub(super) struct Asked<'a> {
     /// Its part of the specification.
     pub spec: &'a Value,
     /// The container itself.
@@ -52,18 +52,18 @@ pub struct Asked<'a> {
 
 impl Probes {
     /// Whether the container has started.
-    pub fn has_started(&self, spec: &Value) -> bool {
+    pub(super) fn has_started(&self, spec: &Value) -> bool {
         spec[field(Probe::Startup)].is_null() || self.startup.result == Some(true)
     }
 
     /// Whether the container can be used, if a probe says so.
-    pub fn is_ready(&self, spec: &Value) -> Option<bool> {
+    pub(super) fn is_ready(&self, spec: &Value) -> Option<bool> {
         let has = !spec[field(Probe::Readiness)].is_null();
         has.then(|| self.readiness.result == Some(true))
     }
 
     /// Takes over what was known before the agent was restarted.
-    pub fn restored(started: bool, ready: bool) -> Probes {
+    pub(super) fn restored(started: bool, ready: bool) -> Probes {
         let known = |result: bool| Worker {
             result: Some(result).filter(|result| *result),
             ..Worker::default()
@@ -76,7 +76,7 @@ impl Probes {
     }
 
     /// Asks whatever is to be asked up to now.
-    pub fn ask(&mut self, asked: &Asked, now: Moment) -> Findings {
+    pub(super) fn ask(&mut self, asked: &Asked, now: Moment) -> Findings {
         let mut findings = Findings::default();
         for probe in [Probe::Startup, Probe::Readiness, Probe::Liveness] {
             if !self.is_on(probe, asked) {
@@ -165,7 +165,7 @@ impl Worker {
 }
 
 /// What a failed probe says, as the kubelet's probers do.
-pub fn output(probe: &Value, address: &str) -> String {
+pub(super) fn output(probe: &Value, address: &str) -> String {
     if !probe["httpGet"].is_null() {
         return "HTTP probe failed with statuscode: 503".into();
     }

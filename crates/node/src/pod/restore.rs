@@ -10,7 +10,7 @@ use crate::moment::{Moment, from_past};
 use crate::runtime::{ContainerRuntime, End, Role, State};
 
 /// A pod as its status describes it.
-pub fn pod(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> Pod {
+pub(super) fn pod(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> Pod {
     let status = &pod["status"];
     let containers = spec::containers(pod)
         .map(|(role, spec)| container(pod, role, spec, now))

@@ -14,7 +14,7 @@ use crate::shell::{Descriptor, Input, Program, State, Typed};
 const MAX_INPUT: usize = 1024 * 1024;
 
 /// Runs a command; its exit code.
-pub async fn run(exec: Exec, mut stdio: Stdio) -> Result<i64, String> {
+pub(super) async fn run(exec: Exec, mut stdio: Stdio) -> Result<i64, String> {
     let Some(program) = Program::parse(&exec.command) else {
         return Err(not_found(&exec));
     };

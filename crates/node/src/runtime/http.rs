@@ -19,7 +19,7 @@ use super::Connection;
 use crate::pod::spec;
 
 /// The annotation that says what a pod answers on its ports; with a dot and a number, on that port.
-pub const HTTP: &str = "mizzen.dev/http";
+pub(super) const HTTP: &str = "mizzen.dev/http";
 
 /// How much a connection holds in each direction.
 const BUFFER: usize = 64 * 1024;
@@ -28,7 +28,7 @@ const HEAD: Duration = Duration::from_secs(60);
 
 /// What a pod answers.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Site {
+pub(super) struct Site {
     common: Option<Pages>,
     ports: BTreeMap<u16, Pages>,
 }
@@ -47,7 +47,7 @@ struct Page {
 
 impl Site {
     /// What a pod's annotations say; the error is for people.
-    pub fn of(pod: &Value) -> Result<Site, String> {
+    pub(super) fn of(pod: &Value) -> Result<Site, String> {
         let mut site = Site::default();
         for (name, text) in pod["metadata"]["annotations"].entries() {
             let Some(port) = name.strip_prefix(HTTP) else {
@@ -67,7 +67,7 @@ impl Site {
     }
 
     /// Connects to a port. Nothing listens where the annotations say nothing, nor in a pod that does not run.
-    pub fn connect(&self, pod: &Value, port: u16) -> io::Result<Box<dyn Connection>> {
+    pub(super) fn connect(&self, pod: &Value, port: u16) -> io::Result<Box<dyn Connection>> {
         let pages = self
             .pages(pod, port)
             .filter(|_| is_running(pod))

@@ -18,7 +18,7 @@ use crate::script::{Change, Exit, Pulls, Run, Script, check_containers};
 
 /// The annotation that has the lines which every container of a pod writes; with a dot and a container's name, those
 /// of that container.
-pub const LOGS: &str = "mizzen.dev/logs";
+pub(super) const LOGS: &str = "mizzen.dev/logs";
 
 /// How long a container takes to start if nothing is said of it: long enough to be seen, short enough not to matter.
 const START: Duration = Duration::from_millis(5);

@@ -7,13 +7,13 @@ const MAX_LINE: usize = 4_096;
 
 /// A terminal in the usual (canonical) mode.
 #[derive(Debug, Default)]
-pub struct Terminal {
+pub(super) struct Terminal {
     line: Vec<u8>,
 }
 
 impl Terminal {
     /// What is shown for some keys, and what a program reads because of them.
-    pub fn keys(&mut self, keys: &[u8]) -> (Vec<u8>, Vec<Typed>) {
+    pub(super) fn keys(&mut self, keys: &[u8]) -> (Vec<u8>, Vec<Typed>) {
         let (mut shown, mut typed) = (Vec::new(), Vec::new());
         for key in keys {
             match key {
@@ -63,7 +63,7 @@ impl Terminal {
 }
 
 /// What a terminal is sent for text: every line begins on the left.
-pub fn cooked(text: &str) -> String {
+pub(super) fn cooked(text: &str) -> String {
     text.replace('\n', "\r\n")
 }
 

@@ -10,7 +10,7 @@ use mizzen_object::{Str, Value};
 use super::check_containers;
 
 /// The annotation that says which images cannot be had.
-pub const PULL: &str = "mizzen.dev/pull";
+pub(super) const PULL: &str = "mizzen.dev/pull";
 
 /// Which pulls fail.
 #[derive(Debug, Clone, Default, PartialEq)]

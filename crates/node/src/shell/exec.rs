@@ -16,7 +16,7 @@ const MAX_OUTPUT: usize = 16 * 1024 * 1024;
 
 /// What a client executes.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Program {
+pub(crate) enum Program {
     /// A command, or the text of `sh -c`.
     Script(Script),
     /// A shell that reads commands.
@@ -26,11 +26,11 @@ pub enum Program {
 }
 
 /// What a client typed, and how long after the start.
-pub type Input = Vec<(Duration, Typed)>;
+pub(crate) type Input = Vec<(Duration, Typed)>;
 
 /// Something that a client typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Typed {
+pub(crate) enum Typed {
     Data(Vec<u8>),
     /// Control-C.
     Interrupt,
@@ -40,14 +40,14 @@ pub enum Typed {
 
 /// Where a command prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Descriptor {
+pub(crate) enum Descriptor {
     Stdout,
     Stderr,
 }
 
 /// What became of a command up to some moment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// What it printed, in order.
     pub output: Vec<(Descriptor, String)>,
     /// How it is.
@@ -56,7 +56,7 @@ pub struct Progress {
 
 /// How a command is at some moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub(crate) enum State {
     /// It ended with an exit code.
     Exited(i64),
     /// It sleeps until some time after the start.
@@ -69,7 +69,7 @@ pub enum State {
 
 impl Program {
     /// Reads a command and its arguments; none if nothing is known of the program.
-    pub fn parse(words: &[String]) -> Option<Program> {
+    pub(crate) fn parse(words: &[String]) -> Option<Program> {
         let (program, arguments) = words.split_first()?;
         if !is_shell(program) {
             return parse(words).map(Program::Script);
@@ -96,7 +96,7 @@ impl Program {
     }
 
     /// Evaluates it up to `until` after its start.
-    pub fn run(
+    pub(crate) fn run(
         &self,
         environment: &Environment,
         input: &Input,
@@ -172,7 +172,7 @@ pub(super) struct Client<'a> {
 
 impl Client<'_> {
     /// Prints text; whether there was too much.
-    pub fn print(&mut self, descriptor: Descriptor, text: &str) -> bool {
+    pub(super) fn print(&mut self, descriptor: Descriptor, text: &str) -> bool {
         self.size += text.len();
         if !text.is_empty() && self.size <= MAX_OUTPUT {
             self.output.push((descriptor, text.to_owned()));
@@ -181,7 +181,7 @@ impl Client<'_> {
     }
 
     /// When the client interrupts what takes from `from` to `to`. What was typed before that is forgotten, as a terminal does it.
-    pub fn interrupts(&mut self, from: Duration, to: Duration) -> Option<Duration> {
+    pub(super) fn interrupts(&mut self, from: Duration, to: Duration) -> Option<Duration> {
         let later = self.input.iter().enumerate().skip(self.event);
         let mut interrupts = later.filter(|(_, (_, typed))| *typed == Typed::Interrupt);
         let (event, (at, _)) = interrupts.find(|(_, (at, _))| (from..=to).contains(at))?;

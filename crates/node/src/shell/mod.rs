@@ -20,8 +20,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use exec::{Descriptor, Input, Program, State, Typed};
-pub use parse::Script;
+pub(crate) use exec::{Descriptor, Input, Program, State, Typed};
+pub(crate) use parse::Script;
 
 use crate::moment::Moment;
 use crate::pod::inputs::{Files, is_below};
@@ -59,7 +59,7 @@ impl Environment {
 
 /// What became of a command until some moment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Transcript {
+pub(crate) struct Transcript {
     /// What it printed, and how long after its start.
     pub lines: Vec<(Duration, String)>,
     /// How it is at that moment.
@@ -68,7 +68,7 @@ pub struct Transcript {
 
 /// How a command is at some moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// It ended with an exit code.
     Exited { after: Duration, code: i64 },
     /// It runs.
@@ -79,7 +79,7 @@ pub enum Outcome {
 
 /// How much one evaluation may do.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Virtual time since the start.
     pub until: Duration,
     /// Commands, words and turns of loops together.
@@ -90,7 +90,7 @@ pub struct Limits {
 
 impl Limits {
     /// Up to a moment after the start.
-    pub fn until(until: Duration) -> Limits {
+    pub(crate) fn until(until: Duration) -> Limits {
         Limits {
             until,
             steps: 1_000_000,
@@ -100,7 +100,7 @@ impl Limits {
 }
 
 /// Reads `command` and `args` of a container; none if nothing is known of the program.
-pub fn parse(words: &[String]) -> Option<Script> {
+pub(crate) fn parse(words: &[String]) -> Option<Script> {
     let program = words.first()?.rsplit('/').next()?;
     match (program, words.get(1).map(String::as_str)) {
         (program, Some(option)) if is_shell(program) && is_command_option(option) => {
@@ -117,7 +117,7 @@ pub fn parse(words: &[String]) -> Option<Script> {
 }
 
 /// Whether a command may read files: one of its words is a program or a test that does.
-pub fn may_read_files(words: &[String]) -> bool {
+pub(crate) fn may_read_files(words: &[String]) -> bool {
     let readers = ["cat", "ls", "-d", "-e", "-f", "-r", "-s"];
     let is_of_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let mut parts = words.iter().flat_map(|word| word.split(|c| !is_of_word(c)));
@@ -141,7 +141,7 @@ fn is_command_option(option: &str) -> bool {
 
 impl Script {
     /// Runs it within limits.
-    pub fn run(&self, environment: &Environment, limits: Limits) -> Transcript {
+    pub(crate) fn run(&self, environment: &Environment, limits: Limits) -> Transcript {
         run::run(self, environment, limits)
     }
 }

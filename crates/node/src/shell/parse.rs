@@ -8,7 +8,7 @@ const MAX_DEPTH: usize = 50;
 
 /// A script that can be run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Script {
+pub(crate) struct Script {
     pub(super) body: Node,
     /// `$0`, `$1` and so on.
     pub(super) parameters: Vec<String>,
@@ -124,7 +124,7 @@ pub(super) enum Operator {
 /// A script that is not within the grammar.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is not understood")]
-pub struct ParseError(String);
+pub(super) struct ParseError(String);
 
 impl ParseError {
     /// Whether more text might make a script of it.

@@ -78,7 +78,7 @@ pub(super) fn run(script: &Script, environment: &Environment, limits: Limits) ->
 }
 
 impl<'a> Shell<'a> {
-    pub fn new(
+    pub(super) fn new(
         environment: &'a Environment,
         parameters: &'a [String],
         limits: Limits,
@@ -106,7 +106,7 @@ impl<'a> Shell<'a> {
 
 impl Shell<'_> {
     /// Runs a part of the script; its exit code. `is_tested` says that a failure is looked at, so that it ends nothing.
-    pub fn node(&mut self, node: &Node, is_tested: bool) -> Step<i64> {
+    pub(super) fn node(&mut self, node: &Node, is_tested: bool) -> Step<i64> {
         self.step()?;
         let status = match node {
             Node::Command {
@@ -284,7 +284,7 @@ impl Shell<'_> {
     }
 
     /// What a part of the script prints, without the line breaks at its end.
-    pub fn captured(&mut self, body: &Node) -> Step<String> {
+    pub(super) fn captured(&mut self, body: &Node) -> Step<String> {
         let outer = (
             self.captured.replace(String::new()),
             std::mem::take(&mut self.discards),
@@ -297,7 +297,7 @@ impl Shell<'_> {
     }
 
     /// Prints text at this moment.
-    pub fn print(&mut self, text: &str) {
+    pub(super) fn print(&mut self, text: &str) {
         if self.discards {
             return;
         }
@@ -328,7 +328,7 @@ impl Shell<'_> {
     }
 
     /// Prints a line to stderr, which is in the log like everything else.
-    pub fn complain(&mut self, message: &str) {
+    pub(super) fn complain(&mut self, message: &str) {
         let line = format!("{message}\n");
         match (self.errors, &mut self.client) {
             (Errors::Discarded, _) => {}
@@ -338,7 +338,7 @@ impl Shell<'_> {
     }
 
     /// Lets time pass.
-    pub fn sleep(&mut self, time: Duration) -> Step<()> {
+    pub(super) fn sleep(&mut self, time: Duration) -> Step<()> {
         let (from, to) = (self.clock, self.clock.saturating_add(time));
         if let Some(at) = self
             .client
@@ -357,7 +357,7 @@ impl Shell<'_> {
     }
 
     /// Counts what was done; a script that does without end what takes no time is cut off.
-    pub fn step(&mut self) -> Step<()> {
+    pub(super) fn step(&mut self) -> Step<()> {
         self.steps += 1;
         if self.steps > self.limits.steps {
             Err(Halt::Limit)

@@ -44,7 +44,7 @@ impl Verdict {
 }
 
 /// All conditions of a pod, in their order.
-pub fn conditions(pod: &Pod, object: &Value, phase: &str, now: Moment) -> Vec<Value> {
+pub(super) fn conditions(pod: &Pod, object: &Value, phase: &str, now: Moment) -> Vec<Value> {
     let known = object["status"]["conditions"].list();
     let is_ours = |name: &str| name == RENEWED || OURS.contains(&name);
     let foreign = known
@@ -116,7 +116,7 @@ fn condition(name: &str, verdict: Verdict, object: &Value, now: Moment) -> Value
 }
 
 /// Whether there is a place with an address in which containers can run.
-pub fn has_sandbox(pod: &Pod) -> bool {
+pub(super) fn has_sandbox(pod: &Pod) -> bool {
     let was_made = |state: &Option<State>| !matches!(state, None | Some(State::Creating));
     pod.containers
         .iter()

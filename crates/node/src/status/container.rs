@@ -8,7 +8,7 @@ use crate::pod::{Held, Pod, spec};
 use crate::runtime::{End, Role, State};
 
 /// The statuses of all containers of some roles; the order of init containers counts, others are sorted by name.
-pub fn statuses(pod: &Pod, object: &Value, host: &Host, roles: &[Role]) -> Value {
+pub(super) fn statuses(pod: &Pod, object: &Value, host: &Host, roles: &[Role]) -> Value {
     let mut chosen: Vec<&Held> = pod
         .containers
         .iter()

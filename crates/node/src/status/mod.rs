@@ -13,11 +13,11 @@ use crate::pod::{Pod, Stage};
 use crate::resources;
 use crate::runtime::Role;
 
-pub use phase::phase;
+pub(crate) use phase::phase;
 
 /// The node that a pod is on, as far as its status tells.
 #[derive(Debug, Clone)]
-pub struct Host {
+pub(crate) struct Host {
     /// The node's address.
     pub address: Str,
     /// The first part of container ids: the runtime's name.
@@ -25,7 +25,7 @@ pub struct Host {
 }
 
 /// The strategic merge patch that brings a pod's status up to date; none if it is.
-pub fn patch(pod: &Pod, object: &Value, host: &Host, now: Moment) -> Option<Value> {
+pub(crate) fn patch(pod: &Pod, object: &Value, host: &Host, now: Moment) -> Option<Value> {
     let status = match &pod.verdict {
         Some(verdict) if verdict.rejected => {
             rejected(&verdict.reason, &verdict.message, object, now)
@@ -39,7 +39,7 @@ pub fn patch(pod: &Pod, object: &Value, host: &Host, now: Moment) -> Option<Valu
 }
 
 /// Sets what the status of `object` says of a pod's phase, addresses and containers; conditions stay as they are.
-pub fn apply(pod: &Pod, object: &mut Value, host: &Host, now: Moment) {
+pub(crate) fn apply(pod: &Pod, object: &mut Value, host: &Host, now: Moment) {
     if pod.verdict.as_ref().is_some_and(|verdict| verdict.rejected) {
         return;
     }
@@ -54,7 +54,7 @@ pub fn apply(pod: &Pod, object: &mut Value, host: &Host, now: Moment) {
 }
 
 /// What a pod's status says of a container; null if it says nothing.
-pub fn of_container<'a>(pod: &'a Value, name: &str) -> &'a Value {
+pub(crate) fn of_container<'a>(pod: &'a Value, name: &str) -> &'a Value {
     static NONE: Value = Value::Null;
     let lists = [
         "containerStatuses",

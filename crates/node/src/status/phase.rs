@@ -6,7 +6,7 @@ use crate::pod::{Held, Pod, Stage, spec};
 use crate::runtime::{Role, State};
 
 /// The phase of a pod. Kubernetes: once it is over it stays so.
-pub fn phase(pod: &Pod, object: &Value) -> &'static str {
+pub(crate) fn phase(pod: &Pod, object: &Value) -> &'static str {
     let known = object["status"]["phase"].str();
     if let Some(over) = ["Succeeded", "Failed"]
         .into_iter()

@@ -1,13 +1,13 @@
 //! What may an upgraded connection cost, and when does it end by itself?
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
 /// The limits of one connection.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub(super) struct Limits {
     /// How long a connection may carry nothing. Kubernetes: `streamingConnectionIdleTimeout` of the kubelet.
     pub idle: Duration,
     /// How long a client may take to open the streams that belong together. Kubernetes: the kubelet's.
@@ -33,13 +33,13 @@ impl Default for Limits {
 }
 
 /// When a connection carried something last.
-pub struct Activity {
+pub(super) struct Activity {
     last: Mutex<Instant>,
     idle: Duration,
 }
 
 impl Activity {
-    pub fn new(idle: Duration) -> Activity {
+    pub(super) fn new(idle: Duration) -> Activity {
         Activity {
             last: Mutex::new(Instant::now()),
             idle,
@@ -47,14 +47,14 @@ impl Activity {
     }
 
     /// Something was carried.
-    pub fn touch(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    pub(super) fn touch(&self) {
+        *self.last.lock() = Instant::now();
     }
 
     /// Waits until the connection has been idle for too long.
-    pub async fn expired(&self) {
+    pub(super) async fn expired(&self) {
         loop {
-            let due = *self.last.lock().unwrap_or_else(PoisonError::into_inner) + self.idle;
+            let due = *self.last.lock() + self.idle;
             if due <= Instant::now() {
                 return;
             }

@@ -20,4 +20,4 @@ mod spdy;
 mod stream;
 mod websocket;
 
-pub use serve::{SessionStarter, Sessions, is_stream};
+pub(crate) use serve::{SessionStarter, Sessions, is_stream};

@@ -19,14 +19,14 @@ use crate::logs::Refusal;
 use crate::runtime::Connection;
 
 /// The protocol over SPDY.
-pub const PROTOCOL: &str = "portforward.k8s.io";
+pub(super) const PROTOCOL: &str = "portforward.k8s.io";
 /// The size of the pieces in which data is handed on.
 const PIECE: usize = 32 * 1024;
 /// The ports that one WebSocket may forward: a channel is a byte, and a port needs two.
 const MAX_PORTS: usize = 100;
 
 /// The pod whose ports are forwarded.
-pub struct Pod {
+pub(super) struct Pod {
     /// What its sandbox is called.
     pub sandbox: String,
     /// Connects to a port.
@@ -37,7 +37,7 @@ pub struct Pod {
 type Connecting = BoxFuture<'static, io::Result<Box<dyn Connection>>>;
 
 /// Whether a stream can be one of a pair. Kubernetes: cri-streaming, portforward/httpstream.go.
-pub fn accepts(headers: &Headers) -> Result<(), String> {
+pub(super) fn accepts(headers: &Headers) -> Result<(), String> {
     let port = headers.get("port");
     match (port.parse::<u16>(), headers.get("streamtype")) {
         _ if port.is_empty() => Err("\"port\" header is required".into()),
@@ -50,7 +50,7 @@ pub fn accepts(headers: &Headers) -> Result<(), String> {
 }
 
 /// The ports that a WebSocket without a tunnel names in its query. Kubernetes: cri-streaming, portforward/websocket.go.
-pub fn ports(query: &Query) -> Result<Vec<u16>, Refusal> {
+pub(super) fn ports(query: &Query) -> Result<Vec<u16>, Refusal> {
     let refuse = |why: String| Refusal(400, why);
     let mut ports = Vec::new();
     for text in query.all("port") {
@@ -77,7 +77,11 @@ pub fn ports(query: &Query) -> Result<Vec<u16>, Refusal> {
 }
 
 /// Forwards connections over SPDY until the client has gone. A connection is a pair of streams with the same request ID.
-pub async fn serve_streams(mut opened: mpsc::Receiver<Stream>, pod: Arc<Pod>, patience: Duration) {
+pub(super) async fn serve_streams(
+    mut opened: mpsc::Receiver<Stream>,
+    pod: Arc<Pod>,
+    patience: Duration,
+) {
     let mut halves = Halves {
         patience,
         waiting: HashMap::new(),
@@ -182,7 +186,7 @@ fn request_id(stream: &Stream) -> String {
 }
 
 /// Forwards ports over a WebSocket: two channels for each, of data and of errors, which begin with the number of the port.
-pub async fn serve_channels(channels: Vec<Stream>, ports: Vec<u16>, pod: Arc<Pod>) {
+pub(super) async fn serve_channels(channels: Vec<Stream>, ports: Vec<u16>, pod: Arc<Pod>) {
     let mut connections = JoinSet::new();
     let mut channels = channels.into_iter();
     for port in ports {

@@ -1,10 +1,10 @@
 //! The query of a request, decoded.
 
 /// Names and values, in order.
-pub struct Query(Vec<(String, String)>);
+pub(super) struct Query(Vec<(String, String)>);
 
 impl Query {
-    pub fn parse(query: &str) -> Query {
+    pub(super) fn parse(query: &str) -> Query {
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
         Query(
             pairs
@@ -17,7 +17,7 @@ impl Query {
     }
 
     /// Every value of a name.
-    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+    pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0
             .iter()
             .filter(move |(key, _)| key == name)
@@ -25,7 +25,7 @@ impl Query {
     }
 
     /// Whether a flag is set. Kubernetes: only by `1`.
-    pub fn is_set(&self, name: &str) -> bool {
+    pub(super) fn is_set(&self, name: &str) -> bool {
         self.all(name).next() == Some("1")
     }
 }

@@ -13,21 +13,21 @@ use crate::logs::Refusal;
 use crate::runtime::Stdio;
 
 /// The protocols over SPDY, the newest first.
-pub const PROTOCOLS: [&str; 4] = [
+pub(super) const PROTOCOLS: [&str; 4] = [
     "v4.channel.k8s.io",
     "v3.channel.k8s.io",
     "v2.channel.k8s.io",
     "channel.k8s.io",
 ];
 /// The channels over WebSocket: stdin, stdout, stderr, errors, the size of the terminal.
-pub const N_CHANNELS: u8 = 5;
+pub(super) const N_CHANNELS: u8 = 5;
 
 /// The pieces of output that may wait for the connection.
 const QUEUE: usize = 16;
 
 /// The streams that a client wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
+pub(super) struct Options {
     pub stdin: bool,
     pub stdout: bool,
     pub stderr: bool,
@@ -36,7 +36,7 @@ pub struct Options {
 
 impl Options {
     /// Kubernetes: with a terminal there is no stderr of its own.
-    pub fn parse(query: &Query) -> Result<Options, Refusal> {
+    pub(super) fn parse(query: &Query) -> Result<Options, Refusal> {
         let tty = query.is_set("tty");
         let (stdin, stdout) = (query.is_set("input"), query.is_set("output"));
         let stderr = query.is_set("error") && !tty;
@@ -69,7 +69,7 @@ impl Options {
 }
 
 /// The streams of a client.
-pub struct Streams {
+pub(super) struct Streams {
     stdin: Option<mpsc::Receiver<Bytes>>,
     stdout: Option<Output>,
     stderr: Option<Output>,
@@ -83,7 +83,7 @@ pub struct Streams {
 
 impl Streams {
     /// Waits for the streams that belong to the options; none if they do not come in time.
-    pub async fn accept(
+    pub(super) async fn accept(
         mut opened: mpsc::Receiver<Stream>,
         options: Options,
         protocol: &str,
@@ -119,7 +119,7 @@ impl Streams {
     }
 
     /// The channels of a WebSocket.
-    pub async fn of_channels(
+    pub(super) async fn of_channels(
         channels: Vec<Stream>,
         options: Options,
         reports_status: bool,
@@ -160,7 +160,7 @@ impl Streams {
     }
 
     /// Lets `process` run with these streams and reports how it ended.
-    pub async fn run<F>(mut self, process: impl FnOnce(Stdio) -> F)
+    pub(super) async fn run<F>(mut self, process: impl FnOnce(Stdio) -> F)
     where
         F: Future<Output = Result<i64, String>>,
     {

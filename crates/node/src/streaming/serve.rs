@@ -1,6 +1,7 @@
 //! The endpoints: `/exec`, `/attach` and `/portForward` as a kubelet has them, and `/tunnel` for the API server's proxies.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use parking_lot::Mutex;
+use std::sync::{Arc, Weak};
 
 use futures_util::future::BoxFuture;
 use http::header::{
@@ -63,14 +64,14 @@ type Answer = Result<Response<Body>, Box<Response<Body>>>;
 
 /// Upgraded connections, which end when this is dropped.
 #[derive(Default)]
-pub struct Sessions(Arc<Mutex<JoinSet<()>>>);
+pub(crate) struct Sessions(Arc<Mutex<JoinSet<()>>>);
 
 /// Starts sessions. It keeps none of them alive, so that a session may hold it.
 #[derive(Clone)]
-pub struct SessionStarter(Weak<Mutex<JoinSet<()>>>);
+pub(crate) struct SessionStarter(Weak<Mutex<JoinSet<()>>>);
 
 impl Sessions {
-    pub fn starter(&self) -> SessionStarter {
+    pub(crate) fn starter(&self) -> SessionStarter {
         SessionStarter(Arc::downgrade(&self.0))
     }
 }
@@ -81,7 +82,7 @@ impl SessionStarter {
             .0
             .upgrade()
             .ok_or_else(|| Refusal(503, "the node is shutting down".into()))?;
-        let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = sessions.lock();
         while sessions.try_join_next().is_some() {}
         if sessions.len() >= MAX_SESSIONS {
             return Err(Refusal(
@@ -95,7 +96,7 @@ impl SessionStarter {
 }
 
 /// Whether a path is that of a stream.
-pub fn is_stream(path: &str) -> bool {
+pub(crate) fn is_stream(path: &str) -> bool {
     let first = path.trim_start_matches('/').split('/').next();
     matches!(first, Some("exec" | "attach" | "portForward" | "tunnel"))
 }
@@ -112,7 +113,7 @@ struct Call {
 
 impl Teller {
     /// Answers a request for a stream: with 101 and a session behind it, or with why not.
-    pub async fn stream(&self, mut request: Request<Incoming>) -> Response<Body> {
+    pub(crate) async fn stream(&self, mut request: Request<Incoming>) -> Response<Body> {
         if !matches!(*request.method(), Method::GET | Method::POST) {
             return text(405, "405: Method Not Allowed");
         }

@@ -9,12 +9,12 @@ use super::spdy::Headers;
 use super::{spdy, websocket};
 
 /// The pieces of a stream that may wait for their reader.
-pub const QUEUE: usize = 16;
+pub(super) const QUEUE: usize = 16;
 /// The size of one piece that is sent.
 const MAX_PIECE: usize = 64 * 1024;
 
 /// A stream.
-pub struct Stream {
+pub(super) struct Stream {
     /// Its number on the connection.
     pub id: u32,
     /// The headers with which the peer opened it.
@@ -27,7 +27,7 @@ pub struct Stream {
 
 /// The side of a stream on which the peer is sent something. Cheap to clone.
 #[derive(Clone)]
-pub struct Output(Target);
+pub(super) struct Output(Target);
 
 #[derive(Clone)]
 enum Target {
@@ -45,10 +45,10 @@ enum Target {
 
 /// The connection has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gone;
+pub(super) struct Gone;
 
 impl Output {
-    pub fn spdy(
+    pub(super) fn spdy(
         id: u32,
         frames: mpsc::Sender<spdy::Outgoing>,
         place: OwnedSemaphorePermit,
@@ -60,7 +60,7 @@ impl Output {
         })
     }
 
-    pub fn websocket(
+    pub(super) fn websocket(
         channel: u8,
         encoding: websocket::Encoding,
         frames: mpsc::Sender<websocket::Outgoing>,
@@ -73,7 +73,7 @@ impl Output {
     }
 
     /// Sends data, in pieces; waits while the connection is behind.
-    pub async fn send(&self, mut data: Bytes) -> Result<(), Gone> {
+    pub(super) async fn send(&self, mut data: Bytes) -> Result<(), Gone> {
         while !data.is_empty() {
             self.send_piece(data.split_to(data.len().min(MAX_PIECE)))
                 .await?;
@@ -82,7 +82,7 @@ impl Output {
     }
 
     /// Sends a message without data: over WebSocket a sign that the connection is open. SPDY has replies for that.
-    pub async fn open(&self) -> Result<(), Gone> {
+    pub(super) async fn open(&self) -> Result<(), Gone> {
         match &self.0 {
             Target::Spdy { .. } => Ok(()),
             Target::WebSocket { .. } => self.send_piece(Bytes::new()).await,
@@ -111,7 +111,7 @@ impl Output {
     }
 
     /// Closes this side. Over WebSocket a channel ends with its connection.
-    pub async fn finish(&self) {
+    pub(super) async fn finish(&self) {
         if let Target::Spdy { id, frames, .. } = &self.0 {
             let _ = frames
                 .send(spdy::Outgoing::Data {
@@ -124,7 +124,7 @@ impl Output {
     }
 
     /// Ends the stream on both sides because of an error.
-    pub async fn reset(&self) {
+    pub(super) async fn reset(&self) {
         if let Target::Spdy { id, frames, .. } = &self.0 {
             let _ = frames
                 .send(spdy::Outgoing::Reset {

@@ -21,7 +21,7 @@ use tokio::time::sleep;
 const BEGIN: i64 = 1_700_000_000;
 
 /// A server, nodes, and a user who may do everything.
-pub struct Cluster {
+pub(crate) struct Cluster {
     pub server: Server,
     pub api: Api,
     pub clock: SettableClock,
@@ -30,7 +30,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// A server with so many nodes, which are registered.
-    pub async fn with(n_nodes: usize) -> Cluster {
+    pub(crate) async fn with(n_nodes: usize) -> Cluster {
         let mut cluster = Cluster::new().await;
         cluster.start(n_nodes, |_| {});
         cluster.pass_millis(500).await;
@@ -38,12 +38,12 @@ impl Cluster {
     }
 
     /// A server without nodes.
-    pub async fn new() -> Cluster {
+    pub(crate) async fn new() -> Cluster {
         Cluster::set_up(|_| {}).await
     }
 
     /// A server that is set up by `choose`, without nodes.
-    pub async fn set_up(choose: impl FnOnce(&mut ServerOptions)) -> Cluster {
+    pub(crate) async fn set_up(choose: impl FnOnce(&mut ServerOptions)) -> Cluster {
         let clock = SettableClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(clock.clone()), Arc::new(Counter::default()));
@@ -68,7 +68,7 @@ impl Cluster {
     }
 
     /// Starts an agent; the one before stops.
-    pub fn start(&mut self, n_nodes: usize, choose: impl FnOnce(&mut Options)) {
+    pub(crate) fn start(&mut self, n_nodes: usize, choose: impl FnOnce(&mut Options)) {
         self.stop();
         let mut options = Options::simulated(client(&self.server), n_nodes);
         options.clock = seam::told_by(self.clock.clone());
@@ -77,14 +77,14 @@ impl Cluster {
     }
 
     /// Stops the agent.
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         if let Some(agent) = self.agent.take() {
             agent.abort();
         }
     }
 
     /// The code and the text of an answer to a GET.
-    pub async fn text(&self, path: &str) -> (u16, String) {
+    pub(crate) async fn text(&self, path: &str) -> (u16, String) {
         let (uri, user) = (path.parse().unwrap(), Some(User::master("admin")));
         let answer = self
             .server
@@ -102,12 +102,12 @@ impl Cluster {
     }
 
     /// The seconds that have passed since the beginning, as objects have them.
-    pub fn second(text: &Value) -> i64 {
+    pub(crate) fn second(text: &Value) -> i64 {
         mizzen_object::time::to_unix(text.str()).map_or(-1, |seconds| seconds - BEGIN)
     }
 
     /// Makes an object from YAML.
-    pub async fn create(&self, path: &str, text: &str) -> Object {
+    pub(crate) async fn create(&self, path: &str, text: &str) -> Object {
         self.api
             .raw("POST".parse().unwrap(), path, Some(&read(text)))
             .await
@@ -115,7 +115,7 @@ impl Cluster {
     }
 
     /// Makes a pod on a node from the YAML of its specification and its annotations.
-    pub async fn run_pod(&self, name: &str, annotations: &str, spec: &str) -> Object {
+    pub(crate) async fn run_pod(&self, name: &str, annotations: &str, spec: &str) -> Object {
         let text = format!(
             "{{metadata: {{name: {name}, annotations: {{{annotations}}}}}, spec: {{nodeName: node-0, {spec}}}}}"
         );
@@ -123,27 +123,27 @@ impl Cluster {
     }
 
     /// A pod, which must be there.
-    pub async fn pod(&self, name: &str) -> Object {
+    pub(crate) async fn pod(&self, name: &str) -> Object {
         self.get(&PODS, &Key::new("default", name)).await
     }
 
     /// An object, which must be there.
-    pub async fn get(&self, of: &Resource, key: &Key) -> Object {
+    pub(crate) async fn get(&self, of: &Resource, key: &Key) -> Object {
         self.api.get(of, key).await.unwrap()
     }
 
     /// An object, if it is there.
-    pub async fn find(&self, of: &Resource, key: &Key) -> Option<Object> {
+    pub(crate) async fn find(&self, of: &Resource, key: &Key) -> Option<Object> {
         self.api.find(of, key).await.unwrap()
     }
 
     /// All objects of a kind.
-    pub async fn list(&self, of: &Resource) -> Vec<Object> {
+    pub(crate) async fn list(&self, of: &Resource) -> Vec<Object> {
         self.api.list(of, "", &Default::default()).await.unwrap()
     }
 
     /// Deletes a pod, with a grace period of its own if there is one.
-    pub async fn delete_pod(&self, name: &str, grace_seconds: Option<i64>) {
+    pub(crate) async fn delete_pod(&self, name: &str, grace_seconds: Option<i64>) {
         let options = DeleteOptions {
             grace_seconds,
             ..DeleteOptions::default()
@@ -155,7 +155,7 @@ impl Cluster {
     }
 
     /// What people were told of a pod, in order: type, reason, part, message and how often.
-    pub async fn told(&self, pod: &str) -> Vec<String> {
+    pub(crate) async fn told(&self, pod: &str) -> Vec<String> {
         let mut events = self.list(&EVENTS).await;
         events.retain(|event| event["involvedObject"]["name"].str() == pod);
         events.sort_by_key(|event| event.name().to_string());
@@ -173,12 +173,12 @@ impl Cluster {
     }
 
     /// Lets time pass.
-    pub async fn pass(&self, seconds: u64) {
+    pub(crate) async fn pass(&self, seconds: u64) {
         sleep(Duration::from_secs(seconds)).await;
     }
 
     /// Lets a little time pass.
-    pub async fn pass_millis(&self, millis: u64) {
+    pub(crate) async fn pass_millis(&self, millis: u64) {
         sleep(Duration::from_millis(millis)).await;
     }
 }
@@ -191,13 +191,13 @@ fn client(server: &Server) -> Client {
 }
 
 /// An object from YAML or JSON.
-pub fn read(text: &str) -> Object {
+pub(crate) fn read(text: &str) -> Object {
     let document = yaml::read(text.as_bytes()).unwrap();
     Object(json::parse(json::to_string(&document.value).as_bytes()).unwrap())
 }
 
 /// How a pod is: phase, whether it is ready, and what each container does.
-pub fn show(pod: &Object) -> String {
+pub(crate) fn show(pod: &Object) -> String {
     let status = &pod["status"];
     let ready = status["conditions"]
         .list()

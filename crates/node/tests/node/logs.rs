@@ -21,10 +21,10 @@ use crate::cluster::{Cluster, show};
 const WEB: &str = "containers: [{name: web, image: web}]";
 
 /// An authority that signs client certificates.
-pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    pub fn new() -> Authority {
+    pub(crate) fn new() -> Authority {
         let mut params = CertificateParams::default();
         params
             .distinguished_name
@@ -33,7 +33,7 @@ impl Authority {
         Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    pub fn sign(&self, name: &str) -> Identity {
+    pub(crate) fn sign(&self, name: &str) -> Identity {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().unwrap();
@@ -46,7 +46,7 @@ impl Authority {
 }
 
 /// A cluster whose server shows `identity` to nodes that trust `authority`.
-pub async fn cluster(authority: &Authority, identity: Option<Identity>) -> Cluster {
+pub(crate) async fn cluster(authority: &Authority, identity: Option<Identity>) -> Cluster {
     cluster_with(authority, identity, |_, _| {}).await
 }
 
@@ -108,7 +108,7 @@ fn watch_without(server: &Server, text: &'static str) -> Client {
 }
 
 /// Waits until a pod is as `wanted`.
-pub async fn until(cluster: &Cluster, name: &str, wanted: &str) {
+pub(crate) async fn until(cluster: &Cluster, name: &str, wanted: &str) {
     for _ in 0..500 {
         if show(&cluster.pod(name).await).contains(wanted) {
             return;

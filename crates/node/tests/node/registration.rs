@@ -1,7 +1,8 @@
 //! Nodes come, say that they live, and go.
 
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use kube::Client;
 use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason, Target};
@@ -180,10 +181,7 @@ impl Authorizer for Listener {
                 "{name} {} {}/{}",
                 attributes.verb, wanted.resource, wanted.subresource
             );
-            self.0
-                .lock()
-                .unwrap()
-                .insert(asked.trim_end_matches('/').into());
+            self.0.lock().insert(asked.trim_end_matches('/').into());
         }
         Box::pin(std::future::ready(Decision::NoOpinion(Reason::default())))
     }
@@ -223,7 +221,7 @@ async fn every_node_writes_in_its_own_name() {
             .await
             .is_none()
     );
-    let asked = listener.0.lock().unwrap();
+    let asked = listener.0.lock();
     let expected = [
         "node-0 create events",
         "node-0 create leases",

@@ -48,11 +48,8 @@ pub enum RefuseError {
 impl Environment {
     /// The environment of a Kubernetes version: the language and the libraries it had.
     pub fn new(version: Version) -> Environment {
-        static BASES: OnceLock<std::sync::Mutex<BTreeMap<Version, Arc<Base>>>> = OnceLock::new();
-        let mut bases = BASES
-            .get_or_init(Default::default)
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        static BASES: OnceLock<parking_lot::Mutex<BTreeMap<Version, Arc<Base>>>> = OnceLock::new();
+        let mut bases = BASES.get_or_init(Default::default).lock();
         let base = bases
             .entry(version)
             .or_insert_with(|| Arc::new(Base::new(version)));

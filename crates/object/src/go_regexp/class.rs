@@ -24,7 +24,7 @@ pub(super) struct Class {
 }
 
 impl Class {
-    pub fn new(fold: bool) -> Class {
+    pub(super) fn new(fold: bool) -> Class {
         Class {
             negated: false,
             fold,
@@ -35,23 +35,23 @@ impl Class {
     }
 
     /// The characters that are the same as `rune` but for case; none if there is only itself.
-    pub fn of_case(rune: u32) -> Option<Class> {
+    pub(super) fn of_case(rune: u32) -> Option<Class> {
         let mut class = Class::new(false);
         class.ranges = fold_orbit(rune).map(|rune| (rune, rune)).collect();
         class.ranges.push((rune, rune));
         (class.ranges.len() > 1).then(|| class.finish())
     }
 
-    pub fn add_range(&mut self, low: u32, high: u32) {
+    pub(super) fn add_range(&mut self, low: u32, high: u32) {
         self.ranges.push((low, high));
     }
 
-    pub fn add_table(&mut self, ranges: &'static [Range], negated: bool) {
+    pub(super) fn add_table(&mut self, ranges: &'static [Range], negated: bool) {
         self.tables.push((ranges, negated));
     }
 
     /// `\d`, `\s`, `\w`, and in capitals what they are not.
-    pub fn add_perl_group(&mut self, letter: char) {
+    pub(super) fn add_perl_group(&mut self, letter: char) {
         let ranges: &[Range] = match letter.to_ascii_lowercase() {
             'd' => DIGIT,
             's' => PERL_SPACE,
@@ -61,7 +61,7 @@ impl Class {
     }
 
     /// Ready to match.
-    pub fn finish(mut self) -> Class {
+    pub(super) fn finish(mut self) -> Class {
         self.ranges.sort_unstable();
         let mut merged: Vec<Range> = Vec::with_capacity(self.ranges.len());
         for (low, high) in self.ranges {
@@ -83,11 +83,11 @@ impl Class {
     }
 
     /// What it takes in memory, in instructions.
-    pub fn size(&self) -> usize {
+    pub(super) fn size(&self) -> usize {
         6 + self.ranges.len() + 2 * self.tables.len()
     }
 
-    pub fn contains(&self, char: char) -> bool {
+    pub(super) fn contains(&self, char: char) -> bool {
         let rune = u32::from(char);
         if rune < 128 {
             return self.ascii >> rune & 1 == 1;

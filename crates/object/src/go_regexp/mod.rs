@@ -21,7 +21,8 @@ mod unicode;
 pub use parse::MAX_SIZE;
 pub use pool::{MAX_COMPILED_BYTES, compiled_bytes};
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use crate::value::Str;
 use program::Program;
@@ -75,8 +76,8 @@ impl Regexp {
         Ok(program)
     }
 
-    fn compiled(&self) -> std::sync::MutexGuard<'_, Option<Arc<Program>>> {
-        self.program.lock().unwrap_or_else(PoisonError::into_inner)
+    fn compiled(&self) -> parking_lot::MutexGuard<'_, Option<Arc<Program>>> {
+        self.program.lock()
     }
 }
 

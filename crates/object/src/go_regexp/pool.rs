@@ -4,9 +4,10 @@
 //! programs of all patterns together are bounded: when one more would be too much, all are dropped, and compiled
 //! again when they are matched again, which takes microseconds each.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 use super::Regexp;
 use super::program::Program;
@@ -109,5 +110,5 @@ impl Pool {
 }
 
 fn lock() -> MutexGuard<'static, Pool> {
-    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+    POOL.lock()
 }

@@ -35,7 +35,7 @@ pub(super) enum Instruction {
 }
 
 impl Program {
-    pub fn new(tree: Tree) -> Program {
+    pub(super) fn new(tree: Tree) -> Program {
         let mut compiler = Compiler {
             instructions: Vec::new(),
             classes: tree.classes,

@@ -18,7 +18,7 @@ pub(super) enum Wanted {
 
 impl Program {
     /// Looks for a match at or after `at`.
-    pub fn search(&self, text: &str, at: usize, wanted: Wanted) -> Option<Span> {
+    pub(super) fn search(&self, text: &str, at: usize, wanted: Wanted) -> Option<Span> {
         let n_instructions = self.instructions.len();
         let (mut current, mut next) = (Threads::new(n_instructions), Threads::new(n_instructions));
         let (mut pending, mut found) = (Vec::new(), None);
@@ -63,7 +63,7 @@ impl Program {
     }
 
     /// All matches that do not overlap, as Go's `FindAllString` finds them.
-    pub fn find_all<'a>(&self, text: &'a str, limit: usize) -> Vec<&'a str> {
+    pub(super) fn find_all<'a>(&self, text: &'a str, limit: usize) -> Vec<&'a str> {
         let (mut found, mut at, mut last_end) = (Vec::new(), 0, None);
         while found.len() < limit && at <= text.len() {
             let Some((start, end)) = self.search(text, at, Wanted::Preferred) else {

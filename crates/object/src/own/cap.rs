@@ -13,7 +13,7 @@ const MAX_UPDATERS: usize = 10;
 const ANCIENT: &str = "ancient-changes";
 
 /// Merges the oldest owners until there are few enough.
-pub fn cap(managed: &mut Managed) {
+pub(super) fn cap(managed: &mut Managed) {
     let mut surplus = n_updaters(managed).saturating_sub(MAX_UPDATERS);
     if surplus == 0 {
         return;

@@ -9,7 +9,7 @@ use crate::schema::{Shape, Struct, Type};
 use crate::value::{Map, Str, Value};
 
 /// All that is wrong with the shape of `object`, or `None`.
-pub fn check(schema: &Struct, object: &Value) -> Option<String> {
+pub(super) fn check(schema: &Struct, object: &Value) -> Option<String> {
     let mut checker = Checker::default();
     checker.map(object, |checker, map| {
         checker.fields(schema, map.iter().filter(|(name, _)| !is_type(name)));

@@ -21,7 +21,7 @@ const MANAGER: &str = "kubectl";
 const MAX_ANNOTATIONS: usize = 256 << 10;
 
 /// The fields that the annotation proves to be the applier's: those that are still as he left them.
-pub fn fields(writer: &Writer, live: &Value) -> Option<FieldSet> {
+pub(super) fn fields(writer: &Writer, live: &Value) -> Option<FieldSet> {
     let text = live["metadata"]["annotations"][ANNOTATION].str();
     if writer.manager != MANAGER || text.is_empty() {
         return None;
@@ -41,7 +41,7 @@ pub fn fields(writer: &Writer, live: &Value) -> Option<FieldSet> {
 }
 
 /// Brings the annotation, if there is one, up to date with what has been applied.
-pub fn refresh(writer: &Writer, applied: &mut Value, config: &Value) {
+pub(super) fn refresh(writer: &Writer, applied: &mut Value, config: &Value) {
     if writer.manager != MANAGER
         || applied["metadata"]["annotations"][ANNOTATION]
             .str()

@@ -9,7 +9,7 @@ use crate::schema::Struct;
 use crate::value::{Map, Str, Value};
 
 /// Lays `config` over `live`.
-pub fn merge(schema: &Struct, live: &mut Value, config: Value) {
+pub(super) fn merge(schema: &Struct, live: &mut Value, config: Value) {
     merge_value(Rule::Struct(schema), live, config);
 }
 

@@ -11,20 +11,30 @@ use crate::schema::Struct;
 use crate::value::Value;
 
 /// `merged` without all that is in `last`.
-pub fn take_out(schema: &Struct, merged: &Value, last: &FieldSet) -> Value {
+pub(super) fn take_out(schema: &Struct, merged: &Value, last: &FieldSet) -> Value {
     let rule = Rule::Struct(schema);
     less(rule, merged, &with_parents(rule, last))
 }
 
 /// `pruned` with what `merged` has of the fields in `owned`.
-pub fn put_back_owned(schema: &Struct, merged: &Value, pruned: &Value, owned: &FieldSet) -> Value {
+pub(super) fn put_back_owned(
+    schema: &Struct,
+    merged: &Value,
+    pruned: &Value,
+    owned: &FieldSet,
+) -> Value {
     let rule = Rule::Struct(schema);
     let kept = all(schema, pruned).union(&with_parents(rule, owned));
     less(rule, merged, &all(schema, merged).difference(&kept))
 }
 
 /// `pruned` with what `merged` has of the fields that are not in `last`.
-pub fn put_back_others(schema: &Struct, merged: &Value, pruned: &Value, last: &FieldSet) -> Value {
+pub(super) fn put_back_others(
+    schema: &Struct,
+    merged: &Value,
+    pruned: &Value,
+    last: &FieldSet,
+) -> Value {
     let rule = Rule::Struct(schema);
     let gone = all(schema, merged).difference(&all(schema, pruned));
     less(rule, merged, &gone.intersection(&with_parents(rule, last)))

@@ -7,7 +7,7 @@ use crate::value::{Map, Str, Value};
 
 /// How the parts of a value are owned.
 #[derive(Debug, Clone, Copy)]
-pub enum Rule<'a> {
+pub(super) enum Rule<'a> {
     /// It has no parts.
     Scalar(&'a Type),
     /// It has parts, but one owner.
@@ -28,7 +28,7 @@ pub enum Rule<'a> {
 
 /// A place that a definition describes.
 #[derive(Debug, Clone, Copy)]
-pub struct Defined<'a> {
+pub(super) struct Defined<'a> {
     pub node: &'a Node,
     /// Whether it or anything around it keeps what is not declared.
     pub open: bool,
@@ -36,7 +36,7 @@ pub struct Defined<'a> {
 
 /// What the items of a list are.
 #[derive(Debug, Clone, Copy)]
-pub enum Item<'a> {
+pub(super) enum Item<'a> {
     /// Of a built-in type.
     Typed(&'a Type),
     /// As a definition says.
@@ -45,12 +45,12 @@ pub enum Item<'a> {
 
 impl<'a> Rule<'a> {
     /// How the value of a field is owned.
-    pub fn of_field(field: &'a Field) -> Rule<'a> {
+    pub(super) fn of_field(field: &'a Field) -> Rule<'a> {
         Rule::new(&field.ty, &field.merge, Some(&field.patch))
     }
 
     /// How an item of a list is owned.
-    pub fn of_item(item: Item<'a>) -> Rule<'a> {
+    pub(super) fn of_item(item: Item<'a>) -> Rule<'a> {
         match item {
             Item::Typed(ty) => Rule::of_type(ty),
             Item::Defined(defined) => Rule::of_node(defined.node, defined.open),
@@ -58,12 +58,12 @@ impl<'a> Rule<'a> {
     }
 
     /// How a value of a type is owned that no field says more about.
-    pub fn of_type(ty: &'a Type) -> Rule<'a> {
+    pub(super) fn of_type(ty: &'a Type) -> Rule<'a> {
         Rule::new(ty, &Merge::Unsaid, None)
     }
 
     /// How a value is owned that a definition describes. Kubernetes: kube-openapi's schemaconv/openapi.go.
-    pub fn of_node(node: &'a Node, open: bool) -> Rule<'a> {
+    pub(super) fn of_node(node: &'a Node, open: bool) -> Rule<'a> {
         let defined = Defined {
             node,
             open: open || node.preserves(),
@@ -114,7 +114,7 @@ impl<'a> Rule<'a> {
     }
 
     /// The parts of `value` if they are owned one by one and known by name.
-    pub fn members(self, value: &Value) -> Option<&Map> {
+    pub(super) fn members(self, value: &Value) -> Option<&Map> {
         match value {
             Value::Map(map) if self.has_members() => Some(map),
             _ => None,
@@ -122,7 +122,7 @@ impl<'a> Rule<'a> {
     }
 
     /// Whether a map of this rule is owned member by member.
-    pub fn has_members(self) -> bool {
+    pub(super) fn has_members(self) -> bool {
         matches!(
             self,
             Rule::Struct(_) | Rule::Map(_) | Rule::Any | Rule::Defined(_)
@@ -130,7 +130,7 @@ impl<'a> Rule<'a> {
     }
 
     /// Whether a value of this rule may be a map or something without parts.
-    pub fn is_free(self) -> bool {
+    pub(super) fn is_free(self) -> bool {
         match self {
             Rule::Any => true,
             Rule::Defined(defined) => !defined.node.is_object(),
@@ -139,7 +139,7 @@ impl<'a> Rule<'a> {
     }
 
     /// How the member `name` is owned, and whether the type names it itself.
-    pub fn member(self, name: &str) -> (Rule<'a>, bool) {
+    pub(super) fn member(self, name: &str) -> (Rule<'a>, bool) {
         match self {
             Rule::Struct(ty) => match ty.field(name) {
                 Some(field) => (Rule::of_field(field), true),
@@ -155,7 +155,7 @@ impl<'a> Rule<'a> {
     }
 
     /// How the part that a step leads to is owned, and whether it is a named field of a struct.
-    pub fn child(self, element: &Element) -> (Rule<'a>, bool) {
+    pub(super) fn child(self, element: &Element) -> (Rule<'a>, bool) {
         match (self, element) {
             (Rule::Items(item, _), _) => (Rule::of_item(item), false),
             (_, Element::Name(name)) => self.member(name),
@@ -164,7 +164,7 @@ impl<'a> Rule<'a> {
     }
 
     /// Whether a value of this rule is owned as a whole.
-    pub fn is_leaf(self, value: &Value) -> bool {
+    pub(super) fn is_leaf(self, value: &Value) -> bool {
         match self {
             Rule::Scalar(_) | Rule::Atomic(_) | Rule::Whole(_) => true,
             _ if self.is_free() => !matches!(value, Value::Map(_) | Value::Null),
@@ -175,7 +175,7 @@ impl<'a> Rule<'a> {
 
 impl<'a> Defined<'a> {
     /// The place at the root of a definition.
-    pub fn of(node: &'a Node) -> Defined<'a> {
+    pub(super) fn of(node: &'a Node) -> Defined<'a> {
         Defined {
             node,
             open: node.preserves(),
@@ -194,7 +194,7 @@ impl<'a> Defined<'a> {
     }
 
     /// Whether a member `name` may be there.
-    pub fn allows(self, name: &str) -> bool {
+    pub(super) fn allows(self, name: &str) -> bool {
         let node = self.node;
         let free = self.open || node.allows_any_property() || node.properties().next().is_none();
         let implied = node.is_embedded() && matches!(name, "kind" | "apiVersion" | "metadata");
@@ -233,7 +233,7 @@ pub enum ItemError {
 
 /// The step that leads to an item of a list that is owned item by item. A key field that the item lacks has
 /// the value that the schema gives it.
-pub fn element_of(item: Item, keys: &[Str], value: &Value) -> Result<Element, ItemError> {
+pub(super) fn element_of(item: Item, keys: &[Str], value: &Value) -> Result<Element, ItemError> {
     match value {
         Value::Map(_) if keys.is_empty() => Err(ItemError::MapInSet),
         Value::List(_) if keys.is_empty() => Err(ItemError::ListInSet),

@@ -93,7 +93,7 @@ fn write_map(map: &Map, verb: Verb, out: &mut String) {
 }
 
 /// The fewest digits that say it; below 0.0001 and from a million on with an exponent of at least two digits.
-pub fn go_float(number: f64) -> String {
+pub(crate) fn go_float(number: f64) -> String {
     let scientific = format!("{number:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();

@@ -18,17 +18,17 @@ pub(crate) struct Correlated<'a> {
 }
 
 impl<'a> Correlated<'a> {
-    pub fn new(node: &'a Node, new: &'a Value, old: &'a Value) -> Correlated<'a> {
+    pub(super) fn new(node: &'a Node, new: &'a Value, old: &'a Value) -> Correlated<'a> {
         Correlated { node, new, old }
     }
 
     /// What the value was.
-    pub fn old(&self) -> &'a Value {
+    pub(super) fn old(&self) -> &'a Value {
         self.old
     }
 
     /// The member `name`, if both have it.
-    pub fn member(&self, name: &str) -> Option<Correlated<'a>> {
+    pub(super) fn member(&self, name: &str) -> Option<Correlated<'a>> {
         let node = self.node.member(name)?;
         Some(Correlated {
             node,
@@ -38,7 +38,7 @@ impl<'a> Correlated<'a> {
     }
 
     /// For every item of the new list what it was. Only lists with keys know.
-    pub fn items(&self) -> Vec<Option<Correlated<'a>>> {
+    pub(super) fn items(&self) -> Vec<Option<Correlated<'a>>> {
         let Some(node) = self
             .node
             .items()
@@ -74,7 +74,7 @@ impl<'a> Correlated<'a> {
     }
 
     /// Whether nothing has changed here. The items of a list with keys may have moved.
-    pub fn is_same(&self) -> bool {
+    pub(super) fn is_same(&self) -> bool {
         match (self.new, self.old) {
             (Value::Map(new), Value::Map(old)) => {
                 let same = |name: &str| self.member(name).is_some_and(|below| below.is_same());

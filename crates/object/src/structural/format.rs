@@ -16,7 +16,7 @@ pub(crate) struct Format {
 
 impl Format {
     /// The format that a schema of a type names, if it is one that is checked.
-    pub fn parse(ty: Type, name: &str) -> Option<&'static Format> {
+    pub(crate) fn parse(ty: Type, name: &str) -> Option<&'static Format> {
         let formats = match ty {
             Type::Any | Type::String | Type::IntOrString => TEXT,
             Type::Integer => INTEGER,
@@ -27,7 +27,7 @@ impl Format {
     }
 
     /// Whether text has this format.
-    pub fn is_match(&self, text: &str) -> bool {
+    pub(crate) fn is_match(&self, text: &str) -> bool {
         (self.test)(text)
     }
 }

@@ -104,7 +104,7 @@ const HAS_RULES: u8 = 64;
 
 impl Node {
     /// The property `name`, if it is declared.
-    pub fn property(&self, name: &str) -> Option<&Node> {
+    pub(crate) fn property(&self, name: &str) -> Option<&Node> {
         let at = self
             .properties
             .binary_search_by(|(known, _)| known.as_str().cmp(name))
@@ -113,62 +113,62 @@ impl Node {
     }
 
     /// What stands under a name: the property, or what every other name has.
-    pub fn member(&self, name: &str) -> Option<&Node> {
+    pub(crate) fn member(&self, name: &str) -> Option<&Node> {
         self.property(name).or(self.additional())
     }
 
     /// The declared properties, by name.
-    pub fn properties(&self) -> impl Iterator<Item = (&Str, &Node)> {
+    pub(crate) fn properties(&self) -> impl Iterator<Item = (&Str, &Node)> {
         self.properties.iter().map(|(name, node)| (name, node))
     }
 
     /// What the items of a list are.
-    pub fn items(&self) -> Option<&Node> {
+    pub(crate) fn items(&self) -> Option<&Node> {
         self.items.as_deref()
     }
 
     /// What stands under names that are not declared.
-    pub fn additional(&self) -> Option<&Node> {
+    pub(crate) fn additional(&self) -> Option<&Node> {
         self.additional.as_deref()
     }
 
     /// What it is when nobody says.
-    pub fn default(&self) -> Option<&Value> {
+    pub(crate) fn default(&self) -> Option<&Value> {
         self.default.as_deref()
     }
 
     /// Whether null is a value.
-    pub fn is_nullable(&self) -> bool {
+    pub(crate) fn is_nullable(&self) -> bool {
         self.flags & NULLABLE != 0
     }
 
     /// Whether what is not declared is kept.
-    pub fn preserves(&self) -> bool {
+    pub(crate) fn preserves(&self) -> bool {
         self.flags & PRESERVES != 0
     }
 
     /// Whether it is an object with `apiVersion`, `kind` and `metadata`.
-    pub fn is_embedded(&self) -> bool {
+    pub(crate) fn is_embedded(&self) -> bool {
         self.flags & EMBEDDED != 0
     }
 
     /// Whether undeclared names are allowed, though nothing is said of what stands under them.
-    pub fn allows_any_property(&self) -> bool {
+    pub(crate) fn allows_any_property(&self) -> bool {
         self.flags & ANY_PROPERTY != 0
     }
 
     /// Whether undeclared names are refused.
-    pub fn forbids_others(&self) -> bool {
+    pub(crate) fn forbids_others(&self) -> bool {
         self.flags & NO_PROPERTY != 0
     }
 
     /// Whether a map has one owner.
-    pub fn is_atomic_map(&self) -> bool {
+    pub(crate) fn is_atomic_map(&self) -> bool {
         self.flags & ATOMIC_MAP != 0
     }
 
     /// The fields that tell the items of a list apart.
-    pub fn keys(&self) -> &[Str] {
+    pub(crate) fn keys(&self) -> &[Str] {
         self.checks
             .iter()
             .find_map(|check| {
@@ -182,7 +182,7 @@ impl Node {
     }
 
     /// The expressions that must hold here.
-    pub fn rules(&self) -> Option<&Rules> {
+    pub(crate) fn rules(&self) -> Option<&Rules> {
         self.checks.iter().find_map(|check| {
             if let Check::Rules(rules) = check {
                 Some(&**rules)
@@ -193,22 +193,22 @@ impl Node {
     }
 
     /// Whether there are expressions here or below.
-    pub fn has_rules(&self) -> bool {
+    pub(crate) fn has_rules(&self) -> bool {
         self.flags & HAS_RULES != 0
     }
 
     /// Whether it must be a map.
-    pub fn is_object(&self) -> bool {
+    pub(crate) fn is_object(&self) -> bool {
         self.ty == Type::Object
     }
 
     /// Whether it must be a list.
-    pub fn is_list(&self) -> bool {
+    pub(crate) fn is_list(&self) -> bool {
         self.ty == Type::Array
     }
 
     /// The built-in type that ownership takes this for, if it has no parts.
-    pub fn scalar(&self) -> Option<&'static schema::Type> {
+    pub(crate) fn scalar(&self) -> Option<&'static schema::Type> {
         Some(match (self.ty, self.format()) {
             (Type::Boolean, _) => &BOOLEAN,
             (Type::Integer | Type::Number, _) => &NUMBER,
@@ -219,12 +219,12 @@ impl Node {
     }
 
     /// Every node below, and this one; not the alternatives of `anyOf` and the like.
-    pub fn any(&self, test: &dyn Fn(&Node) -> bool) -> bool {
+    pub(crate) fn any(&self, test: &dyn Fn(&Node) -> bool) -> bool {
         test(self) || self.below().any(|node| node.any(test))
     }
 
     /// Compiles a schema that has been accepted; whatever else it says is not kept.
-    pub fn compile(schema: &Value) -> Node {
+    pub(crate) fn compile(schema: &Value) -> Node {
         let mut properties: Vec<(Str, Node)> = schema["properties"]
             .entries()
             .map(|(name, below)| (name.into(), Node::compile(below)))
@@ -256,7 +256,7 @@ impl Node {
     }
 
     /// The nodes directly below; not the alternatives of `anyOf` and the like.
-    pub fn below(&self) -> impl Iterator<Item = &Node> {
+    pub(crate) fn below(&self) -> impl Iterator<Item = &Node> {
         let properties = self.properties.iter().map(|(_, node)| node);
         properties.chain(self.items()).chain(self.additional())
     }
@@ -281,7 +281,7 @@ fn type_of(schema: &Value) -> Type {
 
 impl Type {
     /// The type that a schema names.
-    pub fn parse(word: &str) -> Type {
+    pub(crate) fn parse(word: &str) -> Type {
         match word {
             "object" => Type::Object,
             "array" => Type::Array,

@@ -14,7 +14,7 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
-    pub fn new(text: &str) -> Pattern {
+    pub(crate) fn new(text: &str) -> Pattern {
         Pattern {
             text: text.into(),
             regexp: OnceLock::new(),
@@ -22,7 +22,7 @@ impl Pattern {
     }
 
     /// One that is written in the program.
-    pub const fn fixed(text: &'static str) -> Pattern {
+    pub(crate) const fn fixed(text: &'static str) -> Pattern {
         Pattern {
             text: Str::new_static(text),
             regexp: OnceLock::new(),
@@ -30,12 +30,12 @@ impl Pattern {
     }
 
     /// Whether it is found in `value`; never, if it is no regular expression.
-    pub fn is_match(&self, value: &str) -> bool {
+    pub(crate) fn is_match(&self, value: &str) -> bool {
         self.try_match(value).unwrap_or(false)
     }
 
     /// The same, or why it is no regular expression.
-    pub fn try_match(&self, value: &str) -> Result<bool, ParseError> {
+    pub(crate) fn try_match(&self, value: &str) -> Result<bool, ParseError> {
         self.regexp
             .get_or_init(|| Regexp::new(&self.text))
             .is_match(value)

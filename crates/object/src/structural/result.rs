@@ -11,12 +11,12 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    pub fn is_valid(&self) -> bool {
+    pub(super) fn is_valid(&self) -> bool {
         self.errors.is_empty()
     }
 
     /// Something is wrong that only words can say.
-    pub fn push(&mut self, reason: Reason, field: String, message: String) {
+    pub(super) fn push(&mut self, reason: Reason, field: String, message: String) {
         self.errors.push(Violation {
             reason,
             field,
@@ -25,7 +25,7 @@ impl Outcome {
     }
 
     /// A field has a wrong value, shown as given.
-    pub fn invalid(&mut self, field: String, shown: &str, detail: &str) {
+    pub(super) fn invalid(&mut self, field: String, shown: &str, detail: &str) {
         self.push(
             Reason::Invalid,
             field,
@@ -34,7 +34,7 @@ impl Outcome {
     }
 
     /// Takes over what another check of the same value found. What is there already is not said twice.
-    pub fn merge(&mut self, other: Outcome) {
+    pub(super) fn merge(&mut self, other: Outcome) {
         self.matches += other.matches;
         for error in other.errors {
             if !self.errors.contains(&error) {
@@ -43,7 +43,7 @@ impl Outcome {
         }
     }
 
-    pub fn report(self, violations: &mut Violations) {
+    pub(super) fn report(self, violations: &mut Violations) {
         violations.0.extend(self.errors);
     }
 }

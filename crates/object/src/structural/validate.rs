@@ -62,7 +62,7 @@ pub(super) struct Validator<'a> {
 
 impl Validator<'_> {
     /// The name of the field that is to blame.
-    pub fn field(&self) -> String {
+    pub(super) fn field(&self) -> String {
         match (self.prefix, self.path.trim_start_matches('.')) {
             (_, "") => self.nowhere(),
             ("", path) => path.to_string(),
@@ -71,7 +71,7 @@ impl Validator<'_> {
     }
 
     /// The name of the field where no field is to blame.
-    pub fn nowhere(&self) -> String {
+    pub(super) fn nowhere(&self) -> String {
         if self.prefix.is_empty() {
             "<nil>".into()
         } else {

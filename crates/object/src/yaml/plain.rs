@@ -10,7 +10,7 @@ use crate::value::{Map, Value};
 const MAX_KEY: usize = 1000;
 
 /// The value of a text that is a plain JSON object.
-pub fn read(text: &[u8]) -> Option<Value> {
+pub(super) fn read(text: &[u8]) -> Option<Value> {
     let is_plain = |byte: &u8| matches!(byte, b' '..=b'~' | b'\n') && *byte != b'\\';
     if text.first() != Some(&b'{') || !text.iter().all(is_plain) {
         return None;

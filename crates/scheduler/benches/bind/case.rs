@@ -19,14 +19,14 @@ use mizzen_sdk::{Object, Resource};
 const AT_ONCE: usize = 64;
 
 /// One sort of pods.
-pub struct Case {
+pub(crate) struct Case {
     pub name: &'static str,
     /// What a pod's spec has beside its container.
     spec: fn() -> Value,
 }
 
 /// What is measured.
-pub const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case {
         name: "standard",
         spec: Value::object,
@@ -70,13 +70,13 @@ fn preferred() -> Value {
 }
 
 /// A server with nodes and pods.
-pub struct Cluster {
+pub(crate) struct Cluster {
     server: Server,
     bound: Arc<AtomicUsize>,
 }
 
 impl Cluster {
-    pub async fn start(case: &Case, n_nodes: usize, n_pods: usize) -> Cluster {
+    pub(crate) async fn start(case: &Case, n_nodes: usize, n_pods: usize) -> Cluster {
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
         let server = Server::new(
@@ -100,12 +100,12 @@ impl Cluster {
         Cluster { server, bound }
     }
 
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         client(&self.server)
     }
 
     /// How many pods have a node, as a client sees it.
-    pub fn n_bound(&self) -> usize {
+    pub(crate) fn n_bound(&self) -> usize {
         self.bound.load(Ordering::Relaxed)
     }
 }
@@ -179,7 +179,7 @@ fn pod(case: &Case, number: usize) -> Value {
 }
 
 /// How long the loop took for each pod, from its metrics.
-pub fn micros_in_loop(text: &str) -> f64 {
+pub(crate) fn micros_in_loop(text: &str) -> f64 {
     let value = |suffix: &str| {
         let name = format!(
             "scheduler_scheduling_attempt_duration_seconds_{suffix}{{result=\"scheduled\"}} "

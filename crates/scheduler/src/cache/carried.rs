@@ -43,7 +43,12 @@ pub(super) struct Terms {
 
 impl Terms {
     /// Counts the terms of a pod that came or went. `domain` has the place of a label, and the number of the node there.
-    pub fn change(&mut self, pod: &Pod, by: i32, mut domain: impl FnMut(&Str) -> (usize, u32)) {
+    pub(super) fn change(
+        &mut self,
+        pod: &Pod,
+        by: i32,
+        mut domain: impl FnMut(&Str) -> (usize, u32),
+    ) {
         for (sort, term) in terms(pod) {
             let (topology, number) = domain(&term.topology_key);
             let at = self.place(sort, term, topology);
@@ -98,7 +103,7 @@ impl Terms {
     }
 
     /// The terms that mean a pod.
-    pub fn meaning<'a>(
+    pub(super) fn meaning<'a>(
         &'a self,
         pod: &'a Pod,
         namespace_labels: &'a Labels,

@@ -24,14 +24,14 @@ pub(crate) struct Matcher {
 
 impl Matcher {
     /// Pods of one namespace that stay.
-    pub fn in_namespace(namespace: &Str, selector: &LabelSelector) -> Matcher {
+    pub(crate) fn in_namespace(namespace: &Str, selector: &LabelSelector) -> Matcher {
         Matcher {
             all: vec![(Namespaces::These(vec![namespace.clone()]), selector.clone())],
             staying: true,
         }
     }
 
-    pub fn means(&self, pod: &Pod) -> bool {
+    pub(crate) fn means(&self, pod: &Pod) -> bool {
         !(self.staying && pod.is_going)
             && self.all.iter().all(|(namespaces, selector)| {
                 namespaces.have(&pod.namespace) && pod.labels.match_selector(selector)
@@ -39,7 +39,7 @@ impl Matcher {
     }
 
     /// The only namespace of pods that it can mean, if there is one.
-    pub fn only_namespace(&self) -> Option<&Str> {
+    pub(crate) fn only_namespace(&self) -> Option<&Str> {
         self.all
             .iter()
             .find_map(|(namespaces, _)| match namespaces {
@@ -61,7 +61,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    pub fn of(&self, slot: Slot) -> u32 {
+    pub(crate) fn of(&self, slot: Slot) -> u32 {
         self.of.get(slot as usize).copied().unwrap_or_default()
     }
 
@@ -87,7 +87,7 @@ pub(super) struct Counts {
 
 impl Counts {
     /// The number under which a selector is counted; `pods` are looked at when it is new.
-    pub fn place<'a>(
+    pub(super) fn place<'a>(
         &mut self,
         matcher: &Matcher,
         pods: impl FnOnce(Option<&Str>) -> Vec<(&'a Pod, Slot)>,
@@ -140,12 +140,12 @@ impl Counts {
         });
     }
 
-    pub fn at(&self, place: usize) -> &Counted {
+    pub(super) fn at(&self, place: usize) -> &Counted {
         &self.counted[&place]
     }
 
     /// Counts a pod that came to a node, or went.
-    pub fn change(&mut self, pod: &Pod, slot: Slot, by: i32) {
+    pub(super) fn change(&mut self, pod: &Pod, slot: Slot, by: i32) {
         for namespace in [None, Some(pod.namespace.clone())] {
             for at in self.by_namespace.get(&namespace).into_iter().flatten() {
                 let Some(counted) = self.counted.get_mut(at) else {

@@ -24,12 +24,12 @@ pub(crate) struct Domains {
 
 impl Domains {
     /// The number of a node's value.
-    pub fn of(&self, slot: Slot) -> u32 {
+    pub(crate) fn of(&self, slot: Slot) -> u32 {
         self.of.get(slot as usize).copied().unwrap_or(NOWHERE)
     }
 
     /// All numbers are less than this.
-    pub fn bound(&self) -> usize {
+    pub(crate) fn bound(&self) -> usize {
         self.n_nodes.len()
     }
 
@@ -83,7 +83,7 @@ pub(super) struct Topologies {
 
 impl Topologies {
     /// The place of a label; `nodes` are looked at when it is first asked for.
-    pub fn place<'a>(
+    pub(super) fn place<'a>(
         &mut self,
         label: &Str,
         nodes: impl Iterator<Item = (Slot, &'a Labels)>,
@@ -100,12 +100,12 @@ impl Topologies {
         self.domains.len() - 1
     }
 
-    pub fn at(&self, place: usize) -> &Domains {
+    pub(super) fn at(&self, place: usize) -> &Domains {
         &self.domains[place]
     }
 
     /// Follows a change of a node's labels.
-    pub fn set(&mut self, slot: Slot, labels: Option<&Labels>) {
+    pub(super) fn set(&mut self, slot: Slot, labels: Option<&Labels>) {
         for (label, at) in &self.labels {
             self.domains[*at].set(slot, labels.and_then(|labels| labels.get(label)));
         }

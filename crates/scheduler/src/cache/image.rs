@@ -18,12 +18,12 @@ pub(crate) struct ImageState {
 pub(super) struct Images(HashMap<Str, ImageState>);
 
 impl Images {
-    pub fn get(&self, name: &str) -> Option<&ImageState> {
+    pub(super) fn get(&self, name: &str) -> Option<&ImageState> {
         self.0.get(name)
     }
 
     /// Follows a change of a node's images.
-    pub fn change(&mut self, slot: Slot, old: Option<&NodeFacts>, new: Option<&NodeFacts>) {
+    pub(super) fn change(&mut self, slot: Slot, old: Option<&NodeFacts>, new: Option<&NodeFacts>) {
         for name in old
             .into_iter()
             .flat_map(|facts| &facts.images)

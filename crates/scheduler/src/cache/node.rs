@@ -31,7 +31,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub fn new(slot: Slot, name: Str) -> Node {
+    pub(crate) fn new(slot: Slot, name: Str) -> Node {
         Node {
             slot,
             exists: false,
@@ -51,24 +51,24 @@ impl Node {
     }
 
     /// Takes in what the API says of it.
-    pub fn set_facts(&mut self, facts: Arc<NodeFacts>) {
+    pub(crate) fn set_facts(&mut self, facts: Arc<NodeFacts>) {
         (self.allocatable, self.max_pods) = (facts.allocatable.clone(), facts.max_pods);
         (self.facts, self.exists) = (facts, true);
     }
 
-    pub fn name(&self) -> &Str {
+    pub(crate) fn name(&self) -> &Str {
         &self.facts.name
     }
 
     /// Puts a pod there.
-    pub fn add(&mut self, pod: Arc<Pod>) {
+    pub(crate) fn add(&mut self, pod: Arc<Pod>) {
         self.sum(&pod, 1);
         self.ports.extend(pod.host_ports.iter().cloned());
         self.pods.push(pod);
     }
 
     /// Takes a pod away.
-    pub fn remove(&mut self, uid: &str) -> Option<Arc<Pod>> {
+    pub(crate) fn remove(&mut self, uid: &str) -> Option<Arc<Pod>> {
         let at = self.pods.iter().position(|pod| pod.uid == uid)?;
         let pod = self.pods.swap_remove(at);
         self.sum(&pod, -1);
@@ -87,7 +87,7 @@ impl Node {
     }
 
     /// Whether a port that somebody wants is taken.
-    pub fn is_taken(&self, port: &HostPort) -> bool {
+    pub(crate) fn is_taken(&self, port: &HostPort) -> bool {
         self.ports.iter().any(|taken| taken.clashes(port))
     }
 }

@@ -14,7 +14,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    pub fn add(&mut self, zone: &Str, slot: Slot) {
+    pub(super) fn add(&mut self, zone: &Str, slot: Slot) {
         match self.zones.iter_mut().find(|(known, _)| known == zone) {
             Some((_, nodes)) => nodes.push(slot),
             None => self.zones.push((zone.clone(), vec![slot])),
@@ -22,7 +22,7 @@ impl Order {
         self.is_stale = true;
     }
 
-    pub fn remove(&mut self, zone: &Str, slot: Slot) {
+    pub(super) fn remove(&mut self, zone: &Str, slot: Slot) {
         if let Some((_, nodes)) = self.zones.iter_mut().find(|(known, _)| known == zone) {
             nodes.retain(|known| *known != slot);
         }
@@ -31,7 +31,7 @@ impl Order {
     }
 
     /// Puts the list in order after changes.
-    pub fn refresh(&mut self) {
+    pub(super) fn refresh(&mut self) {
         if !std::mem::take(&mut self.is_stale) {
             return;
         }
@@ -48,7 +48,7 @@ impl Order {
         }
     }
 
-    pub fn list(&self) -> &[Slot] {
+    pub(super) fn list(&self) -> &[Slot] {
         &self.list
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct Owners {
 
 impl Owners {
     /// Follows a service; none if it is gone.
-    pub fn set_service(&mut self, key: &Key, service: Option<&Object>) {
+    pub(crate) fn set_service(&mut self, key: &Key, service: Option<&Object>) {
         let selector = service
             .map(|service| &service["spec"]["selector"])
             .filter(|selector| !selector.is_null());
@@ -28,7 +28,7 @@ impl Owners {
     }
 
     /// Follows something that makes pods; none if it is gone.
-    pub fn set_maker(&mut self, kind: &'static str, key: &Key, maker: Option<&Object>) {
+    pub(crate) fn set_maker(&mut self, kind: &'static str, key: &Key, maker: Option<&Object>) {
         let selector =
             maker
                 .map(|maker| &maker["spec"]["selector"])
@@ -43,7 +43,7 @@ impl Owners {
     }
 
     /// What selects the pods that belong together with this one; empty if nothing does.
-    pub fn selector(&self, pod: &Pod) -> LabelSelector {
+    pub(crate) fn selector(&self, pod: &Pod) -> LabelSelector {
         let services = self
             .services
             .get(&pod.namespace)

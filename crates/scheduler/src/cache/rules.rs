@@ -26,7 +26,7 @@ struct Answers {
 
 impl Rules {
     /// Remembers a rule; `nodes` are asked when it is new.
-    pub fn learn<'a>(
+    pub(super) fn learn<'a>(
         &mut self,
         rule: &NodeRule,
         nodes: impl Iterator<Item = (Slot, &'a NodeFacts)>,
@@ -56,14 +56,14 @@ impl Rules {
     }
 
     /// What a rule says of each node. It was learnt before.
-    pub fn answers(&self, rule: &NodeRule) -> Option<&[bool]> {
+    pub(super) fn answers(&self, rule: &NodeRule) -> Option<&[bool]> {
         self.known
             .get(&rule.text)
             .map(|answers| answers.allows.as_slice())
     }
 
     /// Follows a change of a node.
-    pub fn set(&mut self, slot: Slot, facts: Option<&NodeFacts>) {
+    pub(super) fn set(&mut self, slot: Slot, facts: Option<&NodeFacts>) {
         self.known
             .values_mut()
             .for_each(|answers| answers.set(slot, facts));

@@ -53,12 +53,12 @@ pub(crate) struct Cache {
 
 /// Reading.
 impl Cache {
-    pub fn node(&self, slot: Slot) -> &Node {
+    pub(crate) fn node(&self, slot: Slot) -> &Node {
         &self.nodes[slot as usize]
     }
 
     /// The node of a name, if the API has it.
-    pub fn find(&self, name: &str) -> Option<&Node> {
+    pub(crate) fn find(&self, name: &str) -> Option<&Node> {
         self.slots
             .get(name)
             .map(|slot| self.node(*slot))
@@ -66,71 +66,71 @@ impl Cache {
     }
 
     /// Nodes in the order in which they are looked at.
-    pub fn order(&self) -> &[Slot] {
+    pub(crate) fn order(&self) -> &[Slot] {
         self.order.list()
     }
 
-    pub fn is_assumed(&self, uid: &str) -> bool {
+    pub(crate) fn is_assumed(&self, uid: &str) -> bool {
         self.pods.get(uid).is_some_and(|placed| placed.assumed)
     }
 
     /// A pod that is somewhere.
-    pub fn pod(&self, uid: &str) -> Option<&Arc<Pod>> {
+    pub(crate) fn pod(&self, uid: &str) -> Option<&Arc<Pod>> {
         self.pods.get(uid).map(|placed| &placed.pod)
     }
 
     /// All pods that are somewhere.
     #[cfg(test)]
-    pub fn pods(&self) -> impl Iterator<Item = (&Arc<Pod>, Slot)> {
+    pub(crate) fn pods(&self) -> impl Iterator<Item = (&Arc<Pod>, Slot)> {
         self.pods.values().map(|placed| (&placed.pod, placed.slot))
     }
 
-    pub fn n_pods(&self) -> usize {
+    pub(crate) fn n_pods(&self) -> usize {
         self.pods.len()
     }
 
-    pub fn domains(&self, topology: usize) -> &Domains {
+    pub(crate) fn domains(&self, topology: usize) -> &Domains {
         self.topologies.at(topology)
     }
 
-    pub fn counted(&self, place: usize) -> &Counted {
+    pub(crate) fn counted(&self, place: usize) -> &Counted {
         self.counts.at(place)
     }
 
     /// The terms of others that mean a pod.
-    pub fn terms_meaning<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = &'a Carried> {
+    pub(crate) fn terms_meaning<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = &'a Carried> {
         self.terms
             .meaning(pod, self.namespace_labels(&pod.namespace))
     }
 
-    pub fn namespace_labels(&self, namespace: &str) -> &Labels {
+    pub(crate) fn namespace_labels(&self, namespace: &str) -> &Labels {
         self.namespaces.get(namespace).unwrap_or(&self.no_labels)
     }
 
     /// The namespaces in which a term looks.
-    pub fn resolve(&self, term: &Term) -> Namespaces {
+    pub(crate) fn resolve(&self, term: &Term) -> Namespaces {
         term.resolve(self.namespaces.iter())
     }
 
     /// All lists of taints by their numbers.
-    pub fn taint_lists(&self) -> &[Box<[Taint]>] {
+    pub(crate) fn taint_lists(&self) -> &[Box<[Taint]>] {
         self.taints.lists()
     }
 
     /// How many pods that are somewhere use a claim.
-    pub fn n_users(&self, namespace: &Str, claim: &Str) -> u32 {
+    pub(crate) fn n_users(&self, namespace: &Str, claim: &Str) -> u32 {
         self.claims
             .get(&(namespace.clone(), claim.clone()))
             .copied()
             .unwrap_or_default()
     }
 
-    pub fn image(&self, name: &str) -> Option<&ImageState> {
+    pub(crate) fn image(&self, name: &str) -> Option<&ImageState> {
         self.images.get(name)
     }
 
     /// What a rule says of each node; it was learnt before.
-    pub fn answers(&self, rule: &NodeRule) -> &[bool] {
+    pub(crate) fn answers(&self, rule: &NodeRule) -> &[bool] {
         self.rules.answers(rule).unwrap_or_default()
     }
 }
@@ -138,19 +138,19 @@ impl Cache {
 /// What is counted from now on.
 impl Cache {
     /// Readies the order of nodes.
-    pub fn refresh(&mut self) {
+    pub(crate) fn refresh(&mut self) {
         self.order.refresh();
     }
 
     /// The place of a label among topologies.
-    pub fn topology(&mut self, label: &Str) -> usize {
+    pub(crate) fn topology(&mut self, label: &Str) -> usize {
         let existing = self.nodes.iter().filter(|node| node.exists);
         self.topologies
             .place(label, existing.map(|node| (node.slot, &node.facts.labels)))
     }
 
     /// The place of what is counted.
-    pub fn count(&mut self, matcher: &Matcher) -> usize {
+    pub(crate) fn count(&mut self, matcher: &Matcher) -> usize {
         let (pods, by_namespace) = (&self.pods, &self.by_namespace);
         self.counts.place(matcher, |namespace| match namespace {
             None => pods
@@ -167,7 +167,7 @@ impl Cache {
     }
 
     /// Learns what a rule says of each node.
-    pub fn learn(&mut self, rule: &NodeRule) {
+    pub(crate) fn learn(&mut self, rule: &NodeRule) {
         let existing = self.nodes.iter().filter(|node| node.exists);
         self.rules
             .learn(rule, existing.map(|node| (node.slot, &*node.facts)));
@@ -177,7 +177,7 @@ impl Cache {
 /// Nodes and namespaces.
 impl Cache {
     /// Takes in a node as it is. What it was before, if it was there.
-    pub fn set_node(&mut self, facts: NodeFacts) -> Option<Arc<NodeFacts>> {
+    pub(crate) fn set_node(&mut self, facts: NodeFacts) -> Option<Arc<NodeFacts>> {
         let (slot, facts) = (self.slot(&facts.name), Arc::new(facts));
         let old = self
             .node(slot)
@@ -204,7 +204,7 @@ impl Cache {
     }
 
     /// Forgets a node. What it was, if it was there.
-    pub fn remove_node(&mut self, name: &str) -> Option<Arc<NodeFacts>> {
+    pub(crate) fn remove_node(&mut self, name: &str) -> Option<Arc<NodeFacts>> {
         let slot = *self.slots.get(name)?;
         let old = self
             .node(slot)
@@ -227,7 +227,7 @@ impl Cache {
         Some(old)
     }
 
-    pub fn set_namespace(&mut self, key: &Key, namespace: Option<&Object>) {
+    pub(crate) fn set_namespace(&mut self, key: &Key, namespace: Option<&Object>) {
         match namespace {
             Some(namespace) => self.namespaces.insert(
                 key.name().into(),
@@ -303,20 +303,20 @@ impl Cache {
 /// Pods.
 impl Cache {
     /// Takes in a pod that the API says is somewhere.
-    pub fn set_pod(&mut self, pod: Arc<Pod>) {
+    pub(crate) fn set_pod(&mut self, pod: Arc<Pod>) {
         self.remove_pod(&pod.uid);
         let slot = self.slot(&pod.node);
         self.place(pod, slot, false);
     }
 
     /// Assumes that a pod is on a node from now on.
-    pub fn assume(&mut self, pod: Arc<Pod>, slot: Slot) {
+    pub(crate) fn assume(&mut self, pod: Arc<Pod>, slot: Slot) {
         self.remove_pod(&pod.uid);
         self.place(pod, slot, true);
     }
 
     /// Forgets a pod, if it was only assumed.
-    pub fn forget(&mut self, uid: &str) -> Option<Arc<Pod>> {
+    pub(crate) fn forget(&mut self, uid: &str) -> Option<Arc<Pod>> {
         if self.is_assumed(uid) {
             self.remove_pod(uid)
         } else {
@@ -325,7 +325,7 @@ impl Cache {
     }
 
     /// Forgets a pod.
-    pub fn remove_pod(&mut self, uid: &str) -> Option<Arc<Pod>> {
+    pub(crate) fn remove_pod(&mut self, uid: &str) -> Option<Arc<Pod>> {
         let Placed { pod, slot, .. } = self.pods.remove(uid)?;
         if let Some(uids) = self.by_namespace.get_mut(&pod.namespace) {
             uids.remove(uid);

@@ -28,7 +28,7 @@ impl Default for TaintLists {
 
 impl TaintLists {
     /// The number of a list for one more node.
-    pub fn join(&mut self, taints: &[Taint]) -> u32 {
+    pub(super) fn join(&mut self, taints: &[Taint]) -> u32 {
         if let Some(number) = self.numbers.get(taints) {
             self.n_nodes[*number as usize] += 1;
             return *number;
@@ -45,7 +45,7 @@ impl TaintLists {
     }
 
     /// One node less has the list.
-    pub fn leave(&mut self, number: u32) {
+    pub(super) fn leave(&mut self, number: u32) {
         let at = number as usize;
         self.n_nodes[at] -= 1;
         if self.n_nodes[at] == 0 {
@@ -55,7 +55,7 @@ impl TaintLists {
     }
 
     /// All lists by their numbers.
-    pub fn lists(&self) -> &[Box<[Taint]>] {
+    pub(super) fn lists(&self) -> &[Box<[Taint]>] {
         &self.lists
     }
 }

@@ -47,7 +47,7 @@ impl Default for Arguments {
 
 impl Arguments {
     /// Reads all arguments of a profile, which is at `path`. What extenders count themselves is ignored.
-    pub fn of(
+    pub(super) fn of(
         configs: &Value,
         path: &str,
         ignored: &[Str],
@@ -81,11 +81,11 @@ impl Arguments {
         Ok(())
     }
 
-    pub fn node_affinity(&self) -> NodeAffinity {
+    pub(super) fn node_affinity(&self) -> NodeAffinity {
         NodeAffinity::new(&self.added_affinity)
     }
 
-    pub fn fit(&self) -> Fit {
+    pub(super) fn fit(&self) -> Fit {
         let (ignored, ignored_groups) = (self.ignored.clone(), self.ignored_groups.clone());
         Fit {
             ignored,
@@ -94,7 +94,7 @@ impl Arguments {
         }
     }
 
-    pub fn spread(&self) -> TopologySpread {
+    pub(super) fn spread(&self) -> TopologySpread {
         self.constraints
             .clone()
             .map_or_else(TopologySpread::default, TopologySpread::with_defaults)

@@ -6,19 +6,19 @@ macro_rules! points {
     ($($point:ident $field:literal),* $(,)?) => {
         /// A point of a pod's way at which plugins are asked.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Point { $($point,)* }
+        pub(super) enum Point { $($point,)* }
 
         impl Point {
             /// All of them, in the order in which upstream reads them.
-            pub const ALL: &[Point] = &[$(Point::$point,)*];
+            pub(super) const ALL: &[Point] = &[$(Point::$point,)*];
 
             /// Its field in a file.
-            pub fn field(self) -> &'static str {
+            pub(super) fn field(self) -> &'static str {
                 match self { $(Point::$point => $field,)* }
             }
 
             /// What upstream's messages call those who are asked there.
-            pub fn plugin(self) -> &'static str {
+            pub(super) fn plugin(self) -> &'static str {
                 match self { $(Point::$point => concat!(stringify!($point), "Plugin"),)* }
             }
         }
@@ -32,7 +32,7 @@ points! {
 
 impl Point {
     /// Whether a plugin is one that can be asked here.
-    pub fn asks(self, name: Name) -> bool {
+    pub(super) fn asks(self, name: Name) -> bool {
         points_of(name).contains(&self)
     }
 }

@@ -20,13 +20,13 @@ pub(crate) struct Diagnosis {
 }
 
 impl Diagnosis {
-    pub fn refuse(&mut self, slot: Slot, refusal: Refusal) {
+    pub(crate) fn refuse(&mut self, slot: Slot, refusal: Refusal) {
         self.rejectors.insert(refusal.plugin);
         self.refusals.push((slot, refusal));
     }
 
     /// Nodes on which there would be room if other pods went.
-    pub fn resolvable(&self, nodes: &[Slot]) -> Vec<Slot> {
+    pub(crate) fn resolvable(&self, nodes: &[Slot]) -> Vec<Slot> {
         let refused: crate::HashMap<Slot, bool> = self
             .refusals
             .iter()
@@ -44,7 +44,7 @@ impl Diagnosis {
     }
 
     /// What speaks against one node.
-    pub fn refusal(&self, slot: Slot) -> Option<&Refusal> {
+    pub(crate) fn refusal(&self, slot: Slot) -> Option<&Refusal> {
         self.refusals
             .iter()
             .find(|(known, _)| *known == slot)
@@ -53,7 +53,7 @@ impl Diagnosis {
     }
 
     /// All of it for people, `n_nodes` in all.
-    pub fn text(&self, n_nodes: usize) -> String {
+    pub(crate) fn text(&self, n_nodes: usize) -> String {
         let mut text = no_node(n_nodes);
         if !self.before.is_empty() {
             text += &format!(" {}.", self.before);

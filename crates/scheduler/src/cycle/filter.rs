@@ -29,7 +29,7 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    pub fn copy(&self) -> Prepared {
+    pub(crate) fn copy(&self) -> Prepared {
         let checks = self.checks.iter().map(|check| check.copy()).collect();
         Prepared {
             checks,
@@ -39,14 +39,14 @@ impl Prepared {
     }
 
     /// Imagines another pod on a node, or away from it.
-    pub fn imagine(&mut self, pod: &Pod, node: &Node, by: i64, world: &World) {
+    pub(crate) fn imagine(&mut self, pod: &Pod, node: &Node, by: i64, world: &World) {
         self.checks
             .iter_mut()
             .for_each(|check| check.imagine(pod, node, by, world));
     }
 
     /// Why the pod cannot be on a node; none if it can.
-    pub fn check(&self, node: &Node, world: &World) -> Option<Refusal> {
+    pub(crate) fn check(&self, node: &Node, world: &World) -> Option<Refusal> {
         self.checks
             .iter()
             .find_map(|check| check.check(node, world))
@@ -55,7 +55,7 @@ impl Prepared {
 
 impl Prepared {
     /// What must be done before the pod is bound to a node.
-    pub fn reserve(&self, node: &Node, world: &World) -> Result<Vec<Step>, String> {
+    pub(crate) fn reserve(&self, node: &Node, world: &World) -> Result<Vec<Step>, String> {
         let steps = self
             .checks
             .iter()

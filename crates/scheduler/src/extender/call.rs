@@ -22,7 +22,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    pub fn new(options: &ExtenderOptions) -> Result<Caller, String> {
+    pub(crate) fn new(options: &ExtenderOptions) -> Result<Caller, String> {
         let url = options.url.trim_end_matches('/').to_string();
         let fail = |error: &dyn std::fmt::Display| format!("extender {url}: {error}");
         let uri: Uri = url
@@ -47,7 +47,7 @@ impl Caller {
     }
 
     /// What the extender says to something.
-    pub async fn post(&self, verb: &str, arguments: &Value) -> Result<Value, String> {
+    pub(crate) async fn post(&self, verb: &str, arguments: &Value) -> Result<Value, String> {
         let url = format!("{}/{verb}", self.url);
         let body = Body::from(json::to_string(arguments).into_bytes());
         let request = Request::post(format!("{}/{verb}", self.path))

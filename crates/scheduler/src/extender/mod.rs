@@ -54,7 +54,7 @@ pub(crate) struct Verdict {
 pub(crate) type Victims = Vec<(Str, Vec<Str>, i64)>;
 
 impl Extender {
-    pub fn new(options: ExtenderOptions) -> Result<Extender, String> {
+    pub(crate) fn new(options: ExtenderOptions) -> Result<Extender, String> {
         Ok(Extender {
             caller: Caller::new(&options)?,
             options,
@@ -62,7 +62,7 @@ impl Extender {
     }
 
     /// Whether a pod is its business.
-    pub fn is_interested(&self, pod: &Pod) -> bool {
+    pub(crate) fn is_interested(&self, pod: &Pod) -> bool {
         let managed = &self.options.managed;
         let Ok(object) = pod.entry.object() else {
             return false;
@@ -83,7 +83,7 @@ impl Extender {
     }
 
     /// Which of some nodes will do.
-    pub async fn filter(&self, pod: &Object, nodes: &[Object]) -> Result<Verdict, String> {
+    pub(crate) async fn filter(&self, pod: &Object, nodes: &[Object]) -> Result<Verdict, String> {
         let names = || {
             nodes
                 .iter()
@@ -144,7 +144,7 @@ impl Extender {
     }
 
     /// How good some nodes are, from 0 to 10, weighted.
-    pub async fn prioritize(
+    pub(crate) async fn prioritize(
         &self,
         pod: &Object,
         nodes: &[Object],
@@ -166,7 +166,7 @@ impl Extender {
     }
 
     /// Which victims it agrees to.
-    pub async fn preempt(
+    pub(crate) async fn preempt(
         &self,
         pod: &Object,
         victims: &[(Str, Vec<Object>, i64)],
@@ -205,7 +205,7 @@ impl Extender {
     }
 
     /// Binds a pod to a node.
-    pub async fn bind(&self, pod: &Pod, node: &Str) -> Result<(), String> {
+    pub(crate) async fn bind(&self, pod: &Pod, node: &Str) -> Result<(), String> {
         let Pod {
             namespace,
             name,

@@ -27,7 +27,7 @@ pub(crate) enum Namespaces {
 }
 
 impl Namespaces {
-    pub fn have(&self, namespace: &str) -> bool {
+    pub(crate) fn have(&self, namespace: &str) -> bool {
         match self {
             Namespaces::All => true,
             Namespaces::These(names) => names.iter().any(|name| name == namespace),
@@ -57,7 +57,7 @@ impl Term {
     }
 
     /// Whether it means a pod in a namespace with these labels.
-    pub fn means(&self, pod: &Pod, namespace_labels: &Labels) -> bool {
+    pub(crate) fn means(&self, pod: &Pod, namespace_labels: &Labels) -> bool {
         self.covers(&pod.namespace, namespace_labels) && pod.labels.match_selector(&self.selector)
     }
 
@@ -70,7 +70,7 @@ impl Term {
     }
 
     /// The one namespace in which it looks, if that does not depend on others' labels.
-    pub fn only_namespace(&self) -> Option<&Str> {
+    pub(crate) fn only_namespace(&self) -> Option<&Str> {
         match &*self.namespaces {
             [name] if self.namespace_selector.is_none() => Some(name),
             _ => None,
@@ -78,7 +78,10 @@ impl Term {
     }
 
     /// The namespaces in which it looks, given all that there are.
-    pub fn resolve<'a>(&self, all: impl Iterator<Item = (&'a Str, &'a Labels)>) -> Namespaces {
+    pub(crate) fn resolve<'a>(
+        &self,
+        all: impl Iterator<Item = (&'a Str, &'a Labels)>,
+    ) -> Namespaces {
         match &self.namespace_selector {
             Some(selector) if selector.is_empty() => Namespaces::All,
             None => Namespaces::These(self.namespaces.to_vec()),
@@ -114,7 +117,7 @@ pub(crate) struct Affinity {
 }
 
 impl Affinity {
-    pub fn of(affinity: &Value, namespace: &str) -> Affinity {
+    pub(crate) fn of(affinity: &Value, namespace: &str) -> Affinity {
         let (near, far) = (&affinity["podAffinity"], &affinity["podAntiAffinity"]);
         Affinity {
             required: required(near, namespace),
@@ -125,7 +128,7 @@ impl Affinity {
         }
     }
 
-    pub fn has_preferred(&self) -> bool {
+    pub(crate) fn has_preferred(&self) -> bool {
         !self.preferred.is_empty() || !self.preferred_anti.is_empty()
     }
 }

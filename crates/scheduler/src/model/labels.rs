@@ -8,7 +8,7 @@ use mizzen_object::{Str, Value};
 pub(crate) struct Labels(Box<[(Str, Str)]>);
 
 impl Labels {
-    pub fn of(labels: &Value) -> Labels {
+    pub(crate) fn of(labels: &Value) -> Labels {
         let mut labels: Vec<(Str, Str)> = labels
             .entries()
             .map(|(key, value)| (key.into(), value.str().into()))
@@ -17,18 +17,18 @@ impl Labels {
         Labels(labels.into())
     }
 
-    pub fn get(&self, key: &str) -> Option<&str> {
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.0
             .iter()
             .find(|(known, _)| known == key)
             .map(|(_, value)| value.as_str())
     }
 
-    pub fn match_selector(&self, selector: &LabelSelector) -> bool {
+    pub(crate) fn match_selector(&self, selector: &LabelSelector) -> bool {
         selector.matches(|key| self.get(key))
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }

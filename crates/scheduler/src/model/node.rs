@@ -31,7 +31,7 @@ pub(crate) struct NodeFacts {
 }
 
 impl NodeFacts {
-    pub fn of(node: &Value) -> NodeFacts {
+    pub(crate) fn of(node: &Value) -> NodeFacts {
         let (metadata, spec, status) = (&node["metadata"], &node["spec"], &node["status"]);
         let allocatable = &status["allocatable"];
         NodeFacts {
@@ -53,7 +53,7 @@ impl NodeFacts {
     }
 
     /// What tells zones apart; empty for nodes in none.
-    pub fn zone(&self) -> Str {
+    pub(crate) fn zone(&self) -> Str {
         let label = |key: &str| self.labels.get(key).unwrap_or_default();
         let either = |key: &str, old: &str| {
             if label(key).is_empty() {

@@ -13,14 +13,14 @@ pub(crate) struct NodeTerm {
 }
 
 impl NodeTerm {
-    pub fn of(term: &Value) -> NodeTerm {
+    pub(crate) fn of(term: &Value) -> NodeTerm {
         NodeTerm {
             labels: selector(&term["matchExpressions"]),
             names: selector(&term["matchFields"]),
         }
     }
 
-    pub fn holds(&self, name: &str, labels: &Labels) -> bool {
+    pub(crate) fn holds(&self, name: &str, labels: &Labels) -> bool {
         (!self.labels.is_empty() || !self.names.is_empty())
             && labels.match_selector(&self.labels)
             && self
@@ -90,14 +90,14 @@ pub(crate) struct NodeRule {
 
 impl NodeRule {
     /// The rule of a pod; none if it goes anywhere.
-    pub fn of(spec: &Value) -> Option<NodeRule> {
+    pub(crate) fn of(spec: &Value) -> Option<NodeRule> {
         let required =
             &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
         NodeRule::new(&spec["nodeSelector"], required)
     }
 
     /// A rule of exact labels and a node selector; none if there is neither.
-    pub fn new(labels: &Value, required: &Value) -> Option<NodeRule> {
+    pub(crate) fn new(labels: &Value, required: &Value) -> Option<NodeRule> {
         if labels.is_null() && required.is_null() {
             return None;
         }
@@ -117,7 +117,7 @@ impl NodeRule {
         })
     }
 
-    pub fn allows(&self, name: &str, labels: &Labels) -> bool {
+    pub(crate) fn allows(&self, name: &str, labels: &Labels) -> bool {
         self.selector
             .iter()
             .all(|(key, value)| labels.get(key) == Some(value))
@@ -128,7 +128,7 @@ impl NodeRule {
     }
 
     /// The only nodes that it can allow, if every term names some.
-    pub fn named(&self) -> Option<Vec<Str>> {
+    pub(crate) fn named(&self) -> Option<Vec<Str>> {
         let terms = self.terms.as_ref().filter(|terms| !terms.is_empty())?;
         let mut names = terms
             .iter()

@@ -25,7 +25,7 @@ pub(crate) struct HostPort {
 
 impl HostPort {
     /// Whether two pods cannot have both on one node.
-    pub fn clashes(&self, other: &HostPort) -> bool {
+    pub(crate) fn clashes(&self, other: &HostPort) -> bool {
         let everywhere = |port: &HostPort| port.address == "0.0.0.0";
         self.port == other.port
             && self.protocol == other.protocol
@@ -92,7 +92,7 @@ pub(crate) struct Pod {
 
 impl Pod {
     /// Reads a pod; none if it has ended and takes no place any more, or cannot be read.
-    pub fn of(entry: &Entry<Object>) -> Option<Pod> {
+    pub(crate) fn of(entry: &Entry<Object>) -> Option<Pod> {
         let object = entry.object().ok()?;
         (!matches!(object["status"]["phase"].str(), "Succeeded" | "Failed"))
             .then(|| Pod::read(&object, entry))
@@ -136,17 +136,17 @@ impl Pod {
     }
 
     /// Whether it is somewhere.
-    pub fn is_placed(&self) -> bool {
+    pub(crate) fn is_placed(&self) -> bool {
         !self.node.is_empty()
     }
 
     /// Whether it is somewhere or soon will be.
-    pub fn has_prospect(&self) -> bool {
+    pub(crate) fn has_prospect(&self) -> bool {
         !self.node.is_empty() || !self.nominated.is_empty()
     }
 
     /// Its namespace and name.
-    pub fn key(&self) -> Key {
+    pub(crate) fn key(&self) -> Key {
         Key::new(self.namespace.as_str(), self.name.as_str())
     }
 }

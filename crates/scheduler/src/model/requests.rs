@@ -19,7 +19,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    pub fn of(pod: &Value) -> Requests {
+    pub(crate) fn of(pod: &Value) -> Requests {
         let assumed = total(pod, true);
         Requests {
             stated: total(pod, false),

@@ -18,7 +18,7 @@ pub(crate) struct Resources {
 
 impl Resources {
     /// Reads a list of quantities; what nobody schedules by is left out.
-    pub fn of(list: &Value) -> Resources {
+    pub(crate) fn of(list: &Value) -> Resources {
         let mut resources = Resources::default();
         for (name, quantity) in list.entries() {
             resources.add_one(name, amount(name, quantity));
@@ -27,7 +27,7 @@ impl Resources {
     }
 
     /// How much there is of one.
-    pub fn get(&self, name: &str) -> i64 {
+    pub(crate) fn get(&self, name: &str) -> i64 {
         match name {
             "cpu" => self.cpu,
             "memory" => self.memory,
@@ -37,7 +37,7 @@ impl Resources {
     }
 
     /// How much there is of one that is neither CPU nor bytes.
-    pub fn scalar(&self, name: &str) -> i64 {
+    pub(crate) fn scalar(&self, name: &str) -> i64 {
         self.scalar
             .iter()
             .find(|(known, _)| known == name)
@@ -45,7 +45,7 @@ impl Resources {
     }
 
     /// Sets one of them.
-    pub fn set(&mut self, name: &str, amount: i64) {
+    pub(crate) fn set(&mut self, name: &str, amount: i64) {
         let known = self.get(name);
         self.add_one(name, amount - known);
     }
@@ -68,7 +68,7 @@ impl Resources {
     }
 
     /// Adds all of `other`, so many times.
-    pub fn add(&mut self, other: &Resources, times: i64) {
+    pub(crate) fn add(&mut self, other: &Resources, times: i64) {
         self.cpu += other.cpu * times;
         self.memory += other.memory * times;
         self.ephemeral += other.ephemeral * times;
@@ -78,7 +78,7 @@ impl Resources {
     }
 
     /// Makes each at least as much as in `other`.
-    pub fn raise_to(&mut self, other: &Resources) {
+    pub(crate) fn raise_to(&mut self, other: &Resources) {
         self.cpu = self.cpu.max(other.cpu);
         self.memory = self.memory.max(other.memory);
         self.ephemeral = self.ephemeral.max(other.ephemeral);
@@ -89,7 +89,7 @@ impl Resources {
     }
 
     /// Whether any of them is less in `other`.
-    pub fn shrinks_to(&self, other: &Resources) -> bool {
+    pub(crate) fn shrinks_to(&self, other: &Resources) -> bool {
         self.cpu > other.cpu
             || self.memory > other.memory
             || self.ephemeral > other.ephemeral

@@ -21,7 +21,7 @@ pub(crate) struct Constraint {
 }
 
 impl Constraint {
-    pub fn list(constraints: &Value, labels: &Labels) -> Box<[Constraint]> {
+    pub(crate) fn list(constraints: &Value, labels: &Labels) -> Box<[Constraint]> {
         constraints
             .list()
             .iter()

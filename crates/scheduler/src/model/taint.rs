@@ -24,7 +24,7 @@ impl Effect {
     }
 
     /// Whether it keeps pods from being placed.
-    pub fn forbids(self) -> bool {
+    pub(crate) fn forbids(self) -> bool {
         self != Effect::PreferNoSchedule
     }
 }
@@ -38,7 +38,7 @@ pub(crate) struct Taint {
 }
 
 impl Taint {
-    pub fn list(taints: &Value) -> Box<[Taint]> {
+    pub(crate) fn list(taints: &Value) -> Box<[Taint]> {
         let taint = |taint: &Value| {
             let effect = Effect::of(taint["effect"].str())?;
             Some(Taint {
@@ -62,7 +62,7 @@ pub(crate) struct Toleration {
 }
 
 impl Toleration {
-    pub fn list(tolerations: &Value) -> Box<[Toleration]> {
+    pub(crate) fn list(tolerations: &Value) -> Box<[Toleration]> {
         let toleration = |toleration: &Value| Toleration {
             key: toleration["key"].str().into(),
             value: (toleration["operator"].str() != "Exists")

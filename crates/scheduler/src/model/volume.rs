@@ -15,7 +15,7 @@ pub(crate) struct Disk {
 
 impl Disk {
     /// Whether two pods cannot both have it on one node.
-    pub fn clashes(&self, other: &Disk) -> bool {
+    pub(crate) fn clashes(&self, other: &Disk) -> bool {
         let same_server =
             self.servers.is_empty() || self.servers.iter().any(|one| other.servers.contains(one));
         self.id == other.id && same_server && !(self.only_reads && other.only_reads)
@@ -71,7 +71,7 @@ pub(crate) struct Volumes {
 }
 
 impl Volumes {
-    pub fn of(pod_name: &str, volumes: &Value) -> Volumes {
+    pub(crate) fn of(pod_name: &str, volumes: &Value) -> Volumes {
         let volumes = volumes.list();
         Volumes {
             claims: volumes

@@ -81,7 +81,7 @@ pub(crate) enum Reasons {
 }
 
 impl Reasons {
-    pub fn iter(&self) -> impl Iterator<Item = &Text> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Text> {
         match self {
             Reasons::One(reason) | Reasons::Error(reason) => std::slice::from_ref(reason).iter(),
             Reasons::Several(reasons) => reasons.iter(),
@@ -89,7 +89,7 @@ impl Reasons {
     }
 
     /// All of them in one line.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.iter()
             .map(AsRef::as_ref)
             .collect::<Vec<&str>>()
@@ -99,7 +99,7 @@ impl Reasons {
 
 impl Refusal {
     /// It could be if other pods went.
-    pub fn for_now(plugin: Name, reason: impl Into<Text>) -> Refusal {
+    pub(crate) fn for_now(plugin: Name, reason: impl Into<Text>) -> Refusal {
         Refusal {
             plugin,
             reasons: Reasons::One(reason.into()),
@@ -108,7 +108,7 @@ impl Refusal {
     }
 
     /// It could not be even if other pods went.
-    pub fn for_good(plugin: Name, reason: impl Into<Text>) -> Refusal {
+    pub(crate) fn for_good(plugin: Name, reason: impl Into<Text>) -> Refusal {
         Refusal {
             resolvable: false,
             ..Refusal::for_now(plugin, reason)
@@ -116,7 +116,7 @@ impl Refusal {
     }
 
     /// Nobody can say whether it could be.
-    pub fn error(plugin: Name, error: impl Into<Text>) -> Refusal {
+    pub(crate) fn error(plugin: Name, error: impl Into<Text>) -> Refusal {
         Refusal {
             plugin,
             reasons: Reasons::Error(error.into()),

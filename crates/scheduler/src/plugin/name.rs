@@ -13,7 +13,7 @@ macro_rules! names {
             const ALL: &[Name] = &[$(Name::$name,)*];
 
             /// Its name in configurations and messages.
-            pub fn as_str(self) -> &'static str {
+            pub(crate) fn as_str(self) -> &'static str {
                 match self { $(Name::$name => stringify!($name),)* }
             }
         }
@@ -28,7 +28,7 @@ names! {
 
 impl Name {
     /// The plugin of a name.
-    pub fn of(name: &str) -> Option<Name> {
+    pub(crate) fn of(name: &str) -> Option<Name> {
         Name::ALL
             .iter()
             .copied()
@@ -47,30 +47,30 @@ impl fmt::Display for Name {
 pub(crate) struct Names(u32);
 
 impl Names {
-    pub fn insert(&mut self, name: Name) {
+    pub(crate) fn insert(&mut self, name: Name) {
         self.0 |= 1 << name as u32;
     }
 
-    pub fn has(self, name: Name) -> bool {
+    pub(crate) fn has(self, name: Name) -> bool {
         self.0 & (1 << name as u32) != 0
     }
 
     /// Every plugin.
-    pub fn all() -> Names {
+    pub(crate) fn all() -> Names {
         Name::ALL.iter().copied().collect()
     }
 
     /// Whether both have one in common.
-    pub fn meets(self, other: Names) -> bool {
+    pub(crate) fn meets(self, other: Names) -> bool {
         self.0 & other.0 != 0
     }
 
-    pub fn is_empty(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// Their names in alphabetical order, as Go writes a list.
-    pub fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         let mut names: Vec<&str> = Name::ALL
             .iter()
             .filter(|name| self.has(**name))

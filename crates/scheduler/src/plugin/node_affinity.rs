@@ -20,7 +20,7 @@ pub(crate) struct NodeAffinity {
 
 impl NodeAffinity {
     /// From a profile's `addedAffinity`.
-    pub fn new(added: &Value) -> NodeAffinity {
+    pub(crate) fn new(added: &Value) -> NodeAffinity {
         let preferred = added["preferredDuringSchedulingIgnoredDuringExecution"]
             .list()
             .iter();

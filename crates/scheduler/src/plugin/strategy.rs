@@ -18,7 +18,7 @@ pub(crate) struct Weighted {
 
 impl Weighted {
     /// CPU and memory alike.
-    pub fn default_list() -> Vec<Weighted> {
+    pub(crate) fn default_list() -> Vec<Weighted> {
         ["cpu", "memory"]
             .map(|name| Weighted {
                 name: name.into(),
@@ -47,7 +47,7 @@ pub(crate) struct Strategy {
 }
 
 impl Strategy {
-    pub fn measure(&self, pod: &Arc<Pod>) -> Judge {
+    pub(crate) fn measure(&self, pod: &Arc<Pod>) -> Judge {
         let wants = self.resources.iter().filter_map(|resource| {
             let which = Which::of(&resource.name);
             let want = match which {
@@ -78,7 +78,7 @@ pub(super) enum Which {
 }
 
 impl Which {
-    pub fn of(name: &Str) -> Which {
+    pub(super) fn of(name: &Str) -> Which {
         match name.as_str() {
             "cpu" => Which::Cpu,
             "memory" => Which::Memory,
@@ -87,7 +87,7 @@ impl Which {
     }
 
     /// How much there is of it.
-    pub fn amount(&self, resources: &Resources) -> i64 {
+    pub(super) fn amount(&self, resources: &Resources) -> i64 {
         match self {
             Which::Cpu => resources.cpu,
             Which::Memory => resources.memory,
@@ -96,7 +96,7 @@ impl Which {
     }
 
     /// Whether it counts for a pod that wants so much; what few nodes have counts only for those that want it.
-    pub fn matters(&self, want: i64) -> bool {
+    pub(super) fn matters(&self, want: i64) -> bool {
         want != 0 || !matches!(self, Which::Other(name) if is_scalar(name))
     }
 }

@@ -79,7 +79,7 @@ pub(crate) struct Depths {
 }
 
 impl Queue {
-    pub fn new(delays: Delays) -> Queue {
+    pub(crate) fn new(delays: Delays) -> Queue {
         let origin = Instant::now();
         Queue {
             pods: HashMap::default(),
@@ -95,7 +95,7 @@ impl Queue {
         }
     }
 
-    pub fn depths(&self) -> Depths {
+    pub(crate) fn depths(&self) -> Depths {
         Depths {
             active: self.active.len(),
             backoff: self.backing_off.len() + self.erring.len(),
@@ -109,12 +109,12 @@ impl Queue {
     }
 
     /// A pod that waits.
-    pub fn get(&self, uid: &str) -> Option<&Waiting> {
+    pub(crate) fn get(&self, uid: &str) -> Option<&Waiting> {
         self.pods.get(uid)
     }
 
     /// Takes in a new pod. `gate` says who does not let it in yet.
-    pub fn add(&mut self, pod: Arc<Pod>, gate: Option<Name>) {
+    pub(crate) fn add(&mut self, pod: Arc<Pod>, gate: Option<Name>) {
         self.nominated.add(&pod, None);
         self.sequence += 1;
         let waiting = Waiting::new(pod, Instant::now(), self.sequence);
@@ -133,7 +133,7 @@ impl Queue {
     }
 
     /// Replaces what is known of a pod that waits. Whether it does.
-    pub fn replace(&mut self, pod: &Arc<Pod>) -> bool {
+    pub(crate) fn replace(&mut self, pod: &Arc<Pod>) -> bool {
         let Some(mut waiting) = self.take(&pod.uid) else {
             return false;
         };
@@ -145,13 +145,13 @@ impl Queue {
     }
 
     /// Forgets a pod.
-    pub fn remove(&mut self, uid: &str) -> Option<Arc<Pod>> {
+    pub(crate) fn remove(&mut self, uid: &str) -> Option<Arc<Pod>> {
         self.nominated.remove(uid);
         self.take(uid).map(|waiting| waiting.pod)
     }
 
     /// The pod to be tried next.
-    pub fn pop(&mut self) -> Option<Waiting> {
+    pub(crate) fn pop(&mut self) -> Option<Waiting> {
         let early = || self.backing_off.first().map(|(_, rank)| rank);
         let uid = self.active.first().or_else(early)?.uid.clone();
         let mut waiting = self.take(&uid)?;
@@ -160,7 +160,7 @@ impl Queue {
     }
 
     /// Takes back a pod that could not be placed. Without rejectors something went wrong, and only time helps.
-    pub fn fail(&mut self, mut waiting: Waiting, rejectors: Names) {
+    pub(crate) fn fail(&mut self, mut waiting: Waiting, rejectors: Names) {
         waiting.rejectors = rejectors;
         waiting.since = Instant::now();
         if rejectors.is_empty() {
@@ -176,7 +176,7 @@ impl Queue {
 
     /// Lets pods be tried again that something may have helped. Only those are looked at that one of `interests` rejected;
     /// `helps` decides by the pod and who rejected it; `gate` says who still does not let it in.
-    pub fn wake(
+    pub(crate) fn wake(
         &mut self,
         interests: Names,
         helps: impl Fn(&Pod, Names) -> bool,
@@ -198,7 +198,7 @@ impl Queue {
     }
 
     /// Lets one pod be tried again as soon as it has backed off.
-    pub fn requeue(&mut self, uid: &str, gate: Option<Name>) {
+    pub(crate) fn requeue(&mut self, uid: &str, gate: Option<Name>) {
         let Some(mut waiting) = self.take(uid) else {
             return;
         };
@@ -218,21 +218,21 @@ impl Queue {
     }
 
     /// Lets a pod be tried at once.
-    pub fn activate(&mut self, uid: &str, gate: Option<Name>) {
+    pub(crate) fn activate(&mut self, uid: &str, gate: Option<Name>) {
         if let Some(waiting) = self.take(uid) {
             self.admit(waiting, gate);
         }
     }
 
     /// Keeps a pod back until pods have gone that it preempts.
-    pub fn hold(&mut self, uid: &str) {
+    pub(crate) fn hold(&mut self, uid: &str) {
         if let Some(waiting) = self.pods.get_mut(uid) {
             waiting.is_held = true;
         }
     }
 
     /// Ends [`hold`](Queue::hold). If pods could not be preempted it is tried again at once.
-    pub fn release(&mut self, uid: &str, preempted: bool) {
+    pub(crate) fn release(&mut self, uid: &str, preempted: bool) {
         let Some(waiting) = self.pods.get_mut(uid) else {
             return;
         };
@@ -246,7 +246,7 @@ impl Queue {
     }
 
     /// Lets those be tried that have waited long enough.
-    pub fn flush(&mut self, gate: impl Fn(&Pod) -> Option<Name>) {
+    pub(crate) fn flush(&mut self, gate: impl Fn(&Pod) -> Option<Name>) {
         for erring in [false, true] {
             while let Some(uid) = self.first_done(erring) {
                 let gate = self.pods.get(&uid).and_then(|waiting| gate(&waiting.pod));
@@ -293,7 +293,7 @@ impl Queue {
     }
 
     /// When [`flush`](Queue::flush) is to be called next.
-    pub fn next_deadline(&self) -> Instant {
+    pub(crate) fn next_deadline(&self) -> Instant {
         let ends = [self.backing_off.first(), self.erring.first()]
             .into_iter()
             .flatten();

@@ -16,7 +16,7 @@ pub(crate) struct Nominated {
 
 impl Nominated {
     /// Nominates a node for a pod: `node`, or the one in its status. An empty name takes the nomination away.
-    pub fn add(&mut self, pod: &Arc<Pod>, node: Option<&Str>) {
+    pub(crate) fn add(&mut self, pod: &Arc<Pod>, node: Option<&Str>) {
         self.remove(&pod.uid);
         let node = node.unwrap_or(&pod.nominated);
         if node.is_empty() || pod.is_placed() {
@@ -30,14 +30,14 @@ impl Nominated {
     }
 
     /// Follows a change of a pod. What only we know stays: the API may not have heard of it yet.
-    pub fn update(&mut self, old: &Pod, new: &Arc<Pod>) {
+    pub(crate) fn update(&mut self, old: &Pod, new: &Arc<Pod>) {
         let own = (old.nominated.is_empty() && new.nominated.is_empty())
             .then(|| self.node_of.get(&old.uid).cloned())
             .flatten();
         self.add(new, own.as_ref());
     }
 
-    pub fn remove(&mut self, uid: &str) {
+    pub(crate) fn remove(&mut self, uid: &str) {
         let Some(node) = self.node_of.remove(uid) else {
             return;
         };
@@ -50,7 +50,7 @@ impl Nominated {
     }
 
     /// The pods for which a node is nominated.
-    pub fn on(&self, node: &str) -> &[Arc<Pod>] {
+    pub(crate) fn on(&self, node: &str) -> &[Arc<Pod>] {
         if self.by_node.is_empty() {
             return &[];
         }
@@ -58,7 +58,7 @@ impl Nominated {
     }
 
     #[cfg(test)]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.by_node.is_empty()
     }
 }

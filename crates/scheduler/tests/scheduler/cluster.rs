@@ -19,31 +19,31 @@ use tokio::time::sleep;
 const BEGIN: i64 = 1_700_000_000;
 
 /// A server, a scheduler, and a user who may do everything.
-pub struct Cluster {
+pub(crate) struct Cluster {
     pub api: Api,
     pub scheduler: Handle,
 }
 
 impl Cluster {
     /// A server and a scheduler with the standard plugins.
-    pub async fn start() -> Cluster {
+    pub(crate) async fn start() -> Cluster {
         Cluster::with(|_| {}).await
     }
 
     /// The same with a configuration, of which `text` is what comes after its kind.
-    pub async fn configured(text: &str) -> Cluster {
+    pub(crate) async fn configured(text: &str) -> Cluster {
         let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
         let configuration = Configuration::parse(format!("{head}{text}").as_bytes()).unwrap();
         Cluster::with(|options| options.configuration = Arc::new(configuration)).await
     }
 
     /// The same with a scheduler that is set up by `choose`.
-    pub async fn with(choose: impl FnOnce(&mut Options)) -> Cluster {
+    pub(crate) async fn with(choose: impl FnOnce(&mut Options)) -> Cluster {
         Cluster::try_with(&[], choose).await.unwrap()
     }
 
     /// The same with nodes that the scheduler knows from the beginning, or why it does not start.
-    pub async fn try_with(
+    pub(crate) async fn try_with(
         nodes: &[&str],
         choose: impl FnOnce(&mut Options),
     ) -> Result<Cluster, StartError> {
@@ -80,17 +80,17 @@ impl Cluster {
     }
 
     /// Makes an object from YAML.
-    pub async fn create(&self, text: &str) -> Object {
+    pub(crate) async fn create(&self, text: &str) -> Object {
         create(&self.api, text).await
     }
 
     /// Makes a node of a name with 4 CPUs, 8 GiB and room for 110 pods; `more` is written over that.
-    pub async fn node(&self, name: &str, more: &str) -> Object {
+    pub(crate) async fn node(&self, name: &str, more: &str) -> Object {
         create_node(&self.api, name, more).await
     }
 
     /// Makes a pod of a name in `default`; `more` is written over it.
-    pub async fn pod(&self, name: &str, more: &str) -> Object {
+    pub(crate) async fn pod(&self, name: &str, more: &str) -> Object {
         let mut pod = read(&format!(
             "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default}},
                spec: {{containers: [{{name: c, image: i}}]}}}}"
@@ -100,7 +100,7 @@ impl Cluster {
     }
 
     /// A pod that asks for so much CPU, with a priority.
-    pub async fn pod_of(&self, name: &str, cpu: &str, priority: i32) -> Object {
+    pub(crate) async fn pod_of(&self, name: &str, cpu: &str, priority: i32) -> Object {
         let class = format!("p{priority}");
         if priority != 0 && self.find(&PRIORITY_CLASSES, &class).await.is_none() {
             self.priority(&class, priority, "PreemptLowerPriority")
@@ -120,7 +120,7 @@ impl Cluster {
     }
 
     /// Makes a priority class.
-    pub async fn priority(&self, name: &str, value: i32, policy: &str) {
+    pub(crate) async fn priority(&self, name: &str, value: i32, policy: &str) {
         let class = format!(
             "{{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {{name: {name}}}, value: {value}, preemptionPolicy: {policy}}}"
         );
@@ -128,17 +128,17 @@ impl Cluster {
     }
 
     /// One object, which must be there.
-    pub async fn get(&self, of: &Resource, key: &str) -> Object {
+    pub(crate) async fn get(&self, of: &Resource, key: &str) -> Object {
         self.api.get(of, &key.parse().unwrap()).await.unwrap()
     }
 
     /// One object, if it is there.
-    pub async fn find(&self, of: &Resource, key: &str) -> Option<Object> {
+    pub(crate) async fn find(&self, of: &Resource, key: &str) -> Option<Object> {
         self.api.find(of, &key.parse().unwrap()).await.unwrap()
     }
 
     /// Changes an object, or a subresource of it.
-    pub async fn patch(&self, of: &Resource, key: &str, subresource: &str, change: &str) {
+    pub(crate) async fn patch(&self, of: &Resource, key: &str, subresource: &str, change: &str) {
         let key: Key = key.parse().unwrap();
         self.api
             .patch(of, &key, subresource, Patch::Merge, &read(change))
@@ -147,7 +147,7 @@ impl Cluster {
     }
 
     /// Deletes an object at once.
-    pub async fn delete(&self, of: &Resource, key: &str) {
+    pub(crate) async fn delete(&self, of: &Resource, key: &str) {
         let options = DeleteOptions {
             grace_seconds: Some(0),
             ..DeleteOptions::default()
@@ -159,7 +159,7 @@ impl Cluster {
     }
 
     /// Where a pod in `default` is.
-    pub async fn place(&self, pod: &str) -> String {
+    pub(crate) async fn place(&self, pod: &str) -> String {
         self.settle().await;
         self.get(&PODS, &format!("default/{pod}")).await["spec"]["nodeName"]
             .str()
@@ -167,7 +167,7 @@ impl Cluster {
     }
 
     /// The reason and message why a pod in `default` is nowhere.
-    pub async fn refusal(&self, pod: &str) -> (String, String) {
+    pub(crate) async fn refusal(&self, pod: &str) -> (String, String) {
         self.settle().await;
         let pod = self.get(&PODS, &format!("default/{pod}")).await;
         let condition = pod["status"]["conditions"]
@@ -182,7 +182,7 @@ impl Cluster {
     }
 
     /// The messages of all events of a reason about a pod in `default`.
-    pub async fn events(&self, pod: &str, reason: &str) -> Vec<Object> {
+    pub(crate) async fn events(&self, pod: &str, reason: &str) -> Vec<Object> {
         self.settle().await;
         let fields = format!("involvedObject.name={pod},reason={reason}");
         self.api
@@ -199,12 +199,12 @@ impl Cluster {
     }
 
     /// Lets everybody do what is to be done now. Time passes, but less than a second.
-    pub async fn settle(&self) {
+    pub(crate) async fn settle(&self) {
         self.pass(Duration::from_millis(300)).await;
     }
 
     /// Lets time pass.
-    pub async fn pass(&self, time: Duration) {
+    pub(crate) async fn pass(&self, time: Duration) {
         sleep(time).await;
     }
 }
@@ -237,7 +237,7 @@ async fn create_node(api: &Api, name: &str, more: &str) -> Object {
 }
 
 /// An object from YAML or JSON.
-pub fn read(text: &str) -> Object {
+pub(crate) fn read(text: &str) -> Object {
     let document = yaml::read(text.as_bytes()).unwrap();
     Object(json::parse(json::to_string(&document.value).as_bytes()).unwrap())
 }

@@ -7,9 +7,9 @@ use mizzen_sdk::resource::{PODS, RESOURCE_CLAIMS};
 use crate::cluster::Cluster;
 
 /// Uses the claim `c`.
-pub const POD: &str = "{spec: {resourceClaims: [{name: gpu, resourceClaimName: c}], containers: [{name: c, image: i, resources: {claims: [{name: gpu}]}}]}}";
+pub(crate) const POD: &str = "{spec: {resourceClaims: [{name: gpu, resourceClaimName: c}], containers: [{name: c, image: i, resources: {claims: [{name: gpu}]}}]}}";
 
-pub async fn slice(cluster: &Cluster, node: &str) {
+pub(crate) async fn slice(cluster: &Cluster, node: &str) {
     cluster
         .create(&format!(
             "{{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {{name: s-{node}}}, spec: {{driver: gpu.example.com, nodeName: {node},
@@ -20,13 +20,13 @@ pub async fn slice(cluster: &Cluster, node: &str) {
         .await;
 }
 
-pub async fn class(cluster: &Cluster) {
+pub(crate) async fn class(cluster: &Cluster) {
     cluster
         .create("{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu}, spec: {selectors: [{cel: {expression: 'device.driver == \"gpu.example.com\"'}}]}}")
         .await;
 }
 
-pub async fn claim(cluster: &Cluster, name: &str, expression: &str) {
+pub(crate) async fn claim(cluster: &Cluster, name: &str, expression: &str) {
     cluster
         .create(&format!(
             "{{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {{name: {name}, namespace: default}}, spec: {{devices: {{requests:

@@ -1,6 +1,7 @@
 //! Servers that are asked, too. They are real, and so is time.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_object::{Value, json, value};
@@ -13,10 +14,10 @@ use crate::cluster::Cluster;
 use crate::device;
 
 /// What a server answers to a path and a body.
-pub type Answer = fn(&str, &Value) -> (u16, Value);
+pub(crate) type Answer = fn(&str, &Value) -> (u16, Value);
 
 /// What a server was asked.
-pub type Asked = Arc<Mutex<Vec<(String, Value)>>>;
+pub(crate) type Asked = Arc<Mutex<Vec<(String, Value)>>>;
 
 /// A server that answers, and remembers what it was asked.
 struct Extender {
@@ -39,7 +40,7 @@ impl Extender {
     }
 
     fn asked(&self, verb: &str) -> Vec<Value> {
-        let asked = self.asked.lock().unwrap();
+        let asked = self.asked.lock();
         asked
             .iter()
             .filter(|(path, _)| path.ends_with(verb))
@@ -49,7 +50,7 @@ impl Extender {
 }
 
 /// Reads requests and writes answers until the other side has enough.
-pub async fn serve(
+pub(crate) async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     answer: Answer,
     asked: Asked,
@@ -77,7 +78,7 @@ pub async fn serve(
         stream.read_exact(&mut body).await.ok()?;
         let body = json::parse(&body).ok()?;
         let (code, reply) = answer(&path, &body);
-        asked.lock().unwrap().push((path, body));
+        asked.lock().push((path, body));
         let text = json::to_string(&reply);
         let head = format!(
             "HTTP/1.1 {code} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
@@ -104,7 +105,7 @@ async fn cluster(extender: &Extender, more: &str) -> Cluster {
 }
 
 /// Looks at a pod until `done`.
-pub async fn wait(cluster: &Cluster, pod: &str, done: impl Fn(&Value) -> bool) -> Value {
+pub(crate) async fn wait(cluster: &Cluster, pod: &str, done: impl Fn(&Value) -> bool) -> Value {
     let look = async {
         loop {
             let pod = cluster.get(&PODS, &format!("default/{pod}")).await;

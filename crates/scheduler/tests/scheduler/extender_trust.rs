@@ -1,6 +1,7 @@
 //! Whom the scheduler believes to be an extender, and what it shows. Servers are real, and so is time.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -74,10 +75,7 @@ impl Server {
                     continue;
                 };
                 let chain = stream.get_ref().1.peer_certificates();
-                memory
-                    .lock()
-                    .unwrap()
-                    .push(chain.map(|chain| chain[0].to_vec()));
+                memory.lock().push(chain.map(|chain| chain[0].to_vec()));
                 let answer = |_: &str, _: &_| (200, value!({"NodeNames": ["n1"]}));
                 tokio::spawn(serve(stream, answer, Asked::default()));
             }
@@ -171,7 +169,7 @@ async fn an_extender_is_believed_if_its_authority_is_ours() {
         "n1"
     );
     // Nobody asked us who we are.
-    assert_eq!(*server.shown.lock().unwrap(), [None, None, None]);
+    assert_eq!(*server.shown.lock(), [None, None, None]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -192,7 +190,7 @@ async fn a_stranger_is_not_believed() {
     ] {
         assert_eq!(server.place(&more).await, server.refusal(reason), "{more}");
     }
-    assert!(server.shown.lock().unwrap().is_empty());
+    assert!(server.shown.lock().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -247,7 +245,7 @@ async fn we_show_the_certificate_that_we_are_given() {
         "n1"
     );
     let shown = Some(certificate.der().to_vec());
-    assert_eq!(*server.shown.lock().unwrap(), [shown.clone(), shown]);
+    assert_eq!(*server.shown.lock(), [shown.clone(), shown]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

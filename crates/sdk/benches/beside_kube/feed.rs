@@ -2,10 +2,11 @@
 //!
 //! Pages are made before anything is measured, so that what is measured is the work of whoever reads them.
 
+use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::future::Ready;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -17,7 +18,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tower::Service;
 
 /// How many pods there are.
-pub const N_PODS: usize = 100_000;
+pub(crate) const N_PODS: usize = 100_000;
 /// On how many nodes, namespaces, and under how many owners they are.
 const NODES: usize = 5_000;
 const NAMESPACES: usize = 100;
@@ -31,7 +32,7 @@ const PAGE: usize = 500;
 const POD: &str = include_str!("pod.json");
 
 /// Writes the text of a pod as it is at a version.
-pub fn write_pod(text: &mut String, number: usize, version: usize) {
+pub(crate) fn write_pod(text: &mut String, number: usize, version: usize) {
     for (at, part) in POD.trim_end().split('~').enumerate() {
         match (at % 2, part) {
             (0, plain) => text.push_str(plain),
@@ -46,18 +47,18 @@ pub fn write_pod(text: &mut String, number: usize, version: usize) {
 }
 
 /// The version of the list.
-pub const LISTED: usize = N_PODS + 1;
+pub(crate) const LISTED: usize = N_PODS + 1;
 
 /// A server that knows one list and one watch.
 #[derive(Clone)]
-pub struct Feed {
+pub(crate) struct Feed {
     pages: Arc<Vec<Bytes>>,
     updates: Arc<Mutex<Option<Receiver<Bytes>>>>,
 }
 
 impl Feed {
     /// A client of it, and where its watch takes its lines from.
-    pub fn open() -> (Client, Sender<Bytes>) {
+    pub(crate) fn open() -> (Client, Sender<Bytes>) {
         let (sender, updates) = channel(64);
         let pages = (0..N_PODS).step_by(PAGE).map(page).collect();
         let feed = Feed {
@@ -71,7 +72,7 @@ impl Feed {
         if query.contains("watch=true") {
             return Lines {
                 page: None,
-                updates: self.updates.lock().unwrap().take(),
+                updates: self.updates.lock().take(),
                 is_watch: true,
             };
         }
@@ -110,7 +111,7 @@ fn page(first: usize) -> Bytes {
 }
 
 /// Updates one pod after the other for as long as somebody takes them, up to `n_updates`.
-pub async fn update(sender: Sender<Bytes>, n_updates: usize) -> Sender<Bytes> {
+pub(crate) async fn update(sender: Sender<Bytes>, n_updates: usize) -> Sender<Bytes> {
     for first in (0..n_updates).step_by(LINES) {
         let mut text = String::with_capacity(LINES * (POD.len() + 100));
         for at in first..first + LINES {
@@ -141,7 +142,7 @@ impl Service<Request<ClientBody>> for Feed {
 }
 
 /// A page, or a watch that never ends.
-pub struct Lines {
+pub(crate) struct Lines {
     page: Option<Bytes>,
     updates: Option<Receiver<Bytes>>,
     is_watch: bool,

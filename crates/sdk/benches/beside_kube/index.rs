@@ -15,7 +15,7 @@ use crate::sides::runtime;
 /// How long it is measured.
 const TIME: Duration = Duration::from_secs(3);
 
-pub fn measure() -> Figures {
+pub(crate) fn measure() -> Figures {
     let runtime = runtime();
     let informer: Informer<Pod> = runtime.block_on(async {
         let (client, sender) = Feed::open();

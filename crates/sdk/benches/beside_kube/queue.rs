@@ -11,7 +11,7 @@ use crate::sides::runtime;
 const N_TASKS: usize = 4;
 const N_KEYS: usize = 500_000;
 
-pub fn measure() -> Figures {
+pub(crate) fn measure() -> Figures {
     vec![
         (
             "keys a second through a queue, 4 tasks".into(),

@@ -21,7 +21,7 @@ use crate::feed::{Feed, LISTED, N_PODS, update};
 const N_UPDATES: usize = 160_000;
 
 /// A runtime with as many threads as both sides get.
-pub fn runtime() -> tokio::runtime::Runtime {
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -106,7 +106,7 @@ async fn stream(sender: Sender<Bytes>, heard: &Heard) -> f64 {
     (heard.events.load(Ordering::Relaxed) - before) as f64 / started.elapsed().as_secs_f64()
 }
 
-pub fn measure_sdk() -> Figures {
+pub(crate) fn measure_sdk() -> Figures {
     runtime().block_on(measure(|client, heard| async move {
         let informer: Informer<Pod> = Informer::new(ListWatch::all(client));
         let registration = informer
@@ -116,7 +116,7 @@ pub fn measure_sdk() -> Figures {
     }))
 }
 
-pub fn measure_kube() -> Figures {
+pub(crate) fn measure_kube() -> Figures {
     runtime().block_on(measure(|client, heard| async move {
         let (reader, writer) = reflector::store::<Pod>();
         let watcher = watcher(Api::<Pod>::all(client), watcher::Config::default());

@@ -1,9 +1,10 @@
 //! One object in a cache: its text, and what must be known without reading it.
 
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -68,7 +69,7 @@ impl<K> Default for Recent<K> {
 
 impl<K> Recent<K> {
     fn keep(&self, object: &Arc<K>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         if kept.len() == RECENT {
             kept.pop_front();
         }
@@ -77,7 +78,7 @@ impl<K> Recent<K> {
 
     /// Keeps none of them any longer.
     pub(super) fn forget(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = VecDeque::new();
+        *self.0.lock() = VecDeque::new();
     }
 }
 
@@ -166,7 +167,7 @@ impl<K> Entry<K> {
 impl<K: DeserializeOwned> Entry<K> {
     /// The object. It is read once for all who look at it at the same time, or soon after.
     pub fn object(&self) -> Result<Arc<K>, DecodeError> {
-        let mut known = self.0.object.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.object.lock();
         if let Some(object) = known.upgrade() {
             return Ok(object);
         }

@@ -37,7 +37,7 @@ impl<K> Clone for Index<K> {
 }
 
 impl<K> Index<K> {
-    pub fn new(function: IndexFunction<K>) -> Index<K> {
+    pub(super) fn new(function: IndexFunction<K>) -> Index<K> {
         Index {
             function,
             values: Shared::default(),
@@ -45,7 +45,7 @@ impl<K> Index<K> {
     }
 
     /// Follows a change of the object under `key`.
-    pub fn change(&mut self, key: &Key, old: Option<&Entry<K>>, new: Option<&Entry<K>>) {
+    pub(super) fn change(&mut self, key: &Key, old: Option<&Entry<K>>, new: Option<&Entry<K>>) {
         let values = |entry: Option<&Entry<K>>| {
             entry
                 .map(|entry| (self.function)(entry))
@@ -71,12 +71,12 @@ impl<K> Index<K> {
     }
 
     /// The objects with this value.
-    pub fn get(&self, value: &str) -> Option<&OrdSet<Key>> {
+    pub(super) fn get(&self, value: &str) -> Option<&OrdSet<Key>> {
         self.values.get(value)
     }
 
     /// Every value that an object has.
-    pub fn values(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn values(&self) -> impl Iterator<Item = &str> {
         self.values.keys().map(String::as_str)
     }
 }

@@ -1,7 +1,8 @@
 //! The objects of a kind, and how they are found.
 
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::borrow::Cow;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use tokio::sync::watch;
 
@@ -181,11 +182,11 @@ impl<K> Store<K> {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Snapshot<K>> {
-        self.0.state.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Snapshot<K>> {
-        self.0.state.write().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.write()
     }
 }
 

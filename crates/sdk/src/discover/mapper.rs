@@ -1,6 +1,7 @@
 //! From what people say (`po`, `pods`, `Pod`, `pods.v1.apps`) to what the server calls it, and back.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use parking_lot::RwLock;
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
     APIGroupList, APIResource, APIResourceList, APIVersions,
@@ -127,11 +128,7 @@ impl Mapper {
 
     /// Everything, preferred versions first within their group.
     pub async fn all(&self) -> Result<Arc<Vec<Mapping>>, MapError> {
-        let known = self
-            .known
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let known = self.known.read().clone();
         if known.is_empty() {
             return self.refresh().await;
         }
@@ -186,7 +183,7 @@ impl Mapper {
             }
         }
         let mappings = Arc::new(mappings);
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = mappings.clone();
+        *self.known.write() = mappings.clone();
         Ok(mappings)
     }
 }

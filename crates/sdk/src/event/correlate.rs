@@ -80,7 +80,7 @@ struct Known {
 }
 
 impl Correlator {
-    pub fn new(limits: Limits) -> Correlator {
+    pub(super) fn new(limits: Limits) -> Correlator {
         let memory = limits.remembered;
         Correlator {
             limits,
@@ -93,7 +93,7 @@ impl Correlator {
 
     /// What to send of an occurrence that was recorded at `at`; none if it is one too many. How often is counted on the
     /// monotonic clock.
-    pub fn tell(&mut self, mut occurrence: Occurrence, at: Instant) -> Option<Told> {
+    pub(super) fn tell(&mut self, mut occurrence: Occurrence, at: Instant) -> Option<Told> {
         if self.is_spam(&occurrence, at) {
             return None;
         }

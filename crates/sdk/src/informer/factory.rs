@@ -1,8 +1,9 @@
 //! One informer per kind and scope, however many ask.
 
+use parking_lot::Mutex;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kube::core::ClusterResourceScope;
 use kube::{Client, Resource};
@@ -157,11 +158,7 @@ impl Factory {
             fields: all.fields.clone(),
             metadata_only: all.metadata_only,
         };
-        let mut informers = self
-            .0
-            .informers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut informers = self.0.informers.lock();
         let shared = informers.entry(wanted).or_insert_with(|| {
             let options = Options {
                 name: String::new(),
@@ -217,11 +214,7 @@ impl Factory {
     }
 
     fn all(&self) -> Vec<Arc<dyn Shared>> {
-        let informers = self
-            .0
-            .informers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let informers = self.0.informers.lock();
         informers.values().cloned().collect()
     }
 }

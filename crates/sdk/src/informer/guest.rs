@@ -1,6 +1,7 @@
 //! Who uses informers that are not theirs, and may leave while others go on?
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use super::mailbox::Mailbox;
 
@@ -13,18 +14,15 @@ pub(super) struct Guest(Arc<Mutex<Vec<End>>>);
 
 impl Guest {
     /// Remembers a handler that came with the guest.
-    pub fn brings<K: Send + Sync + 'static>(&self, mailbox: &Arc<Mailbox<K>>) {
+    pub(super) fn brings<K: Send + Sync + 'static>(&self, mailbox: &Arc<Mailbox<K>>) {
         let mailbox = Arc::downgrade(mailbox);
         let end = move || mailbox.upgrade().iter().for_each(|mailbox| mailbox.close());
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Box::new(end));
+        self.0.lock().push(Box::new(end));
     }
 
     /// Ends the guest's handlers.
-    pub fn leave(&self) {
-        let ends = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    pub(super) fn leave(&self) {
+        let ends = std::mem::take(&mut *self.0.lock());
         ends.into_iter().for_each(|end| end());
     }
 }

@@ -4,8 +4,8 @@
 //! what waits, so that a handler that is too slow hears less of each object but still of each, and a mailbox never
 //! holds more than its limit and one event for every other object (two, for one that went and came again).
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
@@ -32,7 +32,7 @@ pub(super) enum Letter<K> {
 }
 
 impl<K> Mailbox<K> {
-    pub fn new(limit: usize) -> Mailbox<K> {
+    pub(super) fn new(limit: usize) -> Mailbox<K> {
         let state = State {
             letters: VecDeque::new(),
             waiting: HashMap::default(),
@@ -45,7 +45,7 @@ impl<K> Mailbox<K> {
         }
     }
 
-    pub fn push(&self, event: Event<K>) {
+    pub(super) fn push(&self, event: Event<K>) {
         let mut state = self.lock();
         if state.letters.len() >= self.limit && state.waiting.contains_key(event.key()) {
             state.join(event);
@@ -56,13 +56,13 @@ impl<K> Mailbox<K> {
         self.arrived.notify_one();
     }
 
-    pub fn push_synced(&self) {
+    pub(super) fn push_synced(&self) {
         self.lock().letters.push_back(Letter::Synced);
         self.arrived.notify_one();
     }
 
     /// The next letter; none after the mailbox was closed and emptied.
-    pub async fn next(&self) -> Option<Letter<K>> {
+    pub(super) async fn next(&self) -> Option<Letter<K>> {
         loop {
             let arrived = self.arrived.notified();
             {
@@ -78,17 +78,17 @@ impl<K> Mailbox<K> {
         }
     }
 
-    pub fn close(&self) {
+    pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.arrived.notify_one();
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.lock().letters.len()
     }
 
     fn lock(&self) -> MutexGuard<'_, State<K>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The informer itself: sources into a cache, the cache's changes to handlers.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -435,5 +436,5 @@ async fn resync<K>(store: Store<K>, mailbox: Weak<Mailbox<K>>, every: Duration) 
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

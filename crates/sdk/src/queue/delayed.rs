@@ -20,7 +20,7 @@ struct Entry<T> {
 }
 
 impl<T: Eq + Hash + Clone> Delayed<T> {
-    pub fn new() -> Delayed<T> {
+    pub(super) fn new() -> Delayed<T> {
         Delayed {
             due: HashMap::default(),
             heap: BinaryHeap::new(),
@@ -29,7 +29,7 @@ impl<T: Eq + Hash + Clone> Delayed<T> {
     }
 
     /// Adds a key at `due`, unless it comes before that anyway; whether it is now the first of all.
-    pub fn push(&mut self, key: T, due: Instant) -> bool {
+    pub(super) fn push(&mut self, key: T, due: Instant) -> bool {
         if self.due.get(&key).is_some_and(|(known, _)| *known <= due) {
             return false;
         }
@@ -44,7 +44,7 @@ impl<T: Eq + Hash + Clone> Delayed<T> {
     }
 
     /// Takes a key that is due at `now`, and when it became due.
-    pub fn pop(&mut self, now: Instant) -> Option<(T, Instant)> {
+    pub(super) fn pop(&mut self, now: Instant) -> Option<(T, Instant)> {
         if self.next_due()? > now {
             return None;
         }
@@ -54,7 +54,7 @@ impl<T: Eq + Hash + Clone> Delayed<T> {
     }
 
     /// When the first is due.
-    pub fn next_due(&mut self) -> Option<Instant> {
+    pub(super) fn next_due(&mut self) -> Option<Instant> {
         while let Some(Reverse(entry)) = self.heap.peek() {
             if self
                 .due
@@ -68,7 +68,7 @@ impl<T: Eq + Hash + Clone> Delayed<T> {
         None
     }
 
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.due.clear();
         self.heap.clear();
     }

@@ -34,8 +34,9 @@ mod state;
 pub use limit::{Exponential, FastSlow, Jittered, Limiter, MaxOf, TokenBucket};
 pub use metrics::Metrics;
 
+use parking_lot::{Mutex, MutexGuard};
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -259,7 +260,7 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
     /// The state, in which every delayed key that is due is enqueued: workers, `len`, metrics and shutdown all see
     /// the queue as of now, whether or not a worker watches the clock.
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.state.lock();
         state.enqueue_due(Instant::now());
         state
     }

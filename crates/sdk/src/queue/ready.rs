@@ -24,7 +24,7 @@ pub(super) struct Waiting<T> {
 }
 
 impl<T> Ready<T> {
-    pub fn new(aging: Duration) -> Ready<T> {
+    pub(super) fn new(aging: Duration) -> Ready<T> {
         Ready {
             levels: BTreeMap::new(),
             aging,
@@ -32,12 +32,12 @@ impl<T> Ready<T> {
         }
     }
 
-    pub fn push(&mut self, priority: i32, waiting: Waiting<T>) {
+    pub(super) fn push(&mut self, priority: i32, waiting: Waiting<T>) {
         self.levels.entry(priority).or_default().push_back(waiting);
     }
 
     /// Takes the most urgent.
-    pub fn pop(&mut self) -> Option<Waiting<T>> {
+    pub(super) fn pop(&mut self) -> Option<Waiting<T>> {
         let priority = match self.levels.len() {
             0 => return None,
             1 => *self.levels.keys().next()?,

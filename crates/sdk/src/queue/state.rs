@@ -39,7 +39,7 @@ enum Place {
 }
 
 impl<T: Eq + Hash + Clone> State<T> {
-    pub fn new(name: String, aging: Duration) -> State<T> {
+    pub(super) fn new(name: String, aging: Duration) -> State<T> {
         State {
             places: HashMap::default(),
             ready: Ready::new(aging),
@@ -54,7 +54,7 @@ impl<T: Eq + Hash + Clone> State<T> {
     }
 
     /// Adds a key; whether there is now one more to be taken.
-    pub fn add(&mut self, key: T, priority: i32, now: Instant) -> bool {
+    pub(super) fn add(&mut self, key: T, priority: i32, now: Instant) -> bool {
         if self.is_closed {
             return false;
         }
@@ -99,20 +99,20 @@ impl<T: Eq + Hash + Clone> State<T> {
     }
 
     /// Adds a key later; whether that is sooner than whoever watches the clock knows.
-    pub fn delay(&mut self, key: T, due: Instant) -> bool {
+    pub(super) fn delay(&mut self, key: T, due: Instant) -> bool {
         !self.is_closed && self.delayed.push(key, due)
     }
 
     /// Enqueues the delayed keys that are due, each as of the moment it became due: the queue duration counts from
     /// there, and keys that were added later come later.
-    pub fn enqueue_due(&mut self, now: Instant) {
+    pub(super) fn enqueue_due(&mut self, now: Instant) {
         while let Some((key, due)) = self.delayed.pop(now) {
             self.add(key, 0, due);
         }
     }
 
     /// Hands out the next key.
-    pub fn take(&mut self, now: Instant) -> Next<T> {
+    pub(super) fn take(&mut self, now: Instant) -> Next<T> {
         while let Some(waiting) = self.ready.pop() {
             if let Some(key) = self.hand_out(waiting, now) {
                 return Next::Key(key);
@@ -130,7 +130,7 @@ impl<T: Eq + Hash + Clone> State<T> {
     }
 
     /// Ends a watch of the clock, unless somebody has taken it over who is to watch for an earlier key.
-    pub fn end_watch(&mut self, due: Instant) {
+    pub(super) fn end_watch(&mut self, due: Instant) {
         self.watched = self.watched.filter(|watched| *watched != due);
     }
 
@@ -152,7 +152,7 @@ impl<T: Eq + Hash + Clone> State<T> {
     }
 
     /// Ends the work on a key; whether it can be taken again.
-    pub fn done(&mut self, key: &T, now: Instant) -> bool {
+    pub(super) fn done(&mut self, key: &T, now: Instant) -> bool {
         let Entry::Occupied(place) = self.places.entry(key.clone()) else {
             return false;
         };
@@ -169,7 +169,7 @@ impl<T: Eq + Hash + Clone> State<T> {
     }
 
     /// Whether somebody else should be woken: there is more to take, or a clock to be watched.
-    pub fn has_more(&mut self) -> bool {
+    pub(super) fn has_more(&mut self) -> bool {
         self.waiting > 0 || self.watched.is_none() && self.delayed.next_due().is_some()
     }
 
@@ -182,26 +182,26 @@ impl<T: Eq + Hash + Clone> State<T> {
                 .any(|place| matches!(place, Place::Working { again: Some(_), .. }))
     }
 
-    pub fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         self.is_closed = true;
         self.delayed.clear();
     }
 
-    pub fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.is_closed
     }
 
     /// Whether the queue is closed and nothing is left.
-    pub fn is_drained(&self) -> bool {
+    pub(super) fn is_drained(&self) -> bool {
         self.is_closed && self.waiting == 0 && self.working == 0
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.waiting
     }
 
     /// What happened so far, and how it stands now.
-    pub fn measure(&self, now: Instant) -> Metrics {
+    pub(super) fn measure(&self, now: Instant) -> Metrics {
         let running = self.places.values().filter_map(|place| match place {
             Place::Working { since, .. } => Some(now - *since),
             Place::Waiting { .. } => None,

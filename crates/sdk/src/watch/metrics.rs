@@ -1,6 +1,7 @@
 //! How is a reflector doing? Under the names that client-go's reflectors use.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cache::Version;
@@ -102,6 +103,6 @@ impl Meter {
     }
 
     fn lock(&self) -> MutexGuard<'_, Metrics> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

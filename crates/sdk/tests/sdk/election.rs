@@ -1,7 +1,8 @@
 //! Elections: one leads, and nobody else before it stopped.
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -25,21 +26,21 @@ struct Reign(Throne, String);
 
 impl Throne {
     fn take(&self, name: &str) -> Reign {
-        let before = self.1.lock().unwrap().replace(name.into());
+        let before = self.1.lock().replace(name.into());
         assert_eq!(before, None, "{name} began while another led");
-        self.0.lock().unwrap().push(format!("+{name}"));
+        self.0.lock().push(format!("+{name}"));
         Reign(self.clone(), name.into())
     }
 
     fn history(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
+        self.0.lock().clone()
     }
 }
 
 impl Drop for Reign {
     fn drop(&mut self) {
-        *self.0.1.lock().unwrap() = None;
-        self.0.0.lock().unwrap().push(format!("-{}", self.1));
+        *self.0.1.lock() = None;
+        self.0.0.lock().push(format!("-{}", self.1));
     }
 }
 

@@ -1,7 +1,8 @@
 //! Events: told once, counted, combined, left out, never waited for.
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -36,7 +37,6 @@ impl Sink for Heard {
     ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
         self.0
             .lock()
-            .unwrap()
             .push(format!("{} x{}", told.occurrence.note.message, told.count));
         Box::pin(std::future::ready(()))
     }
@@ -66,7 +66,7 @@ async fn hear(limits: Limits, messages: impl IntoIterator<Item = String>) -> Vec
         tokio::time::advance(Duration::from_secs(1)).await;
     }
     broadcaster.stop().await;
-    heard.0.lock().unwrap().clone()
+    heard.0.lock().clone()
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,7 +169,7 @@ async fn limits_count_the_time_that_passes_whatever_the_clock_says() {
         }
         broadcaster.stop().await;
         assert_eq!(
-            *heard.0.lock().unwrap(),
+            *heard.0.lock(),
             ["again x1", "again x2", "again x3", "again x4"],
             "{step}"
         );
@@ -343,7 +343,7 @@ impl Sink for Names {
         &'a mut self,
         told: &'a Told,
     ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
-        self.0.lock().unwrap().push(told.name.clone());
+        self.0.lock().push(told.name.clone());
         Box::pin(std::future::ready(()))
     }
 }
@@ -358,7 +358,7 @@ async fn events_at_one_moment_have_different_names() {
         recorder.record(&object("a"), Note::normal("Tested", "Testing", message));
     }
     broadcaster.stop().await;
-    let names = names.0.lock().unwrap().clone();
+    let names = names.0.lock().clone();
     assert_ne!(names[0], names[1]);
     assert_eq!(names[0], names[2], "the same again is the same event");
 }

@@ -1,7 +1,8 @@
 //! Informers against a real server, over a connection that fails.
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -16,15 +17,15 @@ use tokio::time::{sleep, timeout};
 
 use crate::wire::Wire;
 
-pub const PATH: &str = "/api/v1/namespaces/default/configmaps";
-pub const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) const PATH: &str = "/api/v1/namespaces/default/configmaps";
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
 /// What a handler heard, a word each: `+a` added, `~a=2` updated to 2, `-a` deleted.
 #[derive(Clone, Default)]
-pub struct Diary(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Diary(Arc<Mutex<Vec<String>>>);
 
 impl Diary {
-    pub fn write(&self, event: &Event<ConfigMap>) {
+    pub(crate) fn write(&self, event: &Event<ConfigMap>) {
         let name = event.key().name();
         let line = match event {
             Event::Added { .. } => format!("+{name}"),
@@ -32,20 +33,20 @@ impl Diary {
             Event::Deleted { unseen: false, .. } => format!("-{name}"),
             Event::Deleted { unseen: true, .. } => format!("-{name}?"),
         };
-        self.0.lock().unwrap().push(line);
+        self.0.lock().push(line);
     }
 
-    pub fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap())
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock())
     }
 
-    pub fn handler(&self) -> impl Handler<ConfigMap> + use<> {
+    pub(crate) fn handler(&self) -> impl Handler<ConfigMap> + use<> {
         let diary = self.clone();
         move |event: Event<ConfigMap>| diary.write(&event)
     }
 }
 
-pub fn step(entry: &mizzen_sdk::cache::Entry<ConfigMap>) -> String {
+pub(crate) fn step(entry: &mizzen_sdk::cache::Entry<ConfigMap>) -> String {
     let object = entry.object().unwrap();
     object
         .data
@@ -54,7 +55,7 @@ pub fn step(entry: &mizzen_sdk::cache::Entry<ConfigMap>) -> String {
         .unwrap_or_default()
 }
 
-pub async fn create(wire: &Wire, name: &str) -> Value {
+pub(crate) async fn create(wire: &Wire, name: &str) -> Value {
     wire.send(
         "POST",
         PATH,
@@ -63,7 +64,7 @@ pub async fn create(wire: &Wire, name: &str) -> Value {
     .await
 }
 
-pub async fn change(wire: &Wire, name: &str, step: usize) -> Value {
+pub(crate) async fn change(wire: &Wire, name: &str, step: usize) -> Value {
     wire.send(
         "PATCH",
         &format!("{PATH}/{name}"),
@@ -77,7 +78,7 @@ async fn delete(wire: &Wire, name: &str) {
         .await;
 }
 
-pub fn informer(wire: &Wire) -> Informer<ConfigMap> {
+pub(crate) fn informer(wire: &Wire) -> Informer<ConfigMap> {
     Informer::new(ListWatch::namespaced(wire.client(), "default"))
 }
 
@@ -92,19 +93,19 @@ async fn follow() -> (Wire, Informer<ConfigMap>, Diary) {
     (wire, informer, diary)
 }
 
-pub fn version(written: &Value) -> Version {
+pub(crate) fn version(written: &Value) -> Version {
     Version::parse(written["metadata"]["resourceVersion"].as_str().unwrap())
 }
 
 /// Waits until the cache has seen what was written.
-pub async fn see(informer: &Informer<ConfigMap>, written: &Value) {
+pub(crate) async fn see(informer: &Informer<ConfigMap>, written: &Value) {
     let key = Key::new("default", written["metadata"]["name"].as_str().unwrap());
     timeout(10 * MINUTE, informer.wait_for(&key, version(written)))
         .await
         .expect("the cache never saw it");
 }
 
-pub fn names(informer: &Informer<ConfigMap>) -> Vec<String> {
+pub(crate) fn names(informer: &Informer<ConfigMap>) -> Vec<String> {
     let mut names: Vec<String> = informer
         .store()
         .list()
@@ -232,7 +233,7 @@ async fn an_expired_watch_lists_again_and_what_went_unseen_is_deleted() {
     let seen = Arc::new(Mutex::new(false));
     informer.start();
     registration.wait_for_sync().await;
-    *seen.lock().unwrap() = true;
+    *seen.lock() = true;
     let recreated = {
         delete(&wire, "a").await;
         delete(&wire, "b").await;
@@ -274,9 +275,7 @@ async fn failures_are_reported_and_waited_for_longer_each_time() {
     let errors: Arc<Mutex<Vec<String>>> = Arc::default();
     let log = errors.clone();
     let mut options = Options {
-        on_error: Some(Arc::new(move |error| {
-            log.lock().unwrap().push(error.to_string())
-        })),
+        on_error: Some(Arc::new(move |error| log.lock().push(error.to_string()))),
         ..Options::default()
     };
     options.backoff.chance = Arc::new(|| 0.0);
@@ -287,7 +286,7 @@ async fn failures_are_reported_and_waited_for_longer_each_time() {
     informer.wait_for_sync().await;
     let written = create(&wire, "a").await;
     see(&informer, &written).await;
-    assert_eq!(errors.lock().unwrap().len(), 3);
+    assert_eq!(errors.lock().len(), 3);
     assert_eq!(start.elapsed(), Duration::from_millis(800 + 1600 + 3200));
 }
 

@@ -1,8 +1,9 @@
 //! Any interleaving of writes, broken connections, relists and slow handlers ends with the cache as the server has
 //! it, and what each handler heard is a history that could have happened.
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -46,7 +47,7 @@ impl Handler<ConfigMap> for Witness {
 
 impl Witness {
     fn hear(&self, event: &Event<ConfigMap>) {
-        let mut believed = self.believed.lock().unwrap();
+        let mut believed = self.believed.lock();
         let known = believed.get(event.key()).cloned();
         let sight = |entry: &Entry<ConfigMap>| (entry.uid().to_string(), entry.version());
         let fine = match event {
@@ -66,7 +67,7 @@ impl Witness {
             }
         };
         if !fine {
-            self.wrong.lock().unwrap().push(format!("{event:?}"));
+            self.wrong.lock().push(format!("{event:?}"));
         }
     }
 }
@@ -205,7 +206,7 @@ async fn check(
         cached, truth,
         "seed {seed}: the cache differs from the server"
     );
-    let believed = witness.believed.lock().unwrap();
+    let believed = witness.believed.lock();
     let believed: BTreeMap<_, _> = believed
         .iter()
         .map(|(key, sight)| (key.name().to_string(), sight.clone()))
@@ -214,7 +215,7 @@ async fn check(
         believed, truth,
         "seed {seed}: the handler believes something else"
     );
-    let wrong = witness.wrong.lock().unwrap();
+    let wrong = witness.wrong.lock();
     assert!(wrong.is_empty(), "seed {seed}: no such history: {wrong:?}");
 }
 

@@ -1,6 +1,7 @@
 //! Protobuf on the way to a real server.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use http::header::{CONTENT_TYPE, HeaderMap};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -26,11 +27,11 @@ impl Log {
             .get(CONTENT_TYPE)
             .map_or("-", |value| value.to_str().unwrap());
         let form = content_type.rsplit(['/', '.']).next().unwrap_or_default();
-        self.0.lock().unwrap().push(form.into());
+        self.0.lock().push(form.into());
     }
 
     fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap())
+        std::mem::take(&mut self.0.lock())
     }
 }
 

@@ -1,7 +1,8 @@
 //! Work queues: once, in order, never twice at a time, later, again, and not at all.
 
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_sdk::queue::{
@@ -446,13 +447,10 @@ async fn with_many_producers_and_workers_nothing_is_lost_and_nothing_is_shared()
             let (queue, working, seen) = (queue.clone(), working.clone(), seen.clone());
             tokio::spawn(async move {
                 while let Some(key) = queue.get().await {
-                    assert!(
-                        working.lock().unwrap().insert(key),
-                        "{key} is with two workers"
-                    );
-                    *seen.lock().unwrap().entry(key).or_default() += 1;
+                    assert!(working.lock().insert(key), "{key} is with two workers");
+                    *seen.lock().entry(key).or_default() += 1;
                     tokio::task::yield_now().await;
-                    assert!(working.lock().unwrap().remove(&key));
+                    assert!(working.lock().remove(&key));
                     queue.done(&key);
                 }
             })
@@ -478,5 +476,5 @@ async fn with_many_producers_and_workers_nothing_is_lost_and_nothing_is_shared()
     for worker in workers {
         worker.await.unwrap();
     }
-    assert_eq!(seen.lock().unwrap().len(), 500);
+    assert_eq!(seen.lock().len(), 500);
 }

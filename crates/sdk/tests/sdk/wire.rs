@@ -1,9 +1,10 @@
 //! The way to a real server in the same process, which can be made to fail.
 
+use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -21,7 +22,7 @@ use tower::Service;
 
 /// A server and the way to it. Clones are the same.
 #[derive(Clone)]
-pub struct Wire {
+pub(crate) struct Wire {
     server: Arc<Mutex<Server>>,
     store: Store,
     faults: Arc<Mutex<Faults>>,
@@ -35,7 +36,7 @@ pub struct Wire {
 
 /// How a connection ends that was fine.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub enum End {
+pub(crate) enum End {
     /// As it should.
     #[default]
     Closed,
@@ -45,7 +46,7 @@ pub enum End {
 
 /// What goes wrong next.
 #[derive(Default)]
-pub struct Faults {
+pub(crate) struct Faults {
     /// After how many bytes the next watches break off, one after the other.
     pub cuts: Vec<usize>,
     /// Watches that are refused with this code.
@@ -64,7 +65,7 @@ impl Clock for Still {
 }
 
 impl Wire {
-    pub async fn new() -> Wire {
+    pub(crate) async fn new() -> Wire {
         let store = Store::in_memory(Default::default());
         let server = Wire::serve(&store);
         let wire = Wire {
@@ -82,7 +83,7 @@ impl Wire {
     }
 
     fn server(&self) -> Server {
-        self.server.lock().unwrap().clone()
+        self.server.lock().clone()
     }
 
     fn serve(store: &Store) -> Server {
@@ -91,45 +92,45 @@ impl Wire {
     }
 
     /// Stops the server and starts another on the same store.
-    pub fn restart(&self) {
-        let mut server = self.server.lock().unwrap();
+    pub(crate) fn restart(&self) {
+        let mut server = self.server.lock();
         server.stop();
         *server = Wire::serve(&self.store);
     }
 
     /// Ends every connection that there is, as a server that goes away does.
-    pub fn hang_up(&self, end: End) {
+    pub(crate) fn hang_up(&self, end: End) {
         self.ends.send_replace(end);
     }
 
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::new(self.clone(), "default")
     }
 
     /// Another way to the same server, which can be cut off by itself.
-    pub fn another(&self) -> Wire {
+    pub(crate) fn another(&self) -> Wire {
         Wire {
             is_cut_off: Arc::default(),
             ..self.clone()
         }
     }
 
-    pub fn cut_off(&self) {
+    pub(crate) fn cut_off(&self) {
         self.is_cut_off.store(true, Ordering::Relaxed);
     }
 
-    pub fn faults(&self, set: impl FnOnce(&mut Faults)) {
-        set(&mut self.faults.lock().unwrap());
+    pub(crate) fn faults(&self, set: impl FnOnce(&mut Faults)) {
+        set(&mut self.faults.lock());
     }
 
     /// Makes a namespace.
-    pub async fn namespace(&self, name: &str) {
+    pub(crate) async fn namespace(&self, name: &str) {
         let body = serde_json::json!({"metadata": {"name": name}});
         self.send("POST", "/api/v1/namespaces", body).await;
     }
 
     /// Defines a kind, and waits until it is served.
-    pub async fn define(&self, group: &str, plural: &str, kind: &str) {
+    pub(crate) async fn define(&self, group: &str, plural: &str, kind: &str) {
         let definition = serde_json::json!({
             "metadata": {"name": format!("{plural}.{group}")},
             "spec": {
@@ -160,7 +161,7 @@ impl Wire {
     }
 
     /// Sends a request past all faults; the answer must be a success.
-    pub async fn send(
+    pub(crate) async fn send(
         &self,
         method: &str,
         path: &str,
@@ -220,13 +221,13 @@ impl Wire {
         if parts.method == "GET" {
             counter.fetch_add(1, Ordering::Relaxed);
         }
-        let faults = std::mem::take(&mut *self.faults.lock().unwrap());
+        let faults = std::mem::take(&mut *self.faults.lock());
         let (faults, later) = if watch {
             faults.split()
         } else {
             (Faults::default(), faults)
         };
-        *self.faults.lock().unwrap() = later;
+        *self.faults.lock() = later;
         if let Some(code) = faults.refused.first() {
             let status = serde_json::json!({
                 "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -288,7 +289,7 @@ impl Service<Request<ClientBody>> for Wire {
 }
 
 /// A body that may break off, or say something that the server did not.
-pub struct Faulty {
+pub(crate) struct Faulty {
     inner: Body,
     cut: Option<usize>,
     insert: Option<(usize, String)>,
@@ -299,7 +300,7 @@ pub struct Faulty {
 /// The connection broke.
 #[derive(Debug, thiserror::Error)]
 #[error("connection reset")]
-pub struct Reset;
+pub(crate) struct Reset;
 
 impl Faulty {
     fn new(inner: Body, faults: Faults, end: Pin<Box<dyn Future<Output = End> + Send>>) -> Faulty {

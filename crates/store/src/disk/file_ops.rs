@@ -104,8 +104,8 @@ impl io::Write for Sink<'_> {
 /// What goes wrong in tests.
 #[cfg(test)]
 pub(super) mod faults {
+    use parking_lot::Mutex;
     use std::path::PathBuf;
-    use std::sync::Mutex;
 
     use super::*;
     use crate::lock;

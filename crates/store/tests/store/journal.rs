@@ -1,8 +1,9 @@
 //! What the store does with its journal: group commit, and what happens when it fails.
 
+use parking_lot::Mutex;
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 
 use mizzen_store::{
     AppendError, Entry, Expect, Health, Journal, OpenError, Options, Revision, Saved, Store, Write,
@@ -45,7 +46,7 @@ impl Journal for Gated {
         self.permits
             .recv()
             .map_err(|error| AppendError::Unknown(io::Error::other(error)))?;
-        self.sizes.lock().unwrap().push(batch.len());
+        self.sizes.lock().push(batch.len());
         Ok(())
     }
 }
@@ -144,7 +145,7 @@ async fn writers_that_wait_share_one_append() {
     for write in rest {
         write.await.unwrap().unwrap();
     }
-    let sizes = sizes.lock().unwrap();
+    let sizes = sizes.lock();
     assert_eq!(sizes.iter().sum::<usize>(), 51);
     assert!(sizes.len() <= 3, "{sizes:?}");
 }
@@ -195,6 +196,6 @@ async fn closing_waits_for_what_was_accepted() {
     tokio::task::yield_now().await;
     permit.send(()).unwrap();
     store.close().await;
-    assert_eq!(*sizes.lock().unwrap(), [1]);
+    assert_eq!(*sizes.lock(), [1]);
     write.await.unwrap().unwrap();
 }

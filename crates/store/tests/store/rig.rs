@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::toy::Toy;
 
 /// A store and the directory that it may live in.
-pub struct Rig {
+pub(crate) struct Rig {
     pub store: Store,
     pub options: Options,
     pub dir: Option<TempDir>,
@@ -21,7 +21,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    pub fn memory(options: Options) -> Rig {
+    pub(crate) fn memory(options: Options) -> Rig {
         Rig {
             store: Store::in_memory(options.clone()),
             options,
@@ -30,7 +30,7 @@ impl Rig {
         }
     }
 
-    pub fn disk(options: Options) -> Rig {
+    pub(crate) fn disk(options: Options) -> Rig {
         let dir = tempfile::tempdir().unwrap();
         Rig {
             store: Store::open(dir.path(), options.clone()).unwrap(),
@@ -41,7 +41,7 @@ impl Rig {
     }
 
     /// On disk, where all but the spaces `two` and `others` are sealed.
-    pub fn sealed(options: Options) -> Rig {
+    pub(crate) fn sealed(options: Options) -> Rig {
         let toy = Toy::with_keys(&[1]);
         let rig = Rig::disk(Options {
             sealer: Some(toy.clone()),
@@ -54,7 +54,7 @@ impl Rig {
     }
 
     /// Closes and opens a store on disk; one in memory goes on.
-    pub async fn reopen(&mut self) {
+    pub(crate) async fn reopen(&mut self) {
         if let Some(dir) = &self.dir {
             self.store.close().await;
             self.store = Store::open(dir.path(), self.options.clone()).unwrap();
@@ -62,7 +62,7 @@ impl Rig {
     }
 
     /// Writes until the log was folded into a base: the background has its own pace.
-    pub async fn put_until_folded(&self, key: &str, value: &str) {
+    pub(crate) async fn put_until_folded(&self, key: &str, value: &str) {
         let dir = self.dir.as_ref().unwrap().path();
         let is_base = |path: &Path| {
             path.extension()
@@ -76,22 +76,22 @@ impl Rig {
         }
     }
 
-    pub fn space(&self) -> Space {
+    pub(crate) fn space(&self) -> Space {
         self.store.space("things")
     }
 
-    pub async fn put(&self, key: &str, value: &str) -> Arc<Record> {
+    pub(crate) async fn put(&self, key: &str, value: &str) -> Arc<Record> {
         self.put_draft(key, draft(value)).await
     }
 
-    pub async fn put_draft(&self, key: &str, draft: Draft) -> Arc<Record> {
+    pub(crate) async fn put_draft(&self, key: &str, draft: Draft) -> Arc<Record> {
         self.store
             .commit_one(Write::put(&self.space(), key, Expect::Any, draft))
             .await
             .unwrap()
     }
 
-    pub async fn delete(&self, key: &str) -> Arc<Record> {
+    pub(crate) async fn delete(&self, key: &str) -> Arc<Record> {
         self.store
             .commit_one(Write::delete(
                 &self.space(),
@@ -104,14 +104,14 @@ impl Rig {
     }
 }
 
-pub fn draft(value: &str) -> Draft {
+pub(crate) fn draft(value: &str) -> Draft {
     Draft {
         value: value.to_owned().into(),
         ..Draft::default()
     }
 }
 
-pub fn tagged(value: &str, terms: &[&str]) -> Draft {
+pub(crate) fn tagged(value: &str, terms: &[&str]) -> Draft {
     Draft {
         terms: terms.iter().map(|&term| term.into()).collect(),
         ..draft(value)
@@ -119,14 +119,14 @@ pub fn tagged(value: &str, terms: &[&str]) -> Draft {
 }
 
 /// `key=value` of every record, in order.
-pub fn dump(snapshot: &Snapshot) -> Vec<String> {
+pub(crate) fn dump(snapshot: &Snapshot) -> Vec<String> {
     snapshot
         .range("", None)
         .map(|record| show(record))
         .collect()
 }
 
-pub fn show(record: &Record) -> String {
+pub(crate) fn show(record: &Record) -> String {
     format!(
         "{}={}",
         record.key,
@@ -135,7 +135,7 @@ pub fn show(record: &Record) -> String {
 }
 
 /// `+key@revision` or `-key@revision` of every event.
-pub fn story(events: &[Event]) -> Vec<String> {
+pub(crate) fn story(events: &[Event]) -> Vec<String> {
     let sign = |event: &Event| {
         if event.kind == EventKind::Put {
             '+'
@@ -149,10 +149,10 @@ pub fn story(events: &[Event]) -> Vec<String> {
         .collect()
 }
 
-pub fn keys<'a>(records: impl Iterator<Item = &'a Arc<Record>>) -> Vec<&'a str> {
+pub(crate) fn keys<'a>(records: impl Iterator<Item = &'a Arc<Record>>) -> Vec<&'a str> {
     records.map(|record| &*record.key).collect()
 }
 
-pub fn at(revision: u64) -> Revision {
+pub(crate) fn at(revision: u64) -> Revision {
     Revision(revision)
 }

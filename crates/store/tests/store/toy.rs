@@ -1,12 +1,13 @@
 //! A sealer that is easy to see through: it knows its keys and the place, and changes every byte.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use mizzen_store::{Mark, SealError, Sealed, Sealer};
 
 /// Seals all spaces but `two` and `others` with the last of its keys; without keys it seals nothing.
 #[derive(Debug, Default)]
-pub struct Toy(Mutex<State>);
+pub(crate) struct Toy(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -19,7 +20,7 @@ struct State {
 }
 
 impl Toy {
-    pub fn with_keys(keys: &[u8]) -> Arc<Toy> {
+    pub(crate) fn with_keys(keys: &[u8]) -> Arc<Toy> {
         Arc::new(Toy(Mutex::new(State {
             keys: keys.to_vec(),
             ..State::default()
@@ -27,7 +28,7 @@ impl Toy {
     }
 
     /// Nothing may be plain where things are sealed.
-    pub fn strict(keys: &[u8]) -> Arc<Toy> {
+    pub(crate) fn strict(keys: &[u8]) -> Arc<Toy> {
         Arc::new(Toy(Mutex::new(State {
             keys: keys.to_vec(),
             is_strict: true,
@@ -36,8 +37,8 @@ impl Toy {
     }
 
     /// Another key is the last.
-    pub fn rotate(&self) {
-        let mut state = self.0.lock().unwrap();
+    pub(crate) fn rotate(&self) {
+        let mut state = self.0.lock();
         let next = state
             .keys
             .last()
@@ -46,8 +47,8 @@ impl Toy {
         state.generation += 1;
     }
 
-    pub fn set_stuck(&self, is_stuck: bool) {
-        self.0.lock().unwrap().is_stuck = is_stuck;
+    pub(crate) fn set_stuck(&self, is_stuck: bool) {
+        self.0.lock().is_stuck = is_stuck;
     }
 }
 
@@ -68,13 +69,12 @@ impl Sealer for Toy {
     fn mark(&self, space: &str) -> Mark {
         self.0
             .lock()
-            .unwrap()
             .key(space)
             .map_or(Mark::PLAIN, |key| Mark(key.into()))
     }
 
     fn seal(&self, space: &str, key: &str, plain: &[u8]) -> Result<Option<Sealed>, SealError> {
-        let state = self.0.lock().unwrap();
+        let state = self.0.lock();
         if state.is_stuck {
             return Err(SealError("the lock is stuck".into()));
         }
@@ -91,7 +91,7 @@ impl Sealer for Toy {
 
     fn open(&self, space: &str, key: &str, sealed: &[u8]) -> Result<(Vec<u8>, Mark), SealError> {
         let toy_key = sealed[0];
-        if !self.0.lock().unwrap().keys.contains(&toy_key) {
+        if !self.0.lock().keys.contains(&toy_key) {
             return Err(SealError(format!("there is no key {toy_key}")));
         }
         let body = sealed.strip_prefix(head(toy_key, space, key).as_slice());
@@ -103,7 +103,7 @@ impl Sealer for Toy {
     }
 
     fn admit_plain(&self, space: &str) -> Result<(), SealError> {
-        let state = self.0.lock().unwrap();
+        let state = self.0.lock();
         match state.is_strict && state.key(space).is_some() {
             true => Err(SealError("it is not sealed".into())),
             false => Ok(()),
@@ -111,10 +111,10 @@ impl Sealer for Toy {
     }
 
     fn is_current(&self, space: &str, sealed: Option<&[u8]>) -> bool {
-        self.0.lock().unwrap().key(space) == sealed.map(|sealed| sealed[0])
+        self.0.lock().key(space) == sealed.map(|sealed| sealed[0])
     }
 
     fn generation(&self) -> u64 {
-        self.0.lock().unwrap().generation
+        self.0.lock().generation
     }
 }

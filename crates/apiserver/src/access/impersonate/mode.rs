@@ -1,7 +1,7 @@
 //! In which way does somebody act as somebody else, and in which did they last?
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use mizzen_object::Str;
 use mizzen_object::validate::names;
@@ -90,12 +90,7 @@ const MAX_HABITS: usize = 1024;
 
 impl Habits {
     pub(super) fn order(&self, user: &User) -> impl Iterator<Item = Mode> + use<> {
-        let usual = self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&user.name)
-            .copied();
+        let usual = self.0.lock().get(&user.name).copied();
         usual.into_iter().chain(
             Mode::ALL
                 .into_iter()
@@ -104,7 +99,7 @@ impl Habits {
     }
 
     pub(super) fn remember(&self, user: &User, mode: Mode) {
-        let mut habits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut habits = self.0.lock();
         if habits.len() >= MAX_HABITS {
             habits.clear();
         }
@@ -166,7 +161,7 @@ mod tests {
                 Mode::Legacy,
             );
         }
-        assert!(habits.0.lock().unwrap().len() <= MAX_HABITS);
+        assert!(habits.0.lock().len() <= MAX_HABITS);
     }
 
     #[test]

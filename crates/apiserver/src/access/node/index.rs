@@ -43,7 +43,7 @@ const OF_OTHERS: &[&str] = &["devices", "managedFields", "nodeAffinity", "status
 
 impl Index {
     /// An index of nothing; it is filled when it is first read. None where no pods are served.
-    pub fn new(catalog: &Catalog) -> Option<Index> {
+    pub(super) fn new(catalog: &Catalog) -> Option<Index> {
         let follow = |group: &str, plural: &str, uninteresting| {
             Some(Follower::skimming(
                 catalog.get(group, "v1", plural)?,
@@ -75,7 +75,7 @@ impl Index {
     }
 
     /// What `look` finds as it is now.
-    pub fn read<R>(&self, look: impl FnOnce(&Table) -> R) -> R {
+    pub(super) fn read<R>(&self, look: impl FnOnce(&Table) -> R) -> R {
         self.0.read(look)
     }
 }
@@ -113,7 +113,7 @@ struct Volume {
 
 impl Table {
     /// Whether what runs on a node has to do with an object.
-    pub fn relates(&self, node: &str, kind: Kind, namespace: &str, name: &str) -> bool {
+    pub(super) fn relates(&self, node: &str, kind: Kind, namespace: &str, name: &str) -> bool {
         let is_of_node = |nodes: &HashMap<Str, Str>| nodes.get(name).is_some_and(|own| own == node);
         let name_of = || (namespace.into(), name.into());
         match (kind, self.used.get(node)) {

@@ -41,7 +41,7 @@ pub(super) enum Who {
 }
 
 impl Binding {
-    pub fn new(object: &Value) -> Binding {
+    pub(super) fn new(object: &Value) -> Binding {
         let metadata = &object["metadata"];
         let namespace = metadata["namespace"].str();
         Binding {
@@ -57,7 +57,7 @@ impl Binding {
     }
 
     /// As whom the binding is for a user: the first of its subjects that they are.
-    pub fn subject(&self, user: &User) -> Option<usize> {
+    pub(super) fn subject(&self, user: &User) -> Option<usize> {
         let is = |subject: &Subject| match &subject.who {
             Who::User(name) => *name == user.name,
             Who::Group(group) => user.groups.contains(group),
@@ -80,7 +80,7 @@ impl fmt::Display for Binding {
 }
 
 impl RoleName {
-    pub fn new(reference: &Value) -> RoleName {
+    pub(super) fn new(reference: &Value) -> RoleName {
         RoleName {
             kind: reference["kind"].str().into(),
             name: reference["name"].str().into(),
@@ -88,7 +88,7 @@ impl RoleName {
     }
 
     /// What is said when there is no such role.
-    pub fn not_found(&self) -> String {
+    pub(super) fn not_found(&self) -> String {
         match self.kind.as_str() {
             "Role" | "ClusterRole" => {
                 let kind = self.kind.to_ascii_lowercase();

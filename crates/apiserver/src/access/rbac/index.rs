@@ -16,7 +16,7 @@ pub(super) struct Index(Followed<Table, 4>);
 
 impl Index {
     /// An index of nothing; it is filled when it is first read.
-    pub fn new(sources: Sources) -> Index {
+    pub(super) fn new(sources: Sources) -> Index {
         let Sources {
             roles,
             cluster_roles,
@@ -45,7 +45,7 @@ impl Index {
     }
 
     /// What `look` finds in the table as it is now.
-    pub fn read<T>(&self, look: impl FnOnce(&Table) -> T) -> T {
+    pub(super) fn read<T>(&self, look: impl FnOnce(&Table) -> T) -> T {
         self.0.read(look)
     }
 }
@@ -90,7 +90,7 @@ impl Bindings {
 
 impl Table {
     /// A role, as a binding in `namespace` means it.
-    pub fn role(&self, role: &RoleName, namespace: &str) -> Option<&Role> {
+    pub(super) fn role(&self, role: &RoleName, namespace: &str) -> Option<&Role> {
         match role.kind.as_str() {
             "ClusterRole" => self.cluster.roles.get(&role.name),
             "Role" => self.namespaces.get(namespace)?.roles.get(&role.name),
@@ -99,7 +99,11 @@ impl Table {
     }
 
     /// The bindings that are for a user: those of the cluster, then those of the namespace if there is one.
-    pub fn bindings(&self, user: &User, namespace: &str) -> impl Iterator<Item = &Arc<Binding>> {
+    pub(super) fn bindings(
+        &self,
+        user: &User,
+        namespace: &str,
+    ) -> impl Iterator<Item = &Arc<Binding>> {
         let local = (!namespace.is_empty())
             .then(|| self.namespaces.get(namespace))
             .flatten();

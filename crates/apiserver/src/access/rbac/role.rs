@@ -15,7 +15,7 @@ pub(super) struct Role {
 }
 
 impl Role {
-    pub fn new(object: &Value) -> Role {
+    pub(super) fn new(object: &Value) -> Role {
         let rules: Arc<[Arc<Rule>]> = object["rules"]
             .list()
             .iter()
@@ -32,7 +32,7 @@ impl Role {
     }
 
     /// Whether a rule may have this verb. That it is certain if none has it spares looking at them.
-    pub fn may_have(&self, verb: Verbs) -> bool {
+    pub(super) fn may_have(&self, verb: Verbs) -> bool {
         self.verbs.0 & verb.0 != 0
     }
 }
@@ -53,7 +53,7 @@ const USUAL: [&str; 8] = [
 ];
 
 impl Verbs {
-    pub fn of(verb: &str) -> Verbs {
+    pub(super) fn of(verb: &str) -> Verbs {
         match USUAL.iter().position(|usual| *usual == verb) {
             _ if verb == "*" => Verbs(u16::MAX),
             Some(at) => Verbs(1 << at),

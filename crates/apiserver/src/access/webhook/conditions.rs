@@ -18,7 +18,11 @@ pub(crate) struct Conditions(Vec<(Str, Program)>);
 
 impl Conditions {
     /// Compiles expressions, and tells what is wrong with them.
-    pub fn compile(expressions: &[&str], path: &Path, violations: &mut Violations) -> Conditions {
+    pub(crate) fn compile(
+        expressions: &[&str],
+        path: &Path,
+        violations: &mut Violations,
+    ) -> Conditions {
         let mut conditions = Conditions::default();
         if expressions.len() > MAX {
             violations.too_many(path, expressions.len(), MAX);
@@ -43,12 +47,12 @@ impl Conditions {
     }
 
     /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Whether all hold of a request. One that does not counts for more than one that cannot be evaluated.
-    pub fn hold(&self, request: &Value) -> Result<bool, String> {
+    pub(crate) fn hold(&self, request: &Value) -> Result<bool, String> {
         let variables = [("request", cel::Value::data(request))];
         let mut problems = Vec::new();
         for (text, program) in &self.0 {

@@ -142,7 +142,7 @@ struct Answer {
 }
 
 impl Webhook {
-    pub fn new(
+    pub(super) fn new(
         name: &Str,
         settings: Arc<Settings>,
         registry: &Registry,

@@ -157,7 +157,7 @@ impl Check {
 
 impl<'a> Pod<'a> {
     /// The pod, or the pod that a template describes.
-    pub fn of(object: &'a Value) -> Pod<'a> {
+    pub(super) fn of(object: &'a Value) -> Pod<'a> {
         Pod {
             metadata: &object["metadata"],
             spec: &object["spec"],
@@ -165,7 +165,7 @@ impl<'a> Pod<'a> {
     }
 
     /// All containers: those that run first, those that run, those that were added later.
-    pub fn containers(&self) -> impl Iterator<Item = &'a Value> {
+    pub(super) fn containers(&self) -> impl Iterator<Item = &'a Value> {
         let spec = self.spec;
         ["initContainers", "containers", "ephemeralContainers"]
             .into_iter()
@@ -173,7 +173,7 @@ impl<'a> Pod<'a> {
     }
 
     /// What it does that a standard forbids.
-    pub fn findings(&self, standard: Standard) -> Vec<Finding> {
+    pub(super) fn findings(&self, standard: Standard) -> Vec<Finding> {
         let minor = match standard.version {
             Version::Latest => NEWEST,
             Version::Minor(minor) => minor.min(NEWEST),

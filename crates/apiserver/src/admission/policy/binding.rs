@@ -32,7 +32,7 @@ pub(super) enum Action {
 
 impl Action {
     /// As bindings call it.
-    pub fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             Action::Deny => "Deny",
             Action::Warn => "Warn",
@@ -52,7 +52,7 @@ struct Reference {
 }
 
 impl Binding {
-    pub fn parse(binding: &Value) -> Binding {
+    pub(super) fn parse(binding: &Value) -> Binding {
         let spec = &binding["spec"];
         let action = |action: &Value| match action.str() {
             "Deny" => Action::Deny,
@@ -78,7 +78,7 @@ impl Binding {
 
     /// The parameters for a request that the binding is about: none if it is not, `null` if there are no parameters
     /// to be had. The error says what is wrong with the configuration.
-    pub async fn params(
+    pub(super) async fn params(
         &self,
         policy: &Policy,
         attributes: &Attributes<'_>,
@@ -189,7 +189,7 @@ impl Reference {
 
 impl Policy {
     /// The version in which the policy wants to see a request, if it does. The error says what is wrong with it.
-    pub fn version(&self, attributes: &Attributes) -> Result<Option<Version>, String> {
+    pub(super) fn version(&self, attributes: &Attributes) -> Result<Option<Version>, String> {
         let version = self
             .matching
             .find(attributes)

@@ -50,7 +50,7 @@ pub(crate) struct Conditions(Vec<Expression>);
 
 impl Conditions {
     /// Reads the field `matchConditions`.
-    pub fn parse(conditions: &Value) -> Conditions {
+    pub(crate) fn parse(conditions: &Value) -> Conditions {
         let (compiler, scope) = (
             Compiler::default(),
             Scope {
@@ -70,7 +70,7 @@ impl Conditions {
     }
 
     /// Whether all of them hold for a request in the version in which it is shown.
-    pub async fn hold(
+    pub(crate) async fn hold(
         &self,
         attributes: &Attributes<'_>,
         version: &Version,

@@ -1,7 +1,8 @@
 //! Which policies are there? What is stored, compiled, found by what it is about.
 
+use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use mizzen_object::{Str, Value};
 use mizzen_registry::{ListOptions, Object, Registry, Resource, Revision};
@@ -18,7 +19,7 @@ pub(crate) struct Policies {
 }
 
 impl Policies {
-    pub fn new(catalog: &Catalog) -> Policies {
+    pub(crate) fn new(catalog: &Catalog) -> Policies {
         let find = |plural: &str| catalog.get("admissionregistration.k8s.io", "v1", plural);
         let configured = |policies: &str, bindings: &str| Configured {
             resources: find(policies).zip(find(bindings)),
@@ -46,16 +47,12 @@ pub(super) struct Configured {
 
 impl Configured {
     /// The policies as they are stored at this moment. Only who comes first after a change reads them.
-    pub fn in_force(&self, registry: &Registry) -> Arc<InForce> {
+    pub(super) fn in_force(&self, registry: &Registry) -> Arc<InForce> {
         let Some((policies, bindings)) = &self.resources else {
             return Arc::default();
         };
         let revisions = [policies, bindings].map(|resource| resource.space().snapshot().revision());
-        let kept = self
-            .kept
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let kept = self.kept.read().clone();
         if kept.revisions == revisions {
             return kept;
         }
@@ -71,7 +68,7 @@ impl Configured {
             &objects(bindings),
             &kept,
         ));
-        *self.kept.write().unwrap_or_else(PoisonError::into_inner) = fresh.clone();
+        *self.kept.write() = fresh.clone();
         fresh
     }
 }
@@ -144,7 +141,7 @@ impl InForce {
     }
 
     /// The policies that may be about a resource, in order. For most requests there is none.
-    pub fn about(&self, plural: &str) -> Vec<Arc<Bound>> {
+    pub(super) fn about(&self, plural: &str) -> Vec<Arc<Bound>> {
         self.index
             .about(plural)
             .into_iter()

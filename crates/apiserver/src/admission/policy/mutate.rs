@@ -49,7 +49,7 @@ struct Problem {
 
 impl Rounds {
     /// Lets the policies change `object`. Returns whether one did, so that all should have their say a second time.
-    pub async fn mutate(
+    pub(crate) async fn mutate(
         &mut self,
         attributes: &Attributes<'_>,
         object: &mut Value,

@@ -3,9 +3,10 @@
 //! An expression cannot wait. A question that is not answered at once is kept; the expression goes on with whatever it
 //! is told, and is evaluated again when the answer is there.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use mizzen_object::cel::library::{Authorize, Decision, Question, Resource, Subject, Target};
@@ -32,7 +33,7 @@ struct Asked {
 
 impl Questions {
     /// Of the user who sent a request.
-    pub fn of(attributes: &Admission) -> Questions {
+    pub(super) fn of(attributes: &Admission) -> Questions {
         let (call, kind) = (attributes.call, attributes.call.resource.kind());
         let resource = Resource {
             group: kind.gvk.group.to_string(),
@@ -52,12 +53,12 @@ impl Questions {
     }
 
     /// What `authorizer.requestResource` is about.
-    pub fn resource(&self) -> &Resource {
+    pub(super) fn resource(&self) -> &Resource {
         &self.resource
     }
 
     /// Finds the answers to all open questions. Returns whether there were any.
-    pub async fn answer(&self) -> bool {
+    pub(super) async fn answer(&self) -> bool {
         let open = std::mem::take(&mut self.asked().open);
         for question in &open {
             let decision = self.ask(question).await;
@@ -67,7 +68,7 @@ impl Questions {
     }
 
     fn asked(&self) -> MutexGuard<'_, Asked> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+        self.asked.lock()
     }
 
     async fn ask(&self, question: &Question) -> Decision {

@@ -48,7 +48,7 @@ pub(super) struct Sight {
 }
 
 impl Sight {
-    pub const ALL: Sight = Sight {
+    pub(super) const ALL: Sight = Sight {
         authorizer: true,
         namespace: true,
     };
@@ -67,7 +67,7 @@ pub(super) type Results<T> = Result<(Vec<Result<T, String>>, u64), OutOfBudget>;
 impl Scene {
     /// Evaluates expressions in order, again and again until all questions about permissions are answered. `read`
     /// takes what is wanted from their values.
-    pub async fn evaluate<T>(
+    pub(super) async fn evaluate<T>(
         &self,
         variables: &Variables,
         expressions: &[&Expression],

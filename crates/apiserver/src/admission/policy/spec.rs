@@ -14,7 +14,7 @@ pub(super) struct Expression {
 }
 
 impl Expression {
-    pub fn new(compiler: &Compiler, text: &str, scope: Scope, wanted: Wanted) -> Expression {
+    pub(super) fn new(compiler: &Compiler, text: &str, scope: Scope, wanted: Wanted) -> Expression {
         Expression {
             text: text.into(),
             compiled: compiler.compile(text, scope, wanted),
@@ -64,7 +64,7 @@ pub(super) enum Mutation {
 }
 
 impl Policy {
-    pub fn parse(policy: &Value) -> Policy {
+    pub(super) fn parse(policy: &Value) -> Policy {
         let (spec, mut compiler) = (&policy["spec"], Compiler::composing());
         let param_kind = spec.get("paramKind").map(kind_of);
         let scope = Scope {

@@ -6,7 +6,8 @@
 //! Invariant: whatever is in a book that is dropped without being settled is given back, unless the object turns
 //! out to be stored.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use http::Method;
 use mizzen_kinds::amounts::{Amounts, amounts};
@@ -67,8 +68,8 @@ impl Charges {
     }
 }
 
-fn hold<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+fn hold<T>(mutex: &Mutex<T>) -> parking_lot::MutexGuard<'_, T> {
+    mutex.lock()
 }
 
 /// What was taken for one object.

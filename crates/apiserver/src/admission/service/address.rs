@@ -3,7 +3,8 @@
 //! The services are the book; their addresses follow it. After every write of a service that has or had an address,
 //! the objects are brought in line with what is stored: so they are right however the write ended.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use http::Method;
 use mizzen_object::address::{family, parse_sloppy};
@@ -32,7 +33,7 @@ pub(in crate::admission) struct Addresses(Mutex<Vec<(Key, String)>>);
 
 impl Addresses {
     /// Remembers the addresses of a service that is about to be written.
-    pub fn note(&self, new: Option<&Value>, old: Option<&Value>) {
+    pub(crate) fn note(&self, new: Option<&Value>, old: Option<&Value>) {
         let (of_new, of_old) = (new.map(addresses_of), old.map(addresses_of));
         if of_new == of_old {
             return;
@@ -41,7 +42,7 @@ impl Addresses {
         let key =
             metadata.map(|metadata| Key::new(metadata["namespace"].str(), metadata["name"].str()));
         let both = of_new.into_iter().chain(of_old).flatten();
-        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.0.lock();
         noted.extend(
             key.into_iter()
                 .flat_map(|key| both.clone().map(move |address| (key.clone(), address))),
@@ -49,8 +50,8 @@ impl Addresses {
     }
 
     /// Makes the objects that are missing and removes those that nobody has any more.
-    pub async fn follow(&self, call: &Call<'_>) {
-        let noted = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    pub(crate) async fn follow(&self, call: &Call<'_>) {
+        let noted = std::mem::take(&mut *self.0.lock());
         if noted.is_empty() {
             return;
         }

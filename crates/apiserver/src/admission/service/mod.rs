@@ -10,9 +10,10 @@
 mod address;
 mod range;
 
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use mizzen_kinds::allocate::{self, AllocateError, Exhausted, Pool};
 use mizzen_object::address::{Block, family};
@@ -42,7 +43,7 @@ pub(crate) struct Claim {
 
 impl Claims {
     /// A claim on nothing yet.
-    pub fn claim(&self) -> Claim {
+    pub(crate) fn claim(&self) -> Claim {
         Claim {
             claims: self.clone(),
             mine: Vec::new(),
@@ -52,7 +53,7 @@ impl Claims {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        let mut claims = self.claims.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claims = self.claims.0.lock();
         self.mine.iter().for_each(|name| {
             claims.remove(name);
         });
@@ -65,7 +66,7 @@ impl Claim {
         if self.mine.iter().any(|mine| mine == name) {
             return false;
         }
-        let mut claims = self.claims.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claims = self.claims.0.lock();
         if claims.contains(name) || taken() {
             return false;
         }

@@ -20,7 +20,7 @@ pub(crate) enum Operation {
 
 impl Operation {
     /// As rules and reviews spell it.
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Operation::Create => "CREATE",
             Operation::Update => "UPDATE",
@@ -68,7 +68,7 @@ pub(crate) struct Attributes<'a> {
 
 impl<'a> Attributes<'a> {
     /// Of a write in the version that was asked for. The object is given with [`with`](Attributes::with).
-    pub fn asked(call: &'a Call<'a>, old: Option<&'a Value>) -> Attributes<'a> {
+    pub(crate) fn asked(call: &'a Call<'a>, old: Option<&'a Value>) -> Attributes<'a> {
         let operation = if old.is_some() {
             Operation::Update
         } else {
@@ -86,7 +86,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// Of a write or a delete as the registry judges it.
-    pub fn judged(
+    pub(crate) fn judged(
         call: &'a Call<'a>,
         object: Option<&'a Value>,
         old: Option<&'a Value>,
@@ -106,7 +106,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// Of a write of another kind than the resource's, which a subresource speaks.
-    pub fn other(
+    pub(crate) fn other(
         call: &'a Call<'a>,
         kind: &GroupVersionKind,
         root: &'a Struct,
@@ -120,7 +120,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// Of a connection to an object, whose options are of this kind.
-    pub fn connect(
+    pub(crate) fn connect(
         call: &'a Call<'a>,
         kind: &GroupVersionKind,
         root: &'a Struct,
@@ -132,7 +132,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// The same request with an object.
-    pub fn with<'b>(&'b self, object: &'b Value) -> Attributes<'b> {
+    pub(crate) fn with<'b>(&'b self, object: &'b Value) -> Attributes<'b> {
         Attributes {
             object: Some(object),
             ..self.clone()
@@ -140,7 +140,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// The object's name; a collection has none, even though its objects do.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         let said = |object: Option<&'a Value>| {
             object.map_or("", |object| object["metadata"]["name"].str())
         };
@@ -151,7 +151,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// What a refusal calls the object.
-    pub fn shown_name(&self) -> &str {
+    pub(crate) fn shown_name(&self) -> &str {
         let generated = self
             .object
             .map_or("", |object| object["metadata"]["generateName"].str());
@@ -163,7 +163,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// The namespace. Kubernetes: a namespace is in itself.
-    pub fn namespace(&self) -> &str {
+    pub(crate) fn namespace(&self) -> &str {
         match self.is_namespace() {
             true => self.name(),
             false => &self.call.path.namespace,
@@ -171,13 +171,13 @@ impl<'a> Attributes<'a> {
     }
 
     /// Whether the request is about a namespace itself.
-    pub fn is_namespace(&self) -> bool {
+    pub(crate) fn is_namespace(&self) -> bool {
         let kind = self.call.resource.kind();
         kind.plural == "namespaces" && kind.gvk.group.is_empty()
     }
 
     /// One of the request's objects in the version of `resource`.
-    pub async fn shown(
+    pub(crate) async fn shown(
         &self,
         object: Option<&Value>,
         resource: &Resource,
@@ -202,7 +202,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// The version that was asked for.
-    pub fn version(&self) -> Version {
+    pub(crate) fn version(&self) -> Version {
         Version {
             resource: self.call.resource.clone(),
             kind: self.kind.clone(),
@@ -210,12 +210,12 @@ impl<'a> Attributes<'a> {
     }
 
     /// The shape of the request's objects in a version.
-    pub fn root<'b>(&'b self, version: &'b Version) -> &'b Struct {
+    pub(crate) fn root<'b>(&'b self, version: &'b Version) -> &'b Struct {
         self.other_root().unwrap_or(&version.resource.kind().root)
     }
 
     /// The shape of the request's objects, if they are not of the resource's kind.
-    pub fn other_root(&self) -> Option<&Struct> {
+    pub(crate) fn other_root(&self) -> Option<&Struct> {
         match self.form {
             Form::Only(root) => Some(root),
             _ => None,
@@ -223,7 +223,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// The options of the request, and whether nothing is to be stored.
-    pub fn options(&self) -> Result<(Value, bool), Status> {
+    pub(crate) fn options(&self) -> Result<(Value, bool), Status> {
         let operation = self.operation;
         let Some(kind) = operation.options_kind() else {
             return Ok((Value::Null, false));

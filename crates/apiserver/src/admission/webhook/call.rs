@@ -29,7 +29,7 @@ pub(super) enum Failure {
 
 impl Failure {
     /// 500, in upstream's words.
-    pub fn into_status(self, name: &str) -> Status {
+    pub(super) fn into_status(self, name: &str) -> Status {
         match self {
             Failure::Call(why) => Status::internal(format!(
                 "failed calling webhook {}: {why}",
@@ -86,7 +86,7 @@ async fn written(
 
 impl Prepared {
     /// Calls the webhook and reads its verdict.
-    pub async fn call(&self, mutating: bool) -> Result<Verdict, Failure> {
+    pub(super) async fn call(&self, mutating: bool) -> Result<Verdict, Failure> {
         let webhook = &self.invocation.webhook;
         let now = Instant::now();
         let until = self.until.min(now + Duration::from_secs(webhook.timeout));

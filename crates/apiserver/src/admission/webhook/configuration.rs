@@ -1,6 +1,7 @@
 //! Which webhooks are there? What is stored, in the order in which it is called, found by what it is about.
 
-use std::sync::{Arc, RwLock};
+use parking_lot::RwLock;
+use std::sync::Arc;
 
 use mizzen_object::{Str, Value};
 use mizzen_registry::{ListOptions, Registry, Resource, Revision};
@@ -20,7 +21,7 @@ pub(crate) struct Webhooks {
 }
 
 impl Webhooks {
-    pub fn new(catalog: &Catalog) -> Webhooks {
+    pub(crate) fn new(catalog: &Catalog) -> Webhooks {
         let find = |plural: &str| Configured {
             resource: catalog.get("admissionregistration.k8s.io", "v1", plural),
             kept: RwLock::default(),
@@ -41,16 +42,12 @@ pub(crate) struct Configured {
 
 impl Configured {
     /// The webhooks as they are stored at this moment. Only who comes first after a change reads the configurations.
-    pub fn hooks(&self, registry: &Registry) -> Arc<Hooks> {
+    pub(crate) fn hooks(&self, registry: &Registry) -> Arc<Hooks> {
         let Some(resource) = &self.resource else {
             return Arc::default();
         };
         let revision = resource.space().snapshot().revision();
-        let kept = self
-            .kept
-            .read()
-            .expect("nothing panics while it is held")
-            .clone();
+        let kept = self.kept.read().clone();
         if kept.revision == revision {
             return kept;
         }
@@ -61,7 +58,7 @@ impl Configured {
             .map(|configuration| configuration.value())
             .collect();
         let hooks = Arc::new(Hooks::new(revision, &values));
-        *self.kept.write().expect("nothing panics while it is held") = hooks.clone();
+        *self.kept.write() = hooks.clone();
         hooks
     }
 }
@@ -96,7 +93,7 @@ impl Hooks {
     }
 
     /// The webhooks that may be about a resource, in order. For most requests there is none.
-    pub fn about(&self, plural: &str) -> Vec<Arc<Webhook>> {
+    pub(crate) fn about(&self, plural: &str) -> Vec<Arc<Webhook>> {
         self.index
             .about(plural)
             .into_iter()

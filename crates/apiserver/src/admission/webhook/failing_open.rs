@@ -1,7 +1,7 @@
 //! Says that a webhook fails and its policy is to ignore that: at once, and then once a minute with how often it was.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use mizzen_object::Str;
@@ -29,7 +29,7 @@ struct Logged {
 
 impl FailingOpen {
     /// Logs a failure, unless the same webhook was logged within the last minute.
-    pub fn log(&self, webhook: &Webhook, why: &str) {
+    pub(crate) fn log(&self, webhook: &Webhook, why: &str) {
         if let Some(suppressed) = self.count((webhook.configuration.clone(), webhook.name.clone()))
         {
             let (configuration, name) = (&webhook.configuration, &webhook.name);
@@ -40,7 +40,7 @@ impl FailingOpen {
     /// How many failures were not logged before this one; none if this one is not to be logged either.
     fn count(&self, key: Key) -> Option<u64> {
         let now = Instant::now();
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         if let Some(logged) = all.get_mut(&key) {
             if now.duration_since(logged.at) < INTERVAL {
                 logged.n_suppressed += 1;
@@ -90,6 +90,6 @@ mod tests {
         for n in 0..3 * MOST {
             failing.count(("c".into(), n.to_string().into()));
         }
-        assert_eq!(failing.0.lock().unwrap().len(), MOST);
+        assert_eq!(failing.0.lock().len(), MOST);
     }
 }

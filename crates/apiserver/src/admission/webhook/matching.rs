@@ -87,7 +87,7 @@ pub(crate) struct Matching {
 
 impl Matching {
     /// As a webhook says it.
-    pub fn of_webhook(webhook: &Value) -> Matching {
+    pub(crate) fn of_webhook(webhook: &Value) -> Matching {
         Matching {
             rules: Some(rules(&webhook["rules"])),
             ..Matching::parse(webhook)
@@ -95,7 +95,7 @@ impl Matching {
     }
 
     /// As a policy or its binding says it.
-    pub fn parse(constraints: &Value) -> Matching {
+    pub(crate) fn parse(constraints: &Value) -> Matching {
         let selector = |field: &str| LabelSelector::of(&constraints[field]).unwrap_or_default();
         Matching {
             rules: Some(rules(&constraints["resourceRules"])).filter(|rules| !rules.is_empty()),
@@ -107,7 +107,7 @@ impl Matching {
     }
 
     /// The version in which a request is wanted, if it is. Trouble with selectors counts only if the rules match.
-    pub fn find(&self, attributes: &Attributes) -> Result<Option<Version>, Status> {
+    pub(crate) fn find(&self, attributes: &Attributes) -> Result<Option<Version>, Status> {
         let in_namespace = matches_namespace(&self.namespaces, attributes);
         if in_namespace == Ok(false) || !matches_object(&self.objects, attributes) {
             return Ok(None);
@@ -169,7 +169,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    pub fn new<'a>(all: impl Iterator<Item = &'a Matching>) -> Index {
+    pub(crate) fn new<'a>(all: impl Iterator<Item = &'a Matching>) -> Index {
         let mut index = Index::default();
         for (at, matching) in all.enumerate() {
             match matching.resources() {
@@ -185,7 +185,7 @@ impl Index {
     }
 
     /// Where those are that may be about a resource, in order.
-    pub fn about(&self, plural: &str) -> Vec<usize> {
+    pub(crate) fn about(&self, plural: &str) -> Vec<usize> {
         let named = self.by_resource.get(plural).map_or(&[][..], Vec::as_slice);
         let mut found: Vec<usize> = named.iter().chain(&self.anywhere).copied().collect();
         found.sort_unstable();

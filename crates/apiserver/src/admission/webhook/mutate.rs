@@ -32,7 +32,7 @@ pub(crate) struct Rounds {
 impl Rounds {
     /// Lets the webhooks change `object`, which is none for a delete. Returns whether one did, so that all should
     /// have their say a second time.
-    pub async fn mutate(
+    pub(crate) async fn mutate(
         &mut self,
         attributes: &Attributes<'_>,
         object: Option<&mut Value>,
@@ -186,7 +186,11 @@ fn internal(why: String) -> Failure {
 
 impl Attributes<'_> {
     /// A patched object as one of the request's version: read again, pruned, defaulted.
-    pub async fn taken_back(&self, patched: &Value, resource: &Resource) -> Result<Value, Status> {
+    pub(crate) async fn taken_back(
+        &self,
+        patched: &Value,
+        resource: &Resource,
+    ) -> Result<Value, Status> {
         let (text, kind) = (json::to_string(patched), resource.kind());
         let root = self.other_root().unwrap_or(&kind.root);
         let mut object = decode(root, text.as_bytes())

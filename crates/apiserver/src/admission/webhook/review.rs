@@ -60,7 +60,7 @@ pub(super) async fn question(
 
 impl Attributes<'_> {
     /// The request as it is told in a version, but for its objects.
-    pub fn request(&self, version: &Version) -> Result<Value, Status> {
+    pub(crate) fn request(&self, version: &Version) -> Result<Value, Status> {
         let (call, asked, shown) = (
             self.call,
             self.call.resource.kind(),

@@ -79,7 +79,7 @@ impl Stage {
 pub(super) struct Stages(u8);
 
 impl Stages {
-    pub fn has(self, stage: Stage) -> bool {
+    pub(super) fn has(self, stage: Stage) -> bool {
         self.0 & 1 << stage as u8 != 0
     }
 

@@ -31,7 +31,7 @@ pub(super) struct Resources {
 }
 
 impl Rule {
-    pub fn fits(&self, attributes: &Attributes, known: bool) -> bool {
+    pub(super) fn fits(&self, attributes: &Attributes, known: bool) -> bool {
         let Attributes { user, verb, target } = attributes;
         // Kubernetes: one whom we do not know is no user, and in no group (audit/policy/checker.go).
         let by_user = self.users.is_empty() || known && has(&self.users, &user.name);

@@ -1,6 +1,7 @@
 //! Events that wait to be told with others: one queue with an end, one task that empties it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -34,7 +35,7 @@ enum State {
 }
 
 impl Buffer {
-    pub fn new(
+    pub(super) fn new(
         batch: Batch,
         largest: Option<usize>,
         end: &Arc<End>,
@@ -51,8 +52,8 @@ impl Buffer {
     }
 
     /// Puts an event at the end of the queue. If there is no room, it is lost.
-    pub fn offer(&self, text: Bytes) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn offer(&self, text: Bytes) {
+        let mut state = self.state.lock();
         if matches!(*state, State::Idle) {
             *state = self.start();
         }
@@ -83,9 +84,9 @@ impl Buffer {
     }
 
     /// Tells all that waits, and takes no more.
-    pub async fn close(&self) {
+    pub(super) async fn close(&self) {
         let state = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.state.lock();
             std::mem::replace(&mut *state, State::Closed)
         };
         let State::Running(sender, task) = state else {

@@ -101,13 +101,17 @@ enum End {
 
 impl Sink {
     /// A file.
-    pub fn log(file: LogFile, registry: &Registry, counters: &Arc<Counters>) -> Sink {
+    pub(super) fn log(file: LogFile, registry: &Registry, counters: &Arc<Counters>) -> Sink {
         let delivery = file.delivery.clone();
         Sink::new(End::Log(Log::new(file, registry)), delivery, counters)
     }
 
     /// Another server.
-    pub fn webhook(setup: WebhookSetup, registry: &Registry, counters: &Arc<Counters>) -> Sink {
+    pub(super) fn webhook(
+        setup: WebhookSetup,
+        registry: &Registry,
+        counters: &Arc<Counters>,
+    ) -> Sink {
         let delivery = setup.delivery.clone();
         Sink::new(
             End::Webhook(Webhook::new(setup, registry)),
@@ -140,7 +144,7 @@ impl Sink {
     }
 
     /// An event as it is told here; none if it is too large.
-    pub fn text(&self, told: Told) -> Option<Bytes> {
+    pub(super) fn text(&self, told: Told) -> Option<Bytes> {
         let text = self.0.end.text(told);
         let Some(largest) = self.0.truncation.map(|truncation| truncation.event) else {
             return Some(text);
@@ -167,7 +171,7 @@ impl Sink {
     }
 
     /// Tells an event; whether a request may go on.
-    pub async fn take(&self, text: Bytes) -> bool {
+    pub(super) async fn take(&self, text: Bytes) -> bool {
         if let Some(buffer) = &self.0.buffer {
             buffer.offer(text);
             return true;
@@ -187,7 +191,7 @@ impl Sink {
     }
 
     /// Tells an event for somebody who cannot wait.
-    pub fn take_soon(&self, text: Bytes) {
+    pub(super) fn take_soon(&self, text: Bytes) {
         match (&self.0.buffer, &*self.0.end) {
             (Some(buffer), _) => buffer.offer(text),
             (None, End::Log(log)) => {
@@ -204,7 +208,7 @@ impl Sink {
     }
 
     /// Tells what waits.
-    pub async fn close(&self) {
+    pub(super) async fn close(&self) {
         if let Some(buffer) = &self.0.buffer {
             buffer.close().await;
         }

@@ -15,7 +15,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    pub fn new(Throttle { rate, burst }: Throttle) -> Bucket {
+    pub(super) fn new(Throttle { rate, burst }: Throttle) -> Bucket {
         let burst = burst as f64;
         Bucket {
             rate: f64::from(rate),
@@ -26,7 +26,7 @@ impl Bucket {
     }
 
     /// Waits for a permit.
-    pub async fn take(&mut self) {
+    pub(super) async fn take(&mut self) {
         self.fill();
         self.permits -= 1.0;
         if self.permits < 0.0 {

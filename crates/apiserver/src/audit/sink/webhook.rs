@@ -64,7 +64,7 @@ pub(super) struct Webhook {
 }
 
 impl Webhook {
-    pub fn new(setup: WebhookSetup, registry: &Registry) -> Webhook {
+    pub(super) fn new(setup: WebhookSetup, registry: &Registry) -> Webhook {
         let remote = Remote::silent(&setup.kubeconfig, registry);
         Webhook {
             registry: registry.clone(),
@@ -74,7 +74,7 @@ impl Webhook {
     }
 
     /// Sends events, some times if need be; whether that worked.
-    pub async fn tell(&self, events: &[Bytes], counters: &Counters) -> bool {
+    pub(super) async fn tell(&self, events: &[Bytes], counters: &Counters) -> bool {
         let body = list(events);
         let mut pause = self.initial_backoff;
         for attempt in 1.. {

@@ -1,8 +1,9 @@
 //! What is counted of an issuer's tokens and keys, under upstream's names (token/oidc/metrics.go).
 
+use parking_lot::Mutex;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::keys::Keys;
@@ -27,7 +28,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    pub fn new(issuer: &str) -> Counts {
+    pub(super) fn new(issuer: &str) -> Counts {
         let took = [Timings::new(&BOUNDS), Timings::new(&BOUNDS)];
         Counts {
             hash: hash(issuer.as_bytes()),
@@ -38,17 +39,17 @@ impl Counts {
     }
 
     /// A token was looked at.
-    pub fn judged(&self, is_good: bool, took: Duration) {
+    pub(super) fn judged(&self, is_good: bool, took: Duration) {
         self.took[usize::from(!is_good)].observe(took);
     }
 
     /// These are its keys.
-    pub fn have(&self, text: &[u8]) {
+    pub(super) fn have(&self, text: &[u8]) {
         *lock(&self.keys) = hash(text);
     }
 
     /// Its keys were asked for.
-    pub fn fetched(&self, is_good: bool, now: i64) {
+    pub(super) fn fetched(&self, is_good: bool, now: i64) {
         self.fetched[usize::from(!is_good)].store(now, Relaxed);
     }
 }

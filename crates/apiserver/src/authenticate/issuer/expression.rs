@@ -64,7 +64,7 @@ fn with_user() -> Environment {
 
 impl Expression {
     /// Compiles an expression; `is_rule` says that it must be true or false. The error reads as upstream's.
-    pub fn compile(text: &str, sees: Sees, is_rule: bool) -> Result<Expression, String> {
+    pub(super) fn compile(text: &str, sees: Sees, is_rule: bool) -> Result<Expression, String> {
         let program = sees
             .environment()
             .compile(text)
@@ -83,12 +83,12 @@ impl Expression {
     }
 
     /// Whether it looks at a claim.
-    pub fn looks_at(&self, claim: &str) -> bool {
+    pub(super) fn looks_at(&self, claim: &str) -> bool {
         self.program.selects("claims", claim)
     }
 
     /// What `read` makes of its value, given what it is about.
-    pub fn evaluate<T>(
+    pub(super) fn evaluate<T>(
         &self,
         about: &Prepared,
         read: impl FnOnce(&cel::Value) -> T,
@@ -116,7 +116,7 @@ impl Expression {
 pub(super) struct Prepared(Value);
 
 impl Prepared {
-    pub fn new(data: &Value) -> Prepared {
+    pub(super) fn new(data: &Value) -> Prepared {
         Prepared(prepare(data))
     }
 }

@@ -3,7 +3,8 @@
 //! Invariant: an issuer that is down, or a flood of tokens with invented keys, costs each who asks a bounded time, and the
 //! issuer a bounded number of questions. Keys that are known stay good meanwhile.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use parking_lot::RwLock;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -71,7 +72,7 @@ struct Asking {
 }
 
 impl Keys {
-    pub fn new(place: Place, client: Client, registry: &Registry) -> Keys {
+    pub(super) fn new(place: Place, client: Client, registry: &Registry) -> Keys {
         let asking = Asking {
             keys_url: None,
             left: BURST,
@@ -89,7 +90,7 @@ impl Keys {
     }
 
     /// Whether the issuer has signed a token; the error says why not, or why that is not known.
-    pub async fn verify(&self, token: &Unverified<'_>) -> Result<(), String> {
+    pub(super) async fn verify(&self, token: &Unverified<'_>) -> Result<(), String> {
         let known = self.known();
         if is_signed(token, &known.keys) {
             return Ok(());
@@ -108,10 +109,7 @@ impl Keys {
     }
 
     fn known(&self) -> Known {
-        self.known
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.known.read().clone()
     }
 
     /// Keys that are newer than `generation`. One asks at a time; who waited takes what that one has found.
@@ -143,7 +141,7 @@ impl Keys {
             keys: keys.clone(),
             generation: generation + 1,
         };
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+        *self.known.write() = known;
         Ok(keys)
     }
 

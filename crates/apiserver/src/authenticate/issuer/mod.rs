@@ -10,8 +10,9 @@ mod expression;
 mod keys;
 mod user;
 
+use parking_lot::RwLock;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use mizzen_object::{Str, Value, json, time};
 use mizzen_registry::{Future, Registry};
@@ -92,7 +93,7 @@ impl Issuers {
             }
         };
         let new = configuration.issuers.into_iter().map(join).collect();
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        *self.current.write() = Arc::new(new);
     }
 
     /// They are those of a file that says this.
@@ -106,10 +107,7 @@ impl Issuers {
     }
 
     fn current(&self) -> Arc<Vec<Issuer>> {
-        self.current
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.current.read().clone()
     }
 
     async fn ask(&self, text: &str, audiences: &[Str]) -> Verdict {

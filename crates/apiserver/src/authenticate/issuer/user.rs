@@ -41,7 +41,7 @@ pub(super) struct Rule {
 
 impl Mapping {
     /// The user whom claims show, which have been proved. The error is for administrators.
-    pub fn user(&self, claims: &Value) -> Result<User, String> {
+    pub(super) fn user(&self, claims: &Value) -> Result<User, String> {
         refuse_distributed(claims, self.groups.as_ref())?;
         let prepared = Prepared::new(claims);
         let user = User {

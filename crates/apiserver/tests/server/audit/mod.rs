@@ -6,8 +6,8 @@ mod delivery;
 mod secrets;
 mod storage;
 
+use parking_lot::Mutex;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use mizzen_apiserver::audit::{Batch, Delivery, Format, LogFile, Mode, Policy, Setup};
@@ -106,7 +106,7 @@ impl Audited {
             return String::new();
         }
         let all = std::fs::read_to_string(&self.path).unwrap();
-        let mut read = self.read.lock().unwrap();
+        let mut read = self.read.lock();
         let text = all[*read..].to_owned();
         *read = all.len();
         text

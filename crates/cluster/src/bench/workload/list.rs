@@ -39,7 +39,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    pub const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::Whole,
         Self::Pages,
         Self::AnyVersion,
@@ -49,7 +49,7 @@ impl Form {
         Self::TablePage,
     ];
 
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Whole => "list",
             Self::Pages => "list-pages",

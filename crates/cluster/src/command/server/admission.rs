@@ -10,7 +10,7 @@ use crate::compose::ComposeError;
 
 /// The arguments of admission.
 #[derive(Args, Clone)]
-pub struct AdmissionArgs {
+pub(crate) struct AdmissionArgs {
     /// Admission plug-ins to turn on, besides those that are on anyway
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     enable_admission_plugins: Vec<String>,
@@ -40,7 +40,7 @@ pub struct AdmissionArgs {
 
 impl AdmissionArgs {
     /// `plugins` with those turned on and off that were asked for.
-    pub fn plugins(&self, mut plugins: Plugins) -> Result<Plugins, PluginError> {
+    pub(crate) fn plugins(&self, mut plugins: Plugins) -> Result<Plugins, PluginError> {
         let is_disabled = |name: &&String| self.disable_admission_plugins.contains(name);
         let both: Vec<String> = self
             .enable_admission_plugins
@@ -63,7 +63,7 @@ impl AdmissionArgs {
     }
 
     /// What they are told.
-    pub fn configuration(&self) -> Result<Admission, ComposeError> {
+    pub(crate) fn configuration(&self) -> Result<Admission, ComposeError> {
         let toleration_seconds = TolerationSeconds {
             not_ready: self.default_not_ready_toleration_seconds,
             unreachable: self.default_unreachable_toleration_seconds,

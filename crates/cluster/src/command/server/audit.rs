@@ -17,7 +17,7 @@ const VERSION: &str = "audit.k8s.io/v1";
 
 /// The arguments of auditing.
 #[derive(Args, Clone)]
-pub struct AuditArgs {
+pub(crate) struct AuditArgs {
     /// Remember requests as this Policy of audit.k8s.io/v1 says; without it nothing is remembered
     #[arg(long, value_name = "FILE")]
     audit_policy_file: Option<PathBuf>,
@@ -61,7 +61,7 @@ pub struct AuditArgs {
 
 impl AuditArgs {
     /// What is remembered, and where that goes; none if nothing is.
-    pub fn setup(&self) -> Result<Option<Setup>, ComposeError> {
+    pub(crate) fn setup(&self) -> Result<Option<Setup>, ComposeError> {
         let Some(file) = &self.audit_policy_file else {
             if self.audit_log_path.is_some() || self.audit_webhook_config_file.is_some() {
                 tracing::warn!("no audit policy file is given: nothing is recorded");

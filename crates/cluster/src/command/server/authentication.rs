@@ -22,7 +22,7 @@ use crate::reload::follow;
 
 /// The arguments of authentication.
 #[derive(Args, Clone)]
-pub struct AuthenticationArgs {
+pub(crate) struct AuthenticationArgs {
     /// Let in whoever shows a token of this file; a line is: token,user,uid,"group1,group2"
     #[arg(long, value_name = "FILE")]
     token_auth_file: Option<PathBuf>,
@@ -72,13 +72,13 @@ pub(in crate::command) fn duration(text: &str) -> Result<Duration, String> {
 
 impl AuthenticationArgs {
     /// Unless somebody says otherwise, those who show nothing see whether the server lives, and nothing else.
-    pub fn show_strangers_health_only(&mut self) {
+    pub(crate) fn show_strangers_health_only(&mut self) {
         self.anonymous_usually =
             Anonymous::At(["/healthz", "/livez", "/readyz"].map(String::from).into());
     }
 
     /// All ways in. `allows_everything` says that the mode AlwaysAllow decides what users may do.
-    pub fn authentication(
+    pub(crate) fn authentication(
         &self,
         registry: &Registry,
         accounts: &ServiceAccounts,
@@ -100,7 +100,7 @@ impl AuthenticationArgs {
     }
 
     /// In which headers front proxies say for whom they ask.
-    pub fn proxy_headers(&self) -> Result<ProxyHeaders, ComposeError> {
+    pub(crate) fn proxy_headers(&self) -> Result<ProxyHeaders, ComposeError> {
         self.proxy_headers.headers()
     }
 

@@ -14,7 +14,7 @@ use crate::compose::ComposeError;
 
 /// The arguments of authorization.
 #[derive(Args, Clone)]
-pub struct AuthorizationArgs {
+pub(crate) struct AuthorizationArgs {
     /// Who decides what people may do, in the order in which they are asked: Node, RBAC, Webhook, AlwaysAllow,
     /// AlwaysDeny [default: Node,RBAC]
     #[arg(long, value_name = "MODE,…", value_delimiter = ',')]
@@ -40,7 +40,7 @@ pub struct AuthorizationArgs {
 }
 
 /// Who decides, and the file that says so, with what it says.
-pub struct Authorized {
+pub(crate) struct Authorized {
     pub authorization: Authorization,
     pub file: Option<(PathBuf, Vec<u8>)>,
 }
@@ -55,14 +55,14 @@ fn span(text: &str) -> Result<Duration, String> {
 
 impl AuthorizationArgs {
     /// Whether the mode AlwaysAllow is among those of --authorization-mode.
-    pub fn allows_everything(&self) -> bool {
+    pub(crate) fn allows_everything(&self) -> bool {
         self.authorization_mode
             .iter()
             .any(|mode| mode == "AlwaysAllow")
     }
 
     /// Who decides.
-    pub fn authorization(&self) -> Result<Authorized, ComposeError> {
+    pub(crate) fn authorization(&self) -> Result<Authorized, ComposeError> {
         let Some(file) = &self.authorization_config else {
             let authorization = self
                 .by_flags()

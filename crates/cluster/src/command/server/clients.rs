@@ -11,7 +11,7 @@ use crate::pki::{check_pair, read_certificates};
 
 /// The arguments of the server as a client.
 #[derive(Args, Clone)]
-pub struct ClientArgs {
+pub(crate) struct ClientArgs {
     /// Present this client certificate, in PEM, to aggregated API servers [default: one of the own front proxy authority]
     #[arg(long, value_name = "FILE", requires = "proxy_client_key_file")]
     proxy_client_cert_file: Option<PathBuf>,
@@ -36,7 +36,7 @@ pub struct ClientArgs {
 
 impl ClientArgs {
     /// The identity for aggregated API servers, if files have one.
-    pub fn front_proxy(&self) -> Result<Option<Identity>, ComposeError> {
+    pub(crate) fn front_proxy(&self) -> Result<Option<Identity>, ComposeError> {
         identity(
             self.proxy_client_cert_file.as_deref(),
             self.proxy_client_key_file.as_deref(),
@@ -44,7 +44,7 @@ impl ClientArgs {
     }
 
     /// The identity for kubelets, if files have one.
-    pub fn kubelet_client(&self) -> Result<Option<Identity>, ComposeError> {
+    pub(crate) fn kubelet_client(&self) -> Result<Option<Identity>, ComposeError> {
         identity(
             self.kubelet_client_certificate.as_deref(),
             self.kubelet_client_key.as_deref(),
@@ -52,7 +52,7 @@ impl ClientArgs {
     }
 
     /// The authorities of kubelets' serving certificates, if they are verified.
-    pub fn kubelet_authority(&self) -> Result<Option<String>, ComposeError> {
+    pub(crate) fn kubelet_authority(&self) -> Result<Option<String>, ComposeError> {
         Ok(self
             .kubelet_certificate_authority
             .as_deref()
@@ -61,7 +61,7 @@ impl ClientArgs {
     }
 
     /// The types of nodes' addresses, the preferred one first.
-    pub fn kubelet_address_types(&self) -> Vec<String> {
+    pub(crate) fn kubelet_address_types(&self) -> Vec<String> {
         match self.kubelet_preferred_address_types.is_empty() {
             true => Options::default().kubelet_address_types,
             false => self.kubelet_preferred_address_types.clone(),

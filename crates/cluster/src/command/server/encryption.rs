@@ -14,7 +14,7 @@ use crate::pki::check_owner;
 
 /// The arguments of encryption.
 #[derive(Args, Clone)]
-pub struct EncryptionArgs {
+pub(crate) struct EncryptionArgs {
     /// Seal objects on disk as an EncryptionConfiguration in YAML or JSON says
     #[arg(long, value_name = "FILE")]
     encryption_provider_config: Option<PathBuf>,
@@ -25,7 +25,7 @@ pub struct EncryptionArgs {
 
 impl EncryptionArgs {
     /// Who seals, if anybody does.
-    pub async fn encryption(&self) -> Result<Option<Arc<Encryption>>, ComposeError> {
+    pub(crate) async fn encryption(&self) -> Result<Option<Arc<Encryption>>, ComposeError> {
         let Some(file) = &self.encryption_provider_config else {
             return Ok(None);
         };
@@ -39,13 +39,13 @@ impl EncryptionArgs {
     }
 
     /// Whether the file is followed.
-    pub fn is_followed(&self) -> bool {
+    pub(crate) fn is_followed(&self) -> bool {
         self.encryption_provider_config_automatic_reload
     }
 
     /// What must be well for keys to be there. Kubernetes: nothing is listed without plug-ins, unless the file is
     /// followed and may name some.
-    pub fn health(&self, encryption: Option<&Arc<Encryption>>) -> Vec<Arc<dyn HealthCheck>> {
+    pub(crate) fn health(&self, encryption: Option<&Arc<Encryption>>) -> Vec<Arc<dyn HealthCheck>> {
         let listed = encryption.filter(|encryption| self.is_followed() || encryption.has_plugins());
         listed
             .map(|encryption| encryption.clone() as Arc<dyn HealthCheck>)

@@ -7,7 +7,7 @@ use crate::compose::ComposeError;
 
 /// The arguments of fairness.
 #[derive(Args, Clone)]
-pub struct FairnessArgs {
+pub(crate) struct FairnessArgs {
     /// Answer so many reads at a time; with priority and fairness, so many requests together with the writes
     #[arg(long, value_name = "N", default_value_t = 400)]
     max_requests_inflight: usize,
@@ -21,7 +21,7 @@ pub struct FairnessArgs {
 
 impl FairnessArgs {
     /// The limits.
-    pub fn concurrency(&self) -> Result<Concurrency, ComposeError> {
+    pub(crate) fn concurrency(&self) -> Result<Concurrency, ComposeError> {
         let (reads, writes) = (
             self.max_requests_inflight,
             self.max_mutating_requests_inflight,

@@ -31,7 +31,7 @@ use audit::AuditArgs;
 use authentication::AuthenticationArgs;
 pub(super) use authentication::duration;
 use authorization::AuthorizationArgs;
-pub use authorization::Authorized;
+pub(crate) use authorization::Authorized;
 use clients::ClientArgs;
 use encryption::EncryptionArgs;
 use fairness::FairnessArgs;
@@ -47,7 +47,7 @@ pub(super) const ADMIN: &str = "admin.kubeconfig";
 
 /// Where and how a server runs.
 #[derive(Args, Clone)]
-pub struct ServerArgs {
+pub(crate) struct ServerArgs {
     /// Keep everything in this directory [default: ~/.local/share/mizzen]
     #[arg(long, value_name = "DIR", conflicts_with = "in_memory")]
     pub data_dir: Option<PathBuf>,
@@ -132,17 +132,17 @@ fn api_setting(text: &str) -> Result<Option<ApiSetting>, String> {
 
 impl ServerArgs {
     /// Which built-in API versions are served or not.
-    pub fn runtime_config(&self) -> Vec<ApiSetting> {
+    pub(crate) fn runtime_config(&self) -> Vec<ApiSetting> {
         self.runtime_config.iter().flatten().cloned().collect()
     }
 
     /// The port to listen on; 0 picks a free one.
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.secure_port.unwrap_or(self.port)
     }
 
     /// The directory to keep everything in; none for memory.
-    pub fn directory(&self) -> Option<PathBuf> {
+    pub(crate) fn directory(&self) -> Option<PathBuf> {
         if self.in_memory {
             return None;
         }
@@ -150,7 +150,7 @@ impl ServerArgs {
     }
 
     /// Where the kubeconfig goes.
-    pub fn kubeconfig(&self) -> PathBuf {
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
         match (&self.kubeconfig, self.directory()) {
             (Some(file), _) => file.clone(),
             (None, Some(directory)) => directory.join(ADMIN),
@@ -159,7 +159,7 @@ impl ServerArgs {
     }
 
     /// The data directory's own kubeconfig, which is there wherever else there is one: it says where the server is.
-    pub fn own_kubeconfig(&self) -> Option<PathBuf> {
+    pub(crate) fn own_kubeconfig(&self) -> Option<PathBuf> {
         self.directory().map(|directory| directory.join(ADMIN))
     }
 }

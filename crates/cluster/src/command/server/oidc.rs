@@ -11,7 +11,7 @@ use crate::compose::ComposeError;
 
 /// The arguments of OpenID Connect.
 #[derive(Args, Clone)]
-pub struct OidcArgs {
+pub(super) struct OidcArgs {
     /// Let in whoever shows a token of this issuer: its HTTPS URL
     #[arg(long, value_name = "URL")]
     oidc_issuer_url: Option<String>,
@@ -43,7 +43,7 @@ pub struct OidcArgs {
 
 impl OidcArgs {
     /// Whether any of them is given.
-    pub fn is_given(&self) -> bool {
+    pub(super) fn is_given(&self) -> bool {
         let texts = [
             &self.oidc_issuer_url,
             &self.oidc_client_id,
@@ -59,7 +59,7 @@ impl OidcArgs {
     }
 
     /// The kinds of signatures that count.
-    pub fn algorithms(&self) -> Result<Vec<&'static Algorithm>, ComposeError> {
+    pub(super) fn algorithms(&self) -> Result<Vec<&'static Algorithm>, ComposeError> {
         let named = match self.oidc_signing_algs.is_empty() {
             true => vec!["RS256".to_string()],
             false => self.oidc_signing_algs.clone(),
@@ -78,7 +78,7 @@ impl OidcArgs {
     }
 
     /// What they say, as a file would say it.
-    pub fn configuration(&self) -> Result<String, ComposeError> {
+    pub(super) fn configuration(&self) -> Result<String, ComposeError> {
         let (Some(url), Some(client)) = (&self.oidc_issuer_url, &self.oidc_client_id) else {
             let why = "oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags are set";
             return Err(refused(Path::new("--oidc-issuer-url"), why.into()));

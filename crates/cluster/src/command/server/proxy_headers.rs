@@ -10,7 +10,7 @@ use crate::compose::ComposeError;
 
 /// The arguments of front proxies' headers.
 #[derive(Args, Clone, Default)]
-pub struct ProxyHeaderArgs {
+pub(crate) struct ProxyHeaderArgs {
     /// Take a user's name from the first of these headers of a front proxy that has one [default: X-Remote-User]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     requestheader_username_headers: Vec<String>,
@@ -27,7 +27,7 @@ pub struct ProxyHeaderArgs {
 
 impl ProxyHeaderArgs {
     /// The headers.
-    pub fn headers(&self) -> Result<ProxyHeaders, ComposeError> {
+    pub(crate) fn headers(&self) -> Result<ProxyHeaders, ComposeError> {
         let standard = ProxyHeaders::default();
         let extras = &self.requestheader_extra_headers_prefix;
         Ok(ProxyHeaders {

@@ -16,7 +16,7 @@ use crate::token_key::{TokenKey, public_keys};
 
 /// The arguments of service accounts.
 #[derive(Args, Clone)]
-pub struct ServiceAccountArgs {
+pub(crate) struct ServiceAccountArgs {
     /// Sign tokens with the key in this file, RSA or elliptic curve [default: a key of its own in the data directory]
     #[arg(long, value_name = "FILE")]
     service_account_signing_key_file: Option<PathBuf>,
@@ -45,7 +45,7 @@ pub struct ServiceAccountArgs {
 
 impl ServiceAccountArgs {
     /// The key that signs. One is made in a directory that has no data yet.
-    pub fn signer(
+    pub(crate) fn signer(
         &self,
         directory: Option<&Path>,
         has_data: bool,
@@ -59,7 +59,7 @@ impl ServiceAccountArgs {
     }
 
     /// Whose tokens are good, and for whom.
-    pub fn service_accounts(&self) -> Result<ServiceAccounts, ComposeError> {
+    pub(crate) fn service_accounts(&self) -> Result<ServiceAccounts, ComposeError> {
         let default = ServiceAccounts::default();
         let texts = |list: &[String]| list.iter().map(Into::into).collect();
         let issuers = match self.service_account_issuer.as_slice() {

@@ -14,7 +14,7 @@ const V6_PREFIX: u32 = 64;
 
 /// The arguments of services.
 #[derive(Args, Clone)]
-pub struct ServiceArgs {
+pub(crate) struct ServiceArgs {
     /// Give services addresses of this range, or of two, one of each family; the first is the usual one
     #[arg(
         long,
@@ -33,12 +33,12 @@ pub struct ServiceArgs {
 
 impl ServiceArgs {
     /// The node ports of services.
-    pub fn node_ports(&self) -> RangeInclusive<u16> {
+    pub(crate) fn node_ports(&self) -> RangeInclusive<u16> {
         self.service_node_port_range.clone()
     }
 
     /// The node port of default/kubernetes, if it has one.
-    pub fn kubernetes_node_port(&self) -> Result<Option<u16>, ComposeError> {
+    pub(crate) fn kubernetes_node_port(&self) -> Result<Option<u16>, ComposeError> {
         let (port, range) = (
             self.kubernetes_service_node_port,
             &self.service_node_port_range,
@@ -56,7 +56,7 @@ impl ServiceArgs {
     }
 
     /// The ranges: one of each family.
-    pub fn ranges(&self) -> Result<Vec<Block>, ComposeError> {
+    pub(crate) fn ranges(&self) -> Result<Vec<Block>, ComposeError> {
         ranges(&self.service_cluster_ip_range).map_err(|why| ComposeError::Configuration {
             file: "--service-cluster-ip-range".into(),
             why,

@@ -13,7 +13,7 @@ use crate::compose::ComposeError;
 
 /// The arguments of serving.
 #[derive(Args, Clone)]
-pub struct ServingArgs {
+pub(crate) struct ServingArgs {
     #[command(flatten)]
     pub tls: TlsArgs,
     /// Pages of these origins may use the server from a browser: regular expressions such as //example\.com(:|$)
@@ -54,7 +54,7 @@ pub struct ServingArgs {
 
 impl ServingArgs {
     /// How HTTP is spoken.
-    pub fn http(&self) -> Result<Http, ComposeError> {
+    pub(crate) fn http(&self) -> Result<Http, ComposeError> {
         let chance = self.goaway_chance;
         if !(0.0..=0.02).contains(&chance) {
             return Err(argument(
@@ -76,7 +76,7 @@ impl ServingArgs {
 
     /// The address at which the server says that it is reached, when it listens on `bound`; none if the machine has no
     /// address that Endpoints may name. Kubernetes: as `--advertise-address` (server/options/server_run_options.go).
-    pub fn advertise_address(&self, bound: IpAddr) -> Result<Option<IpAddr>, ComposeError> {
+    pub(crate) fn advertise_address(&self, bound: IpAddr) -> Result<Option<IpAddr>, ComposeError> {
         if !self.reconciles_endpoints() {
             return Ok(None);
         }
@@ -95,22 +95,22 @@ impl ServingArgs {
     }
 
     /// The directory whose files are served at `/logs`.
-    pub fn log_directory(&self) -> Option<PathBuf> {
+    pub(crate) fn log_directory(&self) -> Option<PathBuf> {
         self.enable_logs_handler.then(|| "/var/log".into())
     }
 
     /// Whether the Endpoints of the kubernetes Service name this server.
-    pub fn reconciles_endpoints(&self) -> bool {
+    pub(crate) fn reconciles_endpoints(&self) -> bool {
         self.endpoint_reconciler_type != "none"
     }
 
     /// Seconds after which a request is given up; at least one.
-    pub fn request_timeout(&self) -> u64 {
+    pub(crate) fn request_timeout(&self) -> u64 {
         self.request_timeout.as_secs().max(1)
     }
 
     /// Seconds that a watch lasts at least.
-    pub fn min_request_timeout(&self) -> u64 {
+    pub(crate) fn min_request_timeout(&self) -> u64 {
         self.min_request_timeout.into()
     }
 }

@@ -8,7 +8,7 @@ use super::authentication::duration;
 
 /// The arguments of storage.
 #[derive(Args, Clone)]
-pub struct StorageArgs {
+pub(crate) struct StorageArgs {
     /// Compact every so often what was superseded one interval before; 0 never compacts. Continue tokens and exact
     /// resource versions are valid for one to two intervals
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5m0s")]

@@ -16,7 +16,7 @@ use crate::reload::follow;
 
 /// The arguments of client certificates.
 #[derive(Args, Clone)]
-pub struct TrustArgs {
+pub(crate) struct TrustArgs {
     /// Believe clients with certificates of these authorities, too; the file is read again when it changes
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
@@ -29,7 +29,7 @@ pub struct TrustArgs {
 }
 
 /// Whom a server trusts, and what of that is said in files.
-pub struct Trust {
+pub(crate) struct Trust {
     /// All of them, as they were found.
     pub trusted: Trusted,
     followed: Vec<Followed>,
@@ -45,7 +45,7 @@ struct Followed {
 
 impl TrustArgs {
     /// Whom to trust.
-    pub fn trust(
+    pub(crate) fn trust(
         &self,
         clients: &Authority,
         front_proxies: &Authority,
@@ -68,7 +68,7 @@ impl TrustArgs {
 
     /// The authorities that a component trusts: each is that of a file or else the one that the server publishes. Kubernetes:
     /// server/options/authentication.go, DelegatingAuthenticationOptions.
-    pub fn delegated(&self, published: Option<&Trusted>) -> Result<Trust, ComposeError> {
+    pub(crate) fn delegated(&self, published: Option<&Trusted>) -> Result<Trust, ComposeError> {
         let published = published.cloned().unwrap_or_default();
         let or_published =
             |file: &Option<PathBuf>, own: String| if file.is_none() { own } else { String::new() };
@@ -148,7 +148,7 @@ impl Trust {
     }
 
     /// Lets `authorities` trust what the files say from now on. Who listens is told whom that is.
-    pub fn follow(self, authorities: &Arc<Authorities>) -> watch::Receiver<Trusted> {
+    pub(crate) fn follow(self, authorities: &Arc<Authorities>) -> watch::Receiver<Trusted> {
         let trusted = watch::Sender::new(self.trusted);
         let told = trusted.subscribe();
         for Followed {

@@ -1,9 +1,10 @@
 //! What is counted of a plug-in and its keys, under upstream's names (encrypt/envelope/metrics/metrics.go).
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mizzen_apiserver::metrics::{Histogram, head};

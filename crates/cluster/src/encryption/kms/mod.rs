@@ -11,8 +11,9 @@ mod object;
 mod probe;
 mod service;
 
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_object::time::from_unix;
@@ -140,11 +141,7 @@ impl Kms {
     }
 
     fn known(&self, source: &Source) -> Option<Opened> {
-        self.opened
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(source)
-            .cloned()
+        self.opened.lock().get(source).cloned()
     }
 
     async fn ask_for(&self, source: &Source) -> Result<Opened, SealError> {
@@ -159,7 +156,7 @@ impl Kms {
 
     /// Forgetting costs a question, never an answer.
     fn remember(&self, source: Source, cipher: Opened) {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = self.opened.lock();
         if opened.len() >= MAX_OPENED {
             opened.clear();
         }
@@ -168,10 +165,7 @@ impl Kms {
     }
 
     fn state(&self) -> Option<Arc<State>> {
-        self.state
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.state.read().clone()
     }
 
     /// All that is sealed under one key of the plug-in is alike, whatever the seed.

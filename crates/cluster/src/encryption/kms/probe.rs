@@ -1,7 +1,7 @@
 //! Is the plug-in there, and is its key still the one that we seal with?
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use mizzen_object::in_one;
@@ -159,7 +159,7 @@ impl Kms {
     }
 
     fn set_state(&self, state: State) {
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(state));
+        *self.state.write() = Some(Arc::new(state));
     }
 }
 

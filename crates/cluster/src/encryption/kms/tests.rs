@@ -248,7 +248,7 @@ async fn what_is_remembered_is_bounded() {
             (cipher.clone(), Arc::default()),
         );
     }
-    assert_eq!(case.kms.opened.lock().unwrap().len(), 1);
+    assert_eq!(case.kms.opened.lock().len(), 1);
 }
 
 /// What is wrong once a plug-in that was well answers so.

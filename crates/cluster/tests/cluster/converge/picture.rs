@@ -33,7 +33,7 @@ const KINDS: [Resource; 19] = [
 ];
 
 /// A line per object, in order.
-pub async fn draw(api: &Api) -> String {
+pub(super) async fn draw(api: &Api) -> String {
     let mut lines = Vec::new();
     for kind in &KINDS {
         let objects = api.list(kind, "", &Default::default()).await.unwrap();
@@ -92,7 +92,7 @@ fn pod(pod: &Object) -> String {
 }
 
 /// Whether a pod says that it is ready.
-pub fn is_ready(pod: &Object) -> bool {
+pub(super) fn is_ready(pod: &Object) -> bool {
     let conditions = pod["status"]["conditions"].list();
     conditions
         .iter()

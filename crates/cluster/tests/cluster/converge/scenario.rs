@@ -1,18 +1,18 @@
 //! What people do, and when.
 
 /// What happens in one world.
-pub struct Scenario {
+pub(super) struct Scenario {
     pub name: &'static str,
     pub steps: &'static [Step],
 }
 
 /// Something that somebody does, and how long nobody does anything after it.
-pub struct Step {
+pub(super) struct Step {
     pub action: Action,
     pub seconds: u64,
 }
 
-pub enum Action {
+pub(super) enum Action {
     /// Objects in YAML.
     Apply(&'static str),
     /// Whoever is about to leave something to itself waits until it is there: so many objects at a path.
@@ -54,7 +54,7 @@ const fn evict(path: &'static str, seconds: u64) -> Step {
     }
 }
 
-pub static SCENARIOS: [Scenario; 12] = [
+pub(super) static SCENARIOS: [Scenario; 12] = [
     Scenario {
         name: "a deployment is rolled out, updated and scaled",
         steps: &[

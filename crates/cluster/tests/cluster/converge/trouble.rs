@@ -1,9 +1,10 @@
 //! What can go wrong between a loop and the server.
 
+use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
@@ -16,42 +17,42 @@ use tower::Service;
 
 /// Chance from one seed. Clones throw the same dice.
 #[derive(Clone)]
-pub struct Dice(Arc<AtomicU64>);
+pub(super) struct Dice(Arc<AtomicU64>);
 
 impl Dice {
-    pub fn new(seed: u64) -> Dice {
+    pub(super) fn new(seed: u64) -> Dice {
         Dice(Arc::new(AtomicU64::new(
             seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1),
         )))
     }
 
-    pub fn next(&self) -> u64 {
+    pub(super) fn next(&self) -> u64 {
         let state = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 11
     }
 
     /// A number below `end`.
-    pub fn below(&self, end: u64) -> u64 {
+    pub(super) fn below(&self, end: u64) -> u64 {
         self.next() % end
     }
 
     /// True `n` times in a hundred.
-    pub fn percent(&self, n: u64) -> bool {
+    pub(super) fn percent(&self, n: u64) -> bool {
         self.below(100) < n
     }
 
-    pub fn fraction(&self) -> f64 {
+    pub(super) fn fraction(&self) -> f64 {
         self.next() as f64 / (1u64 << 53) as f64
     }
 }
 
 /// Who wrote what, in order.
-pub type Log = Arc<Mutex<Vec<Write>>>;
+pub(super) type Log = Arc<Mutex<Vec<Write>>>;
 
 /// A write that somebody made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Write {
+pub(super) struct Write {
     /// After how many seconds.
     pub at: u64,
     pub actor: String,
@@ -61,7 +62,7 @@ pub struct Write {
 
 /// A way to the server on which things go wrong while there is trouble.
 #[derive(Clone)]
-pub struct Troubled {
+pub(super) struct Troubled {
     pub inner: InProcess,
     /// Who goes this way.
     pub actor: String,
@@ -80,7 +81,7 @@ impl Troubled {
         let is_write = request.method() != Method::GET;
         if is_write {
             let (method, path) = (request.method().clone(), request.uri().path().to_string());
-            self.log.lock().unwrap().push(Write {
+            self.log.lock().push(Write {
                 at: self.began.elapsed().as_secs(),
                 actor: self.actor.clone(),
                 method,
@@ -146,7 +147,7 @@ impl Service<Request<ClientBody>> for Troubled {
 }
 
 /// A body of which events get lost.
-pub struct Lossy {
+pub(super) struct Lossy {
     inner: Option<Body>,
     trouble: Option<(Dice, Arc<AtomicBool>)>,
     /// After how many events the watch breaks off.

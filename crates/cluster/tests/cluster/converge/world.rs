@@ -27,7 +27,7 @@ use super::trouble::{Dice, Log, Troubled, Write};
 /// The time at which every world begins.
 const BEGIN: i64 = 1_700_000_000;
 
-pub struct World {
+pub(super) struct World {
     server: Server,
     /// The user, on whose way nothing goes wrong.
     pub api: Api,
@@ -56,7 +56,7 @@ impl Random for Dice {
 }
 
 impl World {
-    pub async fn new(dice: Dice) -> World {
+    pub(super) async fn new(dice: Dice) -> World {
         let clock = SettableClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(clock.clone()), Arc::new(dice.clone()));
@@ -93,7 +93,7 @@ impl World {
     }
 
     /// Kills the loops that run, and starts new ones that know nothing.
-    pub async fn start(&mut self) {
+    pub(super) async fn start(&mut self) {
         self.loops = None;
         let clock = seam::told_by(self.clock.clone());
         let chance = self.chance();
@@ -110,7 +110,7 @@ impl World {
     }
 
     /// Nodes, which fall silent when this is dropped.
-    pub fn nodes(&self, prefix: &str, n_nodes: usize) -> JoinSet<()> {
+    pub(super) fn nodes(&self, prefix: &str, n_nodes: usize) -> JoinSet<()> {
         let mut nodes = node::Options::simulated(self.client("kubelet"), n_nodes);
         (nodes.prefix, nodes.clock) = (prefix.into(), seam::told_by(self.clock.clone()));
         JoinSet::from_iter([node::run(nodes)])
@@ -142,21 +142,21 @@ impl World {
     }
 
     /// What was written since this was last asked, and by whom.
-    pub fn writes(&self) -> Vec<Write> {
-        std::mem::take(&mut self.log.lock().unwrap())
+    pub(super) fn writes(&self) -> Vec<Write> {
+        std::mem::take(&mut self.log.lock())
     }
 
     /// Whether things go wrong from now on.
-    pub fn trouble(&self, is_on: bool) {
+    pub(super) fn trouble(&self, is_on: bool) {
         self.trouble.store(is_on, Ordering::Relaxed);
     }
 
-    pub async fn pass(&self, time: Duration) {
+    pub(super) async fn pass(&self, time: Duration) {
         sleep(time).await;
     }
 
     /// Lets time pass in which the loops may be killed.
-    pub async fn suffer(&mut self, seconds: u64) {
+    pub(super) async fn suffer(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.pass(Duration::from_secs(1)).await;
             if self.dice.percent(10) {
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    pub async fn perform(&mut self, step: &Step) {
+    pub(super) async fn perform(&mut self, step: &Step) {
         match &step.action {
             Action::Apply(text) => self.apply(text).await,
             Action::Await { path, n } => self.wait(path, *n).await,
@@ -232,7 +232,7 @@ impl World {
     }
 
     /// Applies objects, as `kubectl apply --server-side` does.
-    pub async fn apply(&self, text: &str) {
+    pub(super) async fn apply(&self, text: &str) {
         for text in text.split("---\n") {
             let object = Object(yaml::read(text.as_bytes()).unwrap().value);
             let path = format!(
@@ -255,7 +255,7 @@ impl World {
             .unwrap();
     }
 
-    pub async fn picture(&self) -> String {
+    pub(super) async fn picture(&self) -> String {
         picture::draw(&self.api).await
     }
 }

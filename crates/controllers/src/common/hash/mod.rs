@@ -10,14 +10,14 @@ mod quantity;
 use mizzen_object::Value;
 
 /// The hash of a pod template. `collisions` counts how often this hash was taken by another template.
-pub fn of_template(template: &Value, collisions: Option<i64>) -> String {
+pub(crate) fn of_template(template: &Value, collisions: Option<i64>) -> String {
     let hash = continued(FIRST, dump::template(template).as_bytes());
     let hash = collisions.map_or(hash, |collisions| continued(hash, &eight_bytes(collisions)));
     encode(&hash.to_string())
 }
 
 /// A text in the characters of generated names: no vowels, so that it spells nothing.
-pub fn encode(text: &str) -> String {
+pub(crate) fn encode(text: &str) -> String {
     text.bytes()
         .map(|byte| char::from(ALPHABET[usize::from(byte) % ALPHABET.len()]))
         .collect()

@@ -19,7 +19,7 @@ const MAX_ANNOTATIONS: usize = 20;
 const MAX_VALUE_EXPRESSION: usize = 5 * 1024;
 
 impl Expressions {
-    pub fn of(spec: &Value) -> Expressions {
+    pub(super) fn of(spec: &Value) -> Expressions {
         let compiler = if spec["variables"].is_empty() {
             Compiler::default()
         } else {
@@ -37,7 +37,7 @@ impl Expressions {
     }
 
     /// Kubernetes: conditions that did not change are not looked at again.
-    pub fn validate_conditions(
+    pub(super) fn validate_conditions(
         &self,
         spec: &Value,
         old: Option<&Value>,
@@ -52,7 +52,12 @@ impl Expressions {
         }
     }
 
-    pub fn validate_variables(&mut self, spec: &Value, path: &Path, violations: &mut Violations) {
+    pub(super) fn validate_variables(
+        &mut self,
+        spec: &Value,
+        path: &Path,
+        violations: &mut Violations,
+    ) {
         for (index, variable) in spec["variables"].list().iter().enumerate() {
             self.validate_variable(variable, &path.child("variables").index(index), violations);
         }
@@ -73,7 +78,7 @@ impl Expressions {
         }
     }
 
-    pub fn validate_validation(
+    pub(super) fn validate_validation(
         &self,
         validation: &Value,
         path: &Path,
@@ -119,7 +124,12 @@ impl Expressions {
         );
     }
 
-    pub fn validate_annotations(&self, policy: &Value, path: &Path, violations: &mut Violations) {
+    pub(super) fn validate_annotations(
+        &self,
+        policy: &Value,
+        path: &Path,
+        violations: &mut Violations,
+    ) {
         let annotations = policy["spec"]["auditAnnotations"].list();
         if annotations.len() > MAX_ANNOTATIONS {
             let shown: Vec<Value> = annotations
@@ -171,7 +181,12 @@ impl Expressions {
         }
     }
 
-    pub fn validate_mutation(&self, mutation: &Value, path: &Path, violations: &mut Violations) {
+    pub(super) fn validate_mutation(
+        &self,
+        mutation: &Value,
+        path: &Path,
+        violations: &mut Violations,
+    ) {
         let (wanted, other, result) = match mutation["patchType"].str() {
             "JSONPatch" => ("jsonPatch", "applyConfiguration", Wanted::Patch),
             "ApplyConfiguration" => ("applyConfiguration", "jsonPatch", Wanted::Object),

@@ -27,11 +27,11 @@ const LINGER: Duration = Duration::from_secs(10);
 const PROTOCOL_ERROR: u32 = 1;
 const REFUSED_STREAM: u32 = 3;
 /// The status of a stream that is ended because of an error in what it is for.
-pub const CANCEL: u32 = 5;
+pub(crate) const CANCEL: u32 = 5;
 
 /// A frame for the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outgoing {
+pub(crate) enum Outgoing {
     /// A stream is accepted.
     Reply { id: u32 },
     /// Data of a stream; `fin` closes its side.
@@ -46,7 +46,7 @@ pub enum Outgoing {
 
 /// Why a connection ended too early.
 #[derive(Debug, thiserror::Error)]
-pub enum ConnectionError {
+pub(crate) enum ConnectionError {
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error("a frame of SPDY version {0}")]
@@ -62,10 +62,10 @@ pub enum ConnectionError {
 }
 
 /// Whether a stream with these headers is accepted; the reason is for the log.
-pub type Accepts = fn(&Headers) -> Result<(), String>;
+pub(super) type Accepts = fn(&Headers) -> Result<(), String>;
 
 /// Serves a connection: `work` gets its streams and runs until it is done, the client has gone, or a limit is reached.
-pub async fn serve<F: Future<Output = ()>>(
+pub(crate) async fn serve<F: Future<Output = ()>>(
     io: impl AsyncRead + AsyncWrite,
     limits: Limits,
     accepts: Accepts,

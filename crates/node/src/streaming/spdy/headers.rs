@@ -14,11 +14,11 @@ const MAX_HEADERS: u32 = 128;
 
 /// The headers of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Headers(pub Vec<(String, String)>);
+pub(crate) struct Headers(pub Vec<(String, String)>);
 
 impl Headers {
     /// The value of a header, `""` if it is not there. Names are compared as those of HTTP are.
-    pub fn get(&self, name: &str) -> &str {
+    pub(crate) fn get(&self, name: &str) -> &str {
         let found = self
             .0
             .iter()
@@ -29,7 +29,7 @@ impl Headers {
 
 /// Why a header block cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum HeaderError {
+pub(crate) enum HeaderError {
     #[error("the header block is not a zlib stream with SPDY's dictionary")]
     Compression,
     #[error(
@@ -42,14 +42,14 @@ pub enum HeaderError {
 
 /// Decompresses the header blocks of one direction.
 #[derive(Default)]
-pub struct Inflater {
+pub(super) struct Inflater {
     /// None before the first block.
     raw: Option<Decompress>,
 }
 
 impl Inflater {
     /// The headers of the next block.
-    pub fn read(&mut self, block: &[u8]) -> Result<Headers, HeaderError> {
+    pub(super) fn read(&mut self, block: &[u8]) -> Result<Headers, HeaderError> {
         let (raw, block) = match &mut self.raw {
             Some(raw) => (raw, block),
             None => {
@@ -124,7 +124,7 @@ fn text(plain: &mut &[u8]) -> Result<String, HeaderError> {
 }
 
 /// Compresses the header blocks of one direction. A zlib stream that names no dictionary is read as well.
-pub struct Deflater(Compress);
+pub(super) struct Deflater(Compress);
 
 impl Default for Deflater {
     fn default() -> Deflater {
@@ -134,7 +134,7 @@ impl Default for Deflater {
 
 impl Deflater {
     /// The next block.
-    pub fn write(&mut self, headers: &Headers) -> Vec<u8> {
+    pub(super) fn write(&mut self, headers: &Headers) -> Vec<u8> {
         let mut plain = Vec::new();
         let number = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
         plain.extend_from_slice(&number(headers.0.len()));

@@ -8,5 +8,5 @@ mod headers;
 #[cfg(test)]
 mod tests;
 
-pub use connection::{CANCEL, Outgoing, serve};
-pub use headers::Headers;
+pub(super) use connection::{CANCEL, Outgoing, serve};
+pub(super) use headers::Headers;

@@ -27,7 +27,7 @@ const LINGER: Duration = Duration::from_secs(10);
 
 /// How messages are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Encoding {
+pub(crate) enum Encoding {
     /// A byte with the number of the channel, and the data. From v5 on the client can close a channel.
     Binary { closes: bool },
     /// A digit with the number of the channel, and the data in base64, as text.
@@ -36,7 +36,7 @@ pub enum Encoding {
 
 impl Encoding {
     /// A message to a channel.
-    pub fn message(self, channel: u8, data: &[u8]) -> Outgoing {
+    pub(crate) fn message(self, channel: u8, data: &[u8]) -> Outgoing {
         let mut message = BytesMut::with_capacity(1 + data.len());
         match self {
             Encoding::Binary { .. } => {
@@ -72,7 +72,7 @@ impl Encoding {
 
 /// Serves a connection with so many channels: `work` gets them and runs until it is done, the client has gone, or a limit is
 /// reached.
-pub async fn serve<F: Future<Output = ()>>(
+pub(crate) async fn serve<F: Future<Output = ()>>(
     io: impl AsyncRead + AsyncWrite,
     limits: Limits,
     encoding: Encoding,
@@ -168,7 +168,7 @@ async fn read_messages(
 }
 
 /// Carries a byte stream in binary messages: `work` gets the near end.
-pub async fn tunnel<F: Future<Output = ()>>(
+pub(crate) async fn tunnel<F: Future<Output = ()>>(
     io: impl AsyncRead + AsyncWrite,
     limits: Limits,
     work: impl FnOnce(DuplexStream) -> F,

@@ -16,15 +16,15 @@ const PING: u8 = 9;
 const PONG: u8 = 10;
 
 /// The status of a connection that has served its purpose.
-pub const NORMAL: u16 = 1000;
+pub(super) const NORMAL: u16 = 1000;
 /// The status of a connection whose peer broke the rules.
-pub const PROTOCOL_ERROR: u16 = 1002;
+pub(super) const PROTOCOL_ERROR: u16 = 1002;
 /// The status of a connection whose peer sent a message that is too large.
-pub const TOO_LARGE: u16 = 1009;
+pub(super) const TOO_LARGE: u16 = 1009;
 
 /// A frame for the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outgoing {
+pub(crate) enum Outgoing {
     Text(Bytes),
     Binary(Bytes),
     Pong(Bytes),
@@ -34,7 +34,7 @@ pub enum Outgoing {
 
 /// What the client sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Incoming {
+pub(super) enum Incoming {
     /// A whole message, text or binary.
     Message(Bytes),
     Ping(Bytes),
@@ -44,7 +44,7 @@ pub enum Incoming {
 
 /// Why a connection ended too early.
 #[derive(Debug, thiserror::Error)]
-pub enum ConnectionError {
+pub(crate) enum ConnectionError {
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error("a message larger than {0} bytes")]
@@ -57,7 +57,7 @@ pub enum ConnectionError {
 
 impl ConnectionError {
     /// The status of the close frame.
-    pub fn status(&self) -> u16 {
+    pub(crate) fn status(&self) -> u16 {
         match self {
             ConnectionError::MessageTooLarge(_) => TOO_LARGE,
             ConnectionError::Protocol(_) => PROTOCOL_ERROR,
@@ -67,7 +67,7 @@ impl ConnectionError {
 }
 
 /// Reads messages of up to `limit` bytes.
-pub struct Reader<R> {
+pub(super) struct Reader<R> {
     io: R,
     limit: usize,
     /// The parts of a message that came so far.
@@ -75,7 +75,7 @@ pub struct Reader<R> {
 }
 
 impl<R: AsyncRead + Unpin> Reader<R> {
-    pub fn new(io: R, limit: usize) -> Reader<R> {
+    pub(super) fn new(io: R, limit: usize) -> Reader<R> {
         Reader {
             io,
             limit,
@@ -84,7 +84,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     }
 
     /// The next message; a connection that breaks off was closed.
-    pub async fn next(&mut self, activity: &Activity) -> Result<Incoming, ConnectionError> {
+    pub(super) async fn next(&mut self, activity: &Activity) -> Result<Incoming, ConnectionError> {
         loop {
             let first = match self.io.read_u8().await {
                 Ok(first) => first,
@@ -160,7 +160,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
 }
 
 /// Writes frames until all who send them have gone.
-pub async fn write_frames(
+pub(super) async fn write_frames(
     mut io: impl AsyncWrite + Unpin,
     mut queue: mpsc::Receiver<Outgoing>,
     activity: &Activity,

@@ -11,14 +11,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
-pub use channels::{Encoding, serve, tunnel};
-pub use frames::Outgoing;
+pub(super) use channels::{Encoding, serve, tunnel};
+pub(super) use frames::Outgoing;
 
 /// What a server proves with that it speaks WebSocket.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// The answer to a client's `Sec-WebSocket-Key`.
-pub fn accept_key(key: &str) -> String {
+pub(super) fn accept_key(key: &str) -> String {
     STANDARD.encode(digest(
         &SHA1_FOR_LEGACY_USE_ONLY,
         format!("{key}{GUID}").as_bytes(),

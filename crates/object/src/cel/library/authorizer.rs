@@ -154,7 +154,7 @@ fn kind(name: &str) -> Type {
 }
 
 /// Putting questions together.
-pub fn library() -> Library {
+pub(super) fn library() -> Library {
     use Type::{Bool, String};
     let (authorizer, path_check, group_check) = (
         || kind("Authorizer"),
@@ -206,7 +206,7 @@ pub fn library() -> Library {
 }
 
 /// Restricting questions by selectors.
-pub fn selectors() -> Library {
+pub(super) fn selectors() -> Library {
     let check = || kind("ResourceCheck");
     let functions = functions! {
         "fieldSelector" {

@@ -6,27 +6,27 @@
 use crate::cel::{CallEstimate, LIST, Node, REGEX, Range, Sizing, TRAVERSAL, Type, Value, scale};
 
 /// Once through the first argument.
-pub fn traverse(arguments: &[Value], _: &Value) -> u64 {
+pub(super) fn traverse(arguments: &[Value], _: &Value) -> u64 {
     scale(arguments[0].size(), TRAVERSAL)
 }
 
 /// Twice through the first argument.
-pub fn traverse_twice(arguments: &[Value], _: &Value) -> u64 {
+pub(super) fn traverse_twice(arguments: &[Value], _: &Value) -> u64 {
     scale(2 * arguments[0].size(), TRAVERSAL)
 }
 
 /// Twice through the result.
-pub fn traverse_result_twice(_: &[Value], result: &Value) -> u64 {
+pub(super) fn traverse_result_twice(_: &[Value], result: &Value) -> u64 {
     scale(2 * result.size(), TRAVERSAL)
 }
 
 /// Every character against every state of a regular expression; even nothing costs something.
-pub fn search(text: u64, pattern: u64) -> u64 {
+pub(super) fn search(text: u64, pattern: u64) -> u64 {
     scale(text + 1, TRAVERSAL).saturating_mul(scale(pattern, REGEX))
 }
 
 /// Once through the whole tree of the first argument.
-pub fn traverse_tree(arguments: &[Value], _: &Value) -> u64 {
+pub(super) fn traverse_tree(arguments: &[Value], _: &Value) -> u64 {
     tree(&arguments[0])
 }
 
@@ -52,12 +52,12 @@ fn tree(value: &Value) -> u64 {
 }
 
 /// A list of `size` items made, at so much for each.
-pub fn make_list(size: u64, factor: f64) -> u64 {
+pub(super) fn make_list(size: u64, factor: f64) -> u64 {
     ((size as f64 * factor) as u64).saturating_add(1 + LIST)
 }
 
 /// Once through the target, or through the first argument.
-pub fn estimate_traverse(
+pub(super) fn estimate_traverse(
     sizing: &Sizing,
     target: Option<&Node>,
     arguments: &[Node],
@@ -68,7 +68,7 @@ pub fn estimate_traverse(
 }
 
 /// The same, and the result is not larger.
-pub fn estimate_traverse_sized(
+pub(super) fn estimate_traverse_sized(
     sizing: &Sizing,
     target: Option<&Node>,
     arguments: &[Node],
@@ -78,7 +78,7 @@ pub fn estimate_traverse_sized(
 }
 
 /// Twice through the target, or through the first argument.
-pub fn estimate_traverse_twice(
+pub(super) fn estimate_traverse_twice(
     sizing: &Sizing,
     target: Option<&Node>,
     arguments: &[Node],
@@ -89,12 +89,12 @@ pub fn estimate_traverse_twice(
 }
 
 /// The size of what a function is called on.
-pub fn subject(sizing: &Sizing, target: Option<&Node>, arguments: &[Node]) -> Option<Range> {
+pub(super) fn subject(sizing: &Sizing, target: Option<&Node>, arguments: &[Node]) -> Option<Range> {
     target.or(arguments.first()).map(|node| sizing.of(node))
 }
 
 /// Each item of the target compared once, or each character of it.
-pub fn estimate_compare_items(
+pub(super) fn estimate_compare_items(
     sizing: &Sizing,
     target: Option<&Node>,
     _: &[Node],
@@ -112,6 +112,6 @@ pub fn estimate_compare_items(
 }
 
 /// A list made with `size` items, at so much for each.
-pub fn estimate_make_list(size: Range, factor: f64) -> CallEstimate {
+pub(super) fn estimate_make_list(size: Range, factor: f64) -> CallEstimate {
     CallEstimate::sized(size.scale(factor).add(Range::fixed(1 + LIST)), size)
 }

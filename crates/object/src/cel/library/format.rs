@@ -10,7 +10,7 @@ use crate::validate::names;
 
 /// A format with a name.
 #[derive(Clone, Copy)]
-pub struct NamedFormat {
+pub(super) struct NamedFormat {
     name: &'static str,
     /// How long a regular expression for it would be, which is what its use costs.
     pattern_size: u64,
@@ -26,7 +26,7 @@ impl std::fmt::Debug for NamedFormat {
 macro_rules! formats {
     ($($name:literal, $pattern_size:literal, $violations:expr;)*) => {
         /// The format of a name.
-        pub fn named(name: &str) -> Option<NamedFormat> {
+        pub(super) fn named(name: &str) -> Option<NamedFormat> {
             Some(match name {
                 $($name => NamedFormat { name: $name, pattern_size: $pattern_size, violations: $violations },)*
                 _ => return None,
@@ -152,7 +152,7 @@ impl Opaque for NamedFormat {
 }
 
 /// The formats by name, and their use.
-pub fn library() -> Library {
+pub(super) fn library() -> Library {
     let kind = || Type::object("kubernetes.NamedFormat");
     let constant = |&(name, run): &(&'static str, Run)| {
         Function::new(name, vec![Overload::global(name, vec![], kind(), run)])

@@ -6,7 +6,7 @@ use crate::address::Block;
 use crate::json::quote;
 
 /// Reads an address as the library takes it: without a zone, and not IPv4 in IPv6 clothes.
-pub fn parse(text: &str) -> Result<IpAddr, String> {
+pub(super) fn parse(text: &str) -> Result<IpAddr, String> {
     let (address, zone) = parse_address(text).map_err(|error| {
         format!(
             "IP Address {} parse error during conversion from string: {error}",
@@ -23,7 +23,7 @@ pub fn parse(text: &str) -> Result<IpAddr, String> {
 }
 
 /// Reads a block of addresses; the bits beyond its prefix are kept.
-pub fn parse_block(text: &str) -> Result<Block, String> {
+pub(super) fn parse_block(text: &str) -> Result<Block, String> {
     let block = read_block(text).map_err(|error| {
         let error = format!("netip.ParsePrefix({}): {error}", quote(text));
         format!("network address parse error during conversion from string: {error}")
@@ -65,7 +65,7 @@ fn read_block(text: &str) -> Result<Block, String> {
 }
 
 /// Reads an address and its zone.
-pub fn parse_address(text: &str) -> Result<(IpAddr, Option<&str>), String> {
+pub(super) fn parse_address(text: &str) -> Result<(IpAddr, Option<&str>), String> {
     let outcome = match text.bytes().find(|byte| b".:%".contains(byte)) {
         Some(b'.') => read_v4(text).map(|address| (IpAddr::V4(address), None)),
         Some(b':') => read_v6(text).map(|(address, zone)| (IpAddr::V6(address), zone)),
@@ -227,7 +227,7 @@ impl Groups {
 }
 
 /// Whether it is a link-local multicast address.
-pub fn is_link_local_multicast(ip: IpAddr) -> bool {
+pub(super) fn is_link_local_multicast(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.octets()[..3] == [224, 0, 0],
         IpAddr::V6(ip) => ip.segments()[0] & 0xff0f == 0xff02,
@@ -235,7 +235,7 @@ pub fn is_link_local_multicast(ip: IpAddr) -> bool {
 }
 
 /// Whether it is a link-local unicast address.
-pub fn is_link_local_unicast(ip: IpAddr) -> bool {
+pub(super) fn is_link_local_unicast(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.is_link_local(),
         IpAddr::V6(ip) => ip.is_unicast_link_local(),
@@ -243,7 +243,7 @@ pub fn is_link_local_unicast(ip: IpAddr) -> bool {
 }
 
 /// Whether it is a unicast address beyond one link; private ones are.
-pub fn is_global_unicast(ip: IpAddr) -> bool {
+pub(super) fn is_global_unicast(ip: IpAddr) -> bool {
     let is_odd =
         ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || is_link_local_unicast(ip);
     !is_odd && ip != IpAddr::V4(Ipv4Addr::BROADCAST)

@@ -45,7 +45,7 @@ const ORDERED: &[Ordered] = by_type! {
 };
 
 /// Kubernetes' own functions: they only look.
-pub fn comparisons() -> Library {
+pub(super) fn comparisons() -> Library {
     use Type::{Double, Duration, Int, Uint};
     let any = || Type::parameter("A");
     let mut functions = functions! {
@@ -88,7 +88,7 @@ pub fn comparisons() -> Library {
 }
 
 /// cel-go's functions: they make new lists.
-pub fn library() -> Library {
+pub(super) fn library() -> Library {
     use Type::{Dyn, Int};
     let items = || Type::list(Type::parameter("T"));
     let mut functions = functions! {

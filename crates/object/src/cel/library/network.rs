@@ -14,7 +14,7 @@ use crate::cel::{
 
 /// An address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Address(pub IpAddr);
+pub(super) struct Address(pub IpAddr);
 
 impl Opaque for Address {
     fn type_name(&self) -> &str {
@@ -54,7 +54,7 @@ impl Opaque for Block {
 }
 
 /// `ip(…)`.
-pub fn ip_library() -> Library {
+pub(super) fn ip_library() -> Library {
     use Type::{Bool, Int, String};
     let ip = || Type::opaque("net.IP");
     let functions = functions! {
@@ -93,7 +93,7 @@ pub fn ip_library() -> Library {
 }
 
 /// `cidr(…)`.
-pub fn cidr_library() -> Library {
+pub(super) fn cidr_library() -> Library {
     use Type::{Bool, Int, String};
     let (cidr, ip) = (|| Type::opaque("net.CIDR"), || Type::opaque("net.IP"));
     let functions = functions! {

@@ -6,7 +6,7 @@ use crate::time::Moment;
 
 /// `optional.of` and what can be asked of one. The syntax `a.?b`, `or`, `orValue`, `optMap` and `optFlatMap`
 /// are the language's, for they do not evaluate all that they are given.
-pub fn library() -> Library {
+pub(super) fn library() -> Library {
     let value = || Type::parameter("V");
     let (optional, items) = (|| Type::optional(value()), || Type::list(value()));
     let functions = functions! {

@@ -12,7 +12,7 @@ use crate::quantity::{Format, Quantity, QuantityError};
 /// none, nor is `100000Gi` (apimachinery, resource/quantity.go, AsInt64). So the short form that upstream would
 /// keep it in is kept too.
 #[derive(Debug, Clone, Copy)]
-pub struct Amount {
+pub(super) struct Amount {
     quantity: Quantity,
     short: Option<Short>,
 }
@@ -26,7 +26,7 @@ struct Short {
 
 impl Amount {
     /// Reads an amount.
-    pub fn parse(text: &str) -> Result<Amount, QuantityError> {
+    pub(super) fn parse(text: &str) -> Result<Amount, QuantityError> {
         if text.trim() != text {
             return Err(QuantityError::Format);
         }
@@ -154,7 +154,7 @@ impl Opaque for Amount {
 }
 
 /// `quantity(…)` and what can be done with one.
-pub fn library() -> Library {
+pub(super) fn library() -> Library {
     use Type::{Bool, Double, Int, String};
     let amount = || Type::object("kubernetes.Quantity");
     let functions = functions! {

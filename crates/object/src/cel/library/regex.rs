@@ -7,7 +7,7 @@ use crate::cel::{
 };
 
 /// `find` and `findAll`.
-pub fn library() -> Library {
+pub(super) fn library() -> Library {
     use Type::{Int, String};
     let found = || Type::list(String);
     let mut functions = functions! {

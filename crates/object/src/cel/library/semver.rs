@@ -8,7 +8,7 @@ use crate::json::quote;
 
 /// A version. What was built into it is not kept: it does not count.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
+pub(super) struct Version {
     major: u64,
     minor: u64,
     patch: u64,
@@ -47,7 +47,7 @@ impl PartialOrd for Release {
 }
 
 /// Reads `1.2.3-beta.1+build`.
-pub fn parse(text: &str) -> Result<Version, String> {
+pub(super) fn parse(text: &str) -> Result<Version, String> {
     if text.is_empty() {
         return Err("Version string empty".into());
     }
@@ -85,7 +85,7 @@ pub fn parse(text: &str) -> Result<Version, String> {
 }
 
 /// Reads a version after adding what is missing to `v1.02`.
-pub fn parse_tolerant(text: &str) -> Result<Version, String> {
+pub(super) fn parse_tolerant(text: &str) -> Result<Version, String> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let mut parts: Vec<String> = text.splitn(3, '.').map(without_zeros).collect();
     if parts.len() < 3 && parts.last().is_some_and(|part| part.contains(['+', '-'])) {
@@ -190,7 +190,7 @@ impl Opaque for Version {
 }
 
 /// `semver(…)` and what can be asked of one.
-pub fn library() -> Library {
+pub(super) fn library() -> Library {
     use Type::{Bool, Int, String};
     let version = || Type::object("kubernetes.Semver");
     let functions = functions! {

@@ -4,7 +4,7 @@ use super::{equal, list};
 use crate::cel::{CallEstimate, EvalError, Library, List, Node, Range, Sizing, Type, Value};
 
 /// `sets.contains`, `sets.equivalent`, `sets.intersects`.
-pub fn library() -> Library {
+pub(super) fn library() -> Library {
     let items = || Type::list(Type::parameter("T"));
     let functions = functions! {
         "sets.contains" {

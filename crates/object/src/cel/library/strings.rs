@@ -7,7 +7,7 @@ use crate::cel::{
 };
 
 /// Text functions.
-pub fn library() -> Library {
+pub(super) fn library() -> Library {
     use Type::{Int, String};
     let strings = || Type::list(String);
     let functions = functions! {

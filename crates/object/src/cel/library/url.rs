@@ -23,7 +23,7 @@ pub struct Url {
 }
 
 /// Reads a URL, or says what is wrong as Go does.
-pub fn parse(text: &str) -> Result<Url, String> {
+pub(super) fn parse(text: &str) -> Result<Url, String> {
     check(text)?;
     parse_reference(text)
 }
@@ -37,7 +37,7 @@ pub fn parse_reference(text: &str) -> Result<Url, String> {
 }
 
 /// Whether a text could be the URL of a request, and if not why.
-pub fn check(text: &str) -> Result<(), String> {
+pub(super) fn check(text: &str) -> Result<(), String> {
     read(text, true)
         .map(|_| ())
         .map_err(|error| explain(text, &error))
@@ -323,7 +323,7 @@ impl Opaque for Url {
 }
 
 /// `url(…)` and what can be asked of one.
-pub fn library() -> Library {
+pub(super) fn library() -> Library {
     use Type::{Bool, String};
     let url = || Type::object("kubernetes.URL");
     let values = Type::map(String, Type::list(String));

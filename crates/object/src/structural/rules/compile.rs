@@ -30,7 +30,7 @@ pub(super) struct CompiledRule {
 const VERSION: Version = (1, 36);
 
 impl Compiled {
-    pub fn new(rules: &[Rule], declared: Declared) -> Compiled {
+    pub(super) fn new(rules: &[Rule], declared: Declared) -> Compiled {
         let shape = declared.shape("selfType");
         let rules: Vec<CompiledRule> = match &shape {
             Some(shape) => compile_all(rules, shape),

@@ -34,12 +34,12 @@ static OBJECT: LazyLock<Node> = LazyLock::new(|| {
 });
 
 impl<'a> Declared<'a> {
-    pub fn new(node: &'a Node, resource: bool) -> Declared<'a> {
+    pub(super) fn new(node: &'a Node, resource: bool) -> Declared<'a> {
         Declared { node, resource }
     }
 
     /// A place below.
-    pub fn below(node: &'a Node) -> Declared<'a> {
+    pub(super) fn below(node: &'a Node) -> Declared<'a> {
         Declared {
             node,
             resource: node.is_embedded(),
@@ -47,7 +47,7 @@ impl<'a> Declared<'a> {
     }
 
     /// Whether expressions can see it.
-    pub fn is_visible(self) -> bool {
+    pub(super) fn is_visible(self) -> bool {
         let node = self.node;
         let items_are =
             |items: Option<&'a Node>| items.is_some_and(|node| Declared::below(node).is_visible());
@@ -60,7 +60,7 @@ impl<'a> Declared<'a> {
     }
 
     /// How data is read here; `name` is that of the type if it is an object. `None` if it cannot be seen.
-    pub fn shape(self, name: &str) -> Option<Shape> {
+    pub(super) fn shape(self, name: &str) -> Option<Shape> {
         let (node, inside) = (self.node, |node: &Node, step: &str| {
             Some(Box::new(
                 Declared::below(node).shape(&format!("{name}.{step}"))?,
@@ -112,7 +112,7 @@ impl<'a> Declared<'a> {
     }
 
     /// The least octets that a value takes.
-    pub fn min_size(self) -> u64 {
+    pub(super) fn min_size(self) -> u64 {
         match (self.node.ty, self.node.format()) {
             (Type::Boolean, _) => 4,
             (Type::IntOrString | Type::Integer | Type::Number, _) => 1,

@@ -59,7 +59,7 @@ pub(crate) struct Rules {
 
 impl Rules {
     /// The rules of a schema, if it has any.
-    pub fn read(schema: &Value) -> Option<Rules> {
+    pub(crate) fn read(schema: &Value) -> Option<Rules> {
         let rules = schema["x-kubernetes-validations"].list();
         let rules: Box<[Rule]> = rules.iter().map(|rule| Rule::read(rule, schema)).collect();
         (!rules.is_empty()).then_some(Rules {

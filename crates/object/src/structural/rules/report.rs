@@ -21,7 +21,7 @@ pub(super) struct At<'a> {
 
 impl<'a> Blame<'a> {
     /// The field that a rule names.
-    pub fn below(&self, rule: &Rule) -> At<'a> {
+    pub(super) fn below(&self, rule: &Rule) -> At<'a> {
         let field = match (self.path.to_string(), rule.field_path.as_str()) {
             (path, "") => shown(path),
             (path, below) if path.is_empty() => below.to_owned(),
@@ -34,7 +34,7 @@ impl<'a> Blame<'a> {
     }
 
     /// A rule could not be run.
-    pub fn failed(&self, detail: &str) -> Violation {
+    pub(super) fn failed(&self, detail: &str) -> Violation {
         At {
             blame: *self,
             field: shown(self.path.to_string()),
@@ -45,7 +45,7 @@ impl<'a> Blame<'a> {
 
 impl At<'_> {
     /// A rule could not be run. Kubernetes: the type is shown where the value would be.
-    pub fn failed(self, detail: &str) -> Violation {
+    pub(super) fn failed(self, detail: &str) -> Violation {
         let ty = if self.blame.node.ty == Type::IntOrString {
             ""
         } else {
@@ -58,7 +58,7 @@ impl At<'_> {
     }
 
     /// A rule does not hold. Kubernetes: the value is shown if it is a scalar.
-    pub fn refused(self, reason: &str, detail: &str) -> Violation {
+    pub(super) fn refused(self, reason: &str, detail: &str) -> Violation {
         let Blame { node, value, .. } = self.blame;
         let value = if node.is_object() || node.is_list() {
             String::new()

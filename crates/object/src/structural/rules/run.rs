@@ -57,7 +57,7 @@ impl<'a> Variables<'a> {
 
 impl Walk<'_> {
     /// Runs the rules of a place.
-    pub fn run(
+    pub(super) fn run(
         &mut self,
         declared: Declared,
         new: &Value,

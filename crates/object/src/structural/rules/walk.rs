@@ -23,7 +23,7 @@ pub(super) struct Past<'a> {
 }
 
 impl<'a> Past<'a> {
-    pub fn new(root: Option<Correlated<'a>>) -> Past<'a> {
+    pub(super) fn new(root: Option<Correlated<'a>>) -> Past<'a> {
         Past {
             current: root,
             around: None,
@@ -31,7 +31,7 @@ impl<'a> Past<'a> {
     }
 
     /// Whether nothing has changed here, or around here if this has no past.
-    pub fn is_same(&self) -> bool {
+    pub(super) fn is_same(&self) -> bool {
         self.current
             .or(self.around)
             .is_some_and(|past| past.is_same())
@@ -70,7 +70,7 @@ impl<'a> Past<'a> {
 
 impl Walk<'_> {
     /// A value, and then what is in it. `old` is what rules see as the old value.
-    pub fn value(
+    pub(super) fn value(
         &mut self,
         declared: Declared,
         new: &Value,

@@ -35,7 +35,11 @@ struct Inner {
 }
 
 impl Claimed {
-    pub fn of(pod: &Arc<Pod>, claims: Vec<Arc<Object>>, world: &World) -> Result<Claimed, String> {
+    pub(super) fn of(
+        pod: &Arc<Pod>,
+        claims: Vec<Arc<Object>>,
+        world: &World,
+    ) -> Result<Claimed, String> {
         let (mut allocated, mut waiting, mut wishes) = (Vec::new(), Vec::new(), Vec::new());
         for claim in claims {
             let allocation = &claim["status"]["allocation"];
@@ -63,7 +67,7 @@ impl Claimed {
     }
 
     /// Whether a choice is left between better and worse.
-    pub fn has_alternatives(&self) -> bool {
+    pub(super) fn has_alternatives(&self) -> bool {
         let has = |claim: &Arc<Object>| {
             let requests = claim["spec"]["devices"]["requests"].list();
             requests
@@ -74,7 +78,7 @@ impl Claimed {
     }
 
     /// The claims that have no devices, with what each gets on a node.
-    pub fn allocate(&self, node: &Node, world: &World) -> Result<Allocated<'_>, Failure> {
+    pub(super) fn allocate(&self, node: &Node, world: &World) -> Result<Allocated<'_>, Failure> {
         if self.0.waiting.is_empty() {
             return Ok(Vec::new());
         }

@@ -17,7 +17,7 @@ pub(super) struct Constraint {
 
 impl Constraint {
     /// None if it is of a kind that nobody knows.
-    pub fn of(constraint: &Value) -> Option<Constraint> {
+    pub(super) fn of(constraint: &Value) -> Option<Constraint> {
         let is_distinct = constraint["matchAttribute"].is_null();
         let attribute = if is_distinct {
             &constraint["distinctAttribute"]
@@ -39,7 +39,7 @@ impl Constraint {
     }
 
     /// Takes a device for a request, if that may be. `request` is its whole name, with that of an alternative.
-    pub fn add(&mut self, request: &str, offer: &Offer) -> bool {
+    pub(super) fn add(&mut self, request: &str, offer: &Offer) -> bool {
         if !self.is_about(request) {
             return true;
         }
@@ -58,7 +58,7 @@ impl Constraint {
     }
 
     /// Takes back the last device that was taken.
-    pub fn remove(&mut self, request: &str) {
+    pub(super) fn remove(&mut self, request: &str) {
         if self.is_about(request) {
             self.chosen.pop();
         }

@@ -75,7 +75,7 @@ impl Reach {
     }
 
     /// The nodes on which all of these can be used; none for everywhere.
-    pub fn join<'a>(all: impl Iterator<Item = &'a Reach>, node: &str) -> Option<Value> {
+    pub(super) fn join<'a>(all: impl Iterator<Item = &'a Reach>, node: &str) -> Option<Value> {
         let mut term = Value::object();
         for reach in all {
             match reach {

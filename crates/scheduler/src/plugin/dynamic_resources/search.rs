@@ -78,7 +78,7 @@ pub(super) enum Failure {
 
 impl<'a> Search<'a> {
     /// What each claim gets. Claims come with their names.
-    pub fn run(
+    pub(super) fn run(
         claims: &'a [(Str, Wishes)],
         pools: &'a [Pool],
         taken: &'a Taken,

@@ -21,7 +21,7 @@ pub(super) struct Selectors {
 
 impl Selectors {
     /// Compiles the expressions of selectors, each of which comes with who asks for it.
-    pub fn of<'a>(
+    pub(super) fn of<'a>(
         selectors: impl Iterator<Item = (String, &'a Value)>,
     ) -> Result<Selectors, String> {
         let environment = Environment::new(VERSION).with_variable("device", Type::Dyn);
@@ -41,7 +41,7 @@ impl Selectors {
     }
 
     /// Whether a device suits all of them; an error if one of them cannot say.
-    pub fn suit(&self, driver: &str, device: &Value) -> Result<bool, String> {
+    pub(super) fn suit(&self, driver: &str, device: &Value) -> Result<bool, String> {
         if self.programs.is_empty() {
             return Ok(true);
         }

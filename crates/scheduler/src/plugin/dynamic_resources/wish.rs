@@ -32,7 +32,7 @@ pub(super) struct Wish {
 }
 
 impl Wishes {
-    pub fn of(claim: &Object, devices: &Devices) -> Result<Wishes, String> {
+    pub(super) fn of(claim: &Object, devices: &Devices) -> Result<Wishes, String> {
         let spec = &claim["spec"]["devices"];
         let claim = claim.key();
         let requests = spec["requests"].list().iter().map(|request| {

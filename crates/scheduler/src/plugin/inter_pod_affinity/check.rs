@@ -80,7 +80,7 @@ pub(super) struct Near {
 
 impl Near {
     /// What is known of a pod's neighbours; none if nobody demands anything.
-    pub fn of(pod: &Arc<Pod>, cache: &mut Cache) -> Option<Near> {
+    pub(super) fn of(pod: &Arc<Pod>, cache: &mut Cache) -> Option<Near> {
         let unwilling = unwilling(pod, cache);
         let affinity = &pod.affinity;
         if unwilling.is_empty() && affinity.required.is_empty() && affinity.required_anti.is_empty()

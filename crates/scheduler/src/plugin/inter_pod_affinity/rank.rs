@@ -12,7 +12,7 @@ pub(super) struct Wishes(Vec<(usize, Vec<i64>)>);
 
 impl Wishes {
     /// What the pod and others wish; none if nobody wishes anything.
-    pub fn of(pod: &Pod, cache: &mut Cache, hard_weight: i64) -> Option<Wishes> {
+    pub(super) fn of(pod: &Pod, cache: &mut Cache, hard_weight: i64) -> Option<Wishes> {
         let mut wishes = Wishes(Vec::new());
         for (weight, term) in &pod.affinity.preferred {
             wishes.add_own(cache, term, *weight);

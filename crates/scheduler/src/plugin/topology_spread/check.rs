@@ -75,7 +75,7 @@ pub(super) struct Evenly {
 }
 
 impl Evenly {
-    pub fn of(pod: &Pod, constraints: Vec<Constraint>, cache: &mut Cache) -> Evenly {
+    pub(super) fn of(pod: &Pod, constraints: Vec<Constraint>, cache: &mut Cache) -> Evenly {
         let counting = Counting::of(pod, &constraints, cache);
         let standings = constraints.into_iter().enumerate();
         let standings = standings

@@ -46,7 +46,7 @@ impl Default for TopologySpread {
 
 impl TopologySpread {
     /// With other defaults.
-    pub fn with_defaults(defaults: Vec<Constraint>) -> TopologySpread {
+    pub(crate) fn with_defaults(defaults: Vec<Constraint>) -> TopologySpread {
         TopologySpread {
             defaults,
             is_system: false,

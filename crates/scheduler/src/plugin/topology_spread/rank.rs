@@ -26,7 +26,7 @@ pub(super) struct Evenness {
 }
 
 impl Evenness {
-    pub fn of(
+    pub(super) fn of(
         pod: &Pod,
         constraints: Vec<Constraint>,
         needs_all: bool,

@@ -34,7 +34,7 @@ struct Found {
 }
 
 impl Reach {
-    pub fn of(claims: Claims, patience: Duration, world: &World) -> Reach {
+    pub(super) fn of(claims: Claims, patience: Duration, world: &World) -> Reach {
         let classes = claims.waiting.iter().map(|claim| class_of(claim));
         let volumes = classes
             .map(|class| (class.into(), world.storage.volumes_of(class)))

@@ -6,11 +6,12 @@
 
 mod rotate;
 
+use parking_lot::Mutex;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use mizzen_registry::Registry;
@@ -100,7 +101,7 @@ struct Current {
 }
 
 impl Log {
-    pub fn new(file: LogFile, registry: &Registry) -> Log {
+    pub(super) fn new(file: LogFile, registry: &Registry) -> Log {
         let old = Arc::new(Old::new(&file));
         Log {
             file,
@@ -111,7 +112,7 @@ impl Log {
     }
 
     /// An event as it reads here.
-    pub fn text(&self, told: Told) -> Bytes {
+    pub(super) fn text(&self, told: Told) -> Bytes {
         let mut text = match self.file.format {
             Format::Json => told.json(true),
             Format::Legacy => told.line().into_bytes(),
@@ -121,7 +122,7 @@ impl Log {
     }
 
     /// Writes events; whether all were. Those that were not are counted as lost.
-    pub fn tell(&self, texts: &[Bytes], counters: &Counters) -> bool {
+    pub(super) fn tell(&self, texts: &[Bytes], counters: &Counters) -> bool {
         let mut all = true;
         for text in texts {
             if let Err(error) = self.write(text) {
@@ -136,7 +137,7 @@ impl Log {
         if self.file.is_standard_output() {
             return io::stdout().lock().write_all(text);
         }
-        let mut kept = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.current.lock();
         let current = self.current(&mut kept, text.len() as u64)?;
         let written = current.file.write_all(text);
         match &written {

@@ -2,12 +2,12 @@
 //!
 //! `audit.log` becomes `audit-2026-11-15T19-36-55.123.log`, and `….log.gz` if it is compressed, as lumberjack has it.
 
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -41,7 +41,7 @@ struct Backup {
 }
 
 impl Old {
-    pub fn new(file: &LogFile) -> Old {
+    pub(super) fn new(file: &LogFile) -> Old {
         let part = |part: Option<&std::ffi::OsStr>| {
             part.unwrap_or_default().to_string_lossy().into_owned()
         };
@@ -62,7 +62,7 @@ impl Old {
     }
 
     /// Gives the file the name of an old one.
-    pub fn put_aside(&self, path: &Path, mut now: Moment) -> io::Result<()> {
+    pub(super) fn put_aside(&self, path: &Path, mut now: Moment) -> io::Result<()> {
         loop {
             let name = format!("{}{}{}", self.prefix, stamp(now), self.extension);
             let aside = self.directory.join(name);
@@ -84,8 +84,8 @@ impl Old {
     }
 
     /// Removes what is too old or too much, and compresses the rest if that is wanted.
-    pub fn tend(&self, now: i64) {
-        let _one_at_a_time = self.tending.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn tend(&self, now: i64) {
+        let _one_at_a_time = self.tending.lock();
         if let Err(error) = self.try_to_tend(now) {
             tracing::warn!(%error, "old audit logs cannot be cared for");
         }

@@ -19,7 +19,7 @@ pub(super) struct Costs {
 
 impl Costs {
     /// Adds an expression, and says so if it alone is too dear. `limited` says whether that matters.
-    pub fn add(
+    pub(super) fn add(
         &mut self,
         what: &str,
         cost: u64,
@@ -43,7 +43,7 @@ impl Costs {
     }
 
     /// Whether all expressions together are too dear for the schema at `path`.
-    pub fn validate(&self, path: &Path, violations: &mut Violations) {
+    pub(super) fn validate(&self, path: &Path, violations: &mut Violations) {
         if self.total <= SCHEMA_LIMIT {
             return;
         }

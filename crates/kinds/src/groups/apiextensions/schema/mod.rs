@@ -39,7 +39,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    pub fn new(spec: &Value, old: Option<&Value>) -> Options {
+    pub(super) fn new(spec: &Value, old: Option<&Value>) -> Options {
         let before = |broken: fn(&Value) -> bool| old.is_some_and(|old| schemas(old).any(broken));
         let demands = |schema: &Value| any(schema, &|schema| is_extended(schema));
         Options {
@@ -55,7 +55,7 @@ impl Options {
     }
 
     /// The same for a schema that was there before: its rules were found cheap enough.
-    pub fn unchanged(self) -> Options {
+    pub(super) fn unchanged(self) -> Options {
         Options {
             cheap_rules: false,
             ..self

@@ -17,7 +17,7 @@ impl Skip {
         first_all_of: false,
     };
 
-    pub fn of(schema: &Value) -> Skip {
+    pub(super) fn of(schema: &Value) -> Skip {
         let either = value!([{"type": "integer"}, {"type": "string"}]);
         Skip {
             any_of: schema["anyOf"] == either,
