@@ -11,6 +11,7 @@ use mizzen_object::Status;
 use mizzen_object::seam::uuid;
 use tokio::time::{Instant, timeout_at};
 
+use crate::access::request::attributes;
 use crate::aggregation::{self, Streams};
 use crate::answer::{self, Accept, Answer, Lease};
 use crate::audit::{self, Layer};
@@ -204,13 +205,23 @@ async fn identify(
     outcome
 }
 
-/// A request that takes too long is given up; nothing that it had not finished is stored.
+/// A request that takes too long is given up; nothing that it had not finished is stored. A long-running one lasts as long as
+/// its client waits (server/filters/timeout.go).
 async fn within_time(server: &Arc<Inner>, request: &mut Request) -> Answer {
-    match timeout_at(request.deadline.at(), pass(server, request)).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(status)) => answer::status(&server.types, &status, plain_accept(request)),
-        Err(_) => answer::answer(504, "text/plain; charset=utf-8", TOO_SLOW),
-    }
+    let is_long_running = attributes(request).is_long_running();
+    let deadline = request.deadline.at();
+    let passed = pass(server, request);
+    let outcome = match is_long_running {
+        true => passed.await,
+        false => timeout_at(deadline, passed)
+            .await
+            .unwrap_or_else(|_| Ok(too_slow())),
+    };
+    outcome.unwrap_or_else(|status| answer::status(&server.types, &status, plain_accept(request)))
+}
+
+fn too_slow() -> Answer {
+    answer::answer(504, "text/plain; charset=utf-8", TOO_SLOW)
 }
 
 async fn pass(server: &Arc<Inner>, request: &mut Request) -> Result<Answer, Status> {
@@ -229,7 +240,11 @@ async fn pass(server: &Arc<Inner>, request: &mut Request) -> Result<Answer, Stat
     if let Some(other) = server.aggregation.elsewhere(&request.info) {
         return Ok(aggregation::pass_on(server, request, &other).await);
     }
-    receive(request).await?;
+    // The body of a long-running request has a deadline, too.
+    match timeout_at(request.deadline.at(), receive(request)).await {
+        Ok(received) => received?,
+        Err(_) => return Ok(too_slow()),
+    }
     match request.info.target() {
         Target::Page(path) => pages::answer(server, request, path).await,
         // Kubernetes: a component has no API, so every path of it is a non-resource path.

@@ -31,6 +31,9 @@ pub(crate) enum Reaction {
     /// It leads elsewhere.
     #[allow(dead_code, reason = "tests from inside ask")]
     Redirect(u16, String),
+    /// It answers after a while.
+    #[allow(dead_code, reason = "tests from outside ask")]
+    Later(std::time::Duration, u16, String),
     /// It says nothing.
     Hang,
     /// It closes the connection.
@@ -216,6 +219,16 @@ async fn answer(
                 end: None,
             })
             .unwrap()
+        }
+        Reaction::Later(pause, code, body) => {
+            tokio::time::sleep(pause).await;
+            json(
+                code,
+                Script {
+                    said: Some(body.into()),
+                    end: None,
+                },
+            )
         }
         Reaction::Hang => std::future::pending().await,
         Reaction::Close => return Err(io::Error::other("closed as the test wants it")),

@@ -1,7 +1,10 @@
 //! exec, attach, port-forward and proxies: what the kubelet of a pod's node is asked, and what the client gets.
 
+use std::time::Duration;
+
 use mizzen_object::value;
 use tokio::io::AsyncWriteExt as _;
+use tokio::time::Instant;
 
 use crate::aggregation::read_until;
 use crate::network::Network;
@@ -401,4 +404,39 @@ async fn a_service_is_proxied_to_pods_that_its_endpoints_name() {
         get("web:x:y:z", 400).await,
         "invalid service request \"web:x:y:z\""
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_running_request_is_answered_whenever_its_server_answers() {
+    const LATER: Duration = Duration::from_secs(600);
+    let rig = Rig::new().await;
+    let kubelet = Peer::start(&["127.0.0.1"], |request| {
+        let code = match request.uri().path().starts_with("/tunnel") {
+            true => 502,
+            false => 200,
+        };
+        Reaction::Later(LATER, code, "late".into())
+    })
+    .await;
+    add_node(&rig, "simulated", &kubelet, "simulated://0.1.0").await;
+    add_pod(&rig, "p", "simulated").await;
+    let status = r#"{"status":{"podIP":"10.244.0.5","podIPs":[{"ip":"10.244.0.5"}]}}"#;
+    rig.patch(&format!("{PODS}/p/status"), status)
+        .await
+        .expect(200);
+    for (method, path, code) in [
+        ("GET", "p/log?container=a", 200),
+        ("GET", "p/log?container=a&follow=true&timeout=1s", 200),
+        ("GET", "p/proxy/x", 503),
+        ("POST", "p/proxy/x?timeout=1s", 503),
+    ] {
+        let begin = Instant::now();
+        let answer = rig.send(method, &format!("{PODS}/{path}"), "").await;
+        assert_eq!(answer.status(), code, "{path}");
+        assert!(
+            (LATER..2 * LATER).contains(&begin.elapsed()),
+            "{path}: {:?}",
+            begin.elapsed()
+        );
+    }
 }
