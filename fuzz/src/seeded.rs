@@ -2,6 +2,11 @@
 //!
 //! `MIZZEN_SEED` and `MIZZEN_FUZZ_ROUNDS` choose another run; what fails prints its input.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "how long an input takes is measured on a thread without tokio"
+)]
+
 use std::panic::catch_unwind;
 use std::thread;
 use std::time::{Duration, Instant};

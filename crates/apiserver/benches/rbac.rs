@@ -5,6 +5,11 @@
 //! questions of each kind, in an order that is not that of the bindings, and prints how long they took, and what a
 //! binding takes of memory: in the store and the index together, and in the index alone.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a bench measures the machine's own time"
+)]
+
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;

@@ -13,6 +13,10 @@ use tokio::time::Instant;
 pub struct WallClock;
 
 impl Clock for WallClock {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the clock that the server reads"
+    )]
     fn now(&self) -> (i64, u32) {
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)

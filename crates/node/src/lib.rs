@@ -42,13 +42,13 @@ use std::sync::{Arc, OnceLock};
 
 use kube::Client;
 use mizzen_object::{Str, Value};
-use mizzen_sdk::Object;
 use mizzen_sdk::event::{ApiSink, Broadcaster, Limits};
 use mizzen_sdk::informer::{Event, Factory, Informer};
+use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{NODES, PODS};
 use mizzen_sdk::seam::{Clock, wall_clock};
 use mizzen_sdk::watch::ListWatch;
-use tokio::sync::mpsc::unbounded_channel;
+use mizzen_sdk::{Key, Object};
 
 use agent::{Agent, Handle};
 use logs::is_loopback_v4;
@@ -114,14 +114,7 @@ pub async fn run(mut options: Options) {
         Some(shared) => (shared.objects(&PODS), shared.objects(&NODES)),
         None => (follow_pods(&settings), follow_nodes(&settings)),
     };
-    let (tell, heard_pods) = unbounded_channel();
-    pods.add_handler(move |event: Event<Object>| {
-        let _ = tell.send(event.key().clone());
-    });
-    let (tell, heard_nodes) = unbounded_channel();
-    followed.add_handler(move |event: Event<Object>| {
-        let _ = tell.send(event.key().clone());
-    });
+    let (pod_queue, node_queue) = (enqueue(&pods, "pods"), enqueue(&followed, "nodes"));
     let (handle, requests) = Handle::new(settings.clone());
     let told = async {
         match serving {
@@ -131,12 +124,20 @@ pub async fn run(mut options: Options) {
     };
     let agent = Agent::new(settings.clone(), pods.clone(), followed.clone());
     tokio::select! {
-        () = agent.run(heard_pods, requests) => {}
-        () = nodes::keep(settings.clone(), followed.store().clone(), heard_nodes) => {}
+        () = agent.run(pod_queue, requests) => {}
+        () = nodes::keep(settings.clone(), followed.store().clone(), node_queue) => {}
         () = told => {}
         () = services::read(&settings) => {}
         () = follow(shared.as_ref(), &pods, &followed) => {}
     }
+}
+
+/// A queue of the keys of objects that changed: a key that waits is not added again, so it holds at most one per object.
+fn enqueue(informer: &Informer<Object>, name: &str) -> Queue<Key> {
+    let queue = Queue::new(name);
+    let keys = queue.clone();
+    informer.add_handler(move |event: Event<Object>| keys.add(event.key().clone()));
+    queue
 }
 
 /// Lets what is followed be followed: by whoever shares it, or here.

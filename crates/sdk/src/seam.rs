@@ -13,6 +13,10 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub type Chance = Arc<dyn Fn() -> f64 + Send + Sync>;
 
 /// The time of day.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the clock that loops read"
+)]
 pub fn wall_clock() -> Clock {
     Arc::new(Timestamp::now)
 }

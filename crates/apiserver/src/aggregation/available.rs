@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use mizzen_object::{Str, Value, json, value};
 use mizzen_registry::{Resource, Watch, WatchOptions};
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
@@ -45,7 +44,7 @@ struct Keeper {
     server: Server,
     bells: Vec<Bell>,
     checks: HashMap<Str, Check>,
-    found: (mpsc::UnboundedSender<Found>, mpsc::UnboundedReceiver<Found>),
+    running: JoinSet<Found>,
 }
 
 /// When somebody was and will be looked for.
@@ -75,14 +74,16 @@ impl Keeper {
             server,
             bells,
             checks: HashMap::new(),
-            found: mpsc::unbounded_channel(),
+            running: JoinSet::new(),
         }
     }
 
     /// Compares what is stored with what is so.
     async fn pass(&mut self) {
-        while let Ok(found) = self.found.1.try_recv() {
-            self.settle(found).await;
+        while let Some(done) = self.running.try_join_next() {
+            if let Ok(found) = done {
+                self.settle(found).await;
+            }
         }
         register::custom(&self.server).await;
         let table = self
@@ -141,12 +142,8 @@ impl Keeper {
         }
         if !check.running && check.due <= now {
             check.running = true;
-            tokio::spawn(look(
-                self.server.clone(),
-                entry.clone(),
-                basis,
-                self.found.0.clone(),
-            ));
+            self.running
+                .spawn(look(self.server.clone(), entry.clone(), basis));
         }
     }
 
@@ -302,7 +299,7 @@ impl Keeper {
         let settled = tokio::select! {
             () = any(&mut self.bells[..n_bells]) => None,
             () = self.server.0.aggregation.changed.notified() => None,
-            found = self.found.1.recv() => found,
+            Some(done) = self.running.join_next() => done.ok(),
             () = sleep_until(due) => None,
         };
         if let Some(found) = settled {
@@ -331,12 +328,7 @@ fn pause(failures: u32) -> Duration {
 }
 
 /// Looks for a server: once, and if it is not there some more times at once, for it may have many backends.
-async fn look(
-    server: Server,
-    entry: Arc<Entry>,
-    basis: String,
-    found: mpsc::UnboundedSender<Found>,
-) {
+async fn look(server: Server, entry: Arc<Entry>, basis: String) -> Found {
     let client = &server.0.client;
     let mut outcome = learn::look(client, &entry).await;
     if outcome.is_err() {
@@ -355,7 +347,7 @@ async fn look(
             Ok(learned)
         }
     };
-    let _ = found.send((entry.name.clone(), basis, outcome));
+    (entry.name.clone(), basis, outcome)
 }
 
 async fn look_harder(

@@ -1,13 +1,14 @@
 //! Who may do what, and since when.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason, Resource, Target};
 use mizzen_apiserver::authenticate::{Authentication, StaticTokens};
 use mizzen_apiserver::{Options, Signer, User, issue_token};
 use mizzen_object::{Value, value};
 use mizzen_registry::{Bounds, Future, Store, StoreOptions};
+use tokio::time::Instant;
 
 use crate::rig::{CONFIG_MAPS, Reply, Rig};
 

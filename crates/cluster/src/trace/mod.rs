@@ -11,6 +11,7 @@ mod wish;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
 use clap::Args;
@@ -18,15 +19,15 @@ use http::Method;
 use kube::Client;
 use mizzen_sdk::api::Api;
 use mizzen_sdk::cache::Entry;
-use mizzen_sdk::informer::{Event, Informer};
+use mizzen_sdk::informer::{Event, Handler, Informer, Registration};
 use mizzen_sdk::resource::{
     self, CRON_JOBS, DAEMON_SETS, DEPLOYMENTS, EVENTS, JOBS, PODS, REPLICA_SETS, STATEFUL_SETS,
 };
 use mizzen_sdk::watch::ListWatch;
 use mizzen_sdk::write::{is_not_found, message};
 use mizzen_sdk::{Key, Object, Resource};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::{Instant, sleep};
 
 use crate::connect::{self, ConnectError, connect};
 use crate::log::say;
@@ -36,6 +37,8 @@ use wish::{Wish, parse};
 
 /// How long events may come late before the steps are told. Different kinds come by different watches.
 const GATHER: Duration = Duration::from_millis(30);
+/// How many events wait to be told. Beyond that they wait in the informers, which join those of the same object.
+const MAX_WAITING: usize = 1024;
 
 /// The kinds that can be traced, and what belongs to them.
 static KINDS: [Resource; 8] = [
@@ -121,17 +124,20 @@ impl Trace {
                 .await
                 .map_err(TraceError::Refused)?;
         }
-        let (informers, events) = follow(&client, &self.namespace, kind);
-        let known = Known::new(kind, root);
+        let (informers, mut events) = follow(&client, &self.namespace, kind);
+        let mut known = Known::new(kind, root);
         let told = async {
             // What was there before is told as a whole, in order.
-            for informer in &informers {
-                informer.wait_for_sync().await;
-            }
+            let synced = async {
+                for (_, handler) in &informers {
+                    handler.wait_for_sync().await;
+                }
+            };
+            let first = gather(&mut events, synced).await;
             if is_missing {
                 say!("it is not there yet; waiting for it (press Ctrl-C to stop)");
             }
-            tell(events, known, self.until_ready).await
+            tell(first, events, &mut known, self.until_ready).await
         };
         let stop = tokio::signal::ctrl_c();
         tokio::select! {
@@ -166,44 +172,61 @@ struct Seen {
     initial: bool,
 }
 
-fn follow(
-    client: &Client,
-    namespace: &str,
-    kind: usize,
-) -> (Vec<Informer<Object>>, UnboundedReceiver<Seen>) {
-    let (sender, events) = unbounded_channel();
+/// Sends on what happens to objects of a kind.
+struct Forward {
+    kind: Option<usize>,
+    sender: Sender<Seen>,
+}
+
+impl Handler<Object> for Forward {
+    async fn handle(&mut self, event: Event<Object>) {
+        let seen = Seen {
+            kind: self.kind,
+            object: event.object().clone(),
+            is_gone: matches!(event, Event::Deleted { .. }),
+            initial: matches!(event, Event::Added { initial: true, .. }),
+        };
+        // The receiver is gone when the command ends.
+        let _ = self.sender.send(seen).await;
+    }
+}
+
+/// An informer and the registration of its handler.
+type Followed = (Informer<Object>, Registration<Object>);
+
+fn follow(client: &Client, namespace: &str, kind: usize) -> (Vec<Followed>, Receiver<Seen>) {
+    let (sender, events) = channel(MAX_WAITING);
     let one = |resource: &Resource| {
         let sender = sender.clone();
         let kind = KINDS.iter().position(|known| known == resource);
         let informer = Informer::new(ListWatch::at(client.clone(), resource.path(namespace)));
-        informer.add_handler(move |event: Event<Object>| {
-            let is_gone = matches!(event, Event::Deleted { .. });
-            let initial = matches!(event, Event::Added { initial: true, .. });
-            let _ = sender.send(Seen {
-                kind,
-                object: event.object().clone(),
-                is_gone,
-                initial,
-            });
-        });
+        let handler = informer.add_handler(Forward { kind, sender });
         informer.start();
-        informer
+        (informer, handler)
     };
     (followed(kind).iter().map(one).collect(), events)
 }
 
+/// Everything that arrives until `end`.
+async fn gather<T>(events: &mut Receiver<T>, end: impl Future<Output = ()>) -> Vec<T> {
+    let (mut end, mut batch) = (pin!(end), Vec::new());
+    loop {
+        tokio::select! {
+            biased;
+            Some(seen) = events.recv() => batch.push(seen),
+            () = &mut end => return batch,
+        }
+    }
+}
+
 async fn tell(
-    mut events: UnboundedReceiver<Seen>,
-    mut known: Known,
+    mut batch: Vec<Seen>,
+    mut events: Receiver<Seen>,
+    known: &mut Known,
     until_ready: bool,
 ) -> Result<(), TraceError> {
     let began = Instant::now();
-    while let Some(first) = events.recv().await {
-        let mut batch = vec![first];
-        sleep(GATHER).await;
-        while let Ok(Some(seen)) = timeout(Duration::ZERO, events.recv()).await {
-            batch.push(seen);
-        }
+    loop {
         batch.sort_by_key(|seen| seen.object.version());
         for seen in batch {
             let Ok(object) = seen.object.read() else {
@@ -229,8 +252,12 @@ async fn tell(
             Some(Outcome::Never(why)) => return Err(TraceError::Never(why)),
             None => {}
         }
+        let Some(first) = events.recv().await else {
+            return Ok(());
+        };
+        batch = vec![first];
+        batch.append(&mut gather(&mut events, sleep(GATHER)).await);
     }
-    Ok(())
 }
 
 fn line(at: Duration, step: &Step) -> String {
@@ -254,6 +281,18 @@ fn line(at: Duration, step: &Step) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_there_is_gathered_whole_though_it_is_more_than_may_wait() {
+        let (sender, mut events) = channel(4);
+        let sent = tokio::spawn(async move {
+            for number in 0..1000 {
+                sender.send(number).await.unwrap();
+            }
+        });
+        let batch = gather(&mut events, async { sent.await.unwrap() }).await;
+        assert_eq!(batch, (0..1000).collect::<Vec<_>>());
+    }
 
     #[test]
     fn a_line_has_time_actor_object_and_cause() {

@@ -3,11 +3,11 @@
 //! Every attack is made with the real server over TLS. It must end in bounded time and memory, and while it goes on
 //! somebody else is served.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::client::{Client, dial, dial_narrow};
 use crate::frames::{

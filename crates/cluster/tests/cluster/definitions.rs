@@ -1,8 +1,9 @@
 //! Kinds that people define, in the real binary: how soon they are there, and what many of them cost.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use crate::process::Home;
 

@@ -1,7 +1,8 @@
 //! How a server starts, and what the next one finds.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 use crate::client::Client;
 use crate::process::Home;

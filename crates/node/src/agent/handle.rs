@@ -14,6 +14,9 @@ use crate::settings::Settings;
 use crate::shell::Environment;
 use crate::status;
 
+/// How many requests wait for the agent. Further ones wait in their own tasks, which their clients can cancel.
+const MAX_REQUESTS: usize = 64;
+
 /// A request for one pod, and where the answer goes.
 pub(crate) struct PodRequest {
     pub(super) key: Key,
@@ -40,13 +43,13 @@ impl PodView {
 #[derive(Clone)]
 pub(crate) struct Handle {
     settings: Arc<Settings>,
-    requests: mpsc::UnboundedSender<PodRequest>,
+    requests: mpsc::Sender<PodRequest>,
 }
 
 impl Handle {
     /// A handle, and the receiver that [`Agent::run`](super::Agent::run) serves.
-    pub(crate) fn new(settings: Arc<Settings>) -> (Handle, mpsc::UnboundedReceiver<PodRequest>) {
-        let (requests, receiver) = mpsc::unbounded_channel();
+    pub(crate) fn new(settings: Arc<Settings>) -> (Handle, mpsc::Receiver<PodRequest>) {
+        let (requests, receiver) = mpsc::channel(MAX_REQUESTS);
         (Handle { settings, requests }, receiver)
     }
 
@@ -58,6 +61,7 @@ impl Handle {
                 key: key.clone(),
                 reply,
             })
+            .await
             .ok()?;
         answer.await.ok()?
     }
@@ -120,8 +124,8 @@ mod tests {
     use crate::Options;
     use crate::agent::Agent;
 
-    /// Runs `test` with the way to the API and to an agent.
-    async fn with_agent(test: impl AsyncFnOnce(Api, Handle)) {
+    /// A client of a server of its own.
+    async fn client() -> Client {
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(WallClock), Arc::new(Counter::default()));
         let options = ServerOptions {
@@ -130,27 +134,50 @@ mod tests {
         };
         let server = Server::new(registry, options);
         server.start().await;
-        let client = Client::new(
+        Client::new(
             server.in_process(User::master("admin"), "kubelet"),
             "default",
-        );
+        )
+    }
+
+    /// Runs `test` with the way to the API and to an agent.
+    async fn with_agent(test: impl AsyncFnOnce(Api, Handle)) {
+        let client = client().await;
         let settings = Arc::new(crate::settings(Options::simulated(client.clone(), 1), None));
         let (pods, nodes) = (
             crate::follow_pods(&settings),
             crate::follow_nodes(&settings),
         );
-        let (tell, heard) = mpsc::unbounded_channel();
-        pods.add_handler(move |event: mizzen_sdk::informer::Event<Object>| {
-            let _ = tell.send(event.key().clone());
-        });
+        let queue = crate::enqueue(&pods, "pods");
         let (handle, requests) = Handle::new(settings.clone());
         let agent = Agent::new(settings, pods.clone(), nodes.clone());
         tokio::select! {
-            () = agent.run(heard, requests) => panic!("the agent ended"),
+            () = agent.run(queue, requests) => panic!("the agent ended"),
             () = pods.run() => panic!("the watch ended"),
             () = nodes.run() => panic!("the watch ended"),
             () = test(Api::new(client), handle) => {}
         }
+    }
+
+    #[tokio::test]
+    async fn requests_beyond_the_limit_wait_in_their_tasks_and_are_answered() {
+        let options = Options::simulated(client().await, 1);
+        let (handle, mut requests) = Handle::new(Arc::new(crate::settings(options, None)));
+        let mut callers = tokio::task::JoinSet::new();
+        for _ in 0..3 * MAX_REQUESTS {
+            let handle = handle.clone();
+            callers.spawn(async move { handle.pod(&Key::new("default", "web")).await.is_none() });
+        }
+        // Every caller has had its turn long before.
+        for _ in 0..10 * MAX_REQUESTS {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(requests.len(), MAX_REQUESTS);
+        for _ in 0..3 * MAX_REQUESTS {
+            let request = requests.recv().await.unwrap();
+            assert!(request.reply.send(None).is_ok());
+        }
+        assert_eq!(callers.join_all().await, vec![true; 3 * MAX_REQUESTS]);
     }
 
     #[tokio::test]

@@ -19,8 +19,9 @@ use mizzen_object::{Str, Value};
 use mizzen_sdk::cache::{Entry, Version};
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::Informer;
+use mizzen_sdk::queue::Queue;
 use mizzen_sdk::{Key, Object};
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -95,23 +96,20 @@ impl Agent {
         }
     }
 
-    /// Lets pods live until the future is dropped. `heard` has the keys of pods of which the API said something, `requests`
-    /// comes from [`Handle`].
-    pub(crate) async fn run(
-        mut self,
-        mut heard: UnboundedReceiver<Key>,
-        mut requests: UnboundedReceiver<PodRequest>,
-    ) {
+    /// Lets pods live until the future is dropped. `queue` has the keys of pods that changed, `requests` comes
+    /// from [`Handle`].
+    pub(crate) async fn run(mut self, queue: Queue<Key>, mut requests: Receiver<PodRequest>) {
         loop {
             let pause = self
                 .timers
                 .next()
                 .map_or(IDLE, |at| at.saturating_since(self.settings.now()));
             tokio::select! {
-                key = heard.recv() => match key {
-                    Some(key) => self.look(&key),
-                    None => return,
-                },
+                key = queue.get() => {
+                    let Some(key) = key else { return };
+                    self.look(&key);
+                    queue.done(&key);
+                }
                 Some(written) = self.writes.join_next() => {
                     if let Ok(written) = written {
                         self.take(written);

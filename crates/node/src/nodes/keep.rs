@@ -15,10 +15,10 @@ use kube::Error;
 use mizzen_object::{Str, Value, value};
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::cache::{Entry, Store};
+use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{LEASES, NODES};
 use mizzen_sdk::write::is_already_exists;
 use mizzen_sdk::{Key, Object};
-use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::sleep;
 
 use super::object::{labels, needs_status, object, status};
@@ -58,13 +58,9 @@ enum Chore {
     Report(usize),
 }
 
-/// Registers nodes and keeps them alive until the future is dropped. `heard` has the keys of nodes of which the API said
-/// something; what it said is in `nodes`.
-pub(crate) async fn keep(
-    settings: Arc<Settings>,
-    nodes: Store<Object>,
-    mut heard: UnboundedReceiver<Key>,
-) {
+/// Registers nodes and keeps them alive until the future is dropped. `queue` has the keys of nodes that changed, `nodes`
+/// has the nodes.
+pub(crate) async fn keep(settings: Arc<Settings>, nodes: Store<Object>, queue: Queue<Key>) {
     let mut beats = register(&settings).await;
     let places: HashMap<Str, usize> = beats
         .iter()
@@ -86,11 +82,12 @@ pub(crate) async fn keep(
             .next()
             .map_or(RENEW, |at| at.saturating_since(settings.now()));
         tokio::select! {
-            heard = heard.recv() => {
-                let Some(key) = heard else { return };
+            key = queue.get() => {
+                let Some(key) = key else { return };
                 if let Some(at) = places.get(key.name()) {
                     hear(&settings, &mut beats[*at], nodes.get(&key)).await;
                 }
+                queue.done(&key);
             }
             () = sleep(pause) => {
                 let now = settings.now();

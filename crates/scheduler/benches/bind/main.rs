@@ -5,6 +5,11 @@
 //!
 //!     cargo bench -p mizzen-scheduler --bench bind -- [NODES [PODS]]
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a bench measures the machine's own time"
+)]
+
 mod case;
 
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use mizzen_store::{
     AppendError, Entry, Expect, Health, Journal, OpenError, Options, Revision, Saved, Store, Write,
@@ -62,8 +62,8 @@ fn put(
     async move { store.commit_one(write).await }
 }
 
-fn gated() -> (Store, Sender<()>, Arc<Mutex<Vec<usize>>>) {
-    let (permit, permits) = channel();
+fn gated() -> (Store, SyncSender<()>, Arc<Mutex<Vec<usize>>>) {
+    let (permit, permits) = sync_channel(64);
     let sizes = Arc::default();
     let journal = Gated {
         permits,

@@ -260,9 +260,8 @@ fn note(nodes: &mut HashMap<Str, Str>, object: &Value, there: bool) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use mizzen_object::{json, value};
+    use tokio::time::Instant;
 
     use super::*;
 

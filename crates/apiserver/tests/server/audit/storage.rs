@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use mizzen_apiserver::Options;
@@ -20,7 +20,7 @@ use crate::rig::CONFIG_MAPS;
 /// Says that it has something to keep, and waits, once it is told to be slow.
 struct Slow {
     is_slow: Arc<AtomicBool>,
-    began: Sender<()>,
+    began: SyncSender<()>,
     permits: Receiver<()>,
 }
 
@@ -44,7 +44,7 @@ fn unknown(error: impl Error + Send + Sync + 'static) -> AppendError {
 
 /// Does something while time passes only when it is told to, although others than tasks are waited for.
 async fn timeless<T>(work: impl Future<Output = T>) -> T {
-    let (end, ended) = channel::<()>();
+    let (end, ended) = sync_channel::<()>(1);
     let held = spawn_blocking(move || ended.recv());
     let outcome = work.await;
     drop(end);
@@ -56,7 +56,7 @@ async fn timeless<T>(work: impl Future<Output = T>) -> T {
 async fn the_time_that_a_store_takes_is_told() {
     timeless(async {
         let is_slow = Arc::<AtomicBool>::default();
-        let ((began, has_begun), (permit, permits)) = (channel(), channel());
+        let ((began, has_begun), (permit, permits)) = (sync_channel(1), sync_channel(1));
         let journal = Slow {
             is_slow: is_slow.clone(),
             began,

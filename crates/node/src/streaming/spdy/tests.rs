@@ -220,7 +220,7 @@ async fn what_a_client_started_is_dropped_when_it_vanishes() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_holds_up_its_stream_and_costs_no_more_memory() {
     let (near, far) = duplex(1024);
-    let (progress, mut sent) = mpsc::unbounded_channel();
+    let (progress, mut sent) = mpsc::channel(1000);
     let work = move |_opened: mpsc::Receiver<Stream>| async move {
         let mut opened = _opened;
         let stream = opened.recv().await.unwrap();
@@ -230,7 +230,7 @@ async fn a_client_that_does_not_read_holds_up_its_stream_and_costs_no_more_memor
                 .send(Bytes::from(vec![0; 1024]))
                 .await
                 .unwrap();
-            progress.send(()).unwrap();
+            progress.try_send(()).unwrap();
         }
     };
     tokio::spawn(serve(far, Limits::default(), |_| Ok(()), work));
