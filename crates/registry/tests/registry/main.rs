@@ -1,0 +1,9 @@
+//! The life of objects, verb by verb, each scenario on a store in memory and on one on disk.
+
+mod convert;
+mod create;
+mod delete;
+mod list;
+mod rig;
+mod update;
+mod watch;
