@@ -9,7 +9,7 @@
 //! | [`runtime`] | Who runs containers? |
 //! | [`pod`] | How does a pod live on a node? |
 //! | `status` | What does the API say of a pod here? |
-//! | `services` | Where are services? |
+//! | `services` | Where are Services? |
 //! | `admit` | Does a pod fit on its node? |
 //! | `agent` | What becomes of the pods of all nodes? |
 //! | `logs` | What did containers write? |
@@ -38,17 +38,19 @@ mod timeline;
 
 use std::hash::BuildHasher as _;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Client;
 use mizzen_object::{Str, Value};
 use mizzen_sdk::event::{ApiSink, Broadcaster, Limits};
 use mizzen_sdk::informer::{Event, Factory, Informer};
 use mizzen_sdk::queue::Queue;
-use mizzen_sdk::resource::{NODES, PODS};
+use mizzen_sdk::resource::{NODES, PODS, SERVICES};
 use mizzen_sdk::seam::{Clock, wall_clock};
 use mizzen_sdk::watch::ListWatch;
 use mizzen_sdk::{Key, Object};
+use tokio::time::timeout;
 
 use agent::{Agent, Handle};
 use logs::is_loopback_v4;
@@ -56,15 +58,19 @@ pub use logs::{ServeError, Serving, client_authority};
 pub use moment::Moment;
 pub use nodes::parse_capacity;
 use runtime::{ContainerRuntime, Simulated};
+use services::ServiceLinks;
 use settings::{Settings, unrepeated};
 use timeline::Timeline;
+
+/// How long pods wait for the Services at the start; after that, containers start without the variables of Services.
+const SERVICES_WAIT: Duration = Duration::from_secs(10);
 
 /// The way to the API for the node of this name.
 pub type ClientOf = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 
 /// How nodes are set up.
 pub struct Options {
-    /// The way to the API for what is read of all nodes together: the nodes, and their pods.
+    /// The way to the API for what is read of all nodes together: the nodes, their pods, and Services.
     pub client: Client,
     /// The way to the API for everything else, in the name of each node. It is made anew whenever it is needed.
     pub client_of: ClientOf,
@@ -109,7 +115,7 @@ impl Options {
 /// Registers nodes and lets the pods live that are sent to them, until the future is dropped.
 pub async fn run(mut options: Options) {
     let (serving, shared) = (options.serving.take(), options.informers.take());
-    let settings = Arc::new(settings(options, serving.as_ref()));
+    let settings = Arc::new(settings(options, serving.as_ref(), shared.as_ref()));
     let (pods, followed) = match &shared {
         Some(shared) => (shared.objects(&PODS), shared.objects(&NODES)),
         None => (follow_pods(&settings), follow_nodes(&settings)),
@@ -123,12 +129,22 @@ pub async fn run(mut options: Options) {
         }
     };
     let agent = Agent::new(settings.clone(), pods.clone(), followed.clone());
+    let services = settings.services.informer();
+    let agent = async {
+        // Kubernetes: no container starts before Services were read once (kubelet_pods.go, `makeEnvironmentVariables`).
+        if timeout(SERVICES_WAIT, services.wait_for_sync())
+            .await
+            .is_err()
+        {
+            tracing::warn!("Services cannot be read, containers start without their variables");
+        }
+        agent.run(pod_queue, requests).await;
+    };
     tokio::select! {
-        () = agent.run(pod_queue, requests) => {}
+        () = agent => {}
         () = nodes::keep(settings.clone(), followed.store().clone(), node_queue) => {}
         () = told => {}
-        () = services::read(&settings) => {}
-        () = follow(shared.as_ref(), &pods, &followed) => {}
+        () = follow(shared.as_ref(), [&pods, &followed, services]) => {}
     }
 }
 
@@ -141,7 +157,7 @@ fn enqueue(informer: &Informer<Object>, name: &str) -> Queue<Key> {
 }
 
 /// Lets what is followed be followed: by whoever shares it, or here.
-async fn follow(shared: Option<&Factory>, pods: &Informer<Object>, nodes: &Informer<Object>) {
+async fn follow(shared: Option<&Factory>, [pods, nodes, services]: [&Informer<Object>; 3]) {
     match shared {
         Some(shared) => {
             shared.start();
@@ -150,11 +166,12 @@ async fn follow(shared: Option<&Factory>, pods: &Informer<Object>, nodes: &Infor
         None => tokio::select! {
             () = pods.run() => {}
             () = nodes.run() => {}
+            () = services.run() => {}
         },
     }
 }
 
-fn settings(options: Options, serving: Option<&Serving>) -> Settings {
+fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory>) -> Settings {
     let Options {
         client,
         client_of,
@@ -166,6 +183,10 @@ fn settings(options: Options, serving: Option<&Serving>) -> Settings {
         clock,
         ..
     } = options;
+    let services = match shared {
+        Some(shared) => shared.objects(&SERVICES),
+        None => Informer::new(ListWatch::at(client.clone(), SERVICES.path(""))),
+    };
     let writer = client_of.clone();
     let sink = ApiSink::core_of(move |node| writer(node));
     let scheme = runtime
@@ -191,7 +212,7 @@ fn settings(options: Options, serving: Option<&Serving>) -> Settings {
         prefix,
         n_nodes,
         capacity,
-        services: OnceLock::new(),
+        services: ServiceLinks::new(services),
     }
 }
 

@@ -1,35 +1,82 @@
-//! Where are services? The variables that say so to every container, as far as they are about the API server itself.
+//! Where are Services? The variables that say so to containers, as a kubelet makes them.
 //!
-//! Kubernetes: a kubelet adds the services of the pod's namespace as well, unless `enableServiceLinks` is false. These are not
-//! added here: it would take a watch of all services for variables that few programs read.
+//! Kubernetes: `default/kubernetes` is always said, and the Services of the pod's namespace unless `enableServiceLinks` is false
+//! (kubelet_pods.go, `getServiceEnvVarMap`). Only Services with a cluster IP count.
 
-use std::time::Duration;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
-use mizzen_object::Str;
-use mizzen_sdk::resource::SERVICES;
-use mizzen_sdk::{Key, Object};
-use tokio::time::sleep;
+use mizzen_object::{Str, Value};
+use mizzen_sdk::Object;
+use mizzen_sdk::informer::{Event, Informer};
+use parking_lot::Mutex;
 
-use crate::settings::Settings;
+use crate::pod::inputs::{Inputs, ServiceVariables};
 
-/// How long to wait until the Service is looked for again; twice as long after each further try.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The Service that every container hears of.
+const MASTER: (&str, &str) = ("default", "kubernetes");
 
-/// Reads `default/kubernetes` once it is there, and never returns.
-pub(crate) async fn read(settings: &Settings) {
-    let mut pause = FIRST_PAUSE;
-    loop {
-        let api = settings.api_of(&settings.name(0));
-        if let Ok(Some(service)) = api
-            .find(&SERVICES, &Key::new("default", "kubernetes"))
-            .await
-        {
-            let _ = settings.services.set(variables(&service));
-            return std::future::pending().await;
+/// The variables of Services by the pods that get them.
+pub(crate) struct ServiceLinks {
+    services: Informer<Object>,
+    /// What containers of a namespace get, with and without links to its Services, until a Service changes.
+    known: Arc<Mutex<HashMap<(Str, bool), Arc<Inputs>>>>,
+}
+
+impl ServiceLinks {
+    /// The variables of the Services that an informer follows.
+    pub(crate) fn new(services: Informer<Object>) -> ServiceLinks {
+        let known: Arc<Mutex<HashMap<_, _>>> = Arc::default();
+        let cache = known.clone();
+        services.add_handler(move |_: Event<Object>| cache.lock().clear());
+        ServiceLinks { services, known }
+    }
+
+    /// The Services themselves.
+    pub(crate) fn informer(&self) -> &Informer<Object> {
+        &self.services
+    }
+
+    /// What every container of a pod gets that starts now.
+    pub(crate) fn inputs(&self, pod: &Value) -> Arc<Inputs> {
+        let namespace = pod["metadata"]["namespace"].str();
+        let is_linked = pod["spec"]["enableServiceLinks"].as_bool().unwrap_or(true);
+        let mut known = self.known.lock();
+        let inputs = known
+            .entry((namespace.into(), is_linked))
+            .or_insert_with(|| {
+                Arc::new(Inputs {
+                    services: self.variables(namespace, is_linked),
+                    ..Inputs::default()
+                })
+            });
+        inputs.clone()
+    }
+
+    fn variables(&self, namespace: &str, is_linked: bool) -> ServiceVariables {
+        let mut services = BTreeMap::new();
+        for entry in self.services.store().list() {
+            let key = entry.key();
+            let is_master = (key.namespace(), key.name()) == MASTER;
+            if !is_master && !(is_linked && key.namespace() == namespace) {
+                continue;
+            }
+            let Ok(service) = entry.object() else {
+                continue;
+            };
+            if matches!(service["spec"]["clusterIP"].str(), "" | "None") {
+                continue;
+            }
+            // Kubernetes: a Service of the namespace comes before the one of that name in `default`.
+            match is_master {
+                true => drop(services.entry(service.name().to_owned()).or_insert(service)),
+                false => drop(services.insert(service.name().to_owned(), service)),
+            }
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        services
+            .values()
+            .flat_map(|service| variables(service))
+            .collect()
     }
 }
 

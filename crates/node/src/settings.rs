@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -15,8 +15,9 @@ use mizzen_sdk::seam::Clock;
 
 use crate::ClientOf;
 use crate::moment::Moment;
-use crate::pod::inputs::NodeContext;
+use crate::pod::inputs::{Inputs, NodeContext};
 use crate::runtime::ContainerRuntime;
+use crate::services::ServiceLinks;
 use crate::status::Host;
 use crate::timeline::Timeline;
 
@@ -42,8 +43,8 @@ pub(crate) struct Settings {
     /// Where logs are served; 0 if nowhere.
     pub port: u16,
     pub events: Broadcaster,
-    /// The variables that say where services are, once they are read.
-    pub services: OnceLock<Vec<(Str, Str)>>,
+    /// What Services add to the environment of containers.
+    pub services: ServiceLinks,
 }
 
 impl Settings {
@@ -74,13 +75,16 @@ impl Settings {
         }
     }
 
-    /// What a node adds to its containers.
-    pub(crate) fn node_context<'a>(&'a self, host: &'a Host) -> NodeContext<'a> {
-        let services = self.services.get().map(Vec::as_slice).unwrap_or_default();
+    /// What a node adds to the containers of a pod that gets `common` of [`ServiceLinks`].
+    pub(crate) fn node_context<'a>(
+        &'a self,
+        host: &'a Host,
+        common: &'a Arc<Inputs>,
+    ) -> NodeContext<'a> {
         NodeContext {
             host_ip: &host.address,
             allocatable: &self.capacity,
-            services,
+            common: Some(common),
         }
     }
 

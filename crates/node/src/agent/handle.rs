@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use mizzen_sdk::{Key, Object};
 use tokio::sync::{mpsc, oneshot};
 
@@ -17,10 +18,20 @@ use crate::status;
 /// How many requests wait for the agent. Further ones wait in their own tasks, which their clients can cancel.
 const MAX_REQUESTS: usize = 64;
 
-/// A request for one pod, and where the answer goes.
-pub(crate) struct PodRequest {
-    pub(super) key: Key,
-    pub(super) reply: oneshot::Sender<Option<PodView>>,
+/// A request that concerns one pod, and where the answer goes.
+pub(crate) enum PodRequest {
+    /// The pod as the agent knows it.
+    View {
+        key: Key,
+        reply: oneshot::Sender<Option<PodView>>,
+    },
+    /// Something typed into the container of an id; none closes its stdin.
+    Stdin {
+        key: Key,
+        id: String,
+        data: Option<Bytes>,
+        reply: oneshot::Sender<Result<(), String>>,
+    },
 }
 
 /// A pod as the agent knows it.
@@ -56,14 +67,32 @@ impl Handle {
     /// A pod of these nodes.
     pub(crate) async fn pod(&self, key: &Key) -> Option<PodView> {
         let (reply, answer) = oneshot::channel();
+        let key = key.clone();
         self.requests
-            .send(PodRequest {
-                key: key.clone(),
-                reply,
-            })
+            .send(PodRequest::View { key, reply })
             .await
             .ok()?;
         answer.await.ok()?
+    }
+
+    /// Types something into the container of an id; none closes its stdin. A container that does not run drops it.
+    pub(crate) async fn stdin(
+        &self,
+        key: &Key,
+        id: &str,
+        data: Option<Bytes>,
+    ) -> Result<(), String> {
+        let (reply, answer) = oneshot::channel();
+        let request = PodRequest::Stdin {
+            key: key.clone(),
+            id: id.to_owned(),
+            data,
+            reply,
+        };
+        match self.requests.send(request).await {
+            Ok(()) => answer.await.unwrap_or(Ok(())),
+            Err(_) => Ok(()),
+        }
     }
 
     /// What a command sees that starts now in a running container: the variables that the container started with, and the
@@ -76,7 +105,8 @@ impl Handle {
             return None;
         }
         let host = self.settings.host(pod["spec"]["nodeName"].str());
-        let node = self.settings.node_context(&host);
+        let common = self.settings.services.inputs(pod);
+        let node = self.settings.node_context(&host, &common);
         let api = self.settings.api_of(pod["spec"]["nodeName"].str());
         let found = read(
             api,
@@ -86,15 +116,19 @@ impl Handle {
         )
         .await
         .found;
+        let started_with = view.inputs(status["containerID"].str());
         let sources = Sources {
             pod,
             pod_ip: pod["status"]["podIP"].str(),
             node,
+            services: &started_with.services,
             found: &found,
         };
         let inputs = Inputs {
-            variables: view.inputs(status["containerID"].str()).variables.clone(),
+            variables: started_with.variables.clone(),
             files: vec![(Moment::default(), sources.files(container))],
+            services: started_with.services.clone(),
+            stdin: Vec::new(),
         };
         let since = self.settings.now();
         Some(plain::environment(&ContainerLife {
@@ -143,7 +177,11 @@ mod tests {
     /// Runs `test` with the way to the API and to an agent.
     async fn with_agent(test: impl AsyncFnOnce(Api, Handle)) {
         let client = client().await;
-        let settings = Arc::new(crate::settings(Options::simulated(client.clone(), 1), None));
+        let settings = Arc::new(crate::settings(
+            Options::simulated(client.clone(), 1),
+            None,
+            None,
+        ));
         let (pods, nodes) = (
             crate::follow_pods(&settings),
             crate::follow_nodes(&settings),
@@ -162,7 +200,7 @@ mod tests {
     #[tokio::test]
     async fn requests_beyond_the_limit_wait_in_their_tasks_and_are_answered() {
         let options = Options::simulated(client().await, 1);
-        let (handle, mut requests) = Handle::new(Arc::new(crate::settings(options, None)));
+        let (handle, mut requests) = Handle::new(Arc::new(crate::settings(options, None, None)));
         let mut callers = tokio::task::JoinSet::new();
         for _ in 0..3 * MAX_REQUESTS {
             let handle = handle.clone();
@@ -174,8 +212,10 @@ mod tests {
         }
         assert_eq!(requests.len(), MAX_REQUESTS);
         for _ in 0..3 * MAX_REQUESTS {
-            let request = requests.recv().await.unwrap();
-            assert!(request.reply.send(None).is_ok());
+            let Some(PodRequest::View { reply, .. }) = requests.recv().await else {
+                panic!("a request for a view");
+            };
+            assert!(reply.send(None).is_ok());
         }
         assert_eq!(callers.join_all().await, vec![true; 3 * MAX_REQUESTS]);
     }

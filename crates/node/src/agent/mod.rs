@@ -15,6 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use mizzen_object::{Str, Value};
 use mizzen_sdk::cache::{Entry, Version};
 use mizzen_sdk::event::Note;
@@ -116,10 +117,13 @@ impl Agent {
                     }
                 }
                 Some(Ok(read)) = self.reads.join_next() => self.supply(read),
-                Some(PodRequest { key, reply }) = requests.recv() => {
+                Some(request) = requests.recv() => match request {
                     // A caller that has left needs no answer.
-                    let _ = reply.send(self.pod(&key));
-                }
+                    PodRequest::View { key, reply } => drop(reply.send(self.pod(&key))),
+                    PodRequest::Stdin { key, id, data, reply } => {
+                        drop(reply.send(self.receive(&key, &id, data)));
+                    }
+                },
                 () = sleep(pause) => self.look_at_what_is_due(),
             }
         }
@@ -208,6 +212,33 @@ impl Agent {
         Some(view)
     }
 
+    /// Gives a container what was typed into it.
+    fn receive(&mut self, key: &Key, id: &str, data: Option<Bytes>) -> Result<(), String> {
+        let Some(object) = self.pods.store().get(key).and_then(|it| it.object().ok()) else {
+            return Ok(());
+        };
+        let kept = self.kept.get_mut(key);
+        let Some(kept) = kept.filter(|kept| *kept.uid == *object.uid()) else {
+            return Ok(());
+        };
+        let host = self.settings.host(&kept.node);
+        let common = self.settings.services.inputs(&object);
+        let context = self.settings.node_context(&host, &common);
+        let turn = Turn::new(
+            &object,
+            self.settings.now(),
+            &*self.settings.runtime,
+            context,
+        );
+        let mut containers = kept.pod.containers.iter_mut();
+        let found = containers.find(|held| held.id(&object, &host.scheme, held.n_starts) == id);
+        if let Some(held) = found {
+            held.receive(data, &turn)?;
+        }
+        self.look(key);
+        Ok(())
+    }
+
     /// Lets a pod live up to now.
     fn look(&mut self, key: &Key) {
         let Some(entry) = self.pods.store().get(key) else {
@@ -251,7 +282,8 @@ impl Agent {
             return;
         };
         let host = self.settings.host(&kept.node);
-        let context = self.settings.node_context(&host);
+        let common = self.settings.services.inputs(object);
+        let context = self.settings.node_context(&host, &common);
         let mut turn = Turn::new(object, now, &*self.settings.runtime, context);
         let wakes = kept.pod.advance(&mut turn);
         let notes = turn.notes;

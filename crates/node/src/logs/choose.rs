@@ -34,15 +34,6 @@ enum Since {
 pub(crate) struct Refusal(pub u16, pub String);
 
 impl Wanted {
-    /// What is written from now on.
-    pub(super) fn new_lines() -> Wanted {
-        Wanted {
-            follow: true,
-            tail: Some(0),
-            ..Wanted::default()
-        }
-    }
-
     /// What a query asks for.
     pub(super) fn parse(query: &str) -> Result<Wanted, Refusal> {
         let mut wanted = Wanted::default();

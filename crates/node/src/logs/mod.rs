@@ -5,6 +5,6 @@ mod serve;
 mod trust;
 
 pub(crate) use choose::{Life, Refusal};
-pub(crate) use serve::{Body, Reader, Teller, serve, text};
+pub(crate) use serve::{Body, FOLLOW, Teller, serve, text};
 pub(crate) use trust::is_loopback_v4;
 pub use trust::{ServeError, Serving, client_authority};

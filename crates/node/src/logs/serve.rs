@@ -25,7 +25,7 @@ use super::trust::{Peer, Serving};
 use crate::agent::{Handle, PodView};
 use crate::moment::Moment;
 use crate::pod::spec;
-use crate::runtime::ContainerLife;
+use crate::runtime::{ContainerLife, ContainerRuntime};
 use crate::settings::Settings;
 use crate::streaming::{SessionStarter, Sessions, is_stream};
 
@@ -34,7 +34,7 @@ const MOST_CONNECTIONS: usize = 1000;
 /// How long shaking hands, and sending a request, may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How often somebody who follows is told what is new.
-const FOLLOW: Duration = Duration::from_millis(100);
+pub(crate) const FOLLOW: Duration = Duration::from_millis(100);
 /// How long to wait after a connection could not be taken.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -159,20 +159,34 @@ impl Teller {
         Ok(reader.into_answer(follow, &view))
     }
 
-    /// What a container writes from now on, in the life that it is in.
-    pub(crate) async fn follow(&self, key: &Key, container: &str, life: Life) -> Reader {
-        let printer = Printer::new(Wanted::new_lines(), self.settings.now());
-        let mut reader = Reader {
-            teller: self.clone(),
-            key: key.clone(),
-            container: container.into(),
-            life,
-            printer,
+    /// Reads what is known of a life of a container, up to its end or to now.
+    pub(crate) fn read_life<T>(
+        &self,
+        view: &PodView,
+        container: &str,
+        life: &Life,
+        read: impl FnOnce(&dyn ContainerRuntime, &ContainerLife, Moment) -> T,
+    ) -> T {
+        let (settings, pod) = (&self.settings, &*view.pod);
+        let since = settings.timeline.find(life.since);
+        // An ended container wrote what it wrote within its life, whatever the wall clock did meanwhile.
+        let until = life
+            .until
+            .map(|until| whole_second(since + until.saturating_sub(life.since)));
+        let host = settings.host(pod["spec"]["nodeName"].str());
+        let common = settings.services.inputs(pod);
+        let life = ContainerLife {
+            pod,
+            container: spec::container(pod, container),
+            since,
+            inputs: view.inputs(&life.id),
+            node: settings.node_context(&host, &common),
         };
-        if let Some(view) = self.agent.pod(key).await {
-            reader.read(&view);
-        }
-        reader
+        read(
+            &*settings.runtime,
+            &life,
+            until.unwrap_or_else(|| settings.now()),
+        )
     }
 
     /// Waits until a container is no longer in a life.
@@ -187,7 +201,7 @@ impl Teller {
 }
 
 /// Somebody who reads what a container writes.
-pub(crate) struct Reader {
+struct Reader {
     teller: Teller,
     key: Key,
     container: String,
@@ -217,28 +231,17 @@ impl Reader {
 
     /// What is new.
     fn read(&mut self, view: &PodView) -> Vec<u8> {
-        let (settings, pod) = (&self.teller.settings, &*view.pod);
-        let since = settings.timeline.find(self.life.since);
-        // An ended container wrote what it wrote within its life, whatever the wall clock did meanwhile.
-        let until = self
-            .life
-            .until
-            .map(|until| since + until.saturating_sub(self.life.since));
-        let now = until.unwrap_or_else(|| settings.now());
-        let host = settings.host(pod["spec"]["nodeName"].str());
-        let life = ContainerLife {
-            pod,
-            container: spec::container(pod, &self.container),
-            since,
-            inputs: view.inputs(&self.life.id),
-            node: settings.node_context(&host),
+        let logs = |runtime: &dyn ContainerRuntime, life: &ContainerLife, now: Moment| {
+            runtime.logs(life, whole_second(now))
         };
-        let lines = settings.runtime.logs(&life, whole_second(now));
+        let lines = self
+            .teller
+            .read_life(view, &self.container, &self.life, logs);
         self.printer.print(&lines)
     }
 
     /// Waits for something new; none once the container has ended.
-    pub(crate) async fn next(&mut self) -> Option<Bytes> {
+    async fn next(&mut self) -> Option<Bytes> {
         while self.life.until.is_none() && !self.printer.is_full() {
             sleep(FOLLOW).await;
             let view = self.teller.agent.pod(&self.key).await?;

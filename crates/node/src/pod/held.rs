@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use mizzen_object::time::duration_text;
 use mizzen_object::{Str, Value};
 use mizzen_sdk::event::Note;
@@ -14,6 +15,7 @@ use super::spec;
 use super::supply::{Lack, Supply};
 use super::{Turn, wants_inputs};
 use crate::moment::{Moment, earlier};
+use crate::runtime::terminal::MAX_INPUT;
 use crate::runtime::{Container, End, Probe, Role, Sight, State, Wish};
 
 /// How long it takes until somebody notices that a container ended: its end is seen before it is started again.
@@ -320,13 +322,37 @@ impl Held {
         let files = turn.sources(supply).changed_files(spec, before);
         if files != *before {
             Arc::make_mut(self.inputs.get_or_insert_default()).update_files(files, turn.now);
-            let mut body = self.body.take();
-            if let Some(body) = &mut body {
-                body.update(&self.wish(spec, self.n_restarts(), Some(since), turn));
-            }
-            self.body = body;
+            self.update(since, turn);
         }
         true
+    }
+
+    /// Takes what was typed into its stdin; none closes it. What nothing reads is dropped.
+    pub(crate) fn receive(&mut self, data: Option<Bytes>, turn: &Turn) -> Result<(), String> {
+        let Some(State::Running { since }) = self.state else {
+            return Ok(());
+        };
+        let inputs = Arc::make_mut(self.inputs.get_or_insert_default());
+        let typed = inputs.stdin.iter().filter_map(|(_, data)| data.as_ref());
+        let size: usize = typed.chain(&data).map(Bytes::len).sum();
+        if size > MAX_INPUT {
+            return Err(format!(
+                "the input of a simulated container is limited to {MAX_INPUT} bytes"
+            ));
+        }
+        inputs.stdin.push((turn.now, data));
+        self.update(since, turn);
+        Ok(())
+    }
+
+    /// Tells the container of its new inputs.
+    fn update(&mut self, since: Moment, turn: &Turn) {
+        let spec = spec::container(turn.pod, &self.name);
+        let mut body = self.body.take();
+        if let Some(body) = &mut body {
+            body.update(&self.wish(spec, self.n_restarts(), Some(since), turn));
+        }
+        self.body = body;
     }
 
     /// Asks its probes; whether something was done.
@@ -336,8 +362,9 @@ impl Held {
         };
         let Some(body) = &self.body else { return false };
         let spec = spec::container(turn.pod, &self.name);
+        let mut probes = std::mem::take(&mut self.probes);
         let asked = Asked {
-            spec,
+            wish: self.wish(spec, self.n_restarts(), Some(since), turn),
             body: body.as_ref(),
             since,
             ending: turn.ending || self.is_told_to_stop,
@@ -346,11 +373,12 @@ impl Held {
             failed,
             fatal,
             wake,
-        } = self.probes.ask(&asked, turn.now);
+        } = probes.ask(&asked, turn.now);
+        self.probes = probes;
         self.changes_at = earlier(self.changes_at, wake);
-        for probe in failed {
-            let output = output(&spec[spec::field(probe)], &turn.address);
-            let said = format!("{probe:?} probe failed: {output}");
+        for (probe, said) in failed {
+            let usual = || output(&spec[spec::field(probe)], &turn.address);
+            let said = format!("{probe:?} probe failed: {}", said.unwrap_or_else(usual));
             turn.tell(self, Note::warning("Unhealthy", "", said));
         }
         match fatal.filter(|_| !self.is_told_to_stop) {

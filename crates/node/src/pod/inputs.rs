@@ -6,7 +6,9 @@
 //! Invariant: pure. What was read comes in as [`Contents`].
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use mizzen_object::quantity::Quantity;
 use mizzen_object::{Str, Value, json};
 
@@ -26,7 +28,14 @@ pub struct Inputs {
     pub variables: Option<Variables>,
     /// The files of its volumes and since when they are so, oldest first; empty if its commands read none.
     pub files: Vec<(Moment, Files)>,
+    /// The variables of Services at its start.
+    pub services: ServiceVariables,
+    /// What was typed into its stdin, and when; none closed it.
+    pub stdin: Vec<(Moment, Option<Bytes>)>,
 }
+
+/// The variables that say where Services are.
+pub type ServiceVariables = Vec<(Str, Str)>;
 
 /// How many versions of its files a container can still have read.
 const MOST_VERSIONS: usize = 16;
@@ -35,6 +44,8 @@ const MOST_VERSIONS: usize = 16;
 pub static NO_INPUTS: Inputs = Inputs {
     variables: None,
     files: Vec::new(),
+    services: Vec::new(),
+    stdin: Vec::new(),
 };
 
 impl Inputs {
@@ -56,6 +67,8 @@ pub struct Sources<'a> {
     pub pod_ip: &'a str,
     /// Its node.
     pub node: NodeContext<'a>,
+    /// The variables that say where Services are.
+    pub services: &'a [(Str, Str)],
     /// The ConfigMaps and Secrets that were read for it.
     pub found: &'a BTreeMap<Need, Found>,
 }
@@ -67,17 +80,22 @@ pub struct NodeContext<'a> {
     pub host_ip: &'a str,
     /// How much of it pods can have.
     pub allocatable: &'a Value,
-    /// The variables that say where services are.
-    pub services: &'a [(Str, Str)],
+    /// What every container of the pod gets that starts now: the variables of Services.
+    pub common: Option<&'a Arc<Inputs>>,
 }
 
-impl NodeContext<'_> {
+impl<'a> NodeContext<'a> {
     /// A node of which nothing is known.
     pub const NONE: NodeContext<'static> = NodeContext {
         host_ip: "",
         allocatable: &Value::Null,
-        services: &[],
+        common: None,
     };
+
+    /// The variables that say where Services are now.
+    pub fn services(&self) -> &'a [(Str, Str)] {
+        self.common.map_or(&[], |common| &common.services)
+    }
 }
 
 impl Sources<'_> {
@@ -108,7 +126,7 @@ impl Sources<'_> {
                 variables.insert(variable["name"].str().into(), value);
             }
         }
-        for (name, value) in self.node.services {
+        for (name, value) in self.services {
             variables
                 .entry(name.clone())
                 .or_insert_with(|| value.clone());
@@ -118,9 +136,8 @@ impl Sources<'_> {
 
     fn lookup(&self, variables: &Variables, name: &str) -> Option<Str> {
         let service = || {
-            self.node
-                .services
-                .iter()
+            let mut services = self.services.iter();
+            services
                 .find(|(known, _)| known == name)
                 .map(|(_, value)| value)
         };
@@ -461,8 +478,6 @@ pub fn expand<T: From<String>>(text: &str, lookup: &dyn Fn(&str) -> Option<Str>)
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use mizzen_object::yaml;
 
     use super::*;
@@ -505,12 +520,13 @@ mod tests {
         let node = NodeContext {
             host_ip: "127.0.0.4",
             allocatable: &allocatable,
-            services: &services,
+            common: None,
         };
         let sources = Sources {
             pod: &pod,
             pod_ip: "10.1.2.3",
             node,
+            services: &services,
             found: &found(),
         };
         read(&sources, &pod["spec"]["containers"][0])

@@ -130,14 +130,15 @@ impl<'a> Turn<'a> {
             pod: self.pod,
             pod_ip: &self.address,
             node: self.node,
+            services: self.node.services(),
             found,
         }
     }
 
-    /// What a container that starts now gets, unless its specification says it all.
+    /// What a container that starts now gets, unless its specification says it all. What all containers get is held once.
     fn inputs(&self, container: &Value, supply: Option<&Supply>) -> Option<Arc<Inputs>> {
         if !wants_inputs(self.pod, container, self.runtime) {
-            return None;
+            return self.node.common.cloned();
         }
         let sources = self.sources(supply);
         let variables = has_volatile_variables(container).then(|| sources.variables(container));
@@ -145,7 +146,12 @@ impl<'a> Turn<'a> {
             true => vec![(Moment::default(), sources.files(container))],
             false => Vec::new(),
         };
-        Some(Arc::new(Inputs { variables, files }))
+        Some(Arc::new(Inputs {
+            variables,
+            files,
+            services: self.node.services().to_vec(),
+            stdin: Vec::new(),
+        }))
     }
 
     fn tell(&mut self, held: &Held, note: Note) {

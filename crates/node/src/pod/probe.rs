@@ -6,7 +6,7 @@ use mizzen_object::Value;
 
 use super::spec::field;
 use crate::moment::{Moment, earlier, seconds};
-use crate::runtime::{Container, Health, Probe};
+use crate::runtime::{Container, Health, Probe, Wish};
 
 /// The probes of one container that runs.
 #[derive(Debug, Default)]
@@ -25,13 +25,15 @@ struct Worker {
     run: i64,
     /// What was answered often enough.
     result: Option<bool>,
+    /// Whether the answers stay so until something is heard of the container or its pod.
+    is_settled: bool,
 }
 
 /// What probes have found.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    /// Probes that failed, once for each time.
-    pub failed: Vec<Probe>,
+    /// Probes that failed, once for each time, and what they said if that is known.
+    pub failed: Vec<(Probe, Option<String>)>,
     /// The probe because of which the container must end.
     pub fatal: Option<Probe>,
     /// When to ask again; none if nothing can change.
@@ -40,8 +42,8 @@ pub(super) struct Findings {
 
 /// A container that is asked.
 pub(super) struct Asked<'a> {
-    /// Its part of the specification.
-    pub spec: &'a Value,
+    /// The container as its specification wants it.
+    pub wish: Wish<'a>,
     /// The container itself.
     pub body: &'a dyn Container,
     /// Since when it runs.
@@ -82,17 +84,14 @@ impl Probes {
             if !self.is_on(probe, asked) {
                 continue;
             }
-            let spec = &asked.spec[field(probe)];
             let worker = self.worker(probe);
-            worker.ask(probe, spec, asked, now, &mut findings);
+            worker.ask(probe, asked, now, &mut findings);
             let fails = worker.result == Some(false) && probe != Probe::Readiness;
             if fails {
                 findings.fatal.get_or_insert(probe);
             } else {
-                findings.wake = earlier(
-                    findings.wake,
-                    self.worker(probe).wakes(asked.body.probe(probe, now)),
-                );
+                let health = asked.body.probe(probe, &asked.wish, now);
+                findings.wake = earlier(findings.wake, worker.wakes(&health));
             }
         }
         findings
@@ -100,11 +99,12 @@ impl Probes {
 
     /// Whether a probe is asked at all right now.
     fn is_on(&self, probe: Probe, asked: &Asked) -> bool {
-        let has = !asked.spec[field(probe)].is_null();
+        let container = asked.wish.container;
+        let has = !container[field(probe)].is_null();
         has && match probe {
             Probe::Startup => self.startup.result.is_none() && !asked.ending,
-            Probe::Readiness => self.has_started(asked.spec),
-            Probe::Liveness => self.has_started(asked.spec) && !asked.ending,
+            Probe::Readiness => self.has_started(container),
+            Probe::Liveness => self.has_started(container) && !asked.ending,
         }
     }
 
@@ -118,22 +118,23 @@ impl Probes {
 }
 
 impl Worker {
-    fn ask(
-        &mut self,
-        probe: Probe,
-        spec: &Value,
-        asked: &Asked,
-        now: Moment,
-        findings: &mut Findings,
-    ) {
+    fn ask(&mut self, probe: Probe, asked: &Asked, now: Moment, findings: &mut Findings) {
+        let spec = &asked.wish.container[field(probe)];
         let period = seconds(&spec["periodSeconds"]).max(std::time::Duration::from_secs(1));
         let first = asked.since + seconds(&spec["initialDelaySeconds"]);
         let mut next = self.next.unwrap_or(first);
+        // What the pod says now it did not say while nothing was asked.
+        let is_settled = std::mem::take(&mut self.is_settled);
+        if is_settled && asked.body.probe(probe, &asked.wish, now).is_of_pod {
+            while next < now {
+                next += period;
+            }
+        }
         while next <= now && !(probe != Probe::Readiness && self.result == Some(false)) {
-            let good = asked.body.probe(probe, next).good;
-            self.answer(good, spec);
-            if !good {
-                findings.failed.push(probe);
+            let health = asked.body.probe(probe, &asked.wish, next);
+            self.answer(health.good, spec);
+            if !health.good {
+                findings.failed.push((probe, health.output));
             }
             next += period;
         }
@@ -157,10 +158,10 @@ impl Worker {
         }
     }
 
-    fn wakes(&self, health: Health) -> Option<Moment> {
-        let settled =
-            health.steady && self.last == Some(health.good) && self.result == Some(health.good);
-        self.next.filter(|_| !settled)
+    fn wakes(&mut self, health: &Health) -> Option<Moment> {
+        let known = Some(health.good);
+        self.is_settled = health.steady && self.last == known && self.result == known;
+        self.next.filter(|_| !self.is_settled)
     }
 }
 

@@ -507,6 +507,130 @@ fn a_container_that_hangs_is_restarted() {
 }
 
 #[test]
+fn an_http_probe_asks_what_the_pod_answers() {
+    let probe = "periodSeconds: 2, failureThreshold: 2, httpGet: {port: web, path: '/ready?x'}";
+    let spec = format!(
+        "containers: [{{name: web, image: web, ports: [{{name: web, containerPort: 80}}], readinessProbe: {{{probe}}}}}]"
+    );
+    let site = |pages: &str| {
+        let mut play = Play::annotated("mizzen.dev/http", pages, &spec);
+        play.until(10_000);
+        play
+    };
+    for pages in [
+        "/ready: ok",
+        "/ready: {status: 302, headers: {Location: /there}}\n/there: ok",
+        "/ready: {status: 302, headers: {Location: 'https://example.com/'}}",
+    ] {
+        assert_eq!(site(pages).show(), "Running web=ready", "{pages}");
+    }
+    for (pages, said) in [
+        (
+            "/ready: {status: 500}",
+            "HTTP probe failed with statuscode: 500",
+        ),
+        ("/other: ok", "HTTP probe failed with statuscode: 404"),
+        (
+            "/ready: {status: 302, headers: {Location: /ready}}",
+            "Get \"http://10.0.0.9:80/ready\": stopped after 10 redirects",
+        ),
+    ] {
+        let play = site(pages);
+        assert_eq!(play.show(), "Running web=unready", "{pages}");
+        let said = format!("Unhealthy: Readiness probe failed: {said}");
+        assert!(play.told.contains(&said), "{:?}", play.told);
+    }
+    // Of other ports and hosts the annotation says nothing.
+    for other in ["{port: 81}", "{port: 80, host: 10.9.9.9}"] {
+        let spec = format!(
+            "containers: [{{name: web, image: web, ports: [{{containerPort: 80}}], readinessProbe: {{httpGet: {other}}}}}]"
+        );
+        let mut play = Play::annotated("mizzen.dev/http.80", "/: {status: 500}", &spec);
+        play.until(1_000);
+        assert_eq!(play.show(), "Running web=ready", "{other}");
+    }
+}
+
+#[test]
+fn an_http_probe_follows_the_annotation_from_now_on() {
+    let spec = format!(
+        "containers: [{{name: web, image: web, livenessProbe: {{{PROBE}}}, readinessProbe: {{{PROBE}}}}}]"
+    );
+    let mut play = Play::annotated("mizzen.dev/http", "hello", &spec);
+    play.until(3_600_000);
+    assert_eq!(play.show(), "Running web=ready");
+    let set = |play: &mut Play, name: &str, text: &str| {
+        let metadata = play.object.entry("metadata");
+        metadata.entry("annotations").set(name, text);
+    };
+    set(&mut play, "mizzen.dev/http", "/: {status: 503}");
+    play.until(3_600_100);
+    assert_eq!(
+        play.show(),
+        "Running web=ready",
+        "one failure is not enough"
+    );
+    play.until(3_602_050);
+    let failures = play
+        .told
+        .iter()
+        .filter(|told| told.starts_with("Unhealthy: Liveness"));
+    assert_eq!(failures.count(), 2);
+    play.until(3_603_000);
+    assert_eq!(play.show(), "Running web=unready+1");
+    // The script wins where it says something of what is asked.
+    let mut play = Play::annotated("mizzen.dev/http", "/: {status: 503}", &spec);
+    set(&mut play, "mizzen.dev/simulate", "ready 1s, healthy");
+    play.pod = Pod::new(&play.object, play.now, &Simulated);
+    play.until(10_000);
+    assert_eq!(play.show(), "Running web=ready");
+}
+
+#[test]
+fn an_exec_probe_runs_its_plain_command() {
+    let spec = |command: &str| {
+        format!(
+            "containers: [{{name: web, image: web, env: [{{name: A, value: b}}], \
+             readinessProbe: {{periodSeconds: 2, failureThreshold: 1, timeoutSeconds: 1, exec: {{command: {command}}}}}}}]"
+        )
+    };
+    for (command, expected) in [
+        ("[\"true\"]", "Running web=ready"),
+        (
+            "[sh, -c, '[ $A = b ] && [ $(A) = b ]']",
+            "Running web=ready",
+        ),
+        ("[pg_isready]", "Running web=ready"),
+        ("[sh, -c, 'pg_isready | cat']", "Running web=ready"),
+        ("[\"false\"]", "Running web=unready"),
+    ] {
+        let mut play = Play::new("", &spec(command));
+        play.until(5_000);
+        assert_eq!(play.show(), expected, "{command}");
+    }
+    for (command, said) in [
+        ("[sh, -c, 'echo not yet; exit 1']", "not yet\n"),
+        (
+            "[sleep, '2']",
+            "command timed out: \"sleep 2\" timed out after 1s",
+        ),
+    ] {
+        let mut play = Play::new("", &spec(command));
+        play.until(5_000);
+        assert_eq!(play.show(), "Running web=unready", "{command}");
+        let said = format!("Unhealthy: Readiness probe failed: {said}");
+        assert!(play.told.contains(&said), "{:?}", play.told);
+    }
+    // What depends on time is asked again and again.
+    let since = "[sh, -c, '[ $(date +%s) -lt 1700000007 ]']";
+    let mut play = Play::new("", &spec(since));
+    play.until(6_500);
+    assert_eq!(play.show(), "Running web=ready");
+    play.until(8_500);
+    assert_eq!(play.show(), "Running web=unready");
+}
+
+#[test]
 fn a_container_that_does_not_start_is_restarted() {
     let spec = format!("containers: [{{name: web, image: web, startupProbe: {{{PROBE}}}}}]");
     let expected = [

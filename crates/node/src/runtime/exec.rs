@@ -6,12 +6,12 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::terminal::{Terminal, cooked};
+use super::terminal::{Terminal, Typing, cooked};
 use super::{Environment, Exec, Stdio};
-use crate::shell::{Descriptor, Input, Program, State, Typed};
+use crate::shell::{Descriptor, Limits, ProcessIo, Program, State, Typed};
 
-/// How much a client may type; what a command prints may depend on all of it.
-const MAX_INPUT: usize = 1024 * 1024;
+/// How much one evaluation may do: a command that goes on for hours is evaluated often.
+const STEPS: u32 = 200_000;
 
 /// Runs a command; its exit code.
 pub(super) async fn run(exec: Exec, mut stdio: Stdio) -> Result<i64, String> {
@@ -32,26 +32,40 @@ pub(super) async fn run(exec: Exec, mut stdio: Stdio) -> Result<i64, String> {
     if stdio.tty {
         environment.variables.insert("TERM".into(), "xterm".into());
     }
-    let (mut stdin, mut typing) = (stdio.stdin.take(), Typing::default());
-    if stdin.is_none() {
+    let mut typing = Typing::default();
+    if stdio.stdin.is_none() {
         typing.input.push((Duration::ZERO, Typed::End));
     }
     let mut n_printed = 0;
     loop {
         let elapsed = (exec.now)().saturating_since(began);
-        let progress = program.run(&environment, &typing.input, stdio.tty, elapsed);
+        let io = ProcessIo {
+            input: Some(&typing.input),
+            tty: stdio.tty,
+            is_exec: true,
+            records_from: Some(Duration::ZERO),
+            ..ProcessIo::default()
+        };
+        let limits = Limits {
+            until: elapsed,
+            steps: STEPS,
+            lines: 0,
+        };
+        let progress = program.run(&environment, io, limits);
         for (descriptor, text) in progress.output.iter().skip(n_printed) {
             print(&stdio, *descriptor, text).await;
         }
         n_printed = progress.output.len();
         let wait = match progress.state {
             State::Exited(code) => return Ok(code),
-            State::Exhausted => return Err("the simulated command does not end".into()),
+            State::Exhausted | State::Unknown => {
+                return Err("the simulated command does not end".into());
+            }
             State::Sleeping(until) => Some(until.saturating_sub(elapsed)),
             State::Reading => None,
         };
         tokio::select! {
-            data = receive(&mut stdin) => {
+            data = stdio.read() => {
                 let at = (exec.now)().saturating_since(began);
                 let shown = typing.receive(at, data, terminal.as_mut())?;
                 if !shown.is_empty() {
@@ -63,41 +77,6 @@ pub(super) async fn run(exec: Exec, mut stdio: Stdio) -> Result<i64, String> {
     }
 }
 
-/// What a client has typed so far.
-#[derive(Default)]
-struct Typing {
-    input: Input,
-    size: usize,
-}
-
-impl Typing {
-    /// Takes what came; none is the end. What a terminal shows for it.
-    fn receive(
-        &mut self,
-        at: Duration,
-        data: Option<Bytes>,
-        terminal: Option<&mut Terminal>,
-    ) -> Result<Vec<u8>, String> {
-        let Some(data) = data else {
-            self.input.push((at, Typed::End));
-            return Ok(Vec::new());
-        };
-        self.size += data.len();
-        if self.size > MAX_INPUT {
-            return Err(format!(
-                "the input of a simulated command is limited to {MAX_INPUT} bytes"
-            ));
-        }
-        let (shown, typed) = match terminal {
-            Some(terminal) => terminal.keys(&data),
-            None => (Vec::new(), vec![Typed::Data(data.into())]),
-        };
-        self.input
-            .extend(typed.into_iter().map(|typed| (at, typed)));
-        Ok(shown)
-    }
-}
-
 /// `cat` alone: as much as the client likes.
 async fn copy(stdio: Stdio) -> Result<i64, String> {
     if let Some(mut stdin) = stdio.stdin {
@@ -106,18 +85,6 @@ async fn copy(stdio: Stdio) -> Result<i64, String> {
         }
     }
     Ok(0)
-}
-
-/// The next that a client sends; for ever nothing once it has closed its side.
-async fn receive(stdin: &mut Option<mpsc::Receiver<Bytes>>) -> Option<Bytes> {
-    let Some(open) = stdin else {
-        return std::future::pending().await;
-    };
-    let data = open.recv().await;
-    if data.is_none() {
-        *stdin = None;
-    }
-    data
 }
 
 async fn pass(time: Option<Duration>) {

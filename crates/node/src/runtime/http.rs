@@ -6,7 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -21,6 +21,8 @@ use crate::pod::spec;
 /// The annotation that says what a pod answers on its ports; with a dot and a number, on that port.
 pub(super) const HTTP: &str = "mizzen.dev/http";
 
+/// Kubernetes: how often a probe is redirected (pkg/probe/http, `RedirectChecker`).
+const MAX_REDIRECTS: usize = 10;
 /// How much a connection holds in each direction.
 const BUFFER: usize = 64 * 1024;
 /// How long a client may take to send the head of a request.
@@ -92,6 +94,53 @@ impl Site {
             let _ = builder.serve_connection(TokioIo::new(far), service).await;
         });
         Ok(Box::new(near))
+    }
+
+    /// What an HTTP probe of a container finds, if the annotations say what is answered at its port. Kubernetes: a redirect to the
+    /// same host is followed, and any other one is a success (pkg/probe/http).
+    pub(super) fn probe(
+        &self,
+        pod: &Value,
+        container: &Value,
+        action: &Value,
+    ) -> Option<Result<(), String>> {
+        // Another host is asked that the annotations say nothing of.
+        if !action["host"].is_empty() {
+            return None;
+        }
+        let named = |name: &str| {
+            let mut ports = container["ports"].list().iter();
+            ports
+                .find(|port| port["name"].str() == name)
+                .map(|port| port["containerPort"].int())
+        };
+        let port = match &action["port"] {
+            Value::Int(port) => *port,
+            port => named(port.str()).or_else(|| port.str().parse().ok())?,
+        };
+        let pages = self.pages(pod, u16::try_from(port).ok()?)?;
+        let mut target = action["path"].str().to_owned();
+        for _ in 0..MAX_REDIRECTS {
+            let path = target.split(['?', '#']).next().unwrap_or_default();
+            let response = pages.response(if path.is_empty() { "/" } else { path });
+            let status = response.status();
+            let location = response
+                .headers()
+                .get(LOCATION)
+                .and_then(|to| to.to_str().ok());
+            match location.filter(|to| to.starts_with('/') && !to.starts_with("//")) {
+                Some(to) if status.is_redirection() => target = to.to_owned(),
+                _ if (200..400).contains(&status.as_u16()) => return Some(Ok(())),
+                _ => {
+                    let code = status.as_u16();
+                    return Some(Err(format!("HTTP probe failed with statuscode: {code}")));
+                }
+            }
+        }
+        let host = pod["status"]["podIP"].str();
+        Some(Err(format!(
+            "Get \"http://{host}:{port}{target}\": stopped after {MAX_REDIRECTS} redirects"
+        )))
     }
 
     fn pages(&self, pod: &Value, port: u16) -> Option<&Pages> {

@@ -10,7 +10,7 @@ mod exec;
 mod http;
 pub(crate) mod plain;
 mod simulated;
-mod terminal;
+pub(crate) mod terminal;
 
 use std::io;
 use std::sync::Arc;
@@ -97,6 +97,10 @@ pub trait ContainerRuntime: Send + Sync {
     /// What a container has written in one life, oldest first, up to `now`.
     fn logs(&self, life: &ContainerLife, now: Moment) -> Vec<Line>;
 
+    /// What a container writes in one life from `from` up to `now`, as it writes it. What was returned before is the beginning of
+    /// what is returned later.
+    fn output(&self, life: &ContainerLife, from: Moment, now: Moment) -> Vec<Chunk>;
+
     /// Runs a command in a container that runs. The future is done when the command has ended, with its exit code; the error says
     /// why it could not be started. Dropping the future ends the command.
     fn exec(&self, exec: Exec, stdio: Stdio) -> BoxFuture<'static, Result<i64, String>>;
@@ -135,6 +139,20 @@ pub struct Stdio {
     pub tty: bool,
 }
 
+impl Stdio {
+    /// The next that the client types; none when it closes its side, and nothing for ever after that.
+    pub async fn read(&mut self) -> Option<Bytes> {
+        let Some(stdin) = &mut self.stdin else {
+            return std::future::pending().await;
+        };
+        let data = stdin.recv().await;
+        if data.is_none() {
+            self.stdin = None;
+        }
+        data
+    }
+}
+
 /// A connection to a port of a pod.
 pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 
@@ -148,11 +166,11 @@ pub trait Container: Send + Sync {
     /// Tells it at `ask` to stop, and ends it at `kill`. If it is called again, the earlier times count.
     fn stop(&mut self, ask: Moment, kill: Moment);
 
-    /// The files of the container have changed.
+    /// The inputs of the container have changed: its files, or what was typed.
     fn update(&mut self, wish: &Wish);
 
-    /// Asks whether it is well.
-    fn probe(&self, probe: Probe, now: Moment) -> Health;
+    /// Asks whether it is well at some moment, which may have passed.
+    fn probe(&self, probe: Probe, wish: &Wish, at: Moment) -> Health;
 }
 
 /// How a container is.
@@ -207,12 +225,25 @@ pub enum Probe {
 }
 
 /// What a probe finds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
     /// Whether all is well.
     pub good: bool,
-    /// Whether it stays so until [`Sight::changes_at`].
+    /// Whether it stays so until [`Sight::changes_at`] or until the pod changes.
     pub steady: bool,
+    /// Whether the pod as it is now says so, whatever moment was asked about.
+    pub is_of_pod: bool,
+    /// What the probe says, if that is known.
+    pub output: Option<String>,
+}
+
+/// Something that a container wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// Whether it was written to stderr; with a terminal, nothing is.
+    pub is_error: bool,
+    /// What.
+    pub text: String,
 }
 
 /// A line that a container wrote.

@@ -5,10 +5,14 @@ use std::time::Duration;
 
 use mizzen_object::{Str, Value};
 
-use super::{ContainerLife, Line};
+use super::terminal::{Terminal, Typing, cooked};
+use super::{Chunk, ContainerLife, Line, Probe};
 use crate::moment::Moment;
 use crate::pod::inputs::{NodeContext, Sources, expand, known_mounts};
-use crate::shell::{self, Environment, Limits, Outcome, Script};
+use crate::pod::spec::field;
+use crate::shell::{
+    self, Descriptor, Environment, Limits, Outcome, ProcessIo, Program, Progress, State,
+};
 
 /// How far a script is followed to find its end: a container whose end lies beyond that runs for ever.
 const HORIZON: Limits = Limits {
@@ -16,44 +20,136 @@ const HORIZON: Limits = Limits {
     steps: 20_000,
     lines: 0,
 };
+/// Kubernetes: how much of what a probe prints is kept (pkg/probe/exec, `maxReadLength`).
+const MAX_PROBE_OUTPUT: usize = 10 * 1024;
 
 /// How a container ends; none if nothing is known of its program.
 pub(crate) fn outcome(life: &ContainerLife) -> Option<Outcome> {
+    Some(run(life, None, HORIZON)?.outcome())
+}
+
+/// Runs the process of a container, and records what it prints from some time after its start; none if nothing is known of its
+/// program.
+fn run(life: &ContainerLife, records_from: Option<Duration>, limits: Limits) -> Option<Progress> {
     let environment = environment(life);
-    Some(
-        script(life.container, &environment)?
-            .run(&environment, HORIZON)
-            .outcome,
-    )
+    let program = program(life.container, &environment)?;
+    let tty = life.container["tty"].bool();
+    let (mut typing, mut terminal) = (Typing::default(), tty.then(Terminal::default));
+    let mut echo = Vec::new();
+    for (at, data) in &life.inputs.stdin {
+        let after = at.saturating_since(life.since);
+        // The agent keeps no more than can be typed.
+        let shown = typing.receive(after, data.clone(), terminal.as_mut());
+        let shown = String::from_utf8_lossy(&shown.unwrap_or_default()).replace("\r\n", "\n");
+        echo.push((after, shown));
+    }
+    // A terminal to which nothing is connected does not end.
+    let is_open = tty || life.container["stdin"].bool();
+    let io = ProcessIo {
+        input: is_open.then_some(&typing.input),
+        echo: &echo,
+        tty,
+        is_exec: false,
+        records_from,
+    };
+    Some(program.run(&environment, io, limits))
 }
 
 /// What a container has printed up to `now`, the latest lines if there are many.
 pub(crate) fn lines(life: &ContainerLife, now: Moment) -> Vec<Line> {
-    let (environment, since) = (environment(life), life.since);
-    let Some(script) = script(life.container, &environment) else {
-        return Vec::new();
+    let (since, tty) = (life.since, life.container["tty"].bool());
+    let limits = Limits::until(now.saturating_since(since));
+    let printed = run(life, None, limits).map_or_else(Vec::new, |progress| progress.lines);
+    let line = |(after, text): (Duration, String)| Line {
+        at: since + after,
+        text: if tty { text + "\r" } else { text },
     };
-    let printed = script
-        .run(&environment, Limits::until(now.saturating_since(since)))
-        .lines;
-    printed
-        .into_iter()
-        .map(|(after, text)| Line {
-            at: since + after,
-            text,
-        })
-        .collect()
+    printed.into_iter().map(line).collect()
 }
 
-/// Whether a container runs commands that are known and may read files.
+/// What a container prints from `from` up to `now`, as it prints it.
+pub(crate) fn output(life: &ContainerLife, from: Moment, now: Moment) -> Vec<Chunk> {
+    let limits = Limits {
+        lines: 0,
+        ..Limits::until(now.saturating_since(life.since))
+    };
+    let tty = life.container["tty"].bool();
+    let printed = run(life, Some(from.saturating_since(life.since)), limits);
+    let chunk = |(descriptor, text): (Descriptor, String)| Chunk {
+        is_error: descriptor == Descriptor::Stderr && !tty,
+        text: if tty { cooked(&text) } else { text },
+    };
+    let printed = printed.map_or_else(Vec::new, |progress| progress.output);
+    printed.into_iter().map(chunk).collect()
+}
+
+/// What a probe finds that executes a command at `at`: whether it succeeds, and what it prints. None if the command is not known.
+pub(crate) fn probe(life: &ContainerLife, probe: &Value, at: Moment) -> Option<(bool, String)> {
+    let words = probe_command(life.container, probe);
+    let program = Program::of_container(&words)?;
+    let environment = Environment {
+        started: at,
+        ..environment(life)
+    };
+    let timeout = crate::moment::seconds(&probe["timeoutSeconds"]).max(Duration::from_secs(1));
+    let limits = Limits {
+        until: timeout,
+        ..HORIZON
+    };
+    let io = ProcessIo {
+        records_from: Some(Duration::ZERO),
+        ..ProcessIo::default()
+    };
+    let progress = program.run(&environment, io, limits);
+    match progress.state {
+        State::Exited(code) => {
+            let mut printed: String = progress.output.into_iter().map(|(_, text)| text).collect();
+            printed.truncate(printed.floor_char_boundary(MAX_PROBE_OUTPUT));
+            Some((code == 0, printed))
+        }
+        State::Unknown => None,
+        State::Sleeping(_) | State::Reading | State::Exhausted => Some((
+            false,
+            format!(
+                "command timed out: {:?} timed out after {timeout:?}",
+                words.join(" ")
+            ),
+        )),
+    }
+}
+
+/// Whether a command finds the same whenever it is executed.
+pub(crate) fn is_steady(container: &Value, probe: &Value) -> bool {
+    let words = probe_command(container, probe);
+    !shell::may_read_files(&words) && !words.iter().any(|word| word.contains("date"))
+}
+
+/// Kubernetes: variables are replaced by their plain values in the specification (kubelet/container/helpers.go,
+/// `ExpandContainerCommandOnlyStatic`).
+fn probe_command(container: &Value, probe: &Value) -> Vec<String> {
+    let lookup = |name: &str| {
+        let mut variables = container["env"].list().iter().rev();
+        let variable = variables.find(|variable| variable["name"].str() == name)?;
+        Some(variable["value"].str().into())
+    };
+    let words = probe["exec"]["command"].list().iter();
+    words.map(|word| expand(word.str(), &lookup)).collect()
+}
+
+/// Whether a container runs commands that are known and may read files, by itself or as probes.
 pub(crate) fn reads_files(container: &Value) -> bool {
-    let words = words(container, &|_| None);
-    shell::may_read_files(&words) && shell::parse(&words).is_some()
+    let reads =
+        |words: &[String]| shell::may_read_files(words) && Program::of_container(words).is_some();
+    let probes = [Probe::Startup, Probe::Readiness, Probe::Liveness];
+    reads(&words(container, &|_| None))
+        || probes
+            .iter()
+            .any(|probe| reads(&probe_command(container, &container[field(*probe)])))
 }
 
 /// Kubernetes: without `command` the image's entry point runs, with `args` behind it. Images that are given `args` alone are
 /// those whose entry point is a shell or nothing at all.
-fn script(container: &Value, environment: &Environment) -> Option<Script> {
+fn program(container: &Value, environment: &Environment) -> Option<Program> {
     // Kubernetes: what the runtime adds is not known to `$(NAME)`.
     let is_own = |name: &str| {
         !ADDED.contains(&name)
@@ -69,7 +165,7 @@ fn script(container: &Value, environment: &Environment) -> Option<Script> {
             .filter(|_| is_own(name))
             .map(Str::from)
     };
-    shell::parse(&words(container, &lookup))
+    Program::of_container(&words(container, &lookup))
 }
 
 fn words(container: &Value, lookup: &dyn Fn(&str) -> Option<Str>) -> Vec<String> {
@@ -100,6 +196,11 @@ pub(crate) fn environment(life: &ContainerLife) -> Environment {
     let mut variables: BTreeMap<String, String> = added.collect();
     let of_specification = || {
         let (status, found) = (&pod["status"], &BTreeMap::new());
+        // What the container started with, unless it was started before the services were known.
+        let services = match inputs.services.is_empty() {
+            true => node.services(),
+            false => &inputs.services,
+        };
         let node = match node.host_ip {
             "" => NodeContext {
                 host_ip: status["hostIP"].str(),
@@ -111,6 +212,7 @@ pub(crate) fn environment(life: &ContainerLife) -> Environment {
             pod,
             pod_ip: status["podIP"].str(),
             node,
+            services,
             found,
         }
         .variables(container)

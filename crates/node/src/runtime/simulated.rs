@@ -10,10 +10,11 @@ use mizzen_object::{Str, Value};
 
 use super::http::Site;
 use super::{
-    Connection, Container, ContainerLife, ContainerRuntime, End, Exec, Health, Line, Probe, Sight,
-    State, Stdio, Wish, exec, plain,
+    Chunk, Connection, Container, ContainerLife, ContainerRuntime, End, Exec, Health, Line, Probe,
+    Sight, State, Stdio, Wish, exec, plain,
 };
 use crate::moment::{Moment, earlier};
+use crate::pod::spec::field;
 use crate::script::{Change, Exit, Pulls, Run, Script, check_containers};
 
 /// The annotation that has the lines which every container of a pod writes; with a dot and a container's name, those
@@ -63,19 +64,26 @@ impl ContainerRuntime for Simulated {
     }
 
     fn logs(&self, life: &ContainerLife, now: Moment) -> Vec<Line> {
-        let (annotations, since) = (&life.pod["metadata"]["annotations"], life.since);
-        let own = annotations.get(&format!("{LOGS}.{}", life.container["name"].str()));
-        let Some(text) = own.or_else(|| annotations.get(LOGS)) else {
+        let Some(text) = annotated_logs(life) else {
             return plain::lines(life, now);
         };
-        let mut lines: Vec<Line> = text
-            .str()
-            .lines()
-            .map(|line| written(line, since))
-            .collect();
+        let mut lines: Vec<Line> = text.lines().map(|line| written(line, life.since)).collect();
         lines.retain(|line| line.at <= now);
         lines.sort_by_key(|line| line.at);
         lines
+    }
+
+    fn output(&self, life: &ContainerLife, from: Moment, now: Moment) -> Vec<Chunk> {
+        if annotated_logs(life).is_none() {
+            return plain::output(life, from, now);
+        }
+        let mut lines = self.logs(life, now);
+        lines.retain(|line| line.at >= from);
+        let chunk = |line: Line| Chunk {
+            is_error: false,
+            text: line.text + "\n",
+        };
+        lines.into_iter().map(chunk).collect()
     }
 
     fn exec(&self, exec: Exec, stdio: Stdio) -> BoxFuture<'static, Result<i64, String>> {
@@ -91,6 +99,13 @@ impl ContainerRuntime for Simulated {
         let connected = Site::of(pod).unwrap_or_default().connect(pod, port);
         std::future::ready(connected).boxed()
     }
+}
+
+/// The lines that an annotation has for a container.
+fn annotated_logs<'a>(life: &ContainerLife<'a>) -> Option<&'a str> {
+    let annotations = &life.pod["metadata"]["annotations"];
+    let own = annotations.get(&format!("{LOGS}.{}", life.container["name"].str()));
+    own.or_else(|| annotations.get(LOGS)).map(Value::str)
 }
 
 /// A line of the annotation: `+5s text` is written five seconds after the start, any other one at once.
@@ -159,14 +174,45 @@ impl Container for Actor {
         self.run = run(wish, self.since);
     }
 
-    fn probe(&self, probe: Probe, now: Moment) -> Health {
-        let good = match probe {
-            Probe::Readiness => self.is_ready(now),
-            // It has started as soon as it can be used for the first time.
-            Probe::Startup => self.was_ready(now),
-            Probe::Liveness => self.is_healthy(now),
+    /// What the script says of a probe wins; then what the pod answers over HTTP, or what a plain command finds. Of anything else
+    /// nothing is known, and it succeeds.
+    fn probe(&self, probe: Probe, wish: &Wish, at: Moment) -> Health {
+        let spec = &wish.container[field(probe)];
+        let mut health = Health {
+            good: match probe {
+                Probe::Readiness => self.is_ready(at),
+                // It has started as soon as it can be used for the first time.
+                Probe::Startup => self.was_ready(at),
+                Probe::Liveness => self.is_healthy(at),
+            },
+            steady: true,
+            is_of_pod: false,
+            output: None,
         };
-        Health { good, steady: true }
+        if self.says(probe) {
+            return health;
+        }
+        if !spec["httpGet"].is_null() {
+            // An annotation that cannot be read has failed its pod before.
+            let site = Site::of(wish.pod).unwrap_or_default();
+            if let Some(found) = site.probe(wish.pod, wish.container, &spec["httpGet"]) {
+                health.is_of_pod = true;
+                (health.good, health.output) = (found.is_ok(), found.err());
+            }
+        } else if !spec["exec"].is_null() {
+            let life = ContainerLife {
+                pod: wish.pod,
+                container: wish.container,
+                since: self.since,
+                inputs: wish.inputs,
+                node: wish.node,
+            };
+            if let Some((good, output)) = plain::probe(&life, spec, at) {
+                health.steady = plain::is_steady(wish.container, spec);
+                (health.good, health.output) = (good, Some(output));
+            }
+        }
+        health
     }
 }
 
@@ -253,6 +299,15 @@ impl Actor {
             .iter()
             .take_while(|(after, _)| self.since + *after <= now);
         passed.filter_map(|(_, change)| says(change)).last()
+    }
+
+    /// Whether the script says something of what a probe asks.
+    fn says(&self, probe: Probe) -> bool {
+        let mut said = self.run.changes.iter().map(|(_, change)| change);
+        said.any(|change| match probe {
+            Probe::Readiness | Probe::Startup => matches!(change, Change::Ready | Change::Unready),
+            Probe::Liveness => matches!(change, Change::Healthy | Change::Unhealthy),
+        })
     }
 
     fn is_ready(&self, now: Moment) -> bool {

@@ -1,9 +1,50 @@
 //! What a terminal makes of keys: it echoes them, lets a line be corrected, and hands it on when it is whole.
 
-use crate::shell::Typed;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::shell::{Input, Typed};
 
 /// The longest line that can be typed.
 const MAX_LINE: usize = 4_096;
+/// How much can be typed; what a process prints may depend on all of it.
+pub(crate) const MAX_INPUT: usize = 1024 * 1024;
+
+/// What a client has typed so far.
+#[derive(Default)]
+pub(super) struct Typing {
+    pub input: Input,
+    size: usize,
+}
+
+impl Typing {
+    /// Takes what came; none is the end. What a terminal shows for it.
+    pub(super) fn receive(
+        &mut self,
+        at: Duration,
+        data: Option<Bytes>,
+        terminal: Option<&mut Terminal>,
+    ) -> Result<Vec<u8>, String> {
+        let Some(data) = data else {
+            self.input.push((at, Typed::End));
+            return Ok(Vec::new());
+        };
+        self.size += data.len();
+        if self.size > MAX_INPUT {
+            return Err(format!(
+                "the input of a simulated command is limited to {MAX_INPUT} bytes"
+            ));
+        }
+        let (shown, typed) = match terminal {
+            Some(terminal) => terminal.keys(&data),
+            None => (Vec::new(), vec![Typed::Data(data.into())]),
+        };
+        self.input
+            .extend(typed.into_iter().map(|typed| (at, typed)));
+        Ok(shown)
+    }
+}
 
 /// A terminal in the usual (canonical) mode.
 #[derive(Debug, Default)]

@@ -9,10 +9,10 @@ use mizzen_object::time::date_of;
 use super::run::{Halt, Shell, Step};
 use crate::pod::inputs::is_below;
 
-const KNOWN: [&str; 25] = [
+const KNOWN: [&str; 26] = [
     ":", "[", "break", "cat", "continue", "date", "echo", "env", "exec", "exit", "export", "false",
-    "hostname", "ls", "printenv", "printf", "pwd", "seq", "set", "sleep", "test", "true", "unset",
-    "whoami", "sync",
+    "hostname", "ls", "printenv", "printf", "pwd", "read", "seq", "set", "sleep", "test", "true",
+    "unset", "whoami", "sync",
 ];
 
 /// Whether a program is known by its name.
@@ -65,6 +65,7 @@ pub(super) fn run(shell: &mut Shell, program: &str, arguments: &[String]) -> Ste
             Ok(0)
         }
         "set" => set(shell, arguments),
+        "read" => read(shell, arguments),
         _ => Err(Halt::Unknown),
     }
 }
@@ -325,7 +326,7 @@ fn entry<'a>(shell: &Shell<'a>, path: &str) -> Step<Option<Entry<'a>>> {
     let environment = shell.environment;
     // A client that looks for a file which is not known finds none.
     let unknown = || {
-        if shell.client.is_some() {
+        if shell.io.is_exec {
             Ok(None)
         } else {
             Err(Halt::Unknown)
@@ -416,6 +417,30 @@ fn ls(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
         say(shell, name);
     }
     Ok(0)
+}
+
+/// Reads a line into variables, a field each; the last one has the rest of the line.
+fn read(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
+    let is_raw = arguments.first().is_some_and(|option| option == "-r");
+    let names = &arguments[usize::from(is_raw)..];
+    if names.is_empty() || names.iter().any(|name| name.starts_with('-')) {
+        return Err(Halt::Unknown);
+    }
+    let line = shell.read_line()?;
+    // Escaped line breaks and blanks are not known here.
+    if !is_raw && line.as_ref().is_some_and(|line| line.contains('\\')) {
+        return Err(Halt::Unknown);
+    }
+    let blanks = [' ', '\t', '\n'];
+    let mut rest = line.as_deref().unwrap_or_default().trim_matches(blanks);
+    for (at, name) in names.iter().enumerate() {
+        let end = rest.find(blanks).filter(|_| at + 1 < names.len());
+        let (field, later) = rest.split_at(end.unwrap_or(rest.len()));
+        shell.variables.insert(name.clone(), field.into());
+        rest = later.trim_start_matches(blanks);
+    }
+    // A line without its line break is the last one.
+    Ok(i64::from(!line.is_some_and(|line| line.ends_with('\n'))))
 }
 
 fn print_environment(shell: &mut Shell) -> i64 {

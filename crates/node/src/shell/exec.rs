@@ -1,6 +1,6 @@
-//! A command that a client executes: it has streams of its own, may read what the client types, and its errors are its own.
+//! A process: the command of a container, or one that a client executes in it. It may read its stdin, and has two outputs.
 //!
-//! What a command does is a function of what was typed and when, and of the time that has passed. So it is evaluated from its
+//! What a process does is a function of what was typed and when, and of the time that has passed. So it is evaluated from its
 //! beginning whenever something was typed or time has passed, and what it printed before is printed again.
 
 use std::time::Duration;
@@ -9,12 +9,10 @@ use super::parse::Script;
 use super::run::{Halt, Shell, Step};
 use super::{Environment, Limits, is_command_option, is_shell, parse};
 
-/// How much one evaluation may do: a command that goes on for hours is evaluated often.
-const STEPS: u32 = 200_000;
-/// How much a command may print.
+/// How much of what a process prints is recorded.
 const MAX_OUTPUT: usize = 16 * 1024 * 1024;
 
-/// What a client executes.
+/// What a process runs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Program {
     /// A command, or the text of `sh -c`.
@@ -45,13 +43,33 @@ pub(crate) enum Descriptor {
     Stderr,
 }
 
-/// What became of a command up to some moment.
+/// The streams of a process.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ProcessIo<'a> {
+    /// What was typed; without it stdin is empty and ends at once.
+    pub input: Option<&'a Input>,
+    /// What the terminal echoes, and when, if that is printed with the output of the process.
+    pub echo: &'a [(Duration, String)],
+    /// Whether the process has a terminal.
+    pub tty: bool,
+    /// Whether a client executes it. A program that is not known is then one that the image lacks; in a container's own process
+    /// it is one of which nothing is known.
+    pub is_exec: bool,
+    /// The time after the start from which output is recorded; none if lines alone are wanted.
+    pub records_from: Option<Duration>,
+}
+
+/// What became of a process up to some moment.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Progress {
-    /// What it printed, in order.
+    /// What it printed as far as that is recorded, in order.
     pub output: Vec<(Descriptor, String)>,
+    /// The latest lines of both outputs, and how long after its start they were printed.
+    pub lines: Vec<(Duration, String)>,
     /// How it is.
     pub state: State,
+    /// The time since its start, up to its end if it has ended.
+    pub clock: Duration,
 }
 
 /// How a command is at some moment.
@@ -65,10 +83,23 @@ pub(crate) enum State {
     Reading,
     /// It did more than a simulated command may do.
     Exhausted,
+    /// It came to a command of which nothing is known.
+    Unknown,
 }
 
 impl Program {
-    /// Reads a command and its arguments; none if nothing is known of the program.
+    /// Reads `command` and `args` of a container; none if nothing is known of the program.
+    pub(crate) fn of_container(words: &[String]) -> Option<Program> {
+        let (program, arguments) = words.split_first()?;
+        let is_option =
+            |argument: &String| argument.starts_with('-') && !is_command_option(argument);
+        if is_shell(program) && arguments.iter().all(is_option) {
+            return Some(Program::Interactive);
+        }
+        parse(words).map(Program::Script)
+    }
+
+    /// Reads a command and its arguments that a client executes; none if nothing is known of the program.
     pub(crate) fn parse(words: &[String]) -> Option<Program> {
         let (program, arguments) = words.split_first()?;
         if !is_shell(program) {
@@ -95,32 +126,13 @@ impl Program {
         })
     }
 
-    /// Evaluates it up to `until` after its start.
-    pub(crate) fn run(
-        &self,
-        environment: &Environment,
-        input: &Input,
-        tty: bool,
-        until: Duration,
-    ) -> Progress {
+    /// Evaluates it within limits.
+    pub(crate) fn run(&self, environment: &Environment, io: ProcessIo, limits: Limits) -> Progress {
         let parameters = match self {
             Program::Script(script) => script.parameters.as_slice(),
             _ => &[],
         };
-        let limits = Limits {
-            steps: STEPS,
-            ..Limits::until(until)
-        };
-        let mut shell = Shell::new(environment, parameters, limits);
-        shell.client = Some(Client {
-            input,
-            tty,
-            event: 0,
-            offset: 0,
-            output: Vec::new(),
-            size: 0,
-            reads: false,
-        });
+        let mut shell = Shell::new(environment, parameters, io, limits);
         let end = match self {
             Program::Script(script) => {
                 shell.exits_on_error = script.exits_on_error;
@@ -132,66 +144,27 @@ impl Program {
                 Ok(*code)
             }
         };
-        let (clock, status) = (shell.clock, shell.status);
-        let reads = shell.client.as_ref().is_some_and(|client| client.reads);
         let state = match end {
             Ok(code) | Err(Halt::Exit(code)) => State::Exited(code),
-            Err(Halt::Break(_) | Halt::Continue(_)) => State::Exited(status),
+            Err(Halt::Break(_) | Halt::Continue(_)) => State::Exited(shell.status),
             Err(Halt::Interrupt) => State::Exited(130),
-            Err(Halt::Unknown) => {
+            Err(Halt::Unknown) if io.is_exec => {
                 shell.complain("sh: the simulated shell cannot do that");
                 State::Exited(2)
             }
-            Err(Halt::Limit) if reads => State::Reading,
-            Err(Halt::Limit) if clock > until => State::Sleeping(clock),
+            Err(Halt::Unknown) => State::Unknown,
+            Err(Halt::Limit) if shell.reads => State::Reading,
+            Err(Halt::Limit) if shell.clock > limits.until => State::Sleeping(shell.clock),
             Err(Halt::Limit) => State::Exhausted,
         };
-        Progress {
-            output: shell
-                .client
-                .take()
-                .map(|client| client.output)
-                .unwrap_or_default(),
-            state,
-        }
-    }
-}
-
-/// The client of a command: what it typed, and what it was shown.
-pub(super) struct Client<'a> {
-    input: &'a Input,
-    tty: bool,
-    /// What was typed next that is not yet read, and how far into it.
-    event: usize,
-    offset: usize,
-    output: Vec<(Descriptor, String)>,
-    size: usize,
-    /// Whether the command waits for input.
-    reads: bool,
-}
-
-impl Client<'_> {
-    /// Prints text; whether there was too much.
-    pub(super) fn print(&mut self, descriptor: Descriptor, text: &str) -> bool {
-        self.size += text.len();
-        if !text.is_empty() && self.size <= MAX_OUTPUT {
-            self.output.push((descriptor, text.to_owned()));
-        }
-        self.size > MAX_OUTPUT
-    }
-
-    /// When the client interrupts what takes from `from` to `to`. What was typed before that is forgotten, as a terminal does it.
-    pub(super) fn interrupts(&mut self, from: Duration, to: Duration) -> Option<Duration> {
-        let later = self.input.iter().enumerate().skip(self.event);
-        let mut interrupts = later.filter(|(_, (_, typed))| *typed == Typed::Interrupt);
-        let (event, (at, _)) = interrupts.find(|(_, (at, _))| (from..=to).contains(at))?;
-        (self.event, self.offset) = (event + 1, 0);
-        Some(*at)
+        shell.finish(state)
     }
 }
 
 /// Reads commands and runs them, one after the other.
 fn interact(shell: &mut Shell) -> Step<i64> {
+    // A command that was typed is one that a client executes.
+    shell.io.is_exec = true;
     loop {
         shell.prompt("# ");
         let script = match read_script(shell) {
@@ -242,44 +215,100 @@ fn read_script(shell: &mut Shell) -> Step<Option<Script>> {
 
 impl Shell<'_> {
     fn prompt(&mut self, text: &str) {
-        if let Some(client) = self.client.as_mut().filter(|client| client.tty) {
-            client.print(Descriptor::Stderr, text);
+        if self.io.tty {
+            self.emit(Descriptor::Stderr, text);
         }
     }
 
     /// The next line of the input with its line break, if it has one; none at its end.
     pub(super) fn read_line(&mut self) -> Step<Option<String>> {
+        let Some(input) = self.io.input else {
+            return Ok(None);
+        };
         let (mut line, mut is_whole) = (Vec::new(), false);
         while !is_whole {
-            let Some(client) = &mut self.client else {
-                return Err(Halt::Unknown);
-            };
-            let Some((at, typed)) = client.input.get(client.event) else {
-                client.reads = true;
+            let Some((at, typed)) = input.get(self.event) else {
+                self.reads = true;
                 return Err(Halt::Limit);
             };
             self.clock = self.clock.max(*at);
             match typed {
                 Typed::Data(data) => {
-                    let rest = &data[client.offset..];
+                    let rest = &data[self.offset..];
                     let end = rest
                         .iter()
                         .position(|byte| *byte == b'\n')
                         .map_or(rest.len(), |end| end + 1);
                     line.extend_from_slice(&rest[..end]);
                     is_whole = rest[..end].ends_with(b"\n");
-                    client.offset += end;
-                    if client.offset == data.len() {
-                        (client.event, client.offset) = (client.event + 1, 0);
+                    self.offset += end;
+                    if self.offset == data.len() {
+                        (self.event, self.offset) = (self.event + 1, 0);
                     }
                 }
                 Typed::Interrupt => {
-                    (client.event, client.offset) = (client.event + 1, 0);
+                    (self.event, self.offset) = (self.event + 1, 0);
                     return Err(Halt::Interrupt);
                 }
                 Typed::End => break,
             }
         }
         Ok(Some(String::from_utf8_lossy(&line).into_owned()).filter(|line| !line.is_empty()))
+    }
+
+    /// When what takes from `from` to `to` is interrupted. What was typed before that is forgotten, as a terminal does it.
+    pub(super) fn interrupted(&mut self, from: Duration, to: Duration) -> Option<Duration> {
+        let later = self.io.input?.iter().enumerate().skip(self.event);
+        let mut interrupts = later.filter(|(_, (_, typed))| *typed == Typed::Interrupt);
+        let (event, (at, _)) = interrupts.find(|(_, (at, _))| (from..=to).contains(at))?;
+        (self.event, self.offset) = (event + 1, 0);
+        Some(*at)
+    }
+
+    /// Prints text to an output at this moment, after what the terminal has echoed until then.
+    pub(super) fn emit(&mut self, descriptor: Descriptor, text: &str) {
+        self.echo(self.clock);
+        self.write(self.clock, descriptor, text);
+    }
+
+    /// Prints what the terminal echoes up to `until`.
+    fn echo(&mut self, until: Duration) {
+        while let Some((at, text)) = self.io.echo.get(self.n_echoed)
+            && *at <= until
+        {
+            self.n_echoed += 1;
+            self.write(*at, Descriptor::Stdout, text);
+        }
+    }
+
+    fn write(&mut self, at: Duration, descriptor: Descriptor, text: &str) {
+        if self.io.records_from.is_some_and(|from| from <= at) && !text.is_empty() {
+            self.size += text.len();
+            if self.size <= MAX_OUTPUT {
+                self.output.push((descriptor, text.to_owned()));
+            } else if self.io.is_exec {
+                self.exhaust();
+            }
+        }
+        self.write_lines(at, text);
+    }
+
+    fn finish(mut self, state: State) -> Progress {
+        let has_ended = matches!(state, State::Exited(_));
+        self.echo(if has_ended {
+            self.clock
+        } else {
+            self.limits.until
+        });
+        // A prompt is not yet a line.
+        if !self.line.is_empty() && state != State::Reading {
+            self.write_lines(self.clock, "\n");
+        }
+        Progress {
+            output: self.output,
+            lines: self.lines.into(),
+            state,
+            clock: self.clock,
+        }
     }
 }

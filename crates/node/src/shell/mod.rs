@@ -2,10 +2,10 @@
 //!
 //! A simulated container has no image, but what `echo`, `sleep`, `cat` of a mounted ConfigMap or a small `sh -c` script do is
 //! known without one. In the order a script walks: `parse` (text to [`Script`]), `expand` (words, variables, arithmetic), `run`
-//! (lists, loops and conditions on virtual time), `builtin` (the commands that are known). `exec` is a command that a client runs.
+//! (lists, loops and conditions on virtual time), `builtin` (the commands that are known). `exec` is a process with its streams.
 //!
-//! The first command that is not known ends the simulation at that point: [`Outcome::Unknown`]. What was printed until then stays
-//! printed, and the container goes on as one that nothing is known of.
+//! The first command of a container that is not known ends the simulation at that point: [`State::Unknown`]. What was printed
+//! until then stays printed, and the container goes on as one that nothing is known of.
 //!
 //! Invariant: pure. Time is a number that `sleep` adds to, and every evaluation is bounded in steps, lines and virtual time.
 
@@ -20,8 +20,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub(crate) use exec::{Descriptor, Input, Program, State, Typed};
-pub(crate) use parse::Script;
+pub(crate) use exec::{Descriptor, Input, ProcessIo, Program, Progress, State, Typed};
+use parse::Script;
 
 use crate::moment::Moment;
 use crate::pod::inputs::{Files, is_below};
@@ -57,16 +57,7 @@ impl Environment {
     }
 }
 
-/// What became of a command until some moment.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Transcript {
-    /// What it printed, and how long after its start.
-    pub lines: Vec<(Duration, String)>,
-    /// How it is at that moment.
-    pub outcome: Outcome,
-}
-
-/// How a command is at some moment.
+/// How the process of a container is at some moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It ended with an exit code.
@@ -77,6 +68,18 @@ pub(crate) enum Outcome {
     Unknown { after: Duration },
 }
 
+impl Progress {
+    /// How a container is whose process has come so far.
+    pub(crate) fn outcome(&self) -> Outcome {
+        let after = self.clock;
+        match self.state {
+            State::Exited(code) => Outcome::Exited { after, code },
+            State::Unknown => Outcome::Unknown { after },
+            State::Sleeping(_) | State::Reading | State::Exhausted => Outcome::Running,
+        }
+    }
+}
+
 /// How much one evaluation may do.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
@@ -84,7 +87,7 @@ pub(crate) struct Limits {
     pub until: Duration,
     /// Commands, words and turns of loops together.
     pub steps: u32,
-    /// The latest lines that are kept.
+    /// The latest lines that are kept; 0 if none are wanted.
     pub lines: usize,
 }
 
@@ -99,8 +102,8 @@ impl Limits {
     }
 }
 
-/// Reads `command` and `args` of a container; none if nothing is known of the program.
-pub(crate) fn parse(words: &[String]) -> Option<Script> {
+/// Reads a command and its arguments; none if nothing is known of the program.
+fn parse(words: &[String]) -> Option<Script> {
     let program = words.first()?.rsplit('/').next()?;
     match (program, words.get(1).map(String::as_str)) {
         (program, Some(option)) if is_shell(program) && is_command_option(option) => {
@@ -137,11 +140,4 @@ fn is_command_option(option: &str) -> bool {
     option.strip_prefix('-').is_some_and(|letters| {
         letters.ends_with('c') && letters.chars().all(|c| "celux".contains(c))
     })
-}
-
-impl Script {
-    /// Runs it within limits.
-    pub(crate) fn run(&self, environment: &Environment, limits: Limits) -> Transcript {
-        run::run(self, environment, limits)
-    }
 }

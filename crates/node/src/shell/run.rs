@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::exec::{Client, Descriptor};
+use super::exec::{Descriptor, ProcessIo};
 use super::parse::{Errors, Node, Output, Word};
-use super::{Environment, Limits, Outcome, Script, Transcript, builtin};
+use super::{Environment, Limits, builtin};
 
 /// Why a script does not go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,11 +37,11 @@ pub(super) struct Shell<'a> {
     pub exits_on_error: bool,
     /// Time since the start.
     pub clock: Duration,
-    limits: Limits,
+    pub limits: Limits,
     steps: u32,
-    lines: VecDeque<(Duration, String)>,
+    pub lines: VecDeque<(Duration, String)>,
     /// What was printed since the last line break.
-    line: String,
+    pub line: String,
     /// Output of a substitution goes here instead.
     captured: Option<String>,
     discards: bool,
@@ -49,38 +49,25 @@ pub(super) struct Shell<'a> {
     errors: Errors,
     /// Whether the present command prints to stderr.
     prints_errors: bool,
-    /// The client that executes the command; none for a container's own process.
-    pub client: Option<Client<'a>>,
-}
-
-pub(super) fn run(script: &Script, environment: &Environment, limits: Limits) -> Transcript {
-    let mut shell = Shell::new(environment, &script.parameters, limits);
-    shell.exits_on_error = script.exits_on_error;
-    let end = shell.node(&script.body, false);
-    let after = shell.clock;
-    let outcome = match end {
-        Ok(code) | Err(Halt::Exit(code)) => Outcome::Exited { after, code },
-        Err(Halt::Interrupt) => Outcome::Exited { after, code: 130 },
-        Err(Halt::Break(_) | Halt::Continue(_)) => Outcome::Exited {
-            after,
-            code: shell.status,
-        },
-        Err(Halt::Unknown) => Outcome::Unknown { after },
-        Err(Halt::Limit) => Outcome::Running,
-    };
-    if !shell.line.is_empty() {
-        shell.print("\n");
-    }
-    Transcript {
-        lines: shell.lines.into(),
-        outcome,
-    }
+    /// The streams of the process.
+    pub io: ProcessIo<'a>,
+    /// What was typed next that is not yet read, and how far into it.
+    pub event: usize,
+    pub offset: usize,
+    /// Whether the process waits for input.
+    pub reads: bool,
+    /// How much of the echo is printed.
+    pub n_echoed: usize,
+    /// What is recorded of the output, and the size of all of it.
+    pub output: Vec<(Descriptor, String)>,
+    pub size: usize,
 }
 
 impl<'a> Shell<'a> {
     pub(super) fn new(
         environment: &'a Environment,
         parameters: &'a [String],
+        io: ProcessIo<'a>,
         limits: Limits,
     ) -> Shell<'a> {
         Shell {
@@ -99,7 +86,13 @@ impl<'a> Shell<'a> {
             discards: false,
             errors: Errors::default(),
             prints_errors: false,
-            client: None,
+            io,
+            event: 0,
+            offset: 0,
+            reads: false,
+            n_echoed: 0,
+            output: Vec::new(),
+            size: 0,
         }
     }
 }
@@ -195,7 +188,7 @@ impl Shell<'_> {
             self.errors = errors;
         }
         let status = match builtin::run(self, program, arguments) {
-            Err(Halt::Unknown) if self.client.is_some() => Ok(self.fail(program)),
+            Err(Halt::Unknown) if self.io.is_exec => Ok(self.fail(program)),
             status => status,
         };
         self.discards = before.2;
@@ -296,23 +289,19 @@ impl Shell<'_> {
         Ok(text.trim_end_matches('\n').to_owned())
     }
 
-    /// Prints text at this moment.
+    /// Prints text at this moment, to where the present command prints.
     pub(super) fn print(&mut self, text: &str) {
-        if self.discards {
-            return;
+        match &mut self.captured {
+            _ if self.discards => {}
+            Some(captured) if !self.prints_errors => captured.push_str(text),
+            _ if self.prints_errors => self.emit(Descriptor::Stderr, text),
+            _ => self.emit(Descriptor::Stdout, text),
         }
-        if let Some(captured) = &mut self.captured {
-            return captured.push_str(text);
-        }
-        if let Some(client) = &mut self.client {
-            let descriptor = if self.prints_errors {
-                Descriptor::Stderr
-            } else {
-                Descriptor::Stdout
-            };
-            if client.print(descriptor, text) {
-                self.steps = self.limits.steps;
-            }
+    }
+
+    /// Adds text to the lines of the log, which has both outputs.
+    pub(super) fn write_lines(&mut self, at: Duration, text: &str) {
+        if self.limits.lines == 0 {
             return;
         }
         self.line.push_str(text);
@@ -320,31 +309,27 @@ impl Shell<'_> {
             let rest = self.line.split_off(end + 1);
             self.line.pop();
             self.lines
-                .push_back((self.clock, std::mem::replace(&mut self.line, rest)));
+                .push_back((at, std::mem::replace(&mut self.line, rest)));
             if self.lines.len() > self.limits.lines {
                 self.lines.pop_front();
             }
         }
     }
 
-    /// Prints a line to stderr, which is in the log like everything else.
+    /// Prints a line to where errors of the present command go.
     pub(super) fn complain(&mut self, message: &str) {
         let line = format!("{message}\n");
-        match (self.errors, &mut self.client) {
-            (Errors::Discarded, _) => {}
-            (Errors::Own, Some(client)) => drop(client.print(Descriptor::Stderr, &line)),
-            _ => self.print(&line),
+        match self.errors {
+            Errors::Discarded => {}
+            Errors::Own => self.emit(Descriptor::Stderr, &line),
+            Errors::Output => self.print(&line),
         }
     }
 
     /// Lets time pass.
     pub(super) fn sleep(&mut self, time: Duration) -> Step<()> {
         let (from, to) = (self.clock, self.clock.saturating_add(time));
-        if let Some(at) = self
-            .client
-            .as_mut()
-            .and_then(|client| client.interrupts(from, to))
-        {
+        if let Some(at) = self.interrupted(from, to) {
             self.clock = at;
             return Err(Halt::Interrupt);
         }
@@ -354,6 +339,11 @@ impl Shell<'_> {
         } else {
             Ok(())
         }
+    }
+
+    /// Ends the evaluation at the next step.
+    pub(super) fn exhaust(&mut self) {
+        self.steps = self.limits.steps;
     }
 
     /// Counts what was done; a script that does without end what takes no time is cut off.

@@ -46,8 +46,9 @@ fn check(script: &str, lines: &[(u64, &str)], outcome: Outcome) {
             "{script}: not understood"
         );
     };
-    let found = parsed.run(
+    let found = Program::Script(parsed).run(
         &environment,
+        ProcessIo::default(),
         Limits {
             until: Duration::from_secs(100),
             steps: 10_000,
@@ -58,7 +59,7 @@ fn check(script: &str, lines: &[(u64, &str)], outcome: Outcome) {
         .iter()
         .map(|(at, line)| (Duration::from_secs(*at), line.to_string()))
         .collect();
-    assert_eq!(found, Transcript { lines, outcome }, "{script}");
+    assert_eq!((found.outcome(), found.lines), (outcome, lines), "{script}");
 }
 
 fn exits(after: u64, code: i64) -> Outcome {
@@ -254,17 +255,17 @@ fn what_never_ends_is_bounded() {
         Outcome::Running,
     );
     check("while :; do :; done", &[], Outcome::Running);
-    let found = parse(&["seq", "1", "1000000"].map(String::from))
-        .unwrap()
-        .run(
-            &Environment::default(),
-            Limits {
-                until: Duration::ZERO,
-                steps: 1_000,
-                lines: 10,
-            },
-        );
-    assert_eq!((found.lines.len(), found.outcome), (10, Outcome::Running));
+    let program = Program::of_container(&["seq", "1", "1000000"].map(String::from)).unwrap();
+    let found = program.run(
+        &Environment::default(),
+        ProcessIo::default(),
+        Limits {
+            until: Duration::ZERO,
+            steps: 1_000,
+            lines: 10,
+        },
+    );
+    assert_eq!((found.lines.len(), found.outcome()), (10, Outcome::Running));
 }
 
 #[test]
@@ -302,8 +303,12 @@ fn the_first_unknown_command_ends_the_simulation() {
 
 #[test]
 fn a_command_without_a_shell_is_taken_as_it_is() {
-    let script = parse(&["/bin/echo", "$HOME;", "a  b"].map(String::from)).unwrap();
-    let found = script.run(&Environment::default(), Limits::until(Duration::ZERO));
+    let words = ["/bin/echo", "$HOME;", "a  b"].map(String::from);
+    let found = Program::of_container(&words).unwrap().run(
+        &Environment::default(),
+        ProcessIo::default(),
+        Limits::until(Duration::ZERO),
+    );
     assert_eq!(found.lines, [(Duration::ZERO, "$HOME; a  b".to_owned())]);
 }
 
@@ -323,8 +328,9 @@ fn no_text_makes_the_parser_fail_or_run_away() {
             text.push_str(pieces[(seed >> 33) as usize % pieces.len()]);
         }
         if let Some(script) = parse(&["sh".into(), "-c".into(), text]) {
-            script.run(
+            Program::Script(script).run(
                 &Environment::default(),
+                ProcessIo::default(),
                 Limits {
                     until: Duration::from_secs(1),
                     steps: 500,
@@ -354,12 +360,19 @@ fn check_exec(words: &[&str], tty: bool, typed: &[(u64, &str)], output: &[&str],
         (Duration::from_secs(*at), typed)
     });
     let program = Program::parse(&words).expect("a known program");
-    let progress = program.run(
-        &environment,
-        &input.collect(),
+    let input = input.collect();
+    let io = ProcessIo {
+        input: Some(&input),
         tty,
-        Duration::from_secs(100),
-    );
+        is_exec: true,
+        records_from: Some(Duration::ZERO),
+        ..ProcessIo::default()
+    };
+    let limits = Limits {
+        steps: 200_000,
+        ..Limits::until(Duration::from_secs(100))
+    };
+    let progress = program.run(&environment, io, limits);
     let found: Vec<String> = progress
         .output
         .iter()
@@ -515,5 +528,96 @@ fn a_terminal_has_prompts_and_control_c_interrupts_a_command() {
         &[(0, "if true\n")],
         &["2 # ", "2 > "],
         State::Reading,
+    );
+}
+
+/// The lines of a container's own process into which something is typed, and how it is after a hundred seconds.
+#[track_caller]
+fn check_process(
+    words: &[&str],
+    typed: Option<&[(u64, &str)]>,
+    lines: &[(u64, &str)],
+    outcome: Outcome,
+) {
+    let words: Vec<String> = words.iter().map(|word| word.to_string()).collect();
+    let event = |(at, text): &(u64, &str)| {
+        let typed = match *text {
+            "^D" => Typed::End,
+            text => Typed::Data(text.as_bytes().to_vec()),
+        };
+        (Duration::from_secs(*at), typed)
+    };
+    let input: Option<Input> = typed.map(|typed| typed.iter().map(event).collect());
+    let io = ProcessIo {
+        input: input.as_ref(),
+        ..ProcessIo::default()
+    };
+    let program = Program::of_container(&words).expect("a known program");
+    let found = program.run(
+        &Environment::default(),
+        io,
+        Limits::until(Duration::from_secs(100)),
+    );
+    let lines: Vec<(Duration, String)> = lines
+        .iter()
+        .map(|(at, line)| (Duration::from_secs(*at), line.to_string()))
+        .collect();
+    assert_eq!(
+        (found.outcome(), found.lines),
+        (outcome, lines),
+        "{words:?}"
+    );
+}
+
+#[test]
+fn the_process_of_a_container_reads_its_stdin() {
+    let running = Outcome::Running;
+    check_process(&["cat"], Some(&[]), &[], running);
+    check_process(&["cat"], Some(&[(3, "a\nb")]), &[(3, "a")], running);
+    let ended = [(3, "a\nb"), (5, "^D")];
+    check_process(&["cat"], Some(&ended), &[(3, "a"), (5, "b")], exits(5, 0));
+    let loops = "while read -r first rest; do echo $rest-$first; done; echo end";
+    check_process(
+        &["sh", "-c", loops],
+        Some(&[(1, "a b c\n x \n"), (2, "^D")]),
+        &[(1, "b c-a"), (1, "-x"), (2, "end")],
+        exits(2, 0),
+    );
+    check_process(
+        &["sh"],
+        Some(&[(1, "X=1; nginx\n"), (2, "echo $X\n"), (3, "exit 4\n")]),
+        &[(1, "sh: nginx: not found"), (2, "1")],
+        exits(3, 4),
+    );
+}
+
+#[test]
+fn without_a_stdin_there_is_nothing_to_read() {
+    check_process(&["cat"], None, &[], exits(0, 0));
+    check_process(&["/bin/bash", "-l"], None, &[], exits(0, 0));
+    check_process(
+        &["sh", "-c", "read x; echo $?"],
+        None,
+        &[(0, "1")],
+        exits(0, 0),
+    );
+}
+
+#[test]
+fn errors_are_not_part_of_what_is_captured_or_discarded() {
+    check(
+        "X=$(cat /etc/config/none); echo got $X; cat /etc/config/none >/dev/null",
+        &[
+            (
+                0,
+                "cat: can't open '/etc/config/none': No such file or directory",
+            ),
+            (0, "got"),
+            (
+                0,
+                "cat: can't open '/etc/config/none': No such file or directory",
+            ),
+        ],
+        exits(0, 1),
     );
 }

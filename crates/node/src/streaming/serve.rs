@@ -16,13 +16,14 @@ use mizzen_object::Value;
 use mizzen_sdk::{Key, Object};
 use tokio::task::JoinSet;
 
+use super::attach::Attached;
 use super::limits::Limits;
 use super::port_forward::{self, Pod};
 use super::query::Query;
 use super::remote_command::{self, Options, Streams};
 use super::spdy;
 use super::websocket::{self, Encoding, accept_key};
-use crate::logs::{Body, Life, Reader, Refusal, Teller, text};
+use crate::logs::{Body, Life, Refusal, Teller, text};
 use crate::runtime::{Exec, Stdio};
 
 /// The upgraded connections that there may be.
@@ -206,7 +207,7 @@ impl Call {
     async fn process(&self, kind: &str, container: &str) -> Result<Process, Refusal> {
         match kind {
             "exec" => self.exec(container).await,
-            _ => self.attach(container).await,
+            _ => self.attach(container),
         }
     }
 
@@ -247,14 +248,14 @@ impl Call {
         }))
     }
 
-    async fn attach(&self, container: &str) -> Result<Process, Refusal> {
+    fn attach(&self, container: &str) -> Result<Process, Refusal> {
         let missing = || {
             let pod = format!("{}_{}", self.key.name(), self.key.namespace());
             Refusal(500, format!("container {container} not found in pod {pod}"))
         };
         let life = self.life(container).ok_or_else(missing)?;
-        let reader = self.teller.follow(&self.key, container, life).await;
-        Ok(Box::new(move |stdio| Box::pin(attach(reader, stdio))))
+        let attached = Attached::new(self.teller.clone(), self.key.clone(), container, life);
+        Ok(Box::new(move |stdio| Box::pin(attached.run(stdio))))
     }
 
     fn port_forward(self) -> Answer {
@@ -452,29 +453,6 @@ impl Call {
             }
         };
         self.teller.sessions.start(session).map_err(refuse)
-    }
-}
-
-/// Copies what a container writes from now on to a client; what the client sends is read and dropped.
-async fn attach(mut reader: Reader, stdio: Stdio) -> Result<i64, String> {
-    let output = async {
-        while let Some(written) = reader.next().await {
-            if let Some(stdout) = &stdio.stdout
-                && stdout.send(written).await.is_err()
-            {
-                return;
-            }
-        }
-    };
-    let input = async {
-        if let Some(mut stdin) = stdio.stdin {
-            while stdin.recv().await.is_some() {}
-        }
-        std::future::pending().await
-    };
-    tokio::select! {
-        () = output => Ok(0),
-        () = input => Ok(0),
     }
 }
 

@@ -179,3 +179,58 @@ async fn labels_in_files_follow_the_pod_and_labels_in_variables_do_not() {
         "Failed ready=False web=Error(1)"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn services_of_the_namespace_are_in_the_environment_unless_links_are_off() {
+    let cluster = Cluster::with(1).await;
+    let services = "/api/v1/namespaces/default/services";
+    let service = |name: &str, address: &str, port: u16| {
+        format!(
+            "{{metadata: {{name: {name}}}, spec: {{clusterIP: {address:?}, ports: [{{port: {port}}}]}}}}"
+        )
+    };
+    for (name, address, port) in [
+        ("kubernetes", "10.0.0.1", 443),
+        ("my-db", "10.0.0.7", 5432),
+        ("headless", "None", 80),
+    ] {
+        cluster
+            .create(services, &service(name, address, port))
+            .await;
+    }
+    cluster.pass(1).await;
+    let spec = |links: &str, test: &str| {
+        format!(
+            "restartPolicy: Never, {links} containers: [{{name: web, image: web, \
+             env: [{{name: URL, value: \"x$(MY_DB_PORT)\"}}], command: [sh, -c, '{test} && exit 5; exit 6']}}]"
+        )
+    };
+    let db = "[ $KUBERNETES_SERVICE_HOST:$MY_DB_SERVICE_PORT:$URL = 10.0.0.1:5432:xtcp://10.0.0.7:5432 ]";
+    let alone = "[ \"$KUBERNETES_PORT_443_TCP:$MY_DB_SERVICE_HOST:$URL\" = \"tcp://10.0.0.1:443::x$\"\"(MY_DB_PORT)\" ]";
+    let none = "[ -z \"$HEADLESS_SERVICE_HOST$LATER_SERVICE_HOST\" ]";
+    cluster.run_pod("linked", "", &spec("", db)).await;
+    cluster
+        .run_pod("alone", "", &spec("enableServiceLinks: false,", alone))
+        .await;
+    let later = format!("sleep 60; {none}");
+    cluster.run_pod("later", "", &spec("", &later)).await;
+    cluster.pass(30).await;
+    // A running container keeps the variables that it started with.
+    cluster
+        .create(services, &service("later", "10.0.0.8", 80))
+        .await;
+    cluster.pass(60).await;
+    for name in ["linked", "alone", "later"] {
+        assert_eq!(
+            show(&cluster.pod(name).await),
+            "Failed ready=False web=Error(5)",
+            "{name}"
+        );
+    }
+    cluster.run_pod("next", "", &spec("", none)).await;
+    cluster.pass(30).await;
+    assert_eq!(
+        show(&cluster.pod("next").await),
+        "Failed ready=False web=Error(6)"
+    );
+}

@@ -228,7 +228,6 @@ async fn every_node_writes_in_its_own_name() {
         "node-0 create nodes",
         "node-0 delete pods",
         "node-0 get leases",
-        "node-0 get services",
         "node-0 patch pods/status",
         "node-0 update leases",
         "node-1 create leases",

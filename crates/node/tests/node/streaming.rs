@@ -243,6 +243,85 @@ async fn a_command_is_killed_with_its_container() {
     );
 }
 
+const WEBSOCKET_V5: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                            Sec-WebSocket-Key: eA==\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n";
+
+/// Sends a message of a WebSocket: the channel, and what is sent on it.
+async fn send(stream: &mut TlsStream<TcpStream>, message: &[u8]) {
+    let length = u8::try_from(message.len()).unwrap() | 0x80;
+    let frame = [&[0x82, length, 0, 0, 0, 0], message].concat();
+    stream.write_all(&frame).await.unwrap();
+}
+
+/// Reads what a session sends until `end` is among it.
+async fn read_until(stream: &mut TlsStream<TcpStream>, end: &str) -> String {
+    let mut read = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&read).into_owned();
+        if text.contains(end) {
+            return text;
+        }
+        match stream.read_u8().await {
+            Ok(byte) => read.push(byte),
+            Err(_) => panic!("{end} is not in {text:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_container_reads_what_an_attached_client_types_until_its_stdin_is_closed() {
+    let (cluster, authority) = start().await;
+    let reads = "command: [sh, -c, 'while read -r x; do echo got $x; done; exit 3']";
+    let spec = format!(
+        "restartPolicy: Never, containers: [{{name: web, image: web, stdin: true, stdinOnce: true, {reads}}}]"
+    );
+    cluster.run_pod("reads", "", &spec).await;
+    until(&cluster, "reads", "ready=True").await;
+    let mut stream = dial(&cluster, Some(authority.sign(KUBELET_CLIENT))).await;
+    let path = "/attach/default/reads/web?input=1&output=1&error=1";
+    let (code, ..) = ask(&mut stream, path, WEBSOCKET_V5).await;
+    assert_eq!(code, 101);
+    send(&mut stream, b"\0one\ntw").await;
+    read_until(&mut stream, "\u{1}got one").await;
+    send(&mut stream, b"\0o\n").await;
+    read_until(&mut stream, "\u{1}got two").await;
+    send(&mut stream, b"\xff\0").await;
+    read_until(&mut stream, r#"{"status":"Success"}"#).await;
+    until(&cluster, "reads", "Error(3)").await;
+}
+
+#[tokio::test]
+async fn a_shell_with_a_terminal_outlives_its_clients() {
+    let authority = Authority::new();
+    let cluster = cluster(&authority, Some(authority.sign(KUBELET_CLIENT))).await;
+    let spec = "restartPolicy: Never, containers: [{name: web, image: web, stdin: true, tty: true, command: [sh]}]";
+    cluster.run_pod("shell", "", spec).await;
+    until(&cluster, "shell", "ready=True").await;
+    let attach = async |typed: &[u8], end: &str| {
+        let mut stream = dial(&cluster, Some(authority.sign(KUBELET_CLIENT))).await;
+        let path = "/attach/default/shell/web?input=1&output=1&tty=1";
+        let (code, ..) = ask(&mut stream, path, WEBSOCKET_V5).await;
+        assert_eq!(code, 101);
+        send(&mut stream, typed).await;
+        read_until(&mut stream, end).await;
+    };
+    // The terminal echoes what is typed, and the next prompt is shown at once.
+    attach(b"\0X=1; nginx\r", "sh: nginx: not found\r\n").await;
+    attach(b"\0echo x$X\r", "x1").await;
+    let (_, log) = cluster
+        .text("/api/v1/namespaces/default/pods/shell/log")
+        .await;
+    let lines = [
+        "# X=1; nginx\r",
+        "sh: nginx: not found\r",
+        "# echo x$X\r",
+        "x1\r",
+    ];
+    assert_eq!(log.split_terminator('\n').collect::<Vec<_>>(), lines);
+    attach(b"\0exit 7\r", r#"{"status":"Success"}"#).await;
+    until(&cluster, "shell", "Error(7)").await;
+}
+
 #[tokio::test]
 async fn a_tunnel_is_a_connection_to_a_port() {
     let (cluster, authority) = start().await;

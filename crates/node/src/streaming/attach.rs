@@ -1,0 +1,108 @@
+//! attach: a client reads what a container's own process prints, and types into its stdin.
+
+use mizzen_sdk::Key;
+use tokio::time::sleep;
+
+use crate::logs::{FOLLOW, Life, Teller};
+use crate::moment::Moment;
+use crate::pod::spec;
+use crate::runtime::{ContainerLife, ContainerRuntime, Stdio};
+
+/// A client that is attached to a container.
+pub(super) struct Attached {
+    teller: Teller,
+    key: Key,
+    container: String,
+    life: Life,
+    /// What is printed before is not shown.
+    from: Moment,
+    n_sent: usize,
+}
+
+/// What becomes of what a client types.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StdinMode {
+    /// The container has no stdin: it is dropped.
+    Dropped,
+    /// The container reads it, and goes on reading when the client leaves.
+    Kept,
+    /// The container reads it, and its stdin is closed when the client closes its own.
+    Once,
+}
+
+impl Attached {
+    /// Attaches to a container in a life.
+    pub(super) fn new(teller: Teller, key: Key, container: &str, life: Life) -> Attached {
+        let from = teller.settings.now();
+        Attached {
+            teller,
+            key,
+            container: container.into(),
+            life,
+            from,
+            n_sent: 0,
+        }
+    }
+
+    /// Copies in both directions until the container ends or the client leaves. Kubernetes: a container runtime closes the stdin of
+    /// a container with `stdinOnce` and without a terminal; otherwise a client that closes its side is detached (containerd,
+    /// internal/cri/io/container_io.go).
+    pub(super) async fn run(mut self, mut stdio: Stdio) -> Result<i64, String> {
+        let mode = self.stdin_mode().await;
+        while self.print(&stdio).await {
+            tokio::select! {
+                typed = stdio.read() => match (mode, typed) {
+                    (StdinMode::Dropped, _) => {}
+                    (StdinMode::Kept, None) => return Ok(0),
+                    (_, typed) => self.teller.agent.stdin(&self.key, &self.life.id, typed).await?,
+                },
+                () = sleep(FOLLOW) => {}
+            }
+        }
+        Ok(0)
+    }
+
+    async fn stdin_mode(&self) -> StdinMode {
+        let Some(view) = self.teller.agent.pod(&self.key).await else {
+            return StdinMode::Dropped;
+        };
+        let spec = spec::container(&view.pod, &self.container);
+        match (spec["stdin"].bool(), spec["stdinOnce"].bool()) {
+            (false, _) => StdinMode::Dropped,
+            (true, true) if !spec["tty"].bool() => StdinMode::Once,
+            (true, _) => StdinMode::Kept,
+        }
+    }
+
+    /// Sends what the container has printed since the last time; whether there may be more.
+    async fn print(&mut self, stdio: &Stdio) -> bool {
+        let Some(view) = self.teller.agent.pod(&self.key).await else {
+            return false;
+        };
+        match Life::find(&view.pod, &self.container, false) {
+            Ok(life) if life.since == self.life.since => self.life = life,
+            _ => return false,
+        }
+        let from = self.from;
+        let read = |runtime: &dyn ContainerRuntime, life: &ContainerLife, now| {
+            runtime.output(life, from, now)
+        };
+        let chunks = self
+            .teller
+            .read_life(&view, &self.container, &self.life, read);
+        let n_before = std::mem::replace(&mut self.n_sent, chunks.len());
+        for chunk in chunks.into_iter().skip(n_before) {
+            let output = if chunk.is_error {
+                &stdio.stderr
+            } else {
+                &stdio.stdout
+            };
+            if let Some(output) = output
+                && output.send(chunk.text.into()).await.is_err()
+            {
+                return false;
+            }
+        }
+        self.life.until.is_none()
+    }
+}
