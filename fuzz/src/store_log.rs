@@ -1,13 +1,18 @@
 //! A store's log whose frames have the right checksums, but hold anything: opening it succeeds or names the file, and what
 //! was opened once opens again with the same content.
 
+#![allow(
+    unreachable_pub,
+    reason = "tests include this file as a module of their own"
+)]
+
 use std::fs;
 use std::path::Path;
 
 use mizzen_store::{OpenError, Options, Store};
 
 /// The frames of a log, each with its length in front (two bytes, little-endian).
-pub(super) fn store_log(bytes: &[u8]) {
+pub fn store_log(bytes: &[u8]) {
     let dir = tempfile::tempdir().expect("a directory");
     let log = log(bytes);
     fs::write(dir.path().join("00000001.log"), &log).expect("a file");

@@ -2,6 +2,11 @@
 //!
 //! The fuzzer calls these with inputs that it finds, `crates/kinds/tests/fuzz.rs` with seeded ones.
 
+#![allow(
+    unreachable_pub,
+    reason = "tests include this file as a module of their own"
+)]
+
 use std::sync::LazyLock;
 
 use mizzen_kinds::catalog;
@@ -17,7 +22,7 @@ use mizzen_object::{
 };
 
 /// JSON of any shape.
-pub(crate) fn json(bytes: &[u8]) {
+pub fn json(bytes: &[u8]) {
     let Ok(value) = json::parse(bytes) else {
         return;
     };
@@ -30,7 +35,7 @@ pub(crate) fn json(bytes: &[u8]) {
 }
 
 /// YAML of any shape.
-pub(crate) fn yaml(bytes: &[u8]) {
+pub fn yaml(bytes: &[u8]) {
     let Ok(document) = yaml::read(bytes) else {
         return;
     };
@@ -41,14 +46,14 @@ pub(crate) fn yaml(bytes: &[u8]) {
 }
 
 /// A pod in JSON, all the way to where its rules are checked.
-pub(crate) fn pod_json(bytes: &[u8]) {
+pub fn pod_json(bytes: &[u8]) {
     if let Ok(decoded) = decode::decode(&POD.root, bytes) {
         live(decoded.value);
     }
 }
 
 /// A pod in protobuf, in its envelope or without one.
-pub(crate) fn pod_proto(bytes: &[u8]) {
+pub fn pod_proto(bytes: &[u8]) {
     let message = proto::decode_object(bytes).map_or(bytes, |unknown| unknown.raw);
     if let Ok(pod) = proto::decode_message(&POD.root, message) {
         live(pod);
@@ -56,7 +61,7 @@ pub(crate) fn pod_proto(bytes: &[u8]) {
 }
 
 /// A label selector of a query.
-pub(crate) fn label_selector(bytes: &[u8]) {
+pub fn label_selector(bytes: &[u8]) {
     if let Ok(selector) = LabelSelector::parse(&String::from_utf8_lossy(bytes)) {
         selector.matches(|_| Some("1"));
         selector.matches(|_| None);
@@ -64,14 +69,14 @@ pub(crate) fn label_selector(bytes: &[u8]) {
 }
 
 /// A field selector of a query.
-pub(crate) fn field_selector(bytes: &[u8]) {
+pub fn field_selector(bytes: &[u8]) {
     if let Ok(selector) = FieldSelector::parse(&String::from_utf8_lossy(bytes)) {
         selector.matches(|_| "1");
     }
 }
 
 /// A quantity: its canonical form is its own canonical form.
-pub(crate) fn quantity(bytes: &[u8]) {
+pub fn quantity(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Ok(canonical) = quantity::canonical(&text) else {
         return;
@@ -84,7 +89,7 @@ pub(crate) fn quantity(bytes: &[u8]) {
 }
 
 /// A JSON Patch, applied to a pod.
-pub(crate) fn json_patch(bytes: &[u8]) {
+pub fn json_patch(bytes: &[u8]) {
     let Ok(patch) = JsonPatch::parse(bytes) else {
         return;
     };
@@ -95,7 +100,7 @@ pub(crate) fn json_patch(bytes: &[u8]) {
 }
 
 /// A strategic merge patch, applied to a pod.
-pub(crate) fn strategic_patch(bytes: &[u8]) {
+pub fn strategic_patch(bytes: &[u8]) {
     let Ok(mut patch) = json::parse(bytes) else {
         return;
     };
@@ -106,7 +111,7 @@ pub(crate) fn strategic_patch(bytes: &[u8]) {
 }
 
 /// An expression, compiled and evaluated with a pod as `object`. Its cost stays within the budget.
-pub(crate) fn cel(bytes: &[u8]) {
+pub fn cel(bytes: &[u8]) {
     const MOST: u64 = 100_000;
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -132,7 +137,7 @@ pub(crate) fn cel(bytes: &[u8]) {
 }
 
 /// A regular expression and, after a NUL, the text that it is matched with. Matches lie in the text, in order.
-pub(crate) fn go_regexp(bytes: &[u8]) {
+pub fn go_regexp(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (pattern, subject) = text
         .split_once('\0')
@@ -147,7 +152,7 @@ pub(crate) fn go_regexp(bytes: &[u8]) {
 
 /// The schema of a custom kind and, in the next line, an object of it. If the schema is accepted, the object can be pruned,
 /// defaulted and validated; pruning and defaulting twice is the same as once.
-pub(crate) fn structural_schema(bytes: &[u8]) {
+pub fn structural_schema(bytes: &[u8]) {
     let mut parts = bytes.splitn(2, |byte| *byte == b'\n');
     let mut next = || json::parse(parts.next()?).ok();
     let Some(schema) = next() else { return };
@@ -184,7 +189,7 @@ pub(crate) fn structural_schema(bytes: &[u8]) {
 }
 
 /// The fields of a managedFields entry: what is read is written and read again.
-pub(crate) fn fields_v1(bytes: &[u8]) {
+pub fn fields_v1(bytes: &[u8]) {
     let Ok(set) = FieldSet::parse(&String::from_utf8_lossy(bytes)) else {
         return;
     };
@@ -192,7 +197,7 @@ pub(crate) fn fields_v1(bytes: &[u8]) {
 }
 
 /// A JSONPath template, filled in from a pod.
-pub(crate) fn json_path(bytes: &[u8]) {
+pub fn json_path(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Ok(template) = Template::parse(&text) else {
         return;
@@ -208,11 +213,11 @@ static DEFINITION: LazyLock<Kind> = LazyLock::new(|| kind("CustomResourceDefinit
 const DEFINITION_TEXT: &str = r#"{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","metadata":{"name":"as.b.c"},"spec":{"group":"b.c","scope":"Namespaced","names":{"plural":"as","singular":"a","kind":"A","listKind":"AList"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":SCHEMA}}]}}"#;
 
 /// A schema to begin with.
-pub(crate) const SCHEMA_TEXT: &[u8] = br#"{"type":"object","properties":{"spec":{"type":"object","required":["replicas"],"properties":{"replicas":{"type":"integer","format":"int32","minimum":0,"maximum":10,"default":1},"name":{"type":"string","pattern":"^[a-z]+$","maxLength":5,"enum":["a","b"]},"ports":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["port"],"maxItems":10,"items":{"type":"object","required":["port"],"properties":{"port":{"x-kubernetes-int-or-string":true},"any":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}},"tags":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"string"}},"map":{"type":"object","additionalProperties":{"type":"number","multipleOf":0.5}}},"oneOf":[{"required":["name"]},{"not":{"required":["ports"]}}],"x-kubernetes-validations":[{"rule":"self.replicas < 5","message":"m"}]}}}
+pub const SCHEMA_TEXT: &[u8] = br#"{"type":"object","properties":{"spec":{"type":"object","required":["replicas"],"properties":{"replicas":{"type":"integer","format":"int32","minimum":0,"maximum":10,"default":1},"name":{"type":"string","pattern":"^[a-z]+$","maxLength":5,"enum":["a","b"]},"ports":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["port"],"maxItems":10,"items":{"type":"object","required":["port"],"properties":{"port":{"x-kubernetes-int-or-string":true},"any":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}},"tags":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"string"}},"map":{"type":"object","additionalProperties":{"type":"number","multipleOf":0.5}}},"oneOf":[{"required":["name"]},{"not":{"required":["ports"]}}],"x-kubernetes-validations":[{"rule":"self.replicas < 5","message":"m"}]}}}
 {"spec":{"replicas":7,"name":"abc","ports":[{"port":80},{"port":"80","any":{"x":1}}],"tags":["a","a"],"map":{"k":0.25},"unknown":1}}"#;
 
 /// A pod to begin with.
-pub(crate) const POD_TEXT: &[u8] = br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"b","labels":{"c":"d"},"annotations":{"e":"f"},"ownerReferences":[{"apiVersion":"v1","kind":"g","name":"h","uid":"i"}],"finalizers":["j/k"]},"spec":{"containers":[{"name":"l","image":"m","ports":[{"containerPort":80,"protocol":"TCP"}],"env":[{"name":"n","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}],"resources":{"limits":{"cpu":"1500m","memory":"1Gi"}},"volumeMounts":[{"name":"o","mountPath":"/p"}],"livenessProbe":{"httpGet":{"path":"/","port":"q"},"periodSeconds":5}}],"volumes":[{"name":"o","emptyDir":{}},{"name":"r","projected":{"sources":[{"secret":{"name":"s"}}]}}],"tolerations":[{"key":"t","operator":"Exists","tolerationSeconds":3}],"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"u","operator":"Gt","values":["1"]}]}]}}},"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"v","whenUnsatisfiable":"DoNotSchedule"}],"restartPolicy":"Always","terminationGracePeriodSeconds":30,"hostNetwork":true},"status":{"phase":"Pending","startTime":"2026-01-01T00:00:00Z","conditions":[{"type":"Ready","status":"False","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}"#;
+pub const POD_TEXT: &[u8] = br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"b","labels":{"c":"d"},"annotations":{"e":"f"},"ownerReferences":[{"apiVersion":"v1","kind":"g","name":"h","uid":"i"}],"finalizers":["j/k"]},"spec":{"containers":[{"name":"l","image":"m","ports":[{"containerPort":80,"protocol":"TCP"}],"env":[{"name":"n","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}],"resources":{"limits":{"cpu":"1500m","memory":"1Gi"}},"volumeMounts":[{"name":"o","mountPath":"/p"}],"livenessProbe":{"httpGet":{"path":"/","port":"q"},"periodSeconds":5}}],"volumes":[{"name":"o","emptyDir":{}},{"name":"r","projected":{"sources":[{"secret":{"name":"s"}}]}}],"tolerations":[{"key":"t","operator":"Exists","tolerationSeconds":3}],"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"u","operator":"Gt","values":["1"]}]}]}}},"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"v","whenUnsatisfiable":"DoNotSchedule"}],"restartPolicy":"Always","terminationGracePeriodSeconds":30,"hostNetwork":true},"status":{"phase":"Pending","startTime":"2026-01-01T00:00:00Z","conditions":[{"type":"Ready","status":"False","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}"#;
 
 static POD: LazyLock<Kind> = LazyLock::new(|| kind("Pod"));
 
@@ -225,7 +230,7 @@ fn kind(name: &str) -> Kind {
 }
 
 /// A pod in its envelope, as bytes.
-pub(crate) fn pod_message() -> Vec<u8> {
+pub fn pod_message() -> Vec<u8> {
     let pod = decode::decode(&POD.root, POD_TEXT)
         .expect("a sound pod")
         .value;
