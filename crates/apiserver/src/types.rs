@@ -22,11 +22,12 @@ pub(crate) struct Types {
     subresources: HashMap<Str, Arc<Struct>>,
     /// The documents of discovery, by kind.
     pub discovery: HashMap<&'static str, Arc<Struct>>,
-    connect_options: [(&'static str, Arc<Struct>); 5],
+    connect_options: [(&'static str, Arc<Struct>); 6],
 }
 
 /// The kinds of options with which clients connect to objects.
-const CONNECT_OPTIONS: [&str; 5] = [
+const CONNECT_OPTIONS: [&str; 6] = [
+    "NodeProxyOptions",
     "PodAttachOptions",
     "PodExecOptions",
     "PodPortForwardOptions",
@@ -81,7 +82,7 @@ impl Types {
             .get(format!("{}.{}", gvk.api_version(), gvk.kind).as_str())
     }
 
-    /// The options of a connection to a pod or service, by their kind.
+    /// The options of a connection to a node, pod or service, by their kind.
     pub(crate) fn connect_options(&self, kind: &str) -> &Struct {
         let found = self
             .connect_options

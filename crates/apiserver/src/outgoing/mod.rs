@@ -41,7 +41,7 @@ use crate::catalog::Catalog;
 use connect::Connector;
 pub(crate) use connect::dial;
 pub(crate) use hook::{Hook, Limit};
-pub(crate) use redirect::{clean_path, encode};
+pub(crate) use redirect::clean_path;
 pub(crate) use remote::{PostError, Remote, jittered};
 pub(crate) use service::{Service, Services};
 pub(crate) use trust::Trust;

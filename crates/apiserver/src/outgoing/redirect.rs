@@ -196,7 +196,7 @@ pub(crate) fn clean_path(path: &str) -> String {
 }
 
 /// Encodes a path as Go's `net/url` does.
-pub(crate) fn encode(path: &str) -> String {
+fn encode(path: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte);
     let mut text = String::with_capacity(path.len());
     for byte in path.bytes() {

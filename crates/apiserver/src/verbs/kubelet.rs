@@ -34,8 +34,8 @@ pub(super) fn container<'a>(pod: &'a Value, asked: &'a str) -> Result<&'a str, S
     }
 }
 
-/// Where a node's kubelet listens.
-pub(super) fn address(server: &Inner, node: &str) -> Result<String, Status> {
+/// The host and the port at which a node's kubelet listens.
+pub(super) fn endpoint(server: &Inner, node: &str) -> Result<(String, i64), Status> {
     let nodes = server
         .catalog
         .get("", "v1", "nodes")
@@ -56,16 +56,31 @@ pub(super) fn address(server: &Inner, node: &str) -> Result<String, Status> {
         .iter()
         .find_map(of_type)
     else {
-        return Err(Status::unknown(
-            "no preferred addresses found; known addresses: []",
-        ));
+        let known: Vec<String> = addresses
+            .iter()
+            .map(|address| format!("{{{} {}}}", address["type"].str(), address["address"].str()))
+            .collect();
+        return Err(Status::unknown(format!(
+            "no preferred addresses found; known addresses: [{}]",
+            known.join(" ")
+        )));
     };
     let port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].int();
     let port = if port > 0 { port } else { KUBELET_PORT };
-    Ok(match address["address"].str() {
-        host if host.contains(':') => format!("[{host}]:{port}"),
-        host => format!("{host}:{port}"),
-    })
+    Ok((address["address"].str().to_owned(), port))
+}
+
+/// Where a node's kubelet listens.
+pub(super) fn address(server: &Inner, node: &str) -> Result<String, Status> {
+    endpoint(server, node).map(|(host, port)| join_host_port(&host, port))
+}
+
+/// Go: `net.JoinHostPort`.
+pub(super) fn join_host_port(host: &str, port: impl std::fmt::Display) -> String {
+    match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    }
 }
 
 /// A kubelet at an address. Kubernetes: without `--kubelet-certificate-authority` its certificate is not verified, as kubelets

@@ -1,7 +1,9 @@
-//! `pods/NAME/proxy` and `services/NAME/proxy`: requests to what listens in a pod, under this server's name.
+//! `pods/NAME/proxy`, `services/NAME/proxy` and `nodes/NAME/proxy`: requests to what listens in a pod or on a node, under this
+//! server's name.
 //!
 //! A pod on a simulated node has an address that leads nowhere, or to another machine: it is reached through its node, by a tunnel to
-//! the port. Any other pod is dialled, as upstream does it (core/pod/strategy.go, core/service/storage/storage.go).
+//! the port. Any other pod is dialled, as upstream does it (core/pod/strategy.go, core/service/storage/storage.go). A node is its
+//! kubelet, unless the request names another port (core/node/strategy.go).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use crate::admission;
 use crate::aggregation::{hop, join};
 use crate::answer::{self, Answer, Body};
 use crate::notes::Notes;
-use crate::outgoing::{Outgoing, SendError, dial, encode, whole};
+use crate::outgoing::{Outgoing, SendError, clean_path, dial, whole};
 use crate::request::{Request, ResourcePath};
 use crate::server::Inner;
 
@@ -32,9 +34,12 @@ pub(super) fn is_proxied(resource: &Resource, path: &ResourcePath) -> bool {
     !resource.is_custom()
         && !path.verb_in_path
         && path.subresource == "proxy"
-        && path.placed
         && !path.name.is_empty()
-        && matches!(path.resource.as_str(), "pods" | "services")
+        && match path.resource.as_str() {
+            "pods" | "services" => path.placed,
+            "nodes" => !path.placed,
+            _ => false,
+        }
         && path.group.is_empty()
 }
 
@@ -62,8 +67,10 @@ async fn pass_on(call: &Call<'_>) -> Result<Answer, Status> {
     let request = call.request;
     let below = below(request, call.path);
     admit(call, &below).await?;
+    let below = proxied_path(&below);
     let location = match call.path.resource.as_str() {
         "pods" => Location::of_pod(call)?,
+        "nodes" => Location::of_node(call).await?,
         _ => Location::of_service(call)?,
     };
     let is_upgrade = hop::is_upgrade(&request.headers);
@@ -94,15 +101,28 @@ fn below(request: &Request, path: &ResourcePath) -> String {
     if request.uri.path().ends_with('/') && !below.ends_with('/') {
         below.push('/');
     }
-    encode(&below)
+    below
+}
+
+/// The path that the proxied server gets. Kubernetes: joined as files are, so that `..` leads nowhere, but for a slash at the end
+/// (util/net, JoinPreservingTrailingSlash).
+fn proxied_path(below: &str) -> String {
+    if below.is_empty() {
+        return String::new();
+    }
+    let mut path = clean_path(below);
+    if below.ends_with('/') && !path.ends_with('/') {
+        path.push('/');
+    }
+    path
 }
 
 /// Webhooks and policies may refuse a connection.
 async fn admit(call: &Call<'_>, below: &str) -> Result<(), Status> {
-    let kind = if call.path.resource == "pods" {
-        "PodProxyOptions"
-    } else {
-        "ServiceProxyOptions"
+    let kind = match call.path.resource.as_str() {
+        "pods" => "PodProxyOptions",
+        "nodes" => "NodeProxyOptions",
+        _ => "ServiceProxyOptions",
     };
     let mut options = value!({ "kind": (kind), "apiVersion": "v1" });
     if !below.is_empty() {
@@ -125,10 +145,20 @@ async fn admit(call: &Call<'_>, below: &str) -> Result<(), Status> {
 /// Where a request goes.
 struct Location {
     is_https: bool,
-    pod: Value,
-    /// The pod's address.
+    route: Route,
+    /// The address of the pod, or the address or name of the node.
     host: String,
     port: String,
+}
+
+/// How it gets there.
+enum Route {
+    /// To a pod: directly, or through its node if that is simulated.
+    Pod(Box<Value>),
+    /// To a kubelet, with the credentials of this server.
+    Kubelet,
+    /// To another port of a node.
+    NodePort,
 }
 
 impl Location {
@@ -160,9 +190,42 @@ impl Location {
         }
         Ok(Location {
             is_https: scheme == "https",
-            pod,
+            route: Route::Pod(Box::new(pod)),
             host,
             port,
+        })
+    }
+
+    /// The kubelet of a node, by its port or without one, or what listens at another port of the node.
+    async fn of_node(call: &Call<'_>) -> Result<Location, Status> {
+        let asked = &call.path.name;
+        let refuse = || {
+            Status::bad_request(format!(
+                "invalid node request {}",
+                mizzen_object::json::quote(asked)
+            ))
+        };
+        let (scheme, name, port) = split(asked).ok_or_else(refuse)?;
+        let (host, kubelet_port) = kubelet::endpoint(call.server, name)?;
+        let kubelet_port = kubelet_port.to_string();
+        let is_kubelet = port.is_empty() || port == kubelet_port;
+        // What answers for a simulated node listens at an address of this machine; nothing else there is proxied.
+        if !is_kubelet || !call.server.client.services().is_simulated(name) {
+            check_hostname(&host).await.map_err(Status::bad_request)?;
+        }
+        Ok(match is_kubelet {
+            true => Location {
+                is_https: true,
+                route: Route::Kubelet,
+                host,
+                port: kubelet_port,
+            },
+            false => Location {
+                is_https: scheme == "https",
+                route: Route::NodePort,
+                host,
+                port: port.to_owned(),
+            },
         })
     }
 
@@ -230,7 +293,7 @@ impl Location {
             found.swap_remove(usize::from(u16::from_le_bytes(chance)) % found.len());
         Ok(Location {
             is_https: scheme == "https",
-            pod,
+            route: Route::Pod(Box::new(pod)),
             host: host.into(),
             port: port.to_string(),
         })
@@ -298,7 +361,24 @@ fn is_global_unicast(address: IpAddr) -> bool {
     !(address.is_unspecified() || address.is_loopback() || address.is_multicast() || is_link_local)
 }
 
-/// A connection to what listens in a pod.
+/// Kubernetes: isProxyableHostname (core/node/strategy.go).
+async fn check_hostname(host: &str) -> Result<(), String> {
+    let found: Vec<IpAddr> = match host.parse() {
+        Ok(address) => vec![address],
+        Err(_) => tokio::net::lookup_host((host, 0))
+            .await
+            .map_err(|_| format!("lookup {host}: no such host"))?
+            .map(|address| address.ip())
+            .collect(),
+    };
+    match found.as_slice() {
+        [] => Err("no addresses for hostname".into()),
+        all if all.iter().all(|address| is_global_unicast(*address)) => Ok(()),
+        _ => Err("address not allowed".into()),
+    }
+}
+
+/// A connection to what listens in a pod or on a node.
 trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
@@ -310,10 +390,19 @@ async fn send(
     below: &str,
     is_upgrade: bool,
 ) -> Result<(Response<Incoming>, Option<hyper::upgrade::OnUpgrade>), SendError> {
-    let address = match location.host.parse() {
-        Ok(IpAddr::V6(host)) => format!("[{host}]:{}", location.number()?),
-        _ => format!("{}:{}", location.host, location.number()?),
+    let address = kubelet::join_host_port(&location.host, location.number()?);
+    let take_body = || match call.request.streams.take() {
+        Some(arriving) => (arriving.body, arriving.upgrade),
+        None => (whole(call.request.body.clone()), None),
     };
+    if let Route::Kubelet = location.route {
+        let origin = format!("https://{address}");
+        let outward = outward(call.request, &origin, below, is_upgrade)?;
+        let (body, client) = take_body();
+        let kubelet = kubelet::target(call.server, &address);
+        let sent = call.server.kubelets.send(&kubelet, outward.map(|()| body));
+        return Ok((sent.await?, client));
+    }
     let mut connection = connection(call, location, &address).await?;
     if location.is_https {
         connection = Box::new(
@@ -327,11 +416,8 @@ async fn send(
         .await
         .map_err(broken)?;
     tokio::spawn(driver.with_upgrades());
-    let (body, client) = match call.request.streams.take() {
-        Some(arriving) => (arriving.body, arriving.upgrade),
-        None => (whole(call.request.body.clone()), None),
-    };
-    let outward = outward(call.request, below, is_upgrade)?;
+    let outward = outward(call.request, "", below, is_upgrade)?;
+    let (body, client) = take_body();
     let response = sender
         .send_request(outward.map(|()| body))
         .await
@@ -353,11 +439,15 @@ async fn connection(
     location: &Location,
     address: &str,
 ) -> Result<Box<dyn Connection>, SendError> {
-    let node = location.pod["spec"]["nodeName"].str();
-    if !call.server.client.services().is_simulated(node) {
+    let simulated = match &location.route {
+        Route::Pod(pod) => Some((pod, pod["spec"]["nodeName"].str())),
+        _ => None,
+    };
+    let is_simulated = |node: &str| call.server.client.services().is_simulated(node);
+    let Some((pod, node)) = simulated.filter(|(_, node)| is_simulated(node)) else {
         return Ok(Box::new(dial(address).await?));
-    }
-    let metadata = &location.pod["metadata"];
+    };
+    let metadata = &pod["metadata"];
     let (namespace, name) = (metadata["namespace"].str(), metadata["name"].str());
     let kubelet =
         kubelet::address(call.server, node).map_err(|status| SendError(status.message))?;
@@ -389,8 +479,13 @@ async fn connection(
     Err(SendError(format!("dial tcp {address}: {why}")))
 }
 
-/// The request as the pod gets it.
-fn outward(request: &Request, below: &str, is_upgrade: bool) -> Result<Outward<()>, SendError> {
+/// The request as the pod or the node gets it.
+fn outward(
+    request: &Request,
+    origin: &str,
+    below: &str,
+    is_upgrade: bool,
+) -> Result<Outward<()>, SendError> {
     let query = request
         .uri
         .query()
@@ -399,7 +494,7 @@ fn outward(request: &Request, below: &str, is_upgrade: bool) -> Result<Outward<(
     let path = if below.is_empty() { "/" } else { below };
     let mut outward = Outward::new(());
     *outward.method_mut() = request.method.clone();
-    *outward.uri_mut() = format!("{path}{query}")
+    *outward.uri_mut() = format!("{origin}{path}{query}")
         .parse()
         .map_err(|error| SendError(format!("{error}")))?;
     let mut headers = hop::forwarded(&request.headers, request.address, is_upgrade);
@@ -486,6 +581,20 @@ mod tests {
         assert_eq!(split("https:web:"), Some(("https", "web", "")));
         for id in ["ftp:web:80", ":80", "a:b:c:d", ""] {
             assert_eq!(split(id), None, "{id}");
+        }
+    }
+
+    #[test]
+    fn paths_are_joined_as_files_are() {
+        for (below, expected) in [
+            ("", ""),
+            ("/", "/"),
+            ("/a//b/", "/a/b/"),
+            ("/../../a/./b", "/a/b"),
+            ("/a/..", "/"),
+            ("/a b?", "/a%20b%3F"),
+        ] {
+            assert_eq!(proxied_path(below), expected, "{below}");
         }
     }
 

@@ -440,3 +440,125 @@ async fn a_long_running_request_is_answered_whenever_its_server_answers() {
         );
     }
 }
+
+/// A node of which the status says this.
+async fn add_addressed_node(rig: &Rig, name: &str, addresses: &str) {
+    let node = format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
+    rig.post("/api/v1/nodes", &node).await.expect(201);
+    let status = format!(r#"{{"status":{{"addresses":{addresses}}}}}"#);
+    rig.patch(&format!("/api/v1/nodes/{name}/status"), &status)
+        .await
+        .expect(200);
+}
+
+#[tokio::test]
+async fn a_node_is_proxied_to_its_kubelet() {
+    let rig = Rig::new().await;
+    let kubelet = Peer::answering(200, "answered").await;
+    add_node(&rig, "one", &kubelet, "simulated://0.1.0").await;
+    let port = kubelet.port;
+    for (method, path, asked) in [
+        ("GET", "one/proxy/", "/".to_owned()),
+        ("GET", "one/proxy/metrics?a=b", "/metrics?a=b".into()),
+        ("GET", "one/proxy/stats//summary/", "/stats/summary/".into()),
+        ("POST", "one/proxy", "/".into()),
+        ("DELETE", "one/proxy/x", "/x".into()),
+        ("GET", &format!("one:{port}/proxy/x%20y"), "/x%20y".into()),
+        ("GET", &format!("http:one:{port}/proxy/x"), "/x".into()),
+    ] {
+        let user = mizzen_apiserver::User::master("admin");
+        let secret = [("authorization", "Bearer secret")];
+        let path = format!("/api/v1/nodes/{path}");
+        rig.call_as(user, &secret, method, &path, "")
+            .await
+            .expect(200);
+        let seen = kubelet.seen().pop().unwrap();
+        assert_eq!(seen.method(), method);
+        assert_eq!(seen.uri().path_and_query().unwrap().as_str(), asked);
+        let (asked, _) = path.split_once('?').unwrap_or((&path, ""));
+        assert_eq!(seen.headers()["x-forwarded-uri"], asked);
+        assert!(
+            !seen.headers().contains_key("authorization"),
+            "what proves who asks stays here"
+        );
+    }
+    let moved = rig.send("GET", "/api/v1/nodes/one/proxy?a=b", "").await;
+    assert_eq!(moved.status(), 301);
+    assert_eq!(moved.headers()["location"], "/api/v1/nodes/one/proxy/?a=b");
+}
+
+#[tokio::test]
+async fn a_node_that_cannot_be_proxied_is_refused_in_upstreams_words() {
+    let rig = Rig::new().await;
+    let kubelet = Peer::answering(200, "answered").await;
+    add_node(&rig, "simulated", &kubelet, "simulated://0.1.0").await;
+    add_node(&rig, "real", &kubelet, "containerd://2.0.0").await;
+    add_addressed_node(
+        &rig,
+        "link-local",
+        r#"[{"type":"InternalIP","address":"169.254.169.254"}]"#,
+    )
+    .await;
+    add_addressed_node(
+        &rig,
+        "strange",
+        r#"[{"type":"Strange","address":"10.1.1.1"},{"type":"Odd","address":"x"}]"#,
+    )
+    .await;
+    let (port, refused) = (kubelet.port, "address not allowed");
+    for (path, code, said) in [
+        // What listens on this machine is for this machine; what answers for simulated nodes is the exception.
+        ("real/proxy/", 400, refused),
+        (&format!("real:{port}/proxy/"), 400, refused),
+        ("simulated:81/proxy/", 400, refused),
+        ("https:simulated:81/proxy", 400, refused),
+        ("link-local/proxy/", 400, refused),
+        ("link-local:80/proxy/latest", 400, refused),
+        ("none/proxy/", 404, "nodes \"none\" not found"),
+        (
+            "ftp:real:80/proxy/",
+            400,
+            "invalid node request \"ftp:real:80\"",
+        ),
+        ("a:b:c:d/proxy/", 400, "invalid node request \"a:b:c:d\""),
+        (
+            "simulated/proxy/?dryRun=All",
+            400,
+            "dryRun is not supported",
+        ),
+        (
+            "strange/proxy/",
+            500,
+            "no preferred addresses found; known addresses: [{Strange 10.1.1.1} {Odd x}]",
+        ),
+    ] {
+        let answer = rig.get(&format!("/api/v1/nodes/{path}")).await;
+        assert_eq!(answer.expect(code).message(), said, "{path}");
+    }
+    rig.get("/api/v1/namespaces/default/nodes/simulated/proxy/")
+        .await
+        .expect(404);
+    rig.call("TRACE", "/api/v1/nodes/simulated/proxy/", "")
+        .await
+        .expect(405);
+    assert!(kubelet.seen().is_empty());
+}
+
+#[tokio::test]
+async fn an_upgrade_is_proxied_to_a_node() {
+    let rig = Rig::new().await;
+    let kubelet = Peer::start(&["127.0.0.1"], |_| Reaction::Echo).await;
+    add_node(&rig, "one", &kubelet, "simulated://0.1.0").await;
+    let network = Network::start(&rig.server).await;
+    let path = "/api/v1/nodes/one/proxy/exec/default/p/c?command=sh";
+    let (head, mut stream) = open(&network, path).await;
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    stream.write_all(b"hello;").await.unwrap();
+    assert_eq!(read_until(&mut stream, ";").await, "hello;");
+    let seen = kubelet.seen().pop().unwrap();
+    assert_eq!(
+        seen.uri().path_and_query().unwrap().as_str(),
+        "/exec/default/p/c?command=sh"
+    );
+    assert!(!seen.headers().contains_key("authorization"));
+}

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use mizzen_object::Str;
 use mizzen_sdk::{Key, Object};
 use tokio::sync::{mpsc, oneshot};
 
@@ -18,12 +19,17 @@ use crate::status;
 /// How many requests wait for the agent. Further ones wait in their own tasks, which their clients can cancel.
 const MAX_REQUESTS: usize = 64;
 
-/// A request that concerns one pod, and where the answer goes.
+/// A request that concerns pods, and where the answer goes.
 pub(crate) enum PodRequest {
     /// The pod as the agent knows it.
     View {
         key: Key,
         reply: oneshot::Sender<Option<PodView>>,
+    },
+    /// All pods of a node.
+    PodsOfNode {
+        node: Str,
+        reply: oneshot::Sender<Vec<Object>>,
     },
     /// Something typed into the container of an id; none closes its stdin.
     Stdin {
@@ -73,6 +79,16 @@ impl Handle {
             .await
             .ok()?;
         answer.await.ok()?
+    }
+
+    /// The pods of one of these nodes, in the order of their names.
+    pub(crate) async fn pods_of_node(&self, node: Str) -> Vec<Object> {
+        let (reply, answer) = oneshot::channel();
+        let request = PodRequest::PodsOfNode { node, reply };
+        match self.requests.send(request).await {
+            Ok(()) => answer.await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        }
     }
 
     /// Types something into the container of an id; none closes its stdin. A container that does not run drops it.

@@ -120,6 +120,7 @@ impl Agent {
                 Some(request) = requests.recv() => match request {
                     // A caller that has left needs no answer.
                     PodRequest::View { key, reply } => drop(reply.send(self.pod(&key))),
+                    PodRequest::PodsOfNode { node, reply } => drop(reply.send(self.pods_of_node(&node))),
                     PodRequest::Stdin { key, id, data, reply } => {
                         drop(reply.send(self.receive(&key, &id, data)));
                     }
@@ -186,6 +187,15 @@ impl Agent {
 
     /// A pod with the status that it has here. Kubernetes: until the node has one, the status that the API has
     /// (kubelet_pods.go, `GetKubeletContainerLogs`).
+    fn pods_of_node(&self, node: &str) -> Vec<Object> {
+        let on_node = self.kept.iter().filter(|(_, kept)| kept.node == node);
+        let mut keys: Vec<&Key> = on_node.map(|(key, _)| key).collect();
+        keys.sort();
+        keys.into_iter()
+            .filter_map(|key| Some(self.pod(key)?.pod))
+            .collect()
+    }
+
     fn pod(&self, key: &Key) -> Option<PodView> {
         let object = self.pods.store().get(key)?.object().ok()?;
         if !self.places.has(object["spec"]["nodeName"].str()) {

@@ -1,6 +1,8 @@
-//! What did containers write? Told over HTTPS, as a kubelet tells it to the API server.
+//! What did containers write, and what does a node say of itself? Served over HTTPS, as a kubelet serves it.
 
+mod authorize;
 mod choose;
+mod node;
 mod serve;
 mod trust;
 

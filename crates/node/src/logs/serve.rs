@@ -1,6 +1,7 @@
-//! The endpoint: `/containerLogs/{namespace}/{pod}/{container}`, over HTTPS, for all nodes of the process.
+//! The endpoints of a kubelet, over HTTPS, for all nodes of the process; `/containerLogs/{namespace}/{pod}/{container}` is here.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -89,14 +90,11 @@ async fn converse(stream: TcpStream, acceptor: TlsAcceptor, teller: Teller) {
         return;
     };
     let peer = Peer::of(stream.get_ref().1.peer_certificates());
+    let local = stream.get_ref().0.local_addr();
+    let local = local.ok().map(|address| address.ip());
     let (teller, peer) = (&teller, &peer);
     let service = service_fn(|request: Request<Incoming>| async move {
-        Ok::<_, Infallible>(
-            match *peer == Peer::Trusted && is_stream(request.uri().path()) {
-                true => teller.stream(request).await,
-                false => teller.answer(peer, request).await,
-            },
-        )
+        Ok::<_, Infallible>(teller.answer(peer, local, request).await)
     });
     let mut builder = http1::Builder::new();
     builder
@@ -109,21 +107,42 @@ async fn converse(stream: TcpStream, acceptor: TlsAcceptor, teller: Teller) {
 }
 
 impl Teller {
-    async fn answer(&self, peer: &Peer, request: Request<Incoming>) -> Response<Body> {
-        let path: Vec<&str> = request.uri().path().split('/').skip(1).collect();
-        match (peer, request.method(), path.as_slice()) {
-            (_, &Method::GET, ["healthz"]) => text(200, "ok"),
-            (Peer::Nobody, ..) => text(401, "Unauthorized"),
-            (Peer::Stranger(name), ..) => text(
-                403,
-                format!(
-                    "Forbidden (user={name}, verb=get, resource=nodes, subresource(s)=[proxy])"
-                ),
-            ),
-            (_, &Method::GET, ["containerLogs", namespace, pod, container]) => {
+    async fn answer(
+        &self,
+        peer: &Peer,
+        local: Option<IpAddr>,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
+        let (method, path) = (request.method(), request.uri().path());
+        if *method == Method::GET && path == "/healthz" {
+            return text(200, "ok");
+        }
+        let node = self.node(request.headers().get("x-forwarded-uri"), local);
+        let authorized = match peer {
+            Peer::Trusted => Ok(()),
+            Peer::Anonymous => Err(Refusal(401, "Unauthorized".into())),
+            Peer::User { name, groups } => {
+                self.authorize((name, groups), &node, method, path).await
+            }
+        };
+        if let Err(Refusal(code, why)) = authorized {
+            return text(code, why);
+        }
+        if is_stream(path) {
+            return self.stream(request).await;
+        }
+        let segments: Vec<&str> = path.split('/').skip(1).collect();
+        match (method, segments.as_slice()) {
+            (&Method::GET, ["containerLogs", namespace, pod, container]) => {
                 let query = request.uri().query().unwrap_or_default();
                 let told = self.tell(namespace, pod, container, query).await;
                 told.unwrap_or_else(|Refusal(code, what)| text(code, what))
+            }
+            (&Method::GET, ["pods"] | ["pods", ""]) => self.pods(node).await,
+            (&Method::GET, ["metrics"]) => self.metrics(node).await,
+            (&Method::GET, ["stats", "summary"]) => self.summary(node).await,
+            (_, ["pods"] | ["stats", "summary"] | ["containerLogs", _, _, _]) => {
+                text(405, "405: Method Not Allowed")
             }
             _ => text(404, "404 page not found\n"),
         }

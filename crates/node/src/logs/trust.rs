@@ -1,4 +1,4 @@
-//! Who may ask a node? Whoever shows a certificate that the cluster's authority signed for asking kubelets.
+//! Where does a node listen, and which client certificates does it know? Those that the cluster's authority signed.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -135,14 +135,14 @@ pub async fn client_authority(client: &Client) -> Result<String, kube::Error> {
     Ok(published["data"]["client-ca-file"].str().into())
 }
 
-/// Who asks.
+/// The client of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Peer {
-    /// Nobody in particular.
-    Nobody,
-    /// Somebody who may not ask.
-    Stranger(String),
-    /// Somebody who may.
+    /// It shows no certificate.
+    Anonymous,
+    /// A user of the cluster, whose requests have to be authorized.
+    User { name: String, groups: Vec<String> },
+    /// The API server, or an administrator of the cluster.
     Trusted,
 }
 
@@ -150,22 +150,26 @@ impl Peer {
     /// Who shows these certificates, which were checked.
     pub(super) fn of(certificates: Option<&[CertificateDer]>) -> Peer {
         let Some(certificate) = certificates.and_then(<[_]>::first) else {
-            return Peer::Nobody;
+            return Peer::Anonymous;
         };
         let Ok((_, certificate)) = X509Certificate::from_der(certificate) else {
-            return Peer::Nobody;
+            return Peer::Anonymous;
         };
         let subject = certificate.subject();
         let name = subject
             .iter_common_name()
             .find_map(|name| name.as_str().ok())
             .unwrap_or_default();
-        let mut groups = subject
+        let groups: Vec<String> = subject
             .iter_organization()
-            .filter_map(|group| group.as_str().ok());
-        match name == KUBELET_CLIENT || groups.any(|group| group == MASTERS) {
+            .filter_map(|group| Some(group.as_str().ok()?.to_owned()))
+            .collect();
+        match name == KUBELET_CLIENT || groups.iter().any(|group| group == MASTERS) {
             true => Peer::Trusted,
-            false => Peer::Stranger(name.into()),
+            false => Peer::User {
+                name: name.into(),
+                groups,
+            },
         }
     }
 }

@@ -389,6 +389,92 @@ async fn a_stranger_is_told_nothing() {
     assert_eq!(log(&nobody, "web", "").await.0, 401);
 }
 
+/// What a node's proxy answers: the code, and the text or the message.
+async fn proxied(cluster: &Cluster, node: usize, path: &str) -> (u16, String) {
+    let path = format!("/api/v1/nodes/node-{node}/proxy{path}");
+    cluster.text(&path).await
+}
+
+#[tokio::test]
+async fn a_node_is_proxied_and_says_what_runs_on_it() {
+    let cluster = trusted().await;
+    cluster
+        .run_pod("web", r#"mizzen.dev/logs: "hello""#, WEB)
+        .await;
+    until(&cluster, "web", "ready=True").await;
+    assert_eq!(proxied(&cluster, 0, "/healthz").await, (200, "ok".into()));
+    let (code, pods) = proxied(&cluster, 0, "/pods").await;
+    let pods = crate::cluster::read(&pods);
+    assert_eq!((code, pods["kind"].str()), (200, "PodList"));
+    let [pod] = pods["items"].list() else {
+        panic!("{pods:?}")
+    };
+    assert_eq!(pod["metadata"]["name"].str(), "web");
+    assert_eq!(pod["status"]["phase"].str(), "Running");
+    let (code, pods) = proxied(&cluster, 1, "/pods/").await;
+    let pods = crate::cluster::read(&pods);
+    assert_eq!((code, pods["items"].list().len()), (200, 0));
+    for (node, n_running) in [(0, 1), (1, 0)] {
+        let (code, metrics) = proxied(&cluster, node, "/metrics").await;
+        let name = format!("kubelet_node_name{{node=\"node-{node}\"}} 1\n");
+        let running =
+            format!("kubelet_running_containers{{container_state=\"running\"}} {n_running}\n");
+        assert_eq!(code, 200);
+        assert!(
+            metrics.contains(&name) && metrics.contains(&running),
+            "{metrics}"
+        );
+    }
+    let (code, summary) = proxied(&cluster, 0, "/stats/summary").await;
+    let summary = crate::cluster::read(&summary);
+    assert_eq!((code, summary["node"]["nodeName"].str()), (200, "node-0"));
+    let pod = &summary["pods"][0];
+    assert_eq!(pod["podRef"]["name"].str(), "web");
+    assert_eq!(pod["containers"][0]["name"].str(), "web");
+    assert!(!pod["containers"][0]["startTime"].is_null());
+    assert_eq!(
+        proxied(&cluster, 0, "/containerLogs/default/web/web").await,
+        (200, "hello\n".into())
+    );
+    for path in ["/", "/logs/", "/configz", "/none"] {
+        let answer = proxied(&cluster, 0, path).await;
+        assert_eq!(answer, (404, "404 page not found\n".into()), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn requests_of_users_to_a_node_are_authorized_by_subresource() {
+    let authority = Authority::new();
+    let cluster = cluster(&authority, Some(authority.sign("jane"))).await;
+    cluster.run_pod("web", "", WEB).await;
+    until(&cluster, "web", "ready=True").await;
+    let group = "/apis/rbac.authorization.k8s.io/v1";
+    let role = "{metadata: {name: figures}, rules: [{apiGroups: [''], resources: [nodes/metrics, nodes/pods], verbs: [get]}]}";
+    cluster.create(&format!("{group}/clusterroles"), role).await;
+    let binding = "{metadata: {name: jane}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: figures}, \
+                   subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]}";
+    cluster
+        .create(&format!("{group}/clusterrolebindings"), binding)
+        .await;
+    for (path, refused) in [
+        ("/metrics", ""),
+        ("/pods", ""),
+        ("/healthz/", "healthz proxy"),
+        ("/stats/summary", "stats"),
+        ("/containerLogs/default/web/web", "proxy"),
+        ("/exec/default/web/web?command=ls", "proxy"),
+    ] {
+        let (code, text) = proxied(&cluster, 0, path).await;
+        let said = format!(
+            "Forbidden (user=jane, verb=get, resource=nodes, subresource(s)=[{refused}])\n"
+        );
+        match refused {
+            "" => assert_eq!(code, 200, "{path}: {text}"),
+            _ => assert_eq!((code, text), (403, said), "{path}"),
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_certificate_of_another_authority_is_not_believed() {
     let identity = Authority::new().sign("kube-apiserver-kubelet-client");

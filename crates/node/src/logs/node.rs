@@ -1,0 +1,140 @@
+//! What does a node say of itself? Its pods, and figures of them: `/pods`, `/metrics` and `/stats/summary` of a kubelet.
+//!
+//! Figures that a simulation does not have, such as the memory that a container uses, are left out.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use http::{HeaderValue, Response, header};
+use mizzen_object::{Str, Value, json, value};
+use mizzen_sdk::Object;
+
+use super::serve::{Body, Teller, text};
+
+impl Teller {
+    /// Which node a request is for: the one whose name the API server's proxy was asked for, or the one with the address at which
+    /// the request arrived. Nodes may share an address, and are one listener.
+    pub(super) fn node(&self, forwarded_uri: Option<&HeaderValue>, local: Option<IpAddr>) -> Str {
+        let asked = forwarded_uri
+            .and_then(|uri| uri.to_str().ok()?.strip_prefix("/api/v1/nodes/"))
+            .and_then(|rest| rest.split('/').next())
+            .map(|id| match id.split(':').collect::<Vec<_>>()[..] {
+                [_, name, _] => name,
+                [name, ..] => name,
+                [] => "",
+            });
+        let local = local.map(|address| address.to_canonical().to_string());
+        let is_meant = |name: &Str| asked == Some(name.as_str());
+        let is_here = |name: &Str| Some(&*self.settings.host(name).address) == local.as_deref();
+        let settings = &self.settings;
+        settings
+            .names()
+            .find(is_meant)
+            .or_else(|| settings.names().find(is_here))
+            .unwrap_or_else(|| settings.name(0))
+    }
+
+    /// `/pods`: the pods as the node knows them.
+    pub(super) async fn pods(&self, node: Str) -> Response<Body> {
+        let items: Vec<Value> = self
+            .agent
+            .pods_of_node(node)
+            .await
+            .into_iter()
+            .map(|Object(mut pod)| {
+                pod.remove("kind");
+                pod.remove("apiVersion");
+                pod
+            })
+            .collect();
+        let list =
+            value!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": (items) });
+        document(&list)
+    }
+
+    /// `/stats/summary`: which pods and containers run, and since when.
+    pub(super) async fn summary(&self, node: Str) -> Response<Body> {
+        let mut pods = Vec::new();
+        for pod in self.agent.pods_of_node(node.clone()).await {
+            let running: Vec<Value> = statuses(&pod)
+                .filter(|status| !status["state"]["running"].is_null())
+                .map(|status| {
+                    value!({
+                        "name": (status["name"].clone()),
+                        "startTime": (status["state"]["running"]["startedAt"].clone())
+                    })
+                })
+                .collect();
+            if running.is_empty() {
+                continue;
+            }
+            pods.push(value!({
+                "podRef": { "name": (pod.name()), "namespace": (pod.namespace()), "uid": (pod.uid()) },
+                "startTime": (pod["status"]["startTime"].clone()),
+                "containers": (running)
+            }));
+        }
+        document(
+            &value!({ "node": { "nodeName": (node.as_str()), "startTime": null }, "pods": (pods) }),
+        )
+    }
+
+    /// `/metrics`.
+    pub(super) async fn metrics(&self, node: Str) -> Response<Body> {
+        let pods = self.agent.pods_of_node(node.clone()).await;
+        let count = |pod: &Object, state: &str| {
+            statuses(pod)
+                .filter(|status| !status["state"][state].is_null())
+                .count()
+        };
+        let n_running: usize = pods.iter().map(|pod| count(pod, "running")).sum();
+        let n_exited: usize = pods.iter().map(|pod| count(pod, "terminated")).sum();
+        let n_pods = pods.iter().filter(|pod| count(pod, "running") > 0).count();
+        let mut metrics = String::new();
+        let mut family = |name: &str, help: &str, values: &[(&str, usize)]| {
+            let _ = writeln!(metrics, "# HELP {name} [ALPHA] {help}\n# TYPE {name} gauge");
+            for (labels, value) in values {
+                let _ = writeln!(metrics, "{name}{labels} {value}");
+            }
+        };
+        let named = format!("{{node=\"{node}\"}}");
+        family("kubelet_node_name", "The name of the node", &[(&named, 1)]);
+        family(
+            "kubelet_running_containers",
+            "Number of containers, by their state",
+            &[
+                ("{container_state=\"exited\"}", n_exited),
+                ("{container_state=\"running\"}", n_running),
+            ],
+        );
+        family(
+            "kubelet_running_pods",
+            "Number of pods of which a container runs",
+            &[("", n_pods)],
+        );
+        typed(metrics, "text/plain; version=0.0.4; charset=utf-8")
+    }
+}
+
+fn statuses(pod: &Object) -> impl Iterator<Item = &Value> {
+    [
+        "initContainerStatuses",
+        "containerStatuses",
+        "ephemeralContainerStatuses",
+    ]
+    .into_iter()
+    .flat_map(|list| pod["status"][list].list())
+}
+
+fn document(value: &Value) -> Response<Body> {
+    typed(json::to_string(value) + "\n", "application/json")
+}
+
+fn typed(body: String, media_type: &'static str) -> Response<Body> {
+    let mut response = text(200, body);
+    let media_type = HeaderValue::from_static(media_type);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, media_type);
+    response
+}
