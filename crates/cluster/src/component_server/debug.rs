@@ -1,15 +1,16 @@
 //! What is served below `/debug`?
 //!
-//! Kubernetes: server/routes/flags.go. `/debug/pprof` has Go's profiles, which this process does not have.
+//! Kubernetes: server/routes/flags.go. `/debug/pprof` has a module of its own.
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use mizzen_apiserver::{NonResourceHandler, NonResourceRequest};
 use mizzen_registry::Future;
 
+use super::pprof;
 use crate::log;
 
-/// Sets the verbosity of the log at `/debug/flags/v`, and explains why there are no profiles.
+/// Serves profiles at `/debug/pprof`, and sets the verbosity of the log at `/debug/flags/v`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DebugHandler {
     /// False serves nothing, as upstream's `--profiling=false` does.
@@ -18,26 +19,22 @@ pub(crate) struct DebugHandler {
 
 const INDEX: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n/debug/flags/<br>\n<br>\nflags:<br>\n\
     <table>\n<tr>v<br>\n</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n";
-const NO_PROFILES: &str = "profiles of the Go runtime are not available: this process is not a Go program; profile it with perf";
 
 impl NonResourceHandler for DebugHandler {
     fn serve<'a>(&'a self, request: NonResourceRequest<'a>) -> Future<'a, Option<Response<Bytes>>> {
-        let response = if self.is_enabled {
-            serve(request)
-        } else {
-            None
-        };
-        Box::pin(async { response })
+        Box::pin(async move {
+            if !self.is_enabled {
+                return None;
+            }
+            match flags(request) {
+                None => pprof::serve(request).await,
+                response => response,
+            }
+        })
     }
 }
 
-fn serve(request: NonResourceRequest) -> Option<Response<Bytes>> {
-    let is_below = |root: &str| {
-        request
-            .path
-            .strip_prefix(root)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
+fn flags(request: NonResourceRequest) -> Option<Response<Bytes>> {
     if request.path == "/debug/flags/v" {
         return Some(match *request.method {
             Method::PUT => match set_verbosity(request.body) {
@@ -47,13 +44,14 @@ fn serve(request: NonResourceRequest) -> Option<Response<Bytes>> {
             _ => plain(StatusCode::NOT_ACCEPTABLE, "unsupported http method"),
         });
     }
-    if is_below("/debug/flags") {
-        let mut response = Response::new(Bytes::from_static(INDEX.as_bytes()));
-        let html = HeaderValue::from_static("text/html; charset=utf-8");
-        response.headers_mut().insert(header::CONTENT_TYPE, html);
-        return Some(response);
+    let below = request.path.strip_prefix("/debug/flags")?;
+    if !below.is_empty() && !below.starts_with('/') {
+        return None;
     }
-    is_below("/debug/pprof").then(|| plain(StatusCode::NOT_IMPLEMENTED, NO_PROFILES))
+    let mut response = Response::new(Bytes::from_static(INDEX.as_bytes()));
+    let html = HeaderValue::from_static("text/html; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, html);
+    Some(response)
 }
 
 /// Kubernetes: component-base/logs/logs.go, GlogSetter, and what Go says of texts that are no numbers.

@@ -8,11 +8,13 @@
 //! | `status` | What is known of the running component? |
 //! | `endpoints` | What is served at `/metrics` and `/configz`? |
 //! | `debug` | What is served below `/debug`? |
+//! | `pprof` | Which functions use the CPU? |
 //! | `paths` | Which paths need no authorization? |
 
 mod debug;
 mod endpoints;
 mod paths;
+mod pprof;
 mod process_metrics;
 mod status;
 

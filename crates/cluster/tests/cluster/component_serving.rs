@@ -1,10 +1,13 @@
 //! The secure ports of `mizzen controllers` and `mizzen scheduler`, and the flags with which kubeadm starts them.
 
+use std::collections::HashMap;
+use std::io::Read as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 use http_body_util::Full;
 use hyper::Request;
+use mizzen_object::proto::wire::{Content, Reader};
 use serde_json::json;
 use tokio::process::Command;
 
@@ -127,7 +130,12 @@ async fn controllers_run_with_the_flags_of_kubeadm() {
         "kube-controller-manager"
     );
     admin.get("/api/v1/pods").await.expect(404);
-    admin.get("/debug/pprof/heap").await.expect(501);
+    stranger.get("/debug/pprof/").await.expect(403);
+    let profile = admin.get("/debug/pprof/profile?seconds=1").await;
+    assert_eq!(
+        Profile::decode(&profile.expect(200).body).sample_types,
+        SAMPLE_TYPES
+    );
 
     // The user of the kubeconfig may not create pods; the service account of the controller may.
     let server = process.admin().await;
@@ -276,6 +284,184 @@ async fn the_verbosity_of_the_log_is_set_while_the_server_runs() {
         .stranger()
         .await
         .call("PUT", "/debug/flags/v", "9")
+        .await
+        .expect(403);
+    process.stop().await;
+}
+
+/// A CPU profile has Go's sample types.
+const SAMPLE_TYPES: [&str; 2] = ["samples/count", "cpu/nanoseconds"];
+
+/// A profile in pprof's format: github.com/google/pprof/proto/profile.proto.
+#[derive(Debug, Default)]
+struct Profile {
+    sample_types: Vec<String>,
+    /// The functions of each stack, innermost first, and its values.
+    samples: Vec<(Vec<String>, Vec<u64>)>,
+    period: u64,
+    duration_nanos: u64,
+}
+
+type Fields<'a> = Vec<(u32, Content<'a>)>;
+
+fn fields(message: &[u8]) -> Fields<'_> {
+    let mut reader = Reader::new(message);
+    std::iter::from_fn(|| reader.field().unwrap()).collect()
+}
+
+fn number(fields: &Fields, field: u32) -> u64 {
+    numbers(fields, field).first().copied().unwrap_or_default()
+}
+
+fn numbers(fields: &Fields, field: u32) -> Vec<u64> {
+    let wanted = fields.iter().filter(|(known, _)| *known == field);
+    wanted
+        .map(|(_, content)| content.varint("").unwrap())
+        .collect()
+}
+
+fn messages<'a>(all: &Fields<'a>, field: u32) -> Vec<Fields<'a>> {
+    let wanted = all.iter().filter(|(known, _)| *known == field);
+    wanted
+        .map(|(_, content)| fields(content.bytes("").unwrap()))
+        .collect()
+}
+
+impl Profile {
+    fn decode(compressed: &[u8]) -> Profile {
+        let mut message = Vec::new();
+        flate2::read::GzDecoder::new(compressed)
+            .read_to_end(&mut message)
+            .unwrap();
+        let profile = fields(&message);
+        let strings: Vec<String> = profile
+            .iter()
+            .filter(|(field, _)| *field == 6)
+            .map(|(_, text)| String::from_utf8(text.bytes("").unwrap().to_vec()).unwrap())
+            .collect();
+        assert_eq!(strings[0], "");
+        let string = |at: u64| strings[at as usize].clone();
+        let functions: HashMap<u64, String> = messages(&profile, 5)
+            .iter()
+            .map(|function| (number(function, 1), string(number(function, 2))))
+            .collect();
+        let locations: HashMap<u64, Vec<String>> = messages(&profile, 4)
+            .iter()
+            .map(|location| {
+                let lines = messages(location, 4);
+                let names = lines.iter().map(|line| functions[&number(line, 1)].clone());
+                (number(location, 1), names.collect())
+            })
+            .collect();
+        let samples = messages(&profile, 2);
+        Profile {
+            sample_types: messages(&profile, 1)
+                .iter()
+                .map(|ty| format!("{}/{}", string(number(ty, 1)), string(number(ty, 2))))
+                .collect(),
+            samples: samples
+                .iter()
+                .map(|sample| {
+                    let stack = numbers(sample, 1);
+                    (
+                        stack.iter().flat_map(|id| locations[id].clone()).collect(),
+                        numbers(sample, 2),
+                    )
+                })
+                .collect(),
+            period: number(&profile, 12),
+            duration_nanos: number(&profile, 10),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_cpu_profile_shows_what_the_server_does() {
+    let process = Home::in_memory().with("--profiling").start().await;
+    let (profiler, admin) = (process.admin().await, process.admin().await);
+    let profile = profiler.get("/debug/pprof/profile?seconds=2");
+    let busy = async {
+        loop {
+            admin.get("/openapi/v2").await.expect(200);
+            admin
+                .get("/apis/rbac.authorization.k8s.io/v1/clusterroles")
+                .await
+                .expect(200);
+        }
+    };
+    let answer = tokio::select! {
+        answer = profile => answer.expect(200),
+        () = busy => unreachable!(),
+    };
+    let profile = Profile::decode(&answer.body);
+    assert_eq!(profile.sample_types, SAMPLE_TYPES);
+    assert_eq!(profile.period, 10_000_000);
+    assert!(
+        profile.duration_nanos >= 2_000_000_000,
+        "{} ns",
+        profile.duration_nanos
+    );
+    let is_ours = |name: &String| name.contains("mizzen_apiserver::");
+    let is_seen = |(stack, values): &(Vec<String>, Vec<u64>)| {
+        assert_eq!(values[1], values[0] * profile.period);
+        stack.iter().any(is_ours)
+    };
+    let n_seen: u64 = profile
+        .samples
+        .iter()
+        .filter(|sample| is_seen(sample))
+        .map(|(_, values)| values[0])
+        .sum();
+    assert!(n_seen >= 5, "{:#?}", profile.samples);
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn profiles_are_served_as_gos_server_serves_them() {
+    let process = Home::in_memory().start().await;
+    let (one, other) = (process.admin().await, process.admin().await);
+    let (first, second) = tokio::join!(
+        one.get("/debug/pprof/profile?seconds=2"),
+        other.get("/debug/pprof/profile?seconds=2")
+    );
+    let (served, refused) = match first.status {
+        200 => (first, second),
+        _ => (second, first),
+    };
+    Profile::decode(&served.expect(200).body);
+    assert_eq!(
+        refused.expect(500).text(),
+        "Could not enable CPU profiling: cpu profiling already in use\n"
+    );
+    let index = one.get("/debug/pprof/").await.expect(200).text();
+    assert!(
+        index.contains("<a href='profile?debug=1'>profile</a>"),
+        "{index}"
+    );
+    for name in [
+        "heap",
+        "goroutine?debug=2",
+        "trace?seconds=1",
+        "cmdline",
+        "profile/",
+    ] {
+        let path = format!("/debug/pprof/{name}");
+        let request = Request::get(one.uri(&path)).body(Full::default()).unwrap();
+        let head = one.send(request).await.unwrap();
+        assert_eq!(head.status(), 404, "{name}");
+        assert_eq!(head.headers()["x-go-pprof"], "1");
+        assert_eq!(head.headers()["x-content-type-options"], "nosniff");
+        assert_eq!(one.get(&path).await.text(), "Unknown profile\n", "{name}");
+    }
+    let request = Request::get(one.uri("/debug/pprof")).body(Full::default());
+    let moved = one.send(request.unwrap()).await.unwrap();
+    assert_eq!(moved.status(), 302);
+    assert_eq!(moved.headers()["location"], "/debug/pprof/");
+    let symbols = one.get("/debug/pprof/symbol?0x1+x").await.expect(200);
+    assert_eq!(symbols.text(), "num_symbols: 1\n");
+    let stranger = process.stranger().await;
+    stranger
+        .get("/debug/pprof/profile?seconds=1")
         .await
         .expect(403);
     process.stop().await;

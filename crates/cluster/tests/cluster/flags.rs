@@ -122,6 +122,8 @@ async fn neither_logs_nor_profiles_are_served() {
         "/debug/pprof",
         "/debug/pprof/",
         "/debug/pprof/heap",
+        "/debug/pprof/profile",
+        "/debug/flags/v",
     ] {
         admin.get(path).await.expect(404);
     }
@@ -136,12 +138,12 @@ async fn flags_of_the_api_server_are_refused_by_name() {
             "--etcd-servers is not supported: etcd is not used; store objects in a directory with --data-dir",
         ),
         (
-            "--profiling=true",
-            "there are no Go profiles; profile the process with perf",
+            "--profiling=maybe",
+            "invalid value 'maybe' for '--profiling",
         ),
         (
             "--contention-profiling",
-            "--contention-profiling=true is not supported: there are no Go profiles",
+            "--contention-profiling=true is not supported: blocking is not profiled",
         ),
         (
             "--kubernetes-service-node-port=80",

@@ -43,9 +43,14 @@ impl FileOps {
         let present = file.metadata()?.len();
         self.check(Operation::Allocate(length.saturating_sub(present)))?;
         #[cfg(target_os = "linux")]
-        match nix::fcntl::fallocate(file, nix::fcntl::FallocateFlags::empty(), 0, length as i64) {
-            Err(nix::errno::Errno::EOPNOTSUPP) => {}
-            outcome => return outcome.map_err(io::Error::from),
+        loop {
+            let flags = nix::fcntl::FallocateFlags::empty();
+            match nix::fcntl::fallocate(file, flags, 0, length as i64) {
+                // A signal came, such as that of a profiler.
+                Err(nix::errno::Errno::EINTR) => continue,
+                Err(nix::errno::Errno::EOPNOTSUPP) => break,
+                outcome => return outcome.map_err(io::Error::from),
+            }
         }
         file.set_len(length.max(present))
     }
