@@ -22,9 +22,9 @@ use crate::identity::User;
 use crate::metrics::Observed;
 use crate::receive::receive;
 use crate::recover::Recover;
-use crate::request::{Query, Request, RequestInfo, Target, is_readable};
+use crate::request::{Query, Request, RequestInfo, Target};
 use crate::server::Inner;
-use crate::{access, legacy, pages, verbs};
+use crate::{access, legacy, pages, request_line, verbs};
 
 /// By which a request can be found again.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -73,7 +73,7 @@ async fn go(
     body: Bytes,
     streams: Streams,
 ) -> Answer {
-    if !is_readable(&uri) {
+    if request_line::fault(&uri).is_some() {
         return answer::text(400, "400 Bad Request");
     }
     give_name(server, &mut headers);

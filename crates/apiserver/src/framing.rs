@@ -5,8 +5,8 @@
 //! are scanned on their way to hyper. The scanner follows hyper's framing: where hyper rejects what it reads, the
 //! connection ends, and what the scanner makes of the rest does not matter.
 //!
-//! On the way the target of a request is escaped where the `http` crate is stricter than Go: it cuts a target at `#`, which is
-//! a character of the path or query for upstream, and refuses `<`, `>`, `"` and `` ` ``. Over HTTP/2 there is no such place.
+//! On the way the request line is held back until all of it has come, and written anew (`request_line`). Over HTTP/2 there is no such
+//! place.
 //!
 //! Invariant: a head is scanned before hyper has parsed it, so [`Ambiguous::is_set`] is true when its request is handled.
 
@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::request_line;
 
 /// Whether a request on a connection said its length in both ways. It stays set: the connection is closed.
 #[derive(Debug, Clone, Default)]
@@ -32,7 +34,7 @@ impl Ambiguous {
 pub(crate) struct Scanned<S> {
     inner: S,
     scanner: Scanner,
-    /// Escaped bytes that are yet to be read.
+    /// Scanned bytes that are yet to be read.
     pending: Vec<u8>,
 }
 
@@ -76,6 +78,8 @@ struct Scanner {
     at: At,
     /// The line that has begun.
     line: Vec<u8>,
+    /// A request line that has ended, as hyper gets it.
+    request_line: Vec<u8>,
     max_head: usize,
     has_request_line: bool,
     length: Option<u64>,
@@ -86,30 +90,38 @@ struct Scanner {
 }
 
 impl Scanner {
-    /// Scans bytes; returns them with targets escaped, if any had to be.
+    /// Scans bytes; returns them with request lines written anew, if any has begun or ended.
     fn scan(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
-        let (mut escaped, mut start) = (None, 0);
+        let (mut rewritten, mut start) = (None, 0);
         while start < bytes.len() && self.at != At::Unscanned {
             let rest = &bytes[start..];
             let in_request_line =
                 self.at == At::Head && !self.has_request_line && !self.is_upgraded;
-            let in_target = in_request_line && self.line.contains(&b' ');
             let used = match self.at {
                 At::Body(left) | At::Chunk(left) => self.skip(left, rest.len()),
                 _ => self.take_line(rest),
             };
-            if in_request_line && rest[..used].iter().any(|byte| is_escaped(*byte)) {
-                let out = escaped.get_or_insert_with(|| bytes[..start].to_vec());
-                escape_target(&rest[..used], in_target, out);
-            } else if let Some(out) = &mut escaped {
+            if in_request_line {
+                let out = rewritten.get_or_insert_with(|| bytes[..start].to_vec());
+                out.append(&mut self.request_line);
+            } else if let Some(out) = &mut rewritten {
                 out.extend_from_slice(&rest[..used]);
             }
             start += used;
         }
-        if let Some(out) = &mut escaped {
+        if let Some(out) = &mut rewritten {
             out.extend_from_slice(&bytes[start..]);
         }
-        escaped
+        rewritten
+    }
+
+    /// What is held back of a request line that will not end.
+    fn end(&mut self) -> Vec<u8> {
+        let is_held = self.at == At::Head && !self.has_request_line && !self.is_upgraded;
+        match is_held {
+            true => std::mem::take(&mut self.line),
+            false => Vec::new(),
+        }
     }
 
     fn skip(&mut self, left: u64, available: usize) -> usize {
@@ -131,6 +143,7 @@ impl Scanner {
         // In a trailer hyper takes a lone LF for a part of the line.
         let is_whole = end.is_some() && (self.at != At::Trailer || self.line.ends_with(b"\r\n"));
         if self.line.len() > self.max_head {
+            self.request_line = self.end();
             self.at = At::Unscanned;
         } else if is_whole {
             let line = std::mem::take(&mut self.line);
@@ -149,6 +162,10 @@ impl Scanner {
             At::Head if line.is_empty() && self.has_request_line => self.end_head(),
             At::Head => {
                 self.has_request_line = !line.is_empty();
+                if self.has_request_line {
+                    self.request_line = request_line::rewrite(line);
+                }
+                self.request_line.extend_from_slice(b"\r\n");
                 At::Head
             }
             At::ChunkSize => match chunk_size(line) {
@@ -189,21 +206,6 @@ impl Scanner {
     }
 }
 
-fn is_escaped(byte: u8) -> bool {
-    b"#<>\"`".contains(&byte)
-}
-
-/// Escapes a part of a request line after its first space; `in_target` if that came before.
-fn escape_target(line: &[u8], mut in_target: bool, out: &mut Vec<u8>) {
-    for &byte in line {
-        match in_target && is_escaped(byte) {
-            true => out.extend_from_slice(format!("%{byte:02X}").as_bytes()),
-            false => out.push(byte),
-        }
-        in_target |= byte == b' ';
-    }
-}
-
 /// The size of a chunk, in hexadecimal digits before its extensions.
 fn chunk_size(line: &[u8]) -> Option<u64> {
     let end = line
@@ -219,14 +221,23 @@ impl<S: AsyncRead + Unpin> AsyncRead for Scanned<S> {
         context: &mut Context,
         into: &mut ReadBuf,
     ) -> Poll<io::Result<()>> {
-        if self.pending.is_empty() {
+        while self.pending.is_empty() {
             let before = into.filled().len();
             ready!(Pin::new(&mut self.inner).poll_read(context, into))?;
-            let Some(escaped) = self.scanner.scan(&into.filled()[before..]) else {
+            let read = &into.filled()[before..];
+            if read.is_empty() {
+                // hyper gets what has come before the end.
+                self.pending = self.scanner.end();
+                match self.pending.is_empty() {
+                    true => return Poll::Ready(Ok(())),
+                    false => break,
+                }
+            }
+            let Some(rewritten) = self.scanner.scan(read) else {
                 return Poll::Ready(Ok(()));
             };
             into.set_filled(before);
-            self.pending = escaped;
+            self.pending = rewritten;
         }
         let fits = self.pending.len().min(into.remaining());
         into.put_slice(&self.pending[..fits]);
@@ -310,18 +321,9 @@ mod tests {
         }
     }
 
-    #[test]
-    fn targets_are_escaped_and_nothing_else() {
-        let odd = "G#T /a#b?c=<#>\"` HTTP/1.1\r\nx: #\r\n\r\n";
-        let escaped = "G#T /a%23b?c=%3C%23%3E%22%60 HTTP/1.1\r\nx: #\r\n\r\n";
-        let hidden = format!(
-            "POST / HTTP/1.1\r\ncontent-length: {}\r\n\r\n{odd}",
-            odd.len()
-        );
-        let (sent, expected) = (
-            [SIZED, odd, &hidden, odd, CHUNKED].concat(),
-            [SIZED, escaped, &hidden, escaped, CHUNKED].concat(),
-        );
+    /// What hyper gets of these bytes, however they are split.
+    #[track_caller]
+    fn check_rewritten(sent: &str, expected: &str) {
         for size in [1, 2, 3, 7, sent.len()] {
             let mut scanner = Scanner {
                 max_head: 1024,
@@ -331,6 +333,7 @@ mod tests {
             for chunk in sent.as_bytes().chunks(size) {
                 found.extend(scanner.scan(chunk).unwrap_or_else(|| chunk.to_vec()));
             }
+            found.extend(scanner.end());
             assert_eq!(
                 String::from_utf8(found).unwrap(),
                 expected,
@@ -340,26 +343,33 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_escaped_after_an_upgrade() {
+    fn request_lines_are_rewritten_and_nothing_else() {
+        let odd = "G#T http://x/a#b HTTP/1.1\r\nx: #\r\n\r\n";
+        let rewritten = "G#T /a%23b HTTP/1.1\r\nx: #\r\n\r\n";
+        let hidden = format!(
+            "POST / HTTP/1.1\r\ncontent-length: {}\r\n\r\n{odd}",
+            odd.len()
+        );
+        check_rewritten(
+            &[SIZED, odd, &hidden, odd, CHUNKED].concat(),
+            &[SIZED, rewritten, &hidden, rewritten, CHUNKED].concat(),
+        );
+        check_rewritten(
+            &[SIZED, "GET /a%z HTTP/1.1\r\n\r\n"].concat(),
+            &[SIZED, "GET /% HTTP/1.1\r\n\r\n"].concat(),
+        );
+        // What has no end is not lost.
+        check_rewritten("GET /#", "GET /#");
+        let endless = "x".repeat(2000);
+        check_rewritten(&endless, &endless);
+    }
+
+    #[test]
+    fn nothing_is_rewritten_after_an_upgrade() {
         let odd = "G /a#b HTTP/1.1\r\n";
         let sent =
             format!("{odd}Connection: Upgrade\r\nupgrade: websocket\r\n\r\n{odd}\u{1} #<>\n #");
-        let expected = sent.replacen("a#b", "a%23b", 1);
-        for size in [1, 7, sent.len()] {
-            let mut scanner = Scanner {
-                max_head: 1024,
-                ..Scanner::default()
-            };
-            let chunks = sent.as_bytes().chunks(size);
-            let found: Vec<u8> = chunks
-                .flat_map(|chunk| scanner.scan(chunk).unwrap_or_else(|| chunk.to_vec()))
-                .collect();
-            assert_eq!(
-                String::from_utf8(found).unwrap(),
-                expected,
-                "in pieces of {size}"
-            );
-        }
+        check_rewritten(&sent, &sent.replacen("a#b", "a%23b", 1));
     }
 
     #[test]

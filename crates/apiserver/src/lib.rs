@@ -47,6 +47,7 @@ mod purpose;
 mod receive;
 mod recover;
 mod request;
+mod request_line;
 mod runtime_config;
 pub mod seams;
 mod server;

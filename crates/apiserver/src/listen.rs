@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, Version, header, request};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header, request};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -27,12 +27,13 @@ use crate::Server;
 use crate::aggregation::Streams;
 use crate::answer::{self, Answer};
 use crate::authenticate::{Caller, Peer, Stranger};
-use crate::close_notify::CloseNotify;
+use crate::close_notify::{CloseNotify, Lingers};
 use crate::frame_budget::FrameBudget;
 use crate::framing::{Ambiguous, Scanned};
 use crate::gather::Gather;
 use crate::load::{Counted, GivenUp, Load, Verdict};
-use crate::receive::Whole;
+use crate::receive::{Unread, Whole};
+use crate::request_line::{self, Fault};
 use crate::tap::Tap;
 
 /// How long a client may take to shake hands.
@@ -139,11 +140,11 @@ impl Connection {
         stream.get_mut().1.set_buffer_limit(Some(SEND_BUFFER));
         let far = self.far(&stream);
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        let stream = CloseNotify(stream);
+        let (stream, lingers) = CloseNotify::new(stream);
         if is_http2 {
             self.serve_http2(stream, far).await;
         } else {
-            self.serve_http1(stream, far).await;
+            self.serve_http1(stream, lingers, far).await;
         }
     }
 
@@ -187,7 +188,7 @@ impl Connection {
             .await;
     }
 
-    async fn serve_http1(self, stream: CloseNotify, far: Arc<Far>) {
+    async fn serve_http1(self, stream: CloseNotify, lingers: Lingers, far: Arc<Far>) {
         let mut builder = http1::Builder::new();
         builder
             .timer(TokioTimer::new())
@@ -201,6 +202,7 @@ impl Connection {
         let (stream, ambiguous) = Scanned::new(Tap::new(stream, load.time_heads()), MAX_HEAD);
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(ambiguous.clone());
+            request.extensions_mut().insert(lingers.clone());
             handle(server.clone(), far.clone(), &counted, request)
         });
         let connection = builder
@@ -258,30 +260,22 @@ fn handle(
         .then(|| hyper::upgrade::on(&mut request));
     let (head, body) = request.into_parts();
     let given_up = GivenUp::default();
-    let streams = match body.is_end_stream() && upgrade.is_none() {
-        true => Streams::default(),
-        false => Streams::new(
-            Whole::new(body, head.version, given_up.clone()).boxed_unsync(),
-            upgrade,
-        ),
+    let (streams, unread) = match body.is_end_stream() && upgrade.is_none() {
+        true => (Streams::default(), None),
+        false => {
+            let (body, unread) = Whole::new(body, head.version, given_up.clone());
+            (Streams::new(body.boxed_unsync(), upgrade), Some(unread))
+        }
     };
     let (sent_away, is_head) = (load.clone(), head.method == Method::HEAD);
+    let (lingers, expects_continue) = (
+        head.extensions.get::<Lingers>().cloned(),
+        head.headers.contains_key(header::EXPECT),
+    );
     let answer = async move {
-        if let Err(problem) = check_host(&head).and_then(|()| check_length(&head)) {
-            return malformed(problem);
-        }
-        let answer = server
-            .call_of(
-                far.caller(),
-                head.method,
-                head.uri,
-                head.headers,
-                Bytes::new(),
-                streams,
-            )
-            .await;
-        if head.version == Version::HTTP_2 && answer.extensions().get::<Stranger>().is_some() {
-            sent_away.send_away();
+        let mut answer = serve(server, far, head, streams, sent_away).await;
+        if let (Some(unread), Some(lingers)) = (unread, lingers) {
+            end_request(&mut answer, unread, expects_continue, &lingers).await;
         }
         if is_head {
             without_body(answer)
@@ -291,6 +285,61 @@ fn handle(
     };
     let counted = load.during(given_up, answer);
     async { Ok(counted.await) }
+}
+
+async fn serve(
+    server: Server,
+    far: Arc<Far>,
+    head: request::Parts,
+    streams: Streams,
+    load: Load,
+) -> Answer {
+    if let Some(fault) = request_line::fault(&head.uri) {
+        return match fault {
+            Fault::Malformed => hang_up(400, "400 Bad Request"),
+            Fault::Version => hang_up(
+                505,
+                "505 HTTP Version Not Supported: unsupported protocol version",
+            ),
+        };
+    }
+    if let Err(problem) = check_host(&head).and_then(|()| check_length(&head)) {
+        return hang_up(400, &format!("400 Bad Request: {problem}"));
+    }
+    // Go: what is asked of the server as a whole is not asked of a handler (net/http, globalOptionsHandler).
+    if head.method == Method::OPTIONS && head.uri.path() == "*" {
+        return Answer::new(answer::Body::from(""));
+    }
+    let answer = server
+        .call_of(
+            far.caller(),
+            head.method,
+            head.uri,
+            head.headers,
+            Bytes::new(),
+            streams,
+        )
+        .await;
+    if head.version == Version::HTTP_2 && answer.extensions().get::<Stranger>().is_some() {
+        load.send_away();
+    }
+    answer
+}
+
+/// Lets a client read its answer that is still sending a body over HTTP/1.1. Go: net/http reads a little more, or hangs up, but not at
+/// once.
+async fn end_request(
+    answer: &mut Answer,
+    unread: Unread,
+    expects_continue: bool,
+    lingers: &Lingers,
+) {
+    if answer.status() == StatusCode::SWITCHING_PROTOCOLS || unread.drain(expects_continue).await {
+        return;
+    }
+    let close = HeaderValue::from_static("close");
+    answer.headers_mut().insert(header::CONNECTION, close);
+    lingers.set();
 }
 
 /// Which host is meant must be said once, in letters that a host can have. Kubernetes: in Go's words.
@@ -313,13 +362,9 @@ fn check_length(head: &request::Parts) -> Result<(), &'static str> {
     }
 }
 
-/// Tells somebody that what they send is not HTTP, and hangs up.
-fn malformed(problem: &str) -> Answer {
-    let mut answer = answer::answer(
-        400,
-        "text/plain; charset=utf-8",
-        format!("400 Bad Request: {problem}").into_bytes(),
-    );
+/// Answers what is not HTTP, and ends the connection.
+fn hang_up(code: u16, text: &str) -> Answer {
+    let mut answer = answer::answer(code, "text/plain; charset=utf-8", text.to_owned());
     answer
         .headers_mut()
         .insert(header::CONNECTION, HeaderValue::from_static("close"));

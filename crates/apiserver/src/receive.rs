@@ -2,7 +2,9 @@
 
 use std::error::Error;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Version, header};
@@ -10,6 +12,8 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use mizzen_object::Status;
+use parking_lot::Mutex;
+use tokio::time::timeout;
 
 use crate::load::GivenUp;
 use crate::outgoing::Outgoing;
@@ -20,22 +24,79 @@ pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
 /// In how many pieces a body may come: a piece costs as much as a kilobyte does, however small it is.
 const MAX_PIECES: usize = 65_536;
 
+/// Go: how much of a body is read that its handler did not read, so that the connection can be used again (net/http,
+/// maxPostHandlerReadBytes).
+const MAX_DRAINED: u64 = 256 * 1024;
+/// How long that may take. Go waits as long as the client likes.
+const DRAINING: Duration = Duration::from_millis(500);
+
 /// A body that ends only when all of it has come. Over HTTP/2 a client can stop in the middle in words that mean no
 /// harm; what came until then must not be taken for what it wanted to say.
 pub(crate) struct Whole {
-    body: Incoming,
+    /// None once it has ended.
+    body: Option<Incoming>,
     is_http2: bool,
     given_up: GivenUp,
+    unread: Unread,
+}
+
+/// What was not read of a body. A clone is of the same body.
+#[derive(Clone)]
+pub(crate) struct Unread(Arc<Mutex<Reading>>);
+
+/// How far a body has been read.
+enum Reading {
+    UnderWay,
+    GivenUp(Incoming),
+    Ended,
 }
 
 impl Whole {
     /// A body on its way; it says when its client gives up.
-    pub(crate) fn new(body: Incoming, version: Version, given_up: GivenUp) -> Whole {
-        Whole {
-            body,
+    pub(crate) fn new(body: Incoming, version: Version, given_up: GivenUp) -> (Whole, Unread) {
+        let unread = Unread(Arc::new(Mutex::new(Reading::UnderWay)));
+        let whole = Whole {
+            body: Some(body),
             is_http2: version == Version::HTTP_2,
             given_up,
+            unread: unread.clone(),
+        };
+        (whole, unread)
+    }
+}
+
+impl Drop for Whole {
+    fn drop(&mut self) {
+        let unread = self.body.take().filter(|body| !body.is_end_stream());
+        *self.unread.0.lock() = unread.map_or(Reading::Ended, Reading::GivenUp);
+    }
+}
+
+impl Unread {
+    /// Reads the rest of a body, if that is little and comes at once; whether the body has ended then.
+    pub(crate) async fn drain(self, expects_continue: bool) -> bool {
+        let mut body = match std::mem::replace(&mut *self.0.lock(), Reading::Ended) {
+            Reading::Ended => return true,
+            // It is being passed on.
+            Reading::UnderWay => return false,
+            Reading::GivenUp(body) => body,
+        };
+        // A client that waits for a word before it sends its body does not get it.
+        if expects_continue || body.size_hint().lower() >= MAX_DRAINED {
+            return false;
         }
+        let mut n_bytes = 0;
+        let drained = async {
+            while let Some(frame) = body.frame().await {
+                let Ok(frame) = frame else { return false };
+                n_bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+                if n_bytes > MAX_DRAINED {
+                    return false;
+                }
+            }
+            true
+        };
+        timeout(DRAINING, drained).await.unwrap_or(false)
     }
 }
 
@@ -47,25 +108,35 @@ impl Body for Whole {
         mut self: Pin<&mut Self>,
         context: &mut Context,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        let frame = ready!(Pin::new(&mut *body).poll_frame(context));
+        let is_last = body.is_end_stream();
+        let is_cut = frame.is_none() && !is_last;
         let frame = match frame {
-            None if self.is_http2 && !self.body.is_end_stream() => {
-                Some(Err("the stream was reset".into()))
-            }
+            None if self.is_http2 && is_cut => Some(Err("the stream was reset".into())),
             frame => frame.map(|frame| frame.map_err(Into::into)),
         };
         if matches!(frame, Some(Err(_))) {
             self.given_up.tell();
         }
+        if is_last || !matches!(frame, Some(Ok(_))) {
+            self.body = None;
+            *self.unread.0.lock() = Reading::Ended;
+        }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &self.body {
+            Some(body) => body.size_hint(),
+            None => SizeHint::with_exact(0),
+        }
     }
 }
 

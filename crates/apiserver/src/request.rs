@@ -77,15 +77,6 @@ impl Request {
     }
 }
 
-/// Whether a request's target is a path at all, and one whose codes can be read.
-pub(crate) fn is_readable(uri: &Uri) -> bool {
-    let path = uri.path();
-    let codes = path.split('%').skip(1);
-    let hex =
-        |code: &str| code.len() >= 2 && code.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
-    !path.is_empty() && codes.into_iter().all(hex)
-}
-
 /// What stands behind the question mark.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Query(Vec<(String, String)>);

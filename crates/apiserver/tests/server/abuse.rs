@@ -321,6 +321,15 @@ async fn a_request_that_is_given_up_leaves_nothing_behind() {
     );
 }
 
+/// What a server says to these bytes until it hangs up.
+async fn exchange(network: &Network, sent: &str) -> String {
+    let mut connection = network.connect().await;
+    connection.write_all(sent.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = connection.read_to_end(&mut answer).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
 #[tokio::test]
 async fn a_hash_is_a_character_of_the_target() {
     let rig = Rig::new().await;
@@ -334,15 +343,117 @@ async fn a_hash_is_a_character_of_the_target() {
         ("GET", format!("{CONFIG_MAPS}/a`"), "404"),
         ("GET", format!("{CONFIG_MAPS}/<a>"), "404"),
     ] {
-        let mut connection = network.connect().await;
         let request = format!("{method} {target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-        connection.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        let _ = connection.read_to_string(&mut answer).await;
+        let answer = exchange(&network, &request).await;
         assert!(
             answer.starts_with(&format!("HTTP/1.1 {code}")),
             "{method} {target}: {answer}"
         );
     }
     rig.get(&format!("{CONFIG_MAPS}/a")).await.expect(200);
+}
+
+/// As v1.36.4 answers them.
+#[tokio::test]
+async fn request_lines_are_read_as_gos_server_reads_them() {
+    const MALFORMED: &str = "400 Bad Request";
+    const VERSION: &str = "505 HTTP Version Not Supported";
+    let rig = Rig::new().await;
+    let network = Network::start(&rig.server).await;
+    for (line, expected) in [
+        ("GET /api/v1/namespaces/%2Ffoo HTTP/1.1", "404 Not Found"),
+        ("GET /%2Fapi/v1/namespaces HTTP/1.1", "404 Not Found"),
+        ("GET //api/v1/namespaces HTTP/1.1", "404 Not Found"),
+        ("GET * HTTP/1.1", "404 Not Found"),
+        ("OPTIONS * HTTP/1.1", "200 OK"),
+        ("GET /healthz?a=%zz HTTP/1.1", "200 OK"),
+        ("GET /healthz HTTP/1.2", "200 OK"),
+        ("GET http://example.com/healthz HTTP/1.1", "200 OK"),
+        ("GET https://example.com:1/healthz?x=1 HTTP/1.1", "200 OK"),
+        ("GET http:///healthz HTTP/1.1", "200 OK"),
+        ("GET ftp://x/healthz HTTP/1.1", "200 OK"),
+        ("GET http://example.com HTTP/1.1", "404 Not Found"),
+        ("OPTIONS http://example.com HTTP/1.1", "404 Not Found"),
+        ("GET example.com:443 HTTP/1.1", "404 Not Found"),
+        ("GET mailto:x HTTP/1.1", "404 Not Found"),
+        ("CONNECT example.com:443 HTTP/1.1", "404 Not Found"),
+        ("GET /é HTTP/1.1", "404 Not Found"),
+        ("GET /[x]{y}|\\^ HTTP/1.1", "404 Not Found"),
+        ("GET %2Fapi/v1/namespaces HTTP/1.1", MALFORMED),
+        ("GET api/v1/namespaces HTTP/1.1", MALFORMED),
+        ("GET /api/v1/namespaces/%zz HTTP/1.1", MALFORMED),
+        ("GET /api/v1/namespaces/%2 HTTP/1.1", MALFORMED),
+        ("GET #x HTTP/1.1", MALFORMED),
+        ("GET ?a=b HTTP/1.1", MALFORMED),
+        ("GET  HTTP/1.1", MALFORMED),
+        ("GET /a b HTTP/1.1", MALFORMED),
+        ("GET /\u{1} HTTP/1.1", MALFORMED),
+        ("GET http://ex ample/ HTTP/1.1", MALFORMED),
+        ("GE T /healthz HTTP/1.1", MALFORMED),
+        ("G@T /healthz HTTP/1.1", MALFORMED),
+        ("GET /healthz http/1.1", MALFORMED),
+        ("GET /healthz HTTP/0.9", VERSION),
+        ("GET /healthz HTTP/2.0", VERSION),
+    ] {
+        let request = format!("{line}\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let answer = exchange(&network, &request).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {expected}")),
+            "{line}: {answer}"
+        );
+        if [MALFORMED, VERSION].contains(&expected) {
+            // The server hangs up whether or not it is asked to.
+            let kept = exchange(&network, &format!("{line}\r\nhost: x\r\n\r\n")).await;
+            assert!(kept.contains(&format!("\r\n\r\n{expected}")), "{kept}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_is_still_sending_reads_its_answer() {
+    const SIZE: usize = 4 << 20;
+    let rig = Rig::new().await;
+    let network = Network::start(&rig.server).await;
+    let sized = format!("POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ncontent-length: {SIZE}\r\n\r\n");
+    let chunked = format!(
+        "POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n{SIZE:x}\r\n"
+    );
+    for head in [sized, chunked] {
+        let mut connection = network.connect().await;
+        let request = [head.into_bytes(), vec![b' '; SIZE]].concat();
+        // It reads nothing before it has sent everything.
+        connection.write_all(&request).await.unwrap();
+        let mut answer = Vec::new();
+        connection.read_to_end(&mut answer).await.unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+        assert!(answer.contains("connection: close\r\n"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_little_body_that_is_not_read_leaves_the_connection_as_it_is() {
+    let rig = Rig::new().await;
+    let network = Network::start(&rig.server).await;
+    let ready = "GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    for (size, n_answers) in [(1, 2), (200 << 10, 2), (300 << 10, 1)] {
+        let body = "x".repeat(size);
+        let unread =
+            format!("GET /readyz HTTP/1.1\r\nhost: x\r\ncontent-length: {size}\r\n\r\n{body}");
+        let answer = exchange(&network, &(unread + ready)).await;
+        let found = answer.matches("HTTP/1.1 200 OK").count();
+        assert_eq!(found, n_answers, "{size} bytes: {answer}");
+    }
+    // Without its body, and without a word of the server's that it should come.
+    for head in [
+        "content-length: 9",
+        "content-length: 9\r\nexpect: 100-continue",
+    ] {
+        let unsent = format!("GET /readyz HTTP/1.1\r\nhost: x\r\n{head}\r\n\r\n");
+        let answer = exchange(&network, &unsent).await;
+        assert!(
+            answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("connection: close\r\n"),
+            "{head}: {answer}"
+        );
+    }
 }
