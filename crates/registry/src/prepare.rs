@@ -12,7 +12,7 @@ const SUFFIX: usize = 5;
 
 impl Registry {
     /// Names a new object after its `generateName`, if it needs a name and has one.
-    pub(crate) fn generate_name(&self, kind: &Kind, metadata: &mut Value) -> bool {
+    pub fn generate_name(&self, kind: &Kind, metadata: &mut Value) -> bool {
         let prefix = metadata["generateName"].str();
         if prefix.is_empty() || !metadata["name"].is_empty() {
             return false;

@@ -370,6 +370,11 @@ impl<'a> Checks<'a> {
         if attributes.is("", "services") {
             self.addresses.note(new, old);
         }
+        if attributes.is("networking.k8s.io", "ipaddresses")
+            && let Some(old) = old
+        {
+            self.addresses.note_address(old);
+        }
         let Some(new) = new else {
             return self.deletion(old).await;
         };

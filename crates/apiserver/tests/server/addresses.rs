@@ -34,6 +34,43 @@ async fn an_address_comes_and_goes_with_its_service() {
 }
 
 #[tokio::test]
+async fn an_address_object_that_its_service_needs_is_made_again() {
+    let rig = Rig::new().await;
+    for (name, address) in [("s", "10.0.0.9"), ("t", "10.0.0.10")] {
+        let body = format!(
+            r#"{{"metadata":{{"name":"{name}"}},"spec":{{"clusterIP":"{address}","ports":[{{"port":80}}]}}}}"#
+        );
+        rig.post(SERVICES, &body).await.expect(201);
+    }
+    let own =
+        r#"{"metadata":{"name":"192.0.2.7"},"spec":{"parentRef":{"resource":"x","name":"y"}}}"#;
+    rig.post(ADDRESSES, own).await.expect(201);
+    let before = rig.get(&format!("{ADDRESSES}/10.0.0.9")).await.expect(200);
+    rig.delete(&format!("{ADDRESSES}/10.0.0.9"), "")
+        .await
+        .expect(200);
+    let after = rig.get(&format!("{ADDRESSES}/10.0.0.9")).await.expect(200);
+    assert_ne!(
+        before.body["metadata"]["uid"],
+        after.body["metadata"]["uid"]
+    );
+    assert_eq!(before.body["spec"], after.body["spec"]);
+    rig.delete(ADDRESSES, "").await.expect(200);
+    assert_eq!(rig.get(ADDRESSES).await.names(), ["10.0.0.10", "10.0.0.9"]);
+    // So is one that loses its labels.
+    let label = "ipaddress.kubernetes.io/managed-by";
+    let unlabelled = format!(r#"{{"metadata":{{"labels":{{"{label}":null}}}}}}"#);
+    rig.patch(&format!("{ADDRESSES}/10.0.0.9"), &unlabelled)
+        .await
+        .expect(200);
+    let repaired = rig.get(&format!("{ADDRESSES}/10.0.0.9")).await.expect(200);
+    assert_eq!(
+        repaired.body["metadata"]["labels"][label].str(),
+        "ipallocator.k8s.io"
+    );
+}
+
+#[tokio::test]
 async fn a_service_that_is_refused_leaves_no_address() {
     let rig = Rig::new().await;
     let body = r#"{"metadata":{"name":"s"},"spec":{"ports":[{"port":80}]}}"#;
@@ -212,4 +249,44 @@ async fn a_service_may_have_an_address_of_each_family() {
         "{spec:?}"
     );
     assert_eq!(rig.get(ADDRESSES).await.names().len(), 2);
+}
+
+#[tokio::test]
+async fn allocation_errors_name_the_service_and_a_dry_run_checks_no_port_range() {
+    let rig = Rig::new().await;
+    let families =
+        r#"{"metadata":{"generateName":"gen-"},"spec":{"ipFamilies":["x"],"ports":[{"port":80}]}}"#;
+    let refused = rig.post(SERVICES, families).await.expect(422);
+    assert!(
+        refused.message().starts_with("Service \"gen-") && !refused.message().contains("\"gen-\""),
+        "{}",
+        refused.message()
+    );
+    // The address is allocated before the name is validated, unless it is only tried.
+    let refused = rig.post(SERVICES, "{}").await.expect(422);
+    let expected = "Service \"\" is invalid: spec.clusterIPs: Invalid value: [\"\"]: failed to allocate IP: \
+                    IPAddress.networking.k8s.io \"10.0.0.";
+    assert!(
+        refused.message().starts_with(expected),
+        "{}",
+        refused.message()
+    );
+    assert!(
+        refused
+            .message()
+            .ends_with("\" is invalid: spec.parentRef.name: Required value"),
+        "{}",
+        refused.message()
+    );
+    let dry = rig.post(&format!("{SERVICES}?dryRun=All"), "{}").await;
+    assert!(
+        dry.expect(422)
+            .message()
+            .contains("metadata.name: Required value: name or generateName is required")
+    );
+    let port = r#"{"metadata":{"name":"s"},"spec":{"type":"NodePort","ports":[{"port":80,"nodePort":8080}]}}"#;
+    rig.post(SERVICES, port).await.expect(422);
+    rig.post(&format!("{SERVICES}?dryRun=All"), port)
+        .await
+        .expect(201);
 }

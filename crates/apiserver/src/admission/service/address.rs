@@ -49,6 +49,14 @@ impl Addresses {
         );
     }
 
+    /// Remembers an address object that is about to be changed or deleted. Kubernetes: the object of a service that has the address
+    /// is made again (core/service/ipallocator/controller/repairip.go).
+    pub(crate) fn note_address(&self, old: &Value) {
+        if is_ours(old) {
+            self.0.lock().push(of_address(old));
+        }
+    }
+
     /// Makes the objects that are missing and removes those that nobody has any more.
     pub(crate) async fn follow(&self, call: &Call<'_>) {
         let noted = std::mem::take(&mut *self.0.lock());
@@ -91,16 +99,17 @@ pub(crate) async fn follow_all(server: &Arc<Inner>) {
     let known = addresses
         .iter()
         .filter(|address| is_ours(address))
-        .map(|address| {
-            let parent = &address["spec"]["parentRef"];
-            (
-                Key::new(parent["namespace"].str(), parent["name"].str()),
-                address["metadata"]["name"].str().into(),
-            )
-        });
+        .map(of_address);
     for (service, address) in of_services.chain(known) {
         follow(server, &service, &address).await;
     }
+}
+
+/// The service that an address object is of, and the address.
+fn of_address(address: &Value) -> (Key, String) {
+    let parent = &address["spec"]["parentRef"];
+    let service = Key::new(parent["namespace"].str(), parent["name"].str());
+    (service, address["metadata"]["name"].str().into())
 }
 
 fn is_ours(address: &Value) -> bool {
@@ -137,15 +146,32 @@ async fn follow(server: &Arc<Inner>, service: &Key, address: &str) {
     match found {
         None if has => make(server, &addresses, service, address).await,
         Some(found) if !has && is_ours(&found) && is_of(&found, service) => {
-            let options = DeleteOptions::default();
-            // Somebody else may have removed it; then it is gone as well.
-            let _ = server
-                .registry
-                .delete(&addresses, &Key::new("", address), &options, &NoGate)
-                .await;
+            remove(server, &addresses, address).await;
+        }
+        Some(found) if has && is_of(&found, service) && !has_labels(&found, address) => {
+            remove(server, &addresses, address).await;
+            make(server, &addresses, service, address).await;
         }
         _ => {}
     }
+}
+
+async fn remove(server: &Arc<Inner>, addresses: &Resource, address: &str) {
+    let (key, options) = (Key::new("", address), DeleteOptions::default());
+    // Another client may have deleted it; then it is gone as well.
+    let _ = server
+        .registry
+        .delete(addresses, &key, &options, &NoGate)
+        .await;
+}
+
+/// Whether an address object has the labels that the allocator gives it.
+fn has_labels(object: &Value, address: &str) -> bool {
+    is_ours(object) && object["metadata"]["labels"][FAMILY].str() == family_of(address)
+}
+
+fn family_of(address: &str) -> &'static str {
+    address.parse().map_or("IPv4", family)
 }
 
 fn is_of(address: &Value, service: &Key) -> bool {
@@ -161,7 +187,7 @@ async fn make(server: &Arc<Inner>, addresses: &Resource, service: &Key, address:
         } }
     });
     let labels = object.entry("metadata").entry("labels");
-    labels.set(FAMILY, address.parse().map_or("IPv4", family));
+    labels.set(FAMILY, family_of(address));
     labels.set(MANAGED_BY, ALLOCATOR);
     let path = ResourcePath {
         group: GROUP.into(),

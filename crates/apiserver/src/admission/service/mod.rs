@@ -104,13 +104,18 @@ pub(super) fn allocate(
         addresses: &addresses,
         families,
         claim,
+        is_named: !["name", "generateName"]
+            .iter()
+            .all(|field| service["metadata"][*field].is_empty()),
+        dry_run: call.request.query.get("dryRun").is_some(),
     };
     allocate::allocate(service, old, &mut pool).map_err(|error| match error {
-        AllocateError::Invalid(violations) => Status::invalid(
-            &call.resource.kind().gvk,
-            service["metadata"]["name"].str(),
-            &violations,
-        ),
+        AllocateError::Invalid(violations) => {
+            // Kubernetes: the name is generated before anything is allocated (registry/generic/registry/store.go).
+            let (kind, mut metadata) = (call.resource.kind(), service["metadata"].clone());
+            call.server.registry.generate_name(kind, &mut metadata);
+            Status::invalid(&kind.gvk, metadata["name"].str(), &violations)
+        }
         AllocateError::Internal(message) => Status::internal(message),
         AllocateError::Unknown(message) => Status::unknown(message),
     })
@@ -123,6 +128,9 @@ struct Ranges<'a> {
     addresses: &'a Resource,
     families: Vec<&'static str>,
     claim: &'a mut Claim,
+    /// Whether the service has a name, or will get one.
+    is_named: bool,
+    dry_run: bool,
 }
 
 impl Ranges<'_> {
@@ -178,15 +186,22 @@ impl Pool for Ranges<'_> {
             .iter()
             .flat_map(|range: &Block| range::from(*range, start.into()));
         let free = addresses.find(|address| self.claim_address(*address));
-        free.map(|address| address.to_string())
-            .ok_or_else(|| Exhausted::Full("range is full".into()))
+        let address = free.ok_or_else(|| Exhausted::Full("range is full".into()))?;
+        // Kubernetes: the address object is made before the service is validated (ipallocator/ipallocator.go, `createIPAddress`).
+        if !self.is_named && !self.dry_run {
+            return Err(Exhausted::Refused(format!(
+                "IPAddress.networking.k8s.io \"{address}\" is invalid: spec.parentRef.name: Required value"
+            )));
+        }
+        Ok(address.to_string())
     }
 
     fn take_port(&mut self, wanted: Option<i64>) -> Result<i64, Exhausted> {
         let ports = &self.server.options.service_node_ports;
         let (low, high) = (i64::from(*ports.start()), i64::from(*ports.end()));
         if let Some(wanted) = wanted {
-            if !(low..=high).contains(&wanted) {
+            // Kubernetes: a dry run looks only for ports that are allocated (portallocator/operation.go).
+            if !(low..=high).contains(&wanted) && !self.dry_run {
                 let message = format!(
                     "provided port is not in the valid range. The range of valid ports is {low}-{high}"
                 );

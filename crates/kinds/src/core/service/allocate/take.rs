@@ -65,12 +65,13 @@ fn address_refused(service: &Value, wanted: Option<&str>, error: Exhausted) -> A
             format!("failed to allocate IP {ip}: {message}")
         }
     };
+    // Kubernetes: there is a place for the address of each family by then (core/service/storage/alloc.go).
+    let spec = &service["spec"];
+    let mut addresses = spec["clusterIPs"].list().to_vec();
+    let n_families = spec["ipFamilies"].list().len();
+    addresses.resize_with(addresses.len().max(n_families), || "".into());
     let mut violations = Violations::default();
-    violations.invalid(
-        Path::new("spec").child("clusterIPs"),
-        service["spec"]["clusterIPs"].clone(),
-        &message,
-    );
+    violations.invalid(Path::new("spec").child("clusterIPs"), addresses, &message);
     AllocateError::Invalid(violations)
 }
 
