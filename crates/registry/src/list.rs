@@ -61,6 +61,11 @@ pub struct ListOptions {
 }
 
 impl ListOptions {
+    /// Whether a version is specified that a continue token excludes.
+    fn has_version(&self) -> bool {
+        !self.version.is_empty() && self.version != "0"
+    }
+
     /// The revision that the store must have reached; 0 where any will do. What makes no sense is refused later.
     fn revision(&self) -> u64 {
         match self.token.as_str() {
@@ -95,7 +100,10 @@ impl Registry {
         resource: &Resource,
         options: &ListOptions,
     ) -> Result<List, Status> {
-        self.wait_until_fresh(resource, options.revision()).await?;
+        // Kubernetes: what a token excludes is refused at once.
+        if options.token.is_empty() || !options.has_version() {
+            self.wait_until_fresh(resource, options.revision()).await?;
+        }
         let start = self.start(resource, options)?;
         let (limit, after) = start.bounds(options);
         let found = select_any(
@@ -181,7 +189,7 @@ impl Registry {
     fn resume(&self, resource: &Resource, options: &ListOptions) -> Result<Start, Status> {
         let token = Token::decode(&options.token)
             .map_err(|problem| Status::bad_request(format!("invalid continue token: {problem}")))?;
-        if !options.version.is_empty() && options.version != "0" {
+        if options.has_version() {
             return Err(Status::bad_request(
                 "specifying resource version is not allowed when using continue",
             ));

@@ -264,6 +264,20 @@ fn base64(text: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_version_beside_a_token_is_refused_before_anything_is_waited_for() {
+    let rig = Rig::new().await;
+    let token = base64(r#"{"v":"meta.k8s.io/v1","rv":1099511627776,"start":"a\u0000"}"#);
+    for version in ["1", "x"] {
+        let began = Instant::now();
+        let path = format!("{CONFIG_MAPS}?continue={token}&resourceVersion={version}");
+        let refused = rig.get(&path).await.expect(400);
+        let expected = "specifying resource version is not allowed when using continue";
+        assert_eq!(refused.message(), expected);
+        assert_eq!(began.elapsed(), Duration::ZERO);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_version_that_does_not_come_is_waited_for_three_seconds() {
     let rig = Rig::new().await;
     let current = rig.make("a", "").await.version();

@@ -18,9 +18,10 @@ impl FieldSelector {
             .into_iter()
             .filter(|part| !part.is_empty())
             .map(|part| term(text, part));
-        Ok(FieldSelector {
-            terms: terms.collect::<Result<_, _>>()?,
-        })
+        let mut terms: Vec<(Str, bool, Str)> = terms.collect::<Result<_, _>>()?;
+        // Kubernetes: a term without field and value selects everything (apimachinery, fields/selector.go, `Transform`).
+        terms.retain(|(field, _, value)| !field.is_empty() || !value.is_empty());
+        Ok(FieldSelector { terms })
     }
 
     /// Whether it selects everything.
@@ -118,5 +119,18 @@ mod tests {
             FieldSelector::parse(r"a=b\,c").unwrap().exact("a"),
             Some("b,c")
         );
+    }
+
+    #[test]
+    fn a_term_without_field_and_value_selects_everything() {
+        for text in ["=", "==", "!=", "=,==", ",=,"] {
+            assert!(FieldSelector::parse(text).unwrap().is_empty(), "{text}");
+        }
+        let fields = |text: &str| -> Vec<Str> {
+            let terms = FieldSelector::parse(text).unwrap().terms;
+            terms.into_iter().map(|(field, _, _)| field).collect()
+        };
+        assert_eq!(fields("source=Running,=="), ["source"]);
+        assert_eq!(fields("=x,a="), ["", "a"]);
     }
 }
