@@ -60,10 +60,11 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
             if watch.progress().is_some() {
                 held.begun();
             }
-            let (feed, announces) = (
-                Feed::Store(Box::new(watch)),
-                initial == Some(true) && bookmarks,
-            );
+            // Kubernetes: a watch without a version wants initial events (internalversion/defaults.go, `SetListOptionsDefaults`).
+            let is_default = query.text("resourceVersionMatch").is_empty()
+                && matches!(query.text("resourceVersion"), "" | "0");
+            let announces = bookmarks && initial.unwrap_or(is_default);
+            let feed = Feed::Store(Box::new(watch));
             let mut stream = Stream::new(server, feed, writer, lasts, bookmarks, announces);
             stream.held = held;
             stream

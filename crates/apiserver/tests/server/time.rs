@@ -33,9 +33,11 @@ async fn a_watch_without_a_timeout_ends_between_half_an_hour_and_an_hour() {
 #[tokio::test(start_paused = true)]
 async fn who_wants_bookmarks_gets_one_a_minute_if_something_happened() {
     let rig = Rig::new().await;
+    let version = rig.make("first", "").await.version();
     let started = Instant::now();
     let query = "watch=1&allowWatchBookmarks=true&timeoutSeconds=300&labelSelector=none";
-    let mut events = rig.watch(&format!("{CONFIG_MAPS}?{query}")).await;
+    let path = format!("{CONFIG_MAPS}?{query}&resourceVersion={version}");
+    let mut events = rig.watch(&path).await;
     let made = rig.make("unseen", "").await;
     let bookmark = events.next().await.expect("a bookmark");
     assert_eq!(bookmark["type"].str(), "BOOKMARK");

@@ -128,6 +128,29 @@ async fn what_goes_with_its_last_finalizer_is_told_as_it_was_stored() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_wants_bookmarks_and_no_version_wants_initial_events() {
+    let rig = Rig::new().await;
+    let before = rig.make("a", "").await.version();
+    rig.make("b", "").await;
+    let watch = "watch=1&timeoutSeconds=1&allowWatchBookmarks=true";
+    for version in ["", "&resourceVersion=", "&resourceVersion=0"] {
+        let path = format!("{CONFIG_MAPS}?{watch}{version}");
+        let mut events = rig.watch(&path).await;
+        assert_eq!(events.next_name().await, "ADDED a");
+        assert_eq!(events.next_name().await, "ADDED b");
+        let bookmark = events.next().await.expect("a bookmark");
+        let annotations = &bookmark["object"]["metadata"]["annotations"];
+        assert_eq!(annotations["k8s.io/initial-events-end"].str(), "true");
+    }
+    let path = format!("{CONFIG_MAPS}?{watch}&resourceVersion={before}");
+    let mut events = rig.watch(&path).await;
+    assert_eq!(events.next_name().await, "ADDED b");
+    if let Some(event) = events.next().await {
+        assert!(event["object"]["metadata"]["annotations"].is_null());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn initial_events_end_with_a_bookmark() {
     let rig = Rig::new().await;
     rig.make("a", "").await;
