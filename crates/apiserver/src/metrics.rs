@@ -157,6 +157,7 @@ impl Metrics {
     pub(crate) fn new(started: i64) -> Metrics {
         Metrics {
             started,
+            health_checks: HealthChecks::new(started),
             ..Metrics::default()
         }
     }
