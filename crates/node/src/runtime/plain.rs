@@ -230,13 +230,22 @@ pub(crate) fn environment(life: &ContainerLife) -> Environment {
     }
 }
 
-/// Kubernetes: the pod's own or its name, cut off at 63 characters; the node's for one that uses its network.
+/// Kubernetes: `hostnameOverride`, `hostname` or the pod's name, cut off at 63 characters; the node's for a pod that uses its
+/// network (kubelet_pods.go, `GeneratePodHostNameAndDomain`).
 fn hostname(pod: &Value) -> String {
     let spec = &pod["spec"];
-    let name = match (spec["hostNetwork"].bool(), spec["hostname"].str()) {
-        (true, _) => spec["nodeName"].str(),
-        (_, "") => pod["metadata"]["name"].str(),
-        (_, hostname) => hostname,
+    let own = [
+        &spec["hostnameOverride"],
+        &spec["hostname"],
+        &pod["metadata"]["name"],
+    ];
+    let name = match spec["hostNetwork"].bool() {
+        true => spec["nodeName"].str(),
+        false => own
+            .into_iter()
+            .map(Value::str)
+            .find(|name| !name.is_empty())
+            .unwrap_or_default(),
     };
     let cut: String = name.chars().take(63).collect();
     cut.trim_end_matches(['-', '.']).into()
@@ -280,6 +289,25 @@ mod tests {
             })
             .collect();
         assert_eq!(found, printed, "{container:?}");
+    }
+
+    #[test]
+    fn a_pod_is_called_by_its_override_its_hostname_or_its_name() {
+        let long = "a".repeat(62) + "-b";
+        for (spec, expected) in [
+            ("{}", "web-0"),
+            (r#"{"hostname":"h"}"#, "h"),
+            (
+                r#"{"hostname":"h","hostnameOverride":"o.example"}"#,
+                "o.example",
+            ),
+            (r#"{"hostNetwork":true,"nodeName":"node-7"}"#, "node-7"),
+            (&format!(r#"{{"hostname":"{long}"}}"#), &long[..62]),
+        ] {
+            let text = format!(r#"{{"metadata":{{"name":"web-0"}},"spec":{spec}}}"#);
+            let pod = json::parse(text.as_bytes()).expect("sound JSON");
+            assert_eq!(hostname(&pod), expected, "{spec}");
+        }
     }
 
     #[test]
