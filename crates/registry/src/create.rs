@@ -7,6 +7,7 @@ use mizzen_object::{
 };
 use mizzen_store::{Expect, Record, Write, WriteError};
 
+use crate::decode::decode;
 use crate::encode::{Owners, Place};
 use crate::prepare::reset_for_create;
 use crate::status::refused;
@@ -116,7 +117,7 @@ impl Registry {
                 };
                 let mut status = refused(resource.kind(), &key.name, error);
                 if let Some(there) = there {
-                    status = exists(status, &there);
+                    status = exists(resource, status, &there);
                 }
                 let taken = has_prefix && status.reason == "AlreadyExists";
                 Err(match taken && generated {
@@ -137,7 +138,7 @@ impl Registry {
     ) -> Result<Object, Refusal> {
         if let Some(record) = resource.record(key) {
             let status = Status::already_exists(&resource.kind().resource(), &key.name);
-            return Err(exists(status, &record).into());
+            return Err(exists(resource, status, &record).into());
         }
         resource.through_storage(&mut object).await?;
         resource.from_hub(&mut object);
@@ -148,9 +149,9 @@ impl Registry {
 }
 
 /// Says of a refusal that the object that is there is on its way out, if it is.
-fn exists(mut status: Status, there: &Record) -> Status {
-    let object = Object::unstored(there.value.clone()).value();
-    if !object["metadata"]["deletionTimestamp"].is_null() {
+fn exists(resource: &Resource, mut status: Status, there: &Record) -> Status {
+    let is_going = |object: Value| !object["metadata"]["deletionTimestamp"].is_null();
+    if decode(resource, there).is_ok_and(is_going) {
         status.message.insert_str(0, "object is being deleted: ");
     }
     status

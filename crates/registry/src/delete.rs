@@ -74,7 +74,7 @@ impl Registry {
                 .await?
                 .ok_or_else(|| resource.missing(key))?;
             let record = current.record().expect("what was found is stored").clone();
-            let old = resource.judged_value(&current);
+            let old = resource.judged_value(&current)?;
             options.check_preconditions(resource, &old)?;
             gate.check(None, Some(&old)).await?;
 

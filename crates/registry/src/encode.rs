@@ -1,8 +1,11 @@
 //! From value to bytes: the canonical text with a gap where the store writes the revision.
 
+use std::ops::Range;
+
 use mizzen_object::{Kind, Map, Status, Value, json, proto, schema};
 use mizzen_store::{Draft, Record, Revision};
 
+use crate::decode::Attached;
 use crate::header::{Header, terms};
 use crate::resource::name_it;
 
@@ -126,7 +129,7 @@ pub(crate) fn draft(kind: &Kind, value: &mut Value, now: i64) -> Draft {
         stamp: Some(stamp),
         terms: terms(kind, value),
         expires,
-        attachment: Some(Box::new(Header::new(kind, value))),
+        attachment: Some(Box::new(Attached::Ok(Header::new(kind, value)))),
     }
 }
 
@@ -136,26 +139,30 @@ pub(crate) fn text(kind: &Kind, value: &mut Value) -> (Vec<u8>, usize) {
     // Anything but empty, so that the field is there and in its place.
     value.entry("metadata").set("resourceVersion", "?");
     schema::canonical_stored(&kind.root, value);
+    let (mut out, version) = located(value);
+    out.drain(version.clone());
+    value.entry("metadata").remove("resourceVersion");
+    (out, version.start)
+}
+
+/// The text of an object as it stands, and where in it the digits of its version are.
+pub(crate) fn located(value: &Value) -> (Vec<u8>, Range<usize>) {
     let Value::Map(object) = value else {
         unreachable!("an object is a map")
     };
     let mut out = Vec::with_capacity(1024);
-    let mut stamp = 0;
+    let mut version = 0..0;
     members(object, &mut out, |name, member, out| match (name, member) {
-        ("metadata", Value::Map(metadata)) => {
-            members(metadata, out, |name, member, out| match name {
-                "resourceVersion" => {
-                    out.push(b'"');
-                    stamp = out.len();
-                    out.push(b'"');
-                }
-                _ => json::write(member, out),
-            })
-        }
+        ("metadata", Value::Map(metadata)) => members(metadata, out, |name, member, out| {
+            let start = out.len() + 1;
+            json::write(member, out);
+            if name == "resourceVersion" {
+                version = start..out.len() - 1;
+            }
+        }),
         _ => json::write(member, out),
     });
-    value.entry("metadata").remove("resourceVersion");
-    (out, stamp)
+    (out, version)
 }
 
 /// Whether a draft has the stored object's content, whatever its version.

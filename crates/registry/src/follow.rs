@@ -6,10 +6,11 @@
 
 use std::sync::Arc;
 
-use mizzen_object::{Value, json};
+use mizzen_object::Value;
 use mizzen_store::{EventKind, Record, Revision, Watch};
 
 use crate::Resource;
+use crate::decode::decode_outline;
 
 /// What has changed since the last look.
 pub enum Changes {
@@ -61,7 +62,10 @@ impl Follower {
 
     /// What has changed since the last call.
     pub fn changes(&mut self) -> Changes {
-        let (mut changed, read) = (Vec::new(), reader(self.uninteresting));
+        let (resource, uninteresting) = (&self.resource, self.uninteresting);
+        // An object that cannot be decoded, which is logged and counted, is not there for an index.
+        let read = |record: &Arc<Record>| decode_outline(resource, record, uninteresting).ok();
+        let mut changed = Vec::new();
         let Some(watch) = &mut self.watch else {
             return self.restart();
         };
@@ -69,8 +73,11 @@ impl Follower {
             match watch.ready() {
                 Ok(events) if events.is_empty() => return Changes::Some(changed),
                 Ok(events) => changed.extend(events.into_iter().map(|event| Changed {
-                    before: event.previous.as_ref().map(&read),
-                    after: (event.kind == EventKind::Put).then(|| read(&event.record)),
+                    before: event.previous.as_ref().and_then(&read),
+                    after: match event.kind {
+                        EventKind::Put => read(&event.record),
+                        EventKind::Delete => None,
+                    },
                 })),
                 Err(_) => return self.restart(),
             }
@@ -85,12 +92,10 @@ impl Follower {
         Changes::All(
             snapshot
                 .range("", None)
-                .map(reader(self.uninteresting))
+                .filter_map(|record| {
+                    decode_outline(&self.resource, record, self.uninteresting).ok()
+                })
                 .collect(),
         )
     }
-}
-
-fn reader(uninteresting: &'static [&'static str]) -> impl Fn(&Arc<Record>) -> Value {
-    |record| json::outline(&record.value, uninteresting).unwrap_or_default()
 }

@@ -25,14 +25,13 @@ impl Registry {
     /// The same for a built-in kind, for whose objects nobody has to be asked.
     pub fn get(&self, resource: &Resource, key: &Key, version: &str) -> Result<Object, Status> {
         let record = self.find(resource, key, version)?;
-        let json = resource.present(&record).ok_or_else(needs_others)?;
-        Ok(Object::of(json, record))
+        resource.present(&record)?.ok_or_else(needs_others)
     }
 
     /// One of the fields by which objects of its kind are selected, without reading the object.
     pub fn get_field(&self, resource: &Resource, key: &Key, field: &str) -> Result<Str, Status> {
         let record = self.find(resource, key, "")?;
-        Ok(selected(resource, &record, field))
+        selected(resource, &record, field)
     }
 
     fn find(&self, resource: &Resource, key: &Key, version: &str) -> Result<Arc<Record>, Status> {

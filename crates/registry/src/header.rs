@@ -6,9 +6,12 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use mizzen_object::select::{FieldSelector, LabelSelector, Operator};
-use mizzen_object::{Kind, Str, Value, json};
+use mizzen_object::{Kind, Status, Str, Value, json};
 use mizzen_store::Record;
+use parking_lot::Mutex;
 
+use crate::decode::header;
+use crate::render::Rendering;
 use crate::{Key, Object, Resource};
 
 /// The selectable part of an object. Packed, because there are many objects, and most are never selected.
@@ -20,6 +23,8 @@ pub(crate) struct Header {
     ends: Box<[u32]>,
     n_labels: u32,
     pub(crate) forms: Forms,
+    /// The object in other versions. Boxed, for most objects are never read in another version.
+    pub(crate) renderings: OnceLock<Box<Mutex<Vec<Arc<Rendering>>>>>,
 }
 
 /// Forms of an object other than its text, each made when it is first asked for.
@@ -52,6 +57,7 @@ impl Header {
             ends: ends.into(),
             n_labels,
             forms: Forms::default(),
+            renderings: OnceLock::new(),
         }
     }
 
@@ -73,14 +79,6 @@ impl Header {
         };
         self.text.get(start..*self.ends.get(at)? as usize)
     }
-}
-
-/// The header of a record, read from its text the first time if the writer did not leave it.
-pub(crate) fn header<'a>(resource: &Resource, record: &'a Record) -> &'a Header {
-    record.attach(|record| {
-        let value = json::parse(&record.value).unwrap_or_default();
-        Header::new(resource.stored(), &value)
-    })
 }
 
 /// The value of a selectable field.
@@ -165,49 +163,54 @@ pub(crate) fn required_term(
 /// Whether the selectors select a record.
 pub(crate) fn matches(
     resource: &Resource,
-    record: &Record,
+    record: &Arc<Record>,
     labels: &LabelSelector,
     fields: &FieldSelector,
-) -> bool {
+) -> Result<bool, Status> {
     if labels.is_empty() && fields.is_empty() {
-        return true;
+        return Ok(true);
     }
-    let header = header(resource, record);
-    labels.matches(|key| header.label(key))
-        && fields
-            .terms
-            .iter()
-            .all(|(field, equal, wanted)| (selected(resource, record, field) == *wanted) == *equal)
+    let header = header(resource, record)?;
+    if !labels.matches(|key| header.label(key)) {
+        return Ok(false);
+    }
+    for (field, equal, wanted) in &fields.terms {
+        if (selected(resource, record, field)? == *wanted) != *equal {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The value of a record's selectable field.
-pub(crate) fn selected(resource: &Resource, record: &Record, field: &str) -> Str {
+pub(crate) fn selected(
+    resource: &Resource,
+    record: &Arc<Record>,
+    field: &str,
+) -> Result<Str, Status> {
     match field {
-        "metadata.name" => Key::of(&record.key).name,
-        "metadata.namespace" => Key::of(&record.key).namespace,
-        _ => {
-            let at = resource
-                .stored()
-                .selectable
-                .iter()
-                .position(|name| name == field);
-            let kept = at
-                .and_then(|at| header(resource, record).field(at))
-                .map(Str::from);
-            kept.unwrap_or_else(|| converted_field(resource, record, field))
-        }
+        "metadata.name" => Ok(Key::of(&record.key).name),
+        "metadata.namespace" => Ok(Key::of(&record.key).namespace),
+        _ => match position(resource.stored(), field) {
+            Some(at) => Ok(header(resource, record)?
+                .field(at)
+                .unwrap_or_default()
+                .into()),
+            // Only the asked-for version has it.
+            None => {
+                let object = resource.present(record)?;
+                let value = object.map(|object| object.value()).unwrap_or_default();
+                Ok(selectable(resource.kind(), &value, field))
+            }
+        },
     }
 }
 
-/// A field that only the asked-for version has.
-fn converted_field(resource: &Resource, record: &Record, field: &str) -> Str {
-    let text = resource.present(record).unwrap_or_default();
-    let value = json::parse(&text).unwrap_or_default();
-    selectable(resource.kind(), &value, field)
+fn position(kind: &Kind, field: &str) -> Option<usize> {
+    kind.selectable.iter().position(|name| name == field)
 }
 
-/// Whether the selectors select an object that may have been stored in another version, or under other rules, than
-/// the one that is asked for.
+/// Whether the selectors select an object in the version that is asked for.
 pub(crate) fn matches_object(
     resource: &Resource,
     object: &Object,
@@ -217,13 +220,23 @@ pub(crate) fn matches_object(
     if labels.is_empty() && fields.is_empty() {
         return true;
     }
-    if let Some(record) = object.record().filter(|record| resource.is_current(record)) {
-        return matches(resource, record, labels, fields);
-    }
-    let value = object.value();
-    let metadata = &value["metadata"];
-    let field = |name: &str| selectable(resource.kind(), &value, name);
-    labels.matches(|key| metadata["labels"].get(key).map(Value::str))
+    let Some(header) = object.header(resource) else {
+        return false;
+    };
+    let key = object
+        .record()
+        .map(|record| Key::of(&record.key))
+        .unwrap_or_default();
+    let field = |name: &str| match name {
+        "metadata.name" => key.name.clone(),
+        "metadata.namespace" => key.namespace.clone(),
+        _ => {
+            let at = position(resource.kind(), name);
+            let kept = at.and_then(|at| header.field(at)).map(Str::from);
+            kept.unwrap_or_else(|| selectable(resource.kind(), &object.value(), name))
+        }
+    };
+    labels.matches(|key| header.label(key))
         && fields
             .terms
             .iter()

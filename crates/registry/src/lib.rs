@@ -9,6 +9,7 @@
 mod compact;
 mod convert;
 mod create;
+mod decode;
 mod delete;
 mod encode;
 mod follow;
@@ -20,6 +21,7 @@ mod key;
 mod list;
 mod object;
 mod prepare;
+mod render;
 mod resource;
 mod status;
 mod token;

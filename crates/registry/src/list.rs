@@ -15,8 +15,8 @@ use crate::header::{matches, matches_object, required_term};
 use crate::token::Token;
 use crate::{Key, Match, Object, Registry, Resource, parse_version};
 
-/// How many objects somebody else is asked to convert at once.
-const CONVERTED_AT_ONCE: usize = 500;
+/// How many records are read, and converted, at once.
+const READ_AT_ONCE: usize = 500;
 
 /// Which objects a list or watch is about.
 #[derive(Debug, Clone, Default)]
@@ -311,46 +311,92 @@ pub(crate) async fn select_any(
     }
     let mut items = Vec::new();
     let Selection { labels, fields, .. } = selection;
-    for records in candidates(resource, snapshot, selection, after).chunks(CONVERTED_AT_ONCE) {
-        let objects = resource.show(records.to_vec()).await?;
-        items.extend(
-            objects
-                .into_iter()
-                .filter(|object| matches_object(resource, object, labels, fields)),
-        );
+    let mut candidates = Candidates::new(resource, snapshot, selection, after);
+    loop {
+        // Without a selection it is known how many are needed.
+        let needed = match selection.is_everything() {
+            true => limit.saturating_add(1) - items.len(),
+            false => usize::MAX,
+        };
+        let records = candidates.take(needed.min(READ_AT_ONCE));
+        if records.is_empty() {
+            return Ok((items, false));
+        }
+        let objects = resource.show(records).await?.into_iter();
+        items.extend(objects.filter(|object| matches_object(resource, object, labels, fields)));
         if items.len() > limit {
             items.truncate(limit);
             return Ok((items, true));
         }
     }
-    Ok((items, false))
 }
 
-/// The records after `after` that may be selected, as far as can be told without looking at them.
-fn candidates(
-    resource: &Resource,
-    snapshot: &Snapshot,
-    selection: &Selection,
-    after: Option<&str>,
-) -> Vec<Arc<Record>> {
-    let prefix = Key::prefix(&selection.namespace);
-    if let Some(key) = selection.only(resource.kind()) {
-        let found = snapshot.get(&key.stored());
-        let found = found.filter(|record| after.is_none_or(|after| record.key.as_ref() > after));
-        return found.cloned().into_iter().collect();
+/// The records that may be selected, as far as can be told without looking at them, in the order of their keys.
+struct Candidates<'a> {
+    snapshot: &'a Snapshot,
+    prefix: String,
+    /// The key after which the next one is.
+    after: Option<String>,
+    /// The one key that can be selected.
+    only: Option<Arc<str>>,
+    /// A term that every selected object has.
+    term: Option<Arc<str>>,
+}
+
+impl<'a> Candidates<'a> {
+    fn new(
+        resource: &Resource,
+        snapshot: &'a Snapshot,
+        selection: &Selection,
+        after: Option<&str>,
+    ) -> Candidates<'a> {
+        let (kind, labels) = (resource.stored(), &selection.labels);
+        let term = match resource.is_custom() {
+            // Labels are equal in all versions if no webhook converts them; fields are not.
+            true => required_term(kind, labels, &FieldSelector::default())
+                .filter(|_| resource.converts_alone()),
+            false => required_term(kind, labels, &selection.fields),
+        };
+        Candidates {
+            snapshot,
+            prefix: Key::prefix(&selection.namespace),
+            after: after.map(str::to_owned),
+            only: selection.only(resource.kind()).map(|key| key.stored()),
+            term,
+        }
     }
-    let term = required_term(
-        resource.kind(),
-        &selection.labels,
-        &FieldSelector::default(),
-    );
-    match term.filter(|_| resource.converts_alone()) {
-        Some(term) => snapshot.with_term(&term, &prefix, after).cloned().collect(),
-        None => snapshot.range(&prefix, after).cloned().collect(),
+
+    /// The next ones, at most `n`. Costs what it returns, wherever in the space that is.
+    fn take(&mut self, n: usize) -> Vec<Arc<Record>> {
+        let (prefix, after) = (&self.prefix, self.after.as_deref());
+        let found: Vec<Arc<Record>> = match (&self.only, &self.term) {
+            (Some(key), _) => {
+                let is_after = |key: &str| after.is_none_or(|after| key > after);
+                let found = self
+                    .snapshot
+                    .get(key)
+                    .filter(|record| is_after(&record.key));
+                found.cloned().into_iter().collect()
+            }
+            (None, Some(term)) => {
+                let found = self.snapshot.with_term(term, prefix, after);
+                found.take(n).cloned().collect()
+            }
+            (None, None) => self
+                .snapshot
+                .range(prefix, after)
+                .take(n)
+                .cloned()
+                .collect(),
+        };
+        if let Some(last) = found.last() {
+            self.after = Some(last.key.as_ref().into());
+        }
+        found
     }
 }
 
-/// The objects after `after`, at most `limit`, of a kind for whose objects nobody has to be asked.
+/// The objects after `after`, at most `limit`, of a kind that no converter is called for.
 fn select(
     resource: &Resource,
     snapshot: &Snapshot,
@@ -358,39 +404,23 @@ fn select(
     after: Option<&str>,
     limit: usize,
 ) -> Result<Found, Status> {
-    let object = |record: &Arc<Record>| -> Result<Object, Status> {
-        let json = resource.present(record).ok_or_else(needs_others)?;
-        Ok(Object::of(json, record.clone()))
-    };
-    let Selection {
-        namespace,
-        labels,
-        fields,
-    } = selection;
-    let prefix = Key::prefix(namespace);
-    if let Some(key) = selection.only(resource.kind()) {
-        let found = snapshot.get(&key.stored()).filter(|record| {
-            after.is_none_or(|after| record.key.as_ref() > after)
-                && matches(resource, record, labels, fields)
-        });
-        return Ok((
-            found.map(object).into_iter().collect::<Result<_, _>>()?,
-            false,
-        ));
-    }
-    let take = |records: &mut dyn Iterator<Item = &Arc<Record>>| {
-        let mut selected = records.filter(|record| matches(resource, record, labels, fields));
-        let items: Vec<Object> = selected
-            .by_ref()
-            .take(limit)
-            .map(object)
-            .collect::<Result<_, _>>()?;
-        let more = limit != usize::MAX && selected.next().is_some();
-        Ok((items, more))
-    };
-    match required_term(resource.stored(), labels, fields) {
-        Some(term) => take(&mut snapshot.with_term(&term, &prefix, after)),
-        None => take(&mut snapshot.range(&prefix, after)),
+    let Selection { labels, fields, .. } = selection;
+    let mut items = Vec::new();
+    let mut candidates = Candidates::new(resource, snapshot, selection, after);
+    loop {
+        let records = candidates.take(limit.saturating_add(1).min(READ_AT_ONCE));
+        if records.is_empty() {
+            return Ok((items, false));
+        }
+        for record in records {
+            if !matches(resource, &record, labels, fields)? {
+                continue;
+            }
+            if items.len() == limit {
+                return Ok((items, true));
+            }
+            items.push(resource.present(&record)?.ok_or_else(needs_others)?);
+        }
     }
 }
 

@@ -1,13 +1,16 @@
 //! An object on its way out.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use mizzen_object::{Value, json};
-use mizzen_store::Record;
+use mizzen_store::{Record, Revision};
 
 use crate::Resource;
-use crate::header::{Forms, header};
+use crate::decode;
+use crate::header::{Forms, Header};
+use crate::render::Rendering;
 
 /// An object as a caller gets it: text in the version that was asked for.
 #[derive(Clone)]
@@ -15,39 +18,74 @@ pub struct Object {
     /// Its text.
     pub json: Bytes,
     record: Option<Arc<Record>>,
+    /// What the text is of, if it is not the record's.
+    rendering: Option<Arc<Rendering>>,
 }
 
 impl Object {
-    /// A record as somebody sees it.
-    pub(crate) fn of(json: Bytes, record: Arc<Record>) -> Object {
+    /// A record whose text is the object in the version that was asked for. It has been decoded before.
+    pub(crate) fn stored(record: Arc<Record>) -> Object {
         Object {
-            json,
+            json: record.value.clone(),
             record: Some(record),
+            rendering: None,
         }
     }
 
-    /// An object that was never stored, as a dry run makes it.
+    /// A record in another version.
+    pub(crate) fn rendered(rendering: Arc<Rendering>, record: Arc<Record>) -> Object {
+        Object {
+            json: rendering.text.clone(),
+            record: Some(record),
+            rendering: Some(rendering),
+        }
+    }
+
+    /// An object that was never stored, as a dry run makes it. `json` is the text of an object.
     pub fn unstored(json: Bytes) -> Object {
-        Object { json, record: None }
+        Object {
+            json,
+            record: None,
+            rendering: None,
+        }
     }
 
     /// The object, read.
+    ///
+    /// # Panics
+    /// If an unstored object's text is no JSON. A stored one's was decoded before.
     pub fn value(&self) -> Value {
-        json::parse(&self.json).unwrap_or_default()
+        json::parse(&self.json).expect("an object's text is JSON")
     }
 
     /// Other forms of the object that were made before, and a place to keep new ones. None for what is not
-    /// stored in the version that was asked for.
+    /// stored.
     pub fn forms(&self, resource: &Resource) -> Option<&Forms> {
-        let record = self
-            .record
-            .as_deref()
-            .filter(|record| resource.is_current(record))?;
-        Some(&header(resource, record).forms)
+        self.header(resource).map(|header| &header.forms)
+    }
+
+    /// What selects the object in the version of its text. None for what is not stored.
+    pub(crate) fn header(&self, resource: &Resource) -> Option<&Header> {
+        match &self.rendering {
+            Some(rendering) => Some(&rendering.header),
+            None => decode::header(resource, self.record.as_deref()?).ok(),
+        }
     }
 
     /// The record it came from.
     pub fn record(&self) -> Option<&Arc<Record>> {
         self.record.as_ref()
+    }
+
+    /// The same object with the version `revision`, which is of no record.
+    pub(crate) fn restamped(&self, revision: Revision) -> Object {
+        let digits: Option<Range<usize>> = match &self.rendering {
+            Some(rendering) => Some(rendering.digits.clone()),
+            None => self.record.as_deref().and_then(Record::digits),
+        };
+        let digits = digits.expect("a stored object has a version");
+        let (before, after) = (&self.json[..digits.start], &self.json[digits.end..]);
+        let version = revision.to_string();
+        Object::unstored([before, version.as_bytes(), after].concat().into())
     }
 }

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use mizzen_object::{Kind, Status, Value, Violations, json, schema};
 use mizzen_store::{Record, Space, Store};
 
+use crate::decode::{decode, decode_outline, header};
 use crate::{Convert, Key, Object};
 
 /// A kind in a version, the version in which it is stored, and where. Cheap to clone.
 #[derive(Clone)]
 pub struct Resource(Arc<Inner>);
 
-struct Inner {
+pub(crate) struct Inner {
     kind: Kind,
     versions: Versions,
     space: Space,
@@ -57,6 +57,10 @@ impl Resource {
             space,
             head,
         }))
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.0
     }
 
     /// The kind in the version that is asked for.
@@ -201,11 +205,17 @@ impl Resource {
     }
 
     /// A stored object as the one with which a judged one is compared.
-    pub(crate) fn judged_value(&self, object: &Object) -> Value {
+    pub(crate) fn judged_value(&self, object: &Object) -> Result<Value, Status> {
         match (&self.0.versions, object.record()) {
-            (Versions::Hub(_), Some(record)) => json::parse(&record.value).unwrap_or_default(),
-            _ => object.value(),
+            (Versions::Hub(_), Some(record)) => decode(self, record),
+            _ => Ok(object.value()),
         }
+    }
+
+    /// A record of this resource in the version in which it is stored, without members that are not needed. One that
+    /// cannot be decoded is logged and counted.
+    pub fn decode_outline(&self, record: &Record, uninteresting: &[&str]) -> Result<Value, Status> {
+        decode_outline(self, record, uninteresting)
     }
 
     /// An object of this version as it is kept, with its kind there, if tables show that one.
@@ -270,58 +280,53 @@ impl Resource {
         }
     }
 
-    /// The text of a stored object in this version, if that can be told at once: nobody else has to be asked.
-    pub(crate) fn present(&self, record: &Record) -> Option<Bytes> {
+    /// A stored object in this version, if that can be told at once: no converter has to be called.
+    pub(crate) fn present(&self, record: &Arc<Record>) -> Result<Option<Object>, Status> {
+        let header = header(self, record)?;
+        if self.is_current(record) {
+            return Ok(Some(Object::stored(record.clone())));
+        }
+        if let Some(object) = self.rendered(record, header) {
+            return Ok(Some(object));
+        }
         match &self.0.versions {
-            Versions::Equals(_) => self.is_current(record).then(|| record.value.clone()),
-            Versions::Same => Some(record.value.clone()),
-            Versions::Hub(_) => {
-                let mut value = json::parse(&record.value).unwrap_or_default();
+            Versions::Equals(_) => Ok(None),
+            _ => {
+                let mut value = decode(self, record)?;
                 self.from_hub(&mut value);
-                Some(json::to_string(&value).into())
+                Ok(Some(self.render(record.clone(), &value)))
             }
         }
     }
 
-    /// Stored objects in this version.
+    /// Stored objects in this version. Those that no reader has seen in it yet are converted together.
     pub(crate) async fn show(&self, records: Vec<Arc<Record>>) -> Result<Vec<Object>, Status> {
-        let texts: Vec<Option<Bytes>> = records.iter().map(|record| self.present(record)).collect();
-        let mut converted = self.read(&records, &texts).await?.into_iter();
-        let text = |known: Option<Bytes>| known.or_else(|| converted.next()).unwrap_or_default();
-        let texts: Vec<Bytes> = texts.into_iter().map(text).collect();
-        Ok(records
-            .into_iter()
-            .zip(texts)
-            .map(|(record, json)| Object::of(json, record))
-            .collect())
-    }
-
-    /// The texts of those records whose text is not known yet.
-    async fn read(
-        &self,
-        records: &[Arc<Record>],
-        texts: &[Option<Bytes>],
-    ) -> Result<Vec<Bytes>, Status> {
-        let unknown = records.iter().zip(texts).filter(|(_, text)| text.is_none());
-        let objects: Vec<Value> = unknown
-            .map(|(record, _)| json::parse(&record.value).unwrap_or_default())
-            .collect();
-        match &self.0.versions {
-            Versions::Equals(convert) if !objects.is_empty() => {
-                let objects = convert.read(objects, &self.0.kind).await?;
-                Ok(objects
-                    .iter()
-                    .map(|object| json::to_string(object).into())
-                    .collect())
+        let mut objects = Vec::with_capacity(records.len());
+        let mut unknown = Vec::new();
+        for (at, record) in records.iter().enumerate() {
+            let object = self.present(record)?;
+            if object.is_none() {
+                unknown.push((at, decode(self, record)?));
             }
-            _ => Ok(Vec::new()),
+            objects.push(object);
         }
+        if let (Versions::Equals(convert), false) = (&self.0.versions, unknown.is_empty()) {
+            let (places, values): (Vec<usize>, Vec<Value>) = unknown.into_iter().unzip();
+            let converted = convert.read(values, &self.0.kind).await?;
+            for (at, value) in places.into_iter().zip(&converted) {
+                objects[at] = Some(self.render(records[at].clone(), value));
+            }
+        }
+        Ok(objects
+            .into_iter()
+            .map(|object| object.expect("as many objects as were given"))
+            .collect())
     }
 
     /// One stored object in this version.
     pub(crate) async fn show_one(&self, record: Arc<Record>) -> Result<Object, Status> {
-        match self.present(&record) {
-            Some(json) => Ok(Object::of(json, record)),
+        match self.present(&record)? {
+            Some(object) => Ok(object),
             None => Ok(self
                 .show(vec![record])
                 .await?

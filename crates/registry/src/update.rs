@@ -146,7 +146,7 @@ impl Registry {
         let mut new = change.apply(Some(&shown)).await?;
         let violations = resource.judge_and_convert(&mut new);
         let old = match resource.is_converted() {
-            true => resource.judged_value(current),
+            true => resource.judged_value(current)?,
             false => shown,
         };
         check_preconditions(resource, key, &new, &old, options)?;

@@ -6,9 +6,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use mizzen_object::{Status, json};
+use mizzen_object::Status;
 use mizzen_store::{EventKind, Record, Revision};
 
+use crate::get::needs_others;
 use crate::header::{matches, matches_object};
 use crate::list::select_any;
 use crate::{Object, Registry, Resource, Selection, parse_version};
@@ -121,7 +122,7 @@ impl Watch {
                 .next()
                 .await
                 .map_err(|expired| too_old(expired.asked, expired.oldest))?;
-            let seen = self.view(events).await?;
+            let seen = self.view(events).await.map_err(in_stream)?;
             if !seen.is_empty() {
                 return Ok(seen);
             }
@@ -139,16 +140,14 @@ impl Watch {
             return self.view_converted(events).await;
         }
         let Selection { labels, fields, .. } = &self.selection;
-        let inside = events.iter().filter(|event| self.is_inside(&event.record));
-        let seen = inside.filter_map(|event| {
-            view_one(
-                event,
-                (&event.record, event.previous.as_ref()),
-                |record| matches(&self.resource, record, labels, fields),
-                |record| self.object(record),
-            )
-        });
-        Ok(seen.collect())
+        let selects = |record: &&Arc<Record>| matches(&self.resource, record, labels, fields);
+        let object = |record: &Arc<Record>| self.resource.present(record)?.ok_or_else(needs_others);
+        let mut seen = Vec::new();
+        for event in events.iter().filter(|event| self.is_inside(&event.record)) {
+            let states = (&event.record, event.previous.as_ref());
+            seen.extend(view_one(event, states, selects, object)?);
+        }
+        Ok(seen)
     }
 
     /// The same where objects have to be converted before anything can be said of them.
@@ -170,18 +169,11 @@ impl Watch {
         for event in &events {
             let object = objects.next().expect("an object for each record");
             let previous = event.previous.as_ref().and_then(|_| objects.next());
-            let selects = |object: &Object| matches_object(&self.resource, object, labels, fields);
-            seen.extend(view_one(event, (object, previous), selects, |object| {
-                object
-            }));
+            let selects =
+                |object: &Object| Ok(matches_object(&self.resource, object, labels, fields));
+            seen.extend(view_one(event, (object, previous), selects, Ok)?);
         }
         Ok(seen)
-    }
-
-    /// The object that a record of a built-in kind is.
-    fn object(&self, record: &Arc<Record>) -> Object {
-        let json = self.resource.present(record).unwrap_or_default();
-        Object::of(json, record.clone())
     }
 
     fn is_inside(&self, record: &Record) -> bool {
@@ -194,37 +186,39 @@ impl Watch {
     }
 }
 
-/// What somebody sees of an event who sees `states`, the object after it and before it.
+/// The watch event for one change, as seen through a selector. `states` are the object after it and before it.
 fn view_one<T>(
     event: &mizzen_store::Event,
     states: (T, Option<T>),
-    selects: impl Fn(&T) -> bool,
-    object: impl Fn(T) -> Object,
-) -> Option<Event> {
+    selects: impl Fn(&T) -> Result<bool, Status>,
+    object: impl Fn(T) -> Result<Object, Status>,
+) -> Result<Option<Event>, Status> {
     let (after, before) = states;
-    let now = event.kind == EventKind::Put && selects(&after);
-    let before = before.filter(|before| selects(before));
-    Some(match (before, now) {
-        (None, false) => return None,
-        (None, true) => Event::Object(Change::Added, object(after)),
-        (Some(_), true) => Event::Object(Change::Modified, object(after)),
+    let now = event.kind == EventKind::Put && selects(&after)?;
+    let before = match before {
+        Some(before) if selects(&before)? => Some(before),
+        _ => None,
+    };
+    Ok(Some(match (before, now) {
+        (None, false) => return Ok(None),
+        (None, true) => Event::Object(Change::Added, object(after)?),
+        (Some(_), true) => Event::Object(Change::Modified, object(after)?),
         (Some(_), false) if event.kind == EventKind::Delete => {
-            Event::Object(Change::Deleted, object(after))
+            Event::Object(Change::Deleted, object(after)?)
         }
         // It left the selection: the watcher sees it as it last saw it, in the new version.
         (Some(before), false) => {
-            Event::Object(Change::Deleted, restamp(&object(before), event.revision))
+            Event::Object(Change::Deleted, object(before)?.restamped(event.revision))
         }
-    })
+    }))
 }
 
-/// An object with another revision in it.
-fn restamp(object: &Object, revision: Revision) -> Object {
-    let mut value = object.value();
-    value
-        .entry("metadata")
-        .set("resourceVersion", revision.to_string());
-    Object::unstored(json::to_string(&value).into())
+/// Kubernetes: in a stream an error that is no Status is an internal one (storage/etcd3/watcher.go, transformErrorToEvent).
+fn in_stream(status: Status) -> Status {
+    match status.reason.is_empty() {
+        true => Status::internal(status.message),
+        false => status,
+    }
 }
 
 fn too_old(asked: Revision, oldest: Revision) -> Status {

@@ -4,6 +4,7 @@ use parking_lot::{Mutex, RwLock};
 use std::fmt;
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::watch;
 
@@ -23,6 +24,7 @@ struct Inner {
     live: RwLock<Live>,
     retained: Mutex<Retained>,
     bell: watch::Sender<()>,
+    decode_errors: AtomicU64,
 }
 
 /// What a batch changes in one step.
@@ -48,6 +50,8 @@ pub struct SpaceStats {
     pub snapshots: usize,
     /// How many watches are open.
     pub watches: usize,
+    /// How many reads failed because a record could not be decoded.
+    pub decode_errors: u64,
 }
 
 impl Space {
@@ -72,6 +76,7 @@ impl Space {
             live: RwLock::new(live),
             retained,
             bell,
+            decode_errors: AtomicU64::new(0),
         }))
     }
 
@@ -141,6 +146,11 @@ impl Space {
         lock::read(&self.0.live).state.superseded
     }
 
+    /// Counts a read that failed because a record could not be decoded. What a record means is the caller's business.
+    pub fn count_decode_error(&self) {
+        self.0.decode_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The space in figures.
     pub fn stats(&self) -> SpaceStats {
         let snapshots = lock::hold(&self.0.retained).len();
@@ -153,6 +163,7 @@ impl Space {
             superseded: live.window.bytes(),
             snapshots,
             watches: self.0.bell.receiver_count(),
+            decode_errors: self.0.decode_errors.load(Ordering::Relaxed),
         }
     }
 

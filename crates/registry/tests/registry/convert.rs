@@ -274,9 +274,131 @@ async fn a_dry_run_shows_a_converted_object_as_it_would_be_read() {
 async fn a_version_that_needs_a_converter_cannot_be_read_without_waiting_for_it() {
     for rig in each_store() {
         let (v1, v2, _) = rig.widgets();
-        rig.create(&v2, WIDGET).await.unwrap();
+        rig.create(&v1, r#"{"metadata":{"name":"a"},"spec":{"size":3}}"#)
+            .await
+            .unwrap();
         assert!(rig.registry.get(&v1, &key("a"), "").is_ok());
         let unread = rig.registry.get(&v2, &key("a"), "");
         assert_eq!(unread.err().unwrap().code, 500);
+        rig.read(&v2).await.unwrap();
+        assert!(
+            rig.registry.get(&v2, &key("a"), "").is_ok(),
+            "it is remembered"
+        );
+    }
+}
+
+#[tokio::test]
+async fn another_version_is_rendered_once_and_remembered() {
+    for rig in each_store() {
+        let (v1, v2, convert) = rig.widgets();
+        rig.create(
+            &v1,
+            r#"{"metadata":{"name":"a","labels":{"l":"x"}},"spec":{"size":3}}"#,
+        )
+        .await
+        .unwrap();
+        let first = rig.registry.read(&v2, &key("a"), "").await.ok().unwrap();
+        for labels in ["", "l=x"] {
+            let options = ListOptions {
+                selection: selected(labels, ""),
+                ..ListOptions::default()
+            };
+            let list = rig.list(&v2, &options).await.ok().unwrap();
+            assert_eq!(list.items[0].json.as_ptr(), first.json.as_ptr());
+        }
+        assert_eq!(*convert.calls.lock().unwrap(), [1]);
+        assert!(first.forms(&v2).is_some());
+
+        let edit = |current: Option<&Value>| {
+            let mut new = current.unwrap().clone();
+            new.entry("spec").set("width", 4);
+            new
+        };
+        rig.edit(&v2, &UpdateOptions::default(), edit)
+            .await
+            .unwrap();
+        assert_eq!(rig.read(&v2).await.unwrap()["spec"]["width"].int(), 4);
+        assert_eq!(
+            *convert.calls.lock().unwrap(),
+            [1, 1],
+            "another revision, another text"
+        );
+
+        let (_, other, renewed) = rig.widgets();
+        assert_eq!(rig.read(&other).await.unwrap()["spec"]["width"].int(), 4);
+        assert_eq!(
+            *renewed.calls.lock().unwrap(),
+            [1],
+            "another definition renders anew"
+        );
+
+        let v1 = rig.resource("autoscaling/v1/horizontalpodautoscalers");
+        rig.create(&v1, AUTOSCALER).await.unwrap();
+        let texts = [(); 2].map(|()| rig.registry.get(&v1, &key("a"), "").ok().unwrap().json);
+        assert_eq!(texts[0].as_ptr(), texts[1].as_ptr());
+    }
+}
+
+#[tokio::test]
+async fn a_page_converts_no_more_objects_than_it_has() {
+    for rig in each_store() {
+        let (v1, v2, convert) = rig.widgets();
+        for number in 0..20 {
+            let text = format!(r#"{{"metadata":{{"name":"w{number:02}"}},"spec":{{"size":1}}}}"#);
+            rig.create(&v1, &text).await.unwrap();
+        }
+        let options = ListOptions {
+            limit: 3,
+            ..ListOptions::default()
+        };
+        let list = rig.list(&v2, &options).await.ok().unwrap();
+        assert_eq!((list.items.len(), list.remaining), (3, Some(17)));
+        assert_eq!(
+            *convert.calls.lock().unwrap(),
+            [4],
+            "one more tells that there are more"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_custom_object_leaves_a_selection_in_the_version_that_is_watched() {
+    for rig in each_store() {
+        let (v1, v2, _) = rig.widgets();
+        let labelled = |label: &str| {
+            format!(
+                r#"{{"metadata":{{"name":"a","annotations":{{"resourceVersion":"2"}},"labels":{{"l":"{label}"}}}},"spec":{{"size":3}}}}"#
+            )
+        };
+        rig.create(&v1, &labelled("x")).await.unwrap();
+        let options = WatchOptions {
+            selection: selected("l=x", ""),
+            version: rig.revision(),
+            ..WatchOptions::default()
+        };
+        let mut watch = rig.registry.watch(&v2, options).await.ok().unwrap();
+        let relabel = |current: Option<&Value>| {
+            let mut new = current.unwrap().clone();
+            new.entry("metadata").entry("labels").set("l", "y");
+            new
+        };
+        rig.edit(&v1, &UpdateOptions::default(), relabel)
+            .await
+            .unwrap();
+        let events = watch.next().await.ok().unwrap();
+        let Event::Object(change, object) = &events[0] else {
+            panic!("an object")
+        };
+        let object = object.value();
+        assert_eq!(
+            (change.word(), object["spec"]["width"].int()),
+            ("DELETED", 3)
+        );
+        assert_eq!(object["metadata"]["resourceVersion"].str(), rig.revision());
+        assert_eq!(
+            object["metadata"]["annotations"]["resourceVersion"].str(),
+            "2"
+        );
     }
 }

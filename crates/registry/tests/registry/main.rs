@@ -1,6 +1,7 @@
 //! The life of objects, verb by verb, each scenario on a store in memory and on one on disk.
 
 mod convert;
+mod corrupt;
 mod create;
 mod delete;
 mod list;

@@ -1,0 +1,60 @@
+//! Stored records, decoded.
+//!
+//! A record is decoded the first time that it is read, unless this process wrote it. What is found is attached to it.
+//!
+//! Invariant: a record that cannot be decoded is an error for every reader. It is logged once, with its key, and each
+//! failed read is counted.
+
+use mizzen_object::{Status, Value, json};
+use mizzen_store::Record;
+use tracing::error;
+
+use crate::Resource;
+use crate::header::Header;
+
+/// What is attached to a record: its header, or why it cannot be decoded.
+pub(crate) type Attached = Result<Header, Box<str>>;
+
+/// The header of a record, decoded the first time if the writer did not leave it.
+pub(crate) fn header<'a>(resource: &Resource, record: &'a Record) -> Result<&'a Header, Status> {
+    let attached: &Attached = record.attach(|record| match parse(record) {
+        Ok(value) => Ok(Header::new(resource.stored(), &value)),
+        Err(problem) => {
+            let (space, key, revision) = (resource.space().name(), &record.key, record.revision.0);
+            error!(resource = %space, %key, revision, error = problem, "stored object cannot be decoded");
+            Err(problem.into())
+        }
+    });
+    attached.as_ref().map_err(|problem| {
+        resource.space().count_decode_error();
+        // Kubernetes: the decoder's error has no reason (storage/etcd3/store.go, recordDecodeError).
+        Status::unknown(&**problem)
+    })
+}
+
+/// The object of a record, in the version in which it is stored.
+pub(crate) fn decode(resource: &Resource, record: &Record) -> Result<Value, Status> {
+    header(resource, record)?;
+    Ok(parse(record).expect("what has a header can be decoded"))
+}
+
+/// The same without members that are not needed.
+pub(crate) fn decode_outline(
+    resource: &Resource,
+    record: &Record,
+    uninteresting: &[&str],
+) -> Result<Value, Status> {
+    header(resource, record)?;
+    Ok(json::outline(&record.value, uninteresting).expect("what has a header can be decoded"))
+}
+
+fn parse(record: &Record) -> Result<Value, String> {
+    let value = json::parse(&record.value).map_err(|error| error.to_string())?;
+    match value["kind"].is_empty() {
+        true => {
+            let text = String::from_utf8_lossy(&record.value);
+            Err(format!("Object 'Kind' is missing in '{text}'"))
+        }
+        false => Ok(value),
+    }
+}

@@ -1,0 +1,57 @@
+//! Stored objects in versions other than the one in which they are stored.
+//!
+//! An object is rendered in a version when it is first read in it, and the text is kept with its record, for as long as
+//! the resource that it was rendered for is served.
+
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use mizzen_object::Value;
+use mizzen_store::Record;
+
+use crate::decode::header;
+use crate::header::Header;
+use crate::resource::Inner;
+use crate::{Object, Resource, encode};
+
+/// A stored object in one version.
+pub(crate) struct Rendering {
+    /// The resource that it was rendered for.
+    of: Weak<Inner>,
+    pub(crate) text: Bytes,
+    /// Where the digits of the version are in the text.
+    pub(crate) digits: Range<usize>,
+    /// What selects it, and its other forms.
+    pub(crate) header: Header,
+}
+
+impl Resource {
+    /// The rendering of a record that was made before.
+    pub(crate) fn rendered(&self, record: &Arc<Record>, header: &Header) -> Option<Object> {
+        let renderings = header.renderings.get()?.lock();
+        let found = renderings
+            .iter()
+            .find(|rendering| std::ptr::eq(rendering.of.as_ptr(), Arc::as_ptr(self.inner())))?;
+        Some(Object::rendered(found.clone(), record.clone()))
+    }
+
+    /// Keeps `value`, which is a record's object in this version.
+    pub(crate) fn render(&self, record: Arc<Record>, value: &Value) -> Object {
+        let (text, digits) = encode::located(value);
+        let rendering = Arc::new(Rendering {
+            of: Arc::downgrade(self.inner()),
+            text: text.into(),
+            digits,
+            header: Header::new(self.kind(), value),
+        });
+        if let Ok(header) = header(self, &record) {
+            let mut renderings = header.renderings.get_or_init(Default::default).lock();
+            // A reader that was slower replaces the same text.
+            renderings
+                .retain(|known| known.of.strong_count() > 0 && !known.of.ptr_eq(&rendering.of));
+            renderings.push(rendering.clone());
+        }
+        Object::rendered(rendering, record)
+    }
+}
