@@ -344,8 +344,9 @@ impl Catalog {
         definition.stored(&self.means)
     }
 
-    /// Serves a definition as it is stored in `record`, unless a later one is served.
-    pub(crate) fn define(&self, record: &Arc<Record>) {
+    /// Serves a definition as it is stored in `record`, unless a later one is served. One that cannot be decoded, which
+    /// is logged, is not served. `resource` is that of definitions.
+    pub(crate) fn define(&self, resource: &Resource, record: &Arc<Record>) {
         let _alone = self.changing();
         let before = self.definition(&record.key);
         if before
@@ -354,7 +355,10 @@ impl Catalog {
         {
             return;
         }
-        let definition = Arc::new(Definition::read(record, before.as_deref()));
+        let Ok(definition) = Definition::read(resource, record, before.as_deref()) else {
+            return;
+        };
+        let definition = Arc::new(definition);
         self.set(
             self.custom()
                 .with(definition.key(), Some(definition.clone())),
@@ -365,11 +369,15 @@ impl Catalog {
     }
 
     /// Serves these definitions and no others.
-    pub(crate) fn define_all<'a>(&self, records: impl Iterator<Item = &'a Arc<Record>>) {
+    pub(crate) fn define_all<'a>(
+        &self,
+        resource: &Resource,
+        records: impl Iterator<Item = &'a Arc<Record>>,
+    ) {
         let _alone = self.changing();
         let before = self.custom();
-        let read = |record: &Arc<Record>| Arc::new(Definition::read(record, None));
-        let all: Vec<Arc<Definition>> = records.map(read).collect();
+        let read = |record: &Arc<Record>| Definition::read(resource, record, None).ok();
+        let all: Vec<Arc<Definition>> = records.filter_map(read).map(Arc::new).collect();
         self.set(before.with_all(all.into_iter()));
         before.iter().for_each(|definition| definition.end());
     }

@@ -318,6 +318,20 @@ fn write_store(server: &Inner, out: &mut String) {
     }
     head(
         out,
+        "apiserver_storage_decode_errors_total",
+        "counter",
+        "Number of stored object decode errors split by object type",
+    );
+    for space in stats.iter().filter(|space| space.decode_errors > 0) {
+        let (group, resource) = space.name.split_once('/').unwrap_or(("", &space.name));
+        let errors = space.decode_errors;
+        let _ = writeln!(
+            out,
+            "apiserver_storage_decode_errors_total{{group=\"{group}\",resource=\"{resource}\"}} {errors}"
+        );
+    }
+    head(
+        out,
         "mizzen_store_bytes",
         "gauge",
         "Bytes of stored objects.",

@@ -37,11 +37,12 @@ impl Configured {
         if kept.revision == revision {
             return kept;
         }
-        let stored = registry
-            .list(resource, &ListOptions::default())
-            .map(|list| list.items)
-            .unwrap_or_default();
+        // With one that cannot be decoded, which is logged, the others are served as they were.
+        let Ok(stored) = registry.list(resource, &ListOptions::default()) else {
+            return kept;
+        };
         let entries = stored
+            .items
             .iter()
             .map(|object| Arc::new(Entry::parse(object.value())))
             .collect();

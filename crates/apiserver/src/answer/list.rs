@@ -83,8 +83,8 @@ fn whole(
     }
 }
 
-/// A body of pieces that share the memory of stored objects. An object that is stored in another version is converted for
-/// this body alone.
+/// A body of pieces that share the memory of stored objects. An object in another version than the stored one counts as
+/// the body's own.
 fn shared(resource: &Resource, list: &List, pieces: Vec<Bytes>) -> Body {
     let Some(superseded) = list.superseded else {
         return Body::pieces(pieces);

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use mizzen_object::schema::Struct;
 use mizzen_object::{
-    GroupVersionKind, Kind, KindData, NoHooks, Scope, Str, Subresource, Value, custom, json,
+    GroupVersionKind, Kind, KindData, NoHooks, Scope, Status, Str, Subresource, Value, custom, json,
 };
 use mizzen_registry::{Record, Resource, Revision};
 use tokio::sync::watch;
@@ -66,9 +66,14 @@ const VERBS: [&str; 8] = [
 const LAST_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
 
 impl Definition {
-    /// Reads a stored definition. What `previous` has compiled is taken over if it still holds.
-    pub(crate) fn read(record: &Arc<Record>, previous: Option<&Definition>) -> Definition {
-        let value = json::outline(&record.value, &["schema", "managedFields"]).unwrap_or_default();
+    /// Reads a stored definition. What `previous` has compiled is taken over if it still holds. `resource` is that of
+    /// definitions themselves.
+    pub(crate) fn read(
+        resource: &Resource,
+        record: &Arc<Record>,
+        previous: Option<&Definition>,
+    ) -> Result<Definition, Status> {
+        let value = resource.decode_outline(record, &["schema", "managedFields"])?;
         let (spec, status, metadata) = (&value["spec"], &value["status"], &value["metadata"]);
         let holds = |condition: &str| is_true(&value, condition);
         let is_established = holds("Established");
@@ -81,7 +86,7 @@ impl Definition {
         let live = previous
             .filter(|previous| previous.identity == identity)
             .map(|same| same.live.clone());
-        Definition {
+        Ok(Definition {
             name: metadata["name"].str().into(),
             group: spec["group"].str().into(),
             asked: Names::read(&spec["names"]),
@@ -98,7 +103,7 @@ impl Definition {
             identity,
             record: record.clone(),
             live: live.unwrap_or_default(),
-        }
+        })
     }
 
     /// The revision of the record that this was read from.
@@ -113,7 +118,7 @@ impl Definition {
 
     /// The whole definition.
     pub(crate) fn value(&self) -> Value {
-        json::parse(&self.record.value).unwrap_or_default()
+        json::parse(&self.record.value).expect("the record was decoded when it was read")
     }
 
     /// Whether `other` has the same spec and the same names.

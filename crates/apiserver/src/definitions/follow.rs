@@ -52,7 +52,9 @@ pub(crate) fn resource(server: &Inner) -> Option<Resource> {
 
 async fn load(server: &Arc<Inner>, resource: &Resource) -> Revision {
     let snapshot = resource.space().snapshot();
-    server.catalog.define_all(snapshot.range("", None));
+    server
+        .catalog
+        .define_all(resource, snapshot.range("", None));
     for name in server.catalog.unsettled() {
         settle(server, resource, &name).await;
     }
@@ -145,7 +147,7 @@ fn is_pending(definition: &Value) -> bool {
 /// Serves a definition as it is stored now; false if it is gone.
 fn refresh(server: &Inner, resource: &Resource, name: &str) -> bool {
     match resource.space().snapshot().get(name) {
-        Some(record) => server.catalog.define(record),
+        Some(record) => server.catalog.define(resource, record),
         None => server.catalog.forget(name),
     }
     server.catalog.definition(name).is_some()
@@ -162,10 +164,11 @@ pub(super) async fn change(
         return Ok(());
     };
     loop {
-        let Ok(object) = server.registry.get(&resource, &Key::new("", name), "") else {
-            return Ok(());
+        let mut definition = match server.registry.get(&resource, &Key::new("", name), "") {
+            Ok(object) => object.value(),
+            Err(status) if status.code == 404 => return Ok(()),
+            Err(status) => return Err(status),
         };
-        let mut definition = object.value();
         if !edit(&mut definition, &server.registry.timestamp()) {
             return Ok(());
         }

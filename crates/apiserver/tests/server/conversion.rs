@@ -72,13 +72,17 @@ async fn a_webhook_converts_what_is_read_and_written() {
         .expect(200)
         .body;
     assert_eq!(json::to_string(&changed["spec"]), r#"{"b":"z"}"#);
+    for name in ["other", "others"] {
+        rig.post(FOOS, &foo("v1", name, r#"{"a":"x"}"#))
+            .await
+            .expect(201);
+    }
     let before = peer.seen().len();
-    let list = rig.get(FOOS_V2).await.expect(200);
-    assert_eq!(
-        (list.names().len(), peer.seen().len() - before),
-        (2, 1),
-        "a list is one question"
-    );
+    for why in ["a list is one question", "its answer is remembered"] {
+        let list = rig.get(FOOS_V2).await.expect(200);
+        let seen = (list.names().len(), peer.seen().len() - before);
+        assert_eq!(seen, (4, 1), "{why}");
+    }
     let mut events = rig
         .watch(&format!("{FOOS_V2}?watch=true&resourceVersion=0"))
         .await;

@@ -16,6 +16,7 @@ mod audit;
 mod authorization;
 mod bytes;
 mod conversion;
+mod corrupt;
 mod definitions;
 mod delete;
 mod discovery;

@@ -112,7 +112,7 @@ impl Reference {
             .ok_or_else(|| unknown(kind))?;
         let namespace = self.namespace(&resource, attributes)?;
         let found = match self.name.is_empty() {
-            false => self.named(&resource, namespace, attributes).await,
+            false => self.named(&resource, namespace, attributes).await?,
             true => self.selected(&resource, namespace, attributes).await?,
         };
         match found.is_empty() && self.required {
@@ -148,12 +148,16 @@ impl Reference {
         resource: &Resource,
         namespace: &str,
         attributes: &Attributes<'_>,
-    ) -> Vec<Value> {
+    ) -> Result<Vec<Value>, String> {
         let registry = &attributes.call.server.registry;
         let found = registry
             .read(resource, &Key::new(namespace, &self.name), "")
             .await;
-        found.into_iter().map(|object| object.value()).collect()
+        match found {
+            Ok(object) => Ok(vec![object.value()]),
+            Err(status) if status.code == 404 => Ok(Vec::new()),
+            Err(status) => Err(status.message),
+        }
     }
 
     async fn selected(

@@ -4,7 +4,7 @@ use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use mizzen_object::{Str, Value};
+use mizzen_object::{Status, Str, Value};
 use mizzen_registry::{ListOptions, Object, Registry, Resource, Revision};
 
 use super::binding::Binding;
@@ -46,30 +46,29 @@ pub(super) struct Configured {
 }
 
 impl Configured {
-    /// The policies as they are stored at this moment. Only who comes first after a change reads them.
-    pub(super) fn in_force(&self, registry: &Registry) -> Arc<InForce> {
+    /// The policies as they are stored at this moment. Only the first request after a change reads them. A policy that
+    /// cannot be decoded fails the request: it might have rejected it.
+    pub(super) fn in_force(&self, registry: &Registry) -> Result<Arc<InForce>, Status> {
         let Some((policies, bindings)) = &self.resources else {
-            return Arc::default();
+            return Ok(Arc::default());
         };
         let revisions = [policies, bindings].map(|resource| resource.space().snapshot().revision());
         let kept = self.kept.read().clone();
         if kept.revisions == revisions {
-            return kept;
+            return Ok(kept);
         }
         let objects = |resource: &Resource| {
-            registry
-                .list(resource, &ListOptions::default())
-                .map(|list| list.items)
-                .unwrap_or_default()
+            let list = registry.list(resource, &ListOptions::default());
+            list.map(|list| list.items)
         };
         let fresh = Arc::new(InForce::new(
             revisions,
-            &objects(policies),
-            &objects(bindings),
+            &objects(policies)?,
+            &objects(bindings)?,
             &kept,
         ));
         *self.kept.write() = fresh.clone();
-        fresh
+        Ok(fresh)
     }
 }
 

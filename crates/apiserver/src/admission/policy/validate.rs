@@ -22,7 +22,7 @@ const MAX_NOTE: usize = 10 * 1024;
 /// client gets the first.
 pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> {
     let server = attributes.call.server;
-    let in_force = server.policies.validating.in_force(&server.registry);
+    let in_force = server.policies.validating.in_force(&server.registry)?;
     let found = in_force.about(&attributes.call.resource.kind().plural);
     if found.is_empty() || is_exempt(attributes) {
         return Ok(());

@@ -132,17 +132,20 @@ async fn follow(server: &Arc<Inner>, service: &Key, address: &str) {
     else {
         return;
     };
-    let stored = server
-        .registry
-        .get(&services, service, "")
-        .map(|service| service.value())
-        .unwrap_or_default();
-    let has = addresses_of(&stored).iter().any(|known| known == address);
-    let found = server
-        .registry
-        .get(&addresses, &Key::new("", address), "")
-        .map(|found| found.value())
-        .ok();
+    let read = |resource: &Resource, key: &Key| match server.registry.get(resource, key, "") {
+        Ok(found) => Ok(Some(found.value())),
+        Err(status) if status.code == 404 => Ok(None),
+        Err(status) => Err(status),
+    };
+    // Of what cannot be decoded, which is logged, nothing is known: its address stays as it is.
+    let (Ok(stored), Ok(found)) = (
+        read(&services, service),
+        read(&addresses, &Key::new("", address)),
+    ) else {
+        return;
+    };
+    let has =
+        stored.is_some_and(|stored| addresses_of(&stored).iter().any(|known| known == address));
     match found {
         None if has => make(server, &addresses, service, address).await,
         Some(found) if !has && is_ours(&found) && is_of(&found, service) => {

@@ -3,7 +3,7 @@
 use parking_lot::RwLock;
 use std::sync::Arc;
 
-use mizzen_object::{Str, Value};
+use mizzen_object::{Status, Str, Value};
 use mizzen_registry::{ListOptions, Registry, Resource, Revision};
 
 use super::failing_open::FailingOpen;
@@ -41,25 +41,25 @@ pub(crate) struct Configured {
 }
 
 impl Configured {
-    /// The webhooks as they are stored at this moment. Only who comes first after a change reads the configurations.
-    pub(crate) fn hooks(&self, registry: &Registry) -> Arc<Hooks> {
+    /// The webhooks as they are stored at this moment. Only the first request after a change reads the configurations.
+    /// A configuration that cannot be decoded fails the request: its webhooks might have rejected it.
+    pub(crate) fn hooks(&self, registry: &Registry) -> Result<Arc<Hooks>, Status> {
         let Some(resource) = &self.resource else {
-            return Arc::default();
+            return Ok(Arc::default());
         };
         let revision = resource.space().snapshot().revision();
         let kept = self.kept.read().clone();
         if kept.revision == revision {
-            return kept;
+            return Ok(kept);
         }
-        let list = registry.list(resource, &ListOptions::default());
-        let configurations = list.map(|list| list.items).unwrap_or_default();
+        let configurations = registry.list(resource, &ListOptions::default())?.items;
         let values: Vec<Value> = configurations
             .iter()
             .map(|configuration| configuration.value())
             .collect();
         let hooks = Arc::new(Hooks::new(revision, &values));
         *self.kept.write() = hooks.clone();
-        hooks
+        Ok(hooks)
     }
 }
 

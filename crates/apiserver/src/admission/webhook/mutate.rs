@@ -39,7 +39,7 @@ impl Rounds {
         second: bool,
     ) -> Result<bool, Status> {
         let server = attributes.call.server;
-        let hooks = server.webhooks.mutating.hooks(&server.registry);
+        let hooks = server.webhooks.mutating.hooks(&server.registry)?;
         let candidates = candidates(&hooks, attributes);
         if candidates.is_empty() {
             return Ok(false);

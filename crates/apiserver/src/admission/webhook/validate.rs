@@ -19,7 +19,7 @@ use crate::server::Inner;
 /// Asks the webhooks that a write concerns. Of several refusals the client gets that of the first webhook.
 pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> {
     let server = attributes.call.server;
-    let hooks = server.webhooks.validating.hooks(&server.registry);
+    let hooks = server.webhooks.validating.hooks(&server.registry)?;
     let mut calls = Vec::new();
     for webhook in candidates(&hooks, attributes) {
         if let Some(invocation) = invocation(&webhook, attributes).await? {
