@@ -406,12 +406,20 @@ impl Catalog {
     pub(crate) fn waiting(&self, name: &str) -> Vec<String> {
         let group = name.split_once('.').map_or("", |(_, group)| group);
         let custom = self.custom();
-        let waiting = custom
-            .of_group(group)
-            .filter(|it| it.name != name && it.asked != it.accepted);
+        let waiting = custom.waiting(group).filter(|it| it.name != name);
         waiting
             .map(|definition| definition.name.to_string())
             .collect()
+    }
+
+    /// Groups and versions that definitions serve.
+    pub(crate) fn custom_versions(&self) -> Vec<(Str, Str)> {
+        self.custom().served().cloned().collect()
+    }
+
+    /// While this stays the same, so do [`custom_versions`](Catalog::custom_versions).
+    pub(crate) fn custom_version_changes(&self) -> u64 {
+        self.custom().served_changes()
     }
 
     /// The names of a group that are given away.

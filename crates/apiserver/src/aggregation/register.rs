@@ -18,7 +18,7 @@ const ALWAYS: &str = "true";
 /// Makes what is missing of built-in groups, all at once: they share the disk's time.
 pub(super) async fn built_in(server: &Server) -> Result<(), String> {
     let mut running = JoinSet::new();
-    for wanted in wanted(server, true) {
+    for wanted in wanted_built_in(server) {
         let server = server.clone();
         running.spawn(async move { ensure(&server, &wanted, AT_START).await });
     }
@@ -30,7 +30,7 @@ pub(super) async fn built_in(server: &Server) -> Result<(), String> {
 
 /// Makes what is missing of custom groups and removes what is too much.
 pub(super) async fn custom(server: &Server) {
-    let wanted = wanted(server, false);
+    let wanted = wanted_custom(server);
     for service in &wanted {
         if let Err(problem) = ensure(server, service, ALWAYS).await {
             tracing::warn!(%problem, "cannot keep an APIService");
@@ -57,13 +57,23 @@ impl Wanted {
     }
 }
 
-fn wanted(server: &Server, built_in: bool) -> Vec<Wanted> {
+/// The versions that definitions serve.
+fn wanted_custom(server: &Server) -> Vec<Wanted> {
+    let versions = server.0.catalog.custom_versions().into_iter();
+    let versions = versions.map(|(group, version)| Wanted { group, version });
+    versions
+        .filter(|wanted| !discovery::is_built_in(&wanted.group))
+        .collect()
+}
+
+/// The versions that are built in.
+fn wanted_built_in(server: &Server) -> Vec<Wanted> {
     let groups = server.0.catalog.groups();
-    // Kubernetes: who knows all APIServices is not one of them.
+    // Kubernetes: the group of APIServices has none itself.
     let groups = groups
         .iter()
         .filter(|group| group.name != "apiregistration.k8s.io");
-    let groups = groups.filter(|group| discovery::is_built_in(&group.name) == built_in);
+    let groups = groups.filter(|group| discovery::is_built_in(&group.name));
     let versions = groups.flat_map(|group| {
         group.versions.iter().map(|version| Wanted {
             group: group.name.clone(),

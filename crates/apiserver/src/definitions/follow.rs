@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use mizzen_object::{Status, Value, json};
+use mizzen_object::{Status, Value};
 use mizzen_registry::{Key, Resource, Revision};
 use tokio::time::timeout;
 use tracing::warn;
@@ -62,6 +62,7 @@ async fn load(server: &Arc<Inner>, resource: &Resource) -> Revision {
 }
 
 async fn follow(server: Weak<Inner>, resource: Resource, mut seen: Revision) {
+    let mut last_served = None;
     loop {
         let Ok(mut watch) = resource.space().watch(seen) else {
             let Some(server) = server.upgrade() else {
@@ -79,7 +80,10 @@ async fn follow(server: Weak<Inner>, resource: Resource, mut seen: Revision) {
                 settle(&server, &resource, &event.record.key).await;
                 seen = event.revision;
                 server.definitions.reach(seen);
-                server.aggregation.served_changed();
+                let served = server.catalog.custom_version_changes();
+                if std::mem::replace(&mut last_served, Some(served)) != Some(served) {
+                    server.aggregation.served_changed();
+                }
             }
         }
     }
@@ -172,8 +176,7 @@ pub(super) async fn change(
         if !edit(&mut definition, &server.registry.timestamp()) {
             return Ok(());
         }
-        let body = json::to_string(&definition).into();
-        match verbs::put_status(server, &resource, name, body).await {
+        match verbs::put_status(server, &resource, name, definition).await {
             Err(status) if status.code == 409 => continue,
             Err(status) if status.code == 404 => return Ok(()),
             outcome => {

@@ -2,8 +2,7 @@
 //!
 //! Kubernetes: whoever asked first keeps a name; who asks later waits until it is free (controller/status).
 
-use std::collections::HashSet;
-
+use imbl::HashMap;
 use mizzen_object::{Str, Value, in_one, json, value};
 
 /// What a kind is called.
@@ -50,20 +49,37 @@ impl Names {
     }
 }
 
-/// The names in a group that are given away.
-#[derive(Debug, Default)]
+/// The names in a group that are given away, each with how many definitions have it. Cheap to clone.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Taken {
-    resources: HashSet<Str>,
-    kinds: HashSet<Str>,
+    resources: HashMap<Str, usize>,
+    kinds: HashMap<Str, usize>,
 }
 
 impl Taken {
     pub(crate) fn add(&mut self, names: &Names) {
-        self.resources
-            .extend([names.plural.clone(), names.singular.clone()]);
-        self.resources.extend(names.short_names.iter().cloned());
-        self.kinds
-            .extend([names.kind.clone(), names.list_kind.clone()]);
+        self.count(names, |n| n + 1);
+    }
+
+    pub(crate) fn remove(&mut self, names: &Names) {
+        self.count(names, |n| n - 1);
+    }
+
+    fn count(&mut self, names: &Names, change: impl Fn(usize) -> usize) {
+        let each = |taken: &mut HashMap<Str, usize>, name: &Str| {
+            let n = change(taken.get(name).copied().unwrap_or_default());
+            match n {
+                0 => taken.remove(name),
+                n => taken.insert(name.clone(), n),
+            };
+        };
+        each(&mut self.resources, &names.plural);
+        each(&mut self.resources, &names.singular);
+        for name in &names.short_names {
+            each(&mut self.resources, name);
+        }
+        each(&mut self.kinds, &names.kind);
+        each(&mut self.kinds, &names.list_kind);
     }
 }
 
@@ -82,8 +98,8 @@ pub(crate) fn accept(asked: &Names, had: &Names, taken: &Taken) -> (Names, Optio
         ..had.clone()
     };
     let mut conflict = None;
-    let one = |asked: &Str, had: &mut Str, taken: &HashSet<Str>, reason: &'static str| {
-        if asked == had || !taken.contains(asked) {
+    let one = |asked: &Str, had: &mut Str, taken: &HashMap<Str, usize>, reason: &'static str| {
+        if asked == had || !taken.contains_key(asked) {
             *had = asked.clone();
             return None;
         }
@@ -132,7 +148,7 @@ fn accept_short(asked: &Names, had: &Names, taken: &Taken) -> Result<Vec<Str>, S
         .iter()
         .filter(|name| !had.short_names.contains(name));
     let conflicts = fresh
-        .filter(|name| taken.resources.contains(*name))
+        .filter(|name| taken.resources.contains_key(*name))
         .map(|name| in_use(name));
     in_one(conflicts).map_or_else(|| Ok(asked.short_names.clone()), Err)
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use imbl::{OrdMap, OrdSet};
 use mizzen_object::schema::Struct;
 use mizzen_object::{Str, json};
 
@@ -15,9 +16,20 @@ use crate::discovery::{self, Group, Version, is_built_in};
 use crate::openapi::{OpenApi, Pending};
 
 /// All definitions at one moment.
+///
+/// Invariant: a change costs in proportion to the definition, not to how many there are: the maps share their content
+/// with the snapshot before.
 pub(crate) struct Snapshot {
     /// By group and plural.
-    definitions: BTreeMap<(Str, Str), Arc<Definition>>,
+    definitions: OrdMap<(Str, Str), Arc<Definition>>,
+    /// The names that are given away, by group.
+    taken: OrdMap<Str, Taken>,
+    /// The keys of definitions that lack a name that they ask for.
+    waiting: OrdSet<(Str, Str)>,
+    /// Groups and versions that are served, each with how many definitions have it.
+    served: OrdMap<(Str, Str), usize>,
+    /// How often a group's version came or went.
+    served_changes: u64,
     groups: OnceLock<Arc<[Group]>>,
     openapi: OnceLock<Arc<OpenApi>>,
     /// The latest documents that were written before this snapshot.
@@ -25,10 +37,14 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// The state after a change; `openapi` are the documents without definitions.
+    /// No definitions; `openapi` are the documents without any.
     pub(crate) fn new(openapi: OpenApi) -> Snapshot {
         Snapshot {
-            definitions: BTreeMap::new(),
+            definitions: OrdMap::new(),
+            taken: OrdMap::new(),
+            waiting: OrdSet::new(),
+            served: OrdMap::new(),
+            served_changes: 0,
             groups: OnceLock::new(),
             openapi: OnceLock::new(),
             written: Arc::new(openapi),
@@ -37,30 +53,82 @@ impl Snapshot {
 
     /// This state with one definition more, other or less.
     pub(crate) fn with(&self, key: (Str, Str), definition: Option<Arc<Definition>>) -> Snapshot {
-        let mut definitions = self.definitions.clone();
-        match definition {
-            Some(definition) => definitions.insert(key, definition),
-            None => definitions.remove(&key),
+        let written = self.openapi.get().unwrap_or(&self.written).clone();
+        let mut next = Snapshot {
+            definitions: self.definitions.clone(),
+            taken: self.taken.clone(),
+            waiting: self.waiting.clone(),
+            served: self.served.clone(),
+            served_changes: self.served_changes,
+            groups: OnceLock::new(),
+            openapi: OnceLock::new(),
+            written,
         };
-        self.next(definitions)
+        if let Some(before) = next.definitions.remove(&key) {
+            next.waiting.remove(&key);
+            next.count(&before, false);
+        }
+        if let Some(definition) = definition {
+            next.count(&definition, true);
+            if definition.asked != definition.accepted {
+                next.waiting.insert(key.clone());
+            }
+            next.definitions.insert(key, definition);
+        }
+        next
     }
 
     /// The same with these definitions in place of all.
     pub(crate) fn with_all(&self, all: impl Iterator<Item = Arc<Definition>>) -> Snapshot {
-        self.next(
-            all.map(|definition| (definition.key(), definition))
-                .collect(),
-        )
+        let mut next = self.with((Str::default(), Str::default()), None);
+        (next.definitions, next.taken) = (OrdMap::new(), OrdMap::new());
+        (next.waiting, next.served) = (OrdSet::new(), OrdMap::new());
+        next.served_changes += 1;
+        all.fold(next, |next, definition| {
+            next.with(definition.key(), Some(definition))
+        })
     }
 
-    fn next(&self, definitions: BTreeMap<(Str, Str), Arc<Definition>>) -> Snapshot {
-        let written = self.openapi.get().unwrap_or(&self.written).clone();
-        Snapshot {
-            definitions,
-            groups: OnceLock::new(),
-            openapi: OnceLock::new(),
-            written,
+    /// Counts the names and versions of a definition that comes or goes.
+    fn count(&mut self, definition: &Definition, comes: bool) {
+        let taken = self.taken.entry(definition.group.clone()).or_default();
+        match comes {
+            true => taken.add(&definition.accepted),
+            false => taken.remove(&definition.accepted),
         }
+        let served = definition.versions.iter().filter(|version| version.served);
+        for version in served.filter(|_| definition.is_established) {
+            let key = (definition.group.clone(), version.name.clone());
+            let n = self.served.get(&key).copied().unwrap_or_default();
+            let n = if comes { n + 1 } else { n - 1 };
+            self.served_changes += u64::from(n == usize::from(comes));
+            match n {
+                0 => self.served.remove(&key),
+                n => self.served.insert(key, n),
+            };
+        }
+    }
+
+    /// Groups and versions that are served.
+    pub(crate) fn served(&self) -> impl Iterator<Item = &(Str, Str)> {
+        self.served.keys()
+    }
+
+    /// While this stays the same, so do the groups and versions that are served.
+    pub(crate) fn served_changes(&self) -> u64 {
+        self.served_changes
+    }
+
+    /// Definitions of a group that lack a name that they ask for.
+    pub(crate) fn waiting<'a>(
+        &'a self,
+        group: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<Definition>> {
+        let from = (Str::from(group), Str::default());
+        self.waiting
+            .range(from..)
+            .take_while(move |key| key.0 == group)
+            .filter_map(|key| self.definitions.get(key))
     }
 
     /// The definition of a resource.
@@ -86,10 +154,7 @@ impl Snapshot {
 
     /// The names of a group that are given away.
     pub(crate) fn taken(&self, group: &str) -> Taken {
-        let mut taken = Taken::default();
-        self.of_group(group)
-            .for_each(|definition| taken.add(&definition.accepted));
-        taken
+        self.taken.get(group).cloned().unwrap_or_default()
     }
 
     /// What discovery says of a group.

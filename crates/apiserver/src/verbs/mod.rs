@@ -28,7 +28,6 @@ pub(crate) use frames::Frames;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::Method;
 use mizzen_object::validate::names;
 use mizzen_object::{Action, Status, Value};
@@ -206,7 +205,7 @@ pub(crate) async fn put_status(
     server: &Arc<Inner>,
     resource: &Resource,
     name: &str,
-    body: Bytes,
+    object: Value,
 ) -> Result<(), Status> {
     let kind = resource.kind();
     let path = ResourcePath {
@@ -217,21 +216,12 @@ pub(crate) async fn put_status(
         subresource: "status".into(),
         ..ResourcePath::default()
     };
-    let request = Request {
-        body,
-        ..Request::of_server(Method::PUT, path.clone())
-    };
+    let request = Request::of_server(Method::PUT, path.clone());
     let notes = Notes::default();
     let call = Call::of_server(server, &request, &path, resource, &notes);
-    let answer = update::update(&call, Action::Status).await?;
-    match answer.status().as_u16() {
-        200 => Ok(()),
-        code => Err(Status::failure(
-            code,
-            "",
-            format!("the status of {name} was refused"),
-        )),
-    }
+    update::replace(&call, Action::Status, object, false)
+        .await
+        .map(drop)
 }
 
 /// An object that is looked for must have a name, and a namespace where it can have one. Kubernetes:

@@ -1,7 +1,7 @@
 //! `PUT` of one object.
 
 use mizzen_object::{Action, Status, Value};
-use mizzen_registry::{Change, Future, UpdateOptions};
+use mizzen_registry::{Change, Future, UpdateOptions, Updated};
 
 use super::{Call, check_name};
 use crate::admission::{self, Claim};
@@ -10,21 +10,31 @@ use crate::ownership::Owning;
 use crate::{intake, options};
 
 pub(crate) async fn update(call: &Call<'_>, action: Action) -> Result<Answer, Status> {
+    let options = options::write_options(call.request, "UpdateOptions")?;
+    let mut object = intake::object(call, call.resource.kind(), options.strictness)?;
+    check_name(call.path, &mut object)?;
+    admission::dedupe_owners(call, &mut object, admission::Dedupe::AsSent);
+    let updated = replace(call, action, object, options.dry_run).await?;
+    call.object(&updated.object, if updated.created { 201 } else { 200 })
+}
+
+/// Replaces the object that the path names, or its status.
+pub(super) async fn replace(
+    call: &Call<'_>,
+    action: Action,
+    object: Value,
+    dry_run: bool,
+) -> Result<Updated, Status> {
     let Call {
         server,
         request,
         resource,
         ..
     } = call;
-    let options = options::write_options(request, "UpdateOptions")?;
-    let mut object = intake::object(call, resource.kind(), options.strictness)?;
-    check_name(call.path, &mut object)?;
-    admission::dedupe_owners(call, &mut object, admission::Dedupe::AsSent);
-
     let update = UpdateOptions {
         action,
         user: request.user.who(),
-        dry_run: options.dry_run,
+        dry_run,
         create: action == Action::Update && resource.kind().rules.create_on_update,
         uid_precondition: true,
         ..UpdateOptions::default()
@@ -48,8 +58,7 @@ pub(crate) async fn update(call: &Call<'_>, action: Action) -> Result<Answer, St
         )
         .await;
     call.notes.warn_all(warnings);
-    let updated = checks.settle(updated).await?;
-    call.object(&updated.object, if updated.created { 201 } else { 200 })
+    checks.settle(updated).await
 }
 
 /// The object as the client wants it, whatever is there.
