@@ -36,7 +36,6 @@ pub mod listen;
 mod load;
 mod log_files;
 pub mod metrics;
-mod notes;
 pub mod openapi;
 mod openid;
 mod options;

@@ -7,8 +7,7 @@ use divan::{Bencher, black_box};
 use mizzen_object::seam::{Clock, Random};
 use mizzen_object::{Kind, Status, Value, custom, value};
 use mizzen_registry::{
-    Convert, CreateOptions, Future, ListOptions, NoGate, Record, Registry, Resource, Store,
-    StoreOptions,
+    Convert, Create, Future, ListOptions, Record, Registry, Resource, Store, StoreOptions,
 };
 
 fn main() {
@@ -95,11 +94,8 @@ fn filled(n: usize) -> (Registry, Resource) {
                 "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": name },
                 "spec": { "size": 1 },
             });
-            let options = CreateOptions::default();
-            registry
-                .create(&widgets, "ns", draft, &options, &NoGate, &mut Vec::new())
-                .await
-                .unwrap();
+            let create = Create::new(&widgets, "ns", draft);
+            registry.create(create).await.unwrap();
         }
     });
     (registry, widgets)

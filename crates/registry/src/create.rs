@@ -12,68 +12,74 @@ use crate::encode::{Owners, Place};
 use crate::prepare::reset_for_create;
 use crate::status::refused;
 use crate::validate::validate;
-use crate::{Gate, Key, Object, Registry, Resource, encode, parse_version};
+use crate::{Gate, Key, NoGate, Object, Registry, Resource, Warnings, encode, parse_version};
 
 /// How often a generated name that is taken is replaced by another.
 const NAME_TRIES: usize = 8;
 
-/// How an object is made.
-#[derive(Debug, Clone, Default)]
-pub struct CreateOptions {
+/// An object to be created.
+pub struct Create<'a> {
+    /// Its resource.
+    pub resource: &'a Resource,
+    /// Where it is created.
+    pub namespace: &'a str,
+    /// The object, decoded, defaulted and mutated.
+    pub object: Value,
     /// Who asks.
     pub user: Who,
     /// Do everything but store it.
     pub dry_run: bool,
     /// Whether it is applied, so that owners are never forgotten.
     pub applies: bool,
+    /// Validating admission.
+    pub gate: &'a dyn Gate,
+    /// Where warnings for the client go.
+    pub warnings: Option<&'a Warnings>,
+}
+
+impl<'a> Create<'a> {
+    /// A create without a user, admission or warnings.
+    pub fn new(resource: &'a Resource, namespace: &'a str, object: Value) -> Create<'a> {
+        Create {
+            resource,
+            namespace,
+            object,
+            user: Who::default(),
+            dry_run: false,
+            applies: false,
+            gate: &NoGate,
+            warnings: None,
+        }
+    }
 }
 
 impl Registry {
-    /// Makes an object in `namespace`. `draft` is decoded, defaulted and mutated already. Adds to `warnings`
-    /// what the client should know.
-    pub async fn create(
-        &self,
-        resource: &Resource,
-        namespace: &str,
-        draft: Value,
-        options: &CreateOptions,
-        gate: &dyn Gate,
-        warnings: &mut Vec<String>,
-    ) -> Result<Object, Status> {
+    /// Creates an object.
+    pub async fn create(&self, mut create: Create<'_>) -> Result<Object, Status> {
+        let object = std::mem::take(&mut create.object);
+        let metadata = &object["metadata"];
+        if metadata["generateName"].is_empty() || !metadata["name"].is_empty() {
+            let outcome = self.try_create(&create, object).await;
+            return outcome.map_err(Refusal::into_status);
+        }
         for _ in 1..NAME_TRIES {
-            let mut fresh = Vec::new();
-            match self
-                .try_create(
-                    resource,
-                    namespace,
-                    draft.clone(),
-                    options,
-                    gate,
-                    &mut fresh,
-                )
-                .await
-            {
-                Err(Refusal::NameTaken(_)) => continue,
-                outcome => {
-                    warnings.append(&mut fresh);
-                    return outcome.map_err(Refusal::into_status);
-                }
+            match self.try_create(&create, object.clone()).await {
+                Err(Refusal::NameTaken(_)) => {}
+                outcome => return outcome.map_err(Refusal::into_status),
             }
         }
-        self.try_create(resource, namespace, draft, options, gate, warnings)
+        self.try_create(&create, object)
             .await
             .map_err(Refusal::into_status)
     }
 
-    async fn try_create(
-        &self,
-        resource: &Resource,
-        namespace: &str,
-        mut object: Value,
-        options: &CreateOptions,
-        gate: &dyn Gate,
-        warnings: &mut Vec<String>,
-    ) -> Result<Object, Refusal> {
+    async fn try_create(&self, create: &Create<'_>, mut object: Value) -> Result<Object, Refusal> {
+        let Create {
+            resource,
+            namespace,
+            gate,
+            ..
+        } = *create;
         let violations = resource.judge_and_convert(&mut object);
         let kind = resource.judged();
         let has_prefix = !object["metadata"]["generateName"].is_empty();
@@ -84,14 +90,16 @@ impl Registry {
         reset_for_create(resource, &mut object);
 
         let now = self.timestamp();
-        let context = options.user.context(Action::Create, &now);
+        let context = create.user.context(Action::Create, &now);
         resource.kind().hooks.prepare(&mut object, None, &context);
-        validate_new(resource, &object, &context, violations, gate, warnings).await?;
-        warnings.extend(resource.kind().hooks.warnings(&object, None, &context));
+        validate_new(create, &object, &context, violations).await?;
+        if let Some(warnings) = create.warnings {
+            warnings.warn_all(resource.kind().hooks.warnings(&object, None, &context));
+        }
         gate.check(Some(&object), None).await?;
 
         // Kubernetes: only the storage minds a version, and a dry run does not get there.
-        if options.dry_run {
+        if create.dry_run {
             object.entry("metadata").set("resourceVersion", version);
             return self.pretend(resource, &key, object).await;
         }
@@ -101,7 +109,7 @@ impl Registry {
         }
         object.entry("metadata").remove("selfLink");
         resource.to_stored(&mut object).await?;
-        let owners = Owners::of(options.applies);
+        let owners = Owners::of(create.applies);
         let place = Place {
             key: resource.storage_key(&key),
             replaces: None,
@@ -188,14 +196,12 @@ impl From<Status> for Refusal {
 
 /// Refuses for all reasons at once; `violations` are those that are known already.
 async fn validate_new(
-    resource: &Resource,
+    create: &Create<'_>,
     object: &Value,
     context: &Context<'_>,
     mut violations: Violations,
-    gate: &dyn Gate,
-    warnings: &mut Vec<String>,
 ) -> Result<(), Status> {
-    let kind = resource.judged();
+    let kind = create.resource.judged();
     check_kind(kind, object)?;
     let (metadata, namespaced) = (&object["metadata"], kind.is_namespaced());
     let path = Path::new("metadata");
@@ -206,11 +212,13 @@ async fn validate_new(
         &Value::Null,
         &mut violations,
     );
-    let mut violations = validate(resource, object, None, context, violations).await;
-    if let Some(authorized) = gate.authorize(object, None, &mut violations) {
+    let mut violations = validate(create.resource, object, None, context, violations).await;
+    if let Some(authorized) = create.gate.authorize(object, None, &mut violations) {
         authorized.await;
     }
-    warnings.append(&mut violations.1);
+    if let Some(warnings) = create.warnings {
+        warnings.warn_all(violations.1.drain(..));
+    }
     if violations.is_empty() {
         meta::object_meta(
             metadata,

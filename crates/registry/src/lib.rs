@@ -28,10 +28,11 @@ mod token;
 mod update;
 mod validate;
 mod version;
+mod warnings;
 mod watch;
 
 pub use convert::Convert;
-pub use create::CreateOptions;
+pub use create::Create;
 pub use delete::{DeleteOptions, Deleted, Propagation};
 pub use follow::{Changed, Changes, Follower};
 pub use gate::{Change, Future, Gate, NoGate};
@@ -39,8 +40,9 @@ pub use key::Key;
 pub use list::{List, ListOptions, Selection};
 pub use object::Object;
 pub use resource::Resource;
-pub use update::{UpdateOptions, Updated};
+pub use update::{Update, Updated};
 pub use version::{Match, VersionError, parse_version};
+pub use warnings::Warnings;
 pub use watch::{Change as WatchChange, Event, Watch, WatchOptions};
 
 use std::sync::Arc;

@@ -10,11 +10,18 @@ use crate::encode::{Owners, Place, same};
 use crate::prepare::{count_generation, reset_for_update};
 use crate::status::{MODIFIED, refused};
 use crate::validate::validate;
-use crate::{Change, CreateOptions, Gate, Key, Object, Registry, Resource, encode, parse_version};
+use crate::{
+    Change, Create, Gate, Key, NoGate, Object, Registry, Resource, Warnings, encode, parse_version,
+};
 
-/// How an object is changed.
-#[derive(Debug, Clone)]
-pub struct UpdateOptions {
+/// A change of an object.
+pub struct Update<'a> {
+    /// Its resource.
+    pub resource: &'a Resource,
+    /// Which object.
+    pub key: &'a Key,
+    /// How it is changed.
+    pub change: &'a mut dyn Change,
     /// Which part: the main resource or `/status`.
     pub action: Action,
     /// Who asks.
@@ -30,11 +37,19 @@ pub struct UpdateOptions {
     /// Skip the kind's own preparing and validation: the caller has rules of its own, as some subresources
     /// do.
     pub unchecked: bool,
+    /// Validating admission.
+    pub gate: &'a dyn Gate,
+    /// Where warnings for the client go.
+    pub warnings: Option<&'a Warnings>,
 }
 
-impl Default for UpdateOptions {
-    fn default() -> UpdateOptions {
-        UpdateOptions {
+impl<'a> Update<'a> {
+    /// A change of the main resource, without a user, admission or warnings.
+    pub fn new(resource: &'a Resource, key: &'a Key, change: &'a mut dyn Change) -> Update<'a> {
+        Update {
+            resource,
+            key,
+            change,
             action: Action::Update,
             user: Who::default(),
             dry_run: false,
@@ -42,6 +57,8 @@ impl Default for UpdateOptions {
             create: false,
             uid_precondition: false,
             unchecked: false,
+            gate: &NoGate,
+            warnings: None,
         }
     }
 }
@@ -62,94 +79,72 @@ enum Attempt {
 }
 
 impl Registry {
-    /// Changes the object at `key` by `change`.
-    pub async fn update(
-        &self,
-        resource: &Resource,
-        key: &Key,
-        change: &mut dyn Change,
-        options: &UpdateOptions,
-        gate: &dyn Gate,
-        warnings: &mut Vec<String>,
-    ) -> Result<Updated, Status> {
+    /// Changes an object.
+    pub async fn update(&self, mut update: Update<'_>) -> Result<Updated, Status> {
         loop {
-            let Some(current) = resource.find(key).await? else {
-                return self
-                    .create_instead(resource, key, change, options, gate, warnings)
-                    .await;
+            let Some(current) = update.resource.find(update.key).await? else {
+                return self.create_instead(update).await;
             };
-            let mut fresh = Vec::new();
-            match self
-                .try_update(resource, key, &current, change, options, gate, &mut fresh)
-                .await?
-            {
-                Attempt::Done(object) => {
-                    warnings.append(&mut fresh);
-                    return Ok(Updated {
-                        object,
-                        created: false,
-                    });
-                }
-                Attempt::Raced => continue,
+            if let Attempt::Done(object) = self.try_update(&mut update, &current).await? {
+                return Ok(Updated {
+                    object,
+                    created: false,
+                });
             }
         }
     }
 
-    async fn create_instead(
-        &self,
-        resource: &Resource,
-        key: &Key,
-        change: &mut dyn Change,
-        options: &UpdateOptions,
-        gate: &dyn Gate,
-        warnings: &mut Vec<String>,
-    ) -> Result<Updated, Status> {
+    async fn create_instead(&self, update: Update<'_>) -> Result<Updated, Status> {
+        let Update { resource, key, .. } = update;
         resource.check_namespace(&key.namespace)?;
-        if !options.create {
+        if !update.create {
             return Err(resource.not_found(&key.name));
         }
-        let mut draft = change.apply(None).await?;
-        check_new(resource, key, &draft["metadata"], options)?;
-        if !options.dry_run {
-            draft.entry("metadata").remove("resourceVersion");
+        let mut object = update.change.apply(None).await?;
+        let metadata = &object["metadata"];
+        // Kubernetes: a version must be a number, and counts for nothing.
+        check_uid(&update, metadata, &Value::Null)?;
+        parse_version(metadata["resourceVersion"].str())
+            .map_err(|error| Status::unknown(error.to_string()))?;
+        if !update.dry_run {
+            object.entry("metadata").remove("resourceVersion");
         }
-        let create = CreateOptions {
-            user: options.user.clone(),
-            dry_run: options.dry_run,
-            applies: options.applies,
+        let create = Create {
+            user: update.user,
+            dry_run: update.dry_run,
+            applies: update.applies,
+            gate: update.gate,
+            warnings: update.warnings,
+            ..Create::new(resource, &key.namespace, object)
         };
-        let object = self
-            .create(resource, &key.namespace, draft, &create, gate, warnings)
-            .await?;
         Ok(Updated {
-            object,
+            object: self.create(create).await?,
             created: true,
         })
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one attempt needs all that the update was given"
-    )]
     async fn try_update(
         &self,
-        resource: &Resource,
-        key: &Key,
+        update: &mut Update<'_>,
         current: &Object,
-        change: &mut dyn Change,
-        options: &UpdateOptions,
-        gate: &dyn Gate,
-        warnings: &mut Vec<String>,
     ) -> Result<Attempt, Status> {
+        let Update {
+            resource,
+            key,
+            action,
+            dry_run,
+            gate,
+            ..
+        } = *update;
         let record = current.record().expect("what was found is stored").clone();
         let shown = current.value();
-        let mut new = change.apply(Some(&shown)).await?;
+        let mut new = update.change.apply(Some(&shown)).await?;
         let violations = resource.judge_and_convert(&mut new);
         let old = match resource.is_converted() {
             true => resource.judged_value(current)?,
             false => shown,
         };
-        check_preconditions(resource, key, &new, &old, options)?;
+        check_preconditions(update, &new["metadata"], &old["metadata"])?;
         if resource.is_custom() && new["apiVersion"].is_empty() {
             return Err(Status::internal(
                 "Object 'apiVersion' is missing in 'object has no apiVersion field'",
@@ -157,34 +152,49 @@ impl Registry {
         }
 
         let kind = resource.judged();
-        if !options.unchecked {
+        if !update.unchecked {
             let now = self.timestamp();
-            let context = options.user.context(options.action, &now);
-            reset_for_update(resource, options.action, &mut new, &old);
+            let context = update.user.context(action, &now);
+            reset_for_update(resource, action, &mut new, &old);
             resource
                 .kind()
                 .hooks
                 .prepare(&mut new, Some(&old), &context);
-            if options.action != Action::Status {
+            if action != Action::Status {
                 count_generation(kind, &mut new, &old);
             }
             keep_times(&old, &mut new);
-            validate_change(resource, &new, &old, &context, violations, gate, warnings).await?;
-            warnings.extend(resource.kind().hooks.warnings(&new, Some(&old), &context));
+            let mut violations =
+                validate_change(resource, &new, &old, &context, violations).await?;
+            if let Some(authorized) = gate.authorize(&new, Some(&old), &mut violations) {
+                authorized.await;
+            }
+            let warnings = update.warnings;
+            if let Some(warnings) = warnings {
+                warnings.warn_all(violations.1.drain(..));
+            }
+            if !violations.is_empty() {
+                // Kubernetes: an object that is stored in another group is judged under that group's name.
+                let name = new["metadata"]["name"].str();
+                return Err(Status::invalid(&kind.gvk, name, &violations));
+            }
+            if let Some(warnings) = warnings {
+                warnings.warn_all(resource.kind().hooks.warnings(&new, Some(&old), &context));
+            }
         }
         gate.check(Some(&new), Some(&old)).await?;
 
         let gone = is_finished(resource, &new, &old);
         let mut seen = None;
-        if gone || options.dry_run {
+        if gone || dry_run {
             let mut written = new.clone();
-            if options.dry_run {
+            if dry_run {
                 resource.through_storage(&mut written).await?;
             }
             seen = Some(pretend(resource, written, &old));
         }
         resource.to_stored(&mut new).await?;
-        let owners = Owners::of(options.applies);
+        let owners = Owners::of(update.applies);
         let stored_at = Place {
             key: resource.storage_key(key),
             replaces: Some(record.revision),
@@ -194,7 +204,7 @@ impl Registry {
         if !gone && same(&draft, &record) && !self.store.is_stale(resource.space(), &record) {
             return Ok(Attempt::Done(current.clone()));
         }
-        if let Some(seen) = seen.clone().filter(|_| options.dry_run) {
+        if let Some(seen) = seen.clone().filter(|_| dry_run) {
             return Ok(Attempt::Done(seen));
         }
         let expect = Expect::At(record.revision);
@@ -230,21 +240,14 @@ impl Registry {
     }
 }
 
-/// Refuses if the caller means another object, or another version of it.
-fn check_preconditions(
-    resource: &Resource,
-    key: &Key,
-    new: &Value,
-    old: &Value,
-    options: &UpdateOptions,
-) -> Result<(), Status> {
-    let kind = resource.kind();
-    let (new, old) = (&new["metadata"], &old["metadata"]);
-    check_uid(resource, key, new, old, options)?;
+/// Refuses if the caller means another object, or another version of it. `new` and `old` are metadata.
+fn check_preconditions(update: &Update<'_>, new: &Value, old: &Value) -> Result<(), Status> {
+    let (kind, key) = (update.resource.kind(), update.key);
+    check_uid(update, new, old)?;
     let version = new["resourceVersion"].str();
     let number = parse_version(version).map_err(|error| Status::unknown(error.to_string()))?;
     if number == 0 && kind.rules.conditional_update {
-        return Err(unconditional(resource, key));
+        return Err(unconditional(update.resource, key));
     }
     if number != 0 && version != old["resourceVersion"].str() {
         return Err(Status::conflict(&kind.resource(), &key.name, MODIFIED));
@@ -252,33 +255,14 @@ fn check_preconditions(
     Ok(())
 }
 
-/// Refuses what cannot be created by an update. Kubernetes: a version must be a number, and counts for nothing.
-fn check_new(
-    resource: &Resource,
-    key: &Key,
-    new: &Value,
-    options: &UpdateOptions,
-) -> Result<(), Status> {
-    check_uid(resource, key, new, &Value::Null, options)?;
-    parse_version(new["resourceVersion"].str())
-        .map_err(|error| Status::unknown(error.to_string()))?;
-    Ok(())
-}
-
-fn check_uid(
-    resource: &Resource,
-    key: &Key,
-    new: &Value,
-    old: &Value,
-    options: &UpdateOptions,
-) -> Result<(), Status> {
-    let (uid, stored, kind) = (new["uid"].str(), old["uid"].str(), resource.kind());
-    if !options.uid_precondition || uid.is_empty() || uid == stored {
+fn check_uid(update: &Update<'_>, new: &Value, old: &Value) -> Result<(), Status> {
+    let (uid, stored) = (new["uid"].str(), old["uid"].str());
+    if !update.uid_precondition || uid.is_empty() || uid == stored {
         return Ok(());
     }
     // Kubernetes: a dry run is refused above the storage, which knows its own root.
-    let key_there = resource.storage_key(key);
-    let shown = if options.dry_run {
+    let key_there = update.resource.storage_key(update.key);
+    let shown = if update.dry_run {
         key_there.trim_start_matches("/registry")
     } else {
         &key_there
@@ -287,7 +271,8 @@ fn check_uid(
         "StorageError: invalid object, Code: 4, Key: {shown}, ResourceVersion: 0, AdditionalErrorMsg: \
          Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}"
     );
-    Err(Status::conflict(&kind.resource(), &key.name, &why))
+    let resource = update.resource.kind().resource();
+    Err(Status::conflict(&resource, &update.key.name, &why))
 }
 
 /// Kubernetes: this refusal names the resource where others name the kind (registry/store.go).
@@ -304,16 +289,14 @@ fn unconditional(resource: &Resource, key: &Key) -> Status {
     Status::invalid(&gvk, &key.name, &violations)
 }
 
-/// Refuses for all reasons at once; `violations` are those that are known already.
+/// What is wrong with a changed object, in addition to `violations`.
 async fn validate_change(
     resource: &Resource,
     new: &Value,
     old: &Value,
     context: &Context<'_>,
     mut violations: Violations,
-    gate: &dyn Gate,
-    warnings: &mut Vec<String>,
-) -> Result<(), Status> {
+) -> Result<Violations, Status> {
     let kind = resource.judged();
     check_kind(kind, new)?;
     let path = Path::new("metadata");
@@ -327,20 +310,7 @@ async fn validate_change(
     );
     meta::object_meta_update(metadata, stored, &path, &mut violations);
     check_own_meta(kind, context.action, metadata, stored, &mut violations);
-    let mut violations = validate(resource, new, Some(old), context, violations).await;
-    if let Some(authorized) = gate.authorize(new, Some(old), &mut violations) {
-        authorized.await;
-    }
-    warnings.append(&mut violations.1);
-    if violations.is_empty() {
-        return Ok(());
-    }
-    // Kubernetes: an object that is stored in another group is judged under that group's name.
-    Err(Status::invalid(
-        &kind.gvk,
-        metadata["name"].str(),
-        &violations,
-    ))
+    Ok(validate(resource, new, Some(old), context, violations).await)
 }
 
 /// By how much an object that is being deleted may grow on a full disk: its conditions say what it waits for.

@@ -3,8 +3,8 @@
 use mizzen_object::own::Managed;
 use mizzen_object::{Str, Value};
 
-use crate::notes::Notes;
 use crate::verbs::Call;
+use mizzen_registry::Warnings;
 
 /// When owners are looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Managers {
     }
 
     /// Puts them back if they make no sense any more, and warns.
-    pub(super) fn restore(self, object: &mut Value, notes: &Notes) {
+    pub(super) fn restore(self, object: &mut Value, notes: &Warnings) {
         let found = &object["metadata"]["managedFields"];
         if *found == self.0 {
             return;
@@ -105,7 +105,7 @@ mod tests {
         let read = |fields: &str| {
             json::parse(format!(r#"{{"metadata":{{"managedFields":{fields}}}}}"#).as_bytes())
         };
-        let (notes, mut object) = (Notes::default(), read(after).unwrap());
+        let (notes, mut object) = (Warnings::default(), read(after).unwrap());
         Managers::of(&read(entry).unwrap()).restore(&mut object, &notes);
         assert_eq!(
             object["metadata"]["managedFields"][0]["manager"].str(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mizzen_object::seam::{Clock, Random};
 use mizzen_object::{Value, json, value};
-use mizzen_registry::{CreateOptions, NoGate, Registry, Store};
+use mizzen_registry::{Create, Registry, Store};
 use tokio::time::Instant;
 
 use super::{Client, Hook, Limit, Service};
@@ -242,11 +242,8 @@ async fn a_service_is_where_its_ready_endpoints_are() {
     );
     let make = async |group: &str, plural: &str, object: Value| {
         let resource = catalog.get(group, "v1", plural).unwrap();
-        let options = CreateOptions::default();
-        registry
-            .create(&resource, "a", object, &options, &NoGate, &mut Vec::new())
-            .await
-            .map(drop)
+        let create = Create::new(&resource, "a", object);
+        registry.create(create).await.map(drop)
     };
     let resolve = |name: &str, port: u16| {
         let service = Service {
@@ -415,19 +412,8 @@ async fn pods_on_simulated_nodes_are_never_dialled() {
     );
     let make = async |group: &str, plural: &str, namespace: &str, object: Value| {
         let resource = catalog.get(group, "v1", plural).unwrap();
-        let options = CreateOptions::default();
-        registry
-            .create(
-                &resource,
-                namespace,
-                object,
-                &options,
-                &NoGate,
-                &mut Vec::new(),
-            )
-            .await
-            .map(drop)
-            .unwrap();
+        let create = Create::new(&resource, namespace, object);
+        registry.create(create).await.map(drop).unwrap();
     };
     let node = |name: &str, runtime: &str| value!({ "metadata": { "name": name }, "status": { "nodeInfo": { "containerRuntimeVersion": runtime } } });
     let resolve = || {

@@ -2,7 +2,7 @@
 
 use mizzen_object::decode::restore;
 use mizzen_object::{Action, Kind, Status, Value, yaml};
-use mizzen_registry::{Change, Future, UpdateOptions};
+use mizzen_registry::{Change, Future, Update};
 
 use super::{Call, check_name};
 use crate::admission::{self, Claim};
@@ -20,14 +20,7 @@ pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Sta
     } = call;
     let options = options::write_options(request, "PatchOptions")?;
     let (config, complaint) = config(call)?;
-    let update = UpdateOptions {
-        action,
-        user: request.user.who(),
-        dry_run: options.dry_run,
-        applies: true,
-        create: call.path.subresource.is_empty(),
-        ..UpdateOptions::default()
-    };
+    let (key, checks) = (call.key(), admission::Checks::new(call));
     let strictness = options.strictness;
     let mut change = Applied {
         call,
@@ -36,20 +29,17 @@ pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Sta
         strictness,
         claim: server.claims.claim(),
     };
-    let mut warnings = Vec::new();
-    let checks = admission::Checks::new(call);
-    let updated = server
-        .registry
-        .update(
-            resource,
-            &call.key(),
-            &mut change,
-            &update,
-            &checks,
-            &mut warnings,
-        )
-        .await;
-    call.notes.warn_all(warnings);
+    let update = Update {
+        action,
+        user: request.user.who(),
+        dry_run: options.dry_run,
+        applies: true,
+        create: call.path.subresource.is_empty(),
+        gate: &checks,
+        warnings: Some(call.notes),
+        ..Update::new(resource, &key, &mut change)
+    };
+    let updated = server.registry.update(update).await;
     let updated = checks.settle(updated).await?;
     call.object(&updated.object, if updated.created { 201 } else { 200 })
 }

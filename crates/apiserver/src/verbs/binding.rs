@@ -1,7 +1,7 @@
 //! Binding a pod to a node: `POST` to `pods/NAME/binding`, or to `bindings` in the old way.
 
 use mizzen_object::{GroupResource, Status, Value, Violations, value};
-use mizzen_registry::{Change, Future, Key, NoGate, UpdateOptions};
+use mizzen_registry::{Change, Future, Key, Update};
 
 use super::create::wipe;
 use super::{Call, check_key, set_namespace};
@@ -37,21 +37,18 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let name = binding["metadata"]["name"].str();
     check_key(pods.kind(), &path.namespace, name)?;
     let key = Key::new(&path.namespace, name);
-    let update = UpdateOptions {
-        user: request.user.who(),
-        dry_run: options.dry_run,
-        unchecked: true,
-        uid_precondition: true,
-        ..UpdateOptions::default()
-    };
     let mut change = Bind {
         binding,
         now: server.registry.timestamp(),
     };
-    server
-        .registry
-        .update(&pods, &key, &mut change, &update, &NoGate, &mut Vec::new())
-        .await?;
+    let update = Update {
+        user: request.user.who(),
+        dry_run: options.dry_run,
+        unchecked: true,
+        uid_precondition: true,
+        ..Update::new(&pods, &key, &mut change)
+    };
+    server.registry.update(update).await?;
     Ok(created(call))
 }
 

@@ -1,7 +1,7 @@
 //! `POST` to a collection: decode, admit, store, answer.
 
 use mizzen_object::{Status, Value};
-use mizzen_registry::CreateOptions;
+use mizzen_registry::Create;
 
 use super::{Call, set_namespace};
 use crate::answer::Answer;
@@ -33,25 +33,15 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     )
     .await?;
 
-    let create = CreateOptions {
+    let checks = admission::Checks::new(call);
+    let create = Create {
         user: request.user.who(),
         dry_run: options.dry_run,
-        ..CreateOptions::default()
+        gate: &checks,
+        warnings: Some(call.notes),
+        ..Create::new(resource, &path.namespace, draft)
     };
-    let mut warnings = Vec::new();
-    let checks = admission::Checks::new(call);
-    let created = server
-        .registry
-        .create(
-            resource,
-            &path.namespace,
-            draft,
-            &create,
-            &checks,
-            &mut warnings,
-        )
-        .await;
-    call.notes.warn_all(warnings);
+    let created = server.registry.create(create).await;
     call.object(&checks.settle(created).await?, 201)
 }
 

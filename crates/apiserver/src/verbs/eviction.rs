@@ -6,7 +6,7 @@ use mizzen_object::{
     Action, Cause, Details, GroupResource, GroupVersionKind, Path, Status, Value, Violations, value,
 };
 use mizzen_registry::{
-    Change, DeleteOptions, Future, ListOptions, NoGate, Resource, Selection, UpdateOptions,
+    Change, DeleteOptions, Future, ListOptions, NoGate, Resource, Selection, Update,
 };
 
 use super::{Call, binding::created, set_namespace};
@@ -182,13 +182,7 @@ async fn spend(
         resource: budgets,
         ..*call
     };
-    let user = request.user.who();
-    let update = UpdateOptions {
-        action: Action::Status,
-        user,
-        dry_run,
-        ..UpdateOptions::default()
-    };
+    let key = own.key();
     let registry = &call.server.registry;
     let now = registry.timestamp();
     let mut change = Spend {
@@ -197,17 +191,13 @@ async fn spend(
         owning: Owning::new(&own),
     };
     for _ in 1..TRIES {
-        match registry
-            .update(
-                budgets,
-                &own.key(),
-                &mut change,
-                &update,
-                &NoGate,
-                &mut Vec::new(),
-            )
-            .await
-        {
+        let update = Update {
+            action: Action::Status,
+            user: request.user.who(),
+            dry_run,
+            ..Update::new(budgets, &key, &mut change)
+        };
+        match registry.update(update).await {
             Err(status) if status.reason == "Conflict" => continue,
             outcome => return outcome.map(drop),
         }
@@ -278,27 +268,19 @@ async fn evict_unready(
 async fn mark_and_delete(call: &Call<'_>, mut options: DeleteOptions) -> Result<(), Status> {
     let registry = &call.server.registry;
     if !options.dry_run {
-        let update = UpdateOptions {
-            action: Action::Status,
-            user: call.request.user.who(),
-            ..UpdateOptions::default()
-        };
+        let key = call.key();
         let now = registry.timestamp();
         let mut change = Mark {
             pods: call.resource,
             options: &options,
             now: &now,
         };
-        let updated = registry
-            .update(
-                call.resource,
-                &call.key(),
-                &mut change,
-                &update,
-                &NoGate,
-                &mut Vec::new(),
-            )
-            .await?;
+        let update = Update {
+            action: Action::Status,
+            user: call.request.user.who(),
+            ..Update::new(call.resource, &key, &mut change)
+        };
+        let updated = registry.update(update).await?;
         if options.version.is_some() {
             options.version = Some(
                 updated.object.value()["metadata"]["resourceVersion"]

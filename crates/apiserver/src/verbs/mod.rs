@@ -31,7 +31,7 @@ use std::time::Duration;
 use http::Method;
 use mizzen_object::validate::names;
 use mizzen_object::{Action, Status, Value};
-use mizzen_registry::{Key, Object, Resource};
+use mizzen_registry::{Key, Object, Resource, Warnings};
 use tokio::time::Instant;
 
 use crate::access::second;
@@ -39,7 +39,6 @@ use crate::answer::{self, Accept, Answer, Offer, negotiate_among};
 use crate::catalog::Nowhere;
 use crate::chain::plain_accept;
 use crate::definitions;
-use crate::notes::Notes;
 use crate::request::{Request, ResourcePath};
 use crate::server::Inner;
 
@@ -54,7 +53,7 @@ pub(crate) struct Call<'a> {
     pub resource: &'a Resource,
     pub accept: Accept,
     /// What the client is told besides.
-    pub notes: &'a Notes,
+    pub notes: &'a Warnings,
     /// When those whom the server asks must have answered.
     pub until: Instant,
 }
@@ -80,7 +79,7 @@ pub(crate) async fn answer(
     if resource.is_custom() && custom::leads_nowhere(resource, path, verb) {
         return Ok(answer::text(404, "404 page not found\n"));
     }
-    let notes = Notes::default();
+    let notes = Warnings::default();
     let outcome = routed(server, request, path, resource, &notes).await;
     finish(server, request, outcome, &notes.take())
 }
@@ -91,7 +90,7 @@ async fn routed(
     request: &Request,
     path: &ResourcePath,
     resource: &Resource,
-    notes: &Notes,
+    notes: &Warnings,
 ) -> Result<Answer, Status> {
     let verb = request.info.verb();
     if resource.is_custom() {
@@ -149,7 +148,7 @@ fn finish(
 }
 
 /// Warns the client that it uses what will go, and notes it for auditors.
-fn warn_of_deprecation(request: &Request, resource: &Resource, notes: &Notes) {
+fn warn_of_deprecation(request: &Request, resource: &Resource, notes: &Warnings) {
     if let Some(deprecation) = resource.kind().deprecation() {
         notes.warn(deprecation);
         remember_deprecation(request, resource);
@@ -217,7 +216,7 @@ pub(crate) async fn put_status(
         ..ResourcePath::default()
     };
     let request = Request::of_server(Method::PUT, path.clone());
-    let notes = Notes::default();
+    let notes = Warnings::default();
     let call = Call::of_server(server, &request, &path, resource, &notes);
     update::replace(&call, Action::Status, object, false)
         .await
@@ -325,7 +324,7 @@ impl<'a> Call<'a> {
         request: &'a Request,
         path: &'a ResourcePath,
         resource: &'a Resource,
-        notes: &'a Notes,
+        notes: &'a Warnings,
     ) -> Call<'a> {
         let until = Instant::now() + PATIENCE;
         Call {

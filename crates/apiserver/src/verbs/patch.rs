@@ -7,7 +7,7 @@ use mizzen_object::patch::{
 };
 use mizzen_object::schema::Struct;
 use mizzen_object::{Action, GroupVersionKind, Status, Value, Violations, json};
-use mizzen_registry::{Change, Future, Resource, UpdateOptions};
+use mizzen_registry::{Change, Future, Resource, Update};
 
 use super::{Call, apply, check_name};
 use crate::admission::{self, Claim};
@@ -34,32 +34,22 @@ pub(crate) async fn patch(call: &Call<'_>, action: Action) -> Result<Answer, Sta
         return apply::apply(call, action).await;
     }
     let options = options::write_options(request, "PatchOptions")?;
-    let update = UpdateOptions {
-        action,
-        user: request.user.who(),
-        dry_run: options.dry_run,
-        ..UpdateOptions::default()
-    };
+    let (key, checks) = (call.key(), admission::Checks::new(call));
     let mut change = Patched {
         call,
         form,
         strictness: options.strictness,
         claim: server.claims.claim(),
     };
-    let mut warnings = Vec::new();
-    let checks = admission::Checks::new(call);
-    let updated = server
-        .registry
-        .update(
-            resource,
-            &call.key(),
-            &mut change,
-            &update,
-            &checks,
-            &mut warnings,
-        )
-        .await;
-    call.notes.warn_all(warnings);
+    let update = Update {
+        action,
+        user: request.user.who(),
+        dry_run: options.dry_run,
+        gate: &checks,
+        warnings: Some(call.notes),
+        ..Update::new(resource, &key, &mut change)
+    };
+    let updated = server.registry.update(update).await;
     call.object(&checks.settle(updated).await?.object, 200)
 }
 

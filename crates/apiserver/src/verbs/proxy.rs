@@ -21,10 +21,10 @@ use super::{Call, check_key, finish, kubelet};
 use crate::admission;
 use crate::aggregation::{hop, join};
 use crate::answer::{self, Answer, Body};
-use crate::notes::Notes;
 use crate::outgoing::{Outgoing, SendError, clean_path, dial, whole};
 use crate::request::{Request, ResourcePath};
 use crate::server::Inner;
+use mizzen_registry::Warnings;
 
 /// How much of a node's refusal is read.
 const MAX_REFUSAL: usize = 1_000;
@@ -57,7 +57,7 @@ pub(super) async fn connect(
     if request.query.get("dryRun").is_some() {
         return Err(Status::bad_request("dryRun is not supported"));
     }
-    let notes = Notes::default();
+    let notes = Warnings::default();
     let call = Call::of_server(server, request, path, resource, &notes);
     let outcome = pass_on(&call).await;
     finish(server, request, outcome, &notes.take())

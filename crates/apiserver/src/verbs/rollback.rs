@@ -5,7 +5,7 @@
 
 use mizzen_object::validate::{field, meta};
 use mizzen_object::{Path, Status, Value, Violations, value};
-use mizzen_registry::{Change, Future, NoGate, UpdateOptions};
+use mizzen_registry::{Change, Future, Update};
 
 use super::Call;
 use crate::answer::{self, Answer, Form, not_acceptable};
@@ -60,25 +60,14 @@ fn validate(rollback: &Value, violations: &mut Violations) {
 }
 
 async fn request_rollback(call: &Call<'_>, rollback: &Value, dry_run: bool) -> Result<(), Status> {
-    let update = UpdateOptions {
+    let (key, mut change) = (call.key(), RollbackRequest { rollback });
+    let update = Update {
         user: call.request.user.who(),
         dry_run,
         unchecked: true,
-        ..UpdateOptions::default()
+        ..Update::new(call.resource, &key, &mut change)
     };
-    let mut change = RollbackRequest { rollback };
-    let registry = &call.server.registry;
-    registry
-        .update(
-            call.resource,
-            &call.key(),
-            &mut change,
-            &update,
-            &NoGate,
-            &mut Vec::new(),
-        )
-        .await
-        .map(drop)
+    call.server.registry.update(update).await.map(drop)
 }
 
 /// Kubernetes: created, with a Status that says 200.

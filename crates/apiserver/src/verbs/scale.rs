@@ -11,7 +11,7 @@ use mizzen_object::schema::Struct;
 use mizzen_object::{
     GroupVersionKind, Kind, Path, ScalePaths, Status, Value, Violations, json, schema, value,
 };
-use mizzen_registry::{Change, Future, Gate, Object, UpdateOptions};
+use mizzen_registry::{Change, Future, Gate, Object, Update};
 
 use super::{Call, apply, check_name, patch};
 use crate::admission;
@@ -190,25 +190,15 @@ fn cannot_apply() -> Status {
 }
 
 async fn store(call: &Call<'_>, change: &mut Rescale<'_>, dry_run: bool) -> Result<Answer, Status> {
-    let options = UpdateOptions {
+    let (key, checks) = (call.key(), Checks(call));
+    let update = Update {
         user: call.request.user.who(),
         dry_run,
         uid_precondition: matches!(change.wanted, Wanted::Exactly(_)),
-        ..UpdateOptions::default()
+        gate: &checks,
+        ..Update::new(call.resource, &key, change)
     };
-    let mut ignored = Vec::new();
-    let updated = call
-        .server
-        .registry
-        .update(
-            call.resource,
-            &call.key(),
-            change,
-            &options,
-            &Checks(call),
-            &mut ignored,
-        )
-        .await?;
+    let updated = call.server.registry.update(update).await?;
     Ok(show(call, &scale_of(call, &updated.object.value())))
 }
 

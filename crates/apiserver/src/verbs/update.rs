@@ -1,7 +1,7 @@
 //! `PUT` of one object.
 
 use mizzen_object::{Action, Status, Value};
-use mizzen_registry::{Change, Future, UpdateOptions, Updated};
+use mizzen_registry::{Change, Future, Update, Updated};
 
 use super::{Call, check_name};
 use crate::admission::{self, Claim};
@@ -31,33 +31,23 @@ pub(super) async fn replace(
         resource,
         ..
     } = call;
-    let update = UpdateOptions {
-        action,
-        user: request.user.who(),
-        dry_run,
-        create: action == Action::Update && resource.kind().rules.create_on_update,
-        uid_precondition: true,
-        ..UpdateOptions::default()
-    };
+    let (key, checks) = (call.key(), admission::Checks::new(call));
     let mut change = Replace {
         call,
         object,
         claim: server.claims.claim(),
     };
-    let mut warnings = Vec::new();
-    let checks = admission::Checks::new(call);
-    let updated = server
-        .registry
-        .update(
-            resource,
-            &call.key(),
-            &mut change,
-            &update,
-            &checks,
-            &mut warnings,
-        )
-        .await;
-    call.notes.warn_all(warnings);
+    let update = Update {
+        action,
+        user: request.user.who(),
+        dry_run,
+        create: action == Action::Update && resource.kind().rules.create_on_update,
+        uid_precondition: true,
+        gate: &checks,
+        warnings: Some(call.notes),
+        ..Update::new(resource, &key, &mut change)
+    };
+    let updated = server.registry.update(update).await;
     checks.settle(updated).await
 }
 

@@ -4,9 +4,9 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mizzen_object::{Kind, Status, Value, schema};
-use mizzen_registry::{Convert, Event, Future, ListOptions, Record, UpdateOptions, WatchOptions};
+use mizzen_registry::{Convert, Event, Future, ListOptions, Record, WatchOptions};
 
-use crate::rig::{each_store, key, names, record, selected};
+use crate::rig::{UpdateOptions, each_store, key, names, record, selected};
 
 /// Turns widgets of `v1`, which have a size, into widgets of `v2`, which have a width, and back.
 pub(crate) struct Renamer {

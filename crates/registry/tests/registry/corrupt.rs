@@ -1,11 +1,11 @@
 //! Records that cannot be decoded: an error for each of their readers, and for nothing else.
 
 use mizzen_registry::{
-    Changes, DeleteOptions, Follower, ListOptions, NoGate, Resource, UpdateOptions, WatchOptions,
+    Changes, DeleteOptions, Follower, ListOptions, NoGate, Resource, WatchOptions,
 };
 use mizzen_store::{Draft, Expect, Write};
 
-use crate::rig::{Rig, each_store, key, named, names};
+use crate::rig::{Rig, UpdateOptions, each_store, key, named, names};
 
 /// What a record may have become, and what upstream's decoder says of it.
 const CORRUPT: [(&str, &str); 4] = [

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 
 use mizzen_object::time::from_unix;
 use mizzen_object::{Status, Value};
-use mizzen_registry::{CreateOptions, DeleteOptions, Future, Gate, NoGate};
+use mizzen_registry::{DeleteOptions, Future, Gate, NoGate};
 
-use crate::rig::{BEGIN, each_store, named};
+use crate::rig::{BEGIN, CreateOptions, each_store, named};
 
 fn dry_run() -> CreateOptions {
     CreateOptions {

@@ -4,11 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mizzen_object::time::from_unix;
 use mizzen_object::{Status, Value};
-use mizzen_registry::{
-    DeleteOptions, Future, Gate, ListOptions, NoGate, Propagation, Resource, UpdateOptions,
-};
+use mizzen_registry::{DeleteOptions, Future, Gate, ListOptions, NoGate, Propagation, Resource};
 
-use crate::rig::{BEGIN, Rig, each_store, key, named, next_events, selected};
+use crate::rig::{BEGIN, Rig, UpdateOptions, each_store, key, named, next_events, selected};
 
 const HELD: &str = r#"{"metadata":{"name":"a","finalizers":["example.com/hold"]}}"#;
 

@@ -1,8 +1,8 @@
 //! Listing objects: pages, versions, selectors, tokens that expire.
 
-use mizzen_registry::{DeleteOptions, ListOptions, Match, Revision, UpdateOptions};
+use mizzen_registry::{DeleteOptions, ListOptions, Match, Revision};
 
-use crate::rig::{Rig, each_store, named, names, selected};
+use crate::rig::{Rig, UpdateOptions, each_store, named, names, selected};
 
 async fn make(rig: &Rig, n_objects: usize) {
     for number in 0..n_objects {

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use mizzen_object::seam::{Clock, Random};
 use mizzen_object::select::{FieldSelector, LabelSelector};
-use mizzen_object::{Kind, Status, Value, custom, default, json, schema, value};
+use mizzen_object::{Action, Kind, Status, Value, custom, default, json, schema, value};
 use mizzen_registry::{
-    Change, CreateOptions, DeleteOptions, Deleted, Event, Future, Gate, Key, List, ListOptions,
-    NoGate, Object, Record, Registry, Resource, Selection, Store, StoreOptions, UpdateOptions,
-    Updated, Watch, WatchOptions,
+    Change, Create, DeleteOptions, Deleted, Event, Future, Gate, Key, List, ListOptions, NoGate,
+    Object, Record, Registry, Resource, Selection, Store, StoreOptions, Update, Updated, Watch,
+    WatchOptions,
 };
 use tempfile::TempDir;
 
@@ -24,6 +24,31 @@ pub(crate) struct Rig {
     pub(crate) clock: Arc<SetClock>,
     pub(crate) random: Arc<SetRandom>,
     directory: Option<TempDir>,
+}
+
+/// How tests create an object.
+#[derive(Default)]
+pub(crate) struct CreateOptions {
+    pub(crate) dry_run: bool,
+}
+
+/// How tests change an object.
+pub(crate) struct UpdateOptions {
+    pub(crate) action: Action,
+    pub(crate) dry_run: bool,
+    pub(crate) create: bool,
+    pub(crate) uid_precondition: bool,
+}
+
+impl Default for UpdateOptions {
+    fn default() -> UpdateOptions {
+        UpdateOptions {
+            action: Action::Update,
+            dry_run: false,
+            create: false,
+            uid_precondition: false,
+        }
+    }
 }
 
 /// A clock that stands still until a test moves it.
@@ -148,10 +173,12 @@ impl Rig {
         } else {
             ""
         };
-        let draft = draft(resource, text);
-        self.registry
-            .create(resource, namespace, draft, options, gate, &mut Vec::new())
-            .await
+        let create = Create {
+            dry_run: options.dry_run,
+            gate,
+            ..Create::new(resource, namespace, draft(resource, text))
+        };
+        self.registry.create(create).await
     }
 
     /// Replaces the object named `a`.
@@ -181,16 +208,21 @@ impl Rig {
         options: &UpdateOptions,
         change: &mut dyn Change,
     ) -> Result<Updated, Status> {
-        self.registry
-            .update(
-                resource,
-                &key("a"),
-                change,
-                options,
-                &NoGate,
-                &mut Vec::new(),
-            )
-            .await
+        let UpdateOptions {
+            action,
+            dry_run,
+            create,
+            uid_precondition,
+        } = *options;
+        let key = key("a");
+        let update = Update {
+            action,
+            dry_run,
+            create,
+            uid_precondition,
+            ..Update::new(resource, &key, change)
+        };
+        self.registry.update(update).await
     }
 
     pub(crate) async fn delete(
@@ -249,7 +281,7 @@ fn widget_kinds() -> Vec<Kind> {
 }
 
 /// An object as the API server hands it to the registry: with kind and namespace, defaulted, canonical.
-fn draft(resource: &Resource, text: &str) -> Value {
+pub(crate) fn draft(resource: &Resource, text: &str) -> Value {
     let kind = resource.kind();
     let mut draft = json::parse(text.as_bytes()).unwrap();
     draft.set("kind", &kind.gvk.kind);

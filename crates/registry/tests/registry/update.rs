@@ -1,9 +1,9 @@
 //! Changing objects: conflicts, retries, preconditions, parts, dry run.
 
 use mizzen_object::{Action, Status, Value};
-use mizzen_registry::{Change, DeleteOptions, Future, Resource, UpdateOptions};
+use mizzen_registry::{Change, DeleteOptions, Future, Resource};
 
-use crate::rig::{Rig, each_store, named};
+use crate::rig::{Rig, UpdateOptions, each_store, named};
 
 fn set_data(current: &Value, key: &str) -> Value {
     let mut new = current.clone();
@@ -290,5 +290,24 @@ async fn a_dry_run_of_an_update_changes_nothing() {
         assert_eq!(updated.value()["data"]["k"].str(), "v");
         assert!(updated.record().is_none());
         assert_eq!((rig.revision(), rig.read(&maps).await.unwrap()), before);
+    }
+}
+
+#[tokio::test]
+async fn warnings_of_all_attempts_reach_the_client_once() {
+    for rig in each_store() {
+        let pods = rig.resource("v1/pods");
+        let pod = r#"{"metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i",
+            "env":[{"name":"E","value":"1"},{"name":"E","value":"2"}]}]}}"#;
+        let warnings = mizzen_registry::Warnings::default();
+        let create = mizzen_registry::Create {
+            warnings: Some(&warnings),
+            ..mizzen_registry::Create::new(&pods, "ns", crate::rig::draft(&pods, pod))
+        };
+        rig.registry.create(create).await.unwrap();
+        let first = warnings.take();
+        assert_eq!(first.len(), 1, "{first:?}");
+        warnings.warn_all(first.iter().cloned().chain(first.clone()));
+        assert_eq!(warnings.take(), first);
     }
 }

@@ -1,9 +1,9 @@
 //! Watching objects: from a revision, from the beginning, through a selector, after the window has moved on.
 
 use mizzen_object::Value;
-use mizzen_registry::{Bounds, Event, StoreOptions, UpdateOptions, WatchOptions};
+use mizzen_registry::{Bounds, Create, Event, StoreOptions, WatchOptions};
 
-use crate::rig::{each_store, each_store_with, named, next_events, selected};
+use crate::rig::{UpdateOptions, each_store, each_store_with, named, next_events, selected};
 
 fn labelled(name: &str, label: &str) -> String {
     format!(r#"{{"metadata":{{"name":"{name}","labels":{{"l":"{label}"}}}}}}"#)
@@ -151,12 +151,8 @@ async fn a_watch_sees_one_namespace_if_asked_to() {
         let mut watch = rig.registry.watch(&maps, options).await.ok().unwrap();
         rig.create(&maps, &named("a")).await.unwrap();
         let draft = mizzen_object::json::parse(named("b").as_bytes()).unwrap();
-        let options = Default::default();
-        let gate = &mizzen_registry::NoGate;
-        rig.registry
-            .create(&maps, "n", draft, &options, gate, &mut Vec::new())
-            .await
-            .unwrap();
+        let create = Create::new(&maps, "n", draft);
+        rig.registry.create(create).await.unwrap();
         assert_eq!(
             next_events(&mut watch, 1).await,
             [format!("ADDED b {}", rig.revision())]

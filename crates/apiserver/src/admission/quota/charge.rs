@@ -12,10 +12,9 @@ use std::sync::Arc;
 use http::Method;
 use mizzen_kinds::amounts::{Amounts, amounts};
 use mizzen_object::{Action, Status, Value};
-use mizzen_registry::{Change, Future, Key, NoGate, Resource, UpdateOptions};
+use mizzen_registry::{Change, Future, Key, Resource, Update, Warnings};
 
 use super::{Need, Request, set_used};
-use crate::notes::Notes;
 use crate::ownership::Owning;
 use crate::request::{self, ResourcePath};
 use crate::server::Inner;
@@ -180,31 +179,21 @@ async fn change(
         ..ResourcePath::default()
     };
     let request = request::Request::of_server(Method::PUT, path.clone());
-    let notes = Notes::default();
+    let notes = Warnings::default();
     let call = Call::of_server(server, &request, &path, &quotas, &notes);
-    let user = request.user.who();
-    let options = UpdateOptions {
-        action: Action::Status,
-        user,
-        ..UpdateOptions::default()
-    };
+    let key = call.key();
     let mut spend = Spend {
         delta: &need.delta,
         give_back,
         owning: Owning::new(&call),
         full: None,
     };
-    let outcome = server
-        .registry
-        .update(
-            &quotas,
-            &call.key(),
-            &mut spend,
-            &options,
-            &NoGate,
-            &mut Vec::new(),
-        )
-        .await;
+    let update = Update {
+        action: Action::Status,
+        user: request.user.who(),
+        ..Update::new(&quotas, &key, &mut spend)
+    };
+    let outcome = server.registry.update(update).await;
     match (spend.full, outcome) {
         (Some(quota), _) => Ok(Some((quota, need.delta.clone()))),
         (None, Err(status)) if status.reason == "NotFound" => Ok(None),

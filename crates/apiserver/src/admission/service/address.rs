@@ -9,9 +9,8 @@ use std::sync::Arc;
 use http::Method;
 use mizzen_object::address::{family, parse_sloppy};
 use mizzen_object::{Value, value};
-use mizzen_registry::{CreateOptions, DeleteOptions, Key, ListOptions, NoGate, Resource};
+use mizzen_registry::{Create, DeleteOptions, Key, ListOptions, NoGate, Resource, Warnings};
 
-use crate::notes::Notes;
 use crate::ownership::Owning;
 use crate::request::{Request, ResourcePath};
 use crate::server::Inner;
@@ -200,17 +199,14 @@ async fn make(server: &Arc<Inner>, addresses: &Resource, service: &Key, address:
     };
     let (request, notes) = (
         Request::of_server(Method::POST, path.clone()),
-        Notes::default(),
+        Warnings::default(),
     );
     let call = Call::of_server(server, &request, &path, addresses, &notes);
     Owning::new(&call).update(None, &mut object);
-    let options = CreateOptions {
+    let create = Create {
         user: request.user.who(),
-        ..CreateOptions::default()
+        ..Create::new(addresses, "", object)
     };
-    // Somebody may have made it by hand in the meantime; then it is there as well.
-    let _ = server
-        .registry
-        .create(addresses, "", object, &options, &NoGate, &mut Vec::new())
-        .await;
+    // One may have been made by hand in the meantime; then it is there as well.
+    let _ = server.registry.create(create).await;
 }
