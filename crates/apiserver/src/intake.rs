@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use mizzen_object::decode::{DecodeError, TypeMeta, decode, type_meta};
+use mizzen_object::decode::{DecodeError, Decoded, TypeMeta, decode, type_meta};
 use mizzen_object::schema::Struct;
 use mizzen_object::{
     GroupVersionKind, Kind, Status, Str, Value, Violations, default, json, proto, yaml,
@@ -365,7 +365,35 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// What most bodies are: JSON of the expected kind without anything strange. One scan reads it; what it declines is
+    /// read again, step by step, for the words of the refusal.
+    fn read_usual(&self, form: BodyType, body: &[u8]) -> Option<Read> {
+        if form != BodyType::Json {
+            return None;
+        }
+        let Decoded { value, complaints } = decode(self.root, body).ok()?;
+        let is_expected = |field: &str, expected: &str| {
+            let stated = value[field].str();
+            stated == expected || stated.is_empty() && self.root.rest().is_none()
+        };
+        // Go finds these two in any letters; then nothing is usual.
+        let is_odd = |name: &str| {
+            let known = ["kind", "apiVersion"];
+            known
+                .iter()
+                .any(|known| name.eq_ignore_ascii_case(known) && name != *known)
+        };
+        let is_usual = complaints.is_empty()
+            && is_expected("kind", &self.gvk.kind)
+            && is_expected("apiVersion", &self.gvk.api_version())
+            && !value.entries().any(|(name, _)| is_odd(name));
+        is_usual.then_some(Read { value, complaints })
+    }
+
     fn read(&self, form: BodyType, body: &[u8]) -> Result<Read, Status> {
+        if let Some(read) = self.read_usual(form, body) {
+            return Ok(read);
+        }
         let document =
             Document::open(form, body).map_err(|problem| self.unrecognized(&problem, body))?;
         let said = self.check_kind(&document)?;
@@ -377,6 +405,9 @@ impl Reader<'_> {
     /// Kubernetes: a custom object is a map before anything else is known of it. It must say its kind; whether that is
     /// the right one is a matter of validation (serializer/json, unstructuredSchemaCoercer).
     fn read_loose(&self, form: BodyType, body: &[u8]) -> Result<Read, Status> {
+        if let Some(read) = self.read_usual(form, body) {
+            return Ok(read);
+        }
         let document =
             Document::open(form, body).map_err(|problem| self.unrecognized(&problem, body))?;
         let interpreted = document.gvk_unchecked(self.gvk);

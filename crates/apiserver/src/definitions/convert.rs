@@ -133,10 +133,13 @@ impl Convert for Converter {
         })
     }
 
-    fn write<'a>(&'a self, object: Value, _kind: &'a Kind) -> Future<'a, Result<Value, Status>> {
+    fn write<'a>(&'a self, mut object: Value, kind: &'a Kind) -> Future<'a, Result<Value, Status>> {
         Box::pin(async move {
-            let mut converted = self.convert(vec![object], &self.stored).await?;
-            let mut object = converted.pop().unwrap_or_default();
+            // What is in the stored version already is not converted.
+            if kind.gvk != self.stored.gvk {
+                let mut converted = self.convert(vec![object], &self.stored).await?;
+                object = converted.pop().unwrap_or_default();
+            }
             // Read today it would get these defaults; written, it is read without looking.
             self.refresh(&mut object)?;
             Ok(object)
