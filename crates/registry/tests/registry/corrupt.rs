@@ -185,6 +185,6 @@ async fn a_record_that_cannot_be_decoded_cannot_be_converted() {
             let list = rig.list(resource, &ListOptions::default()).await;
             assert_eq!(list.err().unwrap().code, 500);
         }
-        assert!(convert.calls.lock().unwrap().is_empty());
+        assert!(convert.calls.lock().is_empty());
     }
 }
