@@ -165,8 +165,10 @@ pub struct Rules {
     pub constant_generation: bool,
     /// `metadata.generation` is absent until the first change.
     pub late_generation: bool,
-    /// A PUT to a name that does not exist creates it.
+    /// A PUT to a name that does not exist creates it, through `/status` as well.
     pub create_on_update: bool,
+    /// An apply to the `/status` of a name that does not exist creates it.
+    pub create_on_status_apply: bool,
     /// An update must say which version it changes.
     pub conditional_update: bool,
     /// A delete answers the object instead of a Status.

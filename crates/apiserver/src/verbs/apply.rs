@@ -21,6 +21,7 @@ pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Sta
     let options = options::write_options(request, "PatchOptions")?;
     let (config, complaint) = config(call)?;
     let (key, checks) = (call.key(), admission::Checks::new(call));
+    let rules = &resource.kind().rules;
     let strictness = options.strictness;
     let mut change = Applied {
         call,
@@ -34,7 +35,10 @@ pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Sta
         user: request.user.who(),
         dry_run: options.dry_run,
         applies: true,
-        create: call.path.subresource.is_empty(),
+        // Kubernetes: a subresource's storage takes no notice that applies create, but for one kind.
+        create: call.path.subresource.is_empty()
+            || rules.create_on_update
+            || action == Action::Status && rules.create_on_status_apply,
         gate: &checks,
         warnings: Some(call.notes),
         ..Update::new(resource, &key, &mut change)

@@ -41,7 +41,7 @@ pub(super) async fn replace(
         action,
         user: request.user.who(),
         dry_run,
-        create: action == Action::Update && resource.kind().rules.create_on_update,
+        create: resource.kind().rules.create_on_update,
         uid_precondition: true,
         gate: &checks,
         warnings: Some(call.notes),

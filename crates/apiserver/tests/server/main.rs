@@ -17,6 +17,7 @@ mod authorization;
 mod bytes;
 mod conversion;
 mod corrupt;
+mod create_on_update;
 mod definitions;
 mod delete;
 mod discovery;

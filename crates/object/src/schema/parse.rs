@@ -372,6 +372,7 @@ fn set_rule(rules: &mut Rules, rule: &str) -> Result<(), String> {
         "constant-generation" => &mut rules.constant_generation,
         "late-generation" => &mut rules.late_generation,
         "create-on-update" => &mut rules.create_on_update,
+        "create-on-status-apply" => &mut rules.create_on_status_apply,
         "conditional-update" => &mut rules.conditional_update,
         "delete-answers-object" => &mut rules.delete_answers_object,
         "orphan-by-default" => &mut rules.orphan_by_default,
