@@ -171,6 +171,8 @@ pub struct Rules {
     pub create_on_status_apply: bool,
     /// An update must say which version it changes.
     pub conditional_update: bool,
+    /// An object that has neither a name nor a prefix of one is named by a random UUID.
+    pub named_by_uuid: bool,
     /// A delete answers the object instead of a Status.
     pub delete_answers_object: bool,
     /// Dependents are orphaned unless the caller says otherwise.

@@ -11,9 +11,13 @@ const MAX_GENERATED_BASE: usize = 63 - SUFFIX;
 const SUFFIX: usize = 5;
 
 impl Registry {
-    /// Names a new object after its `generateName`, if it needs a name and has one.
+    /// Names a new object that has no name after its `generateName`, and says whether it did, or as its kind says.
     pub fn generate_name(&self, kind: &Kind, metadata: &mut Value) -> bool {
         let prefix = metadata["generateName"].str();
+        if kind.rules.named_by_uuid && prefix.is_empty() && metadata["name"].is_empty() {
+            metadata.set("name", uuid(&*self.random));
+            return false;
+        }
         if prefix.is_empty() || !metadata["name"].is_empty() {
             return false;
         }

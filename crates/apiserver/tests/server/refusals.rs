@@ -909,3 +909,39 @@ async fn a_dry_run_says_that_what_is_there_is_being_deleted() {
         );
     }
 }
+
+/// Kubernetes: pkg/registry/core/limitrange names an object that has neither a name nor a prefix; no other kind does.
+#[tokio::test]
+async fn a_limit_range_without_a_name_is_named_by_a_uuid() {
+    let rig = Rig::new().await;
+    let path = "/api/v1/namespaces/default/limitranges";
+    let made = rig.post(path, r#"{"metadata":{}}"#).await.expect(201).body;
+    let (name, uid) = (
+        made.at("metadata.name").str(),
+        made.at("metadata.uid").str(),
+    );
+    assert_eq!((name.len(), name.matches('-').count()), (36, 4), "{name}");
+    assert_ne!(name, uid);
+    rig.get(&format!("{path}/{name}")).await.expect(200);
+    let prefixed = rig
+        .post(path, r#"{"metadata":{"generateName":"lr-"}}"#)
+        .await
+        .expect(201);
+    assert_eq!(
+        prefixed.body.at("metadata.name").str().len(),
+        "lr-12345".len()
+    );
+    let invalid = r#"{"metadata":{},"spec":{"limits":[{"type":"x","max":{"cpu":"1"}}]}}"#;
+    let refused = rig.post(path, invalid).await.expect(422);
+    let name = refused.body.at("details.name").str();
+    assert_eq!(
+        refused.message(),
+        format!(
+            "LimitRange {name:?} is invalid: spec.limits[0].type: Invalid value: \"x\": must be a standard limit type or fully qualified"
+        )
+    );
+    assert_eq!(name.len(), 36);
+    rig.post(CONFIG_MAPS, r#"{"metadata":{}}"#)
+        .await
+        .expect(422);
+}

@@ -375,6 +375,7 @@ fn set_rule(rules: &mut Rules, rule: &str) -> Result<(), String> {
         "create-on-status-apply" => &mut rules.create_on_status_apply,
         "conditional-update" => &mut rules.conditional_update,
         "delete-answers-object" => &mut rules.delete_answers_object,
+        "named-by-uuid" => &mut rules.named_by_uuid,
         "orphan-by-default" => &mut rules.orphan_by_default,
         "warns-of-orphans" => &mut rules.warns_of_orphans,
         "status-keeps-metadata" => &mut rules.status_keeps_metadata,
