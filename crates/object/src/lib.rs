@@ -8,6 +8,7 @@ pub mod cel;
 pub mod custom;
 pub mod decode;
 pub mod default;
+mod go_base64;
 pub mod go_regexp;
 mod hooks;
 pub mod json;

@@ -5,7 +5,7 @@
 
 use mizzen_object::json;
 
-use crate::definitions::{FOOS, define, definition, foo, version};
+use crate::definitions::{DEFINITIONS, FOOS, define, definition, foo, version};
 use crate::rig::{Reply, Rig};
 
 const PROPERTIES: &str = r#"{
@@ -424,4 +424,32 @@ async fn managers_own_numbers_by_value() {
             .ends_with(r#"conflict with "one": .spec.n"#),
         "{refused:?}"
     );
+}
+
+/// A definition's own numbers are Go's float64, whatever they are written as.
+#[tokio::test(start_paused = true)]
+async fn bounds_of_a_schema_are_written_as_the_floats_that_they_are() {
+    let rig = Rig::new().await;
+    let cases = [
+        ("9007199254740993", "9007199254740992"),
+        ("9223372036854775807", "9223372036854776000"),
+        ("100000000000000000001", "100000000000000000000"),
+        ("-1e22", "-1e+22"),
+        ("1e21", "1e+21"),
+        ("1E5", "100000"),
+        ("1.0", "1"),
+        ("1e-7", "1e-7"),
+        ("-0", "-0"),
+    ];
+    for (sent, expected) in cases {
+        let property = format!(r#"{{"x":{{"type":"number","maximum":{sent}}}}}"#);
+        let body = json::to_string(&definition(vec![version("v1", true, &property)]));
+        let made = rig
+            .post(&format!("{DEFINITIONS}?dryRun=All"), &body)
+            .await
+            .expect(201);
+        let path = "schema.openAPIV3Schema.properties.spec.properties.x.maximum";
+        let written = json::to_string(made.body["spec"]["versions"][0].at(path));
+        assert_eq!(written, expected, "{sent}");
+    }
 }

@@ -945,3 +945,16 @@ async fn a_limit_range_without_a_name_is_named_by_a_uuid() {
         .await
         .expect(422);
 }
+
+#[tokio::test]
+async fn bytes_that_are_null_in_a_map_are_empty_when_they_are_stored() {
+    let rig = Rig::new().await;
+    let path = "/api/v1/namespaces/default/secrets";
+    let body = r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"data":{"k":null}}"#;
+    let made = rig.post(path, body).await.expect(201).body;
+    assert_eq!(json::to_string(&made["data"]), r#"{"k":""}"#);
+    let name = format!("{path}/s");
+    rig.delete(&name, "").await.expect(200);
+    let applied = rig.apply(&name, "m", body).await.expect(201).body;
+    assert_eq!(json::to_string(&applied["data"]), r#"{"k":""}"#);
+}

@@ -7,7 +7,7 @@ use super::Decoder;
 use crate::json::{self, SyntaxError};
 use crate::schema::{Shape, Type};
 use crate::value::Value;
-use crate::{quantity, time};
+use crate::{go_base64, quantity, time};
 
 impl Decoder<'_> {
     /// Reads a value that is neither struct, map nor list; `first` is its first byte, and not null.
@@ -49,12 +49,9 @@ impl Decoder<'_> {
 
     fn float(&mut self, ty: &Type, slot: &mut Value) -> Result<(), SyntaxError> {
         let literal = self.scanner.number()?;
-        match json::free_number(literal) {
-            Some(mut number) => {
-                json::rewrite(&mut number);
-                *slot = number;
-            }
-            None => self.mismatch(format_args!("number {literal}"), &ty.go),
+        match literal.parse::<f64>() {
+            Ok(float) if float.is_finite() => *slot = json::float(float),
+            _ => self.mismatch(format_args!("number {literal}"), &ty.go),
         }
         Ok(())
     }
@@ -73,13 +70,9 @@ impl Decoder<'_> {
 
     fn bytes(&mut self, slot: &mut Value) -> Result<(), SyntaxError> {
         let text = self.scanner.string()?;
-        let plain: String = text
-            .chars()
-            .filter(|char| !matches!(char, '\r' | '\n'))
-            .collect();
-        match STANDARD.decode(&plain) {
-            Ok(bytes) => *slot = STANDARD.encode(bytes).into(),
-            Err(error) => self.fail(base64_error(&plain, error)),
+        match go_base64::canonical(&text) {
+            Ok(canonical) => *slot = canonical.into(),
+            Err(error) => self.fail(error),
         }
         Ok(())
     }
@@ -156,17 +149,4 @@ impl Decoder<'_> {
 
 fn fits(ty: &Type, int: i64) -> bool {
     matches!(ty.shape, Shape::Int64) || i32::try_from(int).is_ok()
-}
-
-/// Go names the first byte that it could not use.
-pub(super) fn base64_error(text: &str, error: base64::DecodeError) -> String {
-    let at = match error {
-        base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => {
-            at
-        }
-        base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => {
-            text.len() / 4 * 4
-        }
-    };
-    format!("illegal base64 data at input byte {at}")
 }

@@ -337,7 +337,11 @@ impl Decoder<'_> {
     }
 }
 
-/// Inside lists and maps Go has no "absent": null is the zero value.
+/// Inside lists and maps Go has no "absent": null is the zero value. Bytes come back empty from the storage.
 fn zero_if_null(ty: &Type, value: Value) -> Value {
-    if value.is_null() { ty.zero() } else { value }
+    match (value, &ty.shape) {
+        (Value::Null, Shape::Bytes) => "".into(),
+        (Value::Null, _) => ty.zero(),
+        (value, _) => value,
+    }
 }

@@ -4,16 +4,13 @@
 //! written as JSON in between. That road (`runtime.FromUnstructured`) has words and rules of its own: it stops at
 //! the first wrong type, in the order of the fields, and numbers that are too big lose their upper bits.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
-use super::literal::base64_error;
 use super::{DecodeError, Decoded, decode, zero_if_null};
+use crate::go_base64;
 use crate::json;
 use crate::quantity;
 use crate::schema::{Alternative, Shape, Struct, Type, canonical};
 use crate::time;
-use crate::value::{Map, Str, Value};
+use crate::value::{Map, Str, Value, go_int};
 
 /// Makes `value` an object of type `ty`. Fields that the schema does not know are left out and reported.
 pub fn restore(ty: &Struct, value: Value) -> Result<Decoded, DecodeError> {
@@ -181,7 +178,9 @@ fn scalar(ty: &Type, value: Value) -> Result<Value, String> {
         (Shape::Int32, Value::Int(int)) => Ok(Value::Int((int as i32).into())),
         (Shape::Int64, value @ Value::Int(_)) => Ok(value),
         (Shape::Int32 | Shape::Int64, value @ Value::Number(_)) => whole_number(ty, &value),
-        (Shape::Float, value @ (Value::Int(_) | Value::Number(_))) => Ok(value),
+        (Shape::Float, value @ (Value::Int(_) | Value::Number(_))) => {
+            Ok(json::float(value.as_f64().unwrap_or_default()))
+        }
         (Shape::String, Value::Int(_)) => Err(format!("cannot convert int64 to {}", ty.go)),
         (Shape::Bytes, value) => bytes(value),
         (Shape::Quantity, value) => quantity_text(&value),
@@ -196,30 +195,16 @@ fn whole_number(ty: &Type, value: &Value) -> Result<Value, String> {
     if number.trunc() != number {
         return Err(format!("cannot convert float64 to {}", ty.go));
     }
-    // A number that is too big becomes the least one.
-    let int = if number < i64::MAX as f64 {
-        number as i64
-    } else {
-        i64::MIN
-    };
-    scalar(ty, Value::Int(int))
+    scalar(ty, Value::Int(go_int(number)))
 }
 
 fn bytes(value: Value) -> Result<Value, String> {
     let Value::String(text) = &value else {
         return Err(format!("cannot restore slice from {}", kind(&value)));
     };
-    let plain: String = text
-        .chars()
-        .filter(|char| !matches!(char, '\r' | '\n'))
-        .collect();
-    match STANDARD.decode(&plain) {
-        Ok(bytes) => Ok(STANDARD.encode(bytes).into()),
-        Err(error) => Err(format!(
-            "error decoding from json: {}",
-            base64_error(&plain, error)
-        )),
-    }
+    go_base64::canonical(text)
+        .map(Value::from)
+        .map_err(|error| format!("error decoding from json: {error}"))
 }
 
 fn quantity_text(value: &Value) -> Result<Value, String> {

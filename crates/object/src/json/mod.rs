@@ -94,6 +94,11 @@ pub fn free_number(literal: &str) -> Option<Value> {
     float.is_finite().then(|| Value::Number(written(float)))
 }
 
+/// A number of Go's type float64: whole numbers beyond 2^53 are written as the float that is next to them.
+pub fn float(number: f64) -> Value {
+    self::number(&write_number(number))
+}
+
 /// The first number in a value that no float can hold, as it is written. Go refuses to read it where no type is
 /// declared.
 pub fn overflow(value: &Value) -> Option<&str> {

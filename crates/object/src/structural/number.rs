@@ -9,7 +9,7 @@ use super::node::{Check, Node, Type};
 use super::result::Outcome;
 use super::validate::Validator;
 use crate::patch::go_float;
-use crate::value::Value;
+use crate::value::{Value, go_int};
 
 impl Validator<'_> {
     /// Everything that is said of a number, which `value` is.
@@ -84,7 +84,10 @@ impl Validator<'_> {
             outcome.invalid(self.nowhere(), "\"\"", &range.complaint(what, &self.path));
         }
         let (order, shown) = match value {
-            Value::Int(int) if fits => (Some(int.cmp(&(bound as i64))), (bound as i64).to_string()),
+            Value::Int(int) if fits => {
+                let bound = go_int(bound);
+                (Some(int.cmp(&bound)), bound.to_string())
+            }
             other => (
                 other.as_f64().unwrap_or_default().partial_cmp(&bound),
                 go_float(bound),
@@ -107,7 +110,7 @@ impl Validator<'_> {
         }
         let (positive, holds, shown) = match value {
             Value::Int(int) if fits => {
-                let factor = factor as i64;
+                let factor = go_int(factor);
                 (
                     factor > 0,
                     factor > 0 && int % factor == 0,
@@ -198,7 +201,11 @@ pub(super) fn is_integer(number: f64) -> bool {
     if !number.is_finite() || number.abs() > LARGEST {
         return false;
     }
-    let near = number.trunc();
+    if number == number.trunc() {
+        return true;
+    }
+    // Kubernetes: a negative number is compared with what it is as an unsigned one (go-openapi/swag).
+    let near = go_int(number) as u64 as f64;
     let difference = (number - near).abs();
-    difference == 0.0 || difference / (number.abs() + near.abs()) < 1e-9
+    near != 0.0 && difference / (number.abs() + near) < 1e-9
 }

@@ -41,6 +41,15 @@ pub enum Value {
 
 static NULL: Value = Value::Null;
 
+/// Go's `int64(float)` on amd64: cut to a whole number; one that does not fit becomes the least one.
+pub(crate) fn go_int(float: f64) -> i64 {
+    if float < i64::MAX as f64 {
+        float as i64
+    } else {
+        i64::MIN
+    }
+}
+
 impl Value {
     /// An empty map.
     pub fn object() -> Value {

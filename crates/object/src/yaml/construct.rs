@@ -2,12 +2,10 @@
 
 use std::collections::HashSet;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-
 use super::compose::{Content, Scalar, Tree};
 use super::scalar::{Meaning, float_text, is_timestamp, resolve};
 use super::{Document, Result, YamlError};
+use crate::go_base64;
 use crate::json;
 use crate::value::{Map, Str, Value};
 
@@ -276,12 +274,7 @@ fn text(scalar: &Scalar) -> Result<Str> {
     if scalar.tag.as_deref() != Some("tag:yaml.org,2002:binary") {
         return Ok(scalar.text.as_str().into());
     }
-    let encoded: String = scalar
-        .text
-        .chars()
-        .filter(|char| !matches!(char, '\r' | '\n'))
-        .collect();
-    let bytes = STANDARD.decode(encoded).map_err(|_| YamlError::Binary)?;
+    let bytes = go_base64::decode(&scalar.text).map_err(|_| YamlError::Binary)?;
     Ok(String::from_utf8_lossy(&bytes).into())
 }
 

@@ -166,6 +166,48 @@ fn numbers_have_bounds() {
     );
 }
 
+/// Each was seen at v1.36.4 on amd64, where Go makes the least int64 of a float that fits none.
+#[test]
+fn whole_numbers_are_compared_with_what_go_makes_of_a_large_bound() {
+    let cases = [
+        (
+            "maximum",
+            "1e21",
+            "0",
+            "a: Invalid value: 0: a in body should be less than or equal to -9223372036854775808\n",
+        ),
+        ("minimum", "1e21", "0", ""),
+        ("maximum", "1e21", "1.5", ""),
+        (
+            "multipleOf",
+            "1e20",
+            "0",
+            "a: Invalid value: -9223372036854775808: factor MultipleOf declared for a must be positive: -9223372036854775808\n",
+        ),
+        (
+            "multipleOf",
+            "9007199254740992",
+            "-1e30",
+            "a: Invalid value: -1e+30: a in body should be a multiple of 9.007199254740992e+15\n",
+        ),
+        ("multipleOf", "9007199254740992", "1e30", ""),
+        ("maximum", "9007199254740993", "9007199254740992", ""),
+        (
+            "maximum",
+            "9007199254740993",
+            "9007199254740993",
+            "a: Invalid value: 9007199254740993: a in body should be less than or equal to 9007199254740992\n",
+        ),
+    ];
+    for (check, bound, value, expected) in cases {
+        let schema = with(&format!(r#"{{"type":"number","{check}":{bound}}}"#));
+        let mut violations = Violations::default();
+        let object = parse(&format!(r#"{{"a":{value}}}"#));
+        compile(&schema).validate(&object, None, &mut violations);
+        assert_eq!(lines(violations), expected, "{check} {bound}: {value}");
+    }
+}
+
 #[test]
 fn lists_and_maps_have_sizes() {
     check(
