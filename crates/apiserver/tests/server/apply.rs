@@ -2,6 +2,7 @@
 
 use mizzen_object::json;
 
+use crate::definitions::{FOOS, define, definition, foo, version};
 use crate::rig::{CONFIG_MAPS, Rig};
 
 #[tokio::test]
@@ -90,4 +91,50 @@ async fn bad_labels_of_a_jobs_template_are_bad_labels_of_the_job() {
         fields.collect::<Vec<_>>(),
         ["metadata.labels", "spec.template.labels"]
     );
+}
+
+/// Each answer was seen at v1.36.4.
+#[tokio::test(start_paused = true)]
+async fn nulls_that_a_schema_does_not_allow_are_pruned_but_not_from_what_is_applied() {
+    let rig = Rig::new().await;
+    let properties = r#"{"a":{"type":"string"},"n":{"type":"string","nullable":true},
+        "d":{"type":"string","default":"x"},"m":{"type":"object","additionalProperties":{"type":"string"}}}"#;
+    define(&rig, &definition(vec![version("v1", true, properties)])).await;
+    let cases = [
+        (
+            r#"{"a":null}"#,
+            r#"{"d":"x"}"#,
+            Some(r#"spec.a: Invalid value: "null": spec.a in body must be of type string: "null""#),
+        ),
+        (r#"{"n":null}"#, r#"{"d":"x","n":null}"#, None),
+        (r#"{"d":null}"#, r#"{"d":"x"}"#, None),
+        (
+            r#"{"m":{"k":null}}"#,
+            r#"{"d":"x","m":{}}"#,
+            Some(
+                r#"spec.m.k: Invalid value: "null": spec.m.k in body must be of type string: "null""#,
+            ),
+        ),
+    ];
+    for (spec, expected, refused) in cases {
+        let path = format!("{FOOS}/one");
+        let made = rig.post(FOOS, &foo("v1", "one", spec)).await.expect(201);
+        assert_eq!(json::to_string(&made.body["spec"]), expected, "{spec}");
+        rig.delete(&path, "").await.expect(200);
+        let applied = rig.apply(&path, "m", &foo("v1", "one", spec)).await;
+        match refused {
+            Some(why) => {
+                let message = applied.expect(422).message().to_owned();
+                assert_eq!(
+                    message,
+                    format!(r#"Foo.example.com "one" is invalid: {why}"#)
+                );
+            }
+            None => {
+                let applied = applied.expect(201).body;
+                assert_eq!(json::to_string(&applied["spec"]), expected, "{spec}");
+                rig.delete(&path, "").await.expect(200);
+            }
+        }
+    }
 }

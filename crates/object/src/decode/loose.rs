@@ -13,8 +13,20 @@ use crate::schema::{Struct, canonical};
 use crate::structural::{Structural, typed_metadata};
 use crate::value::{Map, Value};
 
+/// Whether undeclared fields, and nulls that the schema does not allow, are taken away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pruning {
+    Done,
+    Skipped,
+}
+
 /// Reads an object of a kind that is defined by `rest`.
-pub(super) fn decode(ty: &Struct, rest: &Structural, text: &[u8]) -> Result<Decoded, DecodeError> {
+pub(super) fn decode(
+    ty: &Struct,
+    rest: &Structural,
+    text: &[u8],
+    pruning: Pruning,
+) -> Result<Decoded, DecodeError> {
     let mut decoder = Decoder::new(text);
     let mut value = match decoder.scanner.peek()? {
         b'{' | b'n' => decoder.loose()?,
@@ -37,7 +49,7 @@ pub(super) fn decode(ty: &Struct, rest: &Structural, text: &[u8]) -> Result<Deco
             String::from_utf8_lossy(text).into_owned(),
         ));
     }
-    let unknown = match shape(ty, rest, value.make_map()) {
+    let unknown = match shape(ty, rest, value.make_map(), pruning) {
         Ok(unknown) => unknown,
         Err(problem) => {
             return Err(DecodeError::Shape {
@@ -56,7 +68,12 @@ pub(super) fn decode(ty: &Struct, rest: &Structural, text: &[u8]) -> Result<Deco
 }
 
 /// Gives a loose object its shape; returns the paths of what it has and should not.
-fn shape(ty: &Struct, rest: &Structural, object: &mut Map) -> Result<Vec<String>, String> {
+fn shape(
+    ty: &Struct,
+    rest: &Structural,
+    object: &mut Map,
+    pruning: Pruning,
+) -> Result<Vec<String>, String> {
     for name in ["kind", "apiVersion"] {
         if let Some(odd) = object.get(name).filter(|value| value.as_str().is_none()) {
             let (found, go) = (go_text(odd), go_type(odd));
@@ -76,7 +93,9 @@ fn shape(ty: &Struct, rest: &Structural, object: &mut Map) -> Result<Vec<String>
     // Kubernetes: the schema is that of the kind; what says that it is of another is left alone.
     let mut coerced = Ok(Vec::new());
     if ty.is_of(value["apiVersion"].str(), value["kind"].str()) {
-        unknown.extend(rest.prune(&mut value));
+        if pruning == Pruning::Done {
+            unknown.extend(rest.prune(&mut value));
+        }
         if let Some(object_meta) = object_meta {
             coerced = rest.coerce(&mut value, object_meta);
         }

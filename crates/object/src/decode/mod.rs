@@ -57,7 +57,7 @@ pub enum DecodeError {
 /// Reads an object of type `ty`.
 pub fn decode(ty: &Struct, text: &[u8]) -> Result<Decoded, DecodeError> {
     match ty.rest() {
-        Some(rest) => loose::decode(ty, rest, text),
+        Some(rest) => loose::decode(ty, rest, text, loose::Pruning::Done),
         None => read(ty, text, true),
     }
 }

@@ -4,6 +4,7 @@
 //! written as JSON in between. That road (`runtime.FromUnstructured`) has words and rules of its own: it stops at
 //! the first wrong type, in the order of the fields, and numbers that are too big lose their upper bits.
 
+use super::loose::{self, Pruning};
 use super::{DecodeError, Decoded, decode, zero_if_null};
 use crate::go_base64;
 use crate::json;
@@ -12,10 +13,12 @@ use crate::schema::{Alternative, Shape, Struct, Type, canonical};
 use crate::time;
 use crate::value::{Map, Str, Value, go_int};
 
-/// Makes `value` an object of type `ty`. Fields that the schema does not know are left out and reported.
+/// Makes `value` an object of type `ty`. Fields that the schema does not know are left out and reported; those of a
+/// custom kind stay. Kubernetes: what was applied is not decoded, so that nothing is pruned from it, nulls included.
 pub fn restore(ty: &Struct, value: Value) -> Result<Decoded, DecodeError> {
-    if ty.rest().is_some() {
-        return super::decode(ty, json::to_string(&value).as_bytes());
+    if let Some(rest) = ty.rest() {
+        let text = json::to_string(&value);
+        return loose::decode(ty, rest, text.as_bytes(), Pruning::Skipped);
     }
     let mut converter = Converter::default();
     let mut value = converter.top(ty, value).map_err(DecodeError::Type)?;

@@ -1,41 +1,13 @@
-//! Filling in what nobody has said, and taking out nulls that mean nothing.
+//! Filling in what the client has not said.
 
 use super::{Node, Structural};
 use crate::value::{Map, Value};
 
 impl Structural {
     /// Sets every absent property that has a default, at any depth that exists. A null where none is allowed is
-    /// the same as absent.
+    /// the same as absent if there is a default; other nulls are for [`Structural::prune`], or stay.
     pub fn default(&self, object: &mut Value) {
-        if !self.preserve {
-            drop_nulls(object, &self.root);
-        }
-        self.default_value(object);
-    }
-
-    /// The defaults alone.
-    pub fn default_value(&self, value: &mut Value) {
-        fill(value, &self.root);
-    }
-}
-
-/// Takes out nulls where the schema allows none and has no default to put in their place.
-pub(super) fn drop_nulls(value: &mut Value, node: &Node) {
-    match value {
-        Value::Map(map) => map.retain(|name, value| match node.member(name) {
-            Some(below) if value.is_null() => below.is_nullable() || below.default().is_some(),
-            Some(below) => {
-                drop_nulls(value, below);
-                true
-            }
-            None => true,
-        }),
-        Value::List(items) => {
-            if let Some(below) = node.items() {
-                items.iter_mut().for_each(|value| drop_nulls(value, below));
-            }
-        }
-        _ => {}
+        fill(object, &self.root);
     }
 }
 

@@ -1,6 +1,5 @@
-//! Taking away what a schema does not declare.
+//! Taking away what a schema does not declare, and nulls that mean nothing.
 
-use super::default::drop_nulls;
 use super::{Node, Structural};
 use crate::value::{Map, Value};
 
@@ -35,6 +34,26 @@ fn prune(root: &Node, value: &mut Value, resource: bool) -> Vec<String> {
     }
     pruner.pruned.sort();
     pruner.pruned
+}
+
+/// Takes out nulls where the schema allows none and has no default to put in their place.
+fn drop_nulls(value: &mut Value, node: &Node) {
+    match value {
+        Value::Map(map) => map.retain(|name, value| match node.member(name) {
+            Some(below) if value.is_null() => below.is_nullable() || below.default().is_some(),
+            Some(below) => {
+                drop_nulls(value, below);
+                true
+            }
+            None => true,
+        }),
+        Value::List(items) => {
+            if let Some(below) = node.items() {
+                items.iter_mut().for_each(|value| drop_nulls(value, below));
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Whether a field says of which kind an object is, or is its metadata.

@@ -483,16 +483,41 @@ fn defaults_fill_what_nobody_said() {
 }
 
 #[test]
-fn nulls_that_mean_nothing_are_taken_out() {
+fn pruning_takes_out_nulls_that_mean_nothing() {
+    check_prune(
+        &with(r#"{"type":"string"}"#),
+        r#"{"a":null,"b":null}"#,
+        expect![[r#"
+            {}
+            b"#]],
+    );
+    check_prune(
+        &with(r#"{"type":"string","nullable":true}"#),
+        r#"{"a":null}"#,
+        expect![[r#"
+            {"a":null}
+        "#]],
+    );
+    check_prune(
+        &with(r#"{"type":"string","default":"x"}"#),
+        r#"{"a":null}"#,
+        expect![[r#"
+            {"a":null}
+        "#]],
+    );
+}
+
+#[test]
+fn defaults_take_the_place_of_nulls_that_are_not_allowed() {
     check_default(
         &with(r#"{"type":"string"}"#),
         r#"{"a":null,"b":null}"#,
-        expect![[r#"{"b":null}"#]],
+        expect![[r#"{"a":null,"b":null}"#]],
     );
     check_default(
-        &with(r#"{"type":"string","nullable":true}"#),
+        &with(r#"{"type":"string","default":"x"}"#),
         r#"{"a":null}"#,
-        expect![[r#"{"a":null}"#]],
+        expect![[r#"{"a":"x"}"#]],
     );
     check_default(
         &with(r#"{"type":"string","nullable":true,"default":"x"}"#),
