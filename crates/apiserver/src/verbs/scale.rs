@@ -159,9 +159,6 @@ pub(crate) async fn update(call: &Call<'_>) -> Result<Answer, Status> {
 pub(crate) async fn patch(call: &Call<'_>) -> Result<Answer, Status> {
     let form = patch::media_type(call.request, call.resource)?;
     let options = options::write_options(call.request, "PatchOptions")?;
-    if call.resource.is_custom() && form == patch::Form::Apply {
-        return Err(cannot_apply());
-    }
     let mut change = Rescale {
         call,
         wanted: Wanted::Patched(form),
@@ -179,14 +176,6 @@ fn undecodable(status: Status) -> Status {
         ),
         _ => status,
     }
-}
-
-/// Kubernetes: nobody can convert the Scale of a custom object, which applying it asks for.
-fn cannot_apply() -> Status {
-    Status::unknown(
-        "failed to create manager for existing fields: failed to convert live object (/; autoscaling/v1, Kind=Scale) to \
-         proper version: request to convert CR to an invalid group/version: autoscaling/v1",
-    )
 }
 
 async fn store(call: &Call<'_>, change: &mut Rescale<'_>, dry_run: bool) -> Result<Answer, Status> {
@@ -470,10 +459,48 @@ impl Rescale<'_> {
             config.set("apiVersion", scale_kind().api_version());
         }
         let root = &self.call.server.types.scale;
-        let applied =
-            Owning::new(self.call).apply_as(&scale_kind(), root, Some(before), &config)?;
+        let outcome = Owning::new(self.call).apply_as(&scale_kind(), root, Some(before), &config);
+        if self.call.resource.is_custom() {
+            self.check_conversion(before, &config, &outcome)?;
+        }
+        let applied = outcome?;
         apply::check_repeated(self.call, complaint.as_deref(), self.strictness)?;
         Ok(applied)
+    }
+
+    /// Kubernetes: the converter of a custom kind does not know Scales. An apply needs it where the Scale has no managed
+    /// fields yet, and where the Scale changes (managedfields/internal).
+    fn check_conversion(
+        &self,
+        before: &Value,
+        config: &Value,
+        outcome: &Result<Value, Status>,
+    ) -> Result<(), Status> {
+        let content = |scale: &Value| {
+            let mut scale = scale.clone();
+            scale.entry("metadata").remove("managedFields");
+            schema::canonical(&self.call.server.types.scale, &mut scale);
+            scale
+        };
+        let kind = scale_kind();
+        let is_scale =
+            config["kind"].str() == kind.kind && config["apiVersion"].str() == kind.api_version();
+        let failed = match outcome {
+            _ if !is_scale => return Ok(()),
+            _ if before["metadata"]["managedFields"].is_empty() => format!(
+                "failed to create manager for existing fields: failed to convert live object (/; {kind})"
+            ),
+            Ok(applied) if content(applied) != content(before) => {
+                let metadata = &config["metadata"];
+                let (namespace, name) = (metadata["namespace"].str(), metadata["name"].str());
+                format!("failed to convert new object ({namespace}/{name}; {kind})")
+            }
+            _ => return Ok(()),
+        };
+        Err(Status::unknown(format!(
+            "{failed} to proper version: request to convert CR to an invalid group/version: {}",
+            kind.api_version()
+        )))
     }
 
     /// Who owns what in the object after its Scale has become `scale`.

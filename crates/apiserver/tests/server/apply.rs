@@ -1,6 +1,6 @@
 //! What is refused of somebody who applies, and what a writer owns.
 
-use mizzen_object::json;
+use mizzen_object::{json, value};
 
 use crate::definitions::{FOOS, define, definition, foo, version};
 use crate::rig::{CONFIG_MAPS, Rig};
@@ -137,4 +137,70 @@ async fn nulls_that_a_schema_does_not_allow_are_pruned_but_not_from_what_is_appl
             }
         }
     }
+}
+
+/// Each answer was seen at v1.36.4.
+#[tokio::test(start_paused = true)]
+async fn the_scale_of_a_custom_object_is_applied_only_where_that_needs_no_conversion() {
+    let rig = Rig::new().await;
+    let mut version = version(
+        "v1",
+        true,
+        r#"{"n":{"type":"integer"},"x":{"type":"string"}}"#,
+    );
+    version.set(
+        "subresources",
+        value!({ "scale": { "specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n" } }),
+    );
+    define(&rig, &definition(vec![version])).await;
+    rig.post(FOOS, &foo("v1", "unowned", r#"{"x":"y"}"#))
+        .await
+        .expect(201);
+    rig.post(FOOS, &foo("v1", "owned", r#"{"n":1}"#))
+        .await
+        .expect(201);
+    let scale = |name: &str, spec: &str| {
+        format!(
+            r#"{{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{{"name":"{name}"}},"spec":{spec}}}"#
+        )
+    };
+    let two = r#"{"replicas":2}"#;
+    let conversion = "request to convert CR to an invalid group/version: autoscaling/v1";
+    let cases = [
+        ("none", scale("none", two), 404, r#"foos.example.com "none" not found"#.to_owned()),
+        ("unowned", "[]".into(), 400, "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type map[string]interface {}".into()),
+        ("unowned", foo("v1", "unowned", "{}"), 400, "invalid object type: example.com/v1, Kind=Foo".into()),
+        ("unowned", scale("unowned", r#"{"replicas":"x"}"#), 500, format!("failed to create manager for existing fields: failed to convert live object (/; autoscaling/v1, Kind=Scale) to proper version: {conversion}")),
+        ("unowned", scale("unowned", two), 500, format!("failed to create manager for existing fields: failed to convert live object (/; autoscaling/v1, Kind=Scale) to proper version: {conversion}")),
+        ("owned", scale("owned", r#"{"replicas":"x"}"#), 500, "failed to create typed patch object (/owned; autoscaling/v1, Kind=Scale): .spec.replicas: expected numeric (int or float), got string".into()),
+        ("owned", scale("owned", two), 409, r#"Apply failed with 1 conflict: conflict with "unknown" using autoscaling/v1: .spec.replicas"#.into()),
+    ];
+    for (name, body, code, expected) in cases {
+        let reply = rig.apply(&format!("{FOOS}/{name}/scale"), "m", &body).await;
+        assert_eq!(reply.message(), expected, "{name} {body}");
+        reply.expect(code);
+    }
+    let forced = rig
+        .call(
+            "APPLY",
+            &format!("{FOOS}/owned/scale?fieldManager=m&force=true"),
+            &scale("owned", two),
+        )
+        .await
+        .expect(500);
+    assert_eq!(
+        forced.message(),
+        format!(
+            "failed to convert new object (/owned; autoscaling/v1, Kind=Scale) to proper version: {conversion}"
+        )
+    );
+    let unchanged = rig
+        .apply(
+            &format!("{FOOS}/owned/scale"),
+            "m",
+            &scale("owned", r#"{"replicas":1}"#),
+        )
+        .await
+        .expect(200);
+    assert_eq!(unchanged.body.at("spec.replicas").int(), 1);
 }
