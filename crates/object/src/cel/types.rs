@@ -10,6 +10,8 @@ use crate::Str;
 pub enum Type {
     /// Anything; nothing is known before evaluation.
     Dyn,
+    /// `google.protobuf.Any`: anything as well, but nothing to iterate over.
+    Any,
     /// The type of an expression with an error in it; fits everywhere, so that one error is told once.
     Error,
     /// `null`.
@@ -100,12 +102,12 @@ impl Type {
 
     /// Whether nothing is known of it.
     pub fn is_dyn(&self) -> bool {
-        matches!(self, Type::Dyn)
+        matches!(self, Type::Dyn | Type::Any)
     }
 
     /// Whether values of it may be of any type.
     pub fn is_dyn_or_error(&self) -> bool {
-        matches!(self, Type::Dyn | Type::Error)
+        matches!(self, Type::Dyn | Type::Any | Type::Error)
     }
 
     /// The types that it is made of.
@@ -129,7 +131,25 @@ impl Type {
             Type::Duration => "google.protobuf.Duration".into(),
             Type::Timestamp => "google.protobuf.Timestamp".into(),
             Type::Null => "null_type".into(),
+            Type::Any => "google.protobuf.Any".into(),
             simple => simple.to_string().into(),
+        }
+    }
+}
+
+impl Type {
+    /// As it is declared, which some messages of Kubernetes show: `map(string, google.protobuf.Any)`.
+    pub fn declared(&self) -> String {
+        let name = self.name();
+        let parameters: Vec<String> = self
+            .parameters()
+            .into_iter()
+            .filter(|parameter| !(matches!(self, Type::Type(_)) && matches!(parameter, Type::Dyn)))
+            .map(Type::declared)
+            .collect();
+        match parameters.is_empty() {
+            true => name.to_string(),
+            false => format!("{name}({})", parameters.join(", ")),
         }
     }
 }
@@ -139,6 +159,7 @@ impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Type::Dyn => f.write_str("dyn"),
+            Type::Any => f.write_str("any"),
             Type::Error => f.write_str("!error!"),
             Type::Null => f.write_str("null"),
             Type::Bool => f.write_str("bool"),

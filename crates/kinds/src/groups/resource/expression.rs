@@ -30,13 +30,9 @@ pub(super) fn validate(expression: &str, path: &Path, violations: &mut Violation
         }
     };
     let kind = program.result_type();
-    if !matches!(kind, Type::Bool | Type::Dyn) {
+    if !matches!(kind, Type::Bool | Type::Any) {
         // Kubernetes: here a type is named as it is declared, not as checks name it.
-        let shown = if matches!(kind, Type::Null) {
-            kind.name().to_string()
-        } else {
-            kind.to_string()
-        };
+        let shown = kind.declared();
         let detail = format!("must evaluate to bool or the unknown type, not {shown}");
         return violations.invalid(path, expression, &detail);
     }
@@ -52,7 +48,7 @@ fn environment() -> &'static Environment {
         let fields = [
             ("driver".into(), Type::String),
             ("allowMultipleAllocations".into(), Type::Bool),
-            ("attributes".into(), by_domain(Type::Dyn)),
+            ("attributes".into(), by_domain(Type::Any)),
             (
                 "capacity".into(),
                 by_domain(Type::object("kubernetes.Quantity")),
@@ -154,6 +150,58 @@ mod tests {
                 "e: Invalid value: \"device.driver\": must evaluate to bool or the unknown type, not string",
             ),
         );
+    }
+
+    /// Each was seen at v1.36.4.
+    #[test]
+    fn an_attribute_is_any_and_not_dyn() {
+        check("device.attributes['a'].b", None);
+        check("device.attributes['a'].b && true", None);
+        let results = [
+            ("dyn(true)", "dyn"),
+            ("device.attributes['a'].b.c", "dyn"),
+            ("-device.attributes['a'].b", "dyn"),
+            (
+                "device.attributes",
+                "map(string, map(string, google.protobuf.Any))",
+            ),
+            ("[device.attributes['a'].b]", "list(google.protobuf.Any)"),
+            (
+                "optional.of(device.attributes['a'].b)",
+                "optional_type(google.protobuf.Any)",
+            ),
+            (
+                "type(device.attributes['a'].b)",
+                "type(google.protobuf.Any)",
+            ),
+            ("duration('1s')", "google.protobuf.Duration"),
+        ];
+        for (expression, result) in results {
+            let expected = format!(
+                "e: Invalid value: \"{expression}\": must evaluate to bool or the unknown type, not {result}"
+            );
+            check(expression, Some(&expected));
+        }
+        let mistakes = [
+            (
+                "device.attributes['a'].b.all(x, x)",
+                "expression of type 'any' cannot be range of a comprehension (must be list, map, or dynamic)",
+            ),
+            (
+                "device.attributes['a'] + 1",
+                "found no matching overload for '_+_' applied to '(map(string, any), int)'",
+            ),
+            (
+                "[1, device.attributes['a'].b]",
+                "expected type 'int' but found 'any'",
+            ),
+        ];
+        for (expression, mistake) in mistakes {
+            let mut violations = Violations::default();
+            validate(expression, &Path::new("e"), &mut violations);
+            let found = violations.in_one().unwrap_or_default();
+            assert!(found.contains(mistake), "{found}");
+        }
     }
 
     #[test]

@@ -225,7 +225,7 @@ impl Checker<'_> {
                 self.bindings.assign(&Type::Dyn, &target);
                 Type::Dyn
             }
-            Type::Dyn | Type::Error => Type::Dyn,
+            Type::Dyn | Type::Any | Type::Error => Type::Dyn,
             _ => {
                 self.report(
                     id,

@@ -148,8 +148,8 @@ pub(super) fn most_general(one: &Type, other: &Type) -> Type {
 
 fn says_less(one: &Type, other: &Type) -> bool {
     match (one, other) {
-        (Type::Dyn | Type::Parameter(_), _) => true,
-        (_, Type::Dyn | Type::Parameter(_)) => false,
+        (Type::Dyn | Type::Any | Type::Parameter(_), _) => true,
+        (_, Type::Dyn | Type::Any | Type::Parameter(_)) => false,
         (Type::List(one), Type::List(other)) => says_less(one, other),
         (Type::Map(one), Type::Map(other)) => {
             says_less(&one.0, &other.0) && says_less(&one.1, &other.1)
