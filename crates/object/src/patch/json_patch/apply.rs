@@ -64,6 +64,7 @@ impl Run<'_> {
         })?;
         insert(container, &key, operation.value.clone().unwrap_or_default())
             .map_err(|error| format!("error in add for path: '{path}': {error}"))?;
+        self.close(path);
         self.put.insert(path.to_string());
         Ok(())
     }
@@ -100,6 +101,7 @@ impl Run<'_> {
                 items[index] = value;
             }
         }
+        self.close(path);
         Ok(())
     }
 
@@ -120,13 +122,29 @@ impl Run<'_> {
         let value = take(container, &key)
             .map_err(|error| format!("error in move for path: '{key}': {error}"))?;
         let path = path_of(operation, "move")?;
+        let moved = self.close(from);
         let (container, key) = self.find(path).ok_or_else(|| {
             format!(
                 "move operation does not apply: doc is missing destination path: {path}: {MISSING}"
             )
         })?;
         insert(container, &key, value)
-            .map_err(|error| format!("error in move for path: '{path}': {error}"))
+            .map_err(|error| format!("error in move for path: '{path}': {error}"))?;
+        self.close(path);
+        let moved = moved.iter().map(|below| format!("{path}{below}"));
+        self.opened.extend(moved);
+        Ok(())
+    }
+
+    /// Forgets what was looked at in a value that is not there any more; the pointers from there.
+    fn close(&mut self, path: &str) -> Vec<String> {
+        let below = |pointer: &String| {
+            let below = pointer.strip_prefix(path)?;
+            (below.is_empty() || below.starts_with('/')).then(|| below.to_owned())
+        };
+        let closed = self.opened.iter().filter_map(below).collect();
+        self.opened.retain(|pointer| below(pointer).is_none());
+        closed
     }
 
     fn copy(&mut self, operation: &Operation) -> Result<(), String> {
@@ -151,7 +169,9 @@ impl Run<'_> {
         self.count_copy(&value)?;
         let (container, key) = self.find(path).ok_or_else(missing)?;
         insert(container, &key, value)
-            .map_err(|error| format!("error while adding value during copy: {error}"))
+            .map_err(|error| format!("error while adding value during copy: {error}"))?;
+        self.close(path);
+        Ok(())
     }
 
     /// Sorts what was opened in a value from `from`, of which the text is copied.

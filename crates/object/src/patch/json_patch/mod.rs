@@ -449,6 +449,25 @@ mod tests {
     }
 
     #[test]
+    fn what_takes_the_place_of_a_list_on_the_way_is_not_sorted() {
+        check(
+            r#"{"a":[{"d":1,"c":2}]}"#,
+            r#"[{"op":"move","from":"/a/0","path":"/a"}]"#,
+            expect![[r#"{"a":{"d":1,"c":2}}"#]],
+        );
+        check(
+            r#"{"a":{"y":1,"x":2}}"#,
+            r#"[{"op":"test","path":"/a/x","value":2},{"op":"replace","path":"/a","value":{"q":1,"p":2}}]"#,
+            expect![[r#"{"a":{"q":1,"p":2}}"#]],
+        );
+        check(
+            r#"{"a":{"y":{"n":1,"m":2},"x":2}}"#,
+            r#"[{"op":"test","path":"/a/y/m","value":2},{"op":"move","from":"/a","path":"/b"}]"#,
+            expect![[r#"{"b":{"x":2,"y":{"m":2,"n":1}}}"#]],
+        );
+    }
+
+    #[test]
     fn patches_of_another_shape_are_refused_in_gos_words() {
         for (patch, expect) in [
             (
