@@ -70,6 +70,7 @@ impl ListOptions {
     fn revision(&self) -> u64 {
         match self.token.as_str() {
             "" => parse_version(&self.version).unwrap_or_default(),
+            _ if !matches!(self.version.as_str(), "" | "0") => 0,
             token => Token::decode(token)
                 .ok()
                 .and_then(|token| token.version.try_into().ok())

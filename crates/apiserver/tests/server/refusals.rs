@@ -958,3 +958,25 @@ async fn bytes_that_are_null_in_a_map_are_empty_when_they_are_stored() {
     let applied = rig.apply(&name, "m", body).await.expect(201).body;
     assert_eq!(json::to_string(&applied["data"]), r#"{"k":""}"#);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_version_beside_a_token_is_refused_before_the_token_is_waited_for() {
+    let rig = Rig::new().await;
+    // {"v":"meta.k8s.io/v1","rv":1099511627776,"start":"x"}
+    let token = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MTA5OTUxMTYyNzc3Niwic3RhcnQiOiJ4In0";
+    let path = format!("{CONFIG_MAPS}?continue={token}");
+    rig.get(&path).await.expect(504);
+    rig.get(&format!("{path}&resourceVersion=0"))
+        .await
+        .expect(504);
+    for version in ["5", "x"] {
+        let refused = rig
+            .get(&format!("{path}&resourceVersion={version}"))
+            .await
+            .expect(400);
+        assert_eq!(
+            refused.message(),
+            "specifying resource version is not allowed when using continue"
+        );
+    }
+}
