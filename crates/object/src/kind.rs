@@ -177,6 +177,8 @@ pub struct Rules {
     pub delete_answers_object: bool,
     /// Dependents are orphaned unless the caller says otherwise.
     pub orphan_by_default: bool,
+    /// Garbage collection is not supported: objects go at once, whatever the caller says of dependents.
+    pub no_garbage_collection: bool,
     /// Who deletes and does not say what becomes of dependents is told that they stay.
     pub warns_of_orphans: bool,
     /// The status that a client sends on create is kept.

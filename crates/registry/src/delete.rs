@@ -277,6 +277,10 @@ fn bump_generation(metadata: &mut Value) {
 
 /// What the caller says counts, then what the object says, then what is usual for the kind.
 fn propagation(resource: &Resource, metadata: &Value, options: &DeleteOptions) -> Propagation {
+    // Kubernetes: rest.Unsupported.
+    if resource.kind().rules.no_garbage_collection {
+        return Propagation::Background;
+    }
     if let Some(orphan) = options.orphan_dependents {
         return if orphan {
             Propagation::Orphan

@@ -1,6 +1,7 @@
 //! Server-side apply: the client says what it wants to be there, and owns what it says.
 
 use mizzen_object::decode::restore;
+use mizzen_object::time::to_unix;
 use mizzen_object::{Action, Kind, Status, Value, yaml};
 use mizzen_registry::{Change, Future, Update};
 
@@ -138,7 +139,20 @@ impl Applied<'_> {
     }
 
     /// The merged object as one of its kind.
-    fn typed(&self, kind: &Kind, merged: Value) -> Result<Value, Status> {
+    fn typed(&self, kind: &Kind, mut merged: Value) -> Result<Value, Status> {
+        // Kubernetes: the metadata of a custom object is not decoded here, and a time that cannot be read is none
+        // (apimachinery, meta/v1/unstructured).
+        if self.call.resource.is_custom() {
+            let metadata = merged.entry("metadata");
+            for name in ["creationTimestamp", "deletionTimestamp"] {
+                if metadata[name]
+                    .as_str()
+                    .is_some_and(|text| to_unix(text).is_none())
+                {
+                    metadata.remove(name);
+                }
+            }
+        }
         let (metadata, gvk) = (&self.config["metadata"], &kind.gvk);
         let called = || {
             format!(

@@ -36,7 +36,7 @@ pub(super) fn allowed(
     if !known {
         return Err(not_supported(resource, verb));
     }
-    if path.name.is_empty() && matches!(verb, "update" | "patch") {
+    if path.name.is_empty() && verb == "update" {
         return Err(Status::bad_request("name must be provided"));
     }
     Ok(())

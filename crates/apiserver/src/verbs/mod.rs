@@ -13,7 +13,7 @@ mod kubelet;
 mod list;
 mod log;
 mod own;
-mod patch;
+pub(crate) mod patch;
 mod proxy;
 mod review;
 mod rollback;
@@ -106,6 +106,9 @@ async fn routed(
     if verb == "patch" {
         // Kubernetes: a patch that cannot be read comes before an answer that cannot be written (handlers/patch.go).
         patch::media_type(request, resource)?;
+        if path.name.is_empty() {
+            return Err(Status::bad_request("name must be provided"));
+        }
     }
     let accept = accept(resource, request, path, verb);
     // Kubernetes: what go-restful refuses does not get as far as the warning.

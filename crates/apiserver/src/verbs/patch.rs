@@ -299,12 +299,24 @@ fn strategic(root: &Struct, patch: &Bytes, mut value: Value) -> Result<Outcome, 
     })
 }
 
+/// Why a JSON patch cannot be read whose fields are not validated: it is read into another type then (evanphx/json-patch).
+pub(crate) fn undecoded(problem: &str) -> String {
+    let problem = problem.replace("[]handlers.jsonPatchOp", "jsonpatch.Patch");
+    problem.replace("handlers.jsonPatchOp", "jsonpatch.Operation")
+}
+
 /// Kubernetes: a patch whose fields are validated is decoded for that first, which shows in the words
 /// (handlers/patch.go).
 fn refused(error: JsonPatchError, strictness: FieldValidation) -> Status {
     match error {
+        // Kubernetes: the fields of an operation are decoded when it is applied.
+        JsonPatchError::Malformed(problem)
+            if strictness == FieldValidation::Ignore && problem.ends_with(" of type string") =>
+        {
+            unprocessable()
+        }
         JsonPatchError::Malformed(problem) if strictness == FieldValidation::Ignore => {
-            Status::bad_request(problem)
+            Status::bad_request(undecoded(&problem))
         }
         JsonPatchError::Malformed(problem) => {
             Status::bad_request(format!("error decoding patch: {problem}"))

@@ -922,3 +922,163 @@ async fn openapi_is_sent_in_forms_that_it_has() {
         assert_eq!(answer.status().as_u16(), expected, "{accept}");
     }
 }
+
+#[tokio::test]
+async fn the_form_of_a_patch_comes_before_the_name_that_its_path_lacks() {
+    let rig = with_foo().await;
+    let (path, admin) = (format!("{FOOS}/"), || User::master("admin"));
+    let json = [("content-type", "application/json")];
+    let unknown = "the body of the request was in an unknown format - accepted media types include: \
+                   application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+    let refused = rig.call_as(admin(), &json, "PATCH", &path, "{}").await;
+    check(&refused, 415, unknown);
+    for method in ["PATCH", "APPLY", "PUT"] {
+        check(
+            &rig.call(method, &path, "{}").await,
+            400,
+            "name must be provided",
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_time_that_cannot_be_read_is_none_where_a_custom_resource_is_applied() {
+    let rig = with_foo().await;
+    for (name, code) in [("a", 200), ("b", 201)] {
+        for field in ["creationTimestamp", "deletionTimestamp"] {
+            let body = format!(
+                r#"{{"apiVersion":"example.com/v1","kind":"Foo","metadata":{{"name":"{name}","{field}":"yesterday"}}}}"#
+            );
+            let path = format!("{FOOS}/{name}");
+            let query = format!("{path}?fieldManager=m&force=true&dryRun=All");
+            let applied = rig.call("APPLY", &query, &body).await.expect(code);
+            let metadata = &applied.body["metadata"];
+            assert!(!metadata["creationTimestamp"].is_empty(), "{field}");
+            assert!(metadata["deletionTimestamp"].is_null(), "{field}");
+        }
+    }
+    let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","creationTimestamp":"yesterday"}}"#;
+    rig.apply(&format!("{CONFIG_MAPS}/a"), "m", body)
+        .await
+        .expect(500);
+}
+
+#[tokio::test]
+async fn a_job_without_a_name_has_the_labels_of_one() {
+    let rig = Rig::new().await;
+    let expected = "Job.batch \"\" is invalid: [metadata.name: Required value: name or generateName is required, \
+                    spec.template.spec.containers: Required value, spec.template.spec.restartPolicy: Required value: \
+                    valid values: \"OnFailure\", \"Never\"]";
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    check(&rig.post(jobs, "{}").await, 422, expected);
+}
+
+#[tokio::test]
+async fn an_event_goes_at_once_whatever_becomes_of_dependents() {
+    let rig = Rig::new().await;
+    let events = "/api/v1/namespaces/default/events";
+    let event = r#"{"metadata":{"name":"e"},"involvedObject":{"kind":"Pod","namespace":"default","name":"p"}}"#;
+    for query in [
+        "orphanDependents=true",
+        "propagationPolicy=Orphan",
+        "propagationPolicy=Foreground",
+    ] {
+        rig.post(events, event).await.expect(201);
+        let gone = rig.delete(&format!("{events}/e?{query}"), "").await;
+        assert_eq!(gone.expect(200).body["status"].str(), "Success", "{query}");
+        rig.get(&format!("{events}/e")).await.expect(404);
+    }
+}
+
+#[tokio::test]
+async fn a_version_that_is_there_twice_is_stored_once() {
+    let rig = Rig::new().await;
+    let version = r#"{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}"#;
+    let definition = format!(
+        r#"{{"metadata":{{"name":"foos.example.com"}},"spec":{{"group":"example.com","scope":"Namespaced",
+            "names":{{"plural":"foos","kind":"Foo"}},"versions":[{version},{version}]}}}}"#
+    );
+    let refused = rig.post(DEFINITIONS, &definition).await.expect(422);
+    let expected =
+        r#"status.storedVersions: Invalid value: ["v1"]: must have the storage version v1"#;
+    assert!(
+        refused.message().contains(expected),
+        "{}",
+        refused.message()
+    );
+}
+
+#[tokio::test]
+async fn a_custom_resource_without_a_version_is_told_so_in_the_words_of_go() {
+    let rig = with_foo().await;
+    let body = r#"{"apiVersion":null,"kind":"Foo","metadata":{"name":"b"}}"#;
+    let expected = "Foo in version \"\" cannot be handled as a Foo: .apiVersion accessor error: <nil> is of the type \
+                    <nil>, expected string";
+    check(&rig.post(FOOS, body).await, 400, expected);
+}
+
+#[tokio::test]
+async fn metadata_is_validated_as_often_as_upstream_does_it() {
+    let rig = Rig::new().await;
+    let policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    let policy = r#"{"metadata":{"name":"a"},"spec":{"validations":[{"expression":"true"}],"matchConstraints":{
+        "resourceRules":[{"apiGroups":["x"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["a"]}]}}}"#;
+    rig.post(policies, policy).await.expect(201);
+    let services = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let service = r#"{"metadata":{"name":"v1.x.example.com"},"spec":{"group":"x.example.com","version":"v1",
+        "groupPriorityMinimum":10,"versionPriority":10,"insecureSkipTLSVerify":true,
+        "service":{"name":"a","namespace":"default"}}}"#;
+    rig.post(services, service).await.expect(201);
+    let (uid, annotation) = (
+        r#"{"metadata":{"uid":"x"}}"#,
+        r#"{"metadata":{"annotations":{"A b":"x"}}}"#,
+    );
+    for (path, patch, n_causes) in [
+        (format!("{policies}/a"), uid, 1),
+        (format!("{policies}/a/status"), uid, 1),
+        (format!("{services}/v1.x.example.com"), annotation, 4),
+    ] {
+        let refused = rig.patch(&path, patch).await.expect(422);
+        let causes = refused.body["details"]["causes"].list().len();
+        assert_eq!(causes, n_causes, "{path}: {}", refused.message());
+    }
+}
+
+#[tokio::test]
+async fn a_json_patch_whose_fields_are_not_validated_is_refused_in_the_words_of_its_library() {
+    let rig = Rig::new().await;
+    rig.make("a", "").await;
+    let generic = "the server rejected our request due to an error in our request";
+    for (patch, code, expected) in [
+        (
+            r#"{"a":1}"#,
+            400,
+            "json: cannot unmarshal object into Go value of type jsonpatch.Patch",
+        ),
+        (
+            "[1]",
+            400,
+            "json: cannot unmarshal number into Go value of type jsonpatch.Operation",
+        ),
+        (r#"[{"op":5}]"#, 422, generic),
+        (r#"[{"op":"remove","path":5}]"#, 422, generic),
+    ] {
+        let path = format!("{CONFIG_MAPS}/a?fieldValidation=Ignore");
+        check(&rig.call("JSON", &path, patch).await, code, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_url_that_cannot_be_read_is_quoted() {
+    let rig = Rig::new().await;
+    let webhooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let body = r#"{"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None",
+        "admissionReviewVersions":["v1"],"clientConfig":{"url":"a\nb"}}]}"#;
+    let refused = rig.post(webhooks, body).await.expect(422);
+    let expected = r#"parse "a\nb": net/url: invalid control character in URL"#;
+    assert!(
+        refused.message().contains(expected),
+        "{}",
+        refused.message()
+    );
+}

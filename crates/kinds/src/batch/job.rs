@@ -87,7 +87,7 @@ fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
 
 /// A job's pods are marked with its uid, so that no other job takes them for its own.
 fn generate_selector(job: &mut Value) {
-    let [name, uid] = ["name", "uid"].map(|key| job["metadata"][key].clone());
+    let [name, uid] = ["name", "uid"].map(|key| Value::from(job["metadata"][key].str()));
     let spec = job.entry("spec");
     let labels = spec.entry("template").entry("metadata").entry("labels");
     for (keys, value) in [(NAME_LABELS, &name), (UID_LABELS, &uid)] {

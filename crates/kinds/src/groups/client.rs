@@ -1,7 +1,7 @@
 //! How does the server reach a webhook: by URL, or through a service?
 
 use mizzen_object::validate::names;
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Value, Violations, json};
 
 /// A client configuration names a URL or a service, one of them.
 pub(super) fn validate(client: &Value, path: &Path, violations: &mut Violations) {
@@ -18,7 +18,8 @@ fn validate_url(text: &str, path: &Path, violations: &mut Violations) {
     let url = match Url::parse(text) {
         Ok(url) => url,
         Err(error) => {
-            let detail = format!("url must be a valid URL: parse \"{text}\": {error}{FORM}");
+            let text = json::quote(text);
+            let detail = format!("url must be a valid URL: parse {text}: {error}{FORM}");
             return violations.required(path, &detail);
         }
     };

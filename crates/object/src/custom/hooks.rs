@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::hooks::{Action, Context, Hooks};
 use crate::kind::ScalePaths;
 use crate::names::GroupVersionKind;
-use crate::patch::{go_text, go_type};
+use crate::patch::{go_text, go_type_verb};
 use crate::structural::Structural;
 use crate::validate::names;
 use crate::value::{Str, Value};
@@ -155,7 +155,7 @@ fn find<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String> 
 
 fn accessor(path: &str, value: &Value, wanted: &str) -> String {
     let path = path.trim_start_matches('.');
-    let (found, go) = (go_text(value), go_type(value));
+    let (found, go) = (go_text(value), go_type_verb(value));
     format!(".{path} accessor error: {found} is of the type {go}, expected {wanted}")
 }
 

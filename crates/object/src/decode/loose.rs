@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use super::{DecodeError, Decoded, Decoder};
 use crate::json::{self, SyntaxError};
-use crate::patch::{go_text, go_type};
+use crate::patch::{go_text, go_type_verb};
 use crate::schema::{Struct, canonical};
 use crate::structural::{Structural, typed_metadata};
 use crate::value::{Map, Value};
@@ -76,7 +76,7 @@ fn shape(
 ) -> Result<Vec<String>, String> {
     for name in ["kind", "apiVersion"] {
         if let Some(odd) = object.get(name).filter(|value| value.as_str().is_none()) {
-            let (found, go) = (go_text(odd), go_type(odd));
+            let (found, go) = (go_text(odd), go_type_verb(odd));
             return Err(format!(
                 ".{name} accessor error: {found} is of the type {go}, expected string"
             ));

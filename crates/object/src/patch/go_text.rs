@@ -28,7 +28,15 @@ pub(super) fn go_list(items: &[Value]) -> String {
     out
 }
 
-/// The name of the Go type that upstream's decoder would choose.
+/// The same as `%T` prints it.
+pub fn go_type_verb(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        value => go_type(value),
+    }
+}
+
+/// The name of the Go type that upstream's decoder would choose, as `%s` prints a `reflect.Type`.
 pub fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",

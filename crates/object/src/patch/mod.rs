@@ -10,7 +10,7 @@ mod strategic;
 mod strict;
 
 pub(crate) use go_text::go_float;
-pub use go_text::{go_text, go_type};
+pub use go_text::{go_text, go_type, go_type_verb};
 pub use json_patch::{JsonPatch, JsonPatchError};
 pub use merge::merge;
 pub use strategic::{StrategicError, strategic_diff, strategic_merge};

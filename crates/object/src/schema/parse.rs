@@ -377,6 +377,7 @@ fn set_rule(rules: &mut Rules, rule: &str) -> Result<(), String> {
         "delete-answers-object" => &mut rules.delete_answers_object,
         "named-by-uuid" => &mut rules.named_by_uuid,
         "orphan-by-default" => &mut rules.orphan_by_default,
+        "no-garbage-collection" => &mut rules.no_garbage_collection,
         "warns-of-orphans" => &mut rules.warns_of_orphans,
         "status-keeps-metadata" => &mut rules.status_keeps_metadata,
         "plain-metadata" => &mut rules.plain_metadata,

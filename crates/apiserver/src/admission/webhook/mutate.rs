@@ -17,6 +17,7 @@ use super::remember;
 use super::review::Verdict;
 use crate::audit::Layer;
 use crate::intake;
+use crate::verbs::patch;
 
 /// Calls the webhooks that a write concerns, and once more those that want to see what others made of it.
 #[derive(Default)]
@@ -172,9 +173,7 @@ async fn judge(
 }
 
 fn undecodable(problem: &str) -> Failure {
-    // Kubernetes: here the patch is read into another type than elsewhere.
-    let problem = problem.replace("[]handlers.jsonPatchOp", "jsonpatch.Patch");
-    let problem = problem.replace("handlers.jsonPatchOp", "jsonpatch.Operation");
+    let problem = patch::undecoded(problem);
     Failure::Call(format!(
         "received undecodable patch in webhook response: {problem}"
     ))

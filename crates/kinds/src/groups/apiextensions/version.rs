@@ -461,9 +461,14 @@ pub(super) fn validate_stored(definition: &Value, path: &Path, violations: &mut 
         return violations.invalid(path, shown, "must have at least one stored version");
     }
     let versions = definition["spec"]["versions"].list();
-    for version in versions.iter().filter(|version| version["storage"].bool()) {
+    for (index, version) in versions.iter().enumerate() {
         let name = version["name"].str();
-        if !stored.list().iter().any(|stored| stored.str() == name) {
+        // Kubernetes: a version that is there twice counts once (ValidateCustomResourceDefinitionStoredVersions).
+        let is_repeated = versions[..index]
+            .iter()
+            .any(|other| other["name"].str() == name);
+        let is_stored = stored.list().iter().any(|stored| stored.str() == name);
+        if version["storage"].bool() && (is_repeated || !is_stored) {
             violations.invalid(
                 path,
                 stored.clone(),

@@ -162,10 +162,7 @@ pub(super) fn lex(text: &mut [char]) -> (Vec<Token>, Vec<Issue>) {
                 let wrong: String = text[at..end].iter().collect();
                 issues.push(Issue::new(
                     at,
-                    format!(
-                        "Syntax error: token recognition error at: '{}'",
-                        escape(&wrong)
-                    ),
+                    format!("Syntax error: token recognition error at: '{wrong}'"),
                 ));
                 text[at..end].fill('\0');
                 at = stuck + 1;
