@@ -20,6 +20,7 @@
 //! | [`discover`] | Which kinds does a server have, and what are they called? |
 //! | [`timeline`] | How long ago was that, whatever the wall clock did since? |
 //! | [`metrics`] | How are the parts doing? |
+//! | [`failure_log`] | Which failures of a loop are logged? |
 //!
 //! Invariant: nothing here knows a server; what works with ours works with any.
 
@@ -30,6 +31,7 @@ pub mod discover;
 pub mod election;
 pub mod event;
 pub mod expectations;
+pub mod failure_log;
 pub mod fifo;
 pub mod informer;
 mod key;

@@ -13,12 +13,16 @@ use super::backoff::Backoff;
 use super::list_watch::{ListWatch, Said, WatchError, WatchStream};
 use super::metrics::Meter;
 use crate::cache::{Entry, Store, Version};
+use crate::failure_log::FailureLog;
 use crate::fifo::{Delta, DeltaFifo};
 
 /// How long a watch is asked to last, at least; some last twice as long, so that not all end at once.
 const WATCH_TIME: Duration = Duration::from_secs(300);
 /// A watch that ends sooner and said nothing has failed.
 const TOO_SHORT: Duration = Duration::from_secs(1);
+
+/// How long lists and watches may fail before that is logged at warn.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Hears what happens.
 pub trait Sink<K>: Send {
@@ -98,6 +102,7 @@ pub struct Reflector<K, S> {
     version: Option<Version>,
     /// When the next resync is due; none before the first list and without a period.
     next_resync: Option<Instant>,
+    failures: FailureLog,
 }
 
 impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
@@ -113,6 +118,7 @@ impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
             resync: None,
             version: None,
             next_resync: None,
+            failures: FailureLog::after(PATIENCE),
         }
     }
 
@@ -123,8 +129,9 @@ impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
                 None => self.begin().await,
                 Some(version) => self.resume(version).await,
             };
-            if let Err(error) = outcome {
-                self.recover(&error).await;
+            match outcome {
+                Ok(()) => self.failures.recovered(),
+                Err(error) => self.recover(&error).await,
             }
         }
     }
@@ -135,8 +142,17 @@ impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
         if let Some(on_error) = &self.on_error {
             on_error(error);
         }
-        tracing::debug!(%error, "watching failed");
         let expired = matches!(error, WatchError::Expired(_));
+        let path = self.source.path();
+        let unlogged = if expired {
+            None
+        } else {
+            self.failures.failed()
+        };
+        match unlogged {
+            Some(unlogged) => tracing::warn!(path, %error, unlogged, "list or watch keeps failing"),
+            None => tracing::debug!(path, %error, "list or watch failed"),
+        }
         if expired && self.version.take().is_some() {
             return;
         }
