@@ -1,0 +1,292 @@
+//! What one scrape shows: metric families with their series.
+//!
+//! Invariant: a family is declared once, however many components have series of it. Series with the same labels are added up.
+//! Invariant: families are in the order of their names, series in that of their labels, and a family without series is left
+//! out, as in Go's client.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+
+use crate::histogram::{Histogram, Summary};
+use crate::number::{self, Number};
+use crate::registry::Collector;
+
+/// The metric families of a scrape, by name.
+#[derive(Debug, Default)]
+pub struct Families(BTreeMap<Cow<'static, str>, Family>);
+
+/// All series of one name.
+#[derive(Debug)]
+pub struct Family {
+    kind: &'static str,
+    help: Cow<'static, str>,
+    /// By the text of their labels, which are in the order of their names.
+    series: BTreeMap<String, Series>,
+}
+
+#[derive(Debug)]
+enum Series {
+    Value(f64),
+    Histogram(Histogram),
+    Summary(Summary),
+}
+
+impl Families {
+    /// The counter of this name.
+    pub fn counter(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        help: impl Into<Cow<'static, str>>,
+    ) -> &mut Family {
+        self.family(name.into(), help.into(), "counter")
+    }
+
+    /// The gauge of this name.
+    pub fn gauge(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        help: impl Into<Cow<'static, str>>,
+    ) -> &mut Family {
+        self.family(name.into(), help.into(), "gauge")
+    }
+
+    /// The histogram of this name.
+    pub fn histogram(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        help: impl Into<Cow<'static, str>>,
+    ) -> &mut Family {
+        self.family(name.into(), help.into(), "histogram")
+    }
+
+    /// The summary of this name.
+    pub fn summary(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        help: impl Into<Cow<'static, str>>,
+    ) -> &mut Family {
+        self.family(name.into(), help.into(), "summary")
+    }
+
+    fn family(
+        &mut self,
+        name: Cow<'static, str>,
+        help: Cow<'static, str>,
+        kind: &'static str,
+    ) -> &mut Family {
+        self.0.entry(name).or_insert_with(|| Family {
+            kind,
+            help,
+            series: BTreeMap::new(),
+        })
+    }
+
+    /// The series of these components.
+    pub fn of(collectors: &[&dyn Collector]) -> Families {
+        let mut families = Families::default();
+        collectors
+            .iter()
+            .for_each(|collector| collector.collect(&mut families));
+        families
+    }
+
+    /// The names of all families that have series.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let filled = self
+            .0
+            .iter()
+            .filter(|(_, family)| !family.series.is_empty());
+        filled.map(|(name, _)| &**name)
+    }
+}
+
+impl Family {
+    /// Adds the series with these labels, or to it.
+    pub fn add(&mut self, labels: &[(&str, &str)], value: impl Number) {
+        let value = value.to_f64();
+        match self
+            .series
+            .entry(text_of(labels))
+            .or_insert(Series::Value(0.0))
+        {
+            Series::Value(sum) => *sum += value,
+            other => *other = Series::Value(value),
+        }
+    }
+
+    /// Adds the series of a histogram with these labels, or to it.
+    pub fn add_histogram(&mut self, labels: &[(&str, &str)], histogram: &Histogram) {
+        match self.series.get_mut(&*text_of(labels)) {
+            Some(Series::Histogram(known)) => known.merge(histogram),
+            _ => {
+                let series = Series::Histogram(histogram.clone());
+                self.series.insert(text_of(labels), series);
+            }
+        }
+    }
+
+    /// Adds the series of a summary with these labels, or to it.
+    pub fn add_summary(&mut self, labels: &[(&str, &str)], summary: Summary) {
+        match self.series.get_mut(&*text_of(labels)) {
+            Some(Series::Summary(known)) => {
+                known.count += summary.count;
+                known.sum += summary.sum;
+            }
+            _ => {
+                self.series
+                    .insert(text_of(labels), Series::Summary(summary));
+            }
+        }
+    }
+}
+
+/// Labels in the order of their names, without the braces.
+fn text_of(labels: &[(&str, &str)]) -> String {
+    let mut labels: Vec<_> = labels.to_vec();
+    labels.sort_unstable();
+    let mut text = String::new();
+    for (name, value) in labels {
+        if !text.is_empty() {
+            text.push(',');
+        }
+        text.push_str(name);
+        text.push_str("=\"");
+        for letter in value.chars() {
+            match letter {
+                '\\' => text.push_str(r"\\"),
+                '"' => text.push_str(r#"\""#),
+                '\n' => text.push_str(r"\n"),
+                other => text.push(other),
+            }
+        }
+        text.push('"');
+    }
+    text
+}
+
+/// The text format, version 0.0.4.
+impl fmt::Display for Families {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = String::new();
+        for (name, family) in self
+            .0
+            .iter()
+            .filter(|(_, family)| !family.series.is_empty())
+        {
+            let help = family.help.replace('\\', r"\\").replace('\n', r"\n");
+            writeln!(out, "# HELP {name} {help}\n# TYPE {name} {}", family.kind)?;
+            for (labels, series) in &family.series {
+                series.write(&mut out, name, labels)?;
+            }
+        }
+        f.write_str(&out)
+    }
+}
+
+impl Series {
+    fn write(&self, out: &mut String, name: &str, labels: &str) -> fmt::Result {
+        match self {
+            Series::Value(value) => write_line(out, [name, ""], [labels, ""], *value),
+            Series::Summary(Summary { count, sum }) => {
+                write_line(out, [name, "_sum"], [labels, ""], *sum)?;
+                write_line(out, [name, "_count"], [labels, ""], *count as f64)
+            }
+            Series::Histogram(histogram) => {
+                let infinite = (f64::INFINITY, histogram.count());
+                let mut bound_label = String::new();
+                for (bound, count) in histogram.cumulative().chain([infinite]) {
+                    bound_label.clear();
+                    bound_label.push_str("le=\"");
+                    number::write(&mut bound_label, bound)?;
+                    bound_label.push('"');
+                    write_line(out, [name, "_bucket"], [labels, &bound_label], count as f64)?;
+                }
+                write_line(out, [name, "_sum"], [labels, ""], histogram.sum())?;
+                write_line(
+                    out,
+                    [name, "_count"],
+                    [labels, ""],
+                    histogram.count() as f64,
+                )
+            }
+        }
+    }
+}
+
+/// A line: a name with its suffix, labels with a last one, and a value.
+fn write_line(
+    out: &mut String,
+    [name, suffix]: [&str; 2],
+    [labels, last]: [&str; 2],
+    value: f64,
+) -> fmt::Result {
+    let comma = if labels.is_empty() || last.is_empty() {
+        ""
+    } else {
+        ","
+    };
+    match labels.is_empty() && last.is_empty() {
+        true => write!(out, "{name}{suffix} ")?,
+        false => write!(out, "{name}{suffix}{{{labels}{comma}{last}}} ")?,
+    }
+    number::write(out, value)?;
+    out.write_char('\n')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Timings;
+
+    #[test]
+    fn labels_are_sorted_and_escaped_and_families_without_series_are_left_out() {
+        let mut families = Families::default();
+        families.gauge("unused", "Nothing.");
+        families
+            .counter("authentication_attempts", "Requests\nby \\ result.")
+            .add(&[("z", "a\"b\\c\nd"), ("a", "1")], 1_000_000_u64);
+        families.gauge("a", "First.").add(&[], -0.5);
+        assert_eq!(
+            families.names().collect::<Vec<_>>(),
+            ["a", "authentication_attempts"]
+        );
+        assert_eq!(
+            families.to_string(),
+            "# HELP a First.\n# TYPE a gauge\na -0.5\n\
+             # HELP authentication_attempts Requests\\nby \\\\ result.\n# TYPE authentication_attempts counter\n\
+             authentication_attempts{a=\"1\",z=\"a\\\"b\\\\c\\nd\"} 1e+06\n"
+        );
+    }
+
+    #[test]
+    fn series_with_the_same_labels_are_added_up() {
+        let mut families = Families::default();
+        for _ in 0..2 {
+            let timings = Timings::new(&[0.5, 1.0]);
+            [500, 501, 2_000]
+                .into_iter()
+                .for_each(|millis| timings.observe(Duration::from_millis(millis)));
+            assert_eq!(timings.count(), 3);
+            let label = [("name", "x")];
+            families.counter("c", "C.").add(&label, 2_u64);
+            families
+                .histogram("h", "H.")
+                .add_histogram(&label, &timings.histogram());
+            let summary = Summary {
+                count: 1,
+                sum: 0.25,
+            };
+            families.summary("s", "S.").add_summary(&[], summary);
+        }
+        assert_eq!(
+            families.to_string(),
+            "# HELP c C.\n# TYPE c counter\nc{name=\"x\"} 4\n\
+             # HELP h H.\n# TYPE h histogram\nh_bucket{name=\"x\",le=\"0.5\"} 2\nh_bucket{name=\"x\",le=\"1\"} 4\n\
+             h_bucket{name=\"x\",le=\"+Inf\"} 6\nh_sum{name=\"x\"} 6.002\nh_count{name=\"x\"} 6\n\
+             # HELP s S.\n# TYPE s summary\ns_sum 0.5\ns_count 2\n"
+        );
+    }
+}
