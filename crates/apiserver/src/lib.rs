@@ -56,6 +56,7 @@ mod token;
 mod types;
 mod unsent;
 mod verbs;
+mod zpages;
 
 pub use admission::{
     Admission, ConfigurationError, EventRateLimit, ImagePolicy, Level, LimitedResource,
@@ -75,3 +76,4 @@ pub use runtime_config::{ApiSetting, check_runtime_config};
 pub use server::{Http, Options, Server};
 pub use token::{ServiceAccounts, Signer, issue as issue_token};
 pub use unsent::UnsentLimits;
+pub use zpages::Zpages;

@@ -49,7 +49,27 @@ fn others(server: &Inner) -> Vec<String> {
         .chain(health::paths(server))
         .chain(handled)
         .chain(logs)
+        .chain(zpages(server))
         .collect()
+}
+
+/// The paths of `/statusz` and `/flagz`, if they exist.
+fn zpages(server: &Inner) -> impl Iterator<Item = String> {
+    let pages = server.options.zpages.iter();
+    pages.flat_map(|_| ["/flagz".to_owned(), "/statusz".to_owned()])
+}
+
+/// The paths that `/statusz` lists: those of an API server, or of a component.
+fn listed(server: &Inner) -> Vec<String> {
+    match &server.options.component {
+        None => others(server),
+        Some(_) => {
+            let handlers = server.options.non_resource_handlers.iter();
+            let handled = handlers.flat_map(|handler| handler.listed_paths());
+            let paths = health::paths(server).into_iter().chain(handled);
+            paths.chain(zpages(server)).collect()
+        }
+    }
 }
 
 /// Answers a request for a page. A slash at the end of its path does not count, but for health checks.
@@ -70,6 +90,13 @@ pub(crate) async fn answer(
         Some(trimmed) if !is_check && path != "//" => trimmed,
         _ => path,
     };
+    if let Some(zpages) = &server.options.zpages {
+        match request.uri.path() {
+            "/statusz" => return zpages.statusz(server, request, &listed(server)),
+            "/flagz" => return zpages.flagz(request),
+            _ => {}
+        }
+    }
     if server.options.component.is_some() && !is_check {
         return Ok(not_found());
     }

@@ -36,6 +36,7 @@ use crate::token::{ProvedTokens, ServiceAccounts, Signer};
 use crate::types::Types;
 use crate::unsent::{Unsent, UnsentLimits};
 use crate::verbs::Frames;
+use crate::zpages::Zpages;
 
 /// The addresses of a node that are dialled, the best first. Kubernetes: upstream begins with the host's name, and
 /// installers pass these with `--kubelet-preferred-address-types`, because the name often does not resolve.
@@ -108,6 +109,8 @@ pub struct Options {
     pub non_resource_handlers: Vec<Arc<dyn NonResourceHandler>>,
     /// The health endpoints of a component that serves no API; none for an API server.
     pub component: Option<ComponentHealth>,
+    /// What `/statusz` and `/flagz` say; without it they do not exist.
+    pub zpages: Option<Zpages>,
 }
 
 impl Options {
@@ -159,6 +162,7 @@ impl Default for Options {
             log_directory: None,
             non_resource_handlers: Vec::new(),
             component: None,
+            zpages: None,
         }
     }
 }

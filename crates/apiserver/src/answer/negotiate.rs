@@ -261,6 +261,14 @@ impl<'a> Clause<'a> {
         Some(clause)
     }
 
+    /// The value of a parameter; empty if it has none.
+    pub(crate) fn parameter(&self, name: &str) -> &'a str {
+        let mut parameters = self.parameters.iter();
+        parameters
+            .find(|(known, _)| *known == name)
+            .map_or("", |(_, value)| value)
+    }
+
     fn is_preferred_to(&self, other: &Clause) -> bool {
         self.quality > other.quality
             || self.kind != "*" && other.kind == "*"
