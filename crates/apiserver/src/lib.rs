@@ -76,4 +76,5 @@ pub use runtime_config::{ApiSetting, check_runtime_config};
 pub use server::{Http, Options, Server};
 pub use token::{ServiceAccounts, Signer, issue as issue_token};
 pub use unsent::UnsentLimits;
+pub use verbs::ControlPlaneComponents;
 pub use zpages::Zpages;

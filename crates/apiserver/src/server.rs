@@ -35,7 +35,7 @@ use crate::runtime_config::{self, ApiSetting};
 use crate::token::{ProvedTokens, ServiceAccounts, Signer};
 use crate::types::Types;
 use crate::unsent::{Unsent, UnsentLimits};
-use crate::verbs::Frames;
+use crate::verbs::{ControlPlaneComponents, Frames};
 use crate::zpages::Zpages;
 
 /// The addresses of a node that are dialled, the best first. Kubernetes: upstream begins with the host's name, and
@@ -109,6 +109,8 @@ pub struct Options {
     pub non_resource_handlers: Vec<Arc<dyn NonResourceHandler>>,
     /// The health endpoints of a component that serves no API; none for an API server.
     pub component: Option<ComponentHealth>,
+    /// The components of the control plane that run beside the server, for `componentstatuses`.
+    pub control_plane: ControlPlaneComponents,
     /// What `/statusz` and `/flagz` say; without it they do not exist.
     pub zpages: Option<Zpages>,
 }
@@ -162,6 +164,7 @@ impl Default for Options {
             log_directory: None,
             non_resource_handlers: Vec::new(),
             component: None,
+            control_plane: ControlPlaneComponents::default(),
             zpages: None,
         }
     }
@@ -399,6 +402,11 @@ impl Server {
     /// The engine below.
     pub fn registry(&self) -> &Registry {
         &self.0.registry
+    }
+
+    /// The components of the control plane that run beside the server.
+    pub fn control_plane(&self) -> &ControlPlaneComponents {
+        &self.0.options.control_plane
     }
 
     /// Makes the server report that it is not ready, and nothing else: those who choose among servers choose another.

@@ -1,22 +1,51 @@
 //! `componentstatuses`: how the control plane's parts are. Nothing of it is stored.
 //!
-//! Kubernetes: an API server looks for scheduler and controller manager on its own machine, at ports that are
-//! theirs by custom (registry/core/componentstatus). Ours never listen there, so nobody dials: the answer is what
-//! dialling would give.
+//! Kubernetes: an API server probes scheduler and controller manager on its own machine, at their default ports, whoever
+//! they are (registry/core/componentstatus). A component that runs in this process is asked directly instead.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use mizzen_object::{Details, GroupResource, Status, Value, json, schema, value};
-use mizzen_registry::{List, Object, Revision, Selection};
+use mizzen_registry::{Health, List, Object, Revision, Selection};
+use parking_lot::RwLock;
+use tokio::time::Instant;
 
 use super::Call;
 use crate::answer::{self, Answer};
+use crate::health::HealthCheck;
 use crate::options;
+use crate::outgoing::{Client, Limit, Trust};
 
 /// The parts that are looked for, and where.
 const PARTS: [(&str, u16); 2] = [("controller-manager", 10257), ("scheduler", 10259)];
 /// The part that is inside: the store.
 const STORE: &str = "etcd-0";
+/// How long a probe may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long the answer to a probe may be.
+const MAX_ANSWER: usize = 10 * 1024;
 
-pub(crate) fn get(call: &Call) -> Result<Answer, Status> {
+/// The components of the control plane that run in the process of the server, by name. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct ControlPlaneComponents(Arc<RwLock<Vec<Arc<dyn HealthCheck>>>>);
+
+impl ControlPlaneComponents {
+    /// Adds a component, whose check has its name: `scheduler` or `controller-manager`.
+    pub fn add(&self, component: Arc<dyn HealthCheck>) {
+        self.0.write().push(component);
+    }
+
+    fn find(&self, name: &str) -> Option<Arc<dyn HealthCheck>> {
+        let components = self.0.read();
+        components
+            .iter()
+            .find(|known| known.name() == name)
+            .cloned()
+    }
+}
+
+pub(crate) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
     let name = call.path.name.as_str();
     if name != STORE && !PARTS.iter().any(|part| part.0 == name) {
         // Kubernetes: this refusal names the resource in the singular.
@@ -26,16 +55,16 @@ pub(crate) fn get(call: &Call) -> Result<Answer, Status> {
         };
         return Err(Status::not_found(&resource, name));
     }
-    call.object(&component(call, name), 200)
+    call.object(&component(call, name).await, 200)
 }
 
-pub(crate) fn list(call: &Call) -> Result<Answer, Status> {
+pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Status> {
     call.check_include()?;
     let options = options::list_options(call.resource.kind(), "", &call.request.query)?;
     let mut items = Vec::new();
     for name in PARTS.map(|part| part.0).into_iter().chain([STORE]) {
         if selects(&options.selection, name) {
-            items.push(component(call, name));
+            items.push(component(call, name).await);
         }
     }
     let (version, token) = (Revision(0), String::new());
@@ -77,10 +106,21 @@ fn selects(selection: &Selection, name: &str) -> bool {
     selection.labels.matches(|_| None) && selection.fields.matches(field)
 }
 
-fn component(call: &Call, name: &str) -> Object {
-    let (status, message) = match PARTS.iter().find(|part| part.0 == name) {
-        Some((_, port)) => ("False", unreachable_at(*port)),
-        None => ("True", "ok".to_string()),
+async fn component(call: &Call<'_>, name: &str) -> Object {
+    let server = &call.server;
+    let health = match PARTS.iter().find(|part| part.0 == name) {
+        Some((name, port)) => match server.options.control_plane.find(name) {
+            Some(component) => component.check().await,
+            None => probe(&Client::plain(&server.registry, None), *port).await,
+        },
+        None => match server.registry.store().health() {
+            Health::Failed(problem) => Err(problem.to_string()),
+            _ => Ok(()),
+        },
+    };
+    let (status, message) = match health {
+        Ok(()) => ("True", "ok".to_owned()),
+        Err(problem) => ("False", problem),
     };
     let kind = call.resource.kind();
     let mut component =
@@ -91,7 +131,13 @@ fn component(call: &Call, name: &str) -> Object {
     Object::unstored(json::to_string(&component).into())
 }
 
-fn unreachable_at(port: u16) -> String {
-    let address = format!("127.0.0.1:{port}");
-    format!("Get \"https://{address}/healthz\": dial tcp {address}: connect: connection refused")
+/// Whether a component on this machine answers. Kubernetes: it need not prove who it is.
+async fn probe(client: &Client, port: u16) -> Result<(), String> {
+    let url = format!("https://127.0.0.1:{port}/healthz");
+    let limit = Limit {
+        until: Instant::now() + PATIENCE,
+        bytes: MAX_ANSWER,
+    };
+    let answer = client.get(&url, &Trust::Anyone, limit).await;
+    answer.map(drop).map_err(|error| error.to_string())
 }

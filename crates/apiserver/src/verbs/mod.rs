@@ -23,6 +23,7 @@ mod token;
 mod update;
 mod watch;
 
+pub use component_status::ControlPlaneComponents;
 pub(crate) use frames::Frames;
 
 use std::sync::Arc;
@@ -348,9 +349,11 @@ impl Call<'_> {
             return own::answer(self, own, verb).await;
         }
         match (self.path.subresource.as_str(), verb) {
-            ("", "get") if self.path.resource == "componentstatuses" => component_status::get(self),
+            ("", "get") if self.path.resource == "componentstatuses" => {
+                component_status::get(self).await
+            }
             ("", "list") if self.path.resource == "componentstatuses" => {
-                component_status::list(self)
+                component_status::list(self).await
             }
             ("", "get") | ("status", "get") => get::get(self).await,
             ("", "list") => list::list(self).await,
