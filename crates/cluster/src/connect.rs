@@ -29,9 +29,11 @@ pub(crate) enum ConnectError {
     Client(#[from] kube::Error),
 }
 
-/// How to reach the server that `file` names, for a client that goes by the name of `agent`.
+/// How to reach the server of a context of `file`, the current one unless one is named, for a client that goes by the
+/// name of `agent`.
 pub(crate) async fn configuration(
     file: &Path,
+    context: Option<&str>,
     agent: &'static str,
 ) -> Result<Config, ConnectError> {
     let refuse = |source| ConnectError::Kubeconfig {
@@ -39,7 +41,10 @@ pub(crate) async fn configuration(
         source,
     };
     let kubeconfig = Kubeconfig::read_from(file).map_err(refuse)?;
-    let options = KubeConfigOptions::default();
+    let options = KubeConfigOptions {
+        context: context.map(str::to_owned),
+        ..KubeConfigOptions::default()
+    };
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
         .map_err(refuse)?;
@@ -54,7 +59,7 @@ pub(crate) async fn configuration(
 
 /// A client of the server that `file` names, which goes by the name of `agent`. What goes wrong on the way is logged.
 pub(crate) async fn connect(file: &Path, agent: &'static str) -> Result<Client, ConnectError> {
-    let config = configuration(file, agent).await?;
+    let config = configuration(file, None, agent).await?;
     let server = config.cluster_url.to_string();
     let overheard = layer_fn(move |inner| Overheard::new(inner, &server));
     Ok(ClientBuilder::try_from(config)?

@@ -55,7 +55,7 @@ impl ServiceAccountClients {
         agent: &'static str,
         root: Client,
     ) -> Result<ServiceAccountClients, ConnectError> {
-        let mut anonymous = configuration(file, agent).await?;
+        let mut anonymous = configuration(file, None, agent).await?;
         anonymous.auth_info = AuthInfo::default();
         Ok(ServiceAccountClients { root, anonymous })
     }

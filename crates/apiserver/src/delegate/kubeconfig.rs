@@ -1,6 +1,7 @@
-//! Where the main server is and who we are: the part of a kubeconfig file that a server needs.
+//! Where is the main server, and which credentials do we send? The part of a kubeconfig file that a server needs.
 //!
-//! Files named in it are relative to it; data win over files.
+//! The file is read by the `kube` crate; files named in it are relative to it. Data win over files, a token file wins over
+//! a token.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
@@ -8,7 +9,9 @@ use std::{fmt, fs, io};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Uri;
-use mizzen_object::{Value, yaml};
+use kube::config::{self, AuthInfo};
+use mizzen_object::json;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::outgoing::{Identity, Trust, clean_path};
 use crate::request::decode;
@@ -58,44 +61,70 @@ pub enum KubeconfigError {
 
 impl Kubeconfig {
     pub(crate) fn load(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
-        let text = read(path)?;
         let content = |problem: String| KubeconfigError::Content {
             path: path.into(),
             problem,
         };
-        let file = yaml::read(text.as_bytes())
-            .map_err(|error| content(error.to_string()))?
-            .value;
-        let context = named(&file, "context", file["current-context"].str()).map_err(content)?;
-        let cluster = named(&file, "cluster", context["cluster"].str()).map_err(content)?;
-        let user = match context["user"].str() {
-            "" => &Value::Null,
-            user => named(&file, "user", user).map_err(content)?,
+        let file = config::Kubeconfig::read_from(path).map_err(|error| match error {
+            config::KubeconfigError::ReadConfig(source, path) => {
+                KubeconfigError::Read { path, source }
+            }
+            error => content(error.to_string()),
+        })?;
+        let missing =
+            |what: &str, name: &str| content(format!("there is no {what} {}", json::quote(name)));
+        let name = file.current_context.as_deref().unwrap_or_default();
+        let context = file.contexts.iter().find(|named| named.name == name);
+        let context = context
+            .and_then(|named| named.context.as_ref())
+            .ok_or_else(|| missing("context", name))?;
+        let cluster = file
+            .clusters
+            .iter()
+            .find(|named| named.name == context.cluster);
+        let cluster = cluster
+            .and_then(|named| named.cluster.as_ref())
+            .ok_or_else(|| missing("cluster", &context.cluster))?;
+        let user = match context.user.as_deref().unwrap_or_default() {
+            "" => AuthInfo::default(),
+            name => {
+                let user = file.auth_infos.iter().find(|named| named.name == name);
+                user.and_then(|named| named.auth_info.clone())
+                    .ok_or_else(|| missing("user", name))?
+            }
         };
         let Place {
             url,
             path: below,
             address,
             host,
-        } = place(cluster["server"].str()).map_err(content)?;
-        let server_name = match cluster["tls-server-name"].str() {
-            "" => host,
-            name => name.to_owned(),
+        } = place(cluster.server.as_deref().unwrap_or_default()).map_err(content)?;
+        let server_name = said(&cluster.tls_server_name).map_or(host, str::to_owned);
+        let trust = match cluster.insecure_skip_tls_verify {
+            Some(true) => Trust::Anyone,
+            _ => {
+                let (data, file) = (
+                    said(&cluster.certificate_authority_data),
+                    said(&cluster.certificate_authority),
+                );
+                let bundle =
+                    pem(data, file).map_err(|error| error.of("certificate-authority", path))?;
+                Trust::bundle(bundle.unwrap_or_default().into())
+            }
         };
-        let trust = match cluster["insecure-skip-tls-verify"].bool() {
-            true => Trust::Anyone,
-            false => Trust::bundle(
-                pem(cluster, "certificate-authority", path)?
-                    .unwrap_or_default()
-                    .into(),
-            ),
-        };
-        let identity = match (
-            pem(user, "client-certificate", path)?,
-            pem(user, "client-key", path)?,
-        ) {
-            (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
-            _ => None,
+        let certificate = pem(
+            said(&user.client_certificate_data),
+            said(&user.client_certificate),
+        )
+        .map_err(|error| error.of("client-certificate", path))?;
+        let key = pem(secret(&user.client_key_data), said(&user.client_key))
+            .map_err(|error| error.of("client-key", path))?;
+        let identity = certificate
+            .zip(key)
+            .map(|(certificate, key)| Identity { certificate, key });
+        let token = match said(&user.token_file) {
+            Some(file) => Some(read(Path::new(file))?.trim().to_owned()),
+            None => secret(&user.token).map(str::to_owned),
         };
         Ok(Kubeconfig {
             url,
@@ -104,7 +133,7 @@ impl Kubeconfig {
             server_name,
             trust,
             identity,
-            token: token(user, path)?,
+            token,
         })
     }
 }
@@ -114,15 +143,6 @@ fn read(path: &Path) -> Result<String, KubeconfigError> {
         path: path.into(),
         source,
     })
-}
-
-/// The entry of `clusters`, `contexts` or `users` that is called `name`.
-fn named<'a>(file: &'a Value, what: &str, name: &str) -> Result<&'a Value, String> {
-    let entries = file[format!("{what}s").as_str()].list();
-    let entry = entries.iter().find(|entry| entry["name"].str() == name);
-    entry
-        .map(|entry| &entry[what])
-        .ok_or_else(|| format!("there is no {what} {name:?}"))
 }
 
 /// Where a server is.
@@ -151,38 +171,45 @@ fn place(server: &str) -> Result<Place, String> {
     })
 }
 
-/// What `FIELD-data` says, else the file that `FIELD` names.
-fn pem(node: &Value, field: &str, path: &Path) -> Result<Option<String>, KubeconfigError> {
-    let data = node[format!("{field}-data").as_str()].str();
-    if !data.is_empty() {
-        let text = STANDARD
-            .decode(data)
-            .ok()
-            .and_then(|bytes| String::from_utf8(bytes).ok());
-        let problem = format!("{field}-data is not PEM in base64");
-        let refused = KubeconfigError::Content {
-            path: path.into(),
-            problem,
-        };
-        return text.map(Some).ok_or(refused);
-    }
-    match node[field].str() {
-        "" => Ok(None),
-        file => beside(path, file).map(Some),
+/// A field that has a value; an empty one has none.
+fn said(field: &Option<String>) -> Option<&str> {
+    field.as_deref().filter(|text| !text.is_empty())
+}
+
+fn secret(field: &Option<SecretString>) -> Option<&str> {
+    let text = field.as_ref().map(|secret| secret.expose_secret());
+    text.filter(|text| !text.is_empty())
+}
+
+/// The text of data in base64, else that of a file.
+fn pem(data: Option<&str>, file: Option<&str>) -> Result<Option<String>, PemError> {
+    match (data, file) {
+        (Some(data), _) => {
+            let bytes = STANDARD.decode(data.replace(['\r', '\n'], "")).ok();
+            let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+            text.map(Some).ok_or(PemError::Base64)
+        }
+        (None, Some(file)) => read(Path::new(file)).map(Some).map_err(PemError::File),
+        (None, None) => Ok(None),
     }
 }
 
-fn token(user: &Value, path: &Path) -> Result<Option<String>, KubeconfigError> {
-    match (user["tokenFile"].str(), user["token"].str()) {
-        ("", "") => Ok(None),
-        ("", token) => Ok(Some(token.into())),
-        (file, _) => Ok(Some(beside(path, file)?.trim().into())),
-    }
+enum PemError {
+    File(KubeconfigError),
+    Base64,
 }
 
-/// A file that a kubeconfig names.
-fn beside(path: &Path, file: &str) -> Result<String, KubeconfigError> {
-    read(&path.parent().unwrap_or(Path::new(".")).join(file))
+impl PemError {
+    /// The error of a field of the kubeconfig file at `path`.
+    fn of(self, field: &str, path: &Path) -> KubeconfigError {
+        match self {
+            PemError::File(error) => error,
+            PemError::Base64 => KubeconfigError::Content {
+                path: path.into(),
+                problem: format!("{field}-data is not PEM in base64"),
+            },
+        }
+    }
 }
 
 #[cfg(test)]
@@ -234,6 +261,23 @@ users: [{name: me, user: {tokenFile: token}}]
         assert_eq!((file.path.as_str(), file.token), ("/authorize", None));
     }
 
+    #[test]
+    fn data_win_over_a_file_and_a_token_file_wins_over_a_token() {
+        let file = load(
+            &FILE
+                .replace(
+                    "ca.crt",
+                    "lost.crt, certificate-authority-data: dHJ1c3RlZA==",
+                )
+                .replace("tokenFile: token", "tokenFile: token, token: other"),
+        )
+        .unwrap();
+        assert_eq!(file.trust, Trust::Bundle(b"trusted".to_vec()));
+        assert_eq!(file.token.as_deref(), Some("secret"));
+        let file = load(&FILE.replace("tokenFile: token", "token: other")).unwrap();
+        assert_eq!(file.token.as_deref(), Some("other"));
+    }
+
     #[track_caller]
     fn check(from: &str, to: &str, problem: &str) {
         let error = load(&FILE.replace(from, to)).map(|_| ()).unwrap_err();
@@ -252,6 +296,7 @@ users: [{name: me, user: {tokenFile: token}}]
             "cluster: other",
             "there is no cluster \"other\"",
         );
+        check("user: me}", "user: you}", "there is no user \"you\"");
         check("https:", "http:", "is not the URL of a server");
         check("ca.crt", "lost.crt", "lost.crt: No such file");
         check(

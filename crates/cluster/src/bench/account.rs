@@ -1,11 +1,12 @@
 //! Load by a service account: a token and roles, instead of a certificate and a group that may do everything.
 
+use kube::config::AuthInfo;
 use serde_json::{Value, json};
 
 use super::BenchError;
-use super::client::{Call, Endpoint};
-use super::kubeconfig::Kubeconfig;
+use super::client::{AGENT, Call, Endpoint};
 use super::session::Session;
+use crate::connect::configuration;
 
 /// What the account, its role and its binding are called.
 const NAME: &str = "bench";
@@ -39,16 +40,16 @@ pub(crate) async fn act(session: &Session) -> Result<(), BenchError> {
     let token = answer["status"]["token"]
         .as_str()
         .ok_or_else(|| call.unexpected("there is no token"))?;
-    let kubeconfig = Kubeconfig::load(
+    let (file, context) = (
         &session.options.kubeconfig,
         session.options.context.as_deref(),
-    )?;
-    let kubeconfig = Kubeconfig {
-        client_certificate: None,
-        token: Some(token.to_owned()),
-        ..kubeconfig
+    );
+    let mut config = configuration(file, context, AGENT).await?;
+    config.auth_info = AuthInfo {
+        token: Some(token.into()),
+        ..AuthInfo::default()
     };
-    session.connect_as(Endpoint::new(&kubeconfig)?).await
+    session.connect_as(Endpoint::new(&config)?).await
 }
 
 /// How to take away what a namespace's controller takes away where there is one.

@@ -4,6 +4,7 @@
 //! counted, not parsed. A status other than 2xx is an error that carries the server's own message.
 
 use std::future::{Future, poll_fn};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,17 +16,21 @@ use hyper::client::conn::{http1, http2};
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use kube::Config;
+use kube::client::ConfigExt as _;
+use secrecy::ExposeSecret as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::kubeconfig::Kubeconfig;
-use super::tls::{self, TlsError};
+use crate::connect::{ConnectError, configuration};
 
 /// No single answer may take longer; upstream gives up after 60 s itself.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How requests name their client.
+pub(super) const AGENT: &str = "mizzen-bench";
 /// What is kept of a body that is only counted: enough for a list's metadata.
 const HEAD_BYTES: usize = 4096;
 /// Kubernetes: the windows of Go's HTTP/2 transport, which client-go uses (net/http, h2_bundle.go).
@@ -61,8 +66,17 @@ pub(crate) enum EndpointError {
     Address(String),
     #[error("the token is not fit for a header")]
     Token,
+    #[error("cannot read the token of {file}")]
+    TokenFile {
+        file: String,
+        source: std::io::Error,
+    },
+    #[error("credentials from {0} are not supported, use a certificate or a token")]
+    Unsupported(&'static str),
     #[error(transparent)]
-    Tls(#[from] TlsError),
+    Tls(#[from] kube::Error),
+    #[error(transparent)]
+    Kubeconfig(#[from] ConnectError),
 }
 
 /// Why a call did not succeed.
@@ -103,9 +117,21 @@ impl CallError {
 }
 
 impl Endpoint {
-    pub(super) fn new(kubeconfig: &Kubeconfig) -> Result<Self, EndpointError> {
-        let wrong = || EndpointError::Address(kubeconfig.server.clone());
-        let uri: Uri = kubeconfig.server.parse().map_err(|_| wrong())?;
+    /// The server of a context of a kubeconfig file, the current one unless one is named.
+    pub(super) async fn load(file: &Path, context: Option<&str>) -> Result<Self, EndpointError> {
+        Self::new(&configuration(file, context, AGENT).await?)
+    }
+
+    pub(super) fn new(config: &Config) -> Result<Self, EndpointError> {
+        let uri: &Uri = &config.cluster_url;
+        let wrong = || EndpointError::Address(uri.to_string());
+        let auth = &config.auth_info;
+        if auth.exec.is_some() {
+            return Err(EndpointError::Unsupported("exec"));
+        }
+        if auth.auth_provider.is_some() {
+            return Err(EndpointError::Unsupported("auth-provider"));
+        }
         let host = uri
             .host()
             .ok_or_else(wrong)?
@@ -115,17 +141,28 @@ impl Endpoint {
         let authority = uri.authority().ok_or_else(wrong)?.to_string();
 
         let tls = secure.then(|| {
-            let name = kubeconfig
+            let name = config
                 .tls_server_name
                 .clone()
                 .unwrap_or_else(|| host.clone());
             let name = ServerName::try_from(name).map_err(|_| wrong())?;
-            Ok::<_, EndpointError>((TlsConnector::from(Arc::new(tls::config(kubeconfig)?)), name))
+            let mut tls = config.rustls_client_config()?;
+            tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+            Ok::<_, EndpointError>((TlsConnector::from(Arc::new(tls)), name))
         });
-        let token = kubeconfig
-            .token
-            .as_ref()
-            .map(|token| HeaderValue::try_from(format!("Bearer {token}")));
+        // Kubernetes: a token file wins over a token (client-go, tools/clientcmd/client_config.go).
+        let token = match (&auth.token_file, &auth.token) {
+            (Some(file), _) => {
+                let text =
+                    std::fs::read_to_string(file).map_err(|source| EndpointError::TokenFile {
+                        file: file.clone(),
+                        source,
+                    })?;
+                Some(text.trim().to_owned())
+            }
+            (None, token) => token.as_ref().map(|token| token.expose_secret().to_owned()),
+        };
+        let token = token.map(|token| HeaderValue::try_from(format!("Bearer {token}")));
         Ok(Self(Arc::new(Address {
             origin: format!("{}://{authority}", if secure { "https" } else { "http" }),
             prefix: uri.path().trim_end_matches('/').to_owned(),
@@ -496,16 +533,45 @@ fn message(body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::kubeconfig::Trust;
 
     fn endpoint(server: &str) -> Result<Endpoint, EndpointError> {
-        Endpoint::new(&Kubeconfig {
-            server: server.into(),
-            tls_server_name: None,
-            trust: Trust::Anyone,
-            client_certificate: None,
-            token: Some("t".into()),
-        })
+        let mut config = Config::new(server.parse().unwrap());
+        config.accept_invalid_certs = true;
+        config.auth_info.token = Some("t".into());
+        Endpoint::new(&config)
+    }
+
+    /// The endpoint of a kubeconfig with one cluster and one user.
+    async fn load(user: &str) -> Result<Endpoint, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("kubeconfig");
+        let text = format!(
+            "current-context: a\ncontexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n\
+             clusters: [{{name: a, cluster: {{server: 'https://a', insecure-skip-tls-verify: true}}}}]\n\
+             users: [{{name: a, user: {{{user}}}}}]\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        std::fs::write(directory.path().join("token"), "from a file\n").unwrap();
+        let endpoint = Endpoint::load(&file, None).await;
+        endpoint.map_err(|error| crate::bench::chain(&error))
+    }
+
+    #[tokio::test]
+    async fn a_token_file_is_beside_the_kubeconfig_and_wins_over_a_token() {
+        for (user, token) in [
+            ("token: t", "Bearer t"),
+            ("token: t, tokenFile: token", "Bearer from a file"),
+        ] {
+            let endpoint = load(user).await.unwrap();
+            assert_eq!(endpoint.0.token.as_ref().unwrap(), token, "{user}");
+        }
+    }
+
+    #[tokio::test]
+    async fn credentials_that_a_program_makes_are_refused() {
+        let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: no-such-program}";
+        let expected = "credentials from exec are not supported, use a certificate or a token";
+        assert_eq!(load(exec).await.err().as_deref(), Some(expected));
     }
 
     #[test]

@@ -11,7 +11,6 @@ mod account;
 mod bodies;
 mod client;
 mod definition;
-mod kubeconfig;
 mod load;
 mod meter;
 mod namespace;
@@ -21,7 +20,6 @@ mod progress;
 mod report;
 mod session;
 mod start;
-mod tls;
 mod workload;
 
 use std::error::Error;
@@ -32,13 +30,14 @@ use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 
 use client::{CallError, EndpointError};
-use kubeconfig::LoadError;
 use objects::Kind;
 use process::MeasureError;
 use report::Report;
 use session::Session;
 use start::StartError;
 use workload::Loop;
+
+use crate::connect::ConnectError;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -217,7 +216,7 @@ macro_rules! setup_errors {
 setup_errors!(
     CallError,
     EndpointError,
-    LoadError,
+    ConnectError,
     MeasureError,
     StartError,
     io::Error

@@ -9,7 +9,6 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 use super::client::{Call, CallError, Connection, Endpoint};
-use super::kubeconfig::Kubeconfig;
 use super::load::Budget;
 use super::meter::Meter;
 use super::process::{MeasureError, Processes};
@@ -38,8 +37,7 @@ pub(crate) struct Session {
 impl Session {
     /// Connects every client. Nothing is written yet.
     pub(super) async fn open(options: Options) -> Result<Self, BenchError> {
-        let kubeconfig = Kubeconfig::load(&options.kubeconfig, options.context.as_deref())?;
-        let endpoint = Endpoint::new(&kubeconfig)?;
+        let endpoint = Endpoint::load(&options.kubeconfig, options.context.as_deref()).await?;
         let servers = Processes::new(options.server_pid.clone());
         servers.cpu()?;
         let connections = connect(&endpoint, &options).await?;

@@ -15,7 +15,6 @@ use tokio::time::timeout;
 
 use super::Options;
 use super::client::{Call, Connection, Endpoint};
-use super::kubeconfig::Kubeconfig;
 use super::progress::Progress;
 use super::report::StartUp;
 
@@ -116,9 +115,9 @@ impl Probe<'_> {
     }
 
     async fn connect(&self) -> Option<Connection> {
-        let kubeconfig =
-            Kubeconfig::load(&self.options.kubeconfig, self.options.context.as_deref()).ok()?;
-        Endpoint::new(&kubeconfig).ok()?.connect().await.ok()
+        let (file, context) = (&self.options.kubeconfig, self.options.context.as_deref());
+        let endpoint = Endpoint::load(file, context).await.ok()?;
+        endpoint.connect().await.ok()
     }
 }
 
