@@ -17,7 +17,6 @@ use http::{HeaderMap, Method, Uri};
 use mizzen_apiserver::audit::{Batch, Delivery, Format, LogFile, Mode, Policy, Setup};
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_apiserver::{Options, Server, User};
-use mizzen_object::yaml;
 use mizzen_registry::{Registry, Store};
 
 const ROUNDS: usize = 200;
@@ -46,8 +45,7 @@ fn main() {
 }
 
 fn setup(rules: &str, directory: &Path) -> Setup {
-    let text = format!("{{kind: Policy, apiVersion: audit.k8s.io/v1, rules: [{rules}]}}");
-    let document = yaml::read(text.as_bytes()).expect("sound YAML").value;
+    let text = format!("kind: Policy\napiVersion: audit.k8s.io/v1\nrules: [{rules}]");
     let batch = Batch {
         buffer: 10_000,
         size: 1,
@@ -68,7 +66,7 @@ fn setup(rules: &str, directory: &Path) -> Setup {
         },
     };
     Setup {
-        policy: Policy::read(&document).expect("a sound policy"),
+        policy: Policy::read(text.as_bytes()).expect("a sound policy"),
         log: Some(log),
         webhook: None,
     }

@@ -5,6 +5,7 @@
 
 pub mod address;
 pub mod cel;
+pub mod config_file;
 pub mod custom;
 pub mod decode;
 pub mod default;

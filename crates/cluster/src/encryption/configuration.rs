@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use mizzen_object::{GroupResource, Value, decode, schema, time, yaml};
+use mizzen_object::config_file::Scheme;
+use mizzen_object::{GroupResource, Value, schema, time};
 
 use super::cipher::Method;
 use super::validate::validate;
@@ -71,33 +72,15 @@ impl Configuration {
 }
 
 fn decode_strictly(text: &[u8]) -> Result<Value, ConfigurationError> {
-    let refused = |why: String| ConfigurationError(why);
-    let document = yaml::read(text).map_err(|error| refused(error.to_string()))?;
-    let (version, kind) = (
-        document.value["apiVersion"].str(),
-        document.value["kind"].str(),
-    );
-    if (version, kind) != ("apiserver.config.k8s.io/v1", "EncryptionConfiguration") {
-        return Err(refused(format!(
-            "no kind \"{kind}\" is registered for version \"{version}\""
-        )));
-    }
-    let schemas = schema::parse([("encryption.types", TYPES)]).expect("our own data are in order");
-    let ty = &schemas.types["apiserver.config.k8s.io/v1.EncryptionConfiguration"];
-    let decoded =
-        decode::decode(ty, &document.to_json()).map_err(|error| refused(error.to_string()))?;
-    let complaints: Vec<String> = document
-        .complaint
-        .into_iter()
-        .chain(decoded.complaints)
-        .collect();
-    match complaints.is_empty() {
-        true => Ok(decoded.value),
-        false => Err(refused(format!(
-            "strict decoding error: {}",
-            complaints.join(", ")
-        ))),
-    }
+    let types = schema::parse([("encryption.types", TYPES)]).expect("our own data are in order");
+    let scheme = Scheme {
+        name: "pkg/server/options/encryptionconfig/config.go:142",
+        kinds: &[("apiserver.config.k8s.io/v1", "EncryptionConfiguration")],
+        types: &types,
+    };
+    scheme
+        .decode(text)
+        .map_err(|error| ConfigurationError(error.to_string()))
 }
 
 fn entry(value: &Value) -> Result<Entry, ConfigurationError> {

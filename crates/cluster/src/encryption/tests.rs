@@ -65,8 +65,13 @@ fn check_refused(text: &str, expected: &str) {
 #[test]
 fn another_kind_is_refused() {
     check_refused(
+        "kind: Nonsense\napiVersion: v1\n",
+        "no kind \"Nonsense\" is registered for version \"v1\" in scheme \
+         \"pkg/server/options/encryptionconfig/config.go:142\"",
+    );
+    check_refused(
         "kind: Nonsense\n",
-        r#"no kind "Nonsense" is registered for version """#,
+        "Object 'apiVersion' is missing in 'kind: Nonsense\n'",
     );
 }
 

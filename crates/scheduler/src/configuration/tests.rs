@@ -267,6 +267,10 @@ fn a_file_says_what_it_is() {
         "kind: Nonsense\napiVersion: v1",
         "no kind \"Nonsense\" is registered for version \"v1\" in scheme \"pkg/scheduler/apis/config/scheme/scheme.go:29\"",
     );
+    refused_as(
+        "kind: NodeAffinityArgs\napiVersion: kubescheduler.config.k8s.io/v1",
+        "couldn't decode as KubeSchedulerConfiguration, got kubescheduler.config.k8s.io/v1, Kind=NodeAffinityArgs: ",
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ mod validate;
 
 use std::sync::Arc;
 
-use mizzen_object::schema::{self, Struct};
+use mizzen_object::schema::{self, Schemas, Struct};
 use mizzen_object::{Str, in_one};
 
 use super::webhook::Settings;
@@ -157,11 +157,15 @@ impl ConfigurationError {
     }
 }
 
+/// The types of `types.kinds`.
+fn schemas() -> Schemas {
+    let files = [("types.kinds", include_str!("types.kinds"))];
+    schema::parse(files).expect("types.kinds makes sense")
+}
+
 /// A type of `types.kinds`.
 pub(super) fn shape(name: &str) -> Arc<Struct> {
-    let files = [("types.kinds", include_str!("types.kinds"))];
-    let schemas = schema::parse(files).expect("types.kinds makes sense");
-    schemas
+    schemas()
         .types
         .get(name)
         .cloned()

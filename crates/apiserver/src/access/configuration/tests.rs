@@ -113,7 +113,7 @@ fn what_is_no_configuration_is_refused() {
     );
     check(
         "authorizers: []",
-        &failed("Object 'Kind' is missing in '{\"authorizers\":[]}'"),
+        &failed("Object 'Kind' is missing in 'authorizers: []'"),
     );
     check(
         &format!("{HEAD}\n- {{type: RBAC, name: rbac, nam: x}}\nmore: 1"),

@@ -1,7 +1,8 @@
 //! From a file to rules. What upstream refuses is refused in its words.
 
+use mizzen_object::config_file::{self, ConfigFileError, Scheme};
 use mizzen_object::validate::names;
-use mizzen_object::{Path, Str, Value, Violations};
+use mizzen_object::{Path, Str, Value, Violations, schema};
 
 use super::rule::{Resources, Rule};
 use super::{Level, Policy, Stage, Stages, Verdict};
@@ -11,53 +12,30 @@ use super::{Level, Policy, Stage, Stages, Verdict};
 #[error("{0}")]
 pub struct PolicyError(String);
 
-const API_VERSION: &str = "audit.k8s.io/v1";
-/// What is said of a policy as a whole, and of what form: a text, a list of texts, a truth.
-const POLICY: [(&str, Form); 6] = [
-    ("kind", Form::Text),
-    ("apiVersion", Form::Text),
-    ("metadata", Form::Any),
-    ("rules", Form::List),
-    ("omitStages", Form::Texts),
-    ("omitManagedFields", Form::Truth),
-];
-const RULE: [(&str, Form); 9] = [
-    ("level", Form::Text),
-    ("users", Form::Texts),
-    ("userGroups", Form::Texts),
-    ("verbs", Form::Texts),
-    ("resources", Form::List),
-    ("namespaces", Form::Texts),
-    ("nonResourceURLs", Form::Texts),
-    ("omitStages", Form::Texts),
-    ("omitManagedFields", Form::Truth),
-];
-const RESOURCES: [(&str, Form); 3] = [
-    ("group", Form::Text),
-    ("resources", Form::Texts),
-    ("resourceNames", Form::Texts),
-];
-
-/// The form of a field.
-#[derive(Debug, Clone, Copy)]
-enum Form {
-    Any,
-    Text,
-    Texts,
-    List,
-    Truth,
-}
-
 impl Policy {
-    /// Reads and checks a policy.
-    pub fn read(document: &Value) -> Result<Policy, PolicyError> {
-        let (version, kind) = (document["apiVersion"].str(), document["kind"].str());
-        if version != API_VERSION || kind != "Policy" {
-            return Err(PolicyError(format!(
-                "expected the kind Policy of {API_VERSION}, found \"{kind}\" of \"{version}\""
-            )));
+    /// Decodes and validates a policy. Kubernetes: what a strict decoder refuses is left out with a warning
+    /// (audit/policy/reader.go).
+    pub fn read(text: &[u8]) -> Result<Policy, PolicyError> {
+        let file = ("policy.kinds", include_str!("policy.kinds"));
+        let scheme = Scheme {
+            name: "pkg/audit/scheme.go:30",
+            kinds: &[("audit.k8s.io/v1", "Policy")],
+            types: &schema::parse([file]).expect("the file is ours"),
+        };
+        let decoded = scheme.decode_leniently(text).map_err(|error| {
+            PolicyError(match error {
+                // Kubernetes: without a version it is of the internal one.
+                ConfigFileError::Missing { .. } => {
+                    "unknown group version field audit.k8s.io/__internal, Kind=Policy in policy"
+                        .into()
+                }
+                error => format!("failed decoding: {error}"),
+            })
+        })?;
+        if let Err(error) = config_file::strict(decoded.complaints) {
+            tracing::warn!(%error, "the audit policy contains errors, falling back to lenient decoding");
         }
-        check_forms(document)?;
+        let document = &decoded.value;
         if let Some(problem) = violations(document).in_one() {
             return Err(PolicyError(problem));
         }
@@ -124,61 +102,6 @@ fn stages(list: &Value) -> Stages {
         .iter()
         .filter_map(|word| stage(word.str()))
         .fold(Stages::default(), Stages::with)
-}
-
-/// Refuses fields of a wrong form; of fields that nobody knows it warns, as upstream does.
-fn check_forms(policy: &Value) -> Result<(), PolicyError> {
-    check_fields(policy, &POLICY, "")?;
-    for (at, rule) in policy["rules"].list().iter().enumerate() {
-        let path = format!("rules[{at}]");
-        check_fields(rule, &RULE, &path)?;
-        for (at, resources) in rule["resources"].list().iter().enumerate() {
-            check_fields(resources, &RESOURCES, &format!("{path}.resources[{at}]"))?;
-        }
-    }
-    Ok(())
-}
-
-fn check_fields(node: &Value, known: &[(&str, Form)], path: &str) -> Result<(), PolicyError> {
-    let Value::Map(_) = node else {
-        return Err(PolicyError(format!("{path}: expected a map")));
-    };
-    for (field, value) in node.entries() {
-        let path = if path.is_empty() {
-            field.to_owned()
-        } else {
-            format!("{path}.{field}")
-        };
-        match known.iter().find(|(name, _)| *name == field) {
-            None => tracing::warn!(field = %path, "the audit policy has a field that nobody knows"),
-            Some((_, form)) => form
-                .check(value)
-                .map_err(|wanted| PolicyError(format!("{path}: expected {wanted}")))?,
-        }
-    }
-    Ok(())
-}
-
-impl Form {
-    fn check(self, value: &Value) -> Result<(), &'static str> {
-        let is_text = |value: &Value| value.as_str().is_some();
-        let is_list = matches!(value, Value::List(_));
-        let (fits, wanted) = match self {
-            Form::Any => (true, "anything"),
-            Form::Text => (is_text(value), "a text"),
-            Form::Texts => (
-                is_list && value.list().iter().all(is_text),
-                "a list of texts",
-            ),
-            Form::List => (is_list, "a list"),
-            Form::Truth => (value.as_bool().is_some(), "true or false"),
-        };
-        if fits || value.is_null() {
-            Ok(())
-        } else {
-            Err(wanted)
-        }
-    }
 }
 
 fn violations(policy: &Value) -> Violations {

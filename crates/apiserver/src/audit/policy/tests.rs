@@ -1,18 +1,16 @@
 //! Policies as data: what fits, and what is refused.
 
-use mizzen_object::yaml;
-
 use super::*;
 use crate::User;
 use crate::access::{Resource, Target};
 
 fn read(text: &str) -> Result<Policy, PolicyError> {
-    Policy::read(&yaml::read(text.as_bytes()).unwrap().value)
+    Policy::read(text.as_bytes())
 }
 
 fn policy(rules: &str) -> Policy {
     read(&format!(
-        "{{kind: Policy, apiVersion: audit.k8s.io/v1, rules: [{rules}]}}"
+        "kind: Policy\napiVersion: audit.k8s.io/v1\nrules: [{rules}]"
     ))
     .unwrap()
 }
@@ -167,8 +165,8 @@ fn the_first_rule_that_fits_decides_and_without_one_nothing_is_remembered() {
 
 #[test]
 fn what_is_left_out_is_said_for_all_rules_and_for_one() {
-    let text = "{kind: Policy, apiVersion: audit.k8s.io/v1, omitStages: [RequestReceived], omitManagedFields: true, rules: [
-        {level: Metadata, verbs: [get], omitStages: [Panic], omitManagedFields: false}, {level: Request}]}";
+    let text = "kind: Policy\napiVersion: audit.k8s.io/v1\nomitStages: [RequestReceived]\nomitManagedFields: true\nrules: [
+        {level: Metadata, verbs: [get], omitStages: [Panic], omitManagedFields: false}, {level: Request}]";
     let policy = read(text).unwrap();
     let verdict = judge(&policy, pod(), true);
     let omitted = Stage::ALL.map(|stage| verdict.omitted.has(stage));
@@ -191,7 +189,7 @@ fn what_is_left_out_is_said_for_all_rules_and_for_one() {
 #[track_caller]
 fn check_refused(rest: &str, expected: &str) {
     let error = read(&format!(
-        "{{kind: Policy, apiVersion: audit.k8s.io/v1, {rest}}}"
+        "kind: Policy\napiVersion: audit.k8s.io/v1\n{rest}"
     ))
     .unwrap_err();
     assert_eq!(error.to_string(), expected);
@@ -207,7 +205,7 @@ fn what_makes_no_sense_is_refused_in_upstreams_words() {
          \"RequestResponse\"",
     );
     check_refused(
-        "omitStages: [End], rules: [{level: None, nonResourceURLs: [a, '/x*y']}]",
+        "omitStages: [End]\nrules: [{level: None, nonResourceURLs: [a, '/x*y']}]",
         "[omitStages[0]: Invalid value: \"End\": allowed stages are RequestReceived,ResponseStarted,ResponseComplete,Panic, \
          rules[0].nonResourceURLs[0]: Invalid value: \"a\": non-resource URL rules must begin with a '/' character, \
          rules[0].nonResourceURLs[1]: Invalid value: \"/x*y\": non-resource URL wildcards '*' must be the final character \
@@ -227,25 +225,35 @@ fn what_makes_no_sense_is_refused_in_upstreams_words() {
 fn what_has_a_wrong_form_is_refused() {
     check_refused(
         "rules: [{level: None, users: a}]",
-        "rules[0].users: expected a list of texts",
+        "failed decoding: json: cannot unmarshal string into Go struct field PolicyRule.rules.users of type []string",
     );
-    check_refused("rules: 1", "rules: expected a list");
-    check_refused("rules: [1]", "rules[0]: expected a map");
+    check_refused(
+        "rules: 1",
+        "failed decoding: json: cannot unmarshal number into Go struct field Policy.rules of type []v1.PolicyRule",
+    );
+    check_refused(
+        "rules: [1]",
+        "failed decoding: json: cannot unmarshal number into Go struct field Policy.rules of type v1.PolicyRule",
+    );
     check_refused(
         "rules: [{level: None, resources: [{group: 1}]}]",
-        "rules[0].resources[0].group: expected a text",
+        "failed decoding: json: cannot unmarshal number into Go struct field GroupResources.rules.resources.group of type string",
     );
     check_refused(
-        "omitManagedFields: x, rules: []",
-        "omitManagedFields: expected true or false",
+        "omitManagedFields: x\nrules: []",
+        "failed decoding: json: cannot unmarshal string into Go struct field Policy.omitManagedFields of type bool",
     );
-    let error = read("{kind: Policy, apiVersion: audit.k8s.io/v1beta1}").unwrap_err();
+    let error = read("kind: Policy\napiVersion: audit.k8s.io/v1beta1").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "expected the kind Policy of audit.k8s.io/v1, found \"Policy\" of \"audit.k8s.io/v1beta1\""
+        "failed decoding: no kind \"Policy\" is registered for version \"audit.k8s.io/v1beta1\" in scheme \
+         \"pkg/audit/scheme.go:30\""
     );
-    assert!(
-        read("{kind: Policy, apiVersion: audit.k8s.io/v1, nobody: knows, rules: [{level: None}]}")
-            .is_ok()
+    assert_eq!(
+        read("rules: []").unwrap_err().to_string(),
+        "unknown group version field audit.k8s.io/__internal, Kind=Policy in policy"
     );
+    let unknown =
+        "kind: Policy\napiVersion: audit.k8s.io/v1\nunknown: field\nrules: [{level: None}]";
+    assert!(read(unknown).is_ok());
 }

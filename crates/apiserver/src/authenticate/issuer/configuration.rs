@@ -7,23 +7,29 @@ mod tests;
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
-use mizzen_object::decode::decode;
+use mizzen_object::config_file::Scheme;
 use mizzen_object::schema::{Schemas, parse};
-use mizzen_object::{Path, Str, Value, Violations, json, yaml};
+use mizzen_object::{Path, Str, Value, Violations, json};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
 use super::keys::Place;
 use super::user::Mapping;
 use crate::authenticate::Anonymous;
-use crate::intake::strict_error;
 use crate::outgoing::Trust;
 use mapping::{read_claim_rules, read_mappings, user_rules};
 
-const KIND: &str = "AuthenticationConfiguration";
-const VERSIONS: [&str; 2] = [
-    "apiserver.config.k8s.io/v1",
-    "apiserver.config.k8s.io/v1beta1",
+/// The versions that upstream reads have the same fields.
+const KINDS: [(&str, &str); 3] = [
+    ("apiserver.config.k8s.io/v1", "AuthenticationConfiguration"),
+    (
+        "apiserver.config.k8s.io/v1beta1",
+        "AuthenticationConfiguration",
+    ),
+    (
+        "apiserver.config.k8s.io/v1alpha1",
+        "AuthenticationConfiguration",
+    ),
 ];
 /// The most issuers.
 const MAX_ISSUERS: usize = 64;
@@ -57,35 +63,19 @@ impl AuthenticationConfiguration {
     }
 }
 
-/// Reads a text as what it must be. A field that nobody knows is an error.
+/// Decodes a file strictly.
 fn document(text: &str) -> Result<Value, String> {
     if text.is_empty() {
         return Err("empty config data".into());
     }
-    let document = yaml::read(text.as_bytes()).map_err(|error| error.to_string())?;
-    if let Some(complaint) = document.complaint {
-        return Err(strict_error(&[complaint]));
-    }
-    let (version, kind) = (
-        document.value["apiVersion"].str(),
-        document.value["kind"].str(),
-    );
-    if kind != KIND || !VERSIONS.contains(&version) {
-        let (kind, version, known) = (
-            json::quote(kind),
-            json::quote(version),
-            VERSIONS.join(" or "),
-        );
-        return Err(format!(
-            "expected the kind {KIND} of {known}, found {kind} of {version}"
-        ));
-    }
-    let root = &schemas().types[format!("{}.{KIND}", VERSIONS[0]).as_str()];
-    let decoded = decode(root, &document.to_json()).map_err(|error| error.to_string())?;
-    match decoded.complaints.is_empty() {
-        true => Ok(decoded.value),
-        false => Err(strict_error(&decoded.complaints)),
-    }
+    let scheme = Scheme {
+        name: "pkg/kubeapiserver/options/authentication.go:879",
+        kinds: &KINDS,
+        types: schemas(),
+    };
+    scheme
+        .decode(text.as_bytes())
+        .map_err(|error| error.to_string())
 }
 
 fn schemas() -> &'static Schemas {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use mizzen_apiserver::audit::{Batch, Delivery, Format, LogFile, Mode, Policy, Setup};
 use mizzen_apiserver::authenticate::{Authentication, StaticTokens};
 use mizzen_apiserver::{Options, User};
-use mizzen_object::{Value, json, yaml};
+use mizzen_object::{Value, json};
 use mizzen_registry::Store;
 
 use crate::rig::{CONFIG_MAPS, Rig};
@@ -53,8 +53,8 @@ fn log_file(path: PathBuf) -> LogFile {
 }
 
 fn policy(rules: &str) -> Policy {
-    let text = format!("{{kind: Policy, apiVersion: audit.k8s.io/v1, rules: [{rules}]}}");
-    Policy::read(&yaml::read(text.as_bytes()).unwrap().value).unwrap()
+    let text = format!("kind: Policy\napiVersion: audit.k8s.io/v1\nrules: [{rules}]");
+    Policy::read(text.as_bytes()).unwrap()
 }
 
 impl Audited {

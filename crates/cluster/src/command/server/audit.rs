@@ -9,7 +9,7 @@ use mizzen_apiserver::audit::{
 };
 use mizzen_object::time::duration_nanos;
 
-use super::{document, refused};
+use super::{refused, text};
 use crate::compose::ComposeError;
 
 /// The only version of events.
@@ -68,8 +68,8 @@ impl AuditArgs {
             }
             return Ok(None);
         };
-        let policy =
-            Policy::read(&document(file)?).map_err(|error| refused(file, error.to_string()))?;
+        let policy = Policy::read(text(file)?.as_bytes())
+            .map_err(|error| refused(file, error.to_string()))?;
         // The log is made last: a server that does not start leaves none behind.
         let webhook = self.webhook()?;
         Ok(Some(Setup {

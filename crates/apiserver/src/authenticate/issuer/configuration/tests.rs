@@ -84,7 +84,7 @@ fn what_is_no_configuration_is_refused() {
         AuthenticationConfiguration::read("", &[]).map(drop),
         Err("empty config data".into())
     );
-    let expected = r#"expected the kind AuthenticationConfiguration of apiserver.config.k8s.io/v1 or apiserver.config.k8s.io/v1beta1, found "AuthenticationConfiguration" of "apiserver.config.k8s.io/v9""#;
+    let expected = r#"no kind "AuthenticationConfiguration" is registered for version "apiserver.config.k8s.io/v9" in scheme "pkg/kubeapiserver/options/authentication.go:879""#;
     check("/v1", "/v9", expected);
     check(
         "audiences:",
