@@ -1,12 +1,16 @@
 //! How plug-ins are set up: the file that Kubernetes calls an AdmissionConfiguration.
 
+use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use mizzen_object::{Value, Violations, yaml};
+use mizzen_object::config_file::{ConfigFileError, Scheme};
+use mizzen_object::schema::{self, Schemas};
+use mizzen_object::{Value, Violations, json, yaml};
 
 use super::event_rate_limit::EventRateLimit;
 use super::image_policy::ImagePolicy;
+use super::plugins::Plugins;
 use super::pod_node_selector::NodeSelectors;
 use super::pod_security::{PodSecurity, Policy};
 use super::pod_tolerations::PodTolerations;
@@ -32,10 +36,57 @@ pub struct Admission {
     pub toleration_seconds: TolerationSeconds,
 }
 
-/// Why a configuration cannot be used.
+/// Why a configuration cannot be used, as upstream says it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("admission configuration: {0}")]
+#[error("{0}")]
 pub struct ConfigurationError(String);
+
+/// The kinds that upstream's plug-ins are configured with, and how errors name the scheme that knows them.
+type KnownKinds = (&'static str, &'static [(&'static str, &'static str)]);
+
+const ADMISSION: KnownKinds = (
+    "pkg/server/options/admission.go:51",
+    &[
+        ("apiserver.config.k8s.io/v1", "AdmissionConfiguration"),
+        ("apiserver.k8s.io/v1alpha1", "AdmissionConfiguration"),
+    ],
+);
+const POD_SECURITY: KnownKinds = (
+    "k8s.io/pod-security-admission/admission/api/scheme/scheme.go:31",
+    &[
+        (
+            "pod-security.admission.config.k8s.io/v1",
+            "PodSecurityConfiguration",
+        ),
+        (
+            "pod-security.admission.config.k8s.io/v1beta1",
+            "PodSecurityConfiguration",
+        ),
+        (
+            "pod-security.admission.config.k8s.io/v1alpha1",
+            "PodSecurityConfiguration",
+        ),
+    ],
+);
+const RESOURCE_QUOTA: KnownKinds = (
+    "pkg/admission/plugin/resourcequota/config.go:31",
+    &[
+        ("apiserver.config.k8s.io/v1", "ResourceQuotaConfiguration"),
+        ("resourcequota.admission.k8s.io/v1beta1", "Configuration"),
+        ("resourcequota.admission.k8s.io/v1alpha1", "Configuration"),
+    ],
+);
+const EVENT_RATE_LIMIT: KnownKinds = (
+    "pkg/admission/eventratelimit/config.go:31",
+    &[("eventratelimit.admission.k8s.io/v1alpha1", "Configuration")],
+);
+const POD_TOLERATIONS: KnownKinds = (
+    "pkg/admission/podtolerationrestriction/config.go:32",
+    &[(
+        "podtolerationrestriction.admission.k8s.io/v1alpha1",
+        "Configuration",
+    )],
+);
 
 /// Kubernetes: plug-ins whose configuration may be the whole file, by the one key that it has (admission/config.go).
 const LEGACY: [(&str, &str); 2] = [
@@ -45,105 +96,124 @@ const LEGACY: [(&str, &str); 2] = [
 
 impl Admission {
     /// Reads an AdmissionConfiguration; files that it names are below `base` unless their paths are absolute.
-    pub fn read(document: &Value, base: &Path) -> Result<Admission, ConfigurationError> {
+    pub fn read(text: &[u8], base: &Path) -> Result<Admission, ConfigurationError> {
         let mut admission = Admission::default();
-        let legacy = LEGACY.iter().filter(|(_, key)| document.get(key).is_some());
-        if document["kind"].is_null() && legacy.clone().next().is_some() {
-            legacy
-                .clone()
-                .try_for_each(|(name, _)| admission.configure(name, document))?;
-            return Ok(admission);
-        }
-        if document["apiVersion"].str() != "apiserver.k8s.io/v1alpha1" {
-            expect(
-                document,
-                "apiserver.config.k8s.io/v1",
-                "AdmissionConfiguration",
-            )?;
-        }
+        let refused = |why: &dyn fmt::Display| {
+            ConfigurationError(format!("failed to read plugin config: {why}"))
+        };
+        let document = match decode_strictly(ADMISSION, text) {
+            Ok(document) => document,
+            Err(
+                error @ (ConfigFileError::Missing { .. } | ConfigFileError::NotRegistered { .. }),
+            ) => {
+                let document = yaml::read(text).map_err(|error| refused(&error))?.value;
+                let mut legacy = LEGACY
+                    .iter()
+                    .filter(|(_, key)| document.get(key).is_some())
+                    .peekable();
+                if legacy.peek().is_none() {
+                    return Err(refused(&error));
+                }
+                legacy.try_for_each(|(name, _)| admission.configure(name, text))?;
+                return Ok(admission);
+            }
+            Err(error) => return Err(refused(&error)),
+        };
         for plugin in document["plugins"].list() {
-            let file = plugin["path"].str();
-            let configuration = match &plugin["configuration"] {
-                Value::Null if !file.is_empty() => &read_file(&base.join(file))?,
-                configuration => configuration,
+            let name = plugin["name"].str();
+            let text = match (&plugin["configuration"], plugin["path"].str()) {
+                (Value::Null, "") => Vec::new(),
+                (Value::Null, file) => {
+                    let file = base.join(file);
+                    std::fs::read(&file)
+                        .map_err(|error| refused(&format!("{}: {error}", file.display())))?
+                }
+                (configuration, _) => json::to_string(configuration).into_bytes(),
             };
-            admission.configure(plugin["name"].str(), configuration)?;
+            admission.configure(name, &text)?;
         }
         Ok(admission)
     }
 
-    fn configure(&mut self, plugin: &str, configuration: &Value) -> Result<(), ConfigurationError> {
-        let invalid = |violations: Violations| {
-            let problems = violations.in_one().unwrap_or_default();
-            ConfigurationError(format!("{plugin}: {problems}"))
+    /// Configures one plug-in. Without a text it has its defaults.
+    fn configure(&mut self, plugin: &str, text: &[u8]) -> Result<(), ConfigurationError> {
+        let refused = |why: String| {
+            ConfigurationError(format!(
+                "couldn't init admission plugin {}: {why}",
+                json::quote(plugin)
+            ))
         };
-        match plugin {
-            "PodSecurity" => self.pod_security = read_pod_security(configuration)?,
-            "ResourceQuota" => self.limited_resources = read_limited(configuration)?,
-            "EventRateLimit" => {
-                expect(
-                    configuration,
-                    "eventratelimit.admission.k8s.io/v1alpha1",
-                    "Configuration",
-                )?;
-                let limits = EventRateLimit::read(configuration).map_err(invalid)?;
-                self.event_rate_limit = Some(Arc::new(limits));
-            }
-            "PodTolerationRestriction" => {
-                expect(
-                    configuration,
-                    "podtolerationrestriction.admission.k8s.io/v1alpha1",
-                    "Configuration",
-                )?;
-                self.pod_tolerations = PodTolerations::read(configuration).map_err(invalid)?;
-            }
-            "PodNodeSelector" => self.node_selectors = NodeSelectors::read(configuration),
-            "ImagePolicyWebhook" => {
-                let policy = ImagePolicy::read(configuration);
-                let policy =
-                    policy.map_err(|why| ConfigurationError(format!("{plugin}: {why}")))?;
-                self.image_policy = Some(Arc::new(policy));
-            }
+        let takes_configuration = match plugin {
+            "PodSecurity"
+            | "ResourceQuota"
+            | "EventRateLimit"
+            | "PodTolerationRestriction"
+            | "PodNodeSelector"
+            | "ImagePolicyWebhook" => true,
+            name if Plugins::knows(name) => false,
             name => {
                 return Err(ConfigurationError(format!(
-                    "the plug-in \"{name}\" has nothing to be told"
+                    "failed to read plugin config: plugin {} is unknown",
+                    json::quote(name)
                 )));
             }
+        };
+        if text.is_empty() {
+            return Ok(());
+        }
+        if !takes_configuration {
+            return Err(refused(
+                "it takes no configuration here; remove its configuration".into(),
+            ));
+        }
+        self.read_plugin(plugin, text).map_err(refused)
+    }
+
+    fn read_plugin(&mut self, plugin: &str, text: &[u8]) -> Result<(), String> {
+        let strictly = |kinds| decode_strictly(kinds, text).map_err(|error| error.to_string());
+        // Kubernetes: these two decode leniently.
+        let leniently = |kinds| match scheme(kinds).decode_leniently(text) {
+            Ok(decoded) => Ok(decoded.value),
+            Err(error) => Err(error.to_string()),
+        };
+        let unversioned = || match yaml::read(text) {
+            Ok(document) => Ok(document.value),
+            Err(error) => Err(error.to_string()),
+        };
+        let invalid = |violations: Violations| violations.in_one().unwrap_or_default();
+        match plugin {
+            "PodSecurity" => self.pod_security = read_pod_security(&strictly(POD_SECURITY)?)?,
+            "ResourceQuota" => self.limited_resources = read_limited(&strictly(RESOURCE_QUOTA)?)?,
+            "EventRateLimit" => {
+                let limits = EventRateLimit::read(&leniently(EVENT_RATE_LIMIT)?);
+                self.event_rate_limit = Some(Arc::new(limits.map_err(invalid)?));
+            }
+            "PodTolerationRestriction" => {
+                let tolerations = PodTolerations::read(&leniently(POD_TOLERATIONS)?);
+                self.pod_tolerations = tolerations.map_err(invalid)?;
+            }
+            "PodNodeSelector" => self.node_selectors = NodeSelectors::read(&unversioned()?),
+            _ => self.image_policy = Some(Arc::new(ImagePolicy::read(&unversioned()?)?)),
         }
         Ok(())
     }
 }
 
-fn read_file(file: &Path) -> Result<Value, ConfigurationError> {
-    let fail = |why: String| ConfigurationError(format!("{}: {why}", file.display()));
-    let text = std::fs::read(file).map_err(|error| fail(error.to_string()))?;
-    yaml::read(&text)
-        .map(|document| document.value)
-        .map_err(|error| fail(error.to_string()))
+fn scheme((name, kinds): KnownKinds) -> Scheme<'static> {
+    static SCHEMAS: OnceLock<Schemas> = OnceLock::new();
+    let file = ("configuration.kinds", include_str!("configuration.kinds"));
+    let types = SCHEMAS.get_or_init(|| schema::parse([file]).expect("the file is ours"));
+    Scheme { name, kinds, types }
 }
 
-fn expect(document: &Value, version: &str, kind: &str) -> Result<(), ConfigurationError> {
-    if document["apiVersion"].str() == version && document["kind"].str() == kind {
-        return Ok(());
-    }
-    let found = format!(
-        "{} of {}",
-        document["kind"].str(),
-        document["apiVersion"].str()
-    );
-    Err(ConfigurationError(format!(
-        "expected the kind {kind} of {version}, found {found}"
-    )))
+fn decode_strictly(kinds: KnownKinds, text: &[u8]) -> Result<Value, ConfigFileError> {
+    scheme(kinds).decode(text)
 }
 
-fn read_pod_security(document: &Value) -> Result<PodSecurity, ConfigurationError> {
-    expect(
-        document,
-        "pod-security.admission.config.k8s.io/v1",
-        "PodSecurityConfiguration",
-    )?;
+fn read_pod_security(document: &Value) -> Result<PodSecurity, String> {
     let mut labels = Value::object();
-    for (mode, text) in document["defaults"].entries() {
+    let defaults = document["defaults"].entries();
+    for (mode, text) in defaults.filter(|(_, text)| !text.is_empty()) {
         labels.set(&format!("pod-security.kubernetes.io/{mode}"), text.clone());
     }
     // What is not said is as if the file were not there; a level that is only enforced is not warned of here.
@@ -153,7 +223,7 @@ fn read_pod_security(document: &Value) -> Result<PodSecurity, ConfigurationError
     let mut problems = Violations::default();
     let defaults = Policy::of(&labels, &Policy::default(), &mut problems);
     if let Some(problem) = problems.0.first() {
-        return Err(ConfigurationError(problem.to_string()));
+        return Err(problem.to_string());
     }
     let exempt = |field: &str| texts(&document["exemptions"][field]);
     Ok(PodSecurity {
@@ -164,12 +234,7 @@ fn read_pod_security(document: &Value) -> Result<PodSecurity, ConfigurationError
     })
 }
 
-fn read_limited(document: &Value) -> Result<Vec<LimitedResource>, ConfigurationError> {
-    expect(
-        document,
-        "apiserver.config.k8s.io/v1",
-        "ResourceQuotaConfiguration",
-    )?;
+fn read_limited(document: &Value) -> Result<Vec<LimitedResource>, String> {
     let read = |limited: &Value| LimitedResource {
         group: limited["apiGroup"].str().into(),
         resource: limited["resource"].str().into(),
@@ -182,9 +247,7 @@ fn read_limited(document: &Value) -> Result<Vec<LimitedResource>, ConfigurationE
         .map(read)
         .collect();
     match limited.iter().any(|limited| limited.resource.is_empty()) {
-        true => Err(ConfigurationError(
-            "a limited resource needs a resource".into(),
-        )),
+        true => Err("a limited resource needs a resource".into()),
         false => Ok(limited),
     }
 }
@@ -199,7 +262,11 @@ fn texts(list: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::{json, value};
+    use mizzen_object::value;
+
+    fn read(document: &Value, base: &Path) -> Result<Admission, ConfigurationError> {
+        Admission::read(json::to_string(document).as_bytes(), base)
+    }
 
     #[test]
     fn both_plugins_can_be_told() {
@@ -214,7 +281,7 @@ mod tests {
                     "limitedResources": [{ "resource": "pods", "matchContains": ["cpu"] }] } }
             ]
         });
-        let admission = Admission::read(&document, Path::new("")).unwrap();
+        let admission = read(&document, Path::new("")).unwrap();
         let PodSecurity {
             defaults,
             users,
@@ -247,7 +314,7 @@ mod tests {
                     "default": [{ "key": "a", "operator": "Exists" }] } }
             ]
         });
-        let admission = Admission::read(&document, directory.path()).unwrap();
+        let admission = read(&document, directory.path()).unwrap();
         let limits = admission.event_rate_limit.unwrap();
         assert_eq!(
             format!("{limits:?}"),
@@ -255,7 +322,7 @@ mod tests {
         );
         let selectors = value!({ "podNodeSelectorPluginConfig": { "ns": "a=b" } });
         assert_eq!(admission.node_selectors, NodeSelectors::read(&selectors));
-        let legacy = Admission::read(&selectors, directory.path()).unwrap();
+        let legacy = read(&selectors, directory.path()).unwrap();
         assert_eq!(legacy.node_selectors, NodeSelectors::read(&selectors));
         assert_ne!(admission.pod_tolerations, PodTolerations::default());
     }
@@ -265,35 +332,77 @@ mod tests {
         let text = format!(
             r#"{{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AdmissionConfiguration","plugins":[{plugin}]}}"#
         );
-        let error =
-            Admission::read(&json::parse(text.as_bytes()).unwrap(), Path::new("")).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            format!("admission configuration: {expected}")
-        );
+        let error = Admission::read(text.as_bytes(), Path::new("")).unwrap_err();
+        assert_eq!(error.to_string(), expected);
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        refused(
-            r#"{"name":"EventRateLimit","configuration":{"kind":"Configuration","apiVersion":"eventratelimit.admission.k8s.io/v1alpha1"}}"#,
-            "EventRateLimit: limits: Invalid value: null: must not be empty",
+        let invalid = |plugin: &str, configuration: &str, expected: &str| {
+            refused(
+                &format!(r#"{{"name":"{plugin}","configuration":{configuration}}}"#),
+                &format!("couldn't init admission plugin \"{plugin}\": {expected}"),
+            );
+        };
+        invalid(
+            "EventRateLimit",
+            r#"{"kind":"Configuration","apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","limits":null}"#,
+            "limits: Invalid value: null: must not be empty",
+        );
+        invalid(
+            "PodTolerationRestriction",
+            r#"{"kind":"Configuration","apiVersion":"podtolerationrestriction.admission.k8s.io/v1alpha1","whitelist":[{"key":"a","operator":"Odd"}]}"#,
+            "podtolerationrestriction.whitelist[0].operator: Unsupported value: \"Odd\": supported values: \"Equal\", \"Exists\"",
+        );
+        invalid(
+            "PodSecurity",
+            r#"{"kind":"X","apiVersion":"v1"}"#,
+            "no kind \"X\" is registered for version \"v1\" in scheme \"k8s.io/pod-security-admission/admission/api/scheme/scheme.go:31\"",
+        );
+        invalid(
+            "PodSecurity",
+            r#"{"kind":"PodSecurityConfiguration","apiVersion":"pod-security.admission.config.k8s.io/v1","defaults":{"enforce":"hard"}}"#,
+            "metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: \"hard\": must be one of privileged, baseline, restricted",
+        );
+        invalid(
+            "ResourceQuota",
+            r#"{"kind":"Configuration","apiVersion":"resourcequota.admission.k8s.io/v1alpha1","limitedResources":[{"resources":"pods"}]}"#,
+            "strict decoding error: unknown field \"limitedResources[0].resources\"",
         );
         refused(
-            r#"{"name":"PodTolerationRestriction","configuration":{"kind":"Configuration","apiVersion":"podtolerationrestriction.admission.k8s.io/v1alpha1","whitelist":[{"key":"a","operator":"Odd"}]}}"#,
-            "PodTolerationRestriction: podtolerationrestriction.whitelist[0].operator: Unsupported value: \"Odd\": supported values: \"Equal\", \"Exists\"",
+            r#"{"name":"PodSecurity","config":{}}"#,
+            "failed to read plugin config: strict decoding error: unknown field \"plugins[0].config\"",
         );
+    }
+
+    #[test]
+    fn a_plugin_that_is_unknown_or_takes_no_configuration_is_refused() {
         refused(
             r#"{"name":"Nobody"}"#,
-            "the plug-in \"Nobody\" has nothing to be told",
+            "failed to read plugin config: plugin \"Nobody\" is unknown",
         );
         refused(
-            r#"{"name":"PodSecurity","configuration":{"kind":"X","apiVersion":"v1"}}"#,
-            "expected the kind PodSecurityConfiguration of pod-security.admission.config.k8s.io/v1, found X of v1",
+            r#"{"name":"MutatingAdmissionWebhook","configuration":{"kind":"WebhookAdmissionConfiguration"}}"#,
+            "couldn't init admission plugin \"MutatingAdmissionWebhook\": it takes no configuration here; remove its configuration",
         );
+        let text = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{name: LimitRanger, path: ''}]";
+        assert!(Admission::read(text.as_bytes(), Path::new("")).is_ok());
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_refused() {
+        let refused = |text: &str, expected: &str| {
+            let error = Admission::read(text.as_bytes(), Path::new("")).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!("failed to read plugin config: {expected}")
+            );
+        };
+        refused("plugins: []", "Object 'Kind' is missing in 'plugins: []'");
         refused(
-            r#"{"name":"PodSecurity","configuration":{"kind":"PodSecurityConfiguration","apiVersion":"pod-security.admission.config.k8s.io/v1","defaults":{"enforce":"hard"}}}"#,
-            "metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: \"hard\": must be one of privileged, baseline, restricted",
+            "kind: AdmissionConfiguration\napiVersion: apiserver.config.k8s.io/v1alpha1",
+            "no kind \"AdmissionConfiguration\" is registered for version \"apiserver.config.k8s.io/v1alpha1\" in scheme \
+             \"pkg/server/options/admission.go:51\"",
         );
     }
 }

@@ -292,14 +292,19 @@ pub struct Plugins(Vec<&'static Plugin>);
 /// Why a plug-in cannot be turned on or off.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PluginError {
-    /// Nobody has it.
-    #[error("there is no admission plug-in \"{name}\"; known are {}", known().join(", "))]
+    /// Kubernetes does not have it. In upstream's words (server/options/admission.go).
+    #[error("{flag} plugin \"{name}\" is unknown")]
     Unknown {
-        /// What was asked for.
+        /// The flag that names it.
+        flag: &'static str,
+        /// Its name.
         name: String,
     },
     /// Its feature gate is off.
-    #[error("the admission plug-in \"{name}\" would do nothing: its feature gate is off")]
+    #[error(
+        "enable-admission-plugins plugin \"{name}\" would do nothing: its feature gate is off in v1.36 and its kinds are \
+         not served; remove it"
+    )]
     Gated {
         /// What was asked for.
         name: String,
@@ -310,6 +315,9 @@ pub enum PluginError {
         /// The plug-ins.
         names: String,
     },
+    /// Several of these, as upstream joins them.
+    #[error("{0}")]
+    Several(String),
     /// It is on without the configuration that it needs.
     #[error("couldn't init admission plugin \"{name}\": {why}")]
     Unconfigured {
@@ -354,7 +362,10 @@ impl Plugins {
 
     /// Turns one on.
     pub fn enable(&mut self, name: &str) -> Result<(), PluginError> {
-        let plugin = find(name)?;
+        let plugin = find(name).ok_or_else(|| PluginError::Unknown {
+            flag: "enable-admission-plugins",
+            name: name.into(),
+        })?;
         if plugin.state == State::Gated {
             return Err(PluginError::Gated { name: name.into() });
         }
@@ -373,7 +384,12 @@ impl Plugins {
 
     /// Turns one off.
     pub fn disable(&mut self, name: &str) -> Result<(), PluginError> {
-        find(name)?;
+        if !Plugins::knows(name) {
+            return Err(PluginError::Unknown {
+                flag: "disable-admission-plugins",
+                name: name.into(),
+            });
+        }
         self.0.retain(|plugin| plugin.name != name);
         Ok(())
     }
@@ -401,6 +417,11 @@ impl Plugins {
         }
     }
 
+    /// Whether Kubernetes has a plug-in of this name.
+    pub(super) fn knows(name: &str) -> bool {
+        find(name).is_some()
+    }
+
     /// Whether one is on.
     pub fn has(&self, name: &str) -> bool {
         self.0.iter().any(|plugin| plugin.name == name)
@@ -411,17 +432,8 @@ impl Plugins {
     }
 }
 
-fn find(name: &str) -> Result<&'static Plugin, PluginError> {
-    let found = TABLE.iter().find(|plugin| plugin.name == name);
-    found.ok_or_else(|| PluginError::Unknown { name: name.into() })
-}
-
-fn known() -> Vec<&'static str> {
-    TABLE
-        .iter()
-        .filter(|plugin| plugin.state != State::Gated)
-        .map(|plugin| plugin.name)
-        .collect()
+fn find(name: &str) -> Option<&'static Plugin> {
+    TABLE.iter().find(|plugin| plugin.name == name)
 }
 
 #[cfg(test)]
@@ -447,11 +459,14 @@ mod tests {
 
     #[test]
     fn names_that_nobody_knows_are_refused() {
-        let error = Plugins::default().disable("Nonsense").unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .starts_with("there is no admission plug-in \"Nonsense\"; known are Always")
+        let refused = |outcome: Result<(), PluginError>| outcome.unwrap_err().to_string();
+        assert_eq!(
+            refused(Plugins::default().disable("Nonsense")),
+            "disable-admission-plugins plugin \"Nonsense\" is unknown"
+        );
+        assert_eq!(
+            refused(Plugins::default().enable("podsecurity")),
+            "enable-admission-plugins plugin \"podsecurity\" is unknown"
         );
     }
 
@@ -465,7 +480,7 @@ mod tests {
         ] {
             let error = Plugins::default().enable(name).unwrap_err();
             let expected = format!(
-                "the admission plug-in \"{name}\" would do nothing: its feature gate is off"
+                "enable-admission-plugins plugin \"{name}\" would do nothing: its feature gate is off in v1.36 and its kinds are not served; remove it"
             );
             assert_eq!(error.to_string(), expected);
             assert_eq!(Plugins::default().disable(name), Ok(()));

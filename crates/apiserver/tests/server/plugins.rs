@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use mizzen_apiserver::{Admission, Options, Plugins, Server, User};
-use mizzen_object::{Value, json, value, yaml};
+use mizzen_object::{Value, json, value};
 use mizzen_registry::Store;
 
 use crate::peer::{Peer, Reaction};
@@ -32,10 +32,9 @@ async fn with(name: &str) -> Rig {
 /// The same, where the plug-in is configured.
 async fn with_configuration(name: &str, configuration: &str) -> Rig {
     let text = format!(
-        "{{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: [{{name: {name}, configuration: {configuration}}}]}}"
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{{name: {name}, configuration: {configuration}}}]"
     );
-    let document = yaml::read(text.as_bytes()).unwrap().value;
-    let admission = Admission::read(&document, Path::new("")).unwrap();
+    let admission = Admission::read(text.as_bytes(), Path::new("")).unwrap();
     let plugins = plugins(name);
     plugins.check(&admission).unwrap();
     Rig::with(Options {

@@ -137,7 +137,7 @@ async fn a_plugin_that_nobody_knows_is_an_error() {
     assert_eq!(failed.status.code(), Some(1));
     let said = String::from_utf8_lossy(&failed.stderr);
     assert!(
-        said.contains("there is no admission plug-in \"Nonsense\""),
+        said.contains("enable-admission-plugins plugin \"Nonsense\" is unknown"),
         "{said}"
     );
 }
@@ -153,7 +153,9 @@ async fn what_plugins_are_told_must_make_sense() {
         .await;
     let said = String::from_utf8_lossy(&failed.stderr);
     assert!(
-        said.contains("expected the kind AdmissionConfiguration of apiserver.config.k8s.io/v1"),
+        said.contains(
+            "failed to read plugin config: Object 'apiVersion' is missing in 'kind: Nonsense"
+        ),
         "{said}"
     );
 }
@@ -162,7 +164,7 @@ async fn what_plugins_are_told_must_make_sense() {
 async fn who_decides_must_make_sense() {
     let home = Home::in_memory();
     let file = home.path().join("authorization.yaml");
-    let text = "{apiVersion: apiserver.config.k8s.io/v1, kind: AuthorizationConfiguration, authorizers: [{type: Oracle, name: o}]}";
+    let text = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers: [{type: Oracle, name: o}]";
     std::fs::write(&file, text).unwrap();
     let file = file.to_str().unwrap();
     let failed = home
@@ -185,8 +187,8 @@ async fn plugins_that_are_off_can_be_enabled_and_configured() {
     const SERVICE: &str =
         r#"{"metadata":{"name":"s"},"spec":{"ports":[{"port":80}],"externalIPs":["192.0.2.1"]}}"#;
     const EVENTS: &str = "/api/v1/namespaces/default/events";
-    let limits = "{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: User, qps: 1, burst: 1}]}";
-    let configuration = "{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: [{name: EventRateLimit, path: limits.yaml}]}";
+    let limits = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\nlimits: [{type: User, qps: 1, burst: 1}]";
+    let configuration = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{name: EventRateLimit, path: limits.yaml}]";
     for home in [
         Home::in_memory(),
         Home::in_memory().whole().with("--nodes=0"),
@@ -243,7 +245,7 @@ async fn a_plugin_that_could_not_work_stops_the_server_from_starting() {
         ),
         (
             &["--enable-admission-plugins=Nonsense"],
-            "there is no admission plug-in \"Nonsense\"",
+            "enable-admission-plugins plugin \"Nonsense\" is unknown",
         ),
         (
             &[
@@ -251,6 +253,13 @@ async fn a_plugin_that_could_not_work_stops_the_server_from_starting() {
                 "--disable-admission-plugins=Priority",
             ],
             "[Priority] in enable-admission-plugins and disable-admission-plugins overlapped",
+        ),
+        (
+            &[
+                "--enable-admission-plugins=Nonsense,Priority",
+                "--disable-admission-plugins=Other",
+            ],
+            "[enable-admission-plugins plugin \"Nonsense\" is unknown, disable-admission-plugins plugin \"Other\" is unknown]",
         ),
     ] {
         let output = Home::in_memory()

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use mizzen_apiserver::{Admission, PluginError, Plugins, TolerationSeconds};
+use mizzen_object::in_one;
 
-use super::{document, refused};
+use super::refused;
 use crate::compose::ComposeError;
 
 /// The arguments of admission.
@@ -48,18 +49,21 @@ impl AdmissionArgs {
             .filter(is_disabled)
             .cloned()
             .collect();
-        if !both.is_empty() {
-            return Err(PluginError::Overlap {
-                names: both.join(" "),
-            });
+        let overlap = PluginError::Overlap {
+            names: both.join(" "),
+        };
+        let mut problems = Vec::new();
+        for name in &self.enable_admission_plugins {
+            problems.extend(plugins.enable(name).err());
         }
-        self.enable_admission_plugins
-            .iter()
-            .try_for_each(|name| plugins.enable(name))?;
-        self.disable_admission_plugins
-            .iter()
-            .try_for_each(|name| plugins.disable(name))?;
-        Ok(plugins)
+        for name in &self.disable_admission_plugins {
+            problems.extend(plugins.disable(name).err());
+        }
+        problems.extend((!both.is_empty()).then_some(overlap));
+        match in_one(problems.iter().map(ToString::to_string)) {
+            Some(problems) => Err(PluginError::Several(problems)),
+            None => Ok(plugins),
+        }
     }
 
     /// What they are told.
@@ -70,8 +74,8 @@ impl AdmissionArgs {
         };
         let read = |file: &PathBuf| {
             let base = file.parent().unwrap_or(Path::new(""));
-            Admission::read(&document(file)?, base)
-                .map_err(|error| refused(file, error.to_string()))
+            let text = std::fs::read(file).map_err(|error| refused(file, error.to_string()))?;
+            Admission::read(&text, base).map_err(|error| refused(file, error.to_string()))
         };
         let admission = self
             .admission_control_config_file
