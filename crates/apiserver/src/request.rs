@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
+use mizzen_object::percent::decode;
 use tokio::time::Instant;
 
 use crate::aggregation::Streams;
@@ -163,32 +164,6 @@ impl Query {
 fn is_coded(pair: &str) -> bool {
     let is_code = |text: &str| text.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
     !pair.contains(';') && pair.split('%').skip(1).all(is_code)
-}
-
-/// Replaces `%41` by what it stands for; what is no code stays as it is.
-pub(crate) fn decode(text: &str) -> Cow<'_, str> {
-    if !text.contains('%') {
-        return text.into();
-    }
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let code = bytes
-            .get(at + 1..at + 3)
-            .and_then(|hex| std::str::from_utf8(hex).ok());
-        match code.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) if bytes[at] == b'%' => {
-                out.push(byte);
-                at += 3;
-            }
-            _ => {
-                out.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned().into()
 }
 
 /// Headers for tests.

@@ -18,6 +18,7 @@ mod kind;
 mod names;
 pub mod own;
 pub mod patch;
+pub mod percent;
 pub mod proto;
 pub mod quantity;
 pub mod schema;

@@ -11,7 +11,7 @@ use mizzen_object::Value;
 use super::{Certified, ProxyHeaders};
 use crate::header::texts;
 use crate::identity::User;
-use crate::request::decode;
+use mizzen_object::percent::decode;
 
 /// Who a client certificate shows.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -14,7 +14,7 @@ use mizzen_object::json;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::outgoing::{Identity, Trust, clean_path};
-use crate::request::decode;
+use mizzen_object::percent::decode;
 
 /// The current context.
 #[derive(Clone)]

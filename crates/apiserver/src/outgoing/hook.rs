@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::redirect::{Call, clean_path};
 use super::{Client, SendError, Service, Target, Trust, go};
-use crate::request::decode;
+use mizzen_object::percent::decode;
 
 /// How much of an answer that is no object is shown.
 const MAX_SHOWN: usize = 2048;

@@ -10,6 +10,7 @@ use http::{HeaderMap, Request, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use mizzen_object::percent;
 use mizzen_object::proto::ProtoError;
 use tokio::net::UnixStream;
 use tokio::sync::Mutex;
@@ -173,7 +174,7 @@ fn verdict(headers: &HeaderMap) -> Option<Result<(), CallError>> {
             let code = code.parse().unwrap_or(UNKNOWN);
             Some(Err(CallError::Refused {
                 code,
-                message: text("grpc-message").into(),
+                message: percent::decode(text("grpc-message")).into(),
             }))
         }
     }
@@ -283,5 +284,17 @@ mod tests {
             "rpc error: code = Unknown desc = so it is"
         );
         assert!(verdict(&HeaderMap::new()).is_none() && no_verdict().is_err());
+    }
+
+    #[test]
+    fn the_message_of_a_refusal_is_percent_decoded() {
+        let mut headers = HeaderMap::new();
+        headers.insert("grpc-status", "9".parse().unwrap());
+        let message = "caf%C3%A9%0Aline 2, 100%25, 5% more";
+        headers.insert("grpc-message", message.parse().unwrap());
+        let error = verdict(&headers).unwrap().unwrap_err().to_string();
+        let expected =
+            "rpc error: code = FailedPrecondition desc = caf\u{e9}\nline 2, 100%, 5% more";
+        assert_eq!(error, expected);
     }
 }
