@@ -18,7 +18,7 @@ use mizzen_object::patch::{self, JsonPatch};
 use mizzen_object::select::{FieldSelector, LabelSelector};
 use mizzen_object::structural::Structural;
 use mizzen_object::{
-    Action, Kind, Value, Violations, Who, decode, default, json, proto, quantity, schema, yaml,
+    Action, Kind, User, Value, Violations, decode, default, json, proto, quantity, schema, yaml,
 };
 
 /// JSON of any shape.
@@ -164,7 +164,7 @@ pub fn structural_schema(bytes: &[u8]) {
     };
     let mut definition = decoded.value;
     DEFINITION.hooks.default(&mut definition);
-    let (who, mut violations) = (Who::default(), Violations::default());
+    let (who, mut violations) = (User::default(), Violations::default());
     let context = who.context(Action::Create, "2026-01-01T00:00:00Z");
     DEFINITION
         .hooks
@@ -246,7 +246,7 @@ fn live(mut pod: Value) {
     schema::canonical(&POD.root, &mut pod);
 
     let old = pod.clone();
-    let who = Who::default();
+    let who = User::default();
     for (action, old) in [
         (Action::Create, None),
         (Action::Update, Some(&old)),

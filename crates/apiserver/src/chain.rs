@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
-use mizzen_object::Status;
 use mizzen_object::seam::uuid;
+use mizzen_object::{Status, User};
 use tokio::time::{Instant, timeout_at};
 
 use crate::access::request::attributes;
@@ -18,7 +18,6 @@ use crate::audit::{self, Layer};
 use crate::authenticate::{Caller, Claim, Stranger, authenticate, warning};
 use crate::deadline::Deadline;
 use crate::fairness::{Held, Turn};
-use crate::identity::User;
 use crate::metrics::Observed;
 use crate::receive::receive;
 use crate::recover::Recover;

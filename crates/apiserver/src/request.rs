@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
+use mizzen_object::User;
 use mizzen_object::percent::decode;
 use tokio::time::Instant;
 
@@ -15,7 +16,6 @@ use crate::audit::Record;
 use crate::deadline::Deadline;
 use crate::fairness::Turn;
 use crate::header;
-use crate::identity::User;
 pub(crate) use info::{RequestInfo, ResourcePath, Target};
 
 /// How long the server takes at most for what it asks of itself.

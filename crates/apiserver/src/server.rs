@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use mizzen_kinds as kinds;
 use mizzen_object::address::Block;
-use mizzen_object::{Value, json};
+use mizzen_object::{User, Value, json};
 use mizzen_registry::Registry;
 use tokio::sync::watch;
 
@@ -28,7 +28,6 @@ use crate::definitions::{self, Definitions};
 use crate::extend::{Extensions, NonResourceHandler};
 use crate::fairness::{self, Concurrency, Fairness};
 use crate::health::{self, BootSequence, ComponentHealth, HealthCheck};
-use crate::identity::User;
 use crate::metrics::{Measured, Metrics};
 use crate::outgoing::{Client, Identity};
 use crate::runtime_config::{self, ApiSetting};

@@ -10,11 +10,10 @@ use std::fmt::Debug;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mizzen_object::{Str, Value, json, time, value};
+use mizzen_object::{Str, User, Value, json, time, value};
 use mizzen_registry::Key;
 
 use crate::authenticate::{Bearer, Verdict};
-use crate::identity::User;
 use crate::jose::{PublicKey, Unverified, quoted};
 use crate::server::Inner;
 use proved::Proved;

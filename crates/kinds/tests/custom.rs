@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 use mizzen_object::decode::decode;
 use mizzen_object::own::{FieldSet, OneVersion, Writer};
-use mizzen_object::{Action, Kind, Value, Violations, Who, custom, default, json, schema};
+use mizzen_object::{Action, Kind, User, Value, Violations, custom, default, json, schema};
 
 const DEFINITION: &str = r#"{"spec":{"group":"example.com","scope":"Namespaced",
     "names":{"plural":"things","singular":"thing","kind":"Thing","listKind":"ThingList","shortNames":["th"],"categories":["all"]},
@@ -186,7 +186,7 @@ fn metadata_has_its_types() {
 
 #[track_caller]
 fn check_rules(action: Action, new: &str, old: Option<&str>, expect: Expect) {
-    let (kind, who) = (current(), Who::default());
+    let (kind, who) = (current(), User::default());
     let (new, old) = (take_in(&kind, new).0, old.map(|old| take_in(&kind, old).0));
     let context = who.context(action, "");
     let mut violations = Violations::default();

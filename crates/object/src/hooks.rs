@@ -34,39 +34,6 @@ pub struct Context<'a> {
     pub extra: &'a Value,
 }
 
-/// Who asks.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Who {
-    /// Their name.
-    pub name: Str,
-    /// The groups they are in.
-    pub groups: Vec<Str>,
-    /// What tells them from an earlier user of the same name; may be empty.
-    pub uid: Str,
-    /// What else is known of them: lists of texts by name.
-    pub extra: Value,
-}
-
-impl Who {
-    /// What hooks may know when this user does something.
-    pub fn context<'a>(&'a self, action: Action, now: &'a str) -> Context<'a> {
-        let Who {
-            name,
-            groups,
-            uid,
-            extra,
-        } = self;
-        Context {
-            action,
-            now,
-            user: name,
-            groups,
-            uid,
-            extra,
-        }
-    }
-}
-
 /// The rules of a kind that are code.
 pub trait Hooks: Send + Sync {
     /// Fills what nobody has said, after the schema's own defaults. Runs whenever an object is decoded.

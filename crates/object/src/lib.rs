@@ -27,17 +27,19 @@ pub mod select;
 mod status;
 pub mod structural;
 pub mod time;
+mod user;
 pub mod validate;
 mod value;
 mod violation;
 pub mod yaml;
 
-pub use hooks::{Action, Context, Hooks, NoHooks, Who};
+pub use hooks::{Action, Context, Hooks, NoHooks};
 pub use kind::{
     Column, Deprecated, Kind, KindData, MetaCheck, MetaChecks, NameRule, Rules, ScalePaths, Scope,
     Subresource,
 };
 pub use names::{GroupResource, GroupVersionKind};
 pub use status::{Cause, Details, Status};
+pub use user::{CREDENTIAL_ID, MASTERS, User};
 pub use value::{Map, Str, Value};
 pub use violation::{Path, Reason, Violation, Violations, in_one, show};

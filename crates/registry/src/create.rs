@@ -2,8 +2,8 @@
 
 use mizzen_object::validate::meta;
 use mizzen_object::{
-    Action, Context, GroupVersionKind, Kind, MetaCheck, NameRule, Path, Status, Value, Violations,
-    Who,
+    Action, Context, GroupVersionKind, Kind, MetaCheck, NameRule, Path, Status, User, Value,
+    Violations,
 };
 use mizzen_store::{Expect, Record, Write, WriteError};
 
@@ -26,7 +26,7 @@ pub struct Create<'a> {
     /// The object, decoded, defaulted and mutated.
     pub object: Value,
     /// Who asks.
-    pub user: Who,
+    pub user: User,
     /// Do everything but store it.
     pub dry_run: bool,
     /// Whether it is applied, so that owners are never forgotten.

@@ -2,7 +2,7 @@
 
 use mizzen_object::own::keep_times;
 use mizzen_object::validate::meta;
-use mizzen_object::{Action, Context, NameRule, Path, Status, Value, Violations, Who};
+use mizzen_object::{Action, Context, NameRule, Path, Status, User, Value, Violations};
 use mizzen_store::{Expect, Write, WriteError};
 
 use crate::create::{check_kind, check_own_meta};
@@ -25,7 +25,7 @@ pub struct Update<'a> {
     /// Which part: the main resource or `/status`.
     pub action: Action,
     /// Who asks.
-    pub user: Who,
+    pub user: User,
     /// Do everything but store it.
     pub dry_run: bool,
     /// Whether it is applied, so that owners are never forgotten.
@@ -51,7 +51,7 @@ impl<'a> Update<'a> {
             key,
             change,
             action: Action::Update,
-            user: Who::default(),
+            user: User::default(),
             dry_run: false,
             applies: false,
             create: false,

@@ -2,7 +2,7 @@
 
 use std::panic;
 
-use mizzen_object::{Context, Value, Violations, Who};
+use mizzen_object::{Context, User, Value, Violations};
 use tokio::runtime::Handle;
 use tokio::task;
 
@@ -27,7 +27,7 @@ pub(crate) async fn validate(
     }
     let (hooks, new, old) = (hooks.clone(), new.clone(), old.cloned());
     let (action, now) = (context.action, context.now.to_owned());
-    let user = Who {
+    let user = User {
         name: context.user.into(),
         groups: context.groups.to_vec(),
         uid: context.uid.into(),

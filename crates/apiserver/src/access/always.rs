@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use mizzen_object::User;
 use mizzen_registry::Future;
 
 use super::{Attributes, Authorizer, Decision, Reason, Rule, Rules};
-use crate::identity::User;
 
 /// Allows everything.
 #[derive(Debug)]

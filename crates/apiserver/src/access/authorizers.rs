@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::metrics::Decisions;
 use super::{Attributes, Authorizer, Decision, Reason, Rules};
-use crate::identity::User;
+use mizzen_object::User;
 use mizzen_object::in_one;
 
 /// Those who decide. They may be others the next time.

@@ -31,11 +31,11 @@ pub(crate) use request::{authorize, check};
 use std::fmt::{self, Debug, Display};
 use std::sync::Arc;
 
+use mizzen_object::User;
 use mizzen_object::in_one;
 use mizzen_registry::{Future, Registry};
 
 use crate::catalog::Catalog;
-use crate::identity::User;
 use crate::server::Options;
 use authorizers::Asked;
 use impersonate::Habits;

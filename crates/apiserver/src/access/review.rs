@@ -1,10 +1,9 @@
 //! A question about access as a SubjectAccessReview puts it, for those who are asked in our stead.
 
 use mizzen_object::select::{FieldSelector, LabelSelector, Operator};
-use mizzen_object::{Map, Str, Value, value};
+use mizzen_object::{Map, Str, User, Value, value};
 
 use super::{Attributes, Resource, Target};
-use crate::identity::User;
 
 /// The `spec` of a review: what is empty is left out.
 pub(crate) fn spec(attributes: &Attributes) -> Value {

@@ -4,11 +4,10 @@
 
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use http_body_util::BodyExt as _;
-use mizzen_object::{Cause, Status, Value, json, value};
+use mizzen_object::{Cause, Status, User, Value, json, value};
 use mizzen_registry::{Future, Key, Resource};
 
 use super::Attributes;
-use crate::identity::User;
 use crate::request::ResourcePath;
 use crate::server::Server;
 

@@ -6,12 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, header};
 use http_body_util::{BodyExt as _, Limited};
-use mizzen_object::{Str, Value, json};
+use mizzen_object::{Str, User, Value, json};
 use tokio::time::timeout;
 
 use super::proxy::speak_for;
 use super::table::Entry;
-use crate::identity::User;
 use crate::outgoing::{Client, SendError, whole};
 
 /// Kubernetes: how long a server may take to say what it serves (status/remote/remote_available_controller.go).

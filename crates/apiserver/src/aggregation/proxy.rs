@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request as Outward, Response, Uri, header};
 use hyper::body::Incoming;
-use mizzen_object::Value;
+use mizzen_object::{User, Value};
 use tokio::time::timeout;
 
 use super::table::Entry;
 use super::{hop, upgrade};
 use crate::answer::{self, Answer, Body};
-use crate::identity::User;
 use crate::outgoing::{SendError, whole};
 use crate::request::Request;
 use crate::server::Inner;

@@ -10,10 +10,9 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use mizzen_object::time::Moment;
-use mizzen_object::{Str, Value, json};
+use mizzen_object::{Str, User, Value, json};
 
 use super::policy::{Level, Stage};
-use crate::identity::User;
 
 /// What is known of a request by now.
 #[derive(Debug)]

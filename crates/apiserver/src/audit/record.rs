@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mizzen_object::schema::Struct;
 use mizzen_object::time::Moment;
-use mizzen_object::{GroupVersionKind, Str, Value, value};
+use mizzen_object::{GroupVersionKind, Str, User, Value, value};
 use tokio::time::Instant;
 
 use super::event::{Event, ObjectReference, Outcome, Told};
@@ -21,7 +21,6 @@ use super::{Audit, capture, source};
 use crate::access::request::attributes;
 use crate::access::{Attributes, Target};
 use crate::answer::{Answer, Body};
-use crate::identity::User;
 use crate::request::Request;
 use crate::types::Types;
 

@@ -2,11 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mizzen_object::{Str, Value, time};
+use mizzen_object::{Str, User, Value, time};
 use mizzen_registry::Key;
 
 use super::secret::is_same;
-use crate::identity::User;
 use crate::server::Inner;
 
 /// The group that everybody with such a token is in.

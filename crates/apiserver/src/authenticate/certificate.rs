@@ -9,7 +9,7 @@ use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::x509::AttributeTypeAndValue;
 
-use crate::identity::{CREDENTIAL_ID, User};
+use mizzen_object::{CREDENTIAL_ID, User};
 
 /// The attribute of a subject that holds the user's uid.
 pub(super) const UID: &[u64] = &[1, 3, 6, 1, 4, 1, 57683, 2];

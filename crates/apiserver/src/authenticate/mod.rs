@@ -23,12 +23,11 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use http::HeaderMap;
-use mizzen_object::{Status, Str, in_one};
+use mizzen_object::{Status, Str, User, in_one};
 use mizzen_registry::Future;
 use tokio::time::Instant;
 
 use crate::header;
-use crate::identity::User;
 use crate::metrics::Authenticated;
 use crate::server::Inner;
 use crate::token;

@@ -6,11 +6,10 @@
 use std::net::IpAddr;
 
 use http::HeaderMap;
-use mizzen_object::Value;
+use mizzen_object::{User, Value};
 
 use super::{Certified, ProxyHeaders};
 use crate::header::texts;
-use crate::identity::User;
 use mizzen_object::percent::decode;
 
 /// Who a client certificate shows.

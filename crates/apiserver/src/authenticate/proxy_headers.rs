@@ -3,11 +3,10 @@
 use std::sync::LazyLock;
 
 use http::{HeaderMap, HeaderName};
-use mizzen_object::Str;
+use mizzen_object::{Str, User};
 
 use super::peer::{extra, rest};
 use crate::header::{text, texts};
-use crate::identity::User;
 
 /// The names of headers, in any case.
 #[derive(Debug, Clone, PartialEq, Eq)]

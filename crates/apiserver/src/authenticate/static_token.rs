@@ -6,10 +6,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use mizzen_object::Str;
+use mizzen_object::{Str, User};
 
 use super::secret::digest;
-use crate::identity::User;
 
 /// Users by the digests of their tokens; the tokens themselves are not kept. Cheap to clone.
 #[derive(Clone, Default)]

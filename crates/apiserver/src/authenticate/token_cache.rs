@@ -127,8 +127,8 @@ mod tests {
     use mizzen_registry::Store;
 
     use super::*;
-    use crate::identity::User;
     use crate::seams::{Counter, VirtualClock};
+    use mizzen_object::User;
 
     fn cache(seconds: u64) -> TokenCache {
         let clock = Arc::new(VirtualClock::starting_at(0));

@@ -1,11 +1,10 @@
 //! Whose token is it? A TokenReview tells.
 
-use mizzen_object::{Str, Value, value};
+use mizzen_object::{Str, User, Value, value};
 use mizzen_registry::Future;
 
 use super::Upstream;
 use crate::authenticate::{Authenticator, Bearer, Verdict};
-use crate::identity::User;
 
 const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 

@@ -1,9 +1,8 @@
 //! What is asked, as those see it whom a server's author has put into it.
 
-use mizzen_object::{Kind, Status, Str, Value};
+use mizzen_object::{Kind, Status, Str, User, Value};
 
 use crate::Server;
-use crate::identity::User;
 use crate::verbs::Call;
 
 /// A request about an object or a collection.

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use mizzen_kinds as kinds;
 use mizzen_object::{
-    Action, GroupVersionKind, Hooks as _, Kind, Value, Violations, Who, custom, yaml,
+    Action, GroupVersionKind, Hooks as _, Kind, User, Value, Violations, custom, yaml,
 };
 use mizzen_registry::{Revision, Store};
 
@@ -57,7 +57,7 @@ fn check(definition: &mut Value) -> Result<(), String> {
         kind: "CustomResourceDefinition".into(),
     });
     rules.default(definition);
-    let (who, mut violations) = (Who::default(), Violations::default());
+    let (who, mut violations) = (User::default(), Violations::default());
     rules.validate(
         definition,
         None,

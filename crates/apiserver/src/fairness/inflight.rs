@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use mizzen_object::User;
+
 use super::turn;
-use crate::identity::User;
 
 /// Seats for reads and for writes. None where there is no limit.
 pub(super) struct Inflight {

@@ -1,9 +1,8 @@
 //! Which requests does a flow schema mean?
 
-use mizzen_object::{Str, Value};
+use mizzen_object::{Str, User, Value};
 
 use crate::access::{Attributes, Resource, Target};
-use crate::identity::User;
 
 /// Matches everything, where it stands alone.
 const ALL: &str = "*";

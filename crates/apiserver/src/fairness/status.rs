@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header};
-use mizzen_object::{Str, Value, json, value};
+use mizzen_object::{Str, User, Value, json, value};
 use mizzen_registry::{Changes, Follower, Resource};
 
 use super::index::Sources;
 use super::level::Level;
-use crate::identity::User;
 use crate::server::{Inner, Server};
 
 /// Under whose name the status is owned.

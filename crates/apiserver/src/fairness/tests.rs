@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, Uri};
-use mizzen_object::{Value, json, value};
+use mizzen_object::{User, Value, json, value};
 use tokio::task::{LocalSet, yield_now};
 use tokio::time::{Instant, sleep};
 
@@ -18,7 +18,6 @@ use super::place::Place;
 use super::room::Room;
 use super::work::Work;
 use crate::access::{Attributes, Target};
-use crate::identity::User;
 use crate::request::{Query, RequestInfo};
 
 const SERVICE: Duration = Duration::from_millis(10);

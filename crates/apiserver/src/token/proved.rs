@@ -9,11 +9,10 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use mizzen_object::{Str, Value};
+use mizzen_object::{Str, User, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::delegate::Cache;
-use crate::identity::User;
 
 /// How many tokens are remembered.
 const ROOM: usize = 4096;

@@ -2,9 +2,8 @@
 
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method};
-use mizzen_object::{Value, json, time, value};
+use mizzen_object::{User, Value, json, time, value};
 
-use crate::identity::User;
 use crate::server::{Inner, Server};
 
 /// The label with the day of the last use.

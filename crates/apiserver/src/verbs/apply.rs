@@ -33,7 +33,7 @@ pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Sta
     };
     let update = Update {
         action,
-        user: request.user.who(),
+        user: request.user.clone(),
         dry_run: options.dry_run,
         applies: true,
         // Kubernetes: a subresource's storage takes no notice that applies create, but for one kind.

@@ -42,7 +42,7 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
         now: server.registry.timestamp(),
     };
     let update = Update {
-        user: request.user.who(),
+        user: request.user.clone(),
         dry_run: options.dry_run,
         unchecked: true,
         uid_precondition: true,

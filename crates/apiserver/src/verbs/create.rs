@@ -35,7 +35,7 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
 
     let checks = admission::Checks::new(call);
     let create = Create {
-        user: request.user.who(),
+        user: request.user.clone(),
         dry_run: options.dry_run,
         gate: &checks,
         warnings: Some(call.notes),

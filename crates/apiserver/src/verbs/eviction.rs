@@ -193,7 +193,7 @@ async fn spend(
     for _ in 1..TRIES {
         let update = Update {
             action: Action::Status,
-            user: request.user.who(),
+            user: request.user.clone(),
             dry_run,
             ..Update::new(budgets, &key, &mut change)
         };
@@ -277,7 +277,7 @@ async fn mark_and_delete(call: &Call<'_>, mut options: DeleteOptions) -> Result<
         };
         let update = Update {
             action: Action::Status,
-            user: call.request.user.who(),
+            user: call.request.user.clone(),
             ..Update::new(call.resource, &key, &mut change)
         };
         let updated = registry.update(update).await?;

@@ -100,8 +100,8 @@ async fn take(call: &Call<'_>, old: Option<&Value>) -> Result<Value, Status> {
 }
 
 fn validate(call: &Call, object: &mut Value, old: Option<&Value>) -> Result<(), Status> {
-    let (who, now) = (call.request.user.who(), call.server.registry.timestamp());
-    let context = who.context(
+    let (user, now) = (&call.request.user, call.server.registry.timestamp());
+    let context = user.context(
         if old.is_some() {
             Action::Update
         } else {

@@ -43,7 +43,7 @@ pub(crate) async fn patch(call: &Call<'_>, action: Action) -> Result<Answer, Sta
     };
     let update = Update {
         action,
-        user: request.user.who(),
+        user: request.user.clone(),
         dry_run: options.dry_run,
         gate: &checks,
         warnings: Some(call.notes),

@@ -1,7 +1,8 @@
 //! Questions that are answered and never stored: who am I, may they do that, whose token is this?
 
 use mizzen_object::{
-    Action, Context, GroupVersionKind, Kind, Status, Str, Value, Violations, json, schema, value,
+    Action, Context, GroupVersionKind, Kind, Status, Str, User, Value, Violations, json, schema,
+    value,
 };
 use mizzen_registry::Object;
 
@@ -10,7 +11,6 @@ use crate::access::selector::Selectors;
 use crate::access::{self, Attributes, Decision, Resource, Rules, Target};
 use crate::answer::Answer;
 use crate::authenticate::authenticate_token;
-use crate::identity::User;
 use crate::ownership::Owning;
 use crate::{admission, intake, options};
 
@@ -170,8 +170,8 @@ async fn answer_access(call: &Call<'_>, review: &mut Value) {
 /// Kubernetes: the refusal of a question names no kind (registry/authorization).
 fn validate(call: &Call, review: &Value) -> Result<(), Status> {
     let kind = call.resource.kind();
-    let (who, now) = (call.request.user.who(), call.server.registry.timestamp());
-    let context: Context = who.context(Action::Create, &now);
+    let (user, now) = (&call.request.user, call.server.registry.timestamp());
+    let context: Context = user.context(Action::Create, &now);
     let mut violations = Violations::default();
     kind.hooks.validate(review, None, &context, &mut violations);
     if violations.is_empty() {

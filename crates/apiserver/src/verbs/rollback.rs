@@ -62,7 +62,7 @@ fn validate(rollback: &Value, violations: &mut Violations) {
 async fn request_rollback(call: &Call<'_>, rollback: &Value, dry_run: bool) -> Result<(), Status> {
     let (key, mut change) = (call.key(), RollbackRequest { rollback });
     let update = Update {
-        user: call.request.user.who(),
+        user: call.request.user.clone(),
         dry_run,
         unchecked: true,
         ..Update::new(call.resource, &key, &mut change)

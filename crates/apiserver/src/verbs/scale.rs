@@ -181,7 +181,7 @@ fn undecodable(status: Status) -> Status {
 async fn store(call: &Call<'_>, change: &mut Rescale<'_>, dry_run: bool) -> Result<Answer, Status> {
     let (key, checks) = (call.key(), Checks(call));
     let update = Update {
-        user: call.request.user.who(),
+        user: call.request.user.clone(),
         dry_run,
         uid_precondition: matches!(change.wanted, Wanted::Exactly(_)),
         gate: &checks,

@@ -151,9 +151,9 @@ fn account(call: &Call, metadata: &Value) -> Result<Value, Status> {
 }
 
 fn validate(call: &Call, token: &Value) -> Result<(), Status> {
-    let (who, now) = (call.request.user.who(), call.server.registry.timestamp());
+    let (user, now) = (&call.request.user, call.server.registry.timestamp());
     let mut violations = Violations::default();
-    let context = who.context(Action::Create, &now);
+    let context = user.context(Action::Create, &now);
     mizzen_kinds::behaviour(&token_kind()).validate(token, None, &context, &mut violations);
     if violations.is_empty() {
         Ok(())

@@ -39,7 +39,7 @@ pub(super) async fn replace(
     };
     let update = Update {
         action,
-        user: request.user.who(),
+        user: request.user.clone(),
         dry_run,
         create: resource.kind().rules.create_on_update,
         uid_precondition: true,

@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 
 use mizzen_object::validate::names::domain_prefixed_path;
-use mizzen_object::{Path, Status, Str, Value, Violations, json, value};
+use mizzen_object::{MASTERS, Path, Status, Str, User, Value, Violations, json, value};
 use tokio::time::Instant;
 
 use super::mode::{Mode, node, service_account};
 use crate::access::request::attributes;
 use crate::access::{Attributes, Reason, Resource, Target, forbidden};
-use crate::identity::{MASTERS, User};
 use crate::request::Request;
 use crate::server::Inner;
 

@@ -12,13 +12,12 @@ mod mode;
 mod show;
 
 use http::HeaderMap;
-use mizzen_object::Status;
+use mizzen_object::{Status, User};
 use tokio::time::Instant;
 
 use crate::audit::Layer;
 use crate::authenticate::peer::extra;
 use crate::header::texts;
-use crate::identity::User;
 use crate::request::Request;
 use crate::server::Inner;
 use attempt::Attempt;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use mizzen_object::Str;
 use mizzen_object::validate::names;
 
-use crate::identity::User;
+use mizzen_object::User;
 
 /// A way of acting as somebody else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use mizzen_object::{Value, json};
 
-use crate::identity::User;
+use mizzen_object::User;
 
 /// A user as Go shows one for people who debug.
 pub(super) fn go_syntax(user: &User) -> String {

@@ -9,12 +9,12 @@ mod rules;
 use std::borrow::Cow;
 use std::fmt;
 
+use mizzen_object::User;
 use mizzen_object::json::quote;
 use mizzen_registry::Future;
 
 use super::{Attributes, Authorizer, Decision, Reason, Resource, Rules, Target};
 use crate::catalog::Catalog;
-use crate::identity::User;
 use index::Index;
 use rules::{Verdict, judge};
 

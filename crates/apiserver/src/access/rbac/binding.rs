@@ -3,9 +3,7 @@
 use std::fmt;
 
 use mizzen_object::json::quote;
-use mizzen_object::{Str, Value};
-
-use crate::identity::User;
+use mizzen_object::{Str, User, Value};
 
 /// A binding, read.
 #[derive(Debug)]

@@ -3,14 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mizzen_object::{Str, Value};
+use mizzen_object::{Str, User, Value};
 use mizzen_registry::{Follower, Resource};
 
 use super::Sources;
 use super::binding::{Binding, RoleName, Who};
 use super::role::Role;
 use crate::access::followed::{Followed, Source};
-use crate::identity::User;
 
 pub(super) struct Index(Followed<Table, 4>);
 

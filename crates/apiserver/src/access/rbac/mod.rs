@@ -14,11 +14,10 @@ pub(crate) use rule::quoted;
 use std::fmt;
 use std::sync::Arc;
 
-use mizzen_object::Value;
+use mizzen_object::{User, Value};
 use mizzen_registry::{Future, Resource};
 
 use super::{Attributes, Authorizer, Decision, Reason, Rules, Target, aggregate};
-use crate::identity::User;
 use binding::Binding;
 use index::Index;
 use role::Verbs;

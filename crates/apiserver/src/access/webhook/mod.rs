@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use mizzen_object::decode::{decode, type_meta};
 use mizzen_object::schema::Struct;
-use mizzen_object::{Str, Value, json, value};
+use mizzen_object::{Str, User, Value, json, value};
 use mizzen_registry::{Future, Registry};
 use tokio::time::Instant;
 
@@ -26,7 +26,6 @@ use super::{
 };
 use crate::delegate::cache::Cache;
 use crate::delegate::kubeconfig::Kubeconfig;
-use crate::identity::User;
 use crate::outgoing::{PostError, Remote, jittered};
 pub(crate) use conditions::Conditions;
 

@@ -9,11 +9,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use mizzen_object::User;
 use mizzen_object::cel::library::{Authorize, Decision, Question, Resource, Subject, Target};
 
 use crate::access::{self, Attributes};
 use crate::admission::webhook::Attributes as Admission;
-use crate::identity::User;
 use crate::server::Inner;
 
 /// What one request's expressions ask. Each question is asked once.

@@ -190,7 +190,7 @@ async fn change(
     };
     let update = Update {
         action: Action::Status,
-        user: request.user.who(),
+        user: request.user.clone(),
         ..Update::new(&quotas, &key, &mut spend)
     };
     let outcome = server.registry.update(update).await;

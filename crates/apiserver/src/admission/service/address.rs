@@ -204,7 +204,7 @@ async fn make(server: &Arc<Inner>, addresses: &Resource, service: &Key, address:
     let call = Call::of_server(server, &request, &path, addresses, &notes);
     Owning::new(&call).update(None, &mut object);
     let create = Create {
-        user: request.user.who(),
+        user: request.user.clone(),
         ..Create::new(addresses, "", object)
     };
     // One may have been made by hand in the meantime; then it is there as well.

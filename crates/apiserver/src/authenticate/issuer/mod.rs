@@ -14,12 +14,11 @@ use parking_lot::RwLock;
 use std::fmt;
 use std::sync::Arc;
 
-use mizzen_object::{Str, Value, json, time};
+use mizzen_object::{Str, User, Value, json, time};
 use mizzen_registry::{Future, Registry};
 use tokio::time::Instant;
 
 use super::{Authenticator, Bearer, Verdict};
-use crate::identity::User;
 use crate::jose::{ALGORITHMS, Algorithm, Unverified, quoted};
 use crate::metrics::Reloads;
 use crate::outgoing::Client;

@@ -2,10 +2,9 @@
 //! claims and user are as they must be.
 
 use mizzen_object::cel;
-use mizzen_object::{Str, Value, json};
+use mizzen_object::{CREDENTIAL_ID, Str, User, Value, json};
 
 use super::expression::{Expression, Prepared};
-use crate::identity::{CREDENTIAL_ID, User};
 
 /// What is to be made of claims.
 #[derive(Debug, Default)]

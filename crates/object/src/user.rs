@@ -1,6 +1,7 @@
-//! Who asks. Certificates say it, or the caller inside this process.
+//! Who makes a request? The user whom the authenticators found, or whom a caller inside this process names.
 
-use mizzen_object::{Str, Value, Who};
+use crate::hooks::{Action, Context};
+use crate::value::{Str, Value};
 
 /// The group that may do everything.
 pub const MASTERS: &str = "system:masters";
@@ -9,7 +10,7 @@ const NODES: &str = "system:nodes";
 const NODE: &str = "system:node:";
 
 /// What tells one credential of a user from another, among what else is known of them.
-pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// The group of everybody who has shown who they are.
 const AUTHENTICATED: &str = "system:authenticated";
@@ -17,7 +18,15 @@ const AUTHENTICATED: &str = "system:authenticated";
 const ANONYMOUS: &str = "system:anonymous";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 
-/// Somebody who asks.
+/// The user of a request: upstream's `user.Info`.
+///
+/// ```
+/// use mizzen_object::User;
+///
+/// let user = User::service_account("default", "web");
+/// assert_eq!(user.name, "system:serviceaccount:default:web");
+/// assert!(!user.is_master());
+/// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct User {
     /// The name.
@@ -41,7 +50,7 @@ impl User {
     }
 
     /// Whether it is somebody who showed nothing.
-    pub(crate) fn is_anonymous(&self) -> bool {
+    pub fn is_anonymous(&self) -> bool {
         self.name == ANONYMOUS || self.groups.iter().any(|group| group == UNAUTHENTICATED)
     }
 
@@ -95,23 +104,26 @@ impl User {
 
     /// The user with the group `system:authenticated`. Kubernetes: neither the anonymous user nor a member of
     /// `system:unauthenticated` gets it, whatever their credentials (authentication/group/authenticated_group_adder.go).
-    pub(crate) fn authenticated(mut self) -> User {
+    #[must_use]
+    pub fn authenticated(mut self) -> User {
         if !self.is_anonymous() && !self.groups.iter().any(|group| group == AUTHENTICATED) {
             self.groups.push(AUTHENTICATED.into());
         }
         self
     }
 
-    /// The user as writes know them.
-    pub fn who(&self) -> Who {
+    /// What hooks may know when this user does something.
+    pub fn context<'a>(&'a self, action: Action, now: &'a str) -> Context<'a> {
         let User {
             name,
             groups,
             uid,
             extra,
-        } = self.clone();
-        Who {
-            name,
+        } = self;
+        Context {
+            action,
+            now,
+            user: name,
             groups,
             uid,
             extra,
