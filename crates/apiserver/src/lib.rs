@@ -22,6 +22,7 @@ mod delete_options;
 pub mod discovery;
 pub mod extend;
 mod fairness;
+pub mod file_watcher;
 mod frame_budget;
 mod framing;
 mod gather;

@@ -21,7 +21,6 @@ mod log;
 mod loops;
 mod nodes;
 mod pki;
-mod reload;
 mod seat;
 mod service_account_client;
 mod storage_log;

@@ -1,59 +1,35 @@
 //! The file that says who decides may change while the server runs: what it says then is gone by, if it makes sense.
 
 use std::path::Path;
-use std::time::Duration;
-
-use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Authorization, ConfigurationError};
+use crate::file_watcher::{FileError, FileWatcher};
 use crate::server::Inner;
 
-/// How often the file is looked at.
-const EVERY: Duration = Duration::from_secs(5);
-
-/// Looks at the file for ever. `known` is what it said when the server was started.
-pub(crate) async fn follow(server: &Inner, file: &Path, mut known: Vec<u8>) {
-    server.access.counts.reloads.gone_by(&known);
-    let mut ticks = interval(EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let Some(outcome) = look(server, file, &mut known) else {
-            continue;
-        };
-        server
-            .access
-            .counts
-            .reloads
-            .reloaded(outcome.is_ok(), server.registry.now());
-        match outcome {
-            Ok(()) => {
-                server.access.counts.reloads.gone_by(&known);
-                tracing::info!(file = %file.display(), "the authorization configuration is read again");
+/// Watches the file for ever. `known` is its content when the server was started.
+pub(crate) async fn follow(server: &Inner, file: &Path, known: Vec<u8>) {
+    let reloads = &server.access.counts.reloads;
+    reloads.gone_by(&known);
+    let watcher = FileWatcher::new([file.into()], [known]);
+    let load = |content: Result<&[u8], FileError>| {
+        let outcome = content
+            .map_err(|error| ConfigurationError(error.to_string()))
+            .and_then(|content| {
+                server.access.replace(&Authorization::parse(content)?)?;
+                Ok(content)
+            });
+        reloads.reloaded(outcome.is_ok(), server.registry.now());
+        match &outcome {
+            Ok(content) => {
+                reloads.gone_by(content);
+                tracing::info!(file = %file.display(), "reloaded the authorization configuration");
             }
-            Err(problem) => {
-                let file = file.display();
-                tracing::error!(%file, %problem, "the authorization configuration is gone by as it was before");
-            }
+            Err(error) => tracing::error!(
+                file = %file.display(), %error,
+                "invalid authorization configuration, keeping the previous one"
+            ),
         }
-    }
-}
-
-/// What came of looking; none if the file is as it was.
-fn look(
-    server: &Inner,
-    file: &Path,
-    known: &mut Vec<u8>,
-) -> Option<Result<(), ConfigurationError>> {
-    match std::fs::read(file) {
-        Err(error) => Some(Err(ConfigurationError(error.to_string()))),
-        Ok(text) if text == *known => None,
-        Ok(text) => {
-            *known = text;
-            Some(
-                Authorization::parse(known)
-                    .and_then(|authorization| server.access.replace(&authorization)),
-            )
-        }
-    }
+        outcome.is_ok()
+    };
+    watcher.run(load).await;
 }

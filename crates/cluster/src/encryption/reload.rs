@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use mizzen_apiserver::file_watcher::FileWatcher;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::rules::Rules;
 use super::{ConfigurationError, Encryption, digest_of, health, kms, patience};
 use crate::pki::check_owner;
 
-/// How often the file is looked at.
-const EVERY: Duration = Duration::from_secs(60);
 /// How long new plug-ins have at least until all must have answered, and how often they are asked.
 const PATIENCE: Duration = Duration::from_secs(10);
 const ASK_EVERY: Duration = Duration::from_millis(100);
@@ -19,8 +18,14 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 impl Encryption {
     /// Goes by the file as it is, from now on.
     pub(crate) async fn follow(self: Arc<Encryption>) {
+        let mut watcher = FileWatcher::new([self.file.clone()], []);
         loop {
+            // A file that cannot be read is an error of `reload`, too.
+            let _ = watcher.changed().await;
             let outcome = self.reload().await;
+            if outcome.is_ok() {
+                watcher.accept();
+            }
             if !matches!(outcome, Ok(false)) {
                 self.world
                     .counts
@@ -35,7 +40,6 @@ impl Encryption {
                     tracing::error!("error processing encryption config file {file}: {error}");
                 }
             }
-            sleep(EVERY).await;
         }
     }
 

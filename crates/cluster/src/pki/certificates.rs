@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
+use mizzen_apiserver::file_watcher::FileWatcher;
 use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -24,9 +24,6 @@ use super::protocol::Protocol;
 
 /// The name under which our own certificate can always be had, which is upstream's.
 pub(crate) const LOOPBACK: &str = "apiserver-loopback-client";
-
-/// How often files are looked at.
-const LOOK: Duration = Duration::from_secs(5);
 
 /// A certificate and its key in files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,20 +109,26 @@ impl Certificates {
 
     /// Reads files again whenever they change. What makes no sense is not shown; what was there before is.
     pub(crate) async fn follow(self: Arc<Self>) {
+        let files = self
+            .files()
+            .flat_map(|files| [files.certificate.clone(), files.key.clone()]);
+        let mut watcher = FileWatcher::new(files, []);
         if self.files().next().is_none() {
             return;
         }
-        let mut ticks = tokio::time::interval(LOOK);
-        let mut last = None;
         loop {
-            ticks.tick().await;
+            // A file that cannot be read is an error of `reload`, too.
+            let _ = watcher.changed().await;
             match self.reload() {
-                Ok(true) => tracing::info!("the server shows new certificates"),
-                Err(problem) if last.as_ref() != Some(&problem) => {
-                    tracing::warn!(%problem, "the server goes on with the certificates it has");
-                    last = Some(problem);
+                Ok(has_changed) => {
+                    watcher.accept();
+                    if has_changed {
+                        tracing::info!("reloaded the serving certificates");
+                    }
                 }
-                _ => {}
+                Err(problem) => {
+                    tracing::warn!(%problem, "invalid serving certificates, keeping the previous ones");
+                }
             }
         }
     }
@@ -298,6 +301,7 @@ fn is_domain(name: &str) -> bool {
 mod tests {
     use super::*;
     use crate::pki::{Authority, write_private};
+    use mizzen_apiserver::file_watcher::POLL_INTERVAL;
     use rcgen::{CertificateParams, KeyPair};
     use tokio_rustls::rustls::crypto::ring;
 
@@ -376,7 +380,7 @@ mod tests {
         let following = tokio::spawn(certificates.clone().follow());
         let first = shown(&certificates, None);
         write(directory.path(), "tls", &["a.example"]);
-        tokio::time::sleep(2 * LOOK).await;
+        tokio::time::sleep(2 * POLL_INTERVAL).await;
         assert_ne!(shown(&certificates, None), first);
         assert_eq!(shown(&certificates, None), stored(&files));
         following.abort();
@@ -392,10 +396,10 @@ mod tests {
         let other = write(directory.path(), "other", &["a.example"]);
         // Only one half of the pair has been replaced.
         std::fs::copy(&other.certificate, &files.certificate).unwrap();
-        tokio::time::sleep(2 * LOOK).await;
+        tokio::time::sleep(2 * POLL_INTERVAL).await;
         assert_eq!(shown(&certificates, None), first);
         std::fs::copy(&other.key, &files.key).unwrap();
-        tokio::time::sleep(2 * LOOK).await;
+        tokio::time::sleep(2 * POLL_INTERVAL).await;
         assert_eq!(shown(&certificates, None), stored(&other));
         following.abort();
     }

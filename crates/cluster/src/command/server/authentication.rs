@@ -10,6 +10,7 @@ use mizzen_apiserver::authenticate::{
     Anonymous, Authentication, AuthenticationConfiguration, Authenticator, Issuers, Oddity,
     ProxyHeaders, ReviewVersion, StaticTokens, TokenWebhook, WebhookOptions,
 };
+use mizzen_apiserver::file_watcher::{FileError, FileWatcher};
 use mizzen_object::Str;
 use mizzen_object::time::duration_nanos;
 use mizzen_registry::Registry;
@@ -18,7 +19,6 @@ use super::oidc::OidcArgs;
 use super::proxy_headers::ProxyHeaderArgs;
 use super::{refused, text};
 use crate::compose::ComposeError;
-use crate::reload::follow;
 
 /// The arguments of authentication.
 #[derive(Args, Clone)]
@@ -148,7 +148,8 @@ impl AuthenticationArgs {
                 let issuers = Arc::new(Issuers::new(registry, read, Vec::new(), own));
                 issuers.are_of(&content);
                 let changed = reload(issuers.clone(), accounts.issuers.clone(), anonymous.clone());
-                tokio::spawn(follow(file.clone(), content, changed));
+                let watcher = FileWatcher::new([file.clone()], [content.into_bytes()]);
+                tokio::spawn(watcher.run(changed));
                 Ok((Some(issuers), anonymous))
             }
         }
@@ -210,18 +211,25 @@ fn reload(
     issuers: Arc<Issuers>,
     disallowed: Vec<Str>,
     said: Option<Anonymous>,
-) -> impl FnMut(&str) {
-    move |text| {
-        let read = reread(text, &disallowed, &said);
-        issuers.reloaded(read.is_ok());
+) -> impl FnMut(Result<&[u8], FileError>) -> bool {
+    move |content| {
+        let read = content
+            .map_err(|error| error.to_string())
+            .and_then(|content| {
+                let text = std::str::from_utf8(content).map_err(|error| error.to_string())?;
+                Ok((reread(text, &disallowed, &said)?, text))
+            });
+        let is_good = read.is_ok();
+        issuers.reloaded(is_good);
         match read {
-            Ok(read) => {
+            Ok((read, text)) => {
                 issuers.replace(read);
                 issuers.are_of(text);
                 tracing::info!("reloaded authentication config");
             }
             Err(problem) => tracing::error!(problem, "failed to validate authentication config"),
         }
+        is_good
     }
 }
 
@@ -260,7 +268,7 @@ mod tests {
         let issuers = Arc::new(Issuers::new(&registry, read, Vec::new(), &own));
         let mut changed = reload(issuers.clone(), own.to_vec(), None);
         let mut check = |text: &str, expected: &str| {
-            changed(text);
+            changed(Ok(text.as_bytes()));
             assert_eq!(
                 format!("{issuers:?}"),
                 format!("[\"{expected}\"]"),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use mizzen_apiserver::authenticate::{Authorities, Trusted};
+use mizzen_apiserver::file_watcher::{FileError, FileWatcher};
 use tokio::sync::watch;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
@@ -12,7 +13,6 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use super::{refused, text};
 use crate::compose::ComposeError;
 use crate::pki::{Authority, FRONT_PROXY_CLIENT};
-use crate::reload::follow;
 
 /// The arguments of client certificates.
 #[derive(Args, Clone)]
@@ -159,15 +159,25 @@ impl Trust {
         } in self.followed
         {
             let (trusted, authorities, name) = (trusted.clone(), authorities.clone(), file.clone());
-            let changed = move |said: &str| {
-                if certificates(said).is_empty() {
-                    return tracing::error!(file = %name.display(), "{NOTHING}");
+            let watcher = FileWatcher::new([file], [said.into_bytes()]);
+            let changed = move |content: Result<&[u8], FileError>| {
+                let said = match content {
+                    Ok(content) => String::from_utf8_lossy(content),
+                    Err(error) => {
+                        tracing::error!(%error, "cannot read certificate authorities");
+                        return false;
+                    }
+                };
+                if certificates(&said).is_empty() {
+                    tracing::error!(file = %name.display(), "{NOTHING}");
+                    return false;
                 }
-                trusted.send_modify(|trusted| *field(trusted) = joined(&own, said));
+                trusted.send_modify(|trusted| *field(trusted) = joined(&own, &said));
                 authorities.replace(&trusted.borrow());
                 tracing::info!(file = %name.display(), "certificate authorities have changed");
+                true
             };
-            tokio::spawn(follow(file, said, changed));
+            tokio::spawn(watcher.run(changed));
         }
         told
     }
