@@ -3,6 +3,21 @@
 //! [`Server`] answers requests without a network; [`listen`](listen::listen) puts it on one. A custom API
 //! server is this crate with other kinds and other storage: [`Server::builder`] makes it, and [`delegate`] lets
 //! another server say who asks and what they may do.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! use http::Request;
+//! use http_body_util::Empty;
+//! use mizzen_apiserver::{Server, User};
+//! use tower_service::Service as _;
+//!
+//! let server = Server::in_memory().await;
+//! let mut client = server.in_process(User::master("admin"), "example");
+//! let request = Request::get("/api/v1/namespaces/default").body(Empty::new()).unwrap();
+//! assert_eq!(client.call(request).await.unwrap().status(), 200);
+//! # }
+//! ```
 
 pub mod access;
 mod admission;

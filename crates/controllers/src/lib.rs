@@ -3,6 +3,19 @@
 //! A loop reads what informers know, decides, writes through the API like any outsider, and forgets. It never asks what
 //! woke it: whatever it missed, it comes to the same end.
 //!
+//! ```no_run
+//! # async fn example(client: kube::Client) {
+//! use std::sync::Arc;
+//!
+//! use mizzen_controllers::{Options, start};
+//!
+//! // Every loop has the same client; its name is the argument.
+//! let controllers = start(Options::new(Arc::new(move |_: &str| client.clone())));
+//! controllers.synced().await;
+//! println!("{}", controllers.metrics_text());
+//! # }
+//! ```
+//!
 //! Invariant: nothing here reads the wall clock or draws a number; [`Context`] has the seams.
 
 mod autoscaler;

@@ -1,6 +1,12 @@
 //! Which kinds ship with us? The data of every built-in kind, and their few native hooks.
 //!
 //! `data/` has a file per group; [`catalog`] reads them and joins each kind with its [`Behaviour`].
+//!
+//! ```
+//! let catalog = mizzen_kinds::catalog();
+//! let deployment = catalog.kinds.iter().find(|kind| kind.gvk.kind == "Deployment").unwrap();
+//! assert_eq!((&*deployment.gvk.group, &*deployment.gvk.version), ("apps", "v1"));
+//! ```
 
 pub mod amounts;
 mod apps;

@@ -3,6 +3,14 @@
 //! [`run`] registers nodes, keeps them alive, and lets the pods live that are sent to them. One task does that for all
 //! nodes of a process. `docs/simulated-nodes.md` is for those who use it.
 //!
+//! ```no_run
+//! # async fn example(client: kube::Client) {
+//! use mizzen_node::{Options, run};
+//!
+//! run(Options::simulated(client, 3)).await;
+//! # }
+//! ```
+//!
 //! | part | the question it answers |
 //! |---|---|
 //! | [`script`] | What does a simulated container do? |

@@ -1,6 +1,13 @@
 //! What is an object? Meaning without a home: values, names, schemas, kinds, codecs, and each operation
 //! that a schema allows.
 //!
+//! ```
+//! use mizzen_object::{json, yaml};
+//!
+//! let document = yaml::read(b"replicas: 010\npaused: yes").unwrap();
+//! assert_eq!(json::to_string(&document.value), r#"{"paused":true,"replicas":8}"#);
+//! ```
+//!
 //! Invariant: no I/O, no clock, no randomness, and no kind is spelled here.
 
 pub mod address;

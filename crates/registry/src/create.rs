@@ -44,7 +44,7 @@ impl<'a> Create<'a> {
             resource,
             namespace,
             object,
-            user: Who::default(),
+            user: User::default(),
             dry_run: false,
             applies: false,
             gate: &NoGate,

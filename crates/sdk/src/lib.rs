@@ -1,6 +1,19 @@
 //! How do I talk to a Kubernetes API server and react to what it says? The parts that every controller is
 //! made of, each usable alone, on the `kube` crate's client.
 //!
+//! ```no_run
+//! # async fn print_pods(client: kube::Client) {
+//! use mizzen_sdk::Object;
+//! use mizzen_sdk::informer::{Event, Informer};
+//! use mizzen_sdk::resource::PODS;
+//! use mizzen_sdk::watch::ListWatch;
+//!
+//! let pods: Informer<Object> = Informer::new(ListWatch::at(client, PODS.path("default")));
+//! pods.add_handler(|event: Event<Object>| println!("{}", event.key()));
+//! pods.run().await;
+//! # }
+//! ```
+//!
 //! | part | the question it answers |
 //! |---|---|
 //! | [`watch`] | How does one follow a kind, whatever happens? |

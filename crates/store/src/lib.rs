@@ -5,6 +5,20 @@
 //! [`Snapshot`] in constant time and never wait for a writer's disk; a [`Watch`] is a cursor into the
 //! space's ring of recent events, so a slow reader costs nobody anything.
 //!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), mizzen_store::WriteError> {
+//! use mizzen_store::{Draft, Expect, Options, Store, Write};
+//!
+//! let store = Store::in_memory(Options::default());
+//! let space = store.space("colours");
+//! let draft = Draft { value: "blue".into(), ..Draft::default() };
+//! store.commit_one(Write::put(&space, "sky", Expect::Absent, draft)).await?;
+//! assert_eq!(space.snapshot().get("sky").unwrap().value, "blue");
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! In the order a write walks: `write` says what is wanted, `sequencer` decides and orders,
 //! `journal` (`disk`) makes it durable, if need be sealed (`seal`), and `load` brings it back, `state` and `window` are
 //! what is published, `snapshot` and `watch` are how it is read back.

@@ -35,6 +35,29 @@ fn crates_use_only_what_the_design_allows() {
 }
 
 #[test]
+fn crates_have_the_metadata_that_packaging_needs() {
+    for name in crates() {
+        let text = fs::read_to_string(directory().join(&name).join("Cargo.toml")).unwrap();
+        let package = text.split("\n[").next().unwrap();
+        for field in [
+            "description = ",
+            "keywords = ",
+            "categories = ",
+            "readme = ",
+            "license.workspace = ",
+            "repository.workspace = ",
+        ] {
+            let has_field = package.lines().any(|line| line.starts_with(field));
+            assert!(has_field, "{name} has no {field}");
+        }
+    }
+    let workspace = fs::read_to_string(directory().parent().unwrap().join("Cargo.toml")).unwrap();
+    for line in workspace.lines().filter(|line| line.starts_with("mizzen-")) {
+        assert!(line.contains("version = "), "{line}");
+    }
+}
+
+#[test]
 fn the_engine_spells_no_kind() {
     for name in ["store", "object", "registry"] {
         for file in sources(&directory().join(name).join("src")) {
