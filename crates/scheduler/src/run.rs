@@ -74,7 +74,7 @@ pub fn start(options: Options) -> Result<Handle, StartError> {
         .extenders
         .iter()
         .cloned()
-        .map(Extender::new);
+        .map(|extender| Extender::new(extender, &options.clock));
     let extenders: Vec<Extender> = extenders.collect::<Result<_, _>>().map_err(StartError)?;
     let (sender, inbox) = mpsc::channel(inbox::ROOM);
     let registrations = inbox::follow(&options.informers, &sender);

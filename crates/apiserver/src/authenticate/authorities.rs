@@ -23,7 +23,6 @@ use super::certificate::Subject;
 use super::vouch::{Roots, validity};
 use super::{Peer, ProxyHeaders};
 use crate::listen::Identify;
-use crate::signatures::check_signatures;
 
 /// Who is trusted.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -253,7 +252,7 @@ impl ClientCertVerifier for Authorities {
         Ok(ClientCertVerified::assertion())
     }
 
-    check_signatures! { provider }
+    mizzen_transport::check_signatures! { provider }
 }
 
 #[cfg(test)]

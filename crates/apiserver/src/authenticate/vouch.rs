@@ -6,14 +6,13 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use mizzen_transport::Purpose;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{
     CertificateDer, SubjectPublicKeyInfoDer, TrustAnchor, UnixTime,
 };
 use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, RawPublicKeyEntity, anchor_from_trusted_cert};
 use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
-
-use crate::purpose::Purpose;
 
 /// Authorities.
 #[derive(Default)]

@@ -1,11 +1,11 @@
 //! What is at a URL? Asked with GET, answered whole, within a limit.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Uri, header};
+use http::Uri;
 use mizzen_object::json;
+use mizzen_transport::Call;
 
 use super::hook::{address, read};
-use super::redirect::Call;
 use super::{Client, Limit, SendError, Target, Trust};
 
 impl Client {
@@ -16,15 +16,7 @@ impl Client {
         trust: &Trust,
         limit: Limit,
     ) -> Result<Bytes, SendError> {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        let call = Call {
-            method: Method::GET,
-            url: url.to_owned(),
-            headers,
-            body: Bytes::new(),
-        };
-        let response = call
+        let response = Call::get(url)
             .send(self, limit.until, |uri| target(uri, trust))
             .await?;
         match response.status().as_u16() {
@@ -40,12 +32,6 @@ impl Client {
 }
 
 fn target(uri: &Uri, trust: &Trust) -> Result<Target, SendError> {
-    let (address, server_name) = (address(uri)?, uri.host().unwrap_or_default().to_owned());
-    Ok(Target {
-        address,
-        server_name,
-        trust: trust.clone(),
-        as_front_proxy: false,
-        http2: true,
-    })
+    address(uri)?;
+    Target::at(uri, trust)
 }

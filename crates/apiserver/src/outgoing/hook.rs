@@ -6,14 +6,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, Uri, header};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use mizzen_object::{Value, json};
-use tokio::time::{Instant, timeout_at};
-
-use super::redirect::{Call, clean_path};
-use super::{Client, SendError, Service, Target, Trust, go};
 use mizzen_object::percent::decode;
+use mizzen_object::{Value, json};
+use mizzen_transport::{Call, read_body};
+use tokio::time::timeout_at;
+
+use super::{Client, Limit, SendError, Service, Target, Trust, clean_path};
 
 /// How much of an answer that is no object is shown.
 const MAX_SHOWN: usize = 2048;
@@ -32,15 +31,6 @@ enum Place {
     Url(String),
     Service(Service, String),
     Nowhere,
-}
-
-/// What a call may cost.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limit {
-    /// When it is given up.
-    pub until: Instant,
-    /// The most bytes of an answer.
-    pub bytes: usize,
 }
 
 impl Hook {
@@ -179,13 +169,6 @@ pub(super) async fn exchange(
     }
 }
 
-impl SendError {
-    /// As Go says it of a POST.
-    pub(super) fn of_post(self, url: &str) -> SendError {
-        SendError(format!("Post {}: {}", json::quote(url), self.0))
-    }
-}
-
 /// Kubernetes: only a server on this machine is spoken to in HTTP/2, because such a connection sticks to one backend.
 fn is_local(host: &str) -> bool {
     let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
@@ -267,17 +250,11 @@ fn nothing(head: &http::response::Parts) -> String {
 
 /// The whole body, if it is not too large and comes in time.
 pub(super) async fn read(body: Incoming, limit: Limit) -> Result<Bytes, SendError> {
-    let why = match timeout_at(limit.until, Limited::new(body, limit.bytes).collect()).await {
-        Ok(Ok(body)) => return Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            format!("the response is larger than {} bytes", limit.bytes)
-        }
-        Ok(Err(error)) => go::body(&*error),
-        Err(_) => "context deadline exceeded".into(),
-    };
-    Err(SendError(format!(
-        "unexpected error when reading response body. Please retry. Original error: {why}"
-    )))
+    read_body(body, limit).await.map_err(|error| {
+        SendError(format!(
+            "unexpected error when reading response body. Please retry. Original error: {error}"
+        ))
+    })
 }
 
 /// What client-go makes of an answer that is no success.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mizzen_object::{Str, Value, value};
 use mizzen_sdk::Object;
+use mizzen_sdk::seam::Clock;
 
 use crate::model::Pod;
 pub(crate) use call::Caller;
@@ -54,9 +55,9 @@ pub(crate) struct Verdict {
 pub(crate) type Victims = Vec<(Str, Vec<Str>, i64)>;
 
 impl Extender {
-    pub(crate) fn new(options: ExtenderOptions) -> Result<Extender, String> {
+    pub(crate) fn new(options: ExtenderOptions, clock: &Clock) -> Result<Extender, String> {
         Ok(Extender {
-            caller: Caller::new(&options)?,
+            caller: Caller::new(&options, clock)?,
             options,
         })
     }

@@ -1,45 +1,64 @@
-//! Whom do we believe when we call an extender, and what do we show it? `tlsConfig` of a configuration.
+//! Which certificate must an extender have, and which one is shown to it? `tlsConfig` of a configuration.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kube::Config;
-use kube::config::AuthInfo;
+use http::Uri;
 use mizzen_object::Value;
-use serde_json::json;
-use tokio_rustls::rustls::RootCertStore;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use mizzen_transport::{Identity, SendError, Target, Trust, check_certificates, check_key};
 
 use super::ExtenderOptions;
 
-/// Sets up TLS as an extender's options want it. An error names the field that is wrong.
-pub(super) fn set_up(config: &mut Config, options: &ExtenderOptions) -> Result<(), String> {
+/// How TLS is spoken with an extender.
+#[derive(Clone)]
+pub(super) struct Tls {
+    trust: Trust,
+    /// The name that its certificate must have, if it is not the host.
+    server_name: Option<String>,
+    /// The certificate that is shown to it.
+    pub(super) identity: Option<Identity>,
+}
+
+impl Tls {
+    /// Who must answer at a URL.
+    pub(super) fn target(&self, uri: &Uri) -> Result<Target, SendError> {
+        let target = Target::at(uri, &self.trust)?;
+        Ok(Target {
+            server_name: self.server_name.clone().unwrap_or(target.server_name),
+            as_front_proxy: true,
+            ..target
+        })
+    }
+}
+
+/// Reads how TLS is spoken. An error names the field that is wrong.
+pub(super) fn read(options: &ExtenderOptions) -> Result<Tls, String> {
     let tls = &options.tls;
-    let speaks_tls = config.cluster_url.scheme_str() == Some("https");
-    let authority = read(tls, "caData", "caFile")?;
+    let authority = pem(tls, "caData", "caFile")?;
     if authority.is_some() && tls["insecure"].bool() {
         return Err("tlsConfig.insecure: must not be set together with caData or caFile".into());
     }
     // Kubernetes: `enableHTTPS` without an authority believes anyone, as `insecure` does (makeTransport in extender.go).
     // Every other https address is verified.
-    config.accept_invalid_certs =
-        tls["insecure"].bool() || (options.enable_https && authority.is_none());
-    if config.accept_invalid_certs && speaks_tls {
+    let is_insecure = tls["insecure"].bool() || (options.enable_https && authority.is_none());
+    if is_insecure && options.url.starts_with("https:") {
         tracing::warn!(
             extender = options.url,
             "an extender is believed without looking at its certificate"
         );
     }
-    config.root_cert = Some(match authority {
-        Some(authority) => authorities(&authority)?,
-        None if config.accept_invalid_certs || !speaks_tls => Vec::new(),
-        None => system(),
-    });
-    config.tls_server_name = Some(tls["serverName"].str())
-        .filter(|name| !name.is_empty())
-        .map(String::from);
-    config.auth_info = identity(tls)?;
-    Ok(())
+    let trust = match authority {
+        Some(authority) => {
+            authority.checked(check_certificates)?;
+            Trust::Bundle(authority.bytes)
+        }
+        None if is_insecure => Trust::Anyone,
+        None => Trust::System,
+    };
+    Ok(Tls {
+        trust,
+        server_name: Some(tls["serverName"].str().to_owned()).filter(|name| !name.is_empty()),
+        identity: identity(tls)?,
+    })
 }
 
 /// What a field holds.
@@ -49,19 +68,15 @@ struct Pem {
 }
 
 impl Pem {
-    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, String> {
-        let field = self.field;
-        let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.bytes).collect();
-        let certificates = certificates.map_err(|error| format!("tlsConfig.{field}: {error}"))?;
-        match certificates.as_slice() {
-            [] => Err(format!("tlsConfig.{field}: there is no certificate in it")),
-            _ => Ok(certificates),
-        }
+    /// The text, if it passes a check.
+    fn checked(&self, check: fn(&[u8]) -> Result<(), String>) -> Result<String, String> {
+        check(&self.bytes).map_err(|error| format!("tlsConfig.{}: {error}", self.field))?;
+        Ok(String::from_utf8_lossy(&self.bytes).into_owned())
     }
 }
 
 /// Reads a field. Data comes before a file, whose path is relative to where the process runs.
-fn read(tls: &Value, data: &'static str, file: &'static str) -> Result<Option<Pem>, String> {
+fn pem(tls: &Value, data: &'static str, file: &'static str) -> Result<Option<Pem>, String> {
     Ok(Some(match (tls[data].str(), tls[file].str()) {
         ("", "") => return Ok(None),
         ("", path) => {
@@ -78,65 +93,19 @@ fn read(tls: &Value, data: &'static str, file: &'static str) -> Result<Option<Pe
     }))
 }
 
-/// Who may have signed the extender's certificate.
-fn authorities(pem: &Pem) -> Result<Vec<Vec<u8>>, String> {
-    let mut roots = RootCertStore::empty();
-    let certificates = pem.certificates()?;
-    for certificate in &certificates {
-        roots
-            .add(certificate.clone())
-            .map_err(|error| format!("tlsConfig.{}: {error}", pem.field))?;
-    }
-    Ok(certificates
-        .into_iter()
-        .map(|certificate| certificate.to_vec())
-        .collect())
-}
-
-/// Whom this machine trusts.
-fn system() -> Vec<Vec<u8>> {
-    let found = rustls_native_certs::load_native_certs();
-    if found.certs.is_empty() {
-        tracing::warn!(errors = ?found.errors, "this machine trusts no certificate authority");
-    }
-    let is_usable =
-        |certificate: &CertificateDer| RootCertStore::empty().add(certificate.clone()).is_ok();
-    let certificates = found
-        .certs
-        .into_iter()
-        .filter(|certificate| is_usable(certificate));
-    certificates
-        .map(|certificate| certificate.to_vec())
-        .collect()
-}
-
-/// The certificate that we show, and its key. Half of a pair is a mistake, though Kubernetes passes over it.
-fn identity(tls: &Value) -> Result<AuthInfo, String> {
-    let certificate = read(tls, "certData", "certFile")?;
-    let key = read(tls, "keyData", "keyFile")?;
-    let (certificate, key) = match (certificate, key) {
-        (None, None) => return Ok(AuthInfo::default()),
-        (Some(certificate), Some(key)) => (certificate, key),
-        (Some(certificate), None) => {
-            return Err(format!(
-                "tlsConfig.{}: its key is missing",
-                certificate.field
-            ));
+/// The certificate that is shown, and its key. Half of a pair is a mistake, though Kubernetes passes over it.
+fn identity(tls: &Value) -> Result<Option<Identity>, String> {
+    let certificate = pem(tls, "certData", "certFile")?;
+    let key = pem(tls, "keyData", "keyFile")?;
+    match (certificate, key) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => Ok(Some(Identity {
+            certificate: certificate.checked(check_certificates)?,
+            key: key.checked(check_key)?,
+        })),
+        (Some(Pem { field, .. }), None) => Err(format!("tlsConfig.{field}: its key is missing")),
+        (None, Some(Pem { field, .. })) => {
+            Err(format!("tlsConfig.{field}: its certificate is missing"))
         }
-        (None, Some(key)) => {
-            return Err(format!(
-                "tlsConfig.{}: its certificate is missing",
-                key.field
-            ));
-        }
-    };
-    certificate.certificates()?;
-    let field = key.field;
-    PrivateKeyDer::from_pem_slice(&key.bytes)
-        .map_err(|error| format!("tlsConfig.{field}: {error}"))?;
-    let encoded = json!({
-        "client-certificate-data": STANDARD.encode(&certificate.bytes),
-        "client-key-data": STANDARD.encode(&key.bytes),
-    });
-    serde_json::from_value(encoded).map_err(|error| format!("tlsConfig.{field}: {error}"))
+    }
 }

@@ -117,7 +117,7 @@ impl Server {
 
     fn refusal(&self, reason: &str) -> String {
         format!(
-            "Post \"https://127.0.0.1:{}/x/filter\": invalid peer certificate: {reason}",
+            "Post \"https://127.0.0.1:{}/x/filter\": tls: failed to verify certificate: x509: {reason}",
             self.port
         )
     }
@@ -172,6 +172,8 @@ async fn an_extender_is_believed_if_its_authority_is_ours() {
     assert_eq!(*server.shown.lock(), [None, None, None]);
 }
 
+const UNKNOWN: &str = "certificate signed by unknown authority";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stranger_is_not_believed() {
     let server = Server::start("127.0.0.1").await;
@@ -182,11 +184,11 @@ async fn a_stranger_is_not_believed() {
         )
     };
     for (more, reason) in [
-        (trust("theirs"), "UnknownIssuer"),
+        (trust("theirs"), UNKNOWN),
         // One that only has the name of the authority.
-        (trust("ours"), "BadSignature"),
+        (trust("ours"), UNKNOWN),
         // Those whom this machine trusts.
-        ("enableHTTPS: false".to_string(), "UnknownIssuer"),
+        ("enableHTTPS: false".to_string(), UNKNOWN),
     ] {
         assert_eq!(server.place(&more).await, server.refusal(reason), "{more}");
     }
@@ -208,10 +210,7 @@ async fn an_extender_may_have_another_name() {
     let refused = server
         .place(&format!("tlsConfig: {{caData: {ours}}}"))
         .await;
-    assert!(
-        refused.starts_with(&server.refusal("certificate not valid for name")),
-        "{refused}"
-    );
+    assert!(refused.starts_with(&server.refusal("")), "{refused}");
     let more = format!("tlsConfig: {{caData: {ours}, serverName: extender.example}}");
     assert_eq!(server.place(&more).await, "n1");
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mizzen_registry::Registry;
+use mizzen_object::seam::Clock;
 use tokio_rustls::rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -13,22 +13,24 @@ use tokio_rustls::rustls::time_provider::TimeProvider;
 use tokio_rustls::rustls::{self, ClientConfig};
 
 use super::verify::{Roots, Verifier};
-use crate::signatures::check_signatures;
+use crate::check_signatures;
 
 /// Who may have signed a server's certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Trust {
+pub enum Trust {
     /// Those whom this machine trusts.
     System,
     /// These, as PEM.
     Bundle(Vec<u8>),
     /// Anyone: the configuration says so. Signatures are still checked.
     Anyone,
+    /// TLS is not spoken.
+    Plaintext,
 }
 
 impl Trust {
     /// What a `caBundle` says: an empty one says nothing.
-    pub(crate) fn bundle(pem: Vec<u8>) -> Trust {
+    pub fn bundle(pem: Vec<u8>) -> Trust {
         if pem.is_empty() {
             Trust::System
         } else {
@@ -54,18 +56,19 @@ impl fmt::Debug for Identity {
 }
 
 /// How TLS is spoken. An error reads as Go's.
-pub(super) fn config(
+pub(crate) fn config(
     trust: &Trust,
     identity: Option<&Identity>,
     http2: bool,
-    registry: &Registry,
+    clock: &Arc<dyn Clock>,
 ) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
     let builder =
-        ClientConfig::builder_with_details(provider.clone(), Arc::new(Time(registry.clone())))
+        ClientConfig::builder_with_details(provider.clone(), Arc::new(Time(clock.clone())))
             .with_safe_default_protocol_versions()
             .expect("ring has every default version");
     let builder = match trust {
+        Trust::Plaintext => return Err("TLS is not spoken with this server".into()),
         Trust::Anyone => builder
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Anyone(provider))),
@@ -109,6 +112,22 @@ fn bundle(pem: &[u8]) -> Result<Roots, String> {
     Ok(roots)
 }
 
+/// Whether some PEM has certificates, and nothing that is none.
+pub fn check_certificates(pem: &[u8]) -> Result<(), String> {
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match certificates.map_err(|error| error.to_string())?.is_empty() {
+        true => Err("there is no certificate in it".into()),
+        false => Ok(()),
+    }
+}
+
+/// Whether some PEM has a private key.
+pub fn check_key(pem: &[u8]) -> Result<(), String> {
+    PrivateKeyDer::from_pem_slice(pem)
+        .map(drop)
+        .map_err(|error| error.to_string())
+}
+
 fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
     CertificateDer::pem_slice_iter(pem)
         .filter_map(Result::ok)
@@ -129,7 +148,7 @@ fn system() -> Arc<Roots> {
 }
 
 /// The time at which certificates must be good.
-struct Time(Registry);
+struct Time(Arc<dyn Clock>);
 
 impl fmt::Debug for Time {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -139,7 +158,7 @@ impl fmt::Debug for Time {
 
 impl TimeProvider for Time {
     fn current_time(&self) -> Option<UnixTime> {
-        let seconds = u64::try_from(self.0.now()).ok()?;
+        let seconds = u64::try_from(self.0.now().0).ok()?;
         Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
     }
 }

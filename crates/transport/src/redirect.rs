@@ -7,23 +7,49 @@ use hyper::body::Incoming;
 use mizzen_object::json;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Client, SendError, Target, whole};
+use crate::{Client, SendError, Target, whole};
 
 /// Go: how many requests are made before a client stops to follow.
 const MAX_REQUESTS: usize = 10;
 
 /// A request that can be sent again to another URL.
 #[derive(Clone)]
-pub(super) struct Call {
+pub struct Call {
+    /// Its method.
     pub method: Method,
+    /// Where it goes.
     pub url: String,
+    /// Its headers.
     pub headers: HeaderMap,
+    /// Its body.
     pub body: Bytes,
 }
 
 impl Call {
+    /// A GET of JSON.
+    pub fn get(url: impl Into<String>) -> Call {
+        let accept = HeaderValue::from_static("application/json");
+        Call {
+            method: Method::GET,
+            url: url.into(),
+            headers: HeaderMap::from_iter([(header::ACCEPT, accept)]),
+            body: Bytes::new(),
+        }
+    }
+
+    /// A POST of JSON.
+    pub fn post_json(url: impl Into<String>, body: impl Into<Bytes>) -> Call {
+        let json = HeaderValue::from_static("application/json");
+        Call {
+            method: Method::POST,
+            url: url.into(),
+            headers: HeaderMap::from_iter([(header::CONTENT_TYPE, json)]),
+            body: body.into(),
+        }
+    }
+
     /// Sends it, and again to where the answer leads. `target` finds who must answer at a URL.
-    pub(super) async fn send(
+    pub async fn send(
         mut self,
         client: &Client,
         until: Instant,
@@ -183,7 +209,7 @@ fn without_dots(target: &str) -> String {
 }
 
 /// The path of a URL as client-go calls it: joined and cleaned, without a slash at the end, and encoded anew.
-pub(crate) fn clean_path(path: &str) -> String {
+pub fn clean_path(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for segment in path.split('/') {
         match segment {

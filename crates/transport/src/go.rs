@@ -5,10 +5,10 @@ use std::io;
 
 use tokio_rustls::rustls::{CertificateError, Error as TlsError, InvalidMessage};
 
-use super::SendError;
+use crate::SendError;
 
 /// Why a request got no answer.
-pub(super) fn says(error: &hyper_util::client::legacy::Error) -> String {
+pub(crate) fn says(error: &hyper_util::client::legacy::Error) -> String {
     let mut cause: &(dyn Error + 'static) = error;
     loop {
         if let Some(words) = of_one(cause) {
@@ -22,7 +22,7 @@ pub(super) fn says(error: &hyper_util::client::legacy::Error) -> String {
 }
 
 /// Why an answer's body ended too early.
-pub(super) fn body(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn body(error: &(dyn Error + 'static)) -> String {
     let mut cause = error;
     loop {
         if let Some(error) = cause.downcast_ref::<hyper::Error>()
@@ -64,7 +64,7 @@ fn of_one(cause: &(dyn Error + 'static)) -> Option<String> {
 }
 
 /// An error of the operating system: `connection refused`.
-pub(super) fn system(error: &io::Error) -> String {
+pub(crate) fn system(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();
@@ -77,7 +77,7 @@ pub(super) fn system(error: &io::Error) -> String {
 }
 
 /// Why no secure connection came about.
-pub(super) fn handshake(error: &io::Error) -> String {
+pub(crate) fn handshake(error: &io::Error) -> String {
     match error
         .get_ref()
         .and_then(|error| error.downcast_ref::<TlsError>())

@@ -25,8 +25,8 @@ use webpki::{
 };
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate, X509Version};
 
+use crate::check_signatures;
 use crate::purpose::Purpose;
-use crate::signatures::check_signatures;
 
 /// Go: how many signatures are checked for one chain at most.
 const MAX_SIGNATURES: usize = 100;
@@ -34,7 +34,7 @@ const MAX_SIGNATURES: usize = 100;
 /// Why a certificate is not trusted, in the words of Go's `crypto/x509`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Untrusted(String);
+pub(crate) struct Untrusted(String);
 
 impl Untrusted {
     fn unknown_authority() -> Untrusted {
@@ -53,7 +53,7 @@ impl From<Untrusted> for rustls::Error {
 }
 
 /// The certificates of a bundle.
-pub(super) struct Roots(Vec<Root>);
+pub(crate) struct Roots(Vec<Root>);
 
 struct Root {
     der: CertificateDer<'static>,
@@ -62,7 +62,7 @@ struct Root {
 }
 
 impl Roots {
-    pub(super) fn new(certificates: impl IntoIterator<Item = CertificateDer<'static>>) -> Roots {
+    pub(crate) fn new(certificates: impl IntoIterator<Item = CertificateDer<'static>>) -> Roots {
         let roots = certificates.into_iter().filter_map(|der| {
             let (_, parsed) = X509Certificate::from_der(&der).ok()?;
             let anchor = anchor_from_trusted_cert(&der)
@@ -74,7 +74,7 @@ impl Roots {
         Roots(roots.collect())
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -367,7 +367,7 @@ fn shown(name: &GeneralName, is_address: bool) -> Option<String> {
 }
 
 /// Verifies servers by the roots of a target.
-pub(super) struct Verifier {
+pub(crate) struct Verifier {
     pub roots: Arc<Roots>,
     pub provider: Arc<CryptoProvider>,
 }

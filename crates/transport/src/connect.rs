@@ -20,7 +20,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::{SendError, Target, go};
+use crate::{SendError, Target, go};
 
 /// As client-go has it.
 const DIAL: Duration = Duration::from_secs(30);
@@ -29,38 +29,49 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Makes connections to one target, whatever the URI says.
 #[derive(Clone)]
-pub(super) struct Connector {
+pub(crate) struct Connector {
     address: Arc<str>,
-    name: ServerName<'static>,
-    tls: TlsConnector,
+    /// TLS, and the name that the certificate must have.
+    tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
 impl Connector {
-    pub(super) fn new(target: &Target, config: ClientConfig) -> Result<Connector, SendError> {
+    /// Makes connections with TLS if there is a configuration of it.
+    pub(crate) fn new(
+        target: &Target,
+        config: Option<ClientConfig>,
+    ) -> Result<Connector, SendError> {
+        let secured = |config| {
+            let name = server_name(&target.server_name)?;
+            Ok((TlsConnector::from(Arc::new(config)), name))
+        };
         Ok(Connector {
             address: target.address.as_str().into(),
-            name: server_name(&target.server_name)?,
-            tls: TlsConnector::from(Arc::new(config)),
+            tls: config.map(secured).transpose()?,
         })
     }
 
-    async fn connect(self) -> Result<Secured, SendError> {
+    async fn connect(self) -> Result<Stream, SendError> {
         let stream = dial(&self.address).await?;
-        Ok(Secured(TokioIo::new(
-            secure(&self.tls, self.name, stream).await?,
-        )))
+        Ok(match self.tls {
+            None => Stream::Plain(TokioIo::new(stream)),
+            Some((tls, name)) => {
+                let stream = secure(&tls, name, stream).await?;
+                Stream::Tls(Box::new(TokioIo::new(stream)))
+            }
+        })
     }
 }
 
 /// The name that a certificate must have.
-pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, SendError> {
+pub(crate) fn server_name(host: &str) -> Result<ServerName<'static>, SendError> {
     let name = host.trim_matches(['[', ']']).to_owned();
     let unknown = || SendError(format!("dial tcp: lookup {host}: no such host"));
     ServerName::try_from(name).map_err(|_| unknown())
 }
 
 /// Shakes hands within the limit.
-pub(super) async fn secure<C>(
+pub(crate) async fn secure<C>(
     tls: &TlsConnector,
     name: ServerName<'static>,
     connection: C,
@@ -76,7 +87,7 @@ where
 }
 
 /// Dials an address within the limit.
-pub(crate) async fn dial(address: &str) -> Result<TcpStream, SendError> {
+pub async fn dial(address: &str) -> Result<TcpStream, SendError> {
     let stream = match timeout(DIAL, try_all(address)).await {
         Ok(stream) => stream?,
         Err(_) => return Err(SendError(format!("dial tcp {address}: i/o timeout"))),
@@ -113,9 +124,9 @@ fn no_such_host(address: &str) -> SendError {
 }
 
 impl tower_service::Service<Uri> for Connector {
-    type Response = Secured;
+    type Response = Stream;
     type Error = SendError;
-    type Future = Pin<Box<dyn Future<Output = Result<Secured, SendError>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Stream, SendError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         Poll::Ready(Ok(()))
@@ -126,42 +137,59 @@ impl tower_service::Service<Uri> for Connector {
     }
 }
 
-/// A connection that is encrypted.
-pub(super) struct Secured(TokioIo<TlsStream<TcpStream>>);
+/// A connection.
+pub(crate) enum Stream {
+    Plain(TokioIo<TcpStream>),
+    Tls(Box<TokioIo<TlsStream<TcpStream>>>),
+}
 
-impl Connection for Secured {
+impl Connection for Stream {
     fn connected(&self) -> Connected {
-        match self.0.inner().get_ref().1.alpn_protocol() {
-            Some(b"h2") => Connected::new().negotiated_h2(),
+        match self {
+            Stream::Tls(stream) if stream.inner().get_ref().1.alpn_protocol() == Some(b"h2") => {
+                Connected::new().negotiated_h2()
+            }
             _ => Connected::new(),
         }
     }
 }
 
-impl Read for Secured {
+impl Read for Stream {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
     }
 }
 
-impl Write for Secured {
+impl Write for Stream {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
     }
 }

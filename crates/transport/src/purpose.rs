@@ -10,8 +10,10 @@ use webpki::{
 
 /// What a certificate must be for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Purpose {
+pub enum Purpose {
+    /// A client.
     Client,
+    /// A server.
     Server,
 }
 

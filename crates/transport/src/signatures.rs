@@ -9,10 +9,11 @@ use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 
 /// The methods of a verifier of certificates that have to do with signatures, for one that has its provider in the
 /// field that is named.
+#[macro_export]
 macro_rules! check_signatures {
     ($provider:tt) => {
-        check_signatures! { $provider verify_tls12_signature }
-        check_signatures! { $provider verify_tls13_signature }
+        $crate::check_signatures! { $provider verify_tls12_signature }
+        $crate::check_signatures! { $provider verify_tls13_signature }
 
         fn supported_verify_schemes(&self) -> Vec<tokio_rustls::rustls::SignatureScheme> {
             self.$provider
@@ -36,10 +37,8 @@ macro_rules! check_signatures {
     };
 }
 
-pub(crate) use check_signatures;
-
 /// Whether the key of a certificate signed a message of TLS 1.2.
-pub(crate) fn verify_tls12_signature(
+pub fn verify_tls12_signature(
     message: &[u8],
     certificate: &CertificateDer,
     signed: &DigitallySignedStruct,
@@ -67,7 +66,7 @@ pub(crate) fn verify_tls12_signature(
 }
 
 /// The same of TLS 1.3.
-pub(crate) fn verify_tls13_signature(
+pub fn verify_tls13_signature(
     message: &[u8],
     certificate: &CertificateDer,
     signed: &DigitallySignedStruct,
