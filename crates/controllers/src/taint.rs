@@ -1,4 +1,4 @@
-//! Which taints has a node, and which of them does a pod tolerate?
+//! Which taints has a node?
 //!
 //! Invariant: a taint is its key and its effect; its value and time only describe it.
 
@@ -55,61 +55,9 @@ pub(crate) fn no_execute(node: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// Whether a toleration of a pod covers a taint.
-pub(crate) fn tolerates(toleration: &Value, taint: &Value) -> bool {
-    let (key, effect) = (toleration["key"].str(), toleration["effect"].str());
-    if (!effect.is_empty() && effect != taint["effect"].str())
-        || (!key.is_empty() && key != taint["key"].str())
-    {
-        return false;
-    }
-    match toleration["operator"].str() {
-        "" | "Equal" => toleration["value"].str() == taint["value"].str(),
-        "Exists" => true,
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[track_caller]
-    fn check(toleration: Value, taint: Value, wanted: bool) {
-        assert_eq!(
-            tolerates(&toleration, &taint),
-            wanted,
-            "{toleration:?} {taint:?}"
-        );
-    }
-
-    #[test]
-    fn a_toleration_covers_what_it_names() {
-        let taint = || value!({"key": "k", "value": "v", "effect": "NoExecute"});
-        check(value!({"key": "k", "value": "v"}), taint(), true);
-        check(
-            value!({"key": "k", "operator": "Equal", "value": "w"}),
-            taint(),
-            false,
-        );
-        check(value!({"key": "k", "operator": "Exists"}), taint(), true);
-        check(
-            value!({"key": "k", "operator": "Exists", "effect": "NoSchedule"}),
-            taint(),
-            false,
-        );
-        check(
-            value!({"key": "other", "operator": "Exists"}),
-            taint(),
-            false,
-        );
-        check(value!({"operator": "Exists"}), taint(), true);
-        check(
-            value!({"key": "k", "operator": "Gt", "value": "1"}),
-            taint(),
-            false,
-        );
-    }
 
     #[test]
     fn a_change_keeps_the_order_and_adds_at_the_end() {

@@ -30,7 +30,9 @@ pub use groups::{
     requested_groups, requested_name, structural_condition,
 };
 pub use pod::subresource::validate_binding;
-pub use pod::{disallow_privileged, is_extended_resource, qos_class, same, validate_tolerations};
+pub use pod::{
+    disallow_privileged, is_extended_resource, qos_class, same, tolerations, validate_tolerations,
+};
 pub use retired::{LegacyKind, legacy_kinds, was_served};
 pub use table::{row_conditions, row_rank, scale_cells, scale_columns};
 

@@ -1,5 +1,6 @@
 //! Does a pod fit on its node? What the kubelet checks itself, whoever sent the pod.
 
+use mizzen_kinds::tolerations::{Taint, Toleration, any_tolerates};
 use mizzen_object::quantity::Quantity;
 use mizzen_object::{Str, Value};
 
@@ -217,14 +218,11 @@ fn holds(rule: &Value, value: Option<&str>) -> bool {
 
 /// Kubernetes: only taints that would drive the pod away again count here.
 fn check_taints(pod: &Value, node: &Value) -> Result<(), Refusal> {
-    let tolerations = pod["spec"]["tolerations"].list();
-    let mut taints = node["spec"]["taints"].list().iter();
-    let bad = taints.any(|taint| {
-        taint["effect"].str() == "NoExecute"
-            && !tolerations
-                .iter()
-                .any(|toleration| tolerates(toleration, taint))
-    });
+    let tolerations = Toleration::list(&pod["spec"]["tolerations"]);
+    let taints = Taint::list(&node["spec"]["taints"]);
+    let bad = taints
+        .iter()
+        .any(|taint| taint.effect == "NoExecute" && !any_tolerates(&tolerations, taint));
     match bad {
         true => predicate(
             "TaintToleration",
@@ -232,16 +230,6 @@ fn check_taints(pod: &Value, node: &Value) -> Result<(), Refusal> {
         ),
         false => Ok(()),
     }
-}
-
-fn tolerates(toleration: &Value, taint: &Value) -> bool {
-    let any_or_same =
-        |field: &str| toleration[field].is_empty() || toleration[field] == taint[field];
-    let value = match toleration["operator"].str() {
-        "Exists" => true,
-        _ => toleration["value"].str() == taint["value"].str(),
-    };
-    any_or_same("effect") && any_or_same("key") && value
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use mizzen_kinds::is_extended_resource;
+use mizzen_kinds::tolerations::add_or_update;
 use mizzen_object::{Status, Value, value};
 
 use super::Attributes;
@@ -13,7 +14,9 @@ pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Stat
         return Ok(());
     }
     for resource in requested(&pod["spec"]) {
-        tolerate(pod.entry("spec"), &resource);
+        let toleration = value!({ "key": resource, "operator": "Exists", "effect": "NoSchedule" });
+        let tolerations = pod.entry("spec").entry("tolerations").make_list();
+        add_or_update(tolerations, &toleration);
     }
     Ok(())
 }
@@ -30,39 +33,9 @@ fn requested(spec: &Value) -> BTreeSet<String> {
         .collect()
 }
 
-/// Kubernetes: one for the same key, operator, value and effect is replaced, also if it has an end
-/// (pkg/apis/core/helper/helpers.go).
-fn tolerate(spec: &mut Value, key: &str) {
-    let toleration = value!({ "key": key, "operator": "Exists", "effect": "NoSchedule" });
-    let is_same = |other: &Value| {
-        ["key", "operator", "effect", "value"]
-            .iter()
-            .all(|field| other[*field].str() == toleration[*field].str())
-    };
-    let tolerations = spec.entry("tolerations").make_list();
-    match tolerations.iter_mut().find(|other| is_same(other)) {
-        Some(other) => *other = toleration,
-        None => tolerations.push(toleration),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
-
-    #[test]
-    fn a_toleration_is_added_once_and_replaces_one_that_ends() {
-        let mut spec = value!({ "tolerations": [
-            { "key": "a.com/x", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 5 },
-            { "key": "a.com/y", "operator": "Exists" }
-        ] });
-        for key in ["a.com/x", "a.com/y", "a.com/y"] {
-            tolerate(&mut spec, key);
-        }
-        let expected = r#"[{"key":"a.com/x","operator":"Exists","effect":"NoSchedule"},{"key":"a.com/y","operator":"Exists"},{"key":"a.com/y","operator":"Exists","effect":"NoSchedule"}]"#;
-        assert_eq!(json::to_string(&spec["tolerations"]), expected);
-    }
 
     #[test]
     fn only_resources_of_others_are_tolerated() {

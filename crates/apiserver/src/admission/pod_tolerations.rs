@@ -2,6 +2,7 @@
 //!
 //! Annotations of the namespace say it, or the plug-in's configuration for those without.
 
+use mizzen_kinds::tolerations::{is_superset, merge};
 use mizzen_kinds::{qos_class, validate_tolerations};
 use mizzen_object::{GroupResource, Path, Status, Value, Violations, json, value};
 
@@ -120,130 +121,5 @@ fn annotated(attributes: &Attributes, annotation: &str) -> Result<Option<Vec<Val
                 json::parse(text.as_bytes()).map_err(|error| Status::unknown(error.to_string()))?;
             Ok(Some(list.list().to_vec()))
         }
-    }
-}
-
-/// All tolerations without those that another makes redundant; of equal ones the first stays.
-fn merge(all: &[Value]) -> Vec<Value> {
-    let mut merged: Vec<Value> = Vec::new();
-    for (index, toleration) in all.iter().enumerate() {
-        let is_covered = merged.iter().any(|other| is_superset(other, toleration))
-            || all[index + 1..]
-                .iter()
-                .any(|other| !is_equal(other, toleration) && is_superset(other, toleration));
-        if !is_covered {
-            merged.push(toleration.clone());
-        }
-    }
-    merged
-}
-
-fn is_equal(first: &Value, second: &Value) -> bool {
-    ["key", "operator", "value", "effect"]
-        .iter()
-        .all(|field| first[*field].str() == second[*field].str())
-        && first["tolerationSeconds"].as_int() == second["tolerationSeconds"].as_int()
-}
-
-/// Whether one toleration tolerates all that another does. Kubernetes: pkg/util/tolerations, where `Equal` must be written
-/// out on the other side.
-fn is_superset(all: &Value, one: &Value) -> bool {
-    let text = |field: &str| (all[field].str(), one[field].str());
-    let ((key, other_key), (effect, other_effect)) = (text("key"), text("effect"));
-    let (operator, other_operator) = text("operator");
-    let seconds = |toleration: &Value| toleration["tolerationSeconds"].as_int();
-    let lasts = match seconds(all) {
-        Some(limit) if effect == "NoExecute" => {
-            seconds(one).is_some_and(|seconds| seconds <= limit)
-        }
-        _ => true,
-    };
-    let has_key = key == other_key || key.is_empty() && operator == "Exists";
-    let has_effect = effect == other_effect || effect.is_empty();
-    let has_value = match operator {
-        "Equal" | "" => other_operator == "Equal" && all["value"].str() == one["value"].str(),
-        operator => operator == "Exists",
-    };
-    is_equal(all, one) || has_key && has_effect && lasts && has_value
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> Vec<Value> {
-        json::parse(text.as_bytes()).unwrap().list().to_vec()
-    }
-
-    #[track_caller]
-    fn check_superset(all: &str, one: &str, expected: bool) {
-        assert_eq!(
-            is_superset(&read(&format!("[{all}]"))[0], &read(&format!("[{one}]"))[0]),
-            expected,
-            "{all} {one}"
-        );
-    }
-
-    #[test]
-    fn a_toleration_may_include_another() {
-        check_superset("{}", "{}", true);
-        check_superset(
-            r#"{"operator":"Exists"}"#,
-            r#"{"key":"a","operator":"Equal","value":"x"}"#,
-            true,
-        );
-        check_superset(
-            r#"{"key":"a","operator":"Exists"}"#,
-            r#"{"key":"b","operator":"Exists"}"#,
-            false,
-        );
-        check_superset(
-            r#"{"key":"a","operator":"Exists","effect":"NoSchedule"}"#,
-            r#"{"key":"a"}"#,
-            false,
-        );
-        check_superset(
-            r#"{"key":"a","operator":"Exists"}"#,
-            r#"{"key":"a","effect":"NoSchedule"}"#,
-            true,
-        );
-        check_superset(
-            r#"{"key":"a","value":"x"}"#,
-            r#"{"key":"a","operator":"Equal","value":"x"}"#,
-            true,
-        );
-        check_superset(
-            r#"{"key":"a","operator":"Equal"}"#,
-            r#"{"key":"a","value":""}"#,
-            false,
-        );
-        check_superset(
-            r#"{"key":"a","operator":"Odd"}"#,
-            r#"{"key":"a","operator":"Exists"}"#,
-            false,
-        );
-        let lasting =
-            r#"{"key":"a","operator":"Exists","effect":"NoExecute","tolerationSeconds":5}"#;
-        check_superset(lasting, &lasting.replace('5', "4"), true);
-        check_superset(lasting, &lasting.replace('5', "6"), false);
-        check_superset(
-            lasting,
-            r#"{"key":"a","operator":"Exists","effect":"NoExecute"}"#,
-            false,
-        );
-    }
-
-    #[test]
-    fn tolerations_that_others_include_are_left_out() {
-        let one = r#"{"key":"a","operator":"Equal","value":"x"}"#;
-        let all = r#"{"key":"a","operator":"Exists"}"#;
-        assert_eq!(
-            merge(&read(&format!("[{one},{all},{one}]"))),
-            read(&format!("[{all}]"))
-        );
-        assert_eq!(
-            merge(&read(&format!("[{one},{one}]"))),
-            read(&format!("[{one}]"))
-        );
     }
 }

@@ -1,5 +1,6 @@
 //! What a pod gets from its RuntimeClass: what the runtime costs, and where it is found.
 
+use mizzen_kinds::tolerations::merge;
 use mizzen_object::{Status, Value};
 
 use super::Attributes;
@@ -82,80 +83,8 @@ fn set_scheduling(scheduling: &Value, pod: &mut Value) -> Result<(), String> {
         }
         spec.entry("nodeSelector").set(key, wanted);
     }
-    let tolerations = merged(spec["tolerations"].list(), scheduling["tolerations"].list());
-    spec.set("tolerations", tolerations);
+    let both = [&*spec, scheduling].map(|wishes| wishes["tolerations"].list());
+    let merged = merge(&both.concat());
+    spec.set("tolerations", merged);
     Ok(())
-}
-
-/// Both lists without what another toleration covers.
-fn merged(first: &[Value], second: &[Value]) -> Vec<Value> {
-    let all: Vec<&Value> = first.iter().chain(second).collect();
-    let mut merged: Vec<Value> = Vec::new();
-    for (index, toleration) in all.iter().enumerate() {
-        let covered_before = merged.iter().any(|other| covers(other, toleration));
-        let covered_after = all[index + 1..]
-            .iter()
-            .any(|other| other != toleration && covers(other, toleration));
-        if !covered_before && !covered_after {
-            merged.push((*toleration).clone());
-        }
-    }
-    merged
-}
-
-/// Whether all that `small` tolerates is tolerated by `large` too.
-fn covers(large: &Value, small: &Value) -> bool {
-    if large == small {
-        return true;
-    }
-    let exists = large["operator"].str() == "Exists";
-    let key = large["key"].str() == small["key"].str() || large["key"].is_empty() && exists;
-    let effect = large["effect"].is_empty() || large["effect"].str() == small["effect"].str();
-    let long_enough = match (large["effect"].str(), large["tolerationSeconds"].as_int()) {
-        ("NoExecute", Some(long)) => small["tolerationSeconds"]
-            .as_int()
-            .is_some_and(|short| short <= long),
-        _ => true,
-    };
-    let value = match large["operator"].str() {
-        "" | "Equal" => {
-            small["operator"].str() == "Equal" && large["value"].str() == small["value"].str()
-        }
-        _ => exists,
-    };
-    key && effect && long_enough && value
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use mizzen_object::json;
-
-    #[track_caller]
-    fn check(first: &str, second: &str, expected: &str) {
-        let read = |text: &str| json::parse(text.as_bytes()).unwrap();
-        let merged = merged(read(first).list(), read(second).list());
-        assert_eq!(json::to_string(&Value::List(merged)), expected);
-    }
-
-    #[test]
-    fn what_another_toleration_covers_is_left_out() {
-        check(
-            r#"[{"key":"a"}]"#,
-            r#"[{"key":"a"},{"key":"b"}]"#,
-            r#"[{"key":"a"},{"key":"b"}]"#,
-        );
-        let short =
-            r#"[{"key":"a","operator":"Exists","effect":"NoExecute","tolerationSeconds":3}]"#;
-        check(
-            short,
-            r#"[{"operator":"Exists"}]"#,
-            r#"[{"operator":"Exists"}]"#,
-        );
-        check(
-            r#"[{"operator":"Exists"}]"#,
-            short,
-            r#"[{"operator":"Exists"}]"#,
-        );
-    }
 }

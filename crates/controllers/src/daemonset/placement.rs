@@ -1,15 +1,15 @@
 //! On which nodes are the set's pods to run?
 
+use mizzen_kinds::tolerations::{Taint, Toleration, add_or_update, any_tolerates};
 use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
 
 use super::affinity;
-use crate::taint::tolerates;
 
 /// What a set asks of nodes.
 pub(super) struct Placement<'a> {
     spec: &'a Value,
-    tolerations: Vec<Value>,
+    tolerations: Box<[Toleration]>,
 }
 
 /// What a set thinks of a node.
@@ -27,7 +27,7 @@ impl<'a> Placement<'a> {
         let spec = set.at("spec.template.spec");
         Placement {
             spec,
-            tolerations: tolerations(spec),
+            tolerations: tolerations(spec).iter().map(Toleration::new).collect(),
         }
     }
 
@@ -36,23 +36,16 @@ impl<'a> Placement<'a> {
         let name = self.spec["nodeName"].str();
         let is_asked_for =
             (name.is_empty() || name == node.name()) && affinity::matches(self.spec, node);
-        let may_stay = is_asked_for && self.tolerates(node, &["NoExecute"]);
+        let taints = Taint::list(&node["spec"]["taints"]);
+        let tolerates = |effect: &str| {
+            let mut taints = taints.iter().filter(|taint| taint.effect == effect);
+            taints.all(|taint| any_tolerates(&self.tolerations, taint))
+        };
+        let may_stay = is_asked_for && tolerates("NoExecute");
         Verdict {
-            should_run: may_stay && self.tolerates(node, &["NoSchedule"]),
+            should_run: may_stay && tolerates("NoSchedule"),
             may_stay,
         }
-    }
-
-    fn tolerates(&self, node: &Object, effects: &[&str]) -> bool {
-        let mut taints = node["spec"]["taints"]
-            .list()
-            .iter()
-            .filter(|taint| effects.contains(&taint["effect"].str()));
-        taints.all(|taint| {
-            self.tolerations
-                .iter()
-                .any(|toleration| tolerates(toleration, taint))
-        })
     }
 }
 
@@ -75,20 +68,7 @@ pub(super) fn tolerations(spec: &Value) -> Vec<Value> {
     let network = spec["hostNetwork"].bool().then_some(NETWORK);
     for (key, effect) in TOLERATED.into_iter().chain(network) {
         let added = value!({"key": key, "operator": "Exists", "effect": effect});
-        let is_same = |known: &Value| {
-            ["key", "operator", "effect", "value"]
-                .into_iter()
-                .all(|field| known[field].str() == added[field].str())
-        };
-        let mut is_there = false;
-        // One that ends after some seconds is replaced by one that never ends.
-        for known in tolerations.iter_mut().filter(|known| is_same(known)) {
-            *known = added.clone();
-            is_there = true;
-        }
-        if !is_there {
-            tolerations.push(added);
-        }
+        add_or_update(&mut tolerations, &added);
     }
     tolerations
 }

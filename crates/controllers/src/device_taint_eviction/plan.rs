@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
+use mizzen_kinds::tolerations::tolerates;
 use mizzen_object::{Value, time};
 use mizzen_sdk::Object;
-
-use crate::taint::tolerates;
 
 /// The time, in seconds since 1970, at which whoever uses a claim must go; none if they may stay. `slices_of` knows the
 /// slices of a driver's pool.

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+use mizzen_kinds::tolerations::tolerates;
 use mizzen_object::{Value, value};
-
-use crate::taint;
 
 /// How long a pod may stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +50,7 @@ pub(super) fn judge(tolerations: &[Value], taints: &[Value]) -> Verdict {
     for taint in taints {
         let Some(used) = tolerations
             .iter()
-            .find(|toleration| taint::tolerates(toleration, taint))
+            .find(|toleration| tolerates(toleration, taint))
         else {
             return Verdict::Go;
         };

@@ -38,7 +38,7 @@ fn validate(class: &Value, old: Option<&Value>, _context: &Context, violations: 
         violations,
     );
     validate_tolerations(
-        scheduling["tolerations"].list(),
+        &scheduling["tolerations"],
         &path.child("tolerations"),
         violations,
     );
@@ -60,10 +60,9 @@ fn validate_overhead(amounts: &Value, path: &Path, violations: &mut Violations) 
     }
 }
 
-fn validate_tolerations(tolerations: &[Value], path: &Path, violations: &mut Violations) {
-    for (index, toleration) in tolerations.iter().enumerate() {
-        validate_toleration(toleration, &path.index(index), violations);
-    }
+fn validate_tolerations(tolerations: &Value, path: &Path, violations: &mut Violations) {
+    crate::pod::validate_tolerations(tolerations, path, violations);
+    let tolerations = tolerations.list();
     let repeated = repeats(tolerations, |toleration| {
         ["key", "operator", "value", "effect"].map(|name| toleration[name].str())
     });
@@ -71,41 +70,6 @@ fn validate_tolerations(tolerations: &[Value], path: &Path, violations: &mut Vio
         if repeated[index] {
             violations.duplicate(path.index(index), internal::shown("Toleration", toleration));
         }
-    }
-}
-
-fn validate_toleration(toleration: &Value, path: &Path, violations: &mut Violations) {
-    let text = |name: &str| toleration[name].str();
-    let (key, operator, value, effect) =
-        (text("key"), text("operator"), text("value"), text("effect"));
-    let place = path.child("operator");
-    if !key.is_empty() {
-        meta::label_name(key, &path.child("key"), violations);
-    } else if operator != "Exists" {
-        let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-        violations.invalid(place, operator, detail);
-    }
-    if !toleration["tolerationSeconds"].is_null() && effect != "NoExecute" {
-        let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-        violations.invalid(path.child("effect"), effect, detail);
-    }
-    let wrong = names::is_label_value(value);
-    match operator {
-        "Equal" | "" if !wrong.is_empty() => violations.invalid(place, value, &wrong.join(";")),
-        "Exists" if !value.is_empty() => {
-            violations.invalid(
-                place,
-                value,
-                "value must be empty when `operator` is 'Exists'",
-            );
-        }
-        "Equal" | "" | "Exists" => {}
-        "Lt" | "Gt" => violations.not_supported(place, operator, &["Equal", "Exists", "Lt", "Gt"]),
-        _ => violations.not_supported(place, operator, &["Equal", "Exists"]),
-    }
-    if !effect.is_empty() {
-        let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-        field::one_of(effect, &effects, &path.child("effect"), violations);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mizzen_kinds::tolerations::Taint;
 use mizzen_object::Str;
 use mizzen_sdk::{Key, Object};
 
@@ -14,7 +15,7 @@ use super::order::Order;
 use super::owners::Owners;
 use super::rules::Rules;
 use super::taints::TaintLists;
-use crate::model::{Labels, Namespaces, NodeFacts, NodeRule, Pod, Taint, Term};
+use crate::model::{Labels, Namespaces, NodeFacts, NodeRule, Pod, Term};
 use crate::{HashMap, HashSet};
 
 /// The place of a node.

@@ -1,8 +1,9 @@
 //! Which lists of taints are there? Most nodes have one of a few lists, so a pod's tolerations are compared with lists and
 //! not with nodes.
 
+use mizzen_kinds::tolerations::Taint;
+
 use crate::HashMap;
-use crate::model::Taint;
 
 /// The lists that nodes have. The first is empty.
 #[derive(Debug)]

@@ -9,7 +9,6 @@ mod pod;
 mod requests;
 mod resources;
 mod spread;
-mod taint;
 mod volume;
 
 pub(crate) use affinity::{Namespaces, Term};
@@ -19,7 +18,6 @@ pub(crate) use node_rule::{NodeRule, NodeTerm};
 pub(crate) use pod::{HostPort, Pod};
 pub(crate) use resources::{Resources, is_extended, is_scalar};
 pub(crate) use spread::Constraint;
-pub(crate) use taint::{Effect, Taint, Toleration, first_untolerated, tolerates};
 pub(crate) use volume::Disk;
 
 #[cfg(test)]

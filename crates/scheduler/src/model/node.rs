@@ -1,10 +1,10 @@
 //! What must be known of a node?
 
+use mizzen_kinds::tolerations::Taint;
 use mizzen_object::{Str, Value};
 
 use super::labels::Labels;
 use super::resources::Resources;
-use super::taint::Taint;
 
 /// An image that a node has.
 #[derive(Debug, Clone, PartialEq, Eq)]

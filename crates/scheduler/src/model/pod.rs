@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mizzen_kinds::tolerations::Toleration;
 use mizzen_object::{Str, Value, time};
 use mizzen_sdk::cache::Entry;
 use mizzen_sdk::{Key, Object};
@@ -11,7 +12,6 @@ use super::labels::Labels;
 use super::node_rule::{NodeRule, NodeTerm};
 use super::requests::Requests;
 use super::spread::Constraint;
-use super::taint::Toleration;
 use super::volume::Volumes;
 
 /// A port of its node that a pod takes.

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use mizzen_kinds::tolerations::{Taint, any_tolerates};
+
 use super::{Check, Filter, Name, Ready, Refusal};
 use crate::cache::Node;
 use crate::happening::{Happening, NodeChange, PodChange};
-use crate::model::{Effect, Pod, Taint, tolerates};
+use crate::model::Pod;
 use crate::world::World;
 
 pub(crate) struct NodeUnschedulable;
@@ -17,7 +19,7 @@ fn closed() -> Taint {
     Taint {
         key: "node.kubernetes.io/unschedulable".into(),
         value: "".into(),
-        effect: Effect::NoSchedule,
+        effect: "NoSchedule".into(),
     }
 }
 
@@ -27,7 +29,7 @@ impl Filter for NodeUnschedulable {
     }
 
     fn prepare(&self, pod: &Arc<Pod>, _world: &mut World) -> Ready {
-        if tolerates(&pod.tolerations, &closed()) {
+        if any_tolerates(&pod.tolerations, &closed()) {
             Ready::Skip
         } else {
             Ready::Check(Box::new(Open))
@@ -52,7 +54,7 @@ impl Filter for NodeUnschedulable {
             } => {
                 change.has(PodChange::TOLERATION)
                     && new.uid == pod.uid
-                    && tolerates(&new.tolerations, &closed())
+                    && any_tolerates(&new.tolerations, &closed())
             }
             _ => false,
         }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use mizzen_kinds::tolerations::{Taint, Toleration, any_tolerates, first_untolerated};
+
 use super::normalize::normalize;
 use super::{Check, Filter, Name, Rank, Ready, Refusal, Score};
 use crate::cache::{Node, Slot};
 use crate::happening::{Happening, NodeChange, PodChange};
-use crate::model::{Effect, NodeFacts, Pod, Taint, Toleration, first_untolerated, tolerates};
+use crate::model::{NodeFacts, Pod};
 use crate::world::World;
 
 pub(crate) struct TaintToleration;
@@ -72,16 +74,16 @@ impl Check for Away {
 impl Score for TaintToleration {
     fn prepare(&self, pod: &Arc<Pod>, world: &mut World, _nodes: &[Slot]) -> Option<Box<dyn Rank>> {
         let soft = |toleration: &&Toleration| {
-            toleration
-                .effect
-                .is_none_or(|effect| effect == Effect::PreferNoSchedule)
+            toleration.effect.is_empty() || toleration.effect == "PreferNoSchedule"
         };
         let soft: Vec<Toleration> = pod.tolerations.iter().filter(soft).cloned().collect();
         let avoid = |taints: &[Taint]| {
             let soft_taints = taints
                 .iter()
-                .filter(|taint| taint.effect == Effect::PreferNoSchedule);
-            soft_taints.filter(|taint| !tolerates(&soft, taint)).count() as i64
+                .filter(|taint| taint.effect == "PreferNoSchedule");
+            soft_taints
+                .filter(|taint| !any_tolerates(&soft, taint))
+                .count() as i64
         };
         let avoid: Box<[i64]> = world
             .cache

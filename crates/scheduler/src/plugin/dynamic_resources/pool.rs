@@ -6,13 +6,14 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use mizzen_kinds::tolerations::Taint;
 use mizzen_object::quantity::Quantity;
 use mizzen_object::{Str, Value, value};
 use mizzen_sdk::Object;
 
 use crate::cache::Node;
 use crate::devices::{DeviceId, Devices, Taken};
-use crate::model::{NodeRule, Taint};
+use crate::model::NodeRule;
 
 /// What is left of the counters that devices share, by set and name.
 pub(super) type Counters = BTreeMap<(Str, Str), Quantity>;

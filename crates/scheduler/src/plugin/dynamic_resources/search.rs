@@ -5,6 +5,7 @@
 //!
 //! Invariant: no search takes more than so many steps.
 
+use mizzen_kinds::tolerations::first_untolerated;
 use mizzen_object::Str;
 use mizzen_object::quantity::Quantity;
 
@@ -13,7 +14,6 @@ use super::constraint::Constraint;
 use super::pool::{Counters, Offer, Pool, State};
 use super::wish::{Wish, Wishes};
 use crate::devices::{Amounts, DeviceId, Taken, add};
-use crate::model::first_untolerated;
 use crate::{HashMap, HashSet};
 
 /// How many devices a claim can have.

@@ -1,12 +1,12 @@
 //! What does a claim ask for?
 
+use mizzen_kinds::tolerations::Toleration;
 use mizzen_object::{Str, Value};
 use mizzen_sdk::{Key, Object};
 
 use super::constraint::Constraint;
 use super::selector::Selectors;
 use crate::devices::Devices;
-use crate::model::Toleration;
 
 /// All that one claim asks for.
 pub(super) struct Wishes {

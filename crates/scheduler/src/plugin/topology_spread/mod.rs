@@ -5,12 +5,13 @@ mod rank;
 
 use std::sync::Arc;
 
+use mizzen_kinds::tolerations::first_untolerated;
 use mizzen_object::select::LabelSelector;
 
 use super::{Filter, Name, Rank, Ready, Score};
 use crate::cache::{Cache, NOWHERE, Slot};
 use crate::happening::{Happening, NodeChange, PodChange};
-use crate::model::{Constraint, NodeFacts, Pod, first_untolerated};
+use crate::model::{Constraint, NodeFacts, Pod};
 use crate::world::World;
 
 /// The label by which nodes are told apart.
