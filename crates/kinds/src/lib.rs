@@ -31,7 +31,8 @@ pub use groups::{
 };
 pub use pod::subresource::validate_binding;
 pub use pod::{
-    disallow_privileged, is_extended_resource, qos_class, same, tolerations, validate_tolerations,
+    disallow_privileged, is_extended_resource, node_affinity, qos_class, same, tolerations,
+    validate_tolerations,
 };
 pub use retired::{LegacyKind, legacy_kinds, was_served};
 pub use table::{row_conditions, row_rank, scale_cells, scale_columns};

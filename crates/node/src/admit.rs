@@ -1,5 +1,6 @@
 //! Does a pod fit on its node? What the kubelet checks itself, whoever sent the pod.
 
+use mizzen_kinds::node_affinity::RequiredNodeAffinity;
 use mizzen_kinds::tolerations::{Taint, Toleration, any_tolerates};
 use mizzen_object::quantity::Quantity;
 use mizzen_object::{Str, Value};
@@ -165,14 +166,9 @@ fn number(name: &str, amount: &Quantity) -> i64 {
 }
 
 fn check_affinity(pod: &Value, node: &Value) -> Result<(), Refusal> {
-    let labels = &node["metadata"]["labels"];
-    let selected = pod["spec"]["nodeSelector"]
-        .entries()
-        .all(|(name, value)| labels[name] == *value);
-    let path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
-    let required = pod.at(path);
-    let terms = required["nodeSelectorTerms"].list();
-    if selected && (required.is_null() || terms.iter().any(|term| matches_term(term, node))) {
+    let metadata = &node["metadata"];
+    let label = |key: &str| metadata["labels"][key].as_str();
+    if RequiredNodeAffinity::new(&pod["spec"]).matches(metadata["name"].str(), label) {
         return Ok(());
     }
     predicate(
@@ -183,37 +179,6 @@ fn check_affinity(pod: &Value, node: &Value) -> Result<(), Refusal> {
 
 fn predicate(name: &str, why: &str) -> Result<(), Refusal> {
     refuse(name, format!("Predicate {name} failed: {why}"))
-}
-
-/// A term that says nothing matches nothing.
-fn matches_term(term: &Value, node: &Value) -> bool {
-    let (by_label, by_field) = (term["matchExpressions"].list(), term["matchFields"].list());
-    let label = |name: &str| node["metadata"]["labels"][name].as_str();
-    let field = |name: &str| node.at(name).as_str();
-    let some = !by_label.is_empty() || !by_field.is_empty();
-    some && by_label
-        .iter()
-        .all(|rule| holds(rule, label(rule["key"].str())))
-        && by_field
-            .iter()
-            .all(|rule| holds(rule, field(rule["key"].str())))
-}
-
-fn holds(rule: &Value, value: Option<&str>) -> bool {
-    let wanted = rule["values"].list();
-    let named = value.is_some_and(|value| wanted.iter().any(|other| other.str() == value));
-    let number = |text: &str| text.parse::<i64>().ok();
-    let bound = wanted.first().and_then(|bound| number(bound.str()));
-    let measured = value.and_then(number).zip(bound);
-    match rule["operator"].str() {
-        "In" => named,
-        "NotIn" => !named,
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        "Gt" => measured.is_some_and(|(value, bound)| value > bound),
-        "Lt" => measured.is_some_and(|(value, bound)| value < bound),
-        _ => false,
-    }
 }
 
 /// Kubernetes: only taints that would drive the pod away again count here.

@@ -2,7 +2,6 @@
 //!
 //! `plan` decides what nodes need, `rollout` which pods are replaced next, `placement` which nodes are asked for.
 
-mod affinity;
 mod backoff;
 mod history_events;
 mod placement;

@@ -1,14 +1,14 @@
 //! On which nodes are the set's pods to run?
 
+use mizzen_kinds::node_affinity::RequiredNodeAffinity;
 use mizzen_kinds::tolerations::{Taint, Toleration, add_or_update, any_tolerates};
 use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
 
-use super::affinity;
-
 /// What a set asks of nodes.
 pub(super) struct Placement<'a> {
-    spec: &'a Value,
+    node_name: &'a str,
+    affinity: RequiredNodeAffinity,
     tolerations: Box<[Toleration]>,
 }
 
@@ -26,16 +26,16 @@ impl<'a> Placement<'a> {
     pub(super) fn of(set: &'a Object) -> Placement<'a> {
         let spec = set.at("spec.template.spec");
         Placement {
-            spec,
+            node_name: spec["nodeName"].str(),
+            affinity: RequiredNodeAffinity::new(spec),
             tolerations: tolerations(spec).iter().map(Toleration::new).collect(),
         }
     }
 
     /// Whether the set's pods are to run on a node. A taint that keeps new pods away lets those stay that are there.
     pub(super) fn judge(&self, node: &Object) -> Verdict {
-        let name = self.spec["nodeName"].str();
-        let is_asked_for =
-            (name.is_empty() || name == node.name()) && affinity::matches(self.spec, node);
+        let is_asked_for = (self.node_name.is_empty() || self.node_name == node.name())
+            && self.affinity.matches(node.name(), |key| node.label(key));
         let taints = Taint::list(&node["spec"]["taints"]);
         let tolerates = |effect: &str| {
             let mut taints = taints.iter().filter(|taint| taint.effect == effect);

@@ -3,7 +3,7 @@
 //! `default` fills what nobody has said, `prepare` what only the server knows; `spec` and what it calls say what
 //! is wrong with a pod, `update` with a change of one, `status` with what a node reports; `warnings` is for what
 //! is legal but unwise. `subresource` has the rules of the narrow doors: ephemeral containers and resizing.
-//! `tolerations` is for all components that decide by what pods say.
+//! `node_affinity` and `tolerations` are for all components that decide by what pods say.
 
 mod affinity;
 mod annotations;
@@ -16,6 +16,7 @@ mod env;
 mod image;
 mod internal;
 mod mounts;
+pub mod node_affinity;
 mod options;
 mod overlaps;
 mod prepare;

@@ -55,23 +55,15 @@ impl LabelSelector {
             .into_iter()
             .flat_map(Value::entries);
         let exact = exact.map(|(key, value)| (key, Operator::In(vec![value.str().into()])));
-        let values = |expression: &Value| {
-            expression["values"]
-                .list()
-                .iter()
-                .map(|value| value.str().into())
-                .collect()
-        };
         let expressions = selector["matchExpressions"]
             .list()
             .iter()
             .map(|expression| {
-                let operator = match expression["operator"].str() {
-                    "In" => Operator::In(values(expression)),
-                    "NotIn" => Operator::NotIn(values(expression)),
-                    "Exists" => Operator::Exists,
-                    _ => Operator::Absent,
-                };
+                let operator = Operator::of(expression).filter(|operator| {
+                    !matches!(operator, Operator::Greater(_) | Operator::Less(_))
+                });
+                // What is no operator of label selectors selects nothing.
+                let operator = operator.unwrap_or(Operator::In(Vec::new()));
                 (expression["key"].str(), operator)
             });
         let requirements = exact.chain(expressions);
@@ -97,7 +89,46 @@ impl LabelSelector {
     }
 }
 
+impl Operator {
+    /// The operator of an expression, by the name that objects use, with its values; none if there is no such operator.
+    fn of(expression: &Value) -> Option<Operator> {
+        let values = expression["values"].list().iter();
+        let values = || values.map(|value| value.str().into()).collect();
+        let number = || expression["values"][0].str().parse().ok();
+        Some(match expression["operator"].str() {
+            "In" => Operator::In(values()),
+            "NotIn" => Operator::NotIn(values()),
+            "Exists" => Operator::Exists,
+            "DoesNotExist" => Operator::Absent,
+            "Gt" => Operator::Greater(number()?),
+            "Lt" => Operator::Less(number()?),
+            _ => return None,
+        })
+    }
+}
+
 impl Requirement {
+    /// A requirement as node selectors have it, with `key`, `operator` and `values`; none if it is not valid.
+    /// Kubernetes: `labels.NewRequirement`.
+    pub fn of(expression: &Value) -> Option<Requirement> {
+        let (key, values) = (expression["key"].str(), expression["values"].list());
+        let operator = Operator::of(expression)?;
+        let has_values = match operator {
+            Operator::In(_) | Operator::NotIn(_) => !values.is_empty(),
+            Operator::Exists | Operator::Absent => values.is_empty(),
+            Operator::Greater(_) | Operator::Less(_) => values.len() == 1,
+        };
+        let is_valid = has_values
+            && is_qualified_name(key).is_empty()
+            && values
+                .iter()
+                .all(|value| is_label_value(value.str()).is_empty());
+        is_valid.then(|| Requirement {
+            key: key.into(),
+            operator,
+        })
+    }
+
     fn matches(&self, label: Option<&str>) -> bool {
         let number = || label.and_then(|label| label.parse::<i64>().ok());
         match &self.operator {

@@ -14,7 +14,7 @@ mod volume;
 pub(crate) use affinity::{Namespaces, Term};
 pub(crate) use labels::Labels;
 pub(crate) use node::NodeFacts;
-pub(crate) use node_rule::{NodeRule, NodeTerm};
+pub(crate) use node_rule::NodeRule;
 pub(crate) use pod::{HostPort, Pod};
 pub(crate) use resources::{Resources, is_extended, is_scalar};
 pub(crate) use spread::Constraint;

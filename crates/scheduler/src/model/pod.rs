@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mizzen_kinds::node_affinity::NodeSelectorTerm;
 use mizzen_kinds::tolerations::Toleration;
 use mizzen_object::{Str, Value, time};
 use mizzen_sdk::cache::Entry;
@@ -9,7 +10,7 @@ use mizzen_sdk::{Key, Object};
 
 use super::affinity::Affinity;
 use super::labels::Labels;
-use super::node_rule::{NodeRule, NodeTerm};
+use super::node_rule::NodeRule;
 use super::requests::Requests;
 use super::spread::Constraint;
 use super::volume::Volumes;
@@ -76,7 +77,7 @@ pub(crate) struct Pod {
     pub images: Box<[Str]>,
     pub n_containers: usize,
     pub node_rule: Option<Arc<NodeRule>>,
-    pub preferred_nodes: Box<[(i64, NodeTerm)]>,
+    pub preferred_nodes: Box<[(i64, NodeSelectorTerm)]>,
     pub tolerations: Box<[Toleration]>,
     pub affinity: Affinity,
     pub spread: Box<[Constraint]>,
@@ -215,11 +216,16 @@ fn with_tag(image: &str) -> Str {
     }
 }
 
-fn preferred_nodes(affinity: &Value) -> Box<[(i64, NodeTerm)]> {
+fn preferred_nodes(affinity: &Value) -> Box<[(i64, NodeSelectorTerm)]> {
     let terms = affinity["preferredDuringSchedulingIgnoredDuringExecution"].list();
     terms
         .iter()
-        .map(|term| (term["weight"].int(), NodeTerm::of(&term["preference"])))
+        .map(|term| {
+            (
+                term["weight"].int(),
+                NodeSelectorTerm::new(&term["preference"]),
+            )
+        })
         .collect()
 }
 

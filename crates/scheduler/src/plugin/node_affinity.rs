@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 
+use mizzen_kinds::node_affinity::NodeSelectorTerm;
 use mizzen_object::Value;
 
 use super::normalize::normalize;
 use super::{Check, Filter, Name, Rank, Ready, Refusal, Score};
 use crate::cache::{Node, Slot};
 use crate::happening::{Happening, NodeChange};
-use crate::model::{NodeFacts, NodeRule, NodeTerm, Pod};
+use crate::model::{NodeFacts, NodeRule, Pod};
 use crate::world::World;
 
 /// What the configuration demands of nodes for every pod.
 #[derive(Default)]
 pub(crate) struct NodeAffinity {
     added: Option<NodeRule>,
-    added_preferred: Vec<(i64, NodeTerm)>,
+    added_preferred: Vec<(i64, NodeSelectorTerm)>,
 }
 
 impl NodeAffinity {
@@ -30,7 +31,12 @@ impl NodeAffinity {
                 &added["requiredDuringSchedulingIgnoredDuringExecution"],
             ),
             added_preferred: preferred
-                .map(|term| (term["weight"].int(), NodeTerm::of(&term["preference"])))
+                .map(|term| {
+                    (
+                        term["weight"].int(),
+                        NodeSelectorTerm::new(&term["preference"]),
+                    )
+                })
                 .collect(),
         }
     }
@@ -43,7 +49,7 @@ struct Allowed {
     own: Option<Box<[bool]>>,
 }
 
-struct Preferred(Vec<(i64, NodeTerm)>);
+struct Preferred(Vec<(i64, NodeSelectorTerm)>);
 
 fn allows(rule: &NodeRule, node: &NodeFacts) -> bool {
     rule.allows(&node.name, &node.labels)
@@ -143,7 +149,7 @@ impl Rank for Preferred {
             let holding = self
                 .0
                 .iter()
-                .filter(|(_, term)| term.holds(&facts.name, &facts.labels));
+                .filter(|(_, term)| term.matches(&facts.name, |key| facts.labels.get(key)));
             holding.map(|(weight, _)| weight).sum()
         };
         let mut scores: Vec<i64> = nodes.iter().map(score).collect();
