@@ -24,6 +24,7 @@ pub mod jsonpath;
 mod kind;
 mod names;
 pub mod own;
+pub mod owner_references;
 pub mod patch;
 pub mod percent;
 pub mod proto;

@@ -12,7 +12,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use mizzen_object::{Value, json, time};
+use mizzen_object::{Value, json, owner_references, time};
 use serde::de::Error as _;
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -90,15 +90,12 @@ impl Object {
 
     /// The reference to the one that controls it.
     pub fn controller(&self) -> Option<&Value> {
-        self.owners()
-            .iter()
-            .find(|owner| owner["controller"].bool())
+        owner_references::controller_of(self)
     }
 
     /// Whether the object with this uid controls it.
     pub fn is_controlled_by(&self, uid: &str) -> bool {
-        self.controller()
-            .is_some_and(|owner| owner["uid"].str() == uid)
+        owner_references::is_controlled_by(self, uid)
     }
 
     fn meta(&self, field: &str) -> &Value {

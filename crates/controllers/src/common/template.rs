@@ -1,6 +1,6 @@
 //! Which pod does a template ask for?
 
-use mizzen_object::{Value, value};
+use mizzen_object::{Value, owner_references, value};
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::Resource;
 
@@ -20,14 +20,7 @@ pub(crate) fn pod(template: &Value, owner: &Object, kind: &Resource) -> Object {
 
 /// The reference by which an object says that `owner` controls it, and that `owner` must not go before it.
 pub(crate) fn controller_reference(owner: &Object, kind: &Resource) -> Value {
-    value!({
-        "apiVersion": (kind.api_version()),
-        "kind": (&*kind.kind),
-        "name": (owner.name()),
-        "uid": (owner.uid()),
-        "controller": true,
-        "blockOwnerDeletion": true
-    })
+    owner_references::controller_reference(owner, &kind.api_version(), &kind.kind)
 }
 
 /// A dash makes names prettier, if there is room for it.

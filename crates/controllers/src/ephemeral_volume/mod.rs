@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mizzen_object::owner_references::controller_reference;
 use mizzen_object::{Value, value};
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
@@ -116,14 +117,7 @@ fn draft(pod: &Object, volume: &Value) -> Value {
         "metadata": {
             "name": (pod_index::claim_name(pod, volume)),
             "namespace": (pod.namespace()),
-            "ownerReferences": [{
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "name": (pod.name()),
-                "uid": (pod.uid()),
-                "controller": true,
-                "blockOwnerDeletion": true,
-            }],
+            "ownerReferences": [(controller_reference(pod, "v1", "Pod"))],
         },
         "spec": (template["spec"].clone()),
     });

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use mizzen_object::owner_references::controller_reference;
 use mizzen_object::{Value, value};
 
 /// The label with the name of a slice's service.
@@ -132,14 +133,7 @@ pub(crate) fn empty(owner: (&str, &Value), family: &str, ports: &[Value], labels
             "generateName": (prefix(metadata["name"].str())),
             "namespace": (metadata["namespace"].clone()),
             "labels": (labels),
-            "ownerReferences": [{
-                "apiVersion": "v1",
-                "kind": (kind),
-                "name": (metadata["name"].clone()),
-                "uid": (metadata["uid"].clone()),
-                "controller": true,
-                "blockOwnerDeletion": true
-            }]
+            "ownerReferences": [(controller_reference(owner, "v1", kind))]
         },
         "addressType": (family),
         "endpoints": [],

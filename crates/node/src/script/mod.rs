@@ -14,6 +14,7 @@ mod tests;
 
 use std::time::Duration;
 
+use mizzen_object::owner_references::controller_of;
 use mizzen_object::{Str, Value};
 
 use crate::moment::Moment;
@@ -187,10 +188,7 @@ fn ends(after: Duration, code: i64) -> Run {
 
 /// Whether a Job made the pod: then somebody waits for its end.
 fn is_of_job(pod: &Value) -> bool {
-    let owners = pod["metadata"]["ownerReferences"].list();
-    owners
-        .iter()
-        .any(|owner| owner["controller"].bool() && owner["kind"].str() == "Job")
+    controller_of(pod).is_some_and(|owner| owner["kind"].str() == "Job")
 }
 
 /// Whether a pod has the containers that an annotation names; the error is for people.

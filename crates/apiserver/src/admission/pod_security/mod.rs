@@ -10,6 +10,7 @@ pub use policy::{Level, Policy, Standard, Version};
 
 use std::collections::BTreeMap;
 
+use mizzen_object::owner_references::controller_of;
 use mizzen_object::{Status, Value, Violations};
 
 use super::Attributes;
@@ -370,8 +371,7 @@ fn by_importance(attributes: &Attributes, pods: Vec<Value>) -> Vec<Value> {
         .into_iter()
         .filter(|pod| !has_exempt_runtime(attributes, &Pod::of(pod)));
     let (mut first, rest): (Vec<Value>, Vec<Value>) = pods.partition(|pod| {
-        let owners = pod["metadata"]["ownerReferences"].list();
-        let Some(owner) = owners.iter().find(|owner| owner["controller"].bool()) else {
+        let Some(owner) = controller_of(pod) else {
             return true;
         };
         let is_new = !seen.contains(&owner["uid"]);
