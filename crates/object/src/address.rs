@@ -145,9 +145,50 @@ fn number(ip: IpAddr) -> u128 {
     }
 }
 
+/// Whether a text is `host:port`, `[host]:port` or `:port`. Kubernetes: what Go's `net.SplitHostPort` takes; neither part is
+/// looked into.
+pub fn is_host_and_port(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return false;
+    };
+    let host = match host.strip_prefix('[') {
+        Some(host) => match host.split_once(']') {
+            Some((host, "")) => host,
+            _ => return false,
+        },
+        None if host.contains(':') => return false,
+        None => host,
+    };
+    !host.contains(['[', ']']) && !port.contains(['[', ']'])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_and_a_port_are_parted_as_go_does() {
+        let yes = [
+            "a:1",
+            "a:",
+            ":1",
+            ":",
+            "[a]:1",
+            "[::1]:80",
+            "[]:1",
+            "10.0.0.1:x",
+        ];
+        let no = [
+            "", "a", "[a]", "[a:1", "a]:1", "[a]b:1", "[a]1:1", "::1", "a:b:1", "[::1]", "[a[b]:1",
+            "[[a]]:1", "[a]]:1", "a[:1", "a:[1", "a:1]", "[a]:[1", "[a]:1]", "[a]::1",
+        ];
+        for text in yes {
+            assert!(is_host_and_port(text), "{text}");
+        }
+        for text in no {
+            assert!(!is_host_and_port(text), "{text}");
+        }
+    }
 
     fn block(text: &str) -> Block {
         Block::parse_sloppy(text).unwrap()

@@ -2,6 +2,7 @@
 //!
 //! Most sources need some fields and nothing else, so they are rows of [`SOURCES`]; the others have a function.
 
+use mizzen_object::address::is_host_and_port;
 use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Value, Violations};
@@ -328,19 +329,6 @@ fn validate_quobyte(source: &Value, _: &Around, path: &Path, violations: &mut Vi
         }
     }
     require(source, &["volume"], path, violations);
-}
-
-/// Go's `net.SplitHostPort`.
-fn is_host_and_port(text: &str) -> bool {
-    let Some((host, port)) = text.rsplit_once(':') else {
-        return false;
-    };
-    match host.strip_prefix('[') {
-        Some(inner) => {
-            inner.find(']') == Some(inner.len().wrapping_sub(1)) && !port.contains(['[', ']'])
-        }
-        None => !host.contains([':', '[', ']']) && !port.contains(['[', ']']),
-    }
 }
 
 fn validate_downward_api(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {

@@ -1,5 +1,6 @@
 //! Where a volume's data is: one of many kinds of storage, most of them of the past.
 
+use mizzen_object::address::is_host_and_port;
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Value, Violations};
 
@@ -184,20 +185,6 @@ fn quobyte(_volume: &Value, source: &Value, path: &Path, violations: &mut Violat
         }
     }
     require(source, &["volume"], path, violations);
-}
-
-fn is_host_and_port(pair: &str) -> bool {
-    let Some((host, port)) = pair.rsplit_once(':') else {
-        return false;
-    };
-    let host = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'))
-        .unwrap_or_else(|| match host {
-            host if host.contains(':') => "[",
-            host => host,
-        });
-    !host.contains(['[', ']']) && !port.contains(['[', ']'])
 }
 
 /// Kubernetes: messages spell two of the fields in lower case.
