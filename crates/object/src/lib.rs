@@ -12,6 +12,7 @@
 
 pub mod address;
 pub mod cel;
+pub mod condition;
 pub mod config_file;
 pub mod custom;
 pub mod decode;

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use mizzen_object::condition::updated;
 use mizzen_object::{Str, Value, time, value};
 use mizzen_sdk::api::{Api, Patch};
 use mizzen_sdk::resource::PODS;
@@ -131,20 +132,8 @@ fn change(report: &Report, now: &str) -> Option<Value> {
 
 /// A condition with its times, unless the pod has the same already.
 pub(crate) fn renewed(pod: &Object, mut condition: Value, now: &str) -> Option<Value> {
-    let known = pod["status"]["conditions"].list().iter();
-    let known = known
-        .clone()
-        .find(|known| known["type"] == condition["type"]);
-    let same = |field: &str| known.is_some_and(|known| known[field] == condition[field]);
-    if same("status") && same("reason") && same("message") {
-        return None;
-    }
-    let since = match known.filter(|known| known["status"] == condition["status"]) {
-        Some(known) => known["lastTransitionTime"].clone(),
-        None => now.into(),
-    };
     condition.set("observedGeneration", pod["metadata"]["generation"].clone());
     condition.set("lastProbeTime", Value::Null);
-    condition.set("lastTransitionTime", since);
-    Some(condition)
+    condition.set("lastTransitionTime", now);
+    updated(&pod["status"]["conditions"], condition)
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::{Str, Value, json, value};
+use mizzen_object::{Str, Value, condition, json, value};
 use mizzen_registry::{Resource, Watch, WatchOptions};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -250,25 +250,16 @@ impl Keeper {
 
     /// Writes a condition down if it is not what is stored. A race is lost gladly: the next pass looks again.
     async fn report(&self, entry: &Entry, (status, reason, message): Condition) {
-        let conditions = entry.object["status"]["conditions"].list();
-        let known = conditions
-            .iter()
-            .find(|condition| condition["type"].str() == "Available");
-        let said = |field: &str| known.map_or("", |known| known[field].str());
-        if (said("status"), said("reason"), said("message")) == (status, reason, message.as_str()) {
-            return;
-        }
-        let since = match said("status") == status {
-            true => said("lastTransitionTime").to_owned(),
-            false => self.server.0.registry.timestamp(),
-        };
-        let condition = value!({
-            "type": "Available", "status": status, "lastTransitionTime": since, "reason": reason, "message": message
+        let now = self.server.0.registry.timestamp();
+        let new = value!({
+            "type": "Available", "status": status, "lastTransitionTime": now, "reason": reason, "message": message
         });
+        let Some(new) = condition::updated(&entry.object["status"]["conditions"], new) else {
+            return;
+        };
         let mut object = entry.object.clone();
         let conditions = object.entry("status").entry("conditions").make_list();
-        conditions.retain(|condition| condition["type"].str() != "Available");
-        conditions.push(condition);
+        condition::set(conditions, new);
         let path = format!(
             "/apis/apiregistration.k8s.io/v1/apiservices/{}/status",
             entry.name

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mizzen_object::{Status, Str, Value};
+use mizzen_object::{Status, Str, Value, condition};
 use mizzen_registry::{ListOptions, Registry, Resource, Revision};
 
 use crate::catalog::Catalog;
@@ -108,10 +108,7 @@ pub(crate) struct Entry {
 impl Entry {
     fn parse(object: Value) -> Entry {
         let spec = &object["spec"];
-        let conditions = object["status"]["conditions"].list();
-        let available = conditions.iter().any(|condition| {
-            condition["type"].str() == "Available" && condition["status"].str() == "True"
-        });
+        let available = condition::is_true(&object["status"]["conditions"], "Available");
         let reference = &spec["service"];
         let trust = match spec["insecureSkipTLSVerify"].bool() {
             true => Trust::Anyone,

@@ -1,6 +1,6 @@
 //! What a definition's status says: which names it has, whether it is served, who agreed to it.
 
-use mizzen_object::{Value, value};
+use mizzen_object::{Value, condition, value};
 
 use super::names::{Names, Taken, accept};
 
@@ -57,58 +57,34 @@ struct Board<'a> {
 
 impl Board<'_> {
     fn condition(&self, name: &str) -> &Value {
-        let conditions = self.definition["status"]["conditions"].list();
-        let found = conditions
-            .iter()
-            .find(|condition| condition["type"].str() == name);
-        found.unwrap_or(&Value::Null)
+        condition::find(&self.definition["status"]["conditions"], name).unwrap_or(&Value::Null)
     }
 
     fn holds(&self, name: &str) -> bool {
-        self.condition(name)["status"].str() == "True"
+        condition::is_true(&self.definition["status"]["conditions"], name)
     }
 
     fn set(&mut self, name: &str, status: &str, reason: &str, message: &str) {
-        let known = self.condition(name);
-        let same = [("status", status), ("reason", reason), ("message", message)];
-        if same
-            .iter()
-            .all(|(field, text)| known[*field].str() == *text)
-        {
-            return;
-        }
-        // A condition that says the same for another reason has not changed since.
-        let since = match known["status"].str() == status {
-            true => known["lastTransitionTime"].clone(),
-            false => self.now.into(),
-        };
-        let condition = value!({
-            "type": name, "status": status, "lastTransitionTime": since, "reason": reason, "message": message,
+        let new = value!({
+            "type": name, "status": status, "lastTransitionTime": (self.now), "reason": reason, "message": message,
         });
-        let conditions = self
-            .definition
+        let Some(new) = condition::updated(&self.definition["status"]["conditions"], new) else {
+            return;
+        };
+        condition::set(self.conditions(), new);
+        self.changed = true;
+    }
+
+    fn conditions(&mut self) -> &mut Vec<Value> {
+        self.definition
             .entry("status")
             .entry("conditions")
-            .make_list();
-        match conditions
-            .iter_mut()
-            .find(|condition| condition["type"].str() == name)
-        {
-            Some(known) => *known = condition,
-            None => conditions.push(condition),
-        }
-        self.changed = true;
+            .make_list()
     }
 
     fn remove(&mut self, name: &str) {
         if !self.condition(name).is_null() {
-            let conditions = self
-                .definition
-                .entry("status")
-                .entry("conditions")
-                .make_list();
-            conditions.retain(|condition| condition["type"].str() != name);
-            self.changed = true;
+            self.changed |= condition::remove(self.conditions(), name);
         }
     }
 

@@ -8,6 +8,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use mizzen_object::condition;
 use mizzen_object::schema::Struct;
 use mizzen_object::{
     GroupVersionKind, Kind, KindData, NoHooks, Scope, Status, Str, Subresource, Value, custom, json,
@@ -269,8 +270,6 @@ fn subresource(name: &'static str) -> Subresource {
 }
 
 /// Whether a condition of a definition holds.
-pub(super) fn is_true(definition: &Value, condition: &str) -> bool {
-    let conditions = definition["status"]["conditions"].list().iter();
-    let mut found = conditions.filter(|known| known["type"].str() == condition);
-    found.any(|condition| condition["status"].str() == "True")
+pub(super) fn is_true(definition: &Value, type_: &str) -> bool {
+    condition::is_true(&definition["status"]["conditions"], type_)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header};
+use mizzen_object::condition::find;
 use mizzen_object::{Str, User, Value, json, value};
 use mizzen_registry::{Changes, Follower, Resource};
 
@@ -98,11 +99,7 @@ fn missing(schema: &Value, levels: &HashSet<Str>, now: &str) -> Option<Value> {
     };
     let message =
         format!("This FlowSchema references the PriorityLevelConfiguration object named {end}");
-    let known = schema
-        .at("status.conditions")
-        .list()
-        .iter()
-        .find(|known| known["type"].str() == "Dangling");
+    let known = find(schema.at("status.conditions"), "Dangling");
     let says =
         |known: &Value| ["status", "reason", "message"].map(|field| known[field].str().to_owned());
     if known.is_some_and(|known| says(known) == [status, reason, &message]) {

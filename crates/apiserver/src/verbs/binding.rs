@@ -1,6 +1,6 @@
 //! Binding a pod to a node: `POST` to `pods/NAME/binding`, or to `bindings` in the old way.
 
-use mizzen_object::{GroupResource, Status, Value, Violations, value};
+use mizzen_object::{GroupResource, Status, Value, Violations, condition, value};
 use mizzen_registry::{Change, Future, Key, Update};
 
 use super::create::wipe;
@@ -167,12 +167,6 @@ impl Bind {
         // What was hoped for is so, or is not any more.
         pod.entry("status").remove("nominatedNodeName");
         let conditions = pod.entry("status").entry("conditions").make_list();
-        match conditions
-            .iter_mut()
-            .find(|condition| condition["type"].str() == "PodScheduled")
-        {
-            Some(condition) => *condition = scheduled,
-            None => conditions.push(scheduled),
-        }
+        condition::set(conditions, scheduled);
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::Method;
 use mizzen_apiserver::Server;
 use mizzen_object::address::Block;
+use mizzen_object::condition::find;
 use mizzen_object::{Value, value};
 
 use crate::itself::{Client, KUBE_APISERVER};
@@ -41,8 +42,7 @@ pub(super) async fn sync(server: &Server, ranges: &[Block]) -> Result<(), String
         return client.call(Method::PUT, OWN, Some(&known)).await.map(drop);
     }
     let is_going = !known["metadata"]["deletionTimestamp"].is_null();
-    let mut conditions = known["status"]["conditions"].list().iter();
-    let ready = conditions.find(|condition| condition["type"].str() == "Ready");
+    let ready = find(&known["status"]["conditions"], "Ready");
     let is_open = ready.is_none_or(|ready| ready["status"].str() == "Unknown");
     match !is_going && is_open && known["spec"]["cidrs"] == cidrs {
         true => set_ready(server, &client).await,

@@ -1,6 +1,7 @@
 //! What happened between two states of an object, who did it, and why. Pure: from objects to sentences.
 
 use mizzen_object::Value;
+use mizzen_object::condition::find;
 use mizzen_sdk::Object;
 
 /// Something that one of the loops, or somebody else, did.
@@ -200,11 +201,7 @@ fn pod_state(pod: &Object) -> String {
 /// One condition of an object; null if there is none.
 pub(super) fn condition<'a>(object: &'a Object, name: &str) -> &'a Value {
     static NONE: Value = Value::Null;
-    object["status"]["conditions"]
-        .list()
-        .iter()
-        .find(|one| one["type"].str() == name)
-        .unwrap_or(&NONE)
+    find(&object["status"]["conditions"], name).unwrap_or(&NONE)
 }
 
 fn spec_change(old: &Object, new: &Object) -> String {

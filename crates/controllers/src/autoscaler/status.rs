@@ -1,6 +1,6 @@
 //! What does an autoscaler say about itself?
 
-use mizzen_object::{Value, value};
+use mizzen_object::{Value, condition, value};
 
 /// A status that is being written.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,22 +24,14 @@ impl Draft {
         reason: &str,
         message: impl Into<String>,
     ) {
-        let is = if is { "True" } else { "False" };
-        let conditions = self.status.entry("conditions").make_list();
-        let at = conditions
-            .iter()
-            .position(|condition| condition["type"].str() == kind);
-        let at = at.unwrap_or_else(|| {
-            conditions.push(value!({"type": (kind)}));
-            conditions.len() - 1
+        let new = value!({
+            "type": (kind),
+            "status": (if is { "True" } else { "False" }),
+            "lastTransitionTime": (self.now.as_str()),
+            "reason": (reason),
+            "message": (message.into()),
         });
-        let condition = &mut conditions[at];
-        if condition["status"].str() != is {
-            condition.set("lastTransitionTime", self.now.as_str());
-        }
-        condition.set("status", is);
-        condition.set("reason", reason);
-        condition.set("message", message.into());
+        condition::set(self.status.entry("conditions").make_list(), new);
     }
 
     /// Says how many replicas there are and should be, and what was measured. Without `desired` that stays as it was.

@@ -11,13 +11,10 @@ pub(crate) use clean::start as start_cleaning;
 pub(crate) use sign::start as start_signing;
 pub use sign::{Order, Sign};
 
-use mizzen_object::Value;
+use mizzen_object::{Value, condition};
 
 fn has_condition(request: &Value, kind: &str) -> bool {
-    request["status"]["conditions"]
-        .list()
-        .iter()
-        .any(|condition| condition["type"].str() == kind)
+    condition::find(&request["status"]["conditions"], kind).is_some()
 }
 
 fn is_issued(request: &Value) -> bool {

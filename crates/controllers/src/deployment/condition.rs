@@ -1,6 +1,6 @@
 //! The conditions in a deployment's status: what they are, and when one of them changes.
 
-use mizzen_object::{Value, value};
+use mizzen_object::{Value, condition, value};
 
 /// Whether all is well, as far as availability goes.
 pub(super) const AVAILABLE: &str = "Available";
@@ -23,10 +23,7 @@ pub(super) fn new(type_: &str, status: &str, reason: &str, message: &str, now: &
 
 /// The condition of a type.
 pub(super) fn find<'a>(status: &'a Value, type_: &str) -> Option<&'a Value> {
-    status["conditions"]
-        .list()
-        .iter()
-        .find(|condition| condition["type"].str() == type_)
+    condition::find(&status["conditions"], type_)
 }
 
 /// Sets a condition, at the end. One that has the same status and reason stays as it is; with the same status it keeps
@@ -49,7 +46,7 @@ pub(super) fn remove(status: &mut Value, type_: &str) {
     let Some(Value::List(conditions)) = status.get_mut("conditions") else {
         return;
     };
-    conditions.retain(|condition| condition["type"].str() != type_);
+    condition::remove(conditions, type_);
     if conditions.is_empty() {
         status.remove("conditions");
     }

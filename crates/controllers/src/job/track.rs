@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use mizzen_object::time::from_unix;
-use mizzen_object::{Value, value};
+use mizzen_object::{Value, condition, value};
 use mizzen_sdk::Object;
 
 use super::facts::{self, has_failed, has_succeeded, is_tracked, valid_index_of};
@@ -115,10 +115,7 @@ pub(super) fn note_suspension(job: &mut Object, now: Timestamp) -> bool {
         true => ("True", "JobSuspended", "Job suspended"),
         false => ("False", "JobResumed", "Job resumed"),
     };
-    let known = job["status"]["conditions"]
-        .list()
-        .iter()
-        .find(|it| it["type"].str() == "Suspended");
+    let known = condition::find(&job["status"]["conditions"], "Suspended");
     let is_news = known.map_or(is_suspended, |known| known["status"].str() != truth);
     if is_news {
         let status = job.entry("status");
@@ -217,15 +214,8 @@ fn condition(kind: &str, truth: &str, reason: &str, message: &str, now: Timestam
     })
 }
 
-fn set_condition(status: &mut Value, condition: Value) {
-    let conditions = status.entry("conditions").make_list();
-    match conditions
-        .iter_mut()
-        .find(|known| known["type"] == condition["type"])
-    {
-        Some(known) => *known = condition,
-        None => conditions.push(condition),
-    }
+fn set_condition(status: &mut Value, new: Value) {
+    condition::set(status.entry("conditions").make_list(), new);
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mizzen_object::{Value, value};
+use mizzen_object::{Value, condition, value};
 
 /// How far the deletion of a namespace's content has come.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -119,24 +119,10 @@ impl News {
     fn set(self, conditions: &mut Vec<Value>, now: &str) -> bool {
         let status = if self.bad.is_some() { "True" } else { "False" };
         let (reason, message) = self.bad.unwrap_or((self.good.0, self.good.1.into()));
-        let Some(known) = conditions
-            .iter_mut()
-            .find(|known| known["type"].str() == self.kind)
-        else {
-            conditions.push(value!({
-                "type": (self.kind), "status": status, "lastTransitionTime": now, "reason": reason, "message": message,
-            }));
-            return true;
-        };
-        if known["status"].str() != status {
-            known.set("lastTransitionTime", now);
-        } else if known["reason"].str() == reason && known["message"].str() == message {
-            return false;
-        }
-        known.set("status", status);
-        known.set("reason", reason);
-        known.set("message", message);
-        true
+        let new = value!({
+            "type": (self.kind), "status": status, "lastTransitionTime": now, "reason": reason, "message": message,
+        });
+        condition::set(conditions, new)
     }
 }
 

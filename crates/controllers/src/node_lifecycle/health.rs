@@ -7,6 +7,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use mizzen_object::{Value, time, value};
 
+use crate::common::pod::condition;
+
 /// How nodes are monitored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeMonitor {
@@ -71,7 +73,7 @@ pub(super) fn look(
     monitor: NodeMonitor,
 ) -> Look {
     let health = remember(known, node, renewed, now);
-    let before = find(node, "Ready");
+    let before = condition(node, "Ready");
     let grace = if before.is_some() {
         monitor.grace_period
     } else {
@@ -104,7 +106,8 @@ pub(super) fn now_text(now: Timestamp) -> String {
 }
 
 fn remember(known: Option<&Health>, node: &Value, renewed: &str, now: Now) -> Health {
-    let heartbeat = find(node, "Ready").map(|condition| condition["lastHeartbeatTime"].clone());
+    let heartbeat =
+        condition(node, "Ready").map(|condition| condition["lastHeartbeatTime"].clone());
     // Kubernetes: only a later renewTime counts (node_lifecycle_controller.go). Then a node whose clock is set back by an hour is
     // lost for an hour although it renews its lease; here any new renewTime is a heartbeat.
     let is_renewed = |known: &Health| !renewed.is_empty() && known.renewed != renewed;
@@ -131,13 +134,6 @@ fn created(node: &Value, now: Now) -> Option<Timestamp> {
     now.monotonic
         .checked_sub(age.max(SignedDuration::ZERO))
         .ok()
-}
-
-fn find<'a>(node: &'a Value, kind: &str) -> Option<&'a Value> {
-    node["status"]["conditions"]
-        .list()
-        .iter()
-        .find(|condition| condition["type"].str() == kind)
 }
 
 /// The conditions of a node that fell silent.

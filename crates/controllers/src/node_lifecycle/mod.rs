@@ -14,13 +14,14 @@ mod zones;
 
 use std::sync::Arc;
 
-use mizzen_object::{Value, value};
+use mizzen_object::value;
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::cache::Entry;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{LEASES, NODES, PODS};
 use mizzen_sdk::{Key, Object};
 
+use crate::common::pod::condition;
 use crate::{After, Context, Error, Reconcile, Work, pod_index};
 use monitor::Monitor;
 
@@ -121,14 +122,8 @@ impl Reconcile for Newcomers {
         let Some(node) = self.nodes.lister().get(pod["spec"]["nodeName"].str())? else {
             return Ok(After::Done);
         };
-        let is_ready = |condition: &Value| {
-            condition["type"].str() == "Ready" && condition["status"].str() == "True"
-        };
-        let conditions = node["status"]["conditions"].list();
-        let says = conditions
-            .iter()
-            .any(|condition| condition["type"].str() == "Ready");
-        if says && !conditions.iter().any(is_ready) {
+        let ready = condition(&node, "Ready");
+        if ready.is_some_and(|ready| ready["status"].str() != "True") {
             pods::mark(&self.context, &pod).await?;
         }
         Ok(After::Done)

@@ -17,6 +17,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::health::{Health, Look, Now, look};
 use super::zones::{Turn, Zones, zone_of};
 use super::{pods, taints};
+use crate::common::pod::condition;
 use crate::{Context, Error, pod_index, taint};
 
 /// How often nodes that wait for their taint are let through.
@@ -285,10 +286,7 @@ impl Monitor {
             let Ok(Some(node)) = self.nodes.lister().get(&name) else {
                 continue;
             };
-            let ready = node["status"]["conditions"]
-                .list()
-                .iter()
-                .find(|one| one["type"].str() == "Ready");
+            let ready = condition(&node, "Ready");
             let is_done = match ready.map_or("", |ready| ready["status"].str()) {
                 "False" => self.swap(&name, taint::NOT_READY, taint::UNREACHABLE).await,
                 "Unknown" => self.swap(&name, taint::UNREACHABLE, taint::NOT_READY).await,

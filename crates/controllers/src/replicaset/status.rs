@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
-use mizzen_object::{Value, time, value};
+use mizzen_object::{Value, condition, time, value};
 use mizzen_sdk::Object;
 
 use super::facts::Facts;
 use crate::common::pod::has_been_ready;
+
+/// The condition that pods could not be made or deleted.
+const REPLICA_FAILURE: &str = "ReplicaFailure";
 
 /// What was seen of a set's pods.
 pub(super) struct Seen<'a> {
@@ -55,7 +58,7 @@ pub(super) fn of(set: &Object, seen: &Seen) -> Value {
 
 /// Kubernetes: while a failure lasts its condition stays as it was first reported (replica_set_utils.go).
 fn set_failure(status: &mut Value, seen: &Seen, n_wanted: i64) {
-    let known = status["conditions"].list().iter().any(is_failure);
+    let known = condition::find(&status["conditions"], REPLICA_FAILURE).is_some();
     match &seen.failure {
         Some(message) if !known => {
             let condition = failure(seen, n_wanted, message);
@@ -63,17 +66,13 @@ fn set_failure(status: &mut Value, seen: &Seen, n_wanted: i64) {
         }
         None if known => {
             let conditions = status.entry("conditions").make_list();
-            conditions.retain(|condition| !is_failure(condition));
+            condition::remove(conditions, REPLICA_FAILURE);
             if conditions.is_empty() {
                 status.remove("conditions");
             }
         }
         _ => {}
     }
-}
-
-fn is_failure(condition: &Value) -> bool {
-    condition["type"].str() == "ReplicaFailure"
 }
 
 fn failure(seen: &Seen, n_wanted: i64, message: &str) -> Value {
@@ -84,7 +83,7 @@ fn failure(seen: &Seen, n_wanted: i64, message: &str) -> Value {
     };
     let now = time::from_unix(seen.now.as_second());
     value!({
-        "type": "ReplicaFailure",
+        "type": REPLICA_FAILURE,
         "status": "True",
         "lastTransitionTime": now,
         "reason": reason,

@@ -1,6 +1,6 @@
 //! What does a migration say of itself? That it runs, and how it ended, with upstream's words.
 
-use mizzen_object::{Value, value};
+use mizzen_object::{Value, condition, value};
 
 use crate::common::pod::condition;
 
@@ -24,7 +24,7 @@ pub(super) fn has_succeeded(migration: &Value) -> bool {
 }
 
 fn is_true(migration: &Value, type_: &str) -> bool {
-    condition(migration, type_).is_some_and(|condition| condition["status"].str() == "True")
+    condition::is_true(&migration["status"]["conditions"], type_)
 }
 
 /// It begins.

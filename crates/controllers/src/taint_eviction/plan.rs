@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use mizzen_kinds::tolerations::tolerates;
+use mizzen_object::condition::updated;
 use mizzen_object::{Value, value};
 
 /// How long a pod may stay.
@@ -87,7 +88,7 @@ pub(super) fn plan(known: Option<&Known>, uid: &str, verdict: Verdict, now: Time
 
 /// The condition of a pod that has to go; none if it has it.
 pub(super) fn condition(pod: &Value, now: &str) -> Option<Value> {
-    let wanted = value!({
+    let condition = value!({
         "type": "DisruptionTarget",
         "observedGeneration": (pod["metadata"]["generation"].clone()),
         "status": "True",
@@ -96,12 +97,7 @@ pub(super) fn condition(pod: &Value, now: &str) -> Option<Value> {
         "reason": "DeletionByTaintManager",
         "message": "Taint manager: deleting due to NoExecute taint",
     });
-    let is_it = |condition: &Value| {
-        ["type", "status", "reason", "message"]
-            .iter()
-            .all(|field| condition[*field] == wanted[*field])
-    };
-    (!pod["status"]["conditions"].list().iter().any(is_it)).then_some(wanted)
+    updated(&pod["status"]["conditions"], condition)
 }
 
 #[cfg(test)]

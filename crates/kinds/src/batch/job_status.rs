@@ -4,7 +4,7 @@
 //! is said together makes sense together. Only what changes is checked, for the rest was there before.
 
 use mizzen_object::validate::field;
-use mizzen_object::{Path, Reason, Value, Violations};
+use mizzen_object::{Path, Reason, Value, Violations, condition};
 
 use super::indexes;
 use crate::apps::validate_counts;
@@ -29,13 +29,7 @@ pub(super) fn validate(new: &Value, old: &Value, violations: &mut Violations) {
 
 /// Whether a condition of a status is true.
 pub(super) fn is_true(status: &Value, kind: &str) -> bool {
-    has_condition(status, kind, "True")
-}
-
-fn has_condition(status: &Value, kind: &str, wanted: &str) -> bool {
-    let mut conditions = status["conditions"].list().iter();
-    conditions
-        .any(|condition| condition["type"].str() == kind && condition["status"].str() == wanted)
+    condition::is_true(&status["conditions"], kind)
 }
 
 fn is_finished(status: &Value) -> bool {
@@ -286,7 +280,9 @@ impl<'a> Check<'a> {
         let was_set = |key: &str| !old[key].is_null() && old[key] != status[key];
         let when = was_set("completionTime") && !status["completionTime"].is_null();
         self.invalid(when, "completionTime", field::IMMUTABLE);
-        let resumes = self.was("Suspended") && has_condition(status, "Suspended", "False");
+        let resumes = self.was("Suspended")
+            && condition::find(&status["conditions"], "Suspended")
+                .is_some_and(|known| known["status"].str() == "False");
         let when = was_set("startTime") && !resumes && !spec["suspend"].bool();
         self.invalid(
             when,

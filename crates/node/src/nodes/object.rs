@@ -1,5 +1,6 @@
 //! What does a node look like? As a kubelet registers it.
 
+use mizzen_object::condition::find;
 use mizzen_object::{Value, value};
 
 use crate::moment::{Moment, to_value};
@@ -92,12 +93,11 @@ pub(super) fn status(settings: &Settings, name: &str, known: &Value) -> Value {
 }
 
 fn condition([name, status, reason, message]: &[&str; 4], known: &Value, now: Moment) -> Value {
-    let mut before = known["conditions"].list().iter();
-    let same =
-        before.find(|other| other["type"].str() == *name && other["status"].str() == *status);
+    let before = find(&known["conditions"], name);
+    let same = before.filter(|before| before["status"].str() == *status);
     let since = same.map_or_else(
         || to_value(now),
-        |other| other["lastTransitionTime"].clone(),
+        |before| before["lastTransitionTime"].clone(),
     );
     value!({
         "type": (*name),
@@ -116,8 +116,7 @@ pub(super) fn needs_status(settings: &Settings, name: &str, node: &Value) -> boo
     let fields = ["addresses", "capacity", "allocatable", "daemonEndpoints"];
     let differs = fields.iter().any(|field| known[*field] != wanted[*field]);
     let is_well = |[name, status, ..]: &[&str; 4]| {
-        let mut conditions = known["conditions"].list().iter();
-        conditions.any(|other| other["type"].str() == *name && other["status"].str() == *status)
+        find(&known["conditions"], name).is_some_and(|known| known["status"].str() == *status)
     };
     differs || !CONDITIONS.iter().all(is_well)
 }

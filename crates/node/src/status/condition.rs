@@ -1,5 +1,6 @@
 //! Which conditions does a pod have? The kubelet's five, after those that others wrote.
 
+use mizzen_object::condition::{find, is_true};
 use mizzen_object::{Value, value};
 
 use crate::moment::{Moment, to_value};
@@ -87,11 +88,7 @@ fn renewed(pod: &Pod, phase: &str) -> Verdict {
 
 fn condition(name: &str, verdict: Verdict, object: &Value, now: Moment) -> Value {
     static NONE: Value = Value::Null;
-    let known = object["status"]["conditions"].list();
-    let before = known
-        .iter()
-        .find(|condition| condition["type"].str() == name)
-        .unwrap_or(&NONE);
+    let before = find(&object["status"]["conditions"], name).unwrap_or(&NONE);
     let status = if verdict.holds { "True" } else { "False" };
     let stays = before["status"].str() == status;
     let since = if stays {
@@ -174,8 +171,7 @@ fn has_begun(pod: &Pod) -> bool {
 }
 
 fn was(object: &Value, name: &str) -> bool {
-    let mut known = object["status"]["conditions"].list().iter();
-    known.any(|condition| condition["type"].str() == name && condition["status"].str() == "True")
+    is_true(&object["status"]["conditions"], name)
 }
 
 fn containers_ready(pod: &Pod, object: &Value, phase: &str) -> Verdict {

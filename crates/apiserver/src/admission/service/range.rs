@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use mizzen_object::Value;
 use mizzen_object::address::Block;
+use mizzen_object::condition::find;
 use mizzen_registry::ListOptions;
 
 use crate::server::Inner;
@@ -38,8 +39,7 @@ pub(super) fn ready(server: &Inner) -> Vec<Block> {
 
 /// Kubernetes: a range of which nobody has said anything is ready (cidrallocator.go).
 fn is_ready(range: &Value) -> bool {
-    let is_it = |condition: &&Value| condition["type"].str() == "Ready";
-    let condition = range["status"]["conditions"].list().iter().find(is_it);
+    let condition = find(&range["status"]["conditions"], "Ready");
     range["metadata"]["deletionTimestamp"].is_null()
         && condition.is_none_or(|condition| condition["status"].str() == "True")
 }

@@ -10,6 +10,7 @@ mod version;
 pub use names::approval_condition;
 pub use schema::structural_condition;
 
+use mizzen_object::condition::is_true;
 use mizzen_object::validate::field;
 use mizzen_object::{Action, Context, Path, Value, Violations, json, value};
 
@@ -177,10 +178,7 @@ fn warnings(definition: &Value, old: Option<&Value>, context: &Context) -> Vec<S
 }
 
 fn is_established(definition: &Value) -> bool {
-    let conditions = definition["status"]["conditions"].list();
-    conditions.iter().any(|condition| {
-        condition["type"].str() == "Established" && condition["status"].str() == "True"
-    })
+    is_true(&definition["status"]["conditions"], "Established")
 }
 
 fn validate_preserving(definition: &Value, old: Option<&Value>, violations: &mut Violations) {
