@@ -97,42 +97,8 @@ fn terms(namespace: &str, selector: &LabelSelector) -> Vec<String> {
     }
 }
 
-/// A selector as Go prints it; it appears in events.
-pub(crate) fn go_text(selector: &Value) -> String {
-    if selector.is_null() {
-        return "nil".into();
-    }
-    let mut labels: Vec<(&str, &str)> = selector["matchLabels"]
-        .entries()
-        .map(|(label, value)| (label, value.str()))
-        .collect();
-    labels.sort();
-    let labels: String = labels
-        .iter()
-        .map(|(label, value)| format!("{label}: {value},"))
-        .collect();
-    let expression = |expression: &Value| {
-        let values: Vec<&str> = expression["values"].list().iter().map(Value::str).collect();
-        let (key, operator) = (expression["key"].str(), expression["operator"].str());
-        format!(
-            "LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{}],}},",
-            values.join(" ")
-        )
-    };
-    let expressions: String = selector["matchExpressions"]
-        .list()
-        .iter()
-        .map(expression)
-        .collect();
-    format!(
-        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
-    )
-}
-
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
-
     use super::*;
 
     #[track_caller]
@@ -149,18 +115,5 @@ mod tests {
         check_terms("!old,app in (b,c)", &["a/app=b", "a/app=c"]);
         check_terms("!old", &["a/"]);
         check_terms("", &["a/"]);
-    }
-
-    #[test]
-    fn selectors_are_printed_as_go_prints_them() {
-        assert_eq!(go_text(&Value::Null), "nil");
-        let selector = value!({"matchLabels": {"b": "2", "a": "1"}, "matchExpressions": [
-            {"key": "k", "operator": "In", "values": ["x", "y"]}
-        ]});
-        assert_eq!(
-            go_text(&selector),
-            "&LabelSelector{MatchLabels:map[string]string{a: 1,b: 2,},MatchExpressions:[]LabelSelectorRequirement{\
-             LabelSelectorRequirement{Key:k,Operator:In,Values:[x y],},},}"
-        );
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use mizzen_object::own::ScaleOwners;
 use mizzen_object::schema::Struct;
+use mizzen_object::select::selector_text;
 use mizzen_object::{
     GroupVersionKind, Kind, Path, ScalePaths, Status, Value, Violations, json, schema, value,
 };
@@ -85,7 +86,7 @@ impl ScaleVersion {
             .filter(|text| !text.is_empty());
         status.set(
             "selector",
-            text.unwrap_or_else(|| selector_text(&labels).into()),
+            text.unwrap_or_else(|| scale_selector(&labels).into()),
         );
         scale
     }
@@ -235,7 +236,7 @@ fn scale_of(call: &Call, object: &Value) -> Value {
         .set("replicas", found(&paths.status_replicas).int());
     let selector = match paths.label_selector.as_str() {
         "" => String::new(),
-        path => selector_text(found(path)),
+        path => scale_selector(found(path)),
     };
     if !selector.is_empty() {
         scale.entry("status").set("selector", selector);
@@ -243,49 +244,15 @@ fn scale_of(call: &Call, object: &Value) -> Value {
     scale
 }
 
-/// A label selector as text: `a=b,c in (d,e)`, sorted by key. An older kind has the labels alone, and a custom one
-/// the text.
-fn selector_text(selector: &Value) -> String {
+/// A label selector as text. An older kind has the labels alone, and a custom one the text.
+fn scale_selector(selector: &Value) -> String {
     if let Some(text) = selector.as_str() {
         return text.into();
     }
-    let structured =
-        selector.get("matchLabels").is_some() || selector.get("matchExpressions").is_some();
-    let labels = if structured {
-        &selector["matchLabels"]
-    } else {
-        selector
-    };
-    let mut terms: Vec<(String, String)> = labels
-        .entries()
-        .filter(|(_, value)| value.as_str().is_some())
-        .map(|(key, value)| (key.to_string(), format!("{key}={}", value.str())))
-        .collect();
-    terms.extend(
-        selector["matchExpressions"]
-            .list()
-            .iter()
-            .map(|expression| {
-                let key = expression["key"].str();
-                let mut values: Vec<&str> =
-                    expression["values"].list().iter().map(Value::str).collect();
-                values.sort_unstable();
-                let values = values.join(",");
-                let text = match expression["operator"].str() {
-                    "In" => format!("{key} in ({values})"),
-                    "NotIn" => format!("{key} notin ({values})"),
-                    "DoesNotExist" => format!("!{key}"),
-                    _ => key.to_string(),
-                };
-                (key.to_string(), text)
-            }),
-    );
-    terms.sort();
-    terms
-        .into_iter()
-        .map(|term| term.1)
-        .collect::<Vec<_>>()
-        .join(",")
+    match selector.get("matchLabels").is_some() || selector.get("matchExpressions").is_some() {
+        true => selector_text(selector),
+        false => selector_text(&value!({ "matchLabels": (selector.clone()) })),
+    }
 }
 
 enum Wanted {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mizzen_object::quantity::{Format, Quantity};
+use mizzen_object::select::{go_selector_text, selector_text};
 use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
 
@@ -10,8 +11,6 @@ use super::census::n_working;
 use super::metrics::Metrics;
 use super::replicas::{Answer, Measured, Target, Tolerances, by_average, by_value};
 use super::sample::{Samples, milli};
-use super::target::selector_text;
-use crate::select::go_text;
 
 /// What is known of the target when it is measured.
 pub(crate) struct Scene<'a> {
@@ -262,7 +261,7 @@ impl Scene<'_> {
         let title = match average {
             Some(_) => format!(
                 "external metric {name}({})",
-                go_text(&spec["metric"]["selector"])
+                go_selector_text(&spec["metric"]["selector"])
             ),
             None => format!("{} metric {name}", described["kind"].str()),
         };
@@ -277,7 +276,7 @@ impl Scene<'_> {
     /// A metric that belongs to no object.
     async fn external(&self, spec: &Value) -> Result<Proposal, Refusal> {
         let (name, target) = (spec["metric"]["name"].str(), &spec["target"]);
-        let shown = go_text(&spec["metric"]["selector"]);
+        let shown = go_selector_text(&spec["metric"]["selector"]);
         let (average, whole) = (milli(&target["averageValue"]), milli(&target["value"]));
         let inner = match (average, whole) {
             (Some(_), _) => format!("failed to get {name} external metric: "),

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use http::Method;
-use mizzen_object::Value;
 use mizzen_sdk::Object;
 use mizzen_sdk::api::Api;
 use mizzen_sdk::discover::{MapError, Mapper, Mapping};
@@ -105,51 +104,4 @@ pub(crate) async fn mapping(mapper: &Mapper, group: &str, kind: &str) -> Result<
         .find(is_it)
         .cloned()
         .ok_or_else(|| format!("no matches for kind {kind:?} in group {group:?}"))
-}
-
-/// A selector of a metric in its text form.
-pub(crate) fn selector_text(selector: &Value) -> String {
-    let exact = selector["matchLabels"]
-        .entries()
-        .map(|(label, value)| (label, format!("{label}={}", value.str())));
-    let expressions = selector["matchExpressions"]
-        .list()
-        .iter()
-        .map(|expression| {
-            let key = expression["key"].str();
-            let mut values: Vec<&str> =
-                expression["values"].list().iter().map(Value::str).collect();
-            values.sort();
-            let values = values.join(",");
-            let text = match expression["operator"].str() {
-                "In" => format!("{key} in ({values})"),
-                "NotIn" => format!("{key} notin ({values})"),
-                "Exists" => key.to_string(),
-                _ => format!("!{key}"),
-            };
-            (key, text)
-        });
-    let mut parts: Vec<(&str, String)> = exact.chain(expressions).collect();
-    parts.sort();
-    parts
-        .into_iter()
-        .map(|(_, text)| text)
-        .collect::<Vec<_>>()
-        .join(",")
-}
-
-#[cfg(test)]
-mod tests {
-    use mizzen_object::value;
-
-    use super::*;
-
-    #[test]
-    fn selectors_are_written_in_order() {
-        let selector = value!({"matchLabels": {"z": "1", "a": "2"}, "matchExpressions": [
-            {"key": "m", "operator": "In", "values": ["y", "x"]}, {"key": "n", "operator": "DoesNotExist"}
-        ]});
-        assert_eq!(selector_text(&selector), "a=2,m in (x,y),!n,z=1");
-        assert_eq!(selector_text(&Value::Null), "");
-    }
 }

@@ -13,7 +13,7 @@ mod stale;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::select::LabelSelector;
+use mizzen_object::select::{LabelSelector, go_selector_text};
 use mizzen_object::{Value, time};
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
@@ -22,7 +22,7 @@ use mizzen_sdk::resource::{POD_DISRUPTION_BUDGETS, PODS};
 use mizzen_sdk::{Key, Object};
 
 use crate::common::failure::message;
-use crate::select::{go_text, index_labels, index_selectors, selected, selecting};
+use crate::select::{index_labels, index_selectors, selected, selecting};
 use crate::{After, Context, Error, Reconcile, Work};
 use plan::{Basis, Need};
 use scale::Scales;
@@ -228,7 +228,7 @@ impl Budgets {
             "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the \
              status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for \
              these pods please set \".spec.minAvailable\" field of the PDB to an integer value.",
-            go_text(&budget["spec"]["selector"])
+            go_selector_text(&budget["spec"]["selector"])
         );
         self.tell(budget, Note::warning("UnmanagedPods", "Counting", text));
     }

@@ -1,6 +1,7 @@
 //! The rows of what admits, ranks and queues requests and pods.
 
 use mizzen_object::Value;
+use mizzen_object::select::go_selector_text;
 
 use super::text::{NONE, UNSET, age, condition};
 use super::{Cells, row};
@@ -42,42 +43,10 @@ fn binding(object: &Value, now: i64) -> Vec<Value> {
 fn param(param: &Value) -> String {
     match (param["namespace"].str(), param["name"].str()) {
         (_, "") if param["selector"].is_null() => UNSET.into(),
-        (_, "") => go_selector(&param["selector"]),
+        (_, "") => go_selector_text(&param["selector"]),
         ("", name) => format!("*/{name}"),
         (namespace, name) => format!("{namespace}/{name}"),
     }
-}
-
-/// Kubernetes: here, and nowhere else, a selector is shown as its Go value prints itself.
-fn go_selector(selector: &Value) -> String {
-    let mut labels: Vec<_> = selector["matchLabels"].entries().collect();
-    labels.sort_by_key(|(key, _)| *key);
-    let labels: String = labels
-        .into_iter()
-        .map(|(key, value)| format!("{key}: {},", value.str()))
-        .collect();
-    let expressions: String = selector["matchExpressions"]
-        .list()
-        .iter()
-        .map(go_requirement)
-        .collect();
-    format!(
-        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}",
-    )
-}
-
-fn go_requirement(requirement: &Value) -> String {
-    let values: Vec<_> = requirement["values"]
-        .list()
-        .iter()
-        .map(Value::str)
-        .collect();
-    format!(
-        "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{}],}},",
-        requirement["key"].str(),
-        requirement["operator"].str(),
-        values.join(" "),
-    )
 }
 
 pub(super) fn flow(kind: &str) -> Cells {

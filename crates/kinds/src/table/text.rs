@@ -1,5 +1,8 @@
 //! The words that many kinds' cells share: ages, labels, selectors, lists that are cut short.
 
+use mizzen_object::condition::find;
+pub(super) use mizzen_object::condition::is_true;
+use mizzen_object::select::selector_text;
 use mizzen_object::{Value, time};
 
 use super::row;
@@ -50,18 +53,9 @@ pub(super) fn int_or_text(value: &Value) -> String {
     }
 }
 
-/// Whether a condition of the type is there and true.
-pub(super) fn is_true(conditions: &Value, of_type: &str) -> bool {
-    condition(conditions, of_type)["status"].str() == "True"
-}
-
 /// The first condition of the type, or nothing.
 pub(super) fn condition<'a>(conditions: &'a Value, of_type: &str) -> &'a Value {
-    let found = conditions
-        .list()
-        .iter()
-        .find(|condition| condition["type"].str() == of_type);
-    found.unwrap_or(&Value::Null)
+    find(conditions, of_type).unwrap_or(&Value::Null)
 }
 
 /// The items' texts, joined.
@@ -105,39 +99,9 @@ pub(super) fn labels(labels: &Value) -> String {
 
 /// A label selector as text, or a word that says that it selects by nothing.
 pub(super) fn selector(selector: &Value) -> String {
-    or_none(bare_selector(selector))
+    or_none(selector_text(selector))
 }
 
 fn or_none(text: String) -> String {
     if text.is_empty() { NONE.into() } else { text }
-}
-
-/// A label selector as text, empty if it selects everything or nothing.
-pub(super) fn bare_selector(selector: &Value) -> String {
-    let labels = selector["matchLabels"]
-        .entries()
-        .map(|(key, value)| (key, format!("{key}={}", value.str())));
-    let expressions = selector["matchExpressions"]
-        .list()
-        .iter()
-        .map(|it| (it["key"].str(), requirement(it)));
-    let mut parts: Vec<_> = labels.chain(expressions).collect();
-    parts.sort_by_key(|(key, _)| *key);
-    parts
-        .into_iter()
-        .map(|(_, text)| text)
-        .collect::<Vec<_>>()
-        .join(",")
-}
-
-fn requirement(expression: &Value) -> String {
-    let key = expression["key"].str();
-    let mut values: Vec<_> = expression["values"].list().iter().map(Value::str).collect();
-    values.sort_unstable();
-    match expression["operator"].str() {
-        "In" => format!("{key} in ({})", values.join(",")),
-        "NotIn" => format!("{key} notin ({})", values.join(",")),
-        "DoesNotExist" => format!("!{key}"),
-        _ => key.into(),
-    }
 }

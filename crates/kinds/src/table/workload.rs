@@ -1,10 +1,10 @@
 //! The rows of what makes pods, and of what counts them.
 
+use mizzen_object::owner_references::controller_of;
+use mizzen_object::select::selector_text;
 use mizzen_object::{Value, time};
 
-use super::text::{
-    NONE, UNKNOWN, UNSET, age, bare_selector, cut_short, given_or, int_or_text, is_true,
-};
+use super::text::{NONE, UNKNOWN, UNSET, age, cut_short, given_or, int_or_text, is_true};
 use super::text::{join_member, labels, selector, since};
 use super::{Cells, row};
 
@@ -69,7 +69,7 @@ fn deployment(object: &Value, now: i64) -> Vec<Value> {
         age(object, now),
         names(&spec["template"]),
         images(&spec["template"]),
-        bare_selector(&spec["selector"]),
+        selector_text(&spec["selector"]),
     ]
 }
 
@@ -106,8 +106,7 @@ fn daemon_set(object: &Value, now: i64) -> Vec<Value> {
 }
 
 fn controller_revision(object: &Value, now: i64) -> Vec<Value> {
-    let owners = object["metadata"]["ownerReferences"].list();
-    let controller = owners.iter().find(|owner| owner["controller"].bool());
+    let controller = controller_of(object);
     row![controller.map_or(NONE.into(), owner_name), age(object, now)]
 }
 

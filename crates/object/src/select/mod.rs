@@ -2,6 +2,8 @@
 
 mod field;
 mod label;
+mod text;
 
 pub use field::FieldSelector;
 pub use label::{LabelSelector, Operator, Requirement};
+pub use text::{go_selector_text, selector_text};
