@@ -29,10 +29,11 @@ pub use groups::{
     Shapes, approval_condition, expression, expression_kinds, expression_warnings,
     requested_groups, requested_name, structural_condition,
 };
+pub use pod::state as pod_state;
 pub use pod::subresource::validate_binding;
 pub use pod::{
-    disallow_privileged, is_extended_resource, node_affinity, qos_class, same, tolerations,
-    validate_tolerations,
+    disallow_privileged, host_ports, is_extended_resource, node_affinity, qos_class, same,
+    tolerations, validate_tolerations,
 };
 pub use retired::{LegacyKind, legacy_kinds, was_served};
 pub use table::{row_conditions, row_rank, scale_cells, scale_columns};

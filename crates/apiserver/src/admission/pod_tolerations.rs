@@ -2,8 +2,9 @@
 //!
 //! Annotations of the namespace say it, or the plug-in's configuration for those without.
 
+use mizzen_kinds::pod_state::quality_of_service;
 use mizzen_kinds::tolerations::{is_superset, merge};
-use mizzen_kinds::{qos_class, validate_tolerations};
+use mizzen_kinds::validate_tolerations;
 use mizzen_object::{GroupResource, Path, Status, Value, Violations, json, value};
 
 use super::Attributes;
@@ -51,7 +52,7 @@ pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Stat
             .default;
         extra = annotated(attributes, DEFAULTS)?.unwrap_or_else(|| configured.clone());
     }
-    if qos(pod) != "BestEffort" {
+    if quality_of_service(pod) != "BestEffort" {
         let key = "node.kubernetes.io/memory-pressure";
         extra.push(value!({ "key": key, "operator": "Exists", "effect": "NoSchedule" }));
     }
@@ -91,13 +92,6 @@ pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> 
         false => Err(Status::unknown(format!(
             "pod tolerations (possibly merged with namespace default tolerations) conflict with its {scope} whitelist"
         ))),
-    }
-}
-
-fn qos(pod: &Value) -> &str {
-    match pod["status"]["qosClass"].str() {
-        "" => qos_class(&pod["spec"]),
-        class => class,
     }
 }
 

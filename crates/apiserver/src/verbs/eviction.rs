@@ -1,6 +1,8 @@
 //! `POST` to `pods/NAME/eviction`: deletes a pod if the disruption budgets that guard it allow.
 
 use http::Method;
+use mizzen_kinds::pod_state::{is_ready, is_terminal};
+use mizzen_object::condition;
 use mizzen_object::select::LabelSelector;
 use mizzen_object::{
     Action, Cause, Details, GroupResource, GroupVersionKind, Path, Status, Value, Violations, value,
@@ -100,8 +102,7 @@ fn needs_no_budget(pod: &Value) -> bool {
 }
 
 fn is_over(pod: &Value) -> bool {
-    matches!(pod["status"]["phase"].str(), "Succeeded" | "Failed")
-        || !pod["metadata"]["deletionTimestamp"].is_null()
+    is_terminal(pod) || !pod["metadata"]["deletionTimestamp"].is_null()
 }
 
 /// Deletes a pod of which no budget is asked. One that waits to be started must still be as it was looked at,
@@ -234,13 +235,6 @@ fn guards(call: &Call, budgets: &Resource, pod: &Value) -> Result<Vec<Value>, St
     Ok(guards.collect())
 }
 
-fn is_ready(pod: &Value) -> bool {
-    let conditions = pod["status"]["conditions"].list();
-    conditions
-        .iter()
-        .any(|condition| condition["type"].str() == "Ready" && condition["status"].str() == "True")
-}
-
 /// Whether a budget lets go of pods that are not ready without counting them.
 fn spares_unready(budget: &Value) -> bool {
     let status = &budget["status"];
@@ -315,7 +309,7 @@ impl Mark<'_> {
         let mut pod = current.clone();
         // Without a version the registry tries again when somebody else was faster.
         pod.entry("metadata").set("resourceVersion", "");
-        let mut condition = value!({
+        let new = value!({
             "type": "DisruptionTarget",
             "status": "True",
             "lastProbeTime": null,
@@ -323,19 +317,7 @@ impl Mark<'_> {
             "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting"
         });
-        let conditions = pod.entry("status").entry("conditions").make_list();
-        match conditions
-            .iter_mut()
-            .find(|condition| condition["type"].str() == "DisruptionTarget")
-        {
-            Some(old) => {
-                if old["status"].str() == "True" {
-                    condition.set("lastTransitionTime", old["lastTransitionTime"].clone());
-                }
-                *old = condition;
-            }
-            None => conditions.push(condition),
-        }
+        condition::set(pod.entry("status").entry("conditions").make_list(), new);
         Ok(pod)
     }
 }
@@ -372,27 +354,15 @@ impl Spend<'_> {
     /// Says that the budget is used up.
     fn close(&self, status: &mut Value) {
         let observed = status["observedGeneration"].clone();
-        let mut condition = value!({
+        let mut new = value!({
             "type": "DisruptionAllowed",
             "status": "False",
             "lastTransitionTime": (self.now),
             "reason": "InsufficientPods",
             "message": ""
         });
-        condition.set("observedGeneration", observed);
-        let conditions = status.entry("conditions").make_list();
-        match conditions
-            .iter_mut()
-            .find(|condition| condition["type"].str() == "DisruptionAllowed")
-        {
-            Some(old) => {
-                if old["status"].str() == "False" {
-                    condition.set("lastTransitionTime", old["lastTransitionTime"].clone());
-                }
-                *old = condition;
-            }
-            None => conditions.push(condition),
-        }
+        new.set("observedGeneration", observed);
+        condition::set(status.entry("conditions").make_list(), new);
     }
 }
 
@@ -421,10 +391,7 @@ fn check_budget(budget: &Value) -> Result<(), Status> {
 }
 
 fn why_closed(name: &str, status: &Value) -> String {
-    let conditions = status["conditions"].list();
-    let condition = conditions
-        .iter()
-        .find(|condition| condition["type"].str() == "DisruptionAllowed");
+    let condition = condition::find(&status["conditions"], "DisruptionAllowed");
     let telling = condition.filter(|condition| {
         condition["status"].str() == "False" && !condition["message"].is_empty()
     });

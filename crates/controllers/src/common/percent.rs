@@ -11,14 +11,24 @@ pub(crate) enum Round {
     Down,
 }
 
-/// A number, or a percentage of `total`. None for what is neither.
-pub(crate) fn scaled(value: &Value, total: i64, round: Round) -> Option<i64> {
+/// A number, or a percentage of `total`. Kubernetes: `intstr.GetScaledValueFromIntOrPercent`, with its errors.
+pub(crate) fn scaled(value: &Value, total: i64, round: Round) -> Result<i64, String> {
     let Some(text) = value.as_str() else {
-        return value.as_int();
+        return value
+            .as_int()
+            .ok_or_else(|| "nil value for IntOrString".into());
     };
-    let percent: i64 = text.strip_suffix('%')?.parse().ok()?;
-    let hundredths = percent.checked_mul(total)?;
-    Some(match round {
+    let invalid = |why: String| format!("invalid value for IntOrString: {why}");
+    let percent = text
+        .strip_suffix('%')
+        .ok_or_else(|| invalid("invalid type: string is not a percentage".into()))?;
+    let percent: i64 = percent.parse().map_err(|_| {
+        invalid(format!(
+            "invalid value {text:?}: strconv.Atoi: parsing {percent:?}: invalid syntax"
+        ))
+    })?;
+    let hundredths = percent.saturating_mul(total);
+    Ok(match round {
         Round::Up => hundredths.div_euclid(100) + i64::from(hundredths.rem_euclid(100) > 0),
         Round::Down => hundredths.div_euclid(100),
     })
@@ -40,8 +50,12 @@ mod tests {
             (Value::Null, 10, None, None),
         ];
         for (value, total, up, down) in cases {
-            assert_eq!(scaled(&value, total, Round::Up), up, "{value:?} up");
-            assert_eq!(scaled(&value, total, Round::Down), down, "{value:?} down");
+            assert_eq!(scaled(&value, total, Round::Up).ok(), up, "{value:?} up");
+            assert_eq!(
+                scaled(&value, total, Round::Down).ok(),
+                down,
+                "{value:?} down"
+            );
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use mizzen_object::{Value, time};
+pub(crate) use mizzen_kinds::pod_state::{is_ready, is_terminal};
+use mizzen_object::{Value, condition, time};
 
 /// Whether a pod counts: it is not done, and nobody deletes it.
 pub(crate) fn is_active(pod: &Value) -> bool {
@@ -15,26 +16,13 @@ pub(crate) fn is_terminating(pod: &Value) -> bool {
     !is_terminal(pod) && is_going(pod)
 }
 
-/// Whether a pod has run for good, well or not.
-pub(crate) fn is_terminal(pod: &Value) -> bool {
-    matches!(pod["status"]["phase"].str(), "Succeeded" | "Failed")
-}
-
 fn is_going(pod: &Value) -> bool {
     !pod["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// Whether a pod can serve.
-pub(crate) fn is_ready(pod: &Value) -> bool {
-    condition(pod, "Ready").is_some_and(|ready| ready["status"].str() == "True")
-}
-
 /// The condition of a type.
 pub(crate) fn condition<'a>(pod: &'a Value, type_: &str) -> Option<&'a Value> {
-    pod["status"]["conditions"]
-        .list()
-        .iter()
-        .find(|condition| condition["type"].str() == type_)
+    condition::find(&pod["status"]["conditions"], type_)
 }
 
 /// Since when a pod can serve, in seconds since 1970; none if it cannot, or nobody noted the time.

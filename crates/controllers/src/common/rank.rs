@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use k8s_openapi::jiff::Timestamp;
+use mizzen_kinds::pod_state::is_sidecar;
 use mizzen_object::{Value, time};
 
 use super::pod;
@@ -139,7 +140,7 @@ fn restarts(pod: &Value) -> (i64, i64) {
         let containers = pod["spec"]["initContainers"].list();
         containers
             .iter()
-            .any(|it| it["name"].str() == name && it["restartPolicy"].str() == "Always")
+            .any(|it| it["name"].str() == name && is_sidecar(it))
     };
     (
         most("containerStatuses", &|_| true),

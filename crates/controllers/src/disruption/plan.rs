@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use mizzen_object::condition::set;
 use mizzen_object::{Value, time, value};
 
+use crate::common::percent::{Round, scaled};
 use crate::common::pod::is_ready;
 use crate::services::member::condition;
 
@@ -47,26 +49,10 @@ pub(crate) fn need(budget: &Value, expected: i64) -> Result<Need, String> {
                 healthy: 0,
             });
         }
-        (Value::Null, least) => portion(least, expected)?,
-        (most, _) => (expected - portion(most, expected)?).max(0),
+        (Value::Null, least) => scaled(least, expected, Round::Up)?,
+        (most, _) => (expected - scaled(most, expected, Round::Up)?).max(0),
     };
     Ok(Need { expected, healthy })
-}
-
-/// A number, or a share of `total`, rounded up.
-fn portion(part: &Value, total: i64) -> Result<i64, String> {
-    let Some(text) = part.as_str() else {
-        return Ok(part.int());
-    };
-    let Some(percent) = text.strip_suffix('%') else {
-        return Err(
-            "invalid value for IntOrString: invalid type: string is not a percentage".into(),
-        );
-    };
-    let percent: i64 = percent.parse().map_err(|_| {
-        format!("invalid value for IntOrString: invalid value {text:?}: strconv.Atoi: parsing {percent:?}: invalid syntax")
-    })?;
-    Ok(-((-total * percent).div_euclid(100)))
 }
 
 /// Pods that were evicted and are not seen to go yet.
@@ -189,31 +175,18 @@ fn conditions(
     now: &str,
 ) -> Value {
     let mut conditions = budget["status"]["conditions"].clone();
-    let old = condition(budget, "DisruptionAllowed");
-    let since = if old["status"].str() == is {
-        old["lastTransitionTime"].clone()
-    } else {
-        now.into()
-    };
     let mut new = value!({
         "type": "DisruptionAllowed",
         "status": (is),
         "observedGeneration": (generation),
-        "lastTransitionTime": (since),
+        "lastTransitionTime": (now),
         "reason": (reason),
         "message": (text)
     });
     if generation == 0 {
         new.remove("observedGeneration");
     }
-    let list = conditions.make_list();
-    match list
-        .iter_mut()
-        .find(|condition| condition["type"].str() == "DisruptionAllowed")
-    {
-        Some(old) => *old = new,
-        None => list.push(new),
-    }
+    set(conditions.make_list(), new);
     conditions
 }
 

@@ -1,8 +1,11 @@
 //! What does a job say of itself, and what is a pod to it?
 
+use mizzen_kinds::pod_state::is_sidecar;
 use mizzen_object::Value;
 use mizzen_object::time::to_unix;
 use mizzen_sdk::Object;
+
+use crate::common::pod::condition;
 
 /// The finalizer of a pod that is not counted yet. Invariant: a pod that ran for a job keeps it until the job's status
 /// has the pod's uid or index, so that no end of a pod is lost and none is counted twice.
@@ -131,7 +134,7 @@ pub(crate) fn finish_time(pod: &Object) -> i64 {
 fn containers_finish_time(pod: &Object) -> Option<i64> {
     let is_sidecar = |name: &str| {
         let mut containers = pod["spec"]["initContainers"].list().iter();
-        containers.any(|it| it["name"].str() == name && it["restartPolicy"].str() == "Always")
+        containers.any(|it| it["name"].str() == name && is_sidecar(it))
     };
     let containers = latest_finish(pod["status"]["containerStatuses"].list().iter()).flatten();
     let sidecars = pod["status"]["initContainerStatuses"].list().iter();
@@ -148,10 +151,7 @@ fn latest_finish<'a>(statuses: impl Iterator<Item = &'a Value>) -> Option<Option
 }
 
 fn ready_false_time(pod: &Object) -> Option<i64> {
-    let ready = pod["status"]["conditions"]
-        .list()
-        .iter()
-        .find(|it| it["type"].str() == "Ready")?;
+    let ready = condition(pod, "Ready")?;
     let time = to_unix(ready["lastTransitionTime"].str());
     time.filter(|_| ready["status"].str() == "False")
 }

@@ -2,6 +2,7 @@
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
+use mizzen_kinds::pod_state::is_terminal;
 use mizzen_object::{Value, time};
 use mizzen_sdk::api::{Api, DeleteOptions, ListOptions};
 use mizzen_sdk::resource::PODS;
@@ -185,8 +186,7 @@ impl Sweep<'_> {
 
 /// The longest time that a pod takes to end.
 fn longest_grace<'a>(pods: impl Iterator<Item = &'a Value>) -> i64 {
-    let runs = |pod: &&Value| !matches!(pod["status"]["phase"].str(), "Succeeded" | "Failed");
-    pods.filter(runs)
+    pods.filter(|pod| !is_terminal(pod))
         .map(|pod| pod["spec"]["terminationGracePeriodSeconds"].int())
         .max()
         .unwrap_or_default()

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mizzen_kinds::pod_state::is_terminal;
+use mizzen_object::condition::{is_true, updated};
 use mizzen_object::{Value, value};
 use mizzen_sdk::{Object, condition};
 use tokio::time::Instant;
@@ -39,11 +41,7 @@ pub(super) fn is_stuck(pod: &Object, node: Option<&Object>) -> bool {
 }
 
 fn is_out_of_service(node: &Object) -> bool {
-    let is_true = |condition: &Value| {
-        condition["type"].str() == "Ready" && condition["status"].str() == "True"
-    };
-    let is_ready = node["status"]["conditions"].list().iter().any(is_true);
-    !is_ready
+    !is_true(&node["status"]["conditions"], "Ready")
         && node["spec"]["taints"]
             .list()
             .iter()
@@ -74,33 +72,32 @@ impl Quarantine {
 /// The change by which a pod is known to have failed before it goes; none if it has ended already. With a node that is
 /// gone, it says so.
 pub(super) fn failure(pod: &Object, is_orphan: bool, now: &str) -> Option<Value> {
-    if matches!(pod["status"]["phase"].str(), "Succeeded" | "Failed") {
+    if is_terminal(pod) {
         return None;
     }
     let generation = pod.at("metadata.generation").int();
-    let mut status = match is_orphan {
-        true => condition::added(pod, disruption(pod, generation, now)),
-        false => value!({}),
+    let disruption = is_orphan
+        .then(|| disruption(pod, generation, now))
+        .flatten();
+    let mut status = match disruption {
+        Some(condition) => condition::added(pod, condition),
+        None => value!({}),
     };
     status.set("phase", "Failed");
     status.set("observedGeneration", generation);
     Some(value!({"metadata": {"uid": (pod.uid())}, "status": status}))
 }
 
-fn disruption(pod: &Object, generation: i64, now: &str) -> Value {
-    let is_it = |known: &&Value| {
-        known["type"].str() == "DisruptionTarget" && known["status"].str() == "True"
-    };
-    let known = pod["status"]["conditions"].list().iter().find(is_it);
-    let since = known.map_or(now, |known| known["lastTransitionTime"].str());
-    value!({
+fn disruption(pod: &Object, generation: i64, now: &str) -> Option<Value> {
+    let condition = value!({
         "type": "DisruptionTarget",
         "observedGeneration": generation,
         "status": "True",
         "reason": "DeletionByPodGC",
         "message": "PodGC: node no longer exists",
-        "lastTransitionTime": since,
-    })
+        "lastTransitionTime": now,
+    });
+    updated(&pod["status"]["conditions"], condition)
 }
 
 #[cfg(test)]

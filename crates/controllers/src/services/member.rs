@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use mizzen_kinds::pod_state::is_sidecar;
 use mizzen_object::Value;
 use mizzen_object::validate::ip::parse_sloppy;
 
@@ -87,9 +88,13 @@ pub(crate) fn port_number(pod: &Value, port: &Value) -> Option<i64> {
         return Some(port["targetPort"].int());
     };
     let spec = &pod["spec"];
-    let stays = |container: &&Value| container["restartPolicy"].str() == "Always";
     let containers = spec["containers"].list().iter();
-    let containers = containers.chain(spec["initContainers"].list().iter().filter(stays));
+    let containers = containers.chain(
+        spec["initContainers"]
+            .list()
+            .iter()
+            .filter(|container| is_sidecar(container)),
+    );
     let mut ports = containers.flat_map(|container| container["ports"].list());
     let found =
         ports.find(|known| known["name"].str() == name && known["protocol"] == port["protocol"]);

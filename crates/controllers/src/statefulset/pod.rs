@@ -1,5 +1,6 @@
 //! What is a pod of the set like when it is made, and in which state is one that is there?
 
+use mizzen_kinds::pod_state::is_terminal;
 use mizzen_object::Value;
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::STATEFUL_SETS;
@@ -66,7 +67,7 @@ pub(super) fn is_made(pod: &Object) -> bool {
 
 /// Whether the pod's containers have ended, for good or bad.
 pub(super) fn is_finished(pod: &Object) -> bool {
-    matches!(phase(pod), "Failed" | "Succeeded")
+    is_terminal(pod)
 }
 
 /// Whether the pod still waits for something.

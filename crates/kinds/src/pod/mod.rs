@@ -3,7 +3,7 @@
 //! `default` fills what nobody has said, `prepare` what only the server knows; `spec` and what it calls say what
 //! is wrong with a pod, `update` with a change of one, `status` with what a node reports; `warnings` is for what
 //! is legal but unwise. `subresource` has the rules of the narrow doors: ephemeral containers and resizing.
-//! `node_affinity` and `tolerations` are for all components that decide by what pods say.
+//! `host_ports`, `node_affinity`, `state` and `tolerations` are for all components that decide by what pods say.
 
 mod affinity;
 mod annotations;
@@ -13,6 +13,7 @@ mod containers;
 mod default;
 mod diff;
 mod env;
+pub mod host_ports;
 mod image;
 mod internal;
 mod mounts;
@@ -27,6 +28,7 @@ mod scheduling;
 mod security;
 mod sources;
 mod spec;
+pub mod state;
 mod status;
 pub(crate) mod subresource;
 pub mod tolerations;
@@ -49,6 +51,7 @@ pub(crate) use options::Options;
 pub(crate) use prepare::drop_disabled;
 pub use prepare::qos_class;
 pub use resources::is_extended as is_extended_resource;
+use state::{is_sidecar, is_terminal};
 pub use update::same;
 pub(crate) use warnings::{name_warning, old_node_label, template_warnings};
 
@@ -162,8 +165,7 @@ fn selectable(pod: &Value, field: &str) -> Option<Str> {
 
 /// A pod that runs somewhere is given time to stop.
 fn grace(pod: &Value, asked: Option<i64>) -> Option<i64> {
-    let idle = pod["spec"]["nodeName"].str().is_empty()
-        || matches!(pod["status"]["phase"].str(), "Failed" | "Succeeded");
+    let idle = pod["spec"]["nodeName"].str().is_empty() || is_terminal(pod);
     let seconds = asked.unwrap_or(pod["spec"]["terminationGracePeriodSeconds"].int());
     Some(match seconds {
         _ if idle => 0,
@@ -187,11 +189,6 @@ fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
     CONTAINER_LISTS
         .into_iter()
         .flat_map(|list| spec[list].list())
-}
-
-/// A container that keeps running beside those that it was started before.
-fn is_sidecar(container: &Value) -> bool {
-    container["restartPolicy"].str() == "Always"
 }
 
 #[cfg(test)]

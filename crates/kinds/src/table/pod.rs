@@ -4,6 +4,7 @@ use mizzen_object::Value;
 
 use super::row;
 use super::text::{NONE, age, is_true, since, text_or};
+use crate::pod_state::{is_sidecar, is_terminal};
 
 pub(super) fn cells(pod: &Value, now: i64) -> Vec<Value> {
     let (spec, status) = (&pod["spec"], &pod["status"]);
@@ -25,13 +26,8 @@ fn n_containers(spec: &Value) -> usize {
     let sidecars = spec["initContainers"]
         .list()
         .iter()
-        .filter(|container| stays(container));
+        .filter(|container| is_sidecar(container));
     spec["containers"].list().len() + sidecars.count()
-}
-
-/// Whether an init container runs as long as the pod.
-fn stays(container: &Value) -> bool {
-    container["restartPolicy"].str() == "Always"
 }
 
 fn readiness_gates(pod: &Value) -> String {
@@ -105,7 +101,7 @@ impl<'a> Summary<'a> {
         {
             let stays = containers
                 .iter()
-                .any(|it| it["name"] == container["name"] && stays(it));
+                .any(|it| it["name"] == container["name"] && is_sidecar(it));
             self.restarts.add(container);
             if stays {
                 sidecars.add(container);
@@ -150,7 +146,7 @@ impl<'a> Summary<'a> {
     fn add_deletion(&mut self, pod: &Value) {
         let status = &pod["status"];
         let is_going = !pod["metadata"]["deletionTimestamp"].is_null();
-        let has_ended = matches!(status["phase"].str(), "Succeeded" | "Failed");
+        let has_ended = is_terminal(pod);
         if is_going && status["reason"].str() == "NodeLost" {
             self.reason = "Unknown".into();
         } else if is_going && !has_ended {

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mizzen_kinds::pod_state::is_terminal;
 use mizzen_object::{Str, Value};
 use mizzen_sdk::event::Note;
 
@@ -285,7 +286,7 @@ impl Pod {
             });
         }
         let is_going = !turn.pod["metadata"]["deletionTimestamp"].is_null();
-        let is_over = matches!(turn.pod["status"]["phase"].str(), "Succeeded" | "Failed");
+        let is_over = is_terminal(turn.pod);
         if self.verdict.is_some() || is_going || is_over || self.is_done(turn.pod) {
             self.stage = Stage::Ending { since: turn.now };
             self.containers.iter_mut().for_each(Held::give_up);

@@ -1,5 +1,6 @@
 //! What was a pod doing before the agent was restarted? Its status says so, and a new pod's status says nothing.
 
+use mizzen_kinds::pod_state::is_terminal;
 use mizzen_object::{Str, Value};
 
 use super::held::Held;
@@ -15,7 +16,7 @@ pub(super) fn pod(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> P
     let containers = spec::containers(pod)
         .map(|(role, spec)| container(pod, role, spec, now))
         .collect();
-    let is_over = matches!(status["phase"].str(), "Succeeded" | "Failed");
+    let is_over = is_terminal(pod);
     let mut restored = Pod {
         containers,
         stage: Stage::Active,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mizzen_kinds::pod_state::is_sidecar;
 use mizzen_object::Value;
 
 use crate::moment::seconds;
@@ -34,7 +35,7 @@ pub fn containers(pod: &Value) -> impl Iterator<Item = (Role, &Value)> {
 }
 
 fn init_role(container: &Value) -> Role {
-    if container["restartPolicy"].str() == "Always" {
+    if is_sidecar(container) {
         Role::Sidecar
     } else {
         Role::Init

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use mizzen_kinds::host_ports::HostPort;
 use mizzen_object::Str;
 
 use super::store::Slot;
-use crate::model::{HostPort, NodeFacts, Pod, Resources};
+use crate::model::{NodeFacts, Pod, Resources};
 
 /// A node, and the sums of its pods.
 #[derive(Debug, Clone)]
@@ -88,6 +89,6 @@ impl Node {
 
     /// Whether a port that somebody wants is taken.
     pub(crate) fn is_taken(&self, port: &HostPort) -> bool {
-        self.ports.iter().any(|taken| taken.clashes(port))
+        self.ports.iter().any(|taken| taken.conflicts(port))
     }
 }

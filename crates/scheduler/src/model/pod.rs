@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use mizzen_kinds::host_ports::HostPort;
 use mizzen_kinds::node_affinity::NodeSelectorTerm;
+use mizzen_kinds::pod_state::is_terminal;
 use mizzen_kinds::tolerations::Toleration;
+use mizzen_object::condition::find;
 use mizzen_object::{Str, Value, time};
 use mizzen_sdk::cache::Entry;
 use mizzen_sdk::{Key, Object};
@@ -14,25 +17,6 @@ use super::node_rule::NodeRule;
 use super::requests::Requests;
 use super::spread::Constraint;
 use super::volume::Volumes;
-
-/// A port of its node that a pod takes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct HostPort {
-    /// `0.0.0.0` for all addresses.
-    pub address: Str,
-    pub protocol: Str,
-    pub port: i64,
-}
-
-impl HostPort {
-    /// Whether two pods cannot have both on one node.
-    pub(crate) fn clashes(&self, other: &HostPort) -> bool {
-        let everywhere = |port: &HostPort| port.address == "0.0.0.0";
-        self.port == other.port
-            && self.protocol == other.protocol
-            && (self.address == other.address || everywhere(self) || everywhere(other))
-    }
-}
 
 /// What controls a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,8 +79,7 @@ impl Pod {
     /// Reads a pod; none if it has ended and takes no place any more, or cannot be read.
     pub(crate) fn of(entry: &Entry<Object>) -> Option<Pod> {
         let object = entry.object().ok()?;
-        (!matches!(object["status"]["phase"].str(), "Succeeded" | "Failed"))
-            .then(|| Pod::read(&object, entry))
+        (!is_terminal(&object)).then(|| Pod::read(&object, entry))
     }
 
     fn read(object: &Object, entry: &Entry<Object>) -> Pod {
@@ -118,7 +101,7 @@ impl Pod {
             is_preempted: object.is_going() && is_preempted(&status["conditions"]),
             started: time::to_unix(status["startTime"].str()),
             requests: Requests::of(object),
-            host_ports: host_ports(spec),
+            host_ports: HostPort::list(spec),
             images: images(spec),
             n_containers: spec["containers"].list().len() + spec["initContainers"].list().len(),
             node_rule: NodeRule::of(spec).map(Arc::new),
@@ -153,41 +136,9 @@ impl Pod {
 }
 
 fn is_preempted(conditions: &Value) -> bool {
-    let target = conditions
-        .list()
-        .iter()
-        .find(|condition| condition["type"].str() == "DisruptionTarget");
-    target.is_some_and(|condition| {
+    find(conditions, "DisruptionTarget").is_some_and(|condition| {
         condition["status"].str() == "True" && condition["reason"].str() == "PreemptionByScheduler"
     })
-}
-
-/// Ports of containers that run as long as the pod.
-fn host_ports(spec: &Value) -> Box<[HostPort]> {
-    let staying = spec["initContainers"]
-        .list()
-        .iter()
-        .filter(|one| one["restartPolicy"].str() == "Always");
-    let ports = staying
-        .chain(spec["containers"].list())
-        .flat_map(|container| container["ports"].list());
-    let or = |value: &Value, default: &str| {
-        Str::from(
-            value
-                .as_str()
-                .filter(|text| !text.is_empty())
-                .unwrap_or(default),
-        )
-    };
-    let port = |port: &Value| HostPort {
-        address: or(&port["hostIP"], "0.0.0.0"),
-        protocol: or(&port["protocol"], "TCP"),
-        port: port["hostPort"].int(),
-    };
-    ports
-        .filter(|port| port["hostPort"].int() > 0)
-        .map(port)
-        .collect()
 }
 
 /// The images that its node will need, with their tags.

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use mizzen_kinds::host_ports::HostPort;
+
 use super::{Check, Filter, Name, Ready, Refusal};
 use crate::cache::Node;
 use crate::happening::Happening;
-use crate::model::{HostPort, Pod};
+use crate::model::Pod;
 use crate::world::World;
 
 pub(crate) struct NodePorts;
@@ -39,7 +41,7 @@ impl Filter for NodePorts {
                 ..
             } => {
                 let freed =
-                    |port: &HostPort| gone.host_ports.iter().any(|freed| freed.clashes(port));
+                    |port: &HostPort| gone.host_ports.iter().any(|freed| freed.conflicts(port));
                 gone.has_prospect() && pod.host_ports.iter().any(freed)
             }
             _ => false,
