@@ -1,9 +1,9 @@
-//! How much of everything: amounts by the name of what they are of, and what a pod needs in all.
+//! How much of everything: amounts by the name of what they are of.
 
 use std::collections::BTreeMap;
 
 use mizzen_object::Value;
-use mizzen_object::quantity::Quantity;
+use mizzen_object::quantity::{Format, Quantity};
 
 /// Amounts by the name of what they are of.
 pub type Amounts = BTreeMap<String, Quantity>;
@@ -11,8 +11,16 @@ pub type Amounts = BTreeMap<String, Quantity>;
 /// Reads a list of amounts, such as a container's requests.
 pub fn amounts(list: &Value) -> Amounts {
     list.entries()
-        .map(|(name, amount)| (name.to_string(), Quantity::of(amount.str())))
+        .map(|(name, amount)| (name.to_string(), quantity(amount)))
         .collect()
+}
+
+/// Reads one amount; zero if there is none. Files and tests may have numbers.
+pub fn quantity(amount: &Value) -> Quantity {
+    match amount {
+        Value::Int(amount) => Quantity::from_int(*amount, Format::Decimal),
+        amount => Quantity::of(amount.str()),
+    }
 }
 
 /// Adds `more` to `total`.
@@ -31,40 +39,4 @@ pub fn raise(total: &mut Amounts, other: &Amounts) {
             .map_or(*amount, |found| (*found).max(*amount));
         total.insert(name.clone(), most);
     }
-}
-
-/// What a pod asks for as a whole: what all its containers ask for together, unless it says it itself. `of` is
-/// what one container asks for, `field` is `requests` or `limits`.
-pub fn pod_total(spec: &Value, field: &str, of: impl Fn(&Value) -> Amounts) -> Amounts {
-    let mut total = containers_total(spec, of);
-    let whole = amounts(&spec["resources"][field]);
-    total.extend(whole.into_iter().filter(|(name, _)| is_pod_level(name)));
-    total
-}
-
-/// Whether a pod can ask for this as a whole.
-pub fn is_pod_level(name: &str) -> bool {
-    matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
-}
-
-/// What all containers of a pod ask for together: those that run side by side add up, those that run one after
-/// the other need as much as the largest.
-fn containers_total(spec: &Value, of: impl Fn(&Value) -> Amounts) -> Amounts {
-    let (mut total, mut beside, mut peak) = (Amounts::new(), Amounts::new(), Amounts::new());
-    for container in spec["containers"].list() {
-        add(&mut total, &of(container));
-    }
-    for container in spec["initContainers"].list() {
-        let mut needed = of(container);
-        if container["restartPolicy"].str() == "Always" {
-            add(&mut total, &needed);
-            add(&mut beside, &needed);
-            needed = beside.clone();
-        } else {
-            add(&mut needed, &beside);
-        }
-        raise(&mut peak, &needed);
-    }
-    raise(&mut total, &peak);
-    total
 }

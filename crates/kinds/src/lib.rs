@@ -19,6 +19,7 @@ mod number;
 mod pod;
 pub mod quota;
 pub mod references;
+pub mod resource_names;
 mod retired;
 mod table;
 
@@ -32,8 +33,8 @@ pub use groups::{
 pub use pod::state as pod_state;
 pub use pod::subresource::validate_binding;
 pub use pod::{
-    disallow_privileged, host_ports, is_extended_resource, node_affinity, qos_class, same,
-    tolerations, validate_tolerations,
+    disallow_privileged, host_ports, node_affinity, pod_resources, qos_class, same, tolerations,
+    validate_tolerations,
 };
 pub use retired::{LegacyKind, legacy_kinds, was_served};
 pub use table::{row_conditions, row_rank, scale_cells, scale_columns};

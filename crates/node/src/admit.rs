@@ -1,12 +1,12 @@
 //! Does a pod fit on its node? What the kubelet checks itself, whoever sent the pod.
 
+use mizzen_kinds::amounts::{Amounts, add, quantity};
+use mizzen_kinds::host_ports::HostPort;
 use mizzen_kinds::node_affinity::RequiredNodeAffinity;
+use mizzen_kinds::pod_resources::{PodResourcesOptions, pod_requests};
 use mizzen_kinds::tolerations::{Taint, Toleration, any_tolerates};
 use mizzen_object::quantity::Quantity;
 use mizzen_object::{Str, Value};
-
-use crate::ports::HostPort;
-use crate::resources::{Amounts, total};
 
 /// What the pods of a node have taken of it.
 #[derive(Debug, Default)]
@@ -16,11 +16,19 @@ pub(crate) struct Used {
     n_pods: i64,
 }
 
+/// What a pod counts with: while it is resized, the larger of what it shall have and what it has.
+const IN_USE: PodResourcesOptions<Amounts> = PodResourcesOptions {
+    use_status_resources: true,
+    use_pod_status_resources: true,
+    exclude_overhead: false,
+    missing_requests: &[],
+};
+
 /// What one pod takes.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Share {
     amounts: Amounts,
-    ports: Vec<HostPort>,
+    ports: Box<[HostPort]>,
 }
 
 /// Why a pod is not taken.
@@ -36,8 +44,8 @@ impl Share {
     /// What a pod takes.
     pub(crate) fn of(pod: &Value) -> Share {
         Share {
-            amounts: total(pod, "requests"),
-            ports: HostPort::list(pod),
+            amounts: pod_requests(pod, &IN_USE),
+            ports: HostPort::list(&pod["spec"]),
         }
     }
 }
@@ -47,13 +55,7 @@ impl Used {
     pub(crate) fn add(&mut self, share: &Share) {
         self.n_pods += 1;
         self.ports.extend(share.ports.iter().cloned());
-        for (name, amount) in &share.amounts {
-            let sum = self
-                .amounts
-                .get(name)
-                .map_or(*amount, |known| known.add(amount));
-            self.amounts.insert(name.clone(), sum);
-        }
+        add(&mut self.amounts, &share.amounts);
     }
 
     /// A pod goes.
@@ -82,7 +84,7 @@ pub(crate) fn admit(pod: &Value, node: &Value, used: &Used, share: &Share) -> Re
 }
 
 fn check_ports(used: &Used, share: &Share) -> Result<(), Refusal> {
-    let is_taken = |port: &HostPort| used.ports.iter().any(|known| known.collides(port));
+    let is_taken = |port: &HostPort| used.ports.iter().any(|known| known.conflicts(port));
     match share.ports.iter().any(is_taken) {
         true => predicate(
             "NodePorts",
@@ -147,13 +149,6 @@ fn out_of(name: &str, asked: i64, taken: i64, has: i64) -> Result<(), Refusal> {
         "Node didn't have enough resource: {name}, requested: {asked}, used: {taken}, capacity: {has}"
     );
     refuse(&format!("OutOf{name}"), message)
-}
-
-fn quantity(value: &Value) -> Quantity {
-    match value {
-        Value::Int(int) => Quantity::of(&int.to_string()),
-        value => Quantity::parse(value.str()).unwrap_or_else(|_| Quantity::of("0")),
-    }
 }
 
 /// Processors are counted in thousandths.

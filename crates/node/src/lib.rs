@@ -33,8 +33,6 @@ mod logs;
 mod moment;
 mod nodes;
 pub mod pod;
-mod ports;
-mod resources;
 pub mod runtime;
 pub mod script;
 mod services;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mizzen_kinds::is_extended_resource;
+use mizzen_kinds::resource_names::is_extended;
 use mizzen_kinds::tolerations::add_or_update;
 use mizzen_object::{Status, Value, value};
 
@@ -28,7 +28,7 @@ fn requested(spec: &Value) -> BTreeSet<String> {
     let requests = containers.flat_map(|container| container["resources"]["requests"].entries());
     requests
         .map(|(name, _)| name)
-        .filter(|name| is_extended_resource(name))
+        .filter(|name| is_extended(name))
         .map(str::to_owned)
         .collect()
 }

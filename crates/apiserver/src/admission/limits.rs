@@ -6,7 +6,8 @@ use mizzen_object::quantity::Quantity;
 use mizzen_object::{Status, Value};
 
 use super::Attributes;
-use mizzen_kinds::amounts::{Amounts, amounts, pod_total};
+use mizzen_kinds::amounts::{Amounts, amounts};
+use mizzen_kinds::pod_resources::{PodResourcesOptions, pod_limits, pod_requests};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
@@ -128,19 +129,19 @@ fn check_pod(limit: &Value, pod: &Value, problems: &mut Problems) {
                 asked.check(limit, problems);
             }
         }
-        "Pod" => Asked {
-            requests: total(spec, "requests"),
-            limits: total(spec, "limits"),
+        "Pod" => {
+            let options = PodResourcesOptions {
+                exclude_overhead: true,
+                ..PodResourcesOptions::default()
+            };
+            let asked = Asked {
+                requests: pod_requests(pod, &options),
+                limits: pod_limits(pod, &options),
+            };
+            asked.check(limit, problems);
         }
-        .check(limit, problems),
         _ => {}
     }
-}
-
-fn total(spec: &Value, field: &str) -> Amounts {
-    pod_total(spec, field, |container| {
-        amounts(&container["resources"][field])
-    })
 }
 
 fn check_claim(limit: &Value, claim: &Value, problems: &mut Problems) {

@@ -3,7 +3,8 @@
 use mizzen_object::{Cause, Status, Value};
 
 use super::Attributes;
-use mizzen_kinds::amounts::{Amounts, add, amounts, pod_total};
+use mizzen_kinds::amounts::{Amounts, amounts};
+use mizzen_kinds::pod_resources::{PodResourcesOptions, pod_requests};
 
 /// What a node must have said that it can do for a pod to change in this way.
 const POD_LEVEL: &str = "InPlacePodLevelResourcesVerticalScaling";
@@ -65,7 +66,7 @@ pub(super) fn check_size(attributes: &Attributes, pod: &Value) -> Result<(), Sta
             format!("pod resize is only supported on linux nodes, node \"{name}\" is \"{system}\"");
         return refuse(&why, "UnsupportedPlatform");
     }
-    match too_large(&pod["spec"], &amounts(&node["status"]["allocatable"])) {
+    match too_large(pod, &amounts(&node["status"]["allocatable"])) {
         Some(why) => refuse(&why, "NodeCapacity"),
         None => Ok(()),
     }
@@ -104,11 +105,8 @@ fn needed_features(spec: &Value, old: &Value) -> Vec<&'static str> {
     needed
 }
 
-fn too_large(spec: &Value, allocatable: &Amounts) -> Option<String> {
-    let mut requests = pod_total(spec, "requests", |container| {
-        amounts(&container["resources"]["requests"])
-    });
-    add(&mut requests, &amounts(&spec["overhead"]));
+fn too_large(pod: &Value, allocatable: &Amounts) -> Option<String> {
+    let requests: Amounts = pod_requests(pod, &PodResourcesOptions::default());
     let amount = |amounts: &Amounts, name: &str| amounts.get(name).copied().unwrap_or_default();
     let mut problems = Vec::new();
     let (wanted, there) = (amount(&requests, "cpu"), amount(allocatable, "cpu"));
@@ -141,18 +139,18 @@ mod tests {
 
     #[test]
     fn a_pod_must_fit_on_its_node() {
-        let spec = read(
-            r#"{"overhead":{"cpu":"1"},"containers":[{"resources":{"requests":{"cpu":"1","memory":"2Ki"}}}]}"#,
+        let pod = read(
+            r#"{"spec":{"overhead":{"cpu":"1"},"containers":[{"resources":{"requests":{"cpu":"1","memory":"2Ki"}}}]}}"#,
         );
         let node = |text: &str| amounts(&read(text));
         assert_eq!(
-            too_large(&spec, &node(r#"{"cpu":"2","memory":"1Mi"}"#)),
+            too_large(&pod, &node(r#"{"cpu":"2","memory":"1Mi"}"#)),
             None
         );
         let problem = "node didn't have enough allocatable resources: cpu, requested: 2000, allocatable: 1500; \
                        memory, requested: 2048, allocatable: 0";
         assert_eq!(
-            too_large(&spec, &node(r#"{"cpu":"1500m"}"#)).as_deref(),
+            too_large(&pod, &node(r#"{"cpu":"1500m"}"#)).as_deref(),
             Some(problem)
         );
     }

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use mizzen_kinds::amounts::Amounts;
+use mizzen_kinds::pod_resources::{PodResourcesOptions, has_pod_level_requests, pod_requests};
+use mizzen_kinds::pod_state::is_sidecar;
 use mizzen_object::quantity::Quantity;
 use mizzen_object::{Value, time};
 
@@ -83,28 +86,25 @@ pub(crate) const NO_PODS: &str = "no pods returned by selector while calculating
 
 /// How much of a resource a pod asks for, in thousandths: all of it, or one container.
 pub(crate) fn request(pod: &Value, container: &str, resource: &str) -> Result<i64, String> {
-    let (spec, name) = (&pod["spec"], pod["metadata"]["name"].str());
-    let supported =
-        |resource: &str| matches!(resource, "cpu" | "memory") || resource.starts_with("hugepages-");
-    let whole = &spec["resources"]["requests"];
-    if container.is_empty() && whole.entries().any(|(resource, _)| supported(resource)) {
-        // What the pod does not say as a whole, its containers may.
-        let said = whole[resource]
-            .as_str()
-            .filter(|_| supported(resource))
-            .map(of);
-        let sum = || of_containers(pod, "", resource).ok().filter(|sum| *sum > 0);
+    if container.is_empty() && has_pod_level_requests(&pod["spec"]) {
+        let requests: Amounts = pod_requests(pod, &PodResourcesOptions::default());
+        let name = pod["metadata"]["name"].str();
         let missing = || format!("missing pod-level request for {resource} in Pod {name}");
-        return said.or_else(sum).ok_or_else(missing);
+        let request = requests.get(resource).ok_or_else(missing)?;
+        return Ok(request.milli_value());
     }
     of_containers(pod, container, resource)
 }
 
 fn of_containers(pod: &Value, container: &str, resource: &str) -> Result<i64, String> {
     let (spec, name) = (&pod["spec"], pod["metadata"]["name"].str());
-    let stays = |container: &&Value| container["restartPolicy"].str() == "Always";
     let containers = spec["containers"].list().iter();
-    let containers = containers.chain(spec["initContainers"].list().iter().filter(stays));
+    let containers = containers.chain(
+        spec["initContainers"]
+            .list()
+            .iter()
+            .filter(|container| is_sidecar(container)),
+    );
     let meant: Vec<&Value> = containers
         .filter(|one| container.is_empty() || one["name"].str() == container)
         .collect();

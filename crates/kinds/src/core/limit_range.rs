@@ -8,6 +8,7 @@ use mizzen_object::{Context, Path, Value, Violations};
 
 use super::resources;
 use crate::Behaviour;
+use crate::resource_names::is_overcommit_allowed;
 
 pub(super) const BEHAVIOUR: Behaviour = Behaviour {
     default,
@@ -154,7 +155,7 @@ impl Bounds {
         }
         self.validate_ratio(resource, path, violations);
         if let (Some(limit), Some(request)) = (self.limit, self.request)
-            && !resources::is_overcommittable(resource)
+            && !is_overcommit_allowed(resource)
             && limit != request
         {
             let message = format!(

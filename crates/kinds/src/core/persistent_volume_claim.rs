@@ -7,6 +7,7 @@ use mizzen_object::{Action, Context, NameRule, Path, Str, Value, Violations, val
 use super::resources;
 use crate::Behaviour;
 use crate::pod::{self, claim_spec_warnings, validate_claim_spec};
+use crate::resource_names::is_native;
 
 pub(super) const BEHAVIOUR: Behaviour = Behaviour {
     default,
@@ -253,7 +254,7 @@ fn status(claim: &Value, violations: &mut Violations) {
 
 fn allocated_name(resource: &str, path: &Path, violations: &mut Violations) -> bool {
     let wrong = names::is_qualified_name(resource);
-    let fine = wrong.is_empty() && (!resources::is_native(resource) || resource == "storage");
+    let fine = wrong.is_empty() && (!is_native(resource) || resource == "storage");
     if wrong.is_empty() && !fine {
         violations.not_supported(path, resource, &["storage"]);
     }

@@ -4,10 +4,12 @@ use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Value, Violations};
 
+use crate::resource_names::{is_extended, is_huge_page, is_native};
+
 pub(crate) use crate::pod::round;
 
 /// What is counted in whole numbers.
-pub(crate) const COUNTED: [&str; 9] = [
+const COUNTED: [&str; 9] = [
     "pods",
     "resourcequotas",
     "services",
@@ -50,7 +52,7 @@ pub(crate) fn name(name: &str, path: &Path, violations: &mut Violations) {
 pub(crate) fn container_name(resource: &str, path: &Path, violations: &mut Violations) {
     name(resource, path, violations);
     let is_known =
-        ["cpu", "memory", "ephemeral-storage"].contains(&resource) || is_huge_pages(resource);
+        ["cpu", "memory", "ephemeral-storage"].contains(&resource) || is_huge_page(resource);
     if !resource.contains('/') && !is_known {
         violations.invalid(path, resource, "must be a standard resource for containers");
     } else if !is_native(resource) && !is_extended(resource) {
@@ -95,26 +97,6 @@ pub(crate) fn reported(amount: &Value, path: &Path, violations: &mut Violations)
 pub(crate) fn is_for_quota(name: &str) -> bool {
     COUNTED.contains(&name)
         || MEASURED.contains(&name)
-        || is_huge_pages(name)
+        || is_huge_page(name)
         || name.starts_with("requests.hugepages-")
-}
-
-/// Whether it is Kubernetes' own.
-pub(crate) fn is_native(name: &str) -> bool {
-    !name.contains('/') || name.contains("kubernetes.io/")
-}
-
-/// Whether more of it can be promised than there is.
-pub(crate) fn is_overcommittable(name: &str) -> bool {
-    is_native(name) && !is_huge_pages(name)
-}
-
-fn is_huge_pages(name: &str) -> bool {
-    name.starts_with("hugepages-")
-}
-
-/// Whether it is somebody else's, and named so that a quota can limit it.
-pub(crate) fn is_extended(name: &str) -> bool {
-    let requested = || names::is_qualified_name(&format!("requests.{name}")).is_empty();
-    !is_native(name) && !name.starts_with("requests.") && requested()
 }

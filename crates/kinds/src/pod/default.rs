@@ -6,7 +6,9 @@
 use mizzen_object::Value;
 use mizzen_object::quantity::Quantity;
 
-use super::{image, resources};
+use super::image;
+use super::pod_resources::{Field, aggregate_spec, is_pod_level};
+use crate::resource_names::is_huge_page;
 
 /// Fills a whole pod.
 pub(super) fn default_pod(pod: &mut Value) {
@@ -180,8 +182,8 @@ fn default_pod_resources(spec: &mut Value) {
         return;
     }
     let requested = spec.at("resources.requests").clone();
-    for (name, limit) in resources::aggregate(spec, "limits") {
-        if resources::is_huge_page(&name) && requested.get(&name).is_none() {
+    for (name, limit) in aggregate_spec(spec, Field::Limits) {
+        if is_huge_page(&name) && requested.get(&name).is_none() {
             spec.entry("resources")
                 .entry("limits")
                 .set_default(&name, limit.to_string());
@@ -190,7 +192,7 @@ fn default_pod_resources(spec: &mut Value) {
     if !said(spec, "limits") {
         return;
     }
-    for (name, request) in resources::aggregate(spec, "requests") {
+    for (name, request) in aggregate_spec(spec, Field::Requests) {
         if matches!(name.as_str(), "cpu" | "memory") {
             spec.entry("resources")
                 .entry("requests")
@@ -198,10 +200,7 @@ fn default_pod_resources(spec: &mut Value) {
         }
     }
     let limits = spec.at("resources.limits").clone();
-    for (name, limit) in limits
-        .entries()
-        .filter(|(name, _)| resources::is_for_pods(name))
-    {
+    for (name, limit) in limits.entries().filter(|(name, _)| is_pod_level(name)) {
         spec.entry("resources")
             .entry("requests")
             .set_default(name, limit.clone());

@@ -3,7 +3,7 @@
 //! `default` fills what nobody has said, `prepare` what only the server knows; `spec` and what it calls say what
 //! is wrong with a pod, `update` with a change of one, `status` with what a node reports; `warnings` is for what
 //! is legal but unwise. `subresource` has the rules of the narrow doors: ephemeral containers and resizing.
-//! `host_ports`, `node_affinity`, `state` and `tolerations` are for all components that decide by what pods say.
+//! `host_ports`, `node_affinity`, `pod_resources`, `state` and `tolerations` are for all components that decide by what pods say.
 
 mod affinity;
 mod annotations;
@@ -20,6 +20,7 @@ mod mounts;
 pub mod node_affinity;
 mod options;
 mod overlaps;
+pub mod pod_resources;
 mod prepare;
 mod probes;
 mod projected;
@@ -50,7 +51,6 @@ pub(crate) use internal::form;
 pub(crate) use options::Options;
 pub(crate) use prepare::drop_disabled;
 pub use prepare::qos_class;
-pub use resources::is_extended as is_extended_resource;
 use state::{is_sidecar, is_terminal};
 pub use update::same;
 pub(crate) use warnings::{name_warning, old_node_label, template_warnings};

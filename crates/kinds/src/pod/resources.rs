@@ -1,155 +1,20 @@
 //! How much of what may a container use?
 
-use std::collections::BTreeMap;
-
 use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Path, Reason, Str, Value, Violations, show};
+use mizzen_object::{Path, Reason, Value, Violations, show};
 
-use super::{Options, is_sidecar};
-use crate::core::resources::COUNTED;
-
-/// What all containers together use at most, sidecars and the steps before the start counted right.
-pub(super) fn aggregate(spec: &Value, list: &str) -> BTreeMap<Str, Quantity> {
-    let mut total = BTreeMap::new();
-    for container in spec["containers"].list() {
-        add(&mut total, &amounts(container, list));
-    }
-    let (mut sidecars, mut highest) = (BTreeMap::new(), BTreeMap::new());
-    for container in spec["initContainers"].list() {
-        let mut own = amounts(container, list);
-        if is_sidecar(container) {
-            add(&mut total, &own);
-            add(&mut sidecars, &own);
-            own.clone_from(&sidecars);
-        } else {
-            add(&mut own, &sidecars);
-        }
-        raise(&mut highest, &own);
-    }
-    raise(&mut total, &highest);
-    total
-}
-
-type Amounts = BTreeMap<Str, Quantity>;
-
-fn amounts(container: &Value, list: &str) -> Amounts {
-    let entries = container["resources"][list].entries();
-    entries
-        .map(|(name, amount)| (name.into(), Quantity::of(amount.str())))
-        .collect()
-}
-
-fn add(sum: &mut Amounts, more: &Amounts) {
-    for (name, amount) in more {
-        sum.entry(name.clone())
-            .and_modify(|sum| *sum = sum.add(amount))
-            .or_insert(*amount);
-    }
-}
-
-fn raise(highest: &mut Amounts, other: &Amounts) {
-    for (name, amount) in other {
-        highest
-            .entry(name.clone())
-            .and_modify(|highest| *highest = *amount.max(highest))
-            .or_insert(*amount);
-    }
-}
-
-pub(super) fn is_huge_page(name: &str) -> bool {
-    name.starts_with("hugepages-")
-}
-
-/// Whether a pod as a whole may ask for it.
-pub(super) fn is_for_pods(name: &str) -> bool {
-    matches!(name, "cpu" | "memory") || is_huge_page(name)
-}
-
-/// Whether it is Kubernetes' own: without a domain, or with Kubernetes'.
-pub(super) fn is_native(name: &str) -> bool {
-    !name.contains('/') || name.contains("kubernetes.io/")
-}
-
-/// Whether more of it may be promised than there is.
-fn is_elastic(name: &str) -> bool {
-    is_native(name) && !is_huge_page(name)
-}
-
-/// Whether it is somebody else's, and could be named in a quota.
-pub fn is_extended(name: &str) -> bool {
-    !is_native(name)
-        && !name.starts_with("requests.")
-        && names::is_qualified_name(&format!("requests.{name}")).is_empty()
-}
-
-const MEASURED: [&str; 11] = [
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "storage",
-    "requests.cpu",
-    "requests.memory",
-    "requests.ephemeral-storage",
-    "requests.storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-];
-
-fn is_standard(name: &str) -> bool {
-    COUNTED.contains(&name)
-        || MEASURED.contains(&name)
-        || is_huge_page(name)
-        || name.starts_with("requests.hugepages-")
-}
-
-/// The name of any resource.
-pub(crate) fn validate_name(name: &str, path: &Path, violations: &mut Violations) {
-    let wrong = names::is_qualified_name(name);
-    if wrong.is_empty() && !name.contains('/') && !is_standard(name) {
-        violations.invalid(
-            path,
-            name,
-            "must be a standard resource type or fully qualified",
-        );
-    }
-    field::all(wrong, name, path, violations);
-}
-
-/// The name of a resource that a container can use.
-fn validate_container_name(name: &str, path: &Path, violations: &mut Violations) {
-    validate_name(name, path, violations);
-    let is_known = matches!(name, "cpu" | "memory" | "ephemeral-storage") || is_huge_page(name);
-    if !name.contains('/') && !is_known {
-        violations.invalid(path, name, "must be a standard resource for containers");
-    } else if name.contains('/') && !is_native(name) && !is_extended(name) {
-        violations.invalid(path, name, "doesn't follow extended resource name standard");
-    }
-}
+use super::Options;
+use super::pod_resources::{Field, aggregate_spec, is_pod_level};
+use crate::core::resources;
+use crate::resource_names::{is_huge_page, is_overcommit_allowed};
 
 /// The name of a resource that a pod as a whole can use.
 fn validate_pod_name(name: &str, path: &Path, violations: &mut Violations) {
     let known = violations.0.len();
-    validate_name(name, path, violations);
-    if violations.0.len() == known && !is_for_pods(name) {
+    resources::name(name, path, violations);
+    if violations.0.len() == known && !is_pod_level(name) {
         violations.not_supported(path, name, &["cpu", "hugepages-", "memory"]);
-    }
-}
-
-/// An amount of something. What is counted comes in whole numbers.
-pub(crate) fn validate_amount(
-    name: &str,
-    amount: &Value,
-    path: &Path,
-    violations: &mut Violations,
-) {
-    let quantity = Quantity::of(amount.str());
-    if quantity.is_negative() {
-        violations.invalid(path, amount.clone(), "must be greater than or equal to 0");
-    }
-    if (COUNTED.contains(&name) || is_extended(name)) && quantity.milli_value() % 1000 != 0 {
-        violations.invalid(path, amount.clone(), "must be an integer");
     }
 }
 
@@ -180,7 +45,7 @@ pub(super) fn validate_container(
 ) {
     validate_requirements(
         resources,
-        validate_container_name,
+        resources::container_name,
         claims,
         options,
         path,
@@ -212,7 +77,7 @@ fn validate_requirements(
         for (name, amount) in resources[list].entries() {
             let place = list_path.key(name);
             validate_name(name, &place, violations);
-            validate_amount(name, amount, &place, violations);
+            resources::amount(name, amount, &place, violations);
             if list == "requests" {
                 validate_request(name, amount, &resources["limits"][name], path, violations);
             }
@@ -244,11 +109,11 @@ fn validate_request(
     let (requested, limited) = (Quantity::of(amount.str()), Quantity::of(limit.str()));
     let (limit, place) = (limit.str(), path.child("requests"));
     if limit.is_empty() {
-        if !is_elastic(name) {
+        if !is_overcommit_allowed(name) {
             let detail = "Limit must be set for non overcommitable resources";
             violations.required(path.child("limits"), detail);
         }
-    } else if requested != limited && !is_elastic(name) {
+    } else if requested != limited && !is_overcommit_allowed(name) {
         violations.invalid(
             place,
             amount.clone(),
@@ -371,14 +236,15 @@ pub(super) fn validate_pod(
         path,
         violations,
     );
-    validate_sums(spec, "requests", path, violations);
-    validate_sums(spec, "limits", path, violations);
+    validate_sums(spec, Field::Requests, path, violations);
+    validate_sums(spec, Field::Limits, path, violations);
     validate_container_limits(spec, path, violations);
 }
 
 /// The whole must be enough for its parts. Of limits, only those count that cannot be shared.
-fn validate_sums(spec: &Value, list: &str, path: &Path, violations: &mut Violations) {
-    for (name, sum) in aggregate(spec, list) {
+fn validate_sums(spec: &Value, field: Field, path: &Path, violations: &mut Violations) {
+    let list = field.name();
+    for (name, sum) in aggregate_spec(spec, field) {
         let whole = &spec["resources"][list][name.as_str()];
         let counts = list == "requests" || is_huge_page(&name);
         if counts && !whole.is_null() && sum > Quantity::of(whole.str()) {

@@ -6,7 +6,8 @@ use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::{field, ip, names};
 use mizzen_object::{Path, Reason, Value, Violations};
 
-use super::{Options, STATUS_LISTS, internal, is_sidecar, resources, update};
+use super::{Options, STATUS_LISTS, internal, is_sidecar, update};
+use crate::resource_names::is_native;
 
 /// A report, mostly of the node that runs it.
 pub(super) fn validate(new: &Value, old: &Value, options: &Options, violations: &mut Violations) {
@@ -272,7 +273,7 @@ fn validate_node_claims(pod: &Value, path: &Path, violations: &mut Violations) {
         }
         let path = path.child("resources");
         for (name, amount) in status["resources"].entries() {
-            if !resources::is_native(name) {
+            if !is_native(name) {
                 violations.invalid(
                     path.key(name),
                     name,

@@ -6,7 +6,10 @@ use mizzen_object::{Value, time};
 
 use super::count;
 use super::scope::Selector;
-use crate::amounts::{Amounts, add, amounts, is_pod_level, pod_total, raise};
+use crate::amounts::{Amounts, add, amounts};
+use crate::pod_resources::{PodResourcesOptions, is_pod_level, pod_limits, pod_requests};
+use crate::pod_state::{is_terminal, quality_of_service};
+use crate::resource_names::{is_extended, is_huge_page, is_native};
 
 const COUNT: &str = "count/pods";
 /// What every container must ask for before it can be counted.
@@ -19,7 +22,6 @@ const EXPLICIT: [&str; 6] = [
     "limits.memory",
 ];
 const REQUESTS: &str = "requests.";
-const HUGE_PAGES: &str = "hugepages-";
 const IMPLICIT_DEVICES: &str = "requests.deviceclass.resource.kubernetes.io/";
 
 /// Whether a quota's name for something is about pods.
@@ -30,15 +32,10 @@ pub(super) fn counts_as(name: &str) -> bool {
         .unwrap_or(name);
     matches!(name, COUNT | "pods")
         || matches!(plain, "cpu" | "memory" | "ephemeral-storage")
-        || name.starts_with(HUGE_PAGES)
+        || is_huge_page(name)
         || name.starts_with("requests.hugepages-")
-        || name.starts_with(REQUESTS) && is_extended(name)
+        || name.starts_with(REQUESTS) && !is_native(name)
         || name.starts_with(IMPLICIT_DEVICES)
-}
-
-/// Whether a name is of something that is not Kubernetes' own.
-fn is_extended(name: &str) -> bool {
-    name.contains('/') && !name.contains("kubernetes.io/")
 }
 
 /// Whether a pod ends by itself.
@@ -53,8 +50,8 @@ pub(super) fn is_in(selector: &Selector, pod: &Value) -> bool {
     match selector.scope.as_str() {
         "Terminating" => is_terminating(pod),
         "NotTerminating" => !is_terminating(pod),
-        "BestEffort" => is_best_effort(pod),
-        "NotBestEffort" => !is_best_effort(pod),
+        "BestEffort" => quality_of_service(pod) == "BestEffort",
+        "NotBestEffort" => quality_of_service(pod) != "BestEffort",
         "PriorityClass" => {
             let class = pod["spec"]["priorityClassName"].str();
             selector.selects(if class.is_empty() {
@@ -66,30 +63,6 @@ pub(super) fn is_in(selector: &Selector, pod: &Value) -> bool {
         "CrossNamespacePodAffinity" => looks_elsewhere(&pod["spec"]["affinity"]),
         _ => false,
     }
-}
-
-/// Whether nothing in a pod asks for anything.
-fn is_best_effort(pod: &Value) -> bool {
-    if let Some(class) = pod["status"]["qosClass"]
-        .as_str()
-        .filter(|class| !class.is_empty())
-    {
-        return class == "BestEffort";
-    }
-    let spec = &pod["spec"];
-    let asks = |resources: &Value| {
-        ["requests", "limits"].iter().any(|field| {
-            let mut asked = amounts(&resources[*field]).into_iter();
-            asked.any(|(name, amount)| {
-                matches!(name.as_str(), "cpu" | "memory") && !amount.is_zero()
-            })
-        })
-    };
-    let mut containers = spec["containers"]
-        .list()
-        .iter()
-        .chain(spec["initContainers"].list());
-    !asks(&spec["resources"]) && !containers.any(|container| asks(&container["resources"]))
 }
 
 /// Whether a pod wants to be near to or far from pods of other namespaces.
@@ -158,20 +131,11 @@ pub(super) fn usage(pod: &Value, now: i64) -> Amounts {
     if is_over(pod, now) {
         return usage;
     }
-    let spec = &pod["spec"];
-    let mut requests = pod_total(spec, "requests", |container| {
-        effective(pod, container, "requests")
-    });
-    let mut limits = pod_total(spec, "limits", |container| {
-        effective(pod, container, "limits")
-    });
-    let overhead = amounts(&spec["overhead"]);
-    add(&mut requests, &overhead);
-    for (name, amount) in &overhead {
-        if let Some(limit) = limits.get_mut(name).filter(|limit| !limit.is_zero()) {
-            *limit = limit.add(amount);
-        }
-    }
+    let options = PodResourcesOptions {
+        use_status_resources: true,
+        ..PodResourcesOptions::default()
+    };
+    let (requests, limits) = (pod_requests(pod, &options), pod_limits(pod, &options));
     add(&mut usage, &usage_of(&requests, &limits));
     usage
 }
@@ -180,42 +144,14 @@ fn is_over(pod: &Value, now: i64) -> bool {
     let metadata = &pod["metadata"];
     let end = time::to_unix(metadata["deletionTimestamp"].str());
     let grace = metadata["deletionGracePeriodSeconds"].as_int();
-    matches!(pod["status"]["phase"].str(), "Failed" | "Succeeded")
-        || end.zip(grace).is_some_and(|(end, grace)| now > end + grace)
-}
-
-/// What a container asks for or, while it is being resized, what it has if that is more.
-fn effective(pod: &Value, container: &Value, field: &str) -> Amounts {
-    let mut asked = amounts(&container["resources"][field]);
-    let name = container["name"].str();
-    let known = ["containerStatuses", "initContainerStatuses"];
-    let mut statuses = known.iter().flat_map(|list| pod["status"][*list].list());
-    let Some(status) = statuses.find(|status| status["name"].str() == name) else {
-        return asked;
-    };
-    if status["resources"].is_null() {
-        return asked;
-    }
-    let is_infeasible = |condition: &Value| {
-        condition["type"].str() == "PodResizePending" && condition["reason"].str() == "Infeasible"
-    };
-    if pod["status"]["conditions"].list().iter().any(is_infeasible) {
-        asked = Amounts::new();
-    }
-    raise(&mut asked, &amounts(&status["resources"][field]));
-    if field == "requests" {
-        raise(&mut asked, &amounts(&status["allocatedResources"]));
-    }
-    asked
+    is_terminal(pod) || end.zip(grace).is_some_and(|(end, grace)| now > end + grace)
 }
 
 /// Under which names requests and limits are counted.
 fn usage_of(requests: &Amounts, limits: &Amounts) -> Amounts {
     let mut usage = Amounts::from([("pods".to_string(), count(1))]);
     for (name, amount) in requests {
-        if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage")
-            || name.starts_with(HUGE_PAGES)
-        {
+        if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || is_huge_page(name) {
             usage.insert(name.clone(), *amount);
             usage.insert(format!("{REQUESTS}{name}"), *amount);
         } else if is_extended(name) || name.starts_with("deviceclass.resource.kubernetes.io/") {

@@ -291,6 +291,15 @@ impl Agent {
         let Some(kept) = self.kept.get_mut(key) else {
             return;
         };
+        // A resize changes what the pod takes of its node.
+        if let Some(share) = &mut kept.share {
+            let now = Share::of(object);
+            if now != *share {
+                self.places.release(&kept.node, share);
+                self.places.take(&kept.node, &now);
+                *share = now;
+            }
+        }
         let host = self.settings.host(&kept.node);
         let common = self.settings.services.inputs(object);
         let context = self.settings.node_context(&host, &common);

@@ -6,11 +6,13 @@ mod condition;
 mod container;
 mod phase;
 
-use mizzen_object::{Str, Value, value};
+use mizzen_kinds::amounts::Amounts;
+use mizzen_kinds::pod_resources::{PodResourcesOptions, pod_limits, pod_requests};
+use mizzen_object::quantity::Quantity;
+use mizzen_object::{Map, Str, Value, value};
 
 use crate::moment::{Moment, to_value};
 use crate::pod::{Pod, Stage};
-use crate::resources;
 use crate::runtime::Role;
 
 pub(crate) use phase::phase;
@@ -139,17 +141,19 @@ fn set_address(status: &mut Value, pod: &Pod, object: &Value, host: &Host) {
 }
 
 fn set_resources(status: &mut Value, object: &Value) {
-    let (requests, limits) = (
-        resources::total(object, "requests"),
-        resources::total(object, "limits"),
-    );
+    let options = PodResourcesOptions::default();
+    let (requests, limits) = (pod_requests(object, &options), pod_limits(object, &options));
+    let to_value = |amounts: &Amounts| {
+        let shown = |(name, amount): (&String, &Quantity)| (Str::from(name), amount.to_string());
+        Value::Map(amounts.iter().map(shown).collect::<Map>())
+    };
     let mut whole = Value::object();
     if !limits.is_empty() {
-        whole.set("limits", resources::to_value(&limits));
+        whole.set("limits", to_value(&limits));
     }
     if !requests.is_empty() {
-        whole.set("requests", resources::to_value(&requests));
-        status.set("allocatedResources", resources::to_value(&requests));
+        whole.set("requests", to_value(&requests));
+        status.set("allocatedResources", to_value(&requests));
     }
     status.set("resources", whole);
 }

@@ -1,6 +1,8 @@
 //! Pods live and die on a node.
 
+use mizzen_object::value;
 use mizzen_sdk::Key;
+use mizzen_sdk::api::Patch;
 use mizzen_sdk::resource::PODS;
 
 use crate::cluster::{Cluster, show};
@@ -278,6 +280,40 @@ async fn a_pod_that_does_not_fit_is_refused() {
         show(&cluster.pod("third").await),
         "Running ready=True web=running"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_resized_takes_what_it_has_now() {
+    let cluster = Cluster::with(1).await;
+    let spec = |cpu: i64| {
+        format!(
+            "containers: [{{name: web, image: web, resources: {{requests: {{cpu: \"{cpu}\"}}}}}}]"
+        )
+    };
+    cluster.run_pod("first", "", &spec(5)).await;
+    cluster.pass(1).await;
+    // The node has eight. One that shrinks leaves more for others, one that grows less.
+    for (size, other, expected) in [
+        ("2", "a", "Running"),
+        ("4", "b", "Failed"),
+        ("3", "c", "Running"),
+    ] {
+        let resources = value!({"requests": {"cpu": size}});
+        let change = value!({"spec": {"containers": [{"name": "web", "resources": resources}]}});
+        let key = Key::new("default", "first");
+        cluster
+            .api
+            .patch(&PODS, &key, "resize", Patch::Strategic, &change)
+            .await
+            .unwrap();
+        cluster.pass(1).await;
+        cluster.run_pod(other, "", &spec(5)).await;
+        cluster.pass(1).await;
+        let phase = cluster.pod(other).await["status"]["phase"].clone();
+        assert_eq!(phase.str(), expected, "beside {size}");
+        cluster.delete_pod(other, Some(0)).await;
+        cluster.pass(1).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
+use mizzen_kinds::resource_names::is_extended;
 use mizzen_object::validate::names;
 use mizzen_object::{Path, Value, Violations};
 
 use super::points::Point;
-use crate::model::is_extended;
 
 /// The version of files.
 pub(super) const VERSION: &str = "kubescheduler.config.k8s.io/v1";

@@ -16,7 +16,7 @@ pub(crate) use labels::Labels;
 pub(crate) use node::NodeFacts;
 pub(crate) use node_rule::NodeRule;
 pub(crate) use pod::Pod;
-pub(crate) use resources::{Resources, is_extended, is_scalar};
+pub(crate) use resources::{Resources, is_scalar};
 pub(crate) use spread::Constraint;
 pub(crate) use volume::Disk;
 

@@ -1,11 +1,31 @@
 //! How much does a pod ask for?
 
+use mizzen_kinds::pod_resources::{PodResourcesOptions, ResourceList, pod_requests};
 use mizzen_object::Value;
 
-use super::resources::{Resources, amount};
+use super::resources::Resources;
 
 /// What a container is taken to ask for if it does not say: so that many such pods do not end on one node.
-const ASSUMED: [(&str, i64); 2] = [("cpu", 100), ("memory", 200 * 1024 * 1024)];
+static ASSUMED: [(&str, Resources); 2] = [
+    (
+        "cpu",
+        Resources {
+            cpu: 100,
+            memory: 0,
+            ephemeral: 0,
+            scalar: Vec::new(),
+        },
+    ),
+    (
+        "memory",
+        Resources {
+            cpu: 0,
+            memory: 200 * 1024 * 1024,
+            ephemeral: 0,
+            scalar: Vec::new(),
+        },
+    ),
+];
 
 /// What a pod asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,107 +40,39 @@ pub(crate) struct Requests {
 
 impl Requests {
     pub(crate) fn of(pod: &Value) -> Requests {
-        let assumed = total(pod, true);
+        let stated = PodResourcesOptions {
+            use_status_resources: true,
+            use_pod_status_resources: true,
+            ..PodResourcesOptions::default()
+        };
+        let assumed = PodResourcesOptions {
+            missing_requests: &ASSUMED,
+            ..stated
+        };
+        let assumed: Resources = pod_requests(pod, &assumed);
         Requests {
-            stated: total(pod, false),
+            stated: pod_requests(pod, &stated),
             assumed_cpu: assumed.cpu,
             assumed_memory: assumed.memory,
         }
     }
 }
 
-/// Containers run together, init containers one after the other beside those that stay; the larger of both counts.
-fn total(pod: &Value, assume: bool) -> Resources {
-    let spec = &pod["spec"];
-    let mut total = Resources::default();
-    for container in spec["containers"].list() {
-        total.add(
-            &container_requests(pod, container, "containerStatuses", assume),
-            1,
-        );
+impl ResourceList for Resources {
+    fn read(list: &Value) -> Resources {
+        Resources::of(list)
     }
-    let (mut staying, mut peak) = (Resources::default(), Resources::default());
-    for container in spec["initContainers"].list() {
-        let stays = container["restartPolicy"].str() == "Always";
-        let statuses = if stays { "initContainerStatuses" } else { "" };
-        let requests = container_requests(pod, container, statuses, assume);
-        let mut here = staying.clone();
-        here.add(&requests, 1);
-        if stays {
-            total.add(&requests, 1);
-            staying = here.clone();
-        }
-        peak.raise_to(&here);
+
+    fn add(&mut self, other: &Resources) {
+        Resources::add(self, other, 1);
     }
-    total.raise_to(&peak);
-    apply_pod_level(pod, &mut total);
-    total.add(&Resources::of(&spec["overhead"]), 1);
-    total
-}
 
-fn container_requests(pod: &Value, container: &Value, statuses: &str, assume: bool) -> Resources {
-    let stated = &container["resources"]["requests"];
-    let status = pod["status"][statuses]
-        .list()
-        .iter()
-        .find(|status| status["name"].str() == container["name"].str());
-    let status = status.filter(|status| !status["resources"].is_null());
-    let mut requests = match status {
-        Some(status) => effective(
-            pod,
-            stated,
-            &status["resources"]["requests"],
-            &status["allocatedResources"],
-        ),
-        None => Resources::of(stated),
-    };
-    for (name, amount) in ASSUMED
-        .into_iter()
-        .filter(|(name, _)| assume && stated[*name].is_null())
-    {
-        requests.set(name, requests.get(name).max(amount));
+    fn raise_to(&mut self, other: &Resources) {
+        Resources::raise_to(self, other);
     }
-    requests
-}
 
-/// While a pod is resized it takes the larger of what it wants and what it has, unless what it wants cannot be.
-fn effective(pod: &Value, stated: &Value, actuated: &Value, allocated: &Value) -> Resources {
-    let pending = pod["status"]["conditions"]
-        .list()
-        .iter()
-        .find(|c| c["type"].str() == "PodResizePending");
-    let infeasible = pending.is_some_and(|condition| condition["reason"].str() == "Infeasible");
-    let mut requests = if infeasible {
-        Resources::default()
-    } else {
-        Resources::of(stated)
-    };
-    requests.raise_to(&Resources::of(actuated));
-    requests.raise_to(&Resources::of(allocated));
-    requests
-}
-
-/// What the pod asks for as a whole replaces what its containers ask for.
-fn apply_pod_level(pod: &Value, total: &mut Resources) {
-    let requests = &pod["spec"]["resources"]["requests"];
-    let status = &pod["status"];
-    let whole = (!status["resources"].is_null()).then(|| {
-        effective(
-            pod,
-            requests,
-            &status["resources"]["requests"],
-            &status["allocatedResources"],
-        )
-    });
-    for (name, quantity) in requests.entries() {
-        if matches!(name, "cpu" | "memory") || name.starts_with("hugepages-") {
-            total.set(
-                name,
-                whole
-                    .as_ref()
-                    .map_or_else(|| amount(name, quantity), |whole| whole.get(name)),
-            );
-        }
+    fn replace(&mut self, name: &str, other: &Resources) {
+        self.set(name, other.get(name));
     }
 }
 

@@ -114,8 +114,3 @@ pub(crate) fn amount(name: &str, quantity: &Value) -> i64 {
 pub(crate) fn is_scalar(name: &str) -> bool {
     name.contains('/') || name.starts_with("hugepages-") || name.starts_with("attachable-volumes-")
 }
-
-/// Whether somebody other than Kubernetes gave the resource its name.
-pub(crate) fn is_extended(name: &str) -> bool {
-    name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
-}

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mizzen_kinds::resource_names::is_extended;
 use mizzen_object::Str;
 
 use super::strategy::Strategy;
@@ -33,7 +34,7 @@ impl Fit {
 
     fn ignores(&self, name: &str) -> bool {
         let group = name.split('/').next().unwrap_or_default();
-        crate::model::is_extended(name)
+        is_extended(name)
             && (self.ignored.iter().any(|one| one == name)
                 || self.ignored_groups.iter().any(|one| one == group))
     }

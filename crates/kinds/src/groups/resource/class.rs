@@ -1,11 +1,10 @@
 //! Which kinds of device can be asked for?
 
-use mizzen_object::validate::names;
 use mizzen_object::{Context, Path, Value, Violations};
 
 use super::parts;
 use crate::Behaviour;
-use crate::core::resources;
+use crate::resource_names::is_extended;
 
 pub(super) const CLASS: Behaviour = Behaviour {
     validate,
@@ -38,12 +37,4 @@ fn validate(class: &Value, old: Option<&Value>, _context: &Context, violations: 
             "must be a valid extended resource name",
         );
     }
-}
-
-/// Whether a resource is somebody else's than Kubernetes', and could be counted by a quota.
-fn is_extended(name: &str) -> bool {
-    let as_quota = format!("requests.{name}");
-    !resources::is_native(name)
-        && !name.starts_with("requests.")
-        && names::is_qualified_name(&as_quota).is_empty()
 }

@@ -296,7 +296,7 @@ fn validate_mapping(
     path: &Path,
     violations: &mut Violations,
 ) {
-    if !crate::core::resources::is_native(name) {
+    if !crate::resource_names::is_native(name) {
         violations.invalid(path, name, "must be a node allocatable resource name");
     }
     if let Some(factor) = mapping["allocationMultiplier"].as_str() {
