@@ -1,0 +1,175 @@
+//! What is named in the sources and is no field of a built-in kind?
+
+use super::chains::Chain;
+
+/// A file or folder below `crates`, the chains that are no paths there (`*` for all), and what they are of.
+type Exception = (&'static str, &'static [&'static str], &'static str);
+
+const EXCEPTIONS: &[Exception] = &[
+    (
+        "apiserver/src/admission/configuration.rs",
+        &["*"],
+        "the file of --admission-control-config-file",
+    ),
+    (
+        "apiserver/src/admission/event_rate_limit.rs",
+        &["burst", "cacheSize", "qps"],
+        "the configuration of EventRateLimit",
+    ),
+    (
+        "apiserver/src/admission/image_policy.rs",
+        &[
+            "defaultAllow",
+            "imagePolicy",
+            "kubeConfigFile",
+            "retryBackoff",
+        ],
+        "the configuration of ImagePolicyWebhook",
+    ),
+    (
+        "apiserver/src/admission/pod_node_selector.rs",
+        &["podNodeSelectorPluginConfig"],
+        "the configuration of PodNodeSelector",
+    ),
+    (
+        "apiserver/src/admission/policy/patch.rs",
+        &["op"],
+        "an operation of a JSON patch",
+    ),
+    (
+        "apiserver/src/admission/policy/validate.rs",
+        &["binding", "expressionIndex", "policy"],
+        "an audit annotation",
+    ),
+    (
+        "apiserver/src/admission/webhook/remember.rs",
+        &["configuration", "mutated"],
+        "an audit annotation",
+    ),
+    (
+        "controllers/src/policy_status/published.rs",
+        &["components.schemas", "x-kubernetes-group-version-kind"],
+        "a page of OpenAPI",
+    ),
+    (
+        "controllers/src/root_ca/mod.rs",
+        &["ca.crt"],
+        "a key of a ConfigMap",
+    ),
+    (
+        "controllers/src/service_account_tokens/plan.rs",
+        &["ca.crt", "iss", "sub"],
+        "a key of a Secret, and claims of a token",
+    ),
+    (
+        "controllers/src/storage_version_migration",
+        &["spec.resource", "status.resourceVersion"],
+        "StorageVersionMigration, which is not served by default",
+    ),
+    (
+        "kinds/src/core/node.rs",
+        &["ConfigMap", "podSignature.podController", "preferAvoidPods"],
+        "Go's form of a value in a message, and an annotation",
+    ),
+    (
+        "kinds/src/core/persistent_volume/mod.rs",
+        &["Required"],
+        "Go's form of a value in a message",
+    ),
+    (
+        "kinds/src/core/resource_quota.rs",
+        &["MatchExpressions"],
+        "Go's form of a value in a message",
+    ),
+    (
+        "kinds/src/core/secret.rs",
+        &["password", "ssh-privatekey"],
+        "keys of Secrets",
+    ),
+    (
+        "kinds/src/core/service/validate.rs",
+        &["AppProtocol", "Name", "NodePort", "Protocol", "TargetPort"],
+        "Go's form of a value in a message",
+    ),
+    (
+        "kinds/src/groups/apiextensions/schema/list.rs",
+        &["Items"],
+        "Go's form of a value in a message",
+    ),
+    (
+        "kinds/src/groups/autoscaling/to_v1.rs",
+        &["*"],
+        "Go's internal form, which an annotation holds",
+    ),
+    (
+        "kinds/src/groups/node.rs",
+        &["cpu", "memory"],
+        "keys of amounts",
+    ),
+    (
+        "kinds/src/groups/resource/claim.rs",
+        &["Spec"],
+        "Go's form of a value in a message",
+    ),
+    (
+        "kinds/src/groups/storage/class.rs",
+        &[""],
+        "a key of parameters",
+    ),
+    ("node/src/runtime/http.rs", &["body"], "the script of a pod"),
+    (
+        "scheduler/src/configuration",
+        &["*"],
+        "KubeSchedulerConfiguration",
+    ),
+    (
+        "scheduler/src/extender",
+        &["*"],
+        "the protocol and configuration of extenders",
+    ),
+];
+
+/// Receivers that are no values.
+const RECEIVERS: [(&str, &str); 3] = [
+    ("catalog", "resources by group"),
+    ("headers", "headers of a stream"),
+    ("variables", "the environment of a shell"),
+];
+
+/// The exceptions, and which of them were needed.
+#[derive(Default)]
+pub(crate) struct Exceptions {
+    used: Vec<(&'static str, &'static str)>,
+}
+
+impl Exceptions {
+    /// Whether a chain in a file is excepted.
+    pub(crate) fn cover(&mut self, file: &str, chain: &Chain) -> bool {
+        let receiver = RECEIVERS.iter().find(|(name, _)| *name == chain.receiver);
+        let text = chain.to_string();
+        let applies =
+            |(place, name): &(&str, &str)| file.starts_with(place) && ["*", &text].contains(name);
+        let found = match receiver {
+            Some((name, _)) => Some(("", *name)),
+            None => names().find(applies),
+        };
+        self.used.extend(found);
+        found.is_some()
+    }
+
+    /// Those that no chain needed.
+    pub(crate) fn unused(&self) -> Vec<String> {
+        let receivers = RECEIVERS.iter().map(|(name, _)| ("", *name));
+        names()
+            .chain(receivers)
+            .filter(|name| !self.used.contains(name))
+            .map(|(place, name)| format!("{place} {name}"))
+            .collect()
+    }
+}
+
+fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    EXCEPTIONS
+        .iter()
+        .flat_map(|(place, names, _)| names.iter().map(|name| (*place, *name)))
+}
