@@ -12,7 +12,7 @@ pub(crate) struct Sample {
     pub value: i64,
     /// When, in seconds since 1970.
     pub at: i64,
-    /// Over how many seconds.
+    /// Over how many seconds, rounded up.
     pub window: i64,
 }
 
@@ -32,7 +32,9 @@ pub(crate) fn of_resource(items: &[Value], resource: &str, container: &str) -> S
             .collect();
         let used: Option<i64> = meant.iter().map(|one| milli(&one["usage"][resource])).sum();
         let value = used.filter(|_| !meant.is_empty())?;
-        let window = time::duration_nanos(pod["window"].str()).unwrap_or_default() / 1_000_000_000;
+        let window = time::duration_nanos(pod["window"].str()).unwrap_or_default();
+        // Times have whole seconds: one that is before a time within a second is before the next one.
+        let window = window.saturating_add(999_999_999) / 1_000_000_000;
         Some((
             pod["metadata"]["name"].str().into(),
             Sample {
@@ -132,6 +134,15 @@ mod tests {
         check("", &[("a", 1100)]);
         check("x", &[("a", 100), ("b", 5)]);
         check("none", &[]);
+    }
+
+    #[test]
+    fn a_window_that_is_no_whole_number_of_seconds_reaches_into_the_next() {
+        for (window, expected) in [("0s", 0), ("15s", 15), ("15.05s", 16), ("1m0.999s", 61)] {
+            let mut pod = pod("a", value!([{"name": "x", "usage": {"cpu": "1"}}]));
+            pod.set("window", window);
+            assert_eq!(of_resource(&[pod], "cpu", "")["a"].window, expected);
+        }
     }
 
     #[test]
