@@ -12,7 +12,7 @@ use mizzen_object::{Status, User};
 use tokio::time::{Instant, timeout_at};
 
 use crate::access::request::attributes;
-use crate::aggregation::{self, Streams};
+use crate::aggregation::{self, OtherServer, Streams};
 use crate::answer::{self, Accept, Answer, Lease};
 use crate::audit::{self, Layer};
 use crate::authenticate::{Caller, Claim, Stranger, authenticate, warning};
@@ -236,9 +236,14 @@ async fn pass(server: &Arc<Inner>, request: &mut Request) -> Result<Answer, Stat
     if let Err(refusal) = access::check(server, request).await {
         return Ok(refusal.answer(request, |status| refuse(server, request, status)));
     }
-    if let Some(other) = server.aggregation.elsewhere(&request.info) {
-        return Ok(aggregation::pass_on(server, request, &other).await);
-    }
+    let local = match aggregation::other_server(server, &request.info) {
+        Some(OtherServer::Remote(other)) => {
+            return Ok(aggregation::pass_on(server, request, &other).await);
+        }
+        Some(OtherServer::Local(local)) => Some(local),
+        None => None,
+    };
+    let server = local.as_ref().map_or(server, |local| &local.0);
     // The body of a long-running request has a deadline, too.
     match timeout_at(request.deadline.at(), receive(request)).await {
         Ok(received) => received?,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use mizzen_object::{GroupVersionKind, Status, Value, json};
 
-use crate::aggregation;
+use crate::aggregation::{self, OtherServer};
 use crate::answer::{self, Accept, Answer, Encoding, clauses};
 use crate::content::{self, Content, empty, http_date, set};
 use crate::discovery::{self, Group, is_built_in};
@@ -463,8 +463,12 @@ async fn openapi_v3(server: &Arc<Inner>, request: &Request) -> Result<Answer, St
         .path()
         .trim_start_matches("/openapi/v3/")
         .to_string();
-    if let Some(other) = server.aggregation.document_elsewhere(&name) {
-        return Ok(aggregation::pass_on(server, request, &other).await);
+    match aggregation::document_server(server, &name) {
+        Some(OtherServer::Remote(other)) => {
+            return Ok(aggregation::pass_on(server, request, &other).await);
+        }
+        Some(OtherServer::Local(local)) => return Box::pin(openapi_v3(&local.0, request)).await,
+        None => {}
     }
     if !server.catalog.with_openapi(|openapi| openapi.has_v3(&name)) {
         return Ok(empty(StatusCode::NOT_FOUND));

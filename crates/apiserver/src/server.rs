@@ -270,7 +270,7 @@ impl Server {
         catalog.call_with(&client, &registry);
         let webhooks = Webhooks::new(&catalog);
         let policies = Policies::new(&catalog);
-        let aggregation = Aggregation::new(&registry, &catalog);
+        let aggregation = Aggregation::new(&catalog);
         let access = Access::new(&registry, &catalog, &options);
         let audit = Arc::new(Audit::new(options.audit.clone(), &registry));
         let fairness = Fairness::new(&catalog, options.concurrency, registry.now());

@@ -8,9 +8,10 @@ use mizzen_object::{Str, Value, json, value};
 
 use super::Aggregation;
 use super::learn::Learned;
+use super::local::{self, LocalVersion};
 use super::table::{Entry, Table};
 use crate::discovery::{self, Group, Version};
-use crate::openapi::Document;
+use crate::openapi::{Document, OpenApi};
 use crate::server::Inner;
 
 /// Documents that are long to write.
@@ -22,17 +23,16 @@ pub(super) struct Cache {
 
 /// One group of this server, of others, or of both.
 pub(crate) fn group(server: &Inner, name: &str) -> Option<Group> {
-    let own = server.catalog.group(name);
+    let own = local::groups(server)
+        .iter()
+        .find(|group| group.name == name)
+        .cloned();
     let table = server.aggregation.configured.table(&server.registry);
     let others = table.entries.iter().filter(|entry| entry.group == name);
     let others = others.filter(|entry| is_other(own.as_slice(), entry));
     let mut groups = own.clone().into_iter().collect();
     for entry in others {
-        add(
-            &mut groups,
-            entry,
-            server.aggregation.resources(&entry.name),
-        );
+        add_entry(server, &mut groups, entry);
     }
     discovery::sort(&mut groups);
     groups.pop()
@@ -40,7 +40,7 @@ pub(crate) fn group(server: &Inner, name: &str) -> Option<Group> {
 
 /// The groups of this server and of others, in the order in which clients see them.
 pub(crate) fn groups(server: &Inner) -> Arc<[Group]> {
-    let own = server.catalog.groups();
+    let own = local::groups(server);
     let table = server.aggregation.configured.table(&server.registry);
     let others: Vec<&Arc<Entry>> = table
         .entries
@@ -52,11 +52,7 @@ pub(crate) fn groups(server: &Inner) -> Arc<[Group]> {
     }
     let mut groups = own.to_vec();
     for entry in others {
-        add(
-            &mut groups,
-            entry,
-            server.aggregation.resources(&entry.name),
-        );
+        add_entry(server, &mut groups, entry);
     }
     discovery::sort(&mut groups);
     groups.into()
@@ -69,21 +65,26 @@ fn is_other(own: &[Group], entry: &Entry) -> bool {
     !entry.group.is_empty() && (entry.service.is_some() || !served)
 }
 
-fn add(groups: &mut Vec<Group>, entry: &Entry, resources: Vec<Value>) {
+fn add_entry(server: &Inner, groups: &mut Vec<Group>, entry: &Entry) {
     let version = Version {
         name: entry.version.clone(),
         priority: entry.version_priority,
-        resources,
+        resources: server.aggregation.resources(&entry.name),
     };
-    match groups.iter_mut().find(|group| group.name == entry.group) {
+    add(groups, &entry.group, entry.group_priority, version);
+}
+
+/// Adds a version to a group, which is new if need be.
+pub(super) fn add(groups: &mut Vec<Group>, name: &Str, priority: i64, version: Version) {
+    match groups.iter_mut().find(|group| group.name == *name) {
         Some(group) => {
             group.versions.retain(|known| known.name != version.name);
             group.versions.push(version);
-            group.priority = group.priority.max(entry.group_priority);
+            group.priority = group.priority.max(priority);
         }
         None => groups.push(Group {
-            name: entry.group.clone(),
-            priority: entry.group_priority,
+            name: name.clone(),
+            priority,
             versions: vec![version],
         }),
     }
@@ -92,7 +93,7 @@ fn add(groups: &mut Vec<Group>, entry: &Entry, resources: Vec<Value>) {
 /// Marks what may be out of date in an aggregated discovery document, and leaves out what nobody serves.
 pub(crate) fn stale(server: &Inner, document: &mut Value) {
     let table = server.aggregation.configured.table(&server.registry);
-    let own = server.catalog.groups();
+    let own = local::groups(server);
     let others: Vec<&Arc<Entry>> = table
         .entries
         .iter()
@@ -127,7 +128,23 @@ pub(crate) fn stale(server: &Inner, document: &mut Value) {
 /// `/openapi/v3` with the documents of others.
 pub(crate) fn openapi_index(server: &Inner, own: Bytes) -> Bytes {
     let table = server.aggregation.configured.table(&server.registry);
-    let found: Vec<(String, Str)> = server.aggregation.indexed(&table);
+    let mut found: Vec<(String, Str)> = server.aggregation.indexed(&table);
+    for LocalVersion {
+        server: local,
+        group,
+        version,
+        ..
+    } in local::local_versions(server)
+    {
+        let index = local.0.catalog.with_openapi(OpenApi::v3_index);
+        let index = json::parse(&index).unwrap_or_default();
+        let path = format!("apis/{group}/{version}");
+        if table.remote(&group, &version).is_none()
+            && let Some(url) = index["paths"][path.as_str()]["serverRelativeURL"].as_str()
+        {
+            found.push((path, url.into()));
+        }
+    }
     if found.is_empty() {
         return own;
     }
@@ -150,7 +167,21 @@ pub(crate) fn openapi_v2(server: &Inner, proto: bool) -> Arc<Document> {
         }
     });
     let table = server.aggregation.configured.table(&server.registry);
-    let others = server.aggregation.described(&table);
+    let mut others = server.aggregation.described(&table);
+    for LocalVersion {
+        server: local,
+        group,
+        version,
+        ..
+    } in local::local_versions(server)
+    {
+        if table.remote(&group, &version).is_none() {
+            let document = local.0.catalog.with_openapi(OpenApi::v2_json);
+            let parsed = json::parse(&document.bytes).unwrap_or_default();
+            let root = format!("/apis/{group}/{version}");
+            others.push((document.hash.as_str().into(), only(&parsed, &root)));
+        }
+    }
     if others.is_empty() {
         return own;
     }

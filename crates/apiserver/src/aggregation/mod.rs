@@ -2,7 +2,8 @@
 //!
 //! `table` is what is stored, ready to be asked; `proxy` passes requests on; `available` finds out in the background
 //! who is there, and asks those who are what they serve (`learn`); `documents` adds that to discovery and OpenAPI;
-//! `register` keeps an APIService for each version that this server serves itself.
+//! `register` keeps an APIService for each version that this server serves itself. `local` has the servers that are in this
+//! process.
 //!
 //! Invariant: no request but the one for a server waits for that server. Documents show what was learned last.
 
@@ -10,6 +11,7 @@ mod available;
 mod documents;
 pub(crate) mod hop;
 mod learn;
+mod local;
 mod proxy;
 mod register;
 mod table;
@@ -20,53 +22,39 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use mizzen_object::Str;
-use mizzen_registry::Registry;
 use tokio::sync::Notify;
 
 use crate::catalog::Catalog;
 use crate::request::{RequestInfo, Target};
+use crate::server::Inner;
 use crate::{Server, health};
 pub(crate) use documents::{group, groups, openapi_index, openapi_v2, stale};
 use learn::Learned;
+use local::{LocalServer, local_server};
 pub(crate) use proxy::pass_on;
 use table::{Configured, Entry};
 pub(crate) use upgrade::{Streams, join};
 
 /// What is known of other API servers.
 pub(crate) struct Aggregation {
-    registry: Registry,
     configured: Configured,
     /// What those who were there said, by the name of their APIService.
     learned: RwLock<HashMap<Str, Arc<Learned>>>,
     documents: documents::Cache,
+    /// The API servers of this process.
+    local: RwLock<Vec<LocalServer>>,
     /// Rung when this server serves other versions than before.
     changed: Notify,
 }
 
 impl Aggregation {
-    pub(crate) fn new(registry: &Registry, catalog: &Catalog) -> Aggregation {
+    pub(crate) fn new(catalog: &Catalog) -> Aggregation {
         Aggregation {
-            registry: registry.clone(),
             configured: Configured::new(catalog),
             learned: RwLock::default(),
             documents: documents::Cache::default(),
+            local: RwLock::default(),
             changed: Notify::new(),
-        }
-    }
-
-    /// The other server that a path belongs to, if it is one's.
-    pub(crate) fn elsewhere(&self, info: &RequestInfo) -> Option<Arc<Entry>> {
-        let table = self.configured.table(&self.registry);
-        if !table.has_remote() {
-            return None;
-        }
-        match info.target() {
-            Target::Resource(path) if path.unrouted => None,
-            Target::Resource(path) => table.remote(&path.group, &path.version),
-            Target::Page(path) => {
-                let mut parts = path.strip_prefix("/apis/")?.split('/');
-                table.remote(parts.next()?, parts.next()?)
-            }
         }
     }
 
@@ -75,12 +63,41 @@ impl Aggregation {
     pub(crate) fn served_changed(&self) {
         self.changed.notify_one();
     }
+}
 
-    /// The other server that has an OpenAPI document, if it is one's.
-    pub(crate) fn document_elsewhere(&self, name: &str) -> Option<Arc<Entry>> {
-        let (group, version) = name.strip_prefix("apis/")?.split_once('/')?;
-        self.configured.table(&self.registry).remote(group, version)
+/// A server that serves a version instead of this one.
+pub(crate) enum OtherServer {
+    /// It is reached over the network.
+    Remote(Arc<Entry>),
+    /// It is in this process.
+    Local(Server),
+}
+
+/// The other server that a request is for, if it is for one.
+pub(crate) fn other_server(server: &Inner, info: &RequestInfo) -> Option<OtherServer> {
+    let (group, version) = match info.target() {
+        Target::Resource(path) if path.unrouted => return None,
+        Target::Resource(path) => (path.group.as_str(), path.version.as_str()),
+        Target::Page(path) => {
+            let mut parts = path.strip_prefix("/apis/")?.split('/');
+            (parts.next()?, parts.next()?)
+        }
+    };
+    server_of_version(server, group, version)
+}
+
+/// The other server that has an OpenAPI document, if one has it.
+pub(crate) fn document_server(server: &Inner, name: &str) -> Option<OtherServer> {
+    let (group, version) = name.strip_prefix("apis/")?.split_once('/')?;
+    server_of_version(server, group, version)
+}
+
+fn server_of_version(server: &Inner, group: &str, version: &str) -> Option<OtherServer> {
+    let table = server.aggregation.configured.table(&server.registry);
+    if let Some(entry) = table.remote(group, version) {
+        return Some(OtherServer::Remote(entry));
     }
+    local_server(server, group, version).map(OtherServer::Local)
 }
 
 impl Server {

@@ -1,14 +1,17 @@
 //! An APIService for each version of a group that this server serves itself.
 //!
 //! Those of built-in groups are made at the start, and what an administrator does to them afterwards stays until the
-//! next one. Those of custom groups come and go with them, and whoever deletes one sees it come back.
+//! next one. Those of custom groups come and go with them, and whoever deletes one sees it come back. Those of servers of this
+//! process do so as well, but give way to an APIService that names a service.
 
 use std::collections::HashSet;
 
 use mizzen_object::{Str, Value, value};
 use tokio::task::JoinSet;
 
+use super::local::local_versions;
 use super::table::Entry;
+use crate::discovery::Priority;
 use crate::{Server, discovery};
 
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
@@ -39,16 +42,21 @@ pub(super) async fn custom(server: &Server) {
     let names: HashSet<String> = wanted.iter().map(|service| service.name()).collect();
     let table = server.0.aggregation.configured.table(&server.0.registry);
     for entry in &table.entries {
-        if managed(entry) == ALWAYS && !names.contains(entry.name.as_str()) {
+        // One that names a service is an administrator's by now, whatever its label says.
+        let is_ours = managed(entry) == ALWAYS && entry.service.is_none();
+        if is_ours && !names.contains(entry.name.as_str()) {
             server.ask("DELETE", &path(&entry.name), None).await;
         }
     }
 }
 
-/// A version that this server serves.
+/// A version that this server serves, or another one of this process.
 struct Wanted {
     group: Str,
     version: Str,
+    priority: Priority,
+    /// Whether an APIService that names a service stays as it is.
+    yields: bool,
 }
 
 impl Wanted {
@@ -78,9 +86,20 @@ fn wanted_built_in(server: &Server) -> Vec<Wanted> {
         group.versions.iter().map(|version| Wanted {
             group: group.name.clone(),
             version: version.name.clone(),
+            priority: discovery::priority(&group.name, &version.name),
+            yields: false,
         })
     });
-    versions.collect()
+    let mut versions: Vec<Wanted> = versions.collect();
+    if !built_in {
+        versions.extend(local_versions(&server.0).into_iter().map(|local| Wanted {
+            group: local.group,
+            version: local.version,
+            priority: local.priority,
+            yields: true,
+        }));
+    }
+    versions
 }
 
 fn managed(entry: &Entry) -> &str {
@@ -94,14 +113,13 @@ fn path(name: &str) -> String {
 /// Makes the APIService, or puts it right. One that is somebody else's is left alone.
 async fn ensure(server: &Server, wanted: &Wanted, label: &str) -> Result<(), String> {
     let name = wanted.name();
-    let priority = discovery::priority(&wanted.group, &wanted.version);
     let mut spec = Value::object();
     if !wanted.group.is_empty() {
         spec.set("group", &wanted.group);
     }
     spec.set("version", &wanted.version);
-    spec.set("groupPriorityMinimum", priority.group);
-    spec.set("versionPriority", priority.version);
+    spec.set("groupPriorityMinimum", wanted.priority.group);
+    spec.set("versionPriority", wanted.priority.version);
     let table = server.0.aggregation.configured.table(&server.0.registry);
     let (code, answer) = match table.named(&name) {
         None => {
@@ -120,7 +138,8 @@ async fn ensure(server: &Server, wanted: &Wanted, label: &str) -> Result<(), Str
         }
         Some(entry)
             if managed(entry).is_empty()
-                || entry.object["spec"] == spec && managed(entry) == label =>
+                || entry.object["spec"] == spec && managed(entry) == label
+                || wanted.yields && entry.service.is_some() =>
         {
             return Ok(());
         }

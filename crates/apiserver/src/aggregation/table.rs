@@ -80,6 +80,9 @@ impl Table {
 
     /// Who else serves a version of a group.
     pub(super) fn remote(&self, group: &str, version: &str) -> Option<Arc<Entry>> {
+        if self.remote.is_empty() {
+            return None;
+        }
         self.remote.get(&(group.into(), version.into())).cloned()
     }
 

@@ -19,6 +19,9 @@ pub struct Asked<'a> {
     pub namespace: &'a str,
     /// Which one; empty for a collection.
     pub name: &'a str,
+    /// The selector of a list or watch, as the client sent it; empty for none. What it leaves out is left out of the response
+    /// in any case, and need not be computed.
+    pub label_selector: &'a str,
     /// The part of the object, mostly empty.
     pub subresource: &'a str,
     /// The object as stored; none if there is none, or nobody has looked yet.
@@ -43,6 +46,7 @@ impl<'a> Asked<'a> {
             kind: resource.kind(),
             namespace: &path.namespace,
             name: &path.name,
+            label_selector: request.query.text("labelSelector"),
             subresource: &path.subresource,
             old,
             dry_run: request.query.get("dryRun").is_some(),

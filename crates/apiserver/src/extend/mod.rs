@@ -25,10 +25,12 @@ pub use storage::Storage;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mizzen_object::{GroupResource, Str};
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use mizzen_object::{GroupResource, Str, json};
 
-use crate::Server;
 use crate::verbs::Call;
+use crate::{Server, User};
 
 /// What a server's author has added to it.
 #[derive(Default)]
@@ -75,6 +77,27 @@ impl Server {
         match self.ask("GET", path, None).await {
             (200, object) => Ok(object),
             (_, status) => Err(asked::refusal(&status)),
+        }
+    }
+
+    /// The object at a path, as `user` gets it.
+    pub async fn read_as(
+        &self,
+        user: User,
+        path: &str,
+    ) -> Result<mizzen_object::Value, mizzen_object::Status> {
+        let uri = path
+            .parse()
+            .map_err(|error| mizzen_object::Status::bad_request(format!("{path}: {error}")))?;
+        let answer = self
+            .call(Some(user), Method::GET, uri, HeaderMap::new(), Bytes::new())
+            .await;
+        let code = answer.status();
+        let text = answer.into_body().into_bytes().unwrap_or_default();
+        let object = json::parse(&text).unwrap_or_default();
+        match code.as_u16() {
+            200 => Ok(object),
+            _ => Err(asked::refusal(&object)),
         }
     }
 }

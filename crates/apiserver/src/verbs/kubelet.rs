@@ -1,13 +1,45 @@
 //! Where is the kubelet of a pod, and which container is meant?
 
-use mizzen_object::{Status, Value};
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Limited};
+use mizzen_object::{Status, Value, json};
 use mizzen_registry::Key;
 
-use crate::outgoing::{Target, Trust};
+use crate::Server;
+use crate::outgoing::{Target, Trust, whole};
 use crate::server::Inner;
 
 /// Kubernetes: where a kubelet listens if its node does not say.
 const KUBELET_PORT: i64 = 10250;
+
+/// The largest document that is read from a kubelet.
+const MAX_DOCUMENT: usize = 32 * 1024 * 1024;
+
+impl Server {
+    /// The document that the kubelet of a node serves at `path`, which begins with a slash. The kubelet is shown the certificate by
+    /// which kubelets know this server. The caller bounds the time.
+    pub async fn get_from_kubelet(&self, node: &str, path: &str) -> Result<Bytes, Status> {
+        let address = address(&self.0, node)?;
+        let url = format!("https://{address}{path}");
+        let failed = |why: String| Status::unknown(format!("Get {}: {why}", json::quote(&url)));
+        let request = Request::get(&url)
+            .body(whole(Bytes::new()))
+            .map_err(|error| failed(error.to_string()))?;
+        let target = target(&self.0, &address);
+        let answered = self.0.kubelets.send(&target, request).await;
+        let response = answered.map_err(|error| failed(error.to_string()))?;
+        if response.status() != 200 {
+            return Err(failed(format!(
+                "request failed, status: {:?}",
+                response.status().to_string()
+            )));
+        }
+        let body = Limited::new(response.into_body(), MAX_DOCUMENT);
+        let body = body.collect().await;
+        Ok(body.map_err(|error| failed(error.to_string()))?.to_bytes())
+    }
+}
 
 /// The container that a request names. A request that names none means the only one.
 pub(super) fn container<'a>(pod: &'a Value, asked: &'a str) -> Result<&'a str, Status> {

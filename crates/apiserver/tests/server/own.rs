@@ -8,6 +8,7 @@ use http_body_util::BodyExt as _;
 use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason};
 use mizzen_apiserver::authenticate::{Authenticator, Bearer, Verdict};
 use mizzen_apiserver::delegate::Upstream;
+use mizzen_apiserver::discovery::Priority;
 use mizzen_apiserver::extend::{Admit, Asked, Below, Storage};
 use mizzen_apiserver::{Builder, Server, User};
 use mizzen_object::{Context, Hooks, Status, Str, Value, Violations, value};
@@ -671,4 +672,99 @@ async fn a_main_server_that_is_away_lets_nobody_in() {
         problem.contains("does not answer: ") && problem.contains("connection refused"),
         "{problem}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_of_the_same_process_is_served_under_our_name() {
+    let rig = Rig::new().await;
+    let priority = Priority {
+        group: 200,
+        version: 7,
+    };
+    rig.server
+        .serve_locally(builder().build().unwrap(), priority);
+    rig.server.aggregate().await.unwrap();
+    let boat = launch(&rig, "jolle", 10).await.expect(201).body;
+    assert_eq!(boat.at("metadata.annotations.captain").str(), "admin");
+    let other = format!("{}/jolle", BOATS.replace("v1", "v2"));
+    assert_eq!(rig.get(&other).await.expect(200).body["inches"].int(), 120);
+    rig.get("/apis/sea.example.com/hub/boats").await.expect(404);
+
+    // The filters of the main server come first.
+    let jane = User::component("jane");
+    let refused = rig.call_as(jane, &[], "GET", BOATS, "").await.expect(403);
+    assert!(refused.message().contains("User \"jane\" cannot list"));
+
+    let group = rig.get("/apis/sea.example.com").await.expect(200).body;
+    assert_eq!(group["preferredVersion"]["version"].str(), "v2");
+    let resources = rig.get("/apis/sea.example.com/v1").await.expect(200).body;
+    assert_eq!(resources["groupVersion"].str(), "sea.example.com/v1");
+    let aggregated = rig.aggregated("/apis").await;
+    let mut groups = aggregated["items"].list().iter();
+    let group = groups.find(|group| group.at("metadata.name").str() == "sea.example.com");
+    let versions = group.unwrap()["versions"].list();
+    assert_eq!(versions.len(), 2);
+    assert_eq!(versions[1]["freshness"].str(), "Current");
+    let index = rig.get("/openapi/v3").await.expect(200).body;
+    let url = &index["paths"]["apis/sea.example.com/v1"]["serverRelativeURL"];
+    let document = rig.get(url.str()).await.expect(200).body;
+    assert!(
+        document["components"]["schemas"]
+            .get("com.example.sea.v1.Boat")
+            .is_some()
+    );
+    let document = rig.get("/openapi/v2").await.expect(200).body;
+    for path in [HARBOURS, "/api/v1/pods"] {
+        assert!(document["paths"].get(path).is_some(), "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_service_or_a_definition_wins_over_a_server_of_the_same_process() {
+    let rig = Rig::new().await;
+    let priority = Priority {
+        group: 200,
+        version: 7,
+    };
+    rig.server
+        .serve_locally(builder().build().unwrap(), priority);
+    rig.server.aggregate().await.unwrap();
+    let services = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let service = format!("{services}/v1.sea.example.com");
+    let minute = std::time::Duration::from_secs(60);
+    tokio::time::sleep(minute).await;
+    let made = rig.get(&service).await.expect(200).body;
+    assert_eq!(made.at("spec.groupPriorityMinimum").int(), 200);
+    assert_eq!(made.at("spec.versionPriority").int(), 7);
+
+    // Deleted, it comes back; with a service, it stays as it is.
+    rig.delete(&service, "").await.expect(200);
+    tokio::time::sleep(minute).await;
+    let remote =
+        r#"{"spec":{"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"sea"}}}"#;
+    rig.patch(&service, remote).await.expect(200);
+    tokio::time::sleep(minute).await;
+    let kept = rig.get(&service).await.expect(200).body;
+    assert_eq!(kept.at("spec.service.name").str(), "sea");
+    rig.get(BOATS).await.expect(503);
+    rig.get(&BOATS.replace("v1", "v2")).await.expect(200);
+    rig.delete(&service, "").await.expect(200);
+    tokio::time::sleep(minute).await;
+    rig.get(BOATS).await.expect(200);
+
+    let definition = r#"{"metadata":{"name":"boats.sea.example.com"},"spec":{"group":"sea.example.com","scope":"Namespaced",
+        "names":{"plural":"boats","kind":"Boat"},"versions":[{"name":"v1","served":true,"storage":true,
+        "schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}"#;
+    rig.post(
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        definition,
+    )
+    .await
+    .expect(201);
+    let boat = r#"{"kind":"Boat","apiVersion":"sea.example.com/v1","metadata":{"name":"custom"},"anything":1}"#;
+    let boat = rig.post(BOATS, boat).await.expect(201).body;
+    assert_eq!(boat["anything"].int(), 1);
+    tokio::time::sleep(minute).await;
+    let made = rig.get(&service).await.expect(200).body;
+    assert_eq!(made.at("spec.groupPriorityMinimum").int(), 1000);
 }

@@ -285,9 +285,7 @@ fn kind_line(kind: &mut KindData, line: &Line) -> Result<(), String> {
     let words = || rest.split_whitespace().map(Str::from).collect::<Vec<_>>();
     match word {
         "names" => {
-            let (plural, singular) = rest
-                .split_once(' ')
-                .ok_or("names wants plural and singular")?;
+            let (plural, singular) = rest.split_once(' ').unwrap_or((rest, ""));
             (kind.plural, kind.singular) = (plural.into(), singular.trim().into());
         }
         "short" => kind.short_names = words(),

@@ -1,0 +1,114 @@
+//! Which API servers of this process serve versions under our name? Their APIServices are local: they name no service.
+//!
+//! Kubernetes: a delegation target, which is called without filters of its own (`UnprotectedHandler` of
+//! apiserver/pkg/server/genericapiserver.go): requests for it have passed those of this server.
+
+use std::sync::Arc;
+
+use mizzen_object::Str;
+
+use super::documents::add;
+use crate::Server;
+use crate::discovery::{self, Group, Priority};
+use crate::server::Inner;
+
+/// An API server of this process.
+pub(super) struct LocalServer {
+    server: Server,
+    priority: Priority,
+    /// The groups and versions that it serves.
+    versions: Vec<(Str, Str)>,
+}
+
+/// A version that a server of this process serves.
+pub(super) struct LocalVersion {
+    pub server: Server,
+    pub group: Str,
+    pub version: Str,
+    pub priority: Priority,
+}
+
+impl Server {
+    /// Serves the versions of `server`, which is made by a [`Builder`](crate::Builder) in this process, as if it were an
+    /// aggregated API server: with their APIServices, in discovery and in OpenAPI. Requests for them are authenticated, authorized and
+    /// audited by this server, and answered by the other one.
+    ///
+    /// An APIService that names a service wins over it, as does a CustomResourceDefinition.
+    pub fn serve_locally(&self, server: Server, priority: Priority) {
+        let groups = server.0.catalog.groups();
+        let versions = groups.iter().flat_map(|group| {
+            let versions = group.versions.iter();
+            versions.map(|version| (group.name.clone(), version.name.clone()))
+        });
+        let versions = versions.collect();
+        let aggregation = &self.0.aggregation;
+        aggregation.local.write().push(LocalServer {
+            server,
+            priority,
+            versions,
+        });
+        aggregation.served_changed();
+    }
+}
+
+/// The server of this process that serves a version, unless this server serves it itself.
+pub(super) fn local_server(server: &Inner, group: &str, version: &str) -> Option<Server> {
+    let local = server.aggregation.local.read();
+    let found = local.iter().find(|local| {
+        let mut versions = local.versions.iter();
+        versions.any(|known| known.0 == group && known.1 == version)
+    })?;
+    (!serves(server, group, version)).then(|| found.server.clone())
+}
+
+/// All versions that servers of this process serve and this server does not.
+pub(super) fn local_versions(server: &Inner) -> Vec<LocalVersion> {
+    let mut versions = Vec::new();
+    for local in server.aggregation.local.read().iter() {
+        for (group, version) in &local.versions {
+            if !serves(server, group, version) {
+                versions.push(LocalVersion {
+                    server: local.server.clone(),
+                    group: group.clone(),
+                    version: version.clone(),
+                    priority: local.priority,
+                });
+            }
+        }
+    }
+    versions
+}
+
+/// The groups that are served in this process, in the order in which clients see them.
+pub(super) fn groups(server: &Inner) -> Arc<[Group]> {
+    let own = server.catalog.groups();
+    let local = local_versions(server);
+    if local.is_empty() {
+        return own;
+    }
+    let mut groups = own.to_vec();
+    for LocalVersion {
+        server: local,
+        group: name,
+        version: version_name,
+        priority,
+    } in local
+    {
+        let version = local
+            .0
+            .catalog
+            .group(&name)
+            .and_then(|group| group.version(&version_name).cloned());
+        if let Some(mut version) = version {
+            version.priority = priority.version;
+            add(&mut groups, &name, priority.group, version);
+        }
+    }
+    discovery::sort(&mut groups);
+    groups.into()
+}
+
+fn serves(server: &Inner, group: &str, version: &str) -> bool {
+    let group = server.catalog.group(group);
+    group.is_some_and(|group| group.version(version).is_some())
+}
