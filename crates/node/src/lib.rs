@@ -21,6 +21,7 @@
 //! | `admit` | Does a pod fit on its node? |
 //! | `agent` | What becomes of the pods of all nodes? |
 //! | `logs` | What did containers write? |
+//! | `resource_metrics` | What does a kubelet report at `/metrics/resource`? |
 //! | `streaming` | How do clients stream to and from a container? |
 //! | `nodes` | How does the API hear of nodes, and that they live? |
 //!
@@ -33,6 +34,7 @@ mod logs;
 mod moment;
 mod nodes;
 pub mod pod;
+mod resource_metrics;
 pub mod runtime;
 pub mod script;
 mod services;

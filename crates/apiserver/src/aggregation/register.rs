@@ -65,13 +65,23 @@ impl Wanted {
     }
 }
 
-/// The versions that definitions serve.
+/// The versions that definitions and other servers of this process serve.
 fn wanted_custom(server: &Server) -> Vec<Wanted> {
     let versions = server.0.catalog.custom_versions().into_iter();
-    let versions = versions.map(|(group, version)| Wanted { group, version });
-    versions
-        .filter(|wanted| !discovery::is_built_in(&wanted.group))
-        .collect()
+    let versions = versions.filter(|(group, _)| !discovery::is_built_in(group));
+    let versions = versions.map(|(group, version)| Wanted {
+        priority: discovery::priority(&group, &version),
+        group,
+        version,
+        yields: false,
+    });
+    let locals = local_versions(&server.0).into_iter().map(|local| Wanted {
+        group: local.group,
+        version: local.version,
+        priority: local.priority,
+        yields: true,
+    });
+    versions.chain(locals).collect()
 }
 
 /// The versions that are built in.
@@ -90,16 +100,7 @@ fn wanted_built_in(server: &Server) -> Vec<Wanted> {
             yields: false,
         })
     });
-    let mut versions: Vec<Wanted> = versions.collect();
-    if !built_in {
-        versions.extend(local_versions(&server.0).into_iter().map(|local| Wanted {
-            group: local.group,
-            version: local.version,
-            priority: local.priority,
-            yields: true,
-        }));
-    }
-    versions
+    versions.collect()
 }
 
 fn managed(entry: &Entry) -> &str {

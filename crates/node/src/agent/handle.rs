@@ -8,6 +8,7 @@ use mizzen_sdk::{Key, Object};
 use tokio::sync::{mpsc, oneshot};
 
 use super::read::read;
+use super::usage::NodeUsage;
 use crate::moment::Moment;
 use crate::pod::inputs::{Inputs, NO_INPUTS, Sources, mounted_objects};
 use crate::pod::spec;
@@ -19,10 +20,10 @@ use crate::status;
 /// How many requests wait for the agent. Further ones wait in their own tasks, which their clients can cancel.
 const MAX_REQUESTS: usize = 64;
 
-/// A request that concerns pods, and where the answer goes.
-pub(crate) enum PodRequest {
+/// A request to the agent, and where the answer goes.
+pub(crate) enum AgentRequest {
     /// The pod as the agent knows it.
-    View {
+    Pod {
         key: Key,
         reply: oneshot::Sender<Option<PodView>>,
     },
@@ -30,6 +31,11 @@ pub(crate) enum PodRequest {
     PodsOfNode {
         node: Str,
         reply: oneshot::Sender<Vec<Object>>,
+    },
+    /// What a node and its pods have used.
+    Usage {
+        node: Str,
+        reply: oneshot::Sender<Option<NodeUsage>>,
     },
     /// Something typed into the container of an id; none closes its stdin.
     Stdin {
@@ -60,12 +66,12 @@ impl PodView {
 #[derive(Clone)]
 pub(crate) struct Handle {
     settings: Arc<Settings>,
-    requests: mpsc::Sender<PodRequest>,
+    requests: mpsc::Sender<AgentRequest>,
 }
 
 impl Handle {
     /// A handle, and the receiver that [`Agent::run`](super::Agent::run) serves.
-    pub(crate) fn new(settings: Arc<Settings>) -> (Handle, mpsc::Receiver<PodRequest>) {
+    pub(crate) fn new(settings: Arc<Settings>) -> (Handle, mpsc::Receiver<AgentRequest>) {
         let (requests, receiver) = mpsc::channel(MAX_REQUESTS);
         (Handle { settings, requests }, receiver)
     }
@@ -75,7 +81,7 @@ impl Handle {
         let (reply, answer) = oneshot::channel();
         let key = key.clone();
         self.requests
-            .send(PodRequest::View { key, reply })
+            .send(AgentRequest::Pod { key, reply })
             .await
             .ok()?;
         answer.await.ok()?
@@ -84,11 +90,22 @@ impl Handle {
     /// The pods of one of these nodes, in the order of their names.
     pub(crate) async fn pods_of_node(&self, node: Str) -> Vec<Object> {
         let (reply, answer) = oneshot::channel();
-        let request = PodRequest::PodsOfNode { node, reply };
+        let request = AgentRequest::PodsOfNode { node, reply };
         match self.requests.send(request).await {
             Ok(()) => answer.await.unwrap_or_default(),
             Err(_) => Vec::new(),
         }
+    }
+
+    /// What a node and its pods have used; none if there is no such node here.
+    pub(crate) async fn usage(&self, node: &str) -> Option<NodeUsage> {
+        let (reply, answer) = oneshot::channel();
+        let node = node.into();
+        self.requests
+            .send(AgentRequest::Usage { node, reply })
+            .await
+            .ok()?;
+        answer.await.ok()?
     }
 
     /// Types something into the container of an id; none closes its stdin. A container that does not run drops it.
@@ -99,7 +116,7 @@ impl Handle {
         data: Option<Bytes>,
     ) -> Result<(), String> {
         let (reply, answer) = oneshot::channel();
-        let request = PodRequest::Stdin {
+        let request = AgentRequest::Stdin {
             key: key.clone(),
             id: id.to_owned(),
             data,
@@ -228,7 +245,7 @@ mod tests {
         }
         assert_eq!(requests.len(), MAX_REQUESTS);
         for _ in 0..3 * MAX_REQUESTS {
-            let Some(PodRequest::View { reply, .. }) = requests.recv().await else {
+            let Some(AgentRequest::Pod { reply, .. }) = requests.recv().await else {
                 panic!("a request for a view");
             };
             assert!(reply.send(None).is_ok());

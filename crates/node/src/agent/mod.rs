@@ -9,6 +9,7 @@ mod handle;
 mod place;
 mod read;
 mod timers;
+mod usage;
 mod write;
 
 use std::collections::{HashMap, VecDeque};
@@ -26,8 +27,11 @@ use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-pub(crate) use handle::{Handle, PodRequest, PodView};
+pub(crate) use handle::{AgentRequest, Handle, PodView};
 pub(crate) use timers::Timers;
+pub(crate) use usage::NodeUsage;
+#[cfg(test)]
+pub(crate) use usage::{PodUsage, RunningContainer};
 
 use crate::admit::{Share, admit};
 use crate::moment::{Moment, earlier};
@@ -37,6 +41,7 @@ use crate::settings::Settings;
 use crate::status::{self, Host};
 use place::Places;
 use read::{ContentCache, Read, read};
+use usage::{NodeMeter, PodMeter};
 use write::{Write, Written};
 
 /// How many writes are under way at a time.
@@ -59,6 +64,10 @@ pub(crate) struct Agent {
     contents: ContentCache,
     /// Pods that are looked at once a write is done.
     waiting: VecDeque<Key>,
+    /// When the agent started.
+    began: Moment,
+    /// The counters of the nodes that were scraped.
+    node_meters: HashMap<Str, NodeMeter>,
 }
 
 /// A pod, and how far the API knows of it.
@@ -75,6 +84,8 @@ struct Kept {
     n_failures: u32,
     /// When it is looked at again.
     wakes: Option<Moment>,
+    /// The counters of a pod that was scraped.
+    meter: Option<Box<PodMeter>>,
 }
 
 impl Agent {
@@ -86,6 +97,8 @@ impl Agent {
     ) -> Agent {
         Agent {
             places: Places::new(&settings, nodes),
+            began: settings.now(),
+            node_meters: HashMap::new(),
             settings,
             pods,
             kept: HashMap::new(),
@@ -99,7 +112,7 @@ impl Agent {
 
     /// Lets pods live until the future is dropped. `queue` has the keys of pods that changed, `requests` comes
     /// from [`Handle`].
-    pub(crate) async fn run(mut self, queue: Queue<Key>, mut requests: Receiver<PodRequest>) {
+    pub(crate) async fn run(mut self, queue: Queue<Key>, mut requests: Receiver<AgentRequest>) {
         loop {
             let pause = self
                 .timers
@@ -119,9 +132,10 @@ impl Agent {
                 Some(Ok(read)) = self.reads.join_next() => self.supply(read),
                 Some(request) = requests.recv() => match request {
                     // A caller that has left needs no answer.
-                    PodRequest::View { key, reply } => drop(reply.send(self.pod(&key))),
-                    PodRequest::PodsOfNode { node, reply } => drop(reply.send(self.pods_of_node(&node))),
-                    PodRequest::Stdin { key, id, data, reply } => {
+                    AgentRequest::Pod { key, reply } => drop(reply.send(self.pod(&key))),
+                    AgentRequest::PodsOfNode { node, reply } => drop(reply.send(self.pods_of_node(&node))),
+                    AgentRequest::Usage { node, reply } => drop(reply.send(self.usage(&node))),
+                    AgentRequest::Stdin { key, id, data, reply } => {
                         drop(reply.send(self.receive(&key, &id, data)));
                     }
                 },
@@ -367,6 +381,7 @@ impl Agent {
             is_deleted: false,
             n_failures: 0,
             wakes: None,
+            meter: None,
         }
     }
 

@@ -21,7 +21,7 @@ use mizzen_sdk::write::is_already_exists;
 use mizzen_sdk::{Key, Object};
 use tokio::time::sleep;
 
-use super::object::{labels, needs_status, object, status};
+use super::object::{annotations, labels, needs_status, object, status};
 use crate::agent::Timers;
 use crate::moment::Moment;
 use crate::settings::Settings;
@@ -188,7 +188,10 @@ impl Settings {
         let node = match api.create(&NODES, &object(self, name)).await {
             Err(error) if is_already_exists(&error) => {
                 let known = api.get(&NODES, &key).await?;
-                let change = value!({ "metadata": { "labels": (labels(name)) }, "status": (status(self, name, &known["status"])) });
+                let change = value!({
+                    "metadata": { "labels": (labels(name)), "annotations": (annotations(self, name)) },
+                    "status": (status(self, name, &known["status"])),
+                });
                 api.patch(&NODES, &key, "status", Patch::Strategic, &change)
                     .await?
             }

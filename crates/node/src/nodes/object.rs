@@ -52,10 +52,22 @@ pub(crate) fn object(settings: &Settings, name: &str) -> Value {
         "metadata": {
             "name": name,
             "labels": (labels(name)),
-            "annotations": { "volumes.kubernetes.io/controller-managed-attach-detach": "true" },
+            "annotations": (annotations(settings, name)),
         },
         "status": (status(settings, name, &Value::Null)),
     })
+}
+
+/// The annotations that a kubelet keeps on its node. Nodes that share an address have metrics at a path of their own, which
+/// metrics-server finds in an annotation.
+pub(super) fn annotations(settings: &Settings, name: &str) -> Value {
+    let mut annotations =
+        value!({ "volumes.kubernetes.io/controller-managed-attach-detach": "true" });
+    if settings.n_nodes > 1 && !settings.has_own_addresses {
+        let path = format!("/metrics/nodes/{name}/metrics/resource");
+        annotations.set("metrics.k8s.io/resource-metrics-path", path);
+    }
+    annotations
 }
 
 /// The labels that a kubelet keeps on its node.

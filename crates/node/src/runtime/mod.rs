@@ -14,6 +14,7 @@ pub(crate) mod terminal;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -101,6 +102,9 @@ pub trait ContainerRuntime: Send + Sync {
     /// what is returned later.
     fn output(&self, life: &ContainerLife, from: Moment, now: Moment) -> Vec<Chunk>;
 
+    /// How much a container that runs used from `from`, which is not before its start, to `to`; none if that is not known.
+    fn usage(&self, life: &ContainerLife, from: Moment, to: Moment) -> Option<ContainerUsage>;
+
     /// Runs a command in a container that runs. The future is done when the command has ended, with its exit code; the error says
     /// why it could not be started. Dropping the future ends the command.
     fn exec(&self, exec: Exec, stdio: Stdio) -> BoxFuture<'static, Result<i64, String>>;
@@ -111,6 +115,15 @@ pub trait ContainerRuntime: Send + Sync {
         pod: &Value,
         port: u16,
     ) -> BoxFuture<'static, io::Result<Box<dyn Connection>>>;
+}
+
+/// What a container used over some time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContainerUsage {
+    /// The time that it ran on all cores together.
+    pub cpu_time: Duration,
+    /// The working set at the end.
+    pub memory_bytes: u64,
 }
 
 /// A command to run in a container.

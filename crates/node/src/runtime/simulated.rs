@@ -10,12 +10,12 @@ use mizzen_object::{Str, Value};
 
 use super::http::Site;
 use super::{
-    Chunk, Connection, Container, ContainerLife, ContainerRuntime, End, Exec, Health, Line, Probe,
-    Sight, State, Stdio, Wish, exec, plain,
+    Chunk, Connection, Container, ContainerLife, ContainerRuntime, ContainerUsage, End, Exec,
+    Health, Line, Probe, Sight, State, Stdio, Wish, exec, plain,
 };
 use crate::moment::{Moment, earlier};
 use crate::pod::spec::field;
-use crate::script::{Change, Exit, Pulls, Run, Script, check_containers};
+use crate::script::{Change, Exit, Pulls, Run, Script, UsageScript, check_containers};
 
 /// The annotation that has the lines which every container of a pod writes; with a dot and a container's name, those
 /// of that container.
@@ -36,6 +36,7 @@ impl ContainerRuntime for Simulated {
     fn accepts(&self, pod: &Value) -> Result<(), String> {
         Script::of(pod)?;
         Pulls::of(pod)?;
+        UsageScript::of(pod)?;
         Site::of(pod)?;
         let annotations = pod["metadata"]["annotations"].entries();
         let named = annotations.filter_map(|(name, _)| name.strip_prefix(LOGS)?.strip_prefix('.'));
@@ -84,6 +85,18 @@ impl ContainerRuntime for Simulated {
             text: line.text + "\n",
         };
         lines.into_iter().map(chunk).collect()
+    }
+
+    fn usage(&self, life: &ContainerLife, from: Moment, to: Moment) -> Option<ContainerUsage> {
+        // An annotation that was fine when the pod was admitted may have been changed since; the usual usage counts then.
+        let profile = UsageScript::of(life.pod)
+            .unwrap_or_default()
+            .profile(life.container);
+        let [from, to] = [from, to].map(|at| at.saturating_since(life.since));
+        Some(ContainerUsage {
+            cpu_time: profile.cpu_time(to).saturating_sub(profile.cpu_time(from)),
+            memory_bytes: profile.memory_bytes(to),
+        })
     }
 
     fn exec(&self, exec: Exec, stdio: Stdio) -> BoxFuture<'static, Result<i64, String>> {

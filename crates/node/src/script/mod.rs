@@ -11,6 +11,7 @@ mod parse;
 mod pull;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use crate::shell::Outcome;
 
 pub use parse::parse;
 pub use pull::Pulls;
+pub use usage::{UsageProfile, UsageScript};
 
 /// The annotation that says what a pod's containers do.
 pub const SIMULATE: &str = "mizzen.dev/simulate";

@@ -8,7 +8,7 @@ use mizzen_object::time::duration_nanos;
 use super::{Change, Clause, Exit, Run, Script, Stop};
 
 /// The longest annotation that is read.
-const LONGEST: usize = 16 * 1024;
+pub(super) const LONGEST: usize = 16 * 1024;
 /// The words with which a stage can begin.
 const STAGES: &str = "start, ready, unready, healthy, unhealthy, run, exit, stop";
 
@@ -292,7 +292,7 @@ impl Draft {
     }
 }
 
-fn read_duration(word: &str) -> Result<Duration, String> {
+pub(super) fn read_duration(word: &str) -> Result<Duration, String> {
     let nanos = duration_nanos(word)
         .ok()
         .and_then(|nanos| u64::try_from(nanos).ok());

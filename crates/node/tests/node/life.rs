@@ -337,6 +337,23 @@ async fn a_script_that_makes_no_sense_fails_its_pod() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn usage_that_cannot_be_read_fails_the_pod() {
+    let cluster = Cluster::with(1).await;
+    cluster
+        .run_pod("web", "mizzen.dev/usage: 'cpu=lots'", WEB)
+        .await;
+    cluster.pass(1).await;
+    let pod = cluster.pod("web").await;
+    assert_eq!(pod["status"]["reason"].str(), "InvalidSimulation");
+    let message = pod["status"]["message"].str();
+    assert!(
+        message.contains("mizzen.dev/usage: \"lots\" is not an amount such as 250m or 64Mi"),
+        "{message}"
+    );
+    assert!(cluster.told("web").await[0].starts_with("Warning InvalidSimulation"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn lines_of_a_container_that_is_not_there_fail_the_pod() {
     let cluster = Cluster::with(1).await;
     cluster

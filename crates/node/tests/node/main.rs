@@ -5,6 +5,7 @@ mod cluster;
 mod inputs;
 mod life;
 mod logs;
+mod metrics;
 mod registration;
 mod streaming;
 mod supply;

@@ -1,0 +1,232 @@
+//! How much do a node and its pods use? Read from the runtime when the node is scraped, and counted from then on.
+//!
+//! CPU time is a counter. A meter has the value of the last scrape, to which the usage since then is added, so that the
+//! counter never falls: not when an annotation changes, nor the node's when a pod ends.
+//!
+//! Invariant: without scrapes there are no meters.
+
+use std::time::Duration;
+
+use mizzen_object::Str;
+
+use super::{Agent, Kept};
+use crate::moment::Moment;
+use crate::pod::inputs::{NO_INPUTS, NodeContext};
+use crate::pod::spec;
+use crate::runtime::{ContainerLife, ContainerRuntime, ContainerUsage, State};
+
+/// What a node takes for itself: the system, a kubelet and a container runtime.
+const NODE_OVERHEAD_MILLICORES: u32 = 50;
+const NODE_OVERHEAD_BYTES: u64 = 256 * 1024 * 1024;
+/// A container that has started has used CPU. Kubernetes: metrics-server takes a counter of zero for a missing one
+/// (pkg/scraper/client/resource/decode.go).
+const LEAST_CPU_TIME: Duration = Duration::from_micros(1);
+
+/// What a node and its pods have used.
+#[derive(Debug, PartialEq)]
+pub(crate) struct NodeUsage {
+    /// When this was so, by the wall clock, in whole milliseconds.
+    pub at: Duration,
+    pub cpu_time: Duration,
+    pub memory_bytes: u64,
+    pub pods: Vec<PodUsage>,
+}
+
+/// What a pod has used.
+#[derive(Debug, PartialEq)]
+pub(crate) struct PodUsage {
+    pub namespace: Str,
+    pub name: Str,
+    pub cpu_time: Duration,
+    pub memory_bytes: u64,
+    /// The containers that run.
+    pub containers: Vec<RunningContainer>,
+}
+
+/// What a container has used in its present life.
+#[derive(Debug, PartialEq)]
+pub(crate) struct RunningContainer {
+    pub name: Str,
+    /// When it was started, by the wall clock.
+    pub started: Duration,
+    pub cpu_time: Duration,
+    pub memory_bytes: u64,
+}
+
+/// The CPU time of a node at its last scrape.
+pub(super) struct NodeMeter {
+    cpu_time: Duration,
+    at: Moment,
+}
+
+/// The CPU time of a pod at its last scrape.
+#[derive(Default)]
+pub(super) struct PodMeter {
+    cpu_time: Duration,
+    containers: Vec<ContainerMeter>,
+}
+
+struct ContainerMeter {
+    name: Str,
+    /// Since when the container is in the life that is metered.
+    since: Moment,
+    cpu_time: Duration,
+    at: Moment,
+}
+
+impl Agent {
+    /// What a node and its pods have used; none if there is no such node here.
+    pub(super) fn usage(&mut self, node: &str) -> Option<NodeUsage> {
+        if !self.places.has(node) {
+            return None;
+        }
+        let now = whole_millisecond(self.settings.now());
+        let host = self.settings.host(node);
+        let meter = self
+            .node_meters
+            .entry(node.into())
+            .or_insert_with(|| NodeMeter {
+                cpu_time: Duration::ZERO,
+                at: self.began,
+            });
+        meter.cpu_time += now.saturating_since(meter.at) * NODE_OVERHEAD_MILLICORES / 1000;
+        meter.at = now;
+        let mut memory_bytes = NODE_OVERHEAD_BYTES;
+        let mut pods = Vec::new();
+        for (key, kept) in self.kept.iter_mut().filter(|(_, kept)| kept.node == node) {
+            let stored = self.pods.store().get(key);
+            let Some(pod) = stored.and_then(|entry| entry.object().ok()) else {
+                continue;
+            };
+            if *kept.uid != *pod.uid() {
+                continue;
+            }
+            let before = kept
+                .meter
+                .as_ref()
+                .map_or(Duration::ZERO, |meter| meter.cpu_time);
+            let common = self.settings.services.inputs(&pod);
+            let context = self.settings.node_context(&host, &common);
+            let containers = kept.measure(&pod, &*self.settings.runtime, context, now);
+            let Some(of_pod) = &kept.meter else {
+                continue;
+            };
+            meter.cpu_time += of_pod.cpu_time - before;
+            let usage = PodUsage {
+                namespace: key.namespace().into(),
+                name: key.name().into(),
+                cpu_time: of_pod.cpu_time,
+                memory_bytes: containers.iter().map(|one| one.memory_bytes).sum(),
+                containers,
+            };
+            memory_bytes += usage.memory_bytes;
+            if !usage.containers.is_empty() {
+                pods.push(usage);
+            }
+        }
+        pods.sort_by(|one, other| {
+            (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name))
+        });
+        Some(NodeUsage {
+            at: now.wall(),
+            cpu_time: meter.cpu_time,
+            memory_bytes,
+            pods,
+        })
+    }
+}
+
+impl Kept {
+    /// Reads what the containers that run have used up to `now`.
+    fn measure(
+        &mut self,
+        pod: &mizzen_sdk::Object,
+        runtime: &dyn ContainerRuntime,
+        node: NodeContext,
+        now: Moment,
+    ) -> Vec<RunningContainer> {
+        let mut containers = Vec::new();
+        for held in &self.pod.containers {
+            let Some(State::Running { since }) = held.state else {
+                continue;
+            };
+            let since = whole_millisecond(since);
+            let life = ContainerLife {
+                pod,
+                container: spec::container(pod, &held.name),
+                since,
+                inputs: held.inputs.as_deref().unwrap_or(&NO_INPUTS),
+                node,
+            };
+            let meter = self.meter.get_or_insert_default();
+            let known = meter
+                .containers
+                .iter()
+                .position(|known| known.name == held.name && known.since == since);
+            let idx = known.unwrap_or_else(|| {
+                meter.containers.retain(|known| known.name != held.name);
+                meter.containers.push(ContainerMeter {
+                    name: held.name.clone(),
+                    since,
+                    cpu_time: Duration::ZERO,
+                    at: since,
+                });
+                meter.containers.len() - 1
+            });
+            let container = &mut meter.containers[idx];
+            let Some(ContainerUsage {
+                cpu_time,
+                memory_bytes,
+            }) = runtime.usage(&life, container.at, now.max(container.at))
+            else {
+                continue;
+            };
+            container.cpu_time += cpu_time;
+            container.at = now.max(container.at);
+            meter.cpu_time += cpu_time;
+            containers.push(RunningContainer {
+                name: held.name.clone(),
+                started: since.wall(),
+                cpu_time: container.cpu_time.max(LEAST_CPU_TIME),
+                memory_bytes,
+            });
+        }
+        containers
+    }
+}
+
+/// The millisecond of a moment, by the wall clock. Samples have timestamps of milliseconds: what is counted up to a timestamp is
+/// counted up to that very moment. The clocks are whole milliseconds apart, for they are not read in the same nanosecond.
+fn whole_millisecond(moment: Moment) -> Moment {
+    let nanos = |time: Duration| i128::try_from(time.as_nanos()).unwrap_or(i128::MAX);
+    let apart = nanos(moment.monotonic()) - nanos(moment.wall());
+    let apart = (apart + 500_000).div_euclid(1_000_000);
+    let wall = moment.wall().as_millis();
+    let monotonic = i128::try_from(wall).unwrap_or(i128::MAX) + apart;
+    Moment::new(
+        Duration::from_millis(u64::try_from(monotonic).unwrap_or_default()),
+        Duration::from_millis(u64::try_from(wall).unwrap_or_default()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_as_far_apart_on_both_clocks() {
+        let at = |monotonic: u64, wall: u64| {
+            let moment = Moment::new(Duration::from_nanos(monotonic), Duration::from_nanos(wall));
+            let whole = whole_millisecond(moment);
+            (whole.monotonic().as_nanos(), whole.wall().as_nanos())
+        };
+        // Read at once, but for some nanoseconds.
+        assert_eq!(at(5_000_400, 5_000_900), (5_000_000, 5_000_000));
+        assert_eq!(at(5_999_900, 6_000_100), (6_000_000, 6_000_000));
+        // The wall clock was set an hour and some microseconds ahead.
+        let hour = 3_600_000_000_000;
+        let ahead = |nanos: u64| at(nanos, nanos + hour + 2_000);
+        assert_eq!(ahead(5_000_400), (5_000_000, 5_000_000 + u128::from(hour)));
+        assert_eq!(ahead(7_300_000), (7_000_000, 7_000_000 + u128::from(hour)));
+    }
+}

@@ -1,0 +1,53 @@
+//! What a node reports at `/metrics/resource`, read by the API server over a real connection. Time is real here.
+
+use crate::cluster::Cluster;
+use crate::logs::{Authority, cluster, until};
+
+const PATH: &str = "/metrics/resource";
+
+async fn report(cluster: &Cluster, node: &str, path: &str) -> Result<String, String> {
+    let report = cluster.server.get_from_kubelet(node, path).await;
+    let report = report.map_err(|status| status.message)?;
+    Ok(String::from_utf8(report.into()).unwrap())
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_node_reports_its_own_pods() {
+    let authority = Authority::new();
+    let identity = authority.sign("kube-apiserver-kubelet-client");
+    let cluster = cluster(&authority, Some(identity)).await;
+    let usage = "mizzen.dev/usage: 'cpu=250m,memory=64Mi'";
+    let spec = "containers: [{name: web, image: web}]";
+    cluster.run_pod("web", usage, spec).await;
+    until(&cluster, "web", "ready=True").await;
+    let own = report(&cluster, "node-0", PATH).await.unwrap();
+    let labels = r#"{container="web",namespace="default",pod="web"}"#;
+    let memory = format!("container_memory_working_set_bytes{labels} 6.7108864e+07 17000000");
+    assert!(own.contains(&memory), "{own}");
+    assert!(own.contains("\nnode_memory_working_set_bytes 3.3554432e+08 "));
+    assert!(own.contains("# TYPE container_cpu_usage_seconds_total counter\n"));
+    let other = report(&cluster, "node-1", PATH).await.unwrap();
+    assert!(!other.contains("container_"), "{other}");
+    assert!(other.contains("\nnode_memory_working_set_bytes 2.68435456e+08 "));
+    // Any node answers for all nodes of its process at their own paths.
+    let named = "/metrics/nodes/node-0/metrics/resource";
+    let named = report(&cluster, "node-1", named).await.unwrap();
+    assert!(named.contains(&memory), "{named}");
+    let unknown = "/metrics/nodes/node-9/metrics/resource";
+    let unknown = report(&cluster, "node-1", unknown).await.unwrap_err();
+    assert!(unknown.contains("404"), "{unknown}");
+}
+
+#[tokio::test]
+async fn metrics_are_for_the_api_server_alone() {
+    let authority = Authority::new();
+    for (identity, code) in [(Some(authority.sign("jane")), "403"), (None, "401")] {
+        let cluster = cluster(&authority, identity).await;
+        let spec = "containers: [{name: web, image: web}]";
+        cluster.run_pod("web", "", spec).await;
+        until(&cluster, "web", "ready=True").await;
+        let refused = report(&cluster, "node-0", PATH).await.unwrap_err();
+        assert!(refused.contains(code), "{refused}");
+    }
+}
