@@ -15,6 +15,7 @@ use mizzen_apiserver::{
     Admission, HealthCheck, Http, Identity, Options, PluginError, Plugins, Server,
     check_runtime_config,
 };
+use mizzen_metrics_server as metrics_server;
 use mizzen_object::address::Block;
 use mizzen_registry::Registry;
 use mizzen_scheduler::Configuration;
@@ -24,7 +25,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use crate::bootstrap::{
-    KubernetesService, Location, allow_migration, authentication, bootstrap, reconcile_owned,
+    KubernetesService, Location, allow_migration, authentication, bootstrap, bootstrap_metrics,
+    reconcile_owned,
 };
 use crate::command::{Authorized, ServerArgs};
 use crate::component_server::ProcessMetrics;
@@ -437,6 +439,10 @@ async fn beside(
     whole: Whole,
     kept: &Kept,
 ) -> Result<(Option<Seat>, Loops), ComposeError> {
+    bootstrap_metrics(server)
+        .await
+        .map_err(ComposeError::Bootstrap)?;
+    metrics_server::serve(server).map_err(|error| ComposeError::Bootstrap(error.to_string()))?;
     let candidate =
         Candidate::of_cluster(&cluster_uid(server).await.map_err(ComposeError::Bootstrap)?);
     let informers = loops::informers(server);

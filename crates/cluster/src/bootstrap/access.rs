@@ -1,5 +1,6 @@
 //! The roles and bindings that every cluster has, read from `data/access.roles`, those of one with nodes of its own, from
-//! `data/nodes.roles`, and those of the loop that migrates, from `data/migration.roles`.
+//! `data/nodes.roles`, those of the metrics API, from `data/metrics.roles`, and those of the loop that migrates, from
+//! `data/migration.roles`.
 
 use mizzen_object::{Value, value};
 
@@ -7,6 +8,7 @@ use super::Wanted;
 
 const DATA: &str = include_str!("../../data/access.roles");
 const OF_NODES: &str = include_str!("../../data/nodes.roles");
+const OF_METRICS: &str = include_str!("../../data/metrics.roles");
 const OF_MIGRATION: &str = include_str!("../../data/migration.roles");
 const GROUP: &str = "rbac.authorization.k8s.io";
 /// What labels begin with by which a role joins what others gather.
@@ -20,6 +22,11 @@ pub(super) fn objects() -> Vec<Wanted> {
 /// Those that nodes need that run beside the server.
 pub(super) fn objects_of_nodes() -> Vec<Wanted> {
     read(OF_NODES)
+}
+
+/// Those of the metrics API.
+pub(super) fn objects_of_metrics() -> Vec<Wanted> {
+    read(OF_METRICS)
 }
 
 /// Those of the loop that stores objects again.
@@ -87,7 +94,7 @@ impl Block {
         if !namespace.is_empty() {
             metadata.set("namespace", namespace);
         }
-        if let Some(part) = self.option("joins=") {
+        for part in self.options("joins=") {
             metadata
                 .entry("labels")
                 .set(&format!("{JOINS}{part}"), "true");
@@ -96,7 +103,13 @@ impl Block {
     }
 
     fn option(&self, name: &str) -> Option<&'static str> {
-        self.head.iter().find_map(|word| word.strip_prefix(name))
+        self.options(name).next()
+    }
+
+    fn options(&self, name: &str) -> impl Iterator<Item = &'static str> {
+        self.head
+            .iter()
+            .filter_map(move |word| word.strip_prefix(name))
     }
 
     fn role(&self, all: &[Block]) -> Value {
@@ -120,7 +133,7 @@ impl Block {
         let mut gathered: Vec<Value> = Vec::new();
         for block in all
             .iter()
-            .filter(|block| block.option("joins=") == Some(part))
+            .filter(|block| block.options("joins=").any(|joined| joined == part))
         {
             for rule in block.rules(all) {
                 if !gathered.contains(&rule) {

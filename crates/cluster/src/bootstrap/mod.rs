@@ -209,6 +209,11 @@ pub(crate) async fn bootstrap_nodes(server: &Server) -> Result<(), String> {
     make_all(server, KUBE_APISERVER, access::objects_of_nodes()).await
 }
 
+/// Makes what the metrics API needs.
+pub(crate) async fn bootstrap_metrics(server: &Server) -> Result<(), String> {
+    make_all(server, KUBE_APISERVER, access::objects_of_metrics()).await
+}
+
 /// Makes objects, whose fields `manager` owns, all at once.
 async fn make_all(
     server: &Server,

@@ -8,6 +8,7 @@ mod look;
 mod operate;
 mod pizza;
 mod stream;
+mod top;
 
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
@@ -35,6 +36,7 @@ const SINCE: &[(&str, u32)] = &[
     ("--from=cronjob", 21),
     ("--show-managed-fields", 21),
     ("--subresource", 24),
+    ("top --sum", 23),
     // Before, an object that is not there was an error.
     ("wait --for=delete", 22),
 ];

@@ -1,0 +1,195 @@
+//! NodeMetrics and PodMetrics, made when a client asks.
+//!
+//! Kubernetes: metrics-server's pkg/api/node.go, pod.go and table.go.
+
+use std::sync::Arc;
+
+use mizzen_apiserver::extend::{Asked, Storage};
+use mizzen_object::quantity::{Format, Quantity};
+use mizzen_object::time::{duration_text, from_unix};
+use mizzen_object::{GroupResource, Hooks, Status, Value, value};
+use mizzen_registry::Future;
+
+use crate::history::Usage;
+use crate::scrape::Scraper;
+
+/// What nodes use.
+pub(crate) struct NodeMetrics(pub Arc<Scraper>);
+
+/// What pods use.
+pub(crate) struct PodMetrics(pub Arc<Scraper>);
+
+impl Storage for NodeMetrics {
+    fn list<'a>(&'a self, asked: &'a Asked<'a>) -> Future<'a, Result<Vec<Value>, Status>> {
+        Box::pin(async move {
+            let path = format!("/api/v1/nodes{}", query(asked));
+            let nodes = self.0.read(&path).await?;
+            Ok(self.metrics(nodes["items"].list()).await)
+        })
+    }
+
+    fn get<'a>(&'a self, asked: &'a Asked<'a>) -> Future<'a, Result<Value, Status>> {
+        Box::pin(async move {
+            let node = self
+                .0
+                .read(&format!("/api/v1/nodes/{}", asked.name))
+                .await?;
+            let mut metrics = self.metrics(&[node]).await;
+            metrics
+                .pop()
+                .ok_or_else(|| no_metrics("nodemetrics", asked.name))
+        })
+    }
+}
+
+impl NodeMetrics {
+    /// The metrics of nodes, as far as there are some.
+    async fn metrics(&self, nodes: &[Value]) -> Vec<Value> {
+        let name = |node: &Value| node["metadata"]["name"].str().to_owned();
+        let reports = self.0.reports(nodes.iter().map(name).collect()).await;
+        let mut metrics = Vec::new();
+        for node in nodes {
+            let Some(reports) = reports.get(node["metadata"]["name"].str()) else {
+                continue;
+            };
+            if let Some(used) = reports.lock().await.history.node() {
+                metrics.push(value!({
+                    "metadata": (metadata(node, self.0.timestamp())),
+                    "timestamp": (timestamp(used.at)),
+                    "window": (duration_text(used.window)),
+                    "usage": (resources(&used)),
+                }));
+            }
+        }
+        metrics
+    }
+}
+
+impl Storage for PodMetrics {
+    fn list<'a>(&'a self, asked: &'a Asked<'a>) -> Future<'a, Result<Vec<Value>, Status>> {
+        Box::pin(async move {
+            let query = query(asked);
+            let path = match asked.namespace {
+                "" => format!("/api/v1/pods{query}"),
+                namespace => format!("/api/v1/namespaces/{namespace}/pods{query}"),
+            };
+            let pods = self.0.read(&path).await?;
+            Ok(self.metrics(pods["items"].list()).await)
+        })
+    }
+
+    fn get<'a>(&'a self, asked: &'a Asked<'a>) -> Future<'a, Result<Value, Status>> {
+        Box::pin(async move {
+            let (namespace, name) = (asked.namespace, asked.name);
+            let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+            let pod = self.0.read(&path).await?;
+            let mut metrics = self.metrics(&[pod]).await;
+            metrics
+                .pop()
+                .ok_or_else(|| no_metrics("podmetrics", &format!("{namespace}/{name}")))
+        })
+    }
+}
+
+impl PodMetrics {
+    /// The metrics of pods, as far as there are some.
+    async fn metrics(&self, pods: &[Value]) -> Vec<Value> {
+        let node = |pod: &Value| pod["spec"]["nodeName"].str().to_owned();
+        let nodes = pods.iter().map(node).filter(|node| !node.is_empty());
+        let reports = self.0.reports(nodes.collect()).await;
+        let mut metrics = Vec::new();
+        for pod in pods {
+            let Some(reports) = reports.get(pod["spec"]["nodeName"].str()) else {
+                continue;
+            };
+            let part = |field: &str| pod["metadata"][field].str().to_owned();
+            let used = reports
+                .lock()
+                .await
+                .history
+                .pod(&(part("namespace"), part("name")));
+            let Some(used) = used else {
+                continue;
+            };
+            let containers = used.containers.iter();
+            let containers = containers.map(
+                |(name, usage)| value!({ "name": (name.as_str()), "usage": (resources(usage)) }),
+            );
+            metrics.push(value!({
+                "metadata": (metadata(pod, self.0.timestamp())),
+                "timestamp": (timestamp(used.at)),
+                "window": (duration_text(used.window)),
+                "containers": (containers.collect::<Vec<Value>>()),
+            }));
+        }
+        metrics
+    }
+}
+
+/// The cells of both kinds: what is used in all, and over which time.
+pub(crate) struct Cells;
+
+impl Hooks for Cells {
+    fn cells(&self, metrics: &Value, _: i64) -> Vec<Value> {
+        let total = |resource: &str| {
+            let own = &metrics["usage"][resource];
+            let containers = metrics["containers"].list().iter();
+            let of_containers = containers.map(|container| &container["usage"][resource]);
+            let amounts = std::iter::once(own).chain(of_containers);
+            let amounts = amounts.filter_map(|amount| amount.as_str().map(Quantity::of));
+            let total = amounts.reduce(|total, amount| total.add(&amount));
+            total.unwrap_or_default().to_string().into()
+        };
+        vec![total("cpu"), total("memory"), metrics["window"].clone()]
+    }
+}
+
+/// The query by which the main API server selects the same objects.
+fn query(asked: &Asked) -> String {
+    if asked.label_selector.is_empty() {
+        return String::new();
+    }
+    let mut query = String::from("?labelSelector=");
+    for byte in asked.label_selector.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => {
+                query.push(char::from(byte));
+            }
+            _ => query += &format!("%{byte:02X}"),
+        }
+    }
+    query
+}
+
+/// Kubernetes: an object is as old as the answer.
+fn metadata(object: &Value, now: String) -> Value {
+    let known = &object["metadata"];
+    let mut metadata = value!({ "creationTimestamp": now });
+    for field in ["name", "namespace", "labels"] {
+        if let Some(value) = known.get(field) {
+            metadata.set(field, value.clone());
+        }
+    }
+    metadata
+}
+
+fn timestamp(nanos: i64) -> String {
+    from_unix(nanos.div_euclid(1_000_000_000))
+}
+
+fn resources(usage: &Usage) -> Value {
+    let memory = i64::try_from(usage.memory_bytes).unwrap_or(i64::MAX);
+    value!({
+        "cpu": (Quantity::of(&format!("{}n", usage.nanocores)).to_string()),
+        "memory": (Quantity::from_int(memory, Format::Binary).to_string()),
+    })
+}
+
+/// Kubernetes: the name of the resource is not that by which it is served.
+fn no_metrics(resource: &str, name: &str) -> Status {
+    let resource = GroupResource {
+        group: "metrics.k8s.io".into(),
+        resource: resource.into(),
+    };
+    Status::not_found(&resource, name)
+}

@@ -1,0 +1,44 @@
+//! How much do nodes and pods use? The API `metrics.k8s.io/v1beta1`, as metrics-server serves it.
+//!
+//! [`serve`] makes an API server of the two kinds in `metrics.kinds` and lets the main API server serve it. In the order a request
+//! goes: `api` (which nodes and pods are asked for), `scrape` (their kubelets are read), `decode` (what kubelets report),
+//! `history` (usage between two reports).
+//!
+//! Invariant: a kubelet is read because a client asks, at most every [`scrape::FRESH`]; there is no background work.
+
+mod api;
+mod decode;
+mod history;
+mod scrape;
+
+use std::sync::Arc;
+
+use mizzen_apiserver::discovery::Priority;
+use mizzen_apiserver::{BuildError, Server};
+
+use api::{Cells, NodeMetrics, PodMetrics};
+use scrape::Scraper;
+
+/// Kubernetes: the priorities of metrics-server's APIService (manifests/base/apiservice.yaml).
+const PRIORITY: Priority = Priority {
+    group: 100,
+    version: 100,
+};
+
+/// The service account in whose name nodes and pods are read, of `kube-system`.
+pub const SERVICE_ACCOUNT: &str = "metrics-server";
+
+/// Lets `main` serve `metrics.k8s.io/v1beta1`, of what the kubelets of its nodes report. Reads nodes and pods as
+/// `kube-system/metrics-server`, which needs the role of metrics-server, `system:metrics-server`.
+pub fn serve(main: &Server) -> Result<(), BuildError> {
+    let scraper = Arc::new(Scraper::new(main.clone()));
+    let server = Server::builder(main.registry().clone())
+        .kinds("metrics.kinds", include_str!("metrics.kinds"))
+        .hooks("metrics.k8s.io/v1beta1.NodeMetrics", Cells)
+        .hooks("metrics.k8s.io/v1beta1.PodMetrics", Cells)
+        .storage("nodes.metrics.k8s.io", NodeMetrics(scraper.clone()))
+        .storage("pods.metrics.k8s.io", PodMetrics(scraper))
+        .build()?;
+    main.serve_locally(server, PRIORITY);
+    Ok(())
+}
