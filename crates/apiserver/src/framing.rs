@@ -5,8 +5,7 @@
 //! are scanned on their way to hyper. The scanner follows hyper's framing: where hyper rejects what it reads, the
 //! connection ends, and what the scanner makes of the rest does not matter.
 //!
-//! On the way the request line is held back until all of it has come, and written anew (`request_line`). Over HTTP/2 there is no such
-//! place.
+//! On the way the request line is held back until all of it has come, and written anew (`request_line`; over HTTP/2: `http2_path`).
 //!
 //! Invariant: a head is scanned before hyper has parsed it, so [`Ambiguous::is_set`] is true when its request is handled.
 
@@ -30,31 +29,30 @@ impl Ambiguous {
     }
 }
 
-/// A connection whose requests are scanned as they are read.
-pub(crate) struct Scanned<S> {
+/// What rewrites the bytes of a connection on their way to the HTTP library.
+pub(crate) trait Rewrite: Unpin {
+    /// Scans bytes; returns what takes their place, if it is not they. What is held back comes with later bytes.
+    fn scan(&mut self, bytes: &[u8]) -> Option<Vec<u8>>;
+
+    /// What is still held back when there are no more bytes.
+    fn end(&mut self) -> Vec<u8>;
+}
+
+/// A connection whose bytes are scanned as they are read.
+pub(crate) struct Scanned<S, R> {
     inner: S,
-    scanner: Scanner,
+    scanner: R,
     /// Scanned bytes that are yet to be read.
     pending: Vec<u8>,
 }
 
-impl<S> Scanned<S> {
-    /// Scans heads of at most `max_head` bytes; larger ones hyper rejects.
-    pub(crate) fn new(inner: S, max_head: usize) -> (Scanned<S>, Ambiguous) {
-        let ambiguous = Ambiguous::default();
-        let scanner = Scanner {
-            max_head,
-            ambiguous: ambiguous.clone(),
-            ..Scanner::default()
-        };
-        (
-            Scanned {
-                inner,
-                scanner,
-                pending: Vec::new(),
-            },
-            ambiguous,
-        )
+impl<S, R> Scanned<S, R> {
+    pub(crate) fn new(inner: S, scanner: R) -> Scanned<S, R> {
+        Scanned {
+            inner,
+            scanner,
+            pending: Vec::new(),
+        }
     }
 }
 
@@ -73,8 +71,9 @@ enum At {
     Unscanned,
 }
 
+/// Scans the requests of a connection over HTTP/1.1.
 #[derive(Debug, Default)]
-struct Scanner {
+pub(crate) struct Scanner {
     at: At,
     /// The line that has begun.
     line: Vec<u8>,
@@ -90,20 +89,32 @@ struct Scanner {
 }
 
 impl Scanner {
-    /// Scans bytes; returns them with request lines written anew, if any has begun or ended.
+    /// Scans heads of at most `max_head` bytes; larger ones hyper rejects.
+    pub(crate) fn new(max_head: usize) -> (Scanner, Ambiguous) {
+        let scanner = Scanner {
+            max_head,
+            ..Scanner::default()
+        };
+        let ambiguous = scanner.ambiguous.clone();
+        (scanner, ambiguous)
+    }
+}
+
+impl Rewrite for Scanner {
     fn scan(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
-        let (mut rewritten, mut start) = (None, 0);
+        let (mut rewritten, mut start) = (None::<Vec<u8>>, 0);
         while start < bytes.len() && self.at != At::Unscanned {
-            let rest = &bytes[start..];
+            let (rest, is_begun) = (&bytes[start..], !self.line.is_empty());
             let in_request_line =
                 self.at == At::Head && !self.has_request_line && !self.is_upgraded;
             let used = match self.at {
                 At::Body(left) | At::Chunk(left) => self.skip(left, rest.len()),
                 _ => self.take_line(rest),
             };
-            if in_request_line {
+            let line = std::mem::take(&mut self.request_line);
+            if in_request_line && (is_begun || line != rest[..used]) {
                 let out = rewritten.get_or_insert_with(|| bytes[..start].to_vec());
-                out.append(&mut self.request_line);
+                out.extend(line);
             } else if let Some(out) = &mut rewritten {
                 out.extend_from_slice(&rest[..used]);
             }
@@ -115,7 +126,6 @@ impl Scanner {
         rewritten
     }
 
-    /// What is held back of a request line that will not end.
     fn end(&mut self) -> Vec<u8> {
         let is_held = self.at == At::Head && !self.has_request_line && !self.is_upgraded;
         match is_held {
@@ -123,7 +133,9 @@ impl Scanner {
             false => Vec::new(),
         }
     }
+}
 
+impl Scanner {
     fn skip(&mut self, left: u64, available: usize) -> usize {
         let skipped = usize::try_from(left).unwrap_or(usize::MAX).min(available);
         let left = left - skipped as u64;
@@ -215,7 +227,7 @@ fn chunk_size(line: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(&line[..end]).ok()?, 16).ok()
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Scanned<S> {
+impl<S: AsyncRead + Unpin, R: Rewrite> AsyncRead for Scanned<S, R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context,
@@ -246,7 +258,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Scanned<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Scanned<S> {
+impl<S: AsyncWrite + Unpin, R: Rewrite> AsyncWrite for Scanned<S, R> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context,

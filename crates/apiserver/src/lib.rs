@@ -43,6 +43,7 @@ mod framing;
 mod gather;
 mod header;
 mod health;
+mod http2_path;
 mod in_process;
 mod intake;
 pub mod jose;

@@ -29,8 +29,9 @@ use crate::answer::{self, Answer};
 use crate::authenticate::{Caller, Peer, Stranger};
 use crate::close_notify::{CloseNotify, Lingers};
 use crate::frame_budget::FrameBudget;
-use crate::framing::{Ambiguous, Scanned};
+use crate::framing::{Ambiguous, Scanned, Scanner};
 use crate::gather::Gather;
+use crate::http2_path::PathScanner;
 use crate::load::{Counted, GivenUp, Load, Verdict};
 use crate::receive::{Unread, Whole};
 use crate::request_line::{self, Fault};
@@ -182,7 +183,8 @@ impl Connection {
             }
             handle(server.clone(), far.clone(), &counted, request)
         });
-        let stream = Gather::new(Tap::new(stream, FrameBudget::new()));
+        let stream = Tap::new(stream, FrameBudget::new());
+        let stream = Gather::new(Scanned::new(stream, PathScanner::default()));
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         self.attend(connection, load, http2::Connection::graceful_shutdown)
             .await;
@@ -199,7 +201,8 @@ impl Connection {
             .max_buf_size(MAX_HEAD);
         let load = self.load();
         let (server, counted) = (self.server.clone(), load.clone());
-        let (stream, ambiguous) = Scanned::new(Tap::new(stream, load.time_heads()), MAX_HEAD);
+        let (scanner, ambiguous) = Scanner::new(MAX_HEAD);
+        let stream = Scanned::new(Tap::new(stream, load.time_heads()), scanner);
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(ambiguous.clone());
             request.extensions_mut().insert(lingers.clone());

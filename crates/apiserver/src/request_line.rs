@@ -57,8 +57,8 @@ fn is_token(method: &[u8]) -> bool {
     !method.is_empty() && method.iter().all(is_of_token)
 }
 
-/// The path and query of a target, or none if it is refused.
-fn parse(method: &[u8], target: &[u8]) -> Option<Vec<u8>> {
+/// The path and query of a target, escaped, or none if it is refused.
+pub(crate) fn parse(method: &[u8], target: &[u8]) -> Option<Vec<u8>> {
     if target.is_empty() || target.iter().any(u8::is_ascii_control) {
         return None;
     }
@@ -136,7 +136,7 @@ fn escape(target: &[u8]) -> Vec<u8> {
     let is_utf8 = std::str::from_utf8(target).is_ok();
     let mut escaped = Vec::with_capacity(target.len());
     for &byte in target {
-        match b"#<>\"`".contains(&byte) || !is_utf8 && byte >= 0x80 {
+        match b" #<>\"`".contains(&byte) || !is_utf8 && byte >= 0x80 {
             true => escaped.extend_from_slice(format!("%{byte:02X}").as_bytes()),
             false => escaped.push(byte),
         }

@@ -476,6 +476,48 @@ async fn a_body_is_not_waited_for_when_it_would_be_refused() {
     target.check(100).await;
 }
 
+/// As v1.36.4 answers them: by the place of the status in HPACK's table, or by resetting the stream.
+#[tokio::test]
+async fn paths_over_http2_are_read_as_gos_server_reads_them() {
+    const OK: Option<u8> = Some(0x88);
+    const NOT_FOUND: Option<u8> = Some(0x8d);
+    let target = Target::start().await;
+    for (method, path, expected) in [
+        ("OPTIONS", "*", OK),
+        ("GET", "*", NOT_FOUND),
+        ("GET", "/readyz", OK),
+        ("GET", "/readyz#x", NOT_FOUND),
+        ("GET", "/readyz?a#x", OK),
+        ("GET", "/<x y>", NOT_FOUND),
+        ("GET", "/é", NOT_FOUND),
+        ("GET", "/%2Freadyz", NOT_FOUND),
+        ("GET", "/api/v1/namespaces/%2Ffoo", NOT_FOUND),
+        ("GET", "/readyz%zz", None),
+        ("GET", "/\u{7f}", None),
+        ("GET", "?a", None),
+        ("GET", "readyz", None),
+        ("GET", "%2Freadyz", None),
+        ("GET", "http://x/readyz", None),
+    ] {
+        let mut wire = Wire::open(&target.process, &[]).await;
+        let request = frame(HEADERS, END_HEADERS | END_STREAM, 1, &head(method, path));
+        wire.write(&request).await;
+        let answered = loop {
+            let answer = wire.next().await.expect("an answer");
+            match answer.kind {
+                HEADERS => break Some(answer.payload[0]),
+                RESET => {
+                    assert_eq!(answer.payload, 1u32.to_be_bytes(), "PROTOCOL_ERROR");
+                    break None;
+                }
+                _ => {}
+            }
+        };
+        assert_eq!(answered, expected, "{method} {path}");
+    }
+    target.check(50).await;
+}
+
 /// Kubernetes: Go reads none of more than ten thousand pairs.
 #[tokio::test]
 async fn a_query_of_many_pairs_is_not_read() {
