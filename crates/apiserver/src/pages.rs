@@ -136,7 +136,7 @@ pub(crate) async fn answer(
 /// `/metrics`. Kubernetes: DELETE resets them (component-base/metrics/legacyregistry); ours resets what is counted of
 /// requests.
 fn metrics(server: &Inner, request: &Request) -> Answer {
-    if request.method == Method::DELETE {
+    if request.method == Method::DELETE && server.options.resets_metrics {
         server.metrics.reset();
         return answer::answer(200, "text/plain; charset=utf-8", "metrics reset\n");
     }
@@ -146,7 +146,7 @@ fn metrics(server: &Inner, request: &Request) -> Answer {
 /// `/metrics/slis`.
 fn health_check_metrics(server: &Inner, request: &Request) -> Answer {
     let checks = &server.metrics.health_checks;
-    if request.method == Method::DELETE {
+    if request.method == Method::DELETE && server.options.resets_metrics {
         checks.reset();
         return answer::answer(200, "text/plain; charset=utf-8", "metrics reset\n");
     }

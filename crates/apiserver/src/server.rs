@@ -104,6 +104,8 @@ pub struct Options {
     pub external_hostname: Option<String>,
     /// The directory whose files are served at `/logs`; without it nothing is.
     pub log_directory: Option<PathBuf>,
+    /// Whether DELETE resets the metrics, as upstream's `--profiling` has it.
+    pub resets_metrics: bool,
     /// Who serves non-resource paths before the server itself does.
     pub non_resource_handlers: Vec<Arc<dyn NonResourceHandler>>,
     /// The health endpoints of a component that serves no API; none for an API server.
@@ -161,6 +163,7 @@ impl Default for Options {
             kubelet_authority: None,
             external_hostname: None,
             log_directory: None,
+            resets_metrics: true,
             non_resource_handlers: Vec::new(),
             component: None,
             control_plane: ControlPlaneComponents::default(),

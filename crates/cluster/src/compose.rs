@@ -345,6 +345,7 @@ fn options(
         kubelet_authority: args.clients.kubelet_authority()?,
         external_hostname: args.serving.external_hostname.clone(),
         log_directory: args.serving.log_directory(),
+        resets_metrics: args.debug.handler().is_enabled,
         non_resource_handlers: vec![Arc::new(args.debug.handler())],
         ..Options::default()
     })

@@ -127,6 +127,9 @@ async fn neither_logs_nor_profiles_are_served() {
     ] {
         admin.get(path).await.expect(404);
     }
+    // Nor are metrics reset.
+    let metrics = admin.call("DELETE", "/metrics", "").await.expect(200);
+    assert!(metrics.text().contains("apiserver_request_total"));
     process.stop().await;
 }
 
