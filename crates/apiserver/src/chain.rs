@@ -10,6 +10,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use mizzen_object::seam::uuid;
 use mizzen_object::{Status, User};
 use tokio::time::{Instant, timeout_at};
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use crate::access::request::attributes;
 use crate::aggregation::{self, OtherServer, Streams};
@@ -18,7 +20,7 @@ use crate::audit::{self, Layer};
 use crate::authenticate::{Caller, Claim, Stranger, authenticate, warning};
 use crate::deadline::Deadline;
 use crate::fairness::{Held, Turn};
-use crate::metrics::Observed;
+use crate::metrics::{Observed, Terminated};
 use crate::receive::receive;
 use crate::recover::Recover;
 use crate::request::{Query, Request, RequestInfo, Target};
@@ -110,20 +112,55 @@ async fn go(
         record,
         turn,
     };
+    let span = request_span(&request);
+    let answer = serve(server, claim, &mut request, started).instrument(span.clone());
+    let answer = answer.await;
+    span.record("code", answer.status().as_u16());
+    let duration_us = started.elapsed().as_micros() as u64;
+    span.in_scope(|| tracing::debug!(duration_us, "request served"));
+    lease(&request, answer)
+}
+
+/// The span in which a request is served. `user` and `code` are recorded once they are known.
+fn request_span(request: &Request) -> Span {
+    tracing::debug_span!(
+        "request",
+        audit_id = request
+            .headers
+            .get(AUDIT_ID)
+            .and_then(|id| id.to_str().ok()),
+        user = Empty,
+        verb = request.info.verb(),
+        resource = match request.info.target() {
+            Target::Page(_) => "",
+            Target::Resource(path) => &*path.resource,
+        },
+        path = request.uri.path(),
+        code = Empty,
+    )
+}
+
+async fn serve(
+    server: &Arc<Inner>,
+    claim: Claim,
+    request: &mut Request,
+    started: Instant,
+) -> Answer {
     let warning = warning(&claim, &request.headers);
-    let refused = identify(server, claim, &mut request, started).await.err();
+    let refused = identify(server, claim, request, started).await.err();
+    Span::current().record("user", &*request.user.name);
     let stranger = request.user.is_anonymous().then_some(Stranger);
-    if let Some(mut answer) = audit::begin(server, &mut request, refused.is_none(), started).await {
+    if let Some(mut answer) = audit::begin(server, request, refused.is_none(), started).await {
         mark(server, &request.headers, &mut answer);
         return answer;
     }
-    let observed = Observed::new(server, &request);
+    let observed = Observed::new(server, request);
     let _inflight = server.metrics.begin(&observed);
     let answer = match refused {
-        Some(status) => answer::status(&server.types, &status, plain_accept(&request)),
+        Some(status) => answer::status(&server.types, &status, plain_accept(request)),
         None => {
             let record = request.record.clone();
-            record.during(within_time(server, &mut request)).await
+            record.during(within_time(server, request)).await
         }
     };
     let answer = request.record.answered(&server.types, answer).await;
@@ -131,17 +168,12 @@ async fn go(
     mark(server, &request.headers, &mut answer);
     answer::warn(&mut answer, warning.as_slice());
     if answer.status() == StatusCode::NOT_FOUND {
-        answer::warn(&mut answer, legacy::hint(server, &request).as_slice());
+        answer::warn(&mut answer, legacy::hint(server, request).as_slice());
     }
     request.turn.mark(&mut answer);
-    server.metrics.end(
-        &observed,
-        answer.status().as_u16(),
-        started.elapsed(),
-        &answer,
-    );
+    server.metrics.end(&observed, started.elapsed(), &answer);
     stranger.and_then(|stranger| answer.extensions_mut().insert(stranger));
-    lease(&request, answer)
+    answer
 }
 
 /// Lets a response hold the seat of its request until it has been written.
@@ -220,7 +252,13 @@ async fn within_time(server: &Arc<Inner>, request: &mut Request) -> Answer {
 }
 
 fn too_slow() -> Answer {
-    answer::answer(504, "text/plain; charset=utf-8", TOO_SLOW)
+    terminated(answer::answer(504, "text/plain; charset=utf-8", TOO_SLOW))
+}
+
+/// Marks the response to a request that the server gave up to protect itself, for metrics.
+fn terminated(mut answer: Answer) -> Answer {
+    answer.extensions_mut().insert(Terminated);
+    answer
 }
 
 async fn pass(server: &Arc<Inner>, request: &mut Request) -> Result<Answer, Status> {
@@ -231,7 +269,7 @@ async fn pass(server: &Arc<Inner>, request: &mut Request) -> Result<Answer, Stat
     let admitted = server.fairness.admit(server, request).await;
     request.record.took(Layer::QueueWait, queued);
     if let Err(turned_away) = admitted {
-        return Ok(turned_away);
+        return Ok(terminated(turned_away));
     }
     if let Err(refusal) = access::check(server, request).await {
         return Ok(refusal.answer(request, |status| refuse(server, request, status)));

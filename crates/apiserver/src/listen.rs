@@ -5,6 +5,7 @@ use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +23,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::server::TlsStream;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::Server;
 use crate::aggregation::Streams;
@@ -110,6 +112,8 @@ pub async fn listen(
 struct Far {
     peer: Peer,
     address: IpAddr,
+    /// When the client's certificate expires, in Unix seconds.
+    expires: Option<i64>,
 }
 
 impl Far {
@@ -137,7 +141,11 @@ impl Connection {
             shaken = timeout(HANDSHAKE, acceptor.accept(stream)) => shaken,
             _ = ending.wait_for(|ending| *ending) => return,
         };
-        let Ok(Ok(mut stream)) = shaken else { return };
+        let Ok(Ok(mut stream)) = shaken else {
+            let errors = &self.server.0.metrics.tls_handshake_errors;
+            errors.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
         stream.get_mut().1.set_buffer_limit(Some(SEND_BUFFER));
         let far = self.far(&stream);
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -150,14 +158,15 @@ impl Connection {
     }
 
     fn far(&self, stream: &TlsStream<TcpStream>) -> Arc<Far> {
-        let peer = stream
-            .get_ref()
-            .1
-            .peer_certificates()
-            .map_or(Peer::Stranger, |shown| (self.identify)(shown));
+        let shown = stream.get_ref().1.peer_certificates();
+        let expires = shown.and_then(<[_]>::first).and_then(|own| {
+            let (_, own) = X509Certificate::from_der(own).ok()?;
+            Some(own.validity().not_after.timestamp())
+        });
         Arc::new(Far {
-            peer,
+            peer: shown.map_or(Peer::Stranger, |shown| (self.identify)(shown)),
             address: self.address.ip(),
+            expires,
         })
     }
 
@@ -312,6 +321,10 @@ async fn serve(
     // Go: what is asked of the server as a whole is not asked of a handler (net/http, globalOptionsHandler).
     if head.method == Method::OPTIONS && head.uri.path() == "*" {
         return Answer::new(answer::Body::from(""));
+    }
+    if let Some(expires) = far.expires {
+        let metrics = &server.0.metrics.credentials;
+        metrics.certificate(expires - server.0.registry.now());
     }
     let answer = server
         .call_of(

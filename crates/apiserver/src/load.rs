@@ -607,8 +607,9 @@ mod tests {
         let mut body = load.during(GivenUp::default(), answer).await.into_body();
         let mut frames = Vec::new();
         let is_free = || {
-            let mut text = String::new();
-            unsent.write_metrics(&mut text);
+            let mut families = mizzen_metrics::Families::default();
+            unsent.collect(&mut families);
+            let text = families.to_string();
             text.lines()
                 .any(|line| line.starts_with("mizzen_unsent_response_bytes 0"))
         };

@@ -1,25 +1,29 @@
-//! What is counted, under upstream's names where the meaning is the same.
+//! What is counted, under upstream's names where the meaning is the same (endpoints/metrics/metrics.go).
 
+mod credentials;
 mod health_checks;
-mod histogram;
+mod identity;
 mod reloads;
 mod results;
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
+use mizzen_metrics::{Collector as _, Families, Histogram, exponential};
 use mizzen_object::{KindData, Str};
 use mizzen_registry::Health;
 
 use crate::answer::Answer;
+use crate::discovery;
 use crate::request::{Request, ResourcePath, Target};
 use crate::server::Inner;
+use credentials::CredentialCounts;
+pub(crate) use credentials::TokenUse;
 use health_checks::HealthChecks;
-pub use histogram::{Histogram, Timings};
+pub use identity::{api_server_id_hash, set_api_server_id};
 pub use reloads::{Reloads, hash};
 pub(crate) use results::{Authenticated, Authorized, DOUBLING, Results};
 
@@ -28,56 +32,116 @@ const BUCKETS: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
     10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
 ];
+/// The upper bounds of response sizes, in bytes.
+const SIZES: [f64; 7] = exponential(1000.0, 10.0);
+/// The non-resource paths that have a label of their own.
+const PAGES: [&str; 7] = [
+    "/healthz",
+    "/livez",
+    "/readyz",
+    "/metrics",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/version",
+];
 
-/// What a request is counted as.
+/// The labels under which a request is counted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Observed {
     verb: &'static str,
+    dry_run: &'static str,
     group: Str,
     version: Str,
     resource: Str,
     subresource: Str,
     scope: &'static str,
+    component: &'static str,
 }
 
 impl Observed {
-    /// Invariant: strangers cannot make us count more things than there are; what we do not know has no name.
+    /// Invariant: the number of series is bounded, whatever clients send: unknown resources and paths have no labels.
     pub(crate) fn new(server: &Inner, request: &Request) -> Observed {
+        let verb = verb_label(request);
         match request.info.target() {
-            Target::Page(_) => Observed::unnamed("GET"),
-            Target::Resource(path) if !is_known(server, path) => {
-                Observed::unnamed(spoken(request.info.verb()))
-            }
+            Target::Page(path) => Observed::of_page(verb, path),
+            Target::Resource(path) if !is_known(server, path) => Observed::of_page(verb, ""),
             Target::Resource(path) => Observed {
-                verb: spoken(request.info.verb()),
+                verb,
+                dry_run: if request.query.all("dryRun") == ["All"] {
+                    "All"
+                } else {
+                    ""
+                },
                 group: path.group.clone(),
                 version: path.version.clone(),
                 resource: path.resource.clone(),
                 subresource: path.subresource.clone(),
                 scope: match (path.name.is_empty(), path.namespace.is_empty()) {
+                    _ if request.info.verb() == "create" => "resource",
                     (false, _) => "resource",
                     (true, false) => "namespace",
                     (true, true) => "cluster",
                 },
+                component: "apiserver",
             },
         }
     }
 
-    fn unnamed(verb: &'static str) -> Observed {
+    /// A request for a non-resource path, or for nothing that exists.
+    fn of_page(verb: &'static str, path: &str) -> Observed {
+        let root = PAGES.iter().find(|page| {
+            path.strip_prefix(**page)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        });
+        // Kubernetes: these two are registered without a slash (kube-openapi/pkg/handler).
+        let subresource = root.map_or("", |root| match *root {
+            "/openapi/v2" | "/openapi/v3" => &root[1..],
+            root => root,
+        });
         let none = Str::default;
         Observed {
             verb,
+            dry_run: "",
             group: none(),
             version: none(),
             resource: none(),
-            subresource: none(),
+            subresource: subresource.into(),
             scope: "",
+            component: "",
         }
     }
 
     fn is_write(&self) -> bool {
         !matches!(self.verb, "GET" | "LIST" | "WATCH")
     }
+
+    /// The labels that all request metrics have.
+    fn labels(&self) -> [(&'static str, &str); 7] {
+        [
+            ("component", self.component),
+            ("group", &self.group),
+            ("resource", &self.resource),
+            ("scope", self.scope),
+            ("subresource", &self.subresource),
+            ("verb", self.verb),
+            ("version", &self.version),
+        ]
+    }
+
+    /// Those, and whether it was a dry run.
+    fn labels_with_dry_run(&self) -> Vec<(&'static str, &str)> {
+        let mut labels = vec![("dry_run", self.dry_run)];
+        labels.extend(self.labels());
+        labels
+    }
+}
+
+/// A resource, as metrics of watches name it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct WatchedResource {
+    group: Str,
+    version: Str,
+    resource: Str,
 }
 
 /// Whether this server has what a path is about.
@@ -88,25 +152,26 @@ fn is_known(server: &Inner, path: &ResourcePath) -> bool {
     path.subresource.is_empty() || resource.kind().subresource(&path.subresource).is_some()
 }
 
-/// A verb as metrics spell it.
-fn spoken(verb: &str) -> &'static str {
-    match verb {
-        "get" => "GET",
-        "list" => "LIST",
-        "watch" => "WATCH",
-        "create" => "POST",
-        "update" => "PUT",
-        "patch" => "PATCH",
-        "delete" => "DELETE",
-        "deletecollection" => "DELETECOLLECTION",
-        _ => "OTHER",
+/// The verb as metrics spell it: by the method, so that a deletion of a collection is a DELETE. Kubernetes: `cleanVerb`.
+fn verb_label(request: &Request) -> &'static str {
+    let is_resource = matches!(request.info.target(), Target::Resource(_));
+    match (request.method.as_str(), request.info.verb()) {
+        ("GET" | "HEAD", "list") if is_resource => "LIST",
+        ("GET" | "HEAD", "watch") if is_resource => "WATCH",
+        ("GET" | "HEAD", _) => "GET",
+        ("POST", _) => "POST",
+        ("PUT", _) => "PUT",
+        ("PATCH", _)
+            if request
+                .header("content-type")
+                .starts_with("application/apply-patch") =>
+        {
+            "APPLY"
+        }
+        ("PATCH", _) => "PATCH",
+        ("DELETE", _) => "DELETE",
+        _ => "other",
     }
-}
-
-/// Something outside that has figures to show.
-pub trait Measured: fmt::Debug + Send + Sync {
-    /// Adds them in Prometheus' text form.
-    fn write_metrics(&self, out: &mut String);
 }
 
 /// Everything that is counted.
@@ -115,13 +180,22 @@ pub(crate) struct Metrics {
     /// When the server started, in Unix seconds.
     pub started: i64,
     pub results: Results,
+    pub credentials: CredentialCounts,
     pub health_checks: HealthChecks,
     requests: Mutex<BTreeMap<(Observed, u16), u64>>,
     durations: Mutex<BTreeMap<Observed, Histogram>>,
+    sizes: Mutex<BTreeMap<Observed, Histogram>>,
+    terminations: Mutex<BTreeMap<(Observed, u16), u64>>,
     inflight: [AtomicI64; 2],
-    watches: Mutex<BTreeMap<Str, Arc<AtomicI64>>>,
-    events: Mutex<BTreeMap<Str, Arc<AtomicI64>>>,
+    watches: Mutex<BTreeMap<WatchedResource, Arc<AtomicI64>>>,
+    events: Mutex<BTreeMap<WatchedResource, Arc<AtomicI64>>>,
+    /// Connections that ended before TLS was set up.
+    pub tls_handshake_errors: AtomicU64,
 }
+
+/// Marks the response to a request that the server gave up to protect itself: it took too long, or there were too many.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terminated;
 
 /// A request that is under way.
 pub(crate) struct Inflight<'a>(&'a AtomicI64);
@@ -170,7 +244,8 @@ impl Metrics {
     }
 
     /// A request has been answered.
-    pub(crate) fn end(&self, observed: &Observed, code: u16, took: Duration, _answer: &Answer) {
+    pub(crate) fn end(&self, observed: &Observed, took: Duration, answer: &Answer) {
+        let code = answer.status().as_u16();
         *lock(&self.requests)
             .entry((observed.clone(), code))
             .or_default() += 1;
@@ -179,19 +254,37 @@ impl Metrics {
             .entry(observed.clone())
             .or_insert_with(|| Histogram::new(&BUCKETS));
         histogram.observe(took.as_secs_f64());
+        drop(durations);
+        if answer.extensions().get::<Terminated>().is_some() {
+            *lock(&self.terminations)
+                .entry((observed.clone(), code))
+                .or_default() += 1;
+        }
+        // Kubernetes: only those of reads.
+        if matches!(observed.verb, "GET" | "LIST")
+            && let Some(size) = http_body::Body::size_hint(answer.body()).exact()
+        {
+            let mut sizes = lock(&self.sizes);
+            let histogram = sizes.entry(observed.clone());
+            histogram
+                .or_insert_with(|| Histogram::new(&SIZES))
+                .observe(size as f64);
+        }
     }
 
     /// A watch begins; it ends when the gauge is dropped.
     pub(crate) fn watching(&self, kind: &KindData) -> Gauge {
+        let resource = WatchedResource {
+            group: kind.gvk.group.clone(),
+            version: kind.gvk.version.clone(),
+            resource: kind.plural.clone(),
+        };
         let count = lock(&self.watches)
-            .entry(kind.resource().to_string().into())
+            .entry(resource.clone())
             .or_default()
             .clone();
         count.fetch_add(1, Ordering::Relaxed);
-        let events = lock(&self.events)
-            .entry(kind.gvk.kind.clone())
-            .or_default()
-            .clone();
+        let events = lock(&self.events).entry(resource).or_default().clone();
         Gauge { count, events }
     }
 
@@ -199,225 +292,204 @@ impl Metrics {
     pub(crate) fn reset(&self) {
         lock(&self.requests).clear();
         lock(&self.durations).clear();
+        lock(&self.sizes).clear();
+        lock(&self.terminations).clear();
+        self.tls_handshake_errors.store(0, Ordering::Relaxed);
         lock(&self.events)
             .values()
             .for_each(|count| count.store(0, Ordering::Relaxed));
     }
 
-    /// The whole in Prometheus' text form.
-    pub(crate) fn text(&self, server: &Inner) -> String {
-        let mut out = String::new();
-        self.write_requests(&mut out);
-        self.write_durations(&mut out);
-        self.write_gauges(&mut out);
-        server.audit.counters.write(&mut out);
-        server.fairness.write_metrics(&mut out);
-        server.unsent.write_metrics(&mut out);
-        write_store(server, &mut out);
-        self.results.write(&mut out);
-        server.access.counts.write(&mut out);
-        server.access.impersonations.write(&mut out);
-        server
-            .options
-            .authentication
-            .others
-            .iter()
-            .for_each(|other| other.write_metrics(&mut out));
-        server
-            .options
-            .metrics
-            .iter()
-            .for_each(|measured| measured.write_metrics(&mut out));
-        out
+    /// What a scrape shows.
+    pub(crate) fn families(&self, server: &Inner) -> Families {
+        let mut families = Families::default();
+        let out = &mut families;
+        self.collect_requests(out);
+        self.collect_gauges(out);
+        server.audit.counters.collect(out);
+        server.fairness.collect(out);
+        server.unsent.collect(out);
+        collect_store(server, out);
+        self.results.collect(out);
+        self.credentials.collect(out);
+        collect_version(out);
+        server.access.counts.collect(out);
+        server.access.impersonations.collect(out);
+        let others = &server.options.authentication.others;
+        others.iter().for_each(|other| other.collect(out));
+        server.options.metrics.collect(out);
+        families
     }
 
-    fn write_requests(&self, out: &mut String) {
-        head(
-            out,
+    fn collect_requests(&self, out: &mut Families) {
+        let total = out.counter(
             "apiserver_request_total",
-            "counter",
-            "Requests by verb, resource and answer.",
+            "Requests by verb, resource and response code.",
         );
         for ((observed, code), count) in lock(&self.requests).iter() {
-            let labels = labels(observed);
-            let _ = writeln!(
-                out,
-                "apiserver_request_total{{code=\"{code}\",{labels}}} {count}"
-            );
+            let (code, mut labels) = (code.to_string(), observed.labels_with_dry_run());
+            labels.push(("code", &code));
+            total.add(&labels, *count);
         }
-    }
-
-    fn write_durations(&self, out: &mut String) {
-        const NAME: &str = "apiserver_request_duration_seconds";
-        head(out, NAME, "histogram", "How long requests took.");
-        for (observed, histogram) in lock(&self.durations).iter() {
-            histogram.write(out, NAME, &labels(observed));
-        }
-    }
-
-    fn write_gauges(&self, out: &mut String) {
-        head(
-            out,
-            "process_start_time_seconds",
-            "gauge",
-            "When the server started, in Unix seconds.",
+        let took = out.histogram(
+            "apiserver_request_duration_seconds",
+            "How long requests took.",
         );
-        let _ = writeln!(out, "process_start_time_seconds {}", self.started);
-        const INFLIGHT: &str = "apiserver_current_inflight_requests";
-        head(out, INFLIGHT, "gauge", "Requests that are being answered.");
-        for (kind, count) in ["readOnly", "mutating"].iter().zip(&self.inflight) {
-            let _ = writeln!(
-                out,
-                "{INFLIGHT}{{request_kind=\"{kind}\"}} {}",
-                count.load(Ordering::Relaxed)
-            );
+        for (observed, histogram) in lock(&self.durations).iter() {
+            took.add_histogram(&observed.labels_with_dry_run(), histogram);
         }
-        head(
-            out,
+        let sizes = out.histogram(
+            "apiserver_response_sizes",
+            "The sizes of responses to reads, in bytes.",
+        );
+        for (observed, histogram) in lock(&self.sizes).iter() {
+            sizes.add_histogram(&observed.labels(), histogram);
+        }
+        let terminated = out.counter(
+            "apiserver_request_terminations_total",
+            "Requests that the server gave up to protect itself.",
+        );
+        for ((observed, code), count) in lock(&self.terminations).iter() {
+            let (code, mut labels) = (code.to_string(), observed.labels().to_vec());
+            labels.push(("code", &code));
+            terminated.add(&labels, *count);
+        }
+    }
+
+    fn collect_gauges(&self, out: &mut Families) {
+        out.counter(
+            "apiserver_tls_handshake_errors_total",
+            "Connections that ended before TLS was set up.",
+        )
+        .add(&[], self.tls_handshake_errors.load(Ordering::Relaxed));
+        out.gauge(
+            "process_start_time_seconds",
+            "When the server started, in Unix seconds.",
+        )
+        .add(&[], self.started);
+        let inflight = out.gauge(
+            "apiserver_current_inflight_requests",
+            "Requests that are being served.",
+        );
+        for (kind, count) in ["readOnly", "mutating"].iter().zip(&self.inflight) {
+            inflight.add(&[("request_kind", kind)], count.load(Ordering::Relaxed));
+        }
+        let long = out.gauge(
             "apiserver_longrunning_requests",
-            "gauge",
-            "Watches under way.",
+            "Watches that are being served.",
         );
         for (resource, count) in lock(&self.watches).iter() {
-            let count = count.load(Ordering::Relaxed);
-            let _ = writeln!(
-                out,
-                "apiserver_longrunning_requests{{resource=\"{resource}\",verb=\"WATCH\"}} {count}"
-            );
+            let labels: [(&str, &str); 7] = [
+                ("component", "apiserver"),
+                ("group", &resource.group),
+                ("resource", &resource.resource),
+                ("scope", ""),
+                ("subresource", ""),
+                ("verb", "WATCH"),
+                ("version", &resource.version),
+            ];
+            long.add(&labels, count.load(Ordering::Relaxed));
         }
-        head(
-            out,
+        let events = out.counter(
             "apiserver_watch_events_total",
-            "counter",
-            "Events that were sent to watchers.",
+            "Events that were sent to watches.",
         );
-        for (kind, count) in lock(&self.events).iter() {
-            let count = count.load(Ordering::Relaxed);
-            let _ = writeln!(
-                out,
-                "apiserver_watch_events_total{{kind=\"{kind}\"}} {count}"
-            );
+        for (resource, count) in lock(&self.events).iter() {
+            let labels: [(&str, &str); 3] = [
+                ("group", &resource.group),
+                ("resource", &resource.resource),
+                ("version", &resource.version),
+            ];
+            events.add(&labels, count.load(Ordering::Relaxed));
         }
     }
 }
 
-fn write_store(server: &Inner, out: &mut String) {
-    let stats = server.registry.store().stats();
-    head(
-        out,
-        "apiserver_storage_objects",
-        "gauge",
-        "Objects that are stored.",
-    );
-    for space in &stats {
-        let _ = writeln!(
-            out,
-            "apiserver_storage_objects{{resource=\"{}\"}} {}",
-            space.name, space.records
-        );
-    }
-    head(
-        out,
-        "apiserver_storage_decode_errors_total",
-        "counter",
-        "Number of stored object decode errors split by object type",
-    );
-    for space in stats.iter().filter(|space| space.decode_errors > 0) {
-        let (group, resource) = space.name.split_once('/').unwrap_or(("", &space.name));
-        let errors = space.decode_errors;
-        let _ = writeln!(
-            out,
-            "apiserver_storage_decode_errors_total{{group=\"{group}\",resource=\"{resource}\"}} {errors}"
-        );
-    }
-    head(
-        out,
-        "mizzen_store_bytes",
-        "gauge",
-        "Bytes of stored objects.",
-    );
-    for space in &stats {
-        let _ = writeln!(
-            out,
-            "mizzen_store_bytes{{resource=\"{}\"}} {}",
-            space.name, space.bytes
-        );
-    }
-    head(
-        out,
-        "mizzen_store_window_bytes",
-        "gauge",
-        "Bytes that only the window of watch events keeps in memory.",
-    );
-    for space in &stats {
-        let _ = writeln!(
-            out,
-            "mizzen_store_window_bytes{{resource=\"{}\"}} {}",
-            space.name, space.superseded
-        );
-    }
-    let store = server.registry.store();
-    let failures = store.failures();
-    head(
-        out,
-        "mizzen_store_writable",
-        "gauge",
-        "Whether all writes are taken: 0 while the disk is full.",
-    );
-    let _ = writeln!(
-        out,
-        "mizzen_store_writable {}",
-        u8::from(matches!(store.health(), Health::Writable))
-    );
-    head(
-        out,
-        "mizzen_store_refused_writes_total",
-        "counter",
-        "Writes that the disk did not take.",
-    );
-    let _ = writeln!(
-        out,
-        "mizzen_store_refused_writes_total {}",
-        failures.refused_writes
-    );
-    head(
-        out,
-        "mizzen_store_failed_compactions_total",
-        "counter",
-        "Compactions of the log that failed.",
-    );
-    let _ = writeln!(
-        out,
-        "mizzen_store_failed_compactions_total {}",
-        failures.compactions
-    );
-    head(
-        out,
-        "mizzen_store_revision",
-        "gauge",
-        "The latest revision.",
-    );
-    let _ = writeln!(out, "mizzen_store_revision {}", store.revision());
-}
-
-/// What a metric is, before its values.
-pub fn head(out: &mut String, name: &str, kind: &str, help: &str) {
-    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
-}
-
-fn labels(observed: &Observed) -> String {
-    let Observed {
-        verb,
-        group,
-        version,
-        resource,
-        subresource,
-        scope,
-    } = observed;
-    format!(
-        "group=\"{group}\",resource=\"{resource}\",scope=\"{scope}\",subresource=\"{subresource}\",verb=\"{verb}\",\
-         version=\"{version}\""
+/// What runs here, as `/version` says it.
+fn collect_version(out: &mut Families) {
+    let version = discovery::version();
+    let labels = [
+        ("build_date", "buildDate"),
+        ("compiler", "compiler"),
+        ("git_commit", "gitCommit"),
+        ("git_tree_state", "gitTreeState"),
+        ("git_version", "gitVersion"),
+        ("go_version", "goVersion"),
+        ("major", "major"),
+        ("minor", "minor"),
+        ("platform", "platform"),
+    ];
+    let labels = labels.map(|(label, field)| (label, version[field].str()));
+    out.gauge(
+        "kubernetes_build_info",
+        "The version of this process; always 1.",
     )
+    .add(&labels, 1);
+    let labels: &[_] = &[
+        ("binary", discovery::GIT_VERSION.trim_start_matches('v')),
+        ("component", "kube"),
+        ("emulation", "1.36"),
+        ("min_compat", "1.35"),
+    ];
+    out.gauge(
+        "version_info",
+        "The versions that this process is compatible with; always 1.",
+    )
+    .add(labels, 1);
+}
+
+fn collect_store(server: &Inner, out: &mut Families) {
+    let store = server.registry.store();
+    for space in &store.stats() {
+        let labels: &[_] = &[("resource", &*space.name)];
+        let (group, resource) = space.name.split_once('/').unwrap_or(("", &space.name));
+        let group_resource: &[_] = &[("group", group), ("resource", resource)];
+        out.gauge(
+            "apiserver_resource_objects",
+            "Objects that are stored, by resource.",
+        )
+        .add(group_resource, space.records);
+        out.gauge(
+            "apiserver_resource_size_estimate_bytes",
+            "The size of stored objects, by resource.",
+        )
+        .add(group_resource, space.bytes);
+        if space.decode_errors > 0 {
+            out.counter(
+                "apiserver_storage_decode_errors_total",
+                "Number of stored object decode errors split by object type",
+            )
+            .add(group_resource, space.decode_errors);
+        }
+        out.gauge("apiserver_storage_objects", "Objects that are stored.")
+            .add(labels, space.records);
+        out.gauge("mizzen_store_bytes", "Bytes of stored objects.")
+            .add(labels, space.bytes);
+        out.gauge(
+            "mizzen_store_window_bytes",
+            "Bytes that only the window of watch events keeps in memory.",
+        )
+        .add(labels, space.superseded);
+    }
+    let is_writable = matches!(store.health(), Health::Writable);
+    out.gauge(
+        "mizzen_store_writable",
+        "Whether all writes are taken: 0 while the disk is full.",
+    )
+    .add(&[], u8::from(is_writable));
+    let failures = store.failures();
+    out.counter(
+        "mizzen_store_refused_writes_total",
+        "Writes that the disk did not take.",
+    )
+    .add(&[], failures.refused_writes);
+    out.counter(
+        "mizzen_store_failed_compactions_total",
+        "Compactions of the log that failed.",
+    )
+    .add(&[], failures.compactions);
+    out.gauge("mizzen_store_revision", "The latest revision.")
+        .add(&[], store.revision().0);
 }
 
 /// What is counted stays good even if somebody who counted fell over.

@@ -140,7 +140,7 @@ fn metrics(server: &Inner, request: &Request) -> Answer {
         server.metrics.reset();
         return answer::answer(200, "text/plain; charset=utf-8", "metrics reset\n");
     }
-    metrics_text(server, server.metrics.text(server))
+    metrics_text(server, server.metrics.families(server).to_string())
 }
 
 /// `/metrics/slis`.

@@ -28,7 +28,7 @@ use crate::definitions::{self, Definitions};
 use crate::extend::{Extensions, NonResourceHandler};
 use crate::fairness::{self, Concurrency, Fairness};
 use crate::health::{self, BootSequence, ComponentHealth, HealthCheck};
-use crate::metrics::{Measured, Metrics};
+use crate::metrics::Metrics;
 use crate::outgoing::{Client, Identity};
 use crate::runtime_config::{self, ApiSetting};
 use crate::token::{ProvedTokens, ServiceAccounts, Signer};
@@ -89,7 +89,7 @@ pub struct Options {
     /// The health checks that pass once a step of the start is done, in the order in which they are listed.
     pub boot_sequence: Vec<&'static str>,
     /// Whose figures are shown with those of the server.
-    pub metrics: Vec<Arc<dyn Measured>>,
+    pub metrics: mizzen_metrics::Registry,
     /// What is remembered of requests; nothing if it is none.
     pub audit: Option<audit::Setup>,
     /// How many requests are answered at a time.
@@ -155,7 +155,7 @@ impl Default for Options {
             admission: Admission::default(),
             health: Vec::new(),
             boot_sequence: health::START.to_vec(),
-            metrics: Vec::new(),
+            metrics: mizzen_metrics::Registry::default(),
             audit: None,
             concurrency: Concurrency::default(),
             service_ranges: Block::parse_sloppy("10.0.0.0/24").into_iter().collect(),
@@ -404,6 +404,11 @@ impl Server {
     /// The engine below.
     pub fn registry(&self) -> &Registry {
         &self.0.registry
+    }
+
+    /// The components whose metrics `/metrics` shows beside those of the server.
+    pub fn metrics(&self) -> &mizzen_metrics::Registry {
+        &self.0.options.metrics
     }
 
     /// The components of the control plane that run beside the server.

@@ -15,6 +15,7 @@ use mizzen_registry::Key;
 
 use crate::authenticate::{Bearer, Verdict};
 use crate::jose::{PublicKey, Unverified, quoted};
+use crate::metrics::TokenUse;
 use crate::server::Inner;
 use proved::Proved;
 pub(crate) use proved::ProvedTokens;
@@ -118,6 +119,13 @@ pub(crate) fn authenticate(server: &Inner, text: &str, audiences: &[Str]) -> Ver
             check_time(&token.claims, server.registry.now())?;
             check_account(server, bound)?;
         }
+    }
+    let (warn_after, credentials) = (bound["warnafter"].int(), &server.metrics.credentials);
+    match token.is_legacy {
+        true => credentials.token(TokenUse::Legacy),
+        false if warn_after == 0 => {}
+        false if server.registry.now() > warn_after => credentials.token(TokenUse::Stale),
+        false => credentials.token(TokenUse::Valid),
     }
     Ok(Some(Bearer {
         user: token.user.clone(),

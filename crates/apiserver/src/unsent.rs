@@ -9,15 +9,16 @@
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::{self, Display, Write as _};
+use std::fmt::{self, Display};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mizzen_metrics::Families;
 use mizzen_object::Str;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::metrics::{head, lock};
+use crate::metrics::lock;
 
 /// What a response costs besides its body: the stream, its task, the request and the head.
 const OVERHEAD: u64 = 4 * 1024;
@@ -130,23 +131,19 @@ impl Unsent {
         })
     }
 
-    pub(crate) fn write_metrics(&self, out: &mut String) {
+    /// Adds its series to a scrape.
+    pub(crate) fn collect(&self, out: &mut Families) {
         let ledger = lock(&self.ledger);
-        head(
-            out,
+        out.gauge(
             "mizzen_unsent_response_bytes",
-            "gauge",
             "Bytes of responses that have not been written.",
-        );
-        let _ = writeln!(out, "mizzen_unsent_response_bytes {}", ledger.total);
-        const CLOSED: &str = "mizzen_connections_closed_total";
-        head(
-            out,
-            CLOSED,
-            "counter",
+        )
+        .add(&[], ledger.total);
+        out.counter(
+            "mizzen_connections_closed_total",
             "Connections that were closed because of what they cost, by reason.",
-        );
-        let _ = writeln!(out, "{CLOSED}{{reason=\"unread\"}} {}", ledger.n_closed);
+        )
+        .add(&[("reason", "unread")], ledger.n_closed);
     }
 }
 
@@ -432,8 +429,9 @@ mod tests {
         }
         assert_eq!(closed, [true, true, false, false]);
         assert_eq!(sums(&unsent).0, 100);
-        let mut text = String::new();
-        unsent.write_metrics(&mut text);
+        let mut families = Families::default();
+        unsent.collect(&mut families);
+        let text = families.to_string();
         assert!(
             text.contains("mizzen_connections_closed_total{reason=\"unread\"} 2\n"),
             "{text}"

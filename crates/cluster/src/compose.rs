@@ -9,10 +9,10 @@ use std::time::Duration;
 use futures_util::future::OptionFuture;
 use mizzen_apiserver::authenticate::{Authorities, Trusted};
 use mizzen_apiserver::listen::listen;
-use mizzen_apiserver::metrics::Measured;
+use mizzen_apiserver::metrics::set_api_server_id;
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_apiserver::{
-    Admission, HealthCheck, Http, Identity, Options, PluginError, Plugins, Server,
+    Admission, HealthCheck, Http, Identity, Options, PluginError, Plugins, Server, Zpages,
     check_runtime_config,
 };
 use mizzen_metrics_server as metrics_server;
@@ -28,7 +28,7 @@ use crate::bootstrap::{
     KubernetesService, Location, allow_migration, authentication, bootstrap, bootstrap_metrics,
     reconcile_owned,
 };
-use crate::command::{Authorized, ServerArgs};
+use crate::command::{Authorized, FeatureMetrics, ServerArgs, flags};
 use crate::component_server::ProcessMetrics;
 use crate::election::Candidate;
 use crate::encryption::Encryption;
@@ -62,6 +62,14 @@ pub(crate) enum ComposeError {
         "port {port} is in use by another process; stop it, or choose another with --port (0 picks a free one)"
     )]
     PortInUse {
+        /// The port.
+        port: u16,
+    },
+    /// The port of a component is taken.
+    #[error(
+        "port {port} is in use by another process; stop it, or choose another with --secure-port (0 serves nothing)"
+    )]
+    SecurePortInUse {
         /// The port.
         port: u16,
     },
@@ -163,6 +171,7 @@ fn raise_file_limit() {
 
 async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     let started = Instant::now();
+    set_api_server_id(&api_server_id());
     let chosen = Chosen::read(args, &parts)?;
     if !args.allow_privileged {
         mizzen_apiserver::disallow_privileged();
@@ -176,6 +185,15 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
         kept.registry.clone(),
         options(args, &chosen, &kept, address)?,
     );
+    let process = Arc::new(ProcessMetrics {
+        has_start_time: false,
+    });
+    let features = Arc::new(FeatureMetrics);
+    server.metrics().register(&process);
+    server.metrics().register(&features);
+    kept.encryption
+        .iter()
+        .for_each(|encryption| server.metrics().register(encryption));
     let location = location(args, &chosen, address)?;
     furnish(&server, &location, &trust.trusted).await?;
 
@@ -307,7 +325,6 @@ fn options(
     address: SocketAddr,
 ) -> Result<Options, ComposeError> {
     let service_accounts = args.service_accounts.service_accounts()?;
-    let encryption = &kept.encryption;
     Ok(Options {
         advertise: address.to_string(),
         legacy_apis: args.legacy_apis,
@@ -337,7 +354,6 @@ fn options(
         admission: chosen.admission.clone(),
         health: health(args, kept),
         boot_sequence: mizzen_apiserver::kube_apiserver_boot_sequence(),
-        metrics: metrics(encryption.as_ref()),
         audit: args.audit.setup()?,
         concurrency: args.fairness.concurrency()?,
         service_ranges: chosen.service_ranges.clone(),
@@ -347,19 +363,12 @@ fn options(
         log_directory: args.serving.log_directory(),
         resets_metrics: args.debug.handler().is_enabled,
         non_resource_handlers: vec![Arc::new(args.debug.handler())],
+        zpages: Some(Zpages {
+            component: "apiserver",
+            flags: flags(),
+        }),
         ..Options::default()
     })
-}
-
-/// What is measured beside the server itself.
-fn metrics(encryption: Option<&Arc<Encryption>>) -> Vec<Arc<dyn Measured>> {
-    let encryption = encryption.map(|encryption| encryption.clone() as Arc<dyn Measured>);
-    encryption
-        .into_iter()
-        .chain([Arc::new(ProcessMetrics {
-            has_start_time: false,
-        }) as Arc<dyn Measured>])
-        .collect()
 }
 
 /// What must be well beside the server itself.
@@ -394,6 +403,24 @@ fn location(
         service_ranges: chosen.service_ranges.clone(),
         service,
     })
+}
+
+/// The name of this API server. Kubernetes: `apiserver-` and a hash of the host's name (pkg/controlplane/instance.go).
+fn api_server_id() -> String {
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    let digest = ring::digest::digest(&ring::digest::SHA256, host.as_encoded_bytes());
+    format!("apiserver-{}", base32(&digest.as_ref()[..16]))
+}
+
+/// Base 32 in small letters, without padding.
+fn base32(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let bit = |at: usize| bytes.get(at / 8).map_or(0, |byte| byte >> (7 - at % 8) & 1);
+    let letter = |at: usize| LETTERS[(0..5).fold(0, |sum, n| sum << 1 | bit(at + n)) as usize];
+    (0..8 * bytes.len())
+        .step_by(5)
+        .map(|at| char::from(letter(at)))
+        .collect()
 }
 
 /// Starts the server, and makes what every cluster has.
@@ -444,9 +471,9 @@ async fn beside(
         .await
         .map_err(ComposeError::Bootstrap)?;
     metrics_server::serve(server).map_err(|error| ComposeError::Bootstrap(error.to_string()))?;
-    let candidate =
-        Candidate::of_cluster(&cluster_uid(server).await.map_err(ComposeError::Bootstrap)?);
-    let informers = loops::informers(server);
+    let uid = cluster_uid(server).await.map_err(ComposeError::Bootstrap)?;
+    let candidate = Candidate::of_cluster(&uid).measured(server.metrics());
+    let informers = Arc::new(loops::informers(server));
     let Whole {
         nodes,
         pod_ranges,
@@ -465,7 +492,7 @@ async fn beside(
         load_balancer_ranges,
         scheduler,
     };
-    let loops = Loops::start(server, &candidate, means, &informers);
+    let loops = Loops::start(server, &candidate, means, informers);
     let settled = loops.settled().await;
     settled.map_err(|why| ComposeError::Bootstrap(format!("the scheduler cannot work: {why}")))?;
     Ok((nodes, loops))

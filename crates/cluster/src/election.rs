@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kube::Client;
 use mizzen_apiserver::seams::SystemRandom;
+use mizzen_metrics::Registry;
 use mizzen_object::seam::uuid;
 use mizzen_sdk::election::{Election, HasEnded, Observer, Options, SetupError};
 use mizzen_sdk::event::{ApiSink, Broadcaster};
@@ -105,6 +106,8 @@ impl Lease {
 pub(crate) struct Candidate {
     identity: String,
     has_ended: HasEnded,
+    /// Where elections show who leads.
+    metrics: Registry,
 }
 
 impl Candidate {
@@ -113,6 +116,7 @@ impl Candidate {
         Candidate {
             identity: identity(&uuid(&SystemRandom)),
             has_ended: Arc::new(|_| false),
+            metrics: Registry::default(),
         }
     }
 
@@ -122,6 +126,15 @@ impl Candidate {
         Candidate {
             identity: identity(uid),
             has_ended: Arc::new(move |holder| holder.ends_with(&suffix)),
+            metrics: Registry::default(),
+        }
+    }
+
+    /// The same; its elections show there who leads.
+    pub(crate) fn measured(self, metrics: &Registry) -> Candidate {
+        Candidate {
+            metrics: metrics.clone(),
+            ..self
         }
     }
 
@@ -145,6 +158,8 @@ impl Candidate {
         let election = Election::new(client, &lease.namespace, &lease.name, options)
             .expect("the times of a lease are checked when it is made");
         observe(election.observe());
+        let shown = Arc::new(election.observe());
+        self.metrics.register(&shown);
         let is_leading = AtomicBool::new(false);
         // Being told to stop ends the work, so that the lease is given back.
         let work = async {

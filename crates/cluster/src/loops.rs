@@ -17,7 +17,7 @@ use crate::seat::{Seat, Work};
 pub(crate) struct Loops {
     controllers: Seat,
     scheduler: Seat,
-    informers: Factory,
+    informers: Arc<Factory>,
 }
 
 /// What the loops need besides the API.
@@ -40,10 +40,11 @@ impl Loops {
         server: &Server,
         candidate: &Candidate,
         means: Means,
-        informers: &Factory,
+        informers: Arc<Factory>,
     ) -> Loops {
-        let placing = place(server, means.scheduler.clone(), informers.clone());
-        let keeping = keep(server, means, informers.clone());
+        let placing = place(server, means.scheduler.clone(), (*informers).clone());
+        let keeping = keep(server, means, (*informers).clone());
+        server.metrics().register(&informers);
         let scheduler = Seat::take(
             scheduler_client(server),
             candidate.clone(),
@@ -52,10 +53,13 @@ impl Loops {
         );
         let client = controller_client(server, "");
         let controllers = Seat::take(client, candidate.clone(), Lease::of_loops(), keeping);
+        let components = server.control_plane();
+        components.add(controllers.health("controller-manager"));
+        components.add(scheduler.health("scheduler"));
         Loops {
             controllers,
             scheduler,
-            informers: informers.clone(),
+            informers,
         }
     }
 
@@ -81,7 +85,7 @@ fn keep(server: &Server, means: Means, informers: Factory) -> Work {
         load_balancer_ranges,
         ..
     } = means;
-    let server = server.clone();
+    let (server, metrics) = (server.clone(), server.metrics().clone());
     let clients: controllers::Clients = Arc::new(move |name| controller_client(&server, name));
     let options = controllers::Options {
         root_ca: Some(authority.certificate.clone()),
@@ -96,8 +100,10 @@ fn keep(server: &Server, means: Means, informers: Factory) -> Work {
             informers: Some(informers.lend()),
             ..options.clone()
         };
+        let metrics = metrics.clone();
         Box::pin(async move {
-            let handle = controllers::start(options);
+            let handle = Arc::new(controllers::start(options));
+            metrics.register(&handle);
             handle.synced().await;
             settled.now();
             std::future::pending().await
@@ -118,8 +124,11 @@ fn place(
             configuration: configuration.clone(),
             ..scheduler::Options::new(scheduler_client(&server))
         };
+        let metrics = server.metrics().clone();
         Box::pin(async move {
             let handle = scheduler::start(options).map_err(|error| error.to_string())?;
+            let handle = Arc::new(handle);
+            metrics.register(&handle);
             handle.synced().await;
             settled.now();
             std::future::pending().await

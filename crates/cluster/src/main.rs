@@ -30,7 +30,7 @@ mod trace;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use mimalloc::MiMalloc;
 
 /// Objects are many small pieces of memory: this one gives and takes them in half the time of the system's.
@@ -66,7 +66,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let (name, outcome) = match Cli::parse().command {
+    let mut command = Cli::command();
+    let matches = command.get_matches_mut();
+    command::record_flags(&command, &matches);
+    let cli =
+        Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit());
+    let (name, outcome) = match cli.command {
         Command::Up(up) => ("up", up.run().map_err(|error| chain(&error))),
         Command::Apiserver(apiserver) => {
             ("apiserver", apiserver.run().map_err(|error| chain(&error)))

@@ -1,10 +1,12 @@
 //! A part beside the server that works while it holds its lease: it takes part again when it has lost it.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use kube::Client;
+use mizzen_apiserver::HealthCheck;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -61,10 +63,35 @@ impl Seat {
         state.ok().and_then(|state| state.clone()).unwrap_or(Ok(()))
     }
 
+    /// Whether it works or waits for another, as the component of this name in `componentstatuses`.
+    pub(crate) fn health(&self, component: &'static str) -> Arc<dyn HealthCheck> {
+        let settled = self.settled.clone();
+        Arc::new(SeatHealth { component, settled })
+    }
+
     /// Ends the work and gives the lease back.
     pub(crate) async fn leave(self) {
         self.stop.send_replace(true);
         let _ = self.task.await;
+    }
+}
+
+/// The health of a part beside the server. One that waits for its lease is healthy.
+#[derive(Debug)]
+struct SeatHealth {
+    component: &'static str,
+    settled: watch::Receiver<Option<Result<(), String>>>,
+}
+
+impl HealthCheck for SeatHealth {
+    fn name(&self) -> &str {
+        self.component
+    }
+
+    fn check(&self) -> mizzen_registry::Future<'_, Result<(), String>> {
+        let state = self.settled.borrow().clone();
+        let result = state.unwrap_or_else(|| Err("it has not started yet".into()));
+        Box::pin(async { result })
     }
 }
 
@@ -113,7 +140,6 @@ async fn keep(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 

@@ -2,6 +2,7 @@
 
 use futures_util::future::BoxFuture;
 use mizzen_sdk::informer::Factory;
+use mizzen_sdk::metrics::{Collector, Families};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -12,6 +13,9 @@ use crate::context::{Context, Options};
 pub struct Handle {
     informers: Factory,
     synced: watch::Receiver<bool>,
+    /// The names of the controllers that run.
+    running: Vec<&'static str>,
+    collectors: Vec<Box<dyn Collector>>,
     _tasks: JoinSet<()>,
 }
 
@@ -28,10 +32,13 @@ pub fn start(options: Options) -> Handle {
         chosen.is_empty() || chosen.iter().any(|one| one == name)
     };
     let n_workers = |name: &str| context.options.n_workers.get(name).copied();
-    let chosen = LOOPS.iter().filter(|(name, _)| wanted(name));
-    let work: Vec<_> = chosen
-        .flat_map(|(name, start)| start(&context).into_tasks(n_workers(name)))
-        .collect();
+    let (mut running, mut collectors, mut work) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, start) in LOOPS.iter().filter(|(name, _)| wanted(name)) {
+        let mut own = start(&context);
+        running.push(*name);
+        collectors.extend(own.take_collectors());
+        work.extend(own.into_tasks(name, n_workers(name)));
+    }
     let (done, synced) = watch::channel(false);
     let informers = context.informers().clone();
     informers.start();
@@ -40,6 +47,8 @@ pub fn start(options: Options) -> Handle {
     Handle {
         informers,
         synced,
+        running,
+        collectors,
         _tasks: tasks,
     }
 }
@@ -57,10 +66,25 @@ impl Handle {
         let mut synced = self.synced.clone();
         let _ = synced.wait_for(|synced| *synced).await;
     }
+}
 
-    /// How the caches are doing, in Prometheus' text form.
-    pub fn metrics_text(&self) -> String {
-        self.informers.metrics_text()
+/// Those of the queues and of the informers, and which controllers run.
+impl Collector for Handle {
+    fn collect(&self, families: &mut Families) {
+        let running = families.gauge(
+            "running_managed_controllers",
+            "Controllers that run in this process.",
+        );
+        for name in &self.running {
+            running.add(
+                &[("manager", "kube-controller-manager"), ("name", *name)],
+                1,
+            );
+        }
+        self.collectors
+            .iter()
+            .for_each(|collector| collector.collect(families));
+        self.informers.collect(families);
     }
 }
 

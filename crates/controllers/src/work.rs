@@ -8,7 +8,11 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use mizzen_sdk::Key;
 use mizzen_sdk::cache::DecodeError;
+use mizzen_sdk::failure_log::FailureLog;
+use mizzen_sdk::metrics::Collector;
 use mizzen_sdk::queue::Queue;
+use tokio::time::Instant;
+use tracing::Instrument as _;
 
 /// Why something could not be done now. It is tried again, later each time.
 #[derive(Debug, thiserror::Error)]
@@ -46,34 +50,59 @@ pub trait Reconcile: Send + Sync + 'static {
     fn reconcile(&self, key: &Key) -> impl Future<Output = Result<After, Error>> + Send;
 }
 
+/// After so many failures in a row, those of a key are logged at warn.
+const WARN_AFTER: usize = 5;
+
 /// What runs for a loop once its caches are filled.
 #[derive(Default)]
 pub struct Work {
     crews: Vec<Crew>,
     tasks: Vec<BoxFuture<'static, ()>>,
+    collectors: Vec<Box<dyn Collector>>,
 }
 
 /// The workers of one queue.
 struct Crew {
     n_workers: usize,
-    worker: Box<dyn Fn() -> BoxFuture<'static, ()> + Send>,
+    /// Starts one for the controller of this name.
+    worker: Box<dyn Fn(&'static str) -> BoxFuture<'static, ()> + Send>,
 }
 
 impl Work {
     /// `n_workers` that take keys from `queue`.
     pub fn new<R: Reconcile>(queue: Queue<Key>, n_workers: usize, reconcile: Arc<R>) -> Work {
-        let worker = Box::new(move || worker(queue.clone(), reconcile.clone()).boxed());
+        let (failures, measured) = (Arc::new(FailureLog::after(Duration::ZERO)), queue.clone());
+        let worker = Box::new(move |controller| {
+            let (queue, reconcile) = (queue.clone(), reconcile.clone());
+            worker(controller, queue, reconcile, failures.clone()).boxed()
+        });
         Work {
             crews: vec![Crew { n_workers, worker }],
-            tasks: Vec::new(),
+            ..Work::default()
         }
+        .measured(measured)
     }
 
-    /// All that runs, with so many workers for each queue, or as many as the loop has usually.
-    pub(crate) fn into_tasks(self, n_workers: Option<usize>) -> Vec<BoxFuture<'static, ()>> {
+    /// Shows the metrics of a queue with those of the loop.
+    pub(crate) fn measured(mut self, collector: impl Collector + 'static) -> Work {
+        self.collectors.push(Box::new(collector));
+        self
+    }
+
+    /// The metrics of its queues.
+    pub(crate) fn take_collectors(&mut self) -> Vec<Box<dyn Collector>> {
+        std::mem::take(&mut self.collectors)
+    }
+
+    /// All that runs for the controller of this name, with so many workers for each queue, or as many as the loop has usually.
+    pub(crate) fn into_tasks(
+        self,
+        controller: &'static str,
+        n_workers: Option<usize>,
+    ) -> Vec<BoxFuture<'static, ()>> {
         let workers = self.crews.iter().flat_map(|crew| {
             let n_workers = n_workers.unwrap_or(crew.n_workers);
-            (0..n_workers).map(|_| (crew.worker)())
+            (0..n_workers).map(|_| (crew.worker)(controller))
         });
         workers.chain(self.tasks).collect()
     }
@@ -88,26 +117,48 @@ impl Work {
     pub fn with(mut self, other: Work) -> Work {
         self.crews.extend(other.crews);
         self.tasks.extend(other.tasks);
+        self.collectors.extend(other.collectors);
         self
     }
 }
 
-async fn worker<R: Reconcile>(queue: Queue<Key>, reconcile: Arc<R>) {
+async fn worker<R: Reconcile>(
+    controller: &'static str,
+    queue: Queue<Key>,
+    reconcile: Arc<R>,
+    failures: Arc<FailureLog>,
+) {
     while let Some(key) = queue.get().await {
+        let began = Instant::now();
+        let outcome = tracing::field::Empty;
+        let span = tracing::debug_span!("reconcile", controller, %key, outcome);
         // A loop that stumbles over one object goes on with the others.
-        let outcome = AssertUnwindSafe(reconcile.reconcile(&key))
+        let result = AssertUnwindSafe(reconcile.reconcile(&key).instrument(span.clone()))
             .catch_unwind()
-            .await;
-        match outcome.unwrap_or_else(|_| Err(Error::Other("panicked".into()))) {
+            .await
+            .unwrap_or_else(|_| Err(Error::Other("panicked".into())));
+        span.record("outcome", outcome_of(&result));
+        let duration_us = began.elapsed().as_micros() as u64;
+        span.in_scope(|| tracing::debug!(duration_us, "reconciled"));
+        match result {
             Ok(after) => {
                 queue.forget(&key);
+                failures.recovered();
                 if let After::Again(delay) = after {
                     queue.add_after(key.clone(), delay);
                 }
             }
             Err(error) => {
-                if !error.is_conflict() {
-                    tracing::debug!(queue = queue.metrics().name, %key, %error, "will try again");
+                let n_failures = queue.num_requeues(&key) + 1;
+                let is_lasting = n_failures >= WARN_AFTER && !error.is_conflict();
+                let unlogged = if is_lasting { failures.failed() } else { None };
+                match unlogged {
+                    Some(unlogged) => {
+                        tracing::warn!(controller, %key, %error, n_failures, unlogged, "reconcile keeps failing");
+                    }
+                    None => {
+                        tracing::debug!(controller, %key, %error, n_failures, "reconcile failed")
+                    }
                 }
                 queue.add_rate_limited(key.clone());
             }
@@ -116,8 +167,23 @@ async fn worker<R: Reconcile>(queue: Queue<Key>, reconcile: Arc<R>) {
     }
 }
 
+/// The outcome of a reconcile, as spans have it.
+fn outcome_of(result: &Result<After, Error>) -> &'static str {
+    match result {
+        Ok(After::Done) => "done",
+        Ok(After::Again(_)) => "requeue",
+        Err(error) if error.is_conflict() => "conflict",
+        Err(_) => "error",
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Level, Metadata, Subscriber};
+
     use super::*;
 
     struct Nothing;
@@ -126,6 +192,60 @@ mod tests {
         async fn reconcile(&self, _: &Key) -> Result<After, Error> {
             Ok(After::Done)
         }
+    }
+
+    /// Fails each time, and counts how often.
+    struct Failing(AtomicUsize);
+
+    impl Reconcile for Failing {
+        async fn reconcile(&self, _: &Key) -> Result<After, Error> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Err(Error::Other("no".into()))
+        }
+    }
+
+    /// Counts warnings.
+    struct Warnings(Arc<AtomicUsize>);
+
+    impl Subscriber for Warnings {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() <= Level::WARN
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, _: &Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reconciles_that_keep_failing_are_logged_at_warn_with_growing_pauses() {
+        let (failing, warnings) = (Arc::new(Failing(AtomicUsize::new(0))), Arc::default());
+        let _guard = tracing::subscriber::set_default(Warnings(Arc::clone(&warnings)));
+        let queue = Queue::new("test");
+        (0..10).for_each(|n| queue.add(Key::new("default", format!("n{n}"))));
+        let work = Work::new(queue, 1, failing.clone());
+        for task in work.into_tasks("test", None) {
+            tokio::spawn(task);
+        }
+        let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        assert!(count(&failing.0) > 50, "{}", count(&failing.0));
+        assert_eq!(count(&warnings), 1, "one line for all keys");
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        let n = count(&warnings);
+        assert!((4..=8).contains(&n), "{n} lines in ten minutes");
     }
 
     #[test]
@@ -139,7 +259,7 @@ mod tests {
             ));
             two.and(async {})
         };
-        assert_eq!(work().into_tasks(None).len(), 4);
-        assert_eq!(work().into_tasks(Some(5)).len(), 11);
+        assert_eq!(work().into_tasks("test", None).len(), 4);
+        assert_eq!(work().into_tasks("test", Some(5)).len(), 11);
     }
 }

@@ -53,6 +53,7 @@ use kube::Client;
 use mizzen_object::{Str, Value};
 use mizzen_sdk::event::{ApiSink, Broadcaster, Limits};
 use mizzen_sdk::informer::{Event, Factory, Informer};
+use mizzen_sdk::metrics::Registry;
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{NODES, PODS, SERVICES};
 use mizzen_sdk::seam::{Clock, wall_clock};
@@ -99,6 +100,8 @@ pub struct Options {
     pub serving: Option<Serving>,
     /// What follows objects, if others in the process do so as well; the nodes' own follow only what is theirs.
     pub informers: Option<Factory>,
+    /// Where the metrics of the nodes' own informers are shown.
+    pub metrics: Registry,
 }
 
 impl Options {
@@ -116,6 +119,7 @@ impl Options {
             clock: wall_clock(),
             serving: None,
             informers: None,
+            metrics: Registry::default(),
         }
     }
 }
@@ -123,11 +127,19 @@ impl Options {
 /// Registers nodes and lets the pods live that are sent to them, until the future is dropped.
 pub async fn run(mut options: Options) {
     let (serving, shared) = (options.serving.take(), options.informers.take());
+    let metrics = options.metrics.clone();
     let settings = Arc::new(settings(options, serving.as_ref(), shared.as_ref()));
     let (pods, followed) = match &shared {
         Some(shared) => (shared.objects(&PODS), shared.objects(&NODES)),
         None => (follow_pods(&settings), follow_nodes(&settings)),
     };
+    // Shared ones are shown by their owner.
+    let own = shared
+        .is_none()
+        .then(|| [&pods, &followed].map(|informer| Arc::new(informer.clone())));
+    own.iter()
+        .flatten()
+        .for_each(|informer| metrics.register(informer));
     let (pod_queue, node_queue) = (enqueue(&pods, "pods"), enqueue(&followed, "nodes"));
     let (handle, requests) = Handle::new(settings.clone());
     let told = async {

@@ -6,7 +6,7 @@
 //!
 //! let scheduler = start(Options::new(client))?;
 //! scheduler.synced().await;
-//! println!("{}", scheduler.metrics_text());
+//! println!("{}", mizzen_sdk::metrics::Families::of(&[&scheduler]));
 //! # Ok(())
 //! # }
 //! ```

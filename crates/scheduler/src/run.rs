@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::Client;
 use mizzen_sdk::api::Api;
 use mizzen_sdk::informer::Factory;
-use mizzen_sdk::metrics;
+use mizzen_sdk::metrics::{Collector, Families};
 use mizzen_sdk::seam::{self, Chance, Clock};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -107,10 +107,13 @@ impl Handle {
         let mut synced = self.synced.clone();
         let _ = synced.wait_for(|synced| *synced).await;
     }
+}
 
-    /// How it is doing, and its caches, in Prometheus' text form.
-    pub fn metrics_text(&self) -> String {
-        metrics::join([self.meter.text(), self.informers.metrics_text()])
+/// Those of the scheduler and of its informers.
+impl Collector for Handle {
+    fn collect(&self, families: &mut Families) {
+        self.meter.collect(families);
+        self.informers.collect(families);
     }
 }
 

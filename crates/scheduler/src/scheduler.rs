@@ -12,6 +12,7 @@ use mizzen_sdk::resource::NODES;
 use mizzen_sdk::seam::{Chance, Clock};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::{Instant, sleep_until};
+use tracing::Instrument as _;
 
 use crate::HashMap;
 use crate::bind::Bind;
@@ -21,7 +22,7 @@ use crate::cycle::{
 };
 use crate::extender::Extender;
 use crate::inbox::Letter;
-use crate::meter::{Meter, Outcome};
+use crate::meter::{Levels, Meter, Outcome};
 use crate::model::Pod;
 use crate::plugin::Names;
 use crate::profile::Profile;
@@ -69,6 +70,8 @@ pub(crate) struct Scheduler {
 /// A pod that is being bound.
 pub(crate) struct Flight {
     pub waiting: Waiting,
+    /// When the attempt began that found its node.
+    pub began: Instant,
     /// What is done for it first.
     pub steps: Vec<Step>,
 }
@@ -172,9 +175,14 @@ impl Scheduler {
         }
         self.noted = Some(Instant::now());
         let cache = &self.world.cache;
-        let sizes = [cache.order().len(), cache.n_pods(), self.flight.len()];
-        self.meter
-            .levels(self.queue.depths(), sizes, self.herald.dropped());
+        self.meter.levels(Levels {
+            depths: self.queue.depths(),
+            n_nodes: cache.order().len(),
+            n_pods: cache.n_pods(),
+            n_assumed: self.flight.len(),
+            dropped_events: self.herald.dropped(),
+            rejected: self.queue.rejected(),
+        });
     }
 
     /// Tries to place one pod.
@@ -191,10 +199,18 @@ impl Scheduler {
             return self.tell_failure(&profile, &waiting.pod, text);
         }
         self.world.cache.refresh();
-        match self.find(&profile, &waiting.pod).await {
+        let span = tracing::debug_span!(
+            "reconcile",
+            controller = "kube-scheduler",
+            key = %waiting.pod.key(),
+            outcome = tracing::field::Empty,
+        );
+        let found = self.find(&profile, &waiting.pod).instrument(span.clone());
+        match found.await {
             Ok((slot, steps)) => {
-                self.meter.attempt(Outcome::Scheduled, began.elapsed());
-                self.place(&profile, waiting, slot, steps);
+                self.meter.algorithm(began.elapsed());
+                span.record("outcome", Outcome::Scheduled.as_str());
+                self.place(&profile, (waiting, began), slot, steps);
             }
             Err(failure) => {
                 let outcome = if matches!(failure, Failure::Error(_)) {
@@ -202,10 +218,13 @@ impl Scheduler {
                 } else {
                     Outcome::Unschedulable
                 };
-                self.meter.attempt(outcome, began.elapsed());
+                self.meter.attempt(outcome, &profile.name, began.elapsed());
+                span.record("outcome", outcome.as_str());
                 self.fail(&profile, waiting, failure);
             }
         }
+        let duration_us = began.elapsed().as_micros() as u64;
+        span.in_scope(|| tracing::debug!(duration_us, "scheduling attempt is over"));
     }
 
     /// The best node for a pod.
@@ -294,7 +313,13 @@ impl Scheduler {
     }
 
     /// Assumes that a pod is on a node, and lets it be bound.
-    fn place(&mut self, profile: &Profile, waiting: Waiting, slot: Slot, steps: Vec<Step>) {
+    fn place(
+        &mut self,
+        profile: &Profile,
+        (waiting, began): (Waiting, Instant),
+        slot: Slot,
+        steps: Vec<Step>,
+    ) {
         let pod = waiting.pod.clone();
         let node = self.world.cache.node(slot).name().clone();
         self.world.cache.assume(pod.clone(), slot);
@@ -304,6 +329,7 @@ impl Scheduler {
             pod.uid.clone(),
             Flight {
                 waiting,
+                began,
                 steps: steps.clone(),
             },
         );

@@ -8,6 +8,7 @@ use mizzen_sdk::{Key, Object, Resource};
 use crate::HashMap;
 use crate::happening::{Happening, NodeChange, PodChange};
 use crate::inbox::Letter;
+use crate::meter::Outcome;
 use crate::model::{NodeFacts, Pod};
 use crate::plugin::{Name, Names};
 use crate::profile::Profile;
@@ -246,10 +247,21 @@ impl Scheduler {
 
     /// A pod was bound, or has to be tried again.
     fn bound(&mut self, uid: &str, outcome: Result<(), String>) {
-        let Some(Flight { waiting, steps }) = self.flight.remove(uid) else {
+        let Some(Flight {
+            waiting,
+            began,
+            steps,
+        }) = self.flight.remove(uid)
+        else {
             return;
         };
-        let Err(error) = outcome else { return };
+        let (profile, took) = (&waiting.pod.scheduler, began.elapsed());
+        let Err(error) = outcome else {
+            self.meter.attempt(Outcome::Scheduled, profile, took);
+            let first = waiting.first_attempt.unwrap_or(began);
+            return self.meter.bound(waiting.attempts, first.elapsed());
+        };
+        self.meter.attempt(Outcome::Error, profile, took);
         reserve::forget(&steps, &mut self.world);
         let forgotten = self.world.cache.forget(uid);
         if let Some(old) = &forgotten {

@@ -22,13 +22,13 @@
 //! # use mizzen_apiserver::{Server, User};
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 //! # let client = kube::Client::new(Server::in_memory().await.in_process(User::master("me"), "me"), "default");
-//! # use mizzen_sdk::election::{Election, Options};
+//! # use mizzen_sdk::{election::{Election, Options}, metrics::Families};
 //! # let election = Election::new(client, "default", "my-controller", Options::new("host-1"))?;
 //! let mut observer = election.observe();
 //! tokio::spawn(election.lead(std::future::pending::<()>()));
 //! while !observer.changed().await.leading {}
 //! assert_eq!(observer.state().leader, "host-1");
-//! println!("{}", observer.metrics());
+//! println!("{}", Families::of(&[&observer]));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -50,11 +50,11 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{Api, ObjectMeta, PostParams};
 use kube::{Client, Error};
+use mizzen_metrics::{Collector, Families};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::event::{Note, Recorder, reference};
-use crate::metrics::Lines;
 use crate::seam::{self, Chance, Clock};
 use crate::write::message;
 
@@ -201,15 +201,19 @@ impl Observer {
         let overdue = |renewed: Instant| renewed.elapsed() > self.lease_duration + tolerance;
         !(state.leading && state.renewed.is_some_and(overdue))
     }
+}
 
-    /// In Prometheus' text form.
-    pub fn metrics(&self) -> String {
-        let mut lines = Lines::new(&self.name);
-        lines.gauge(
-            "leader_election_master_status",
-            u8::from(self.state.borrow().leading),
-        );
-        lines.finish()
+impl Collector for Observer {
+    fn collect(&self, families: &mut Families) {
+        families
+            .gauge(
+                "leader_election_master_status",
+                "Whether this process leads: 1, or 0 while it waits.",
+            )
+            .add(
+                &[("name", &*self.name)],
+                u8::from(self.state.borrow().leading),
+            );
     }
 }
 

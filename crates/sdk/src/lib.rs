@@ -48,7 +48,6 @@ pub mod failure_log;
 pub mod fifo;
 pub mod informer;
 mod key;
-pub mod metrics;
 mod object;
 pub mod owner;
 pub mod protobuf;
@@ -62,6 +61,7 @@ pub mod write;
 pub mod yaml;
 
 pub use key::{Key, ParseKeyError};
+pub use mizzen_metrics as metrics;
 pub use object::Object;
 pub use resource::Resource;
 

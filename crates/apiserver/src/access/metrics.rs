@@ -2,15 +2,15 @@
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use mizzen_metrics::{Families, Histogram};
 use mizzen_object::Str;
 use tokio::time::Instant;
 
 use super::Decision;
-use crate::metrics::{Histogram, Reloads, head, lock};
+use crate::metrics::{Reloads, lock};
 use crate::outgoing::PostError;
 
 /// Upper bounds of how long webhooks take, in seconds, as upstream has them.
@@ -159,21 +159,11 @@ impl Counts {
         own.exclusions += u64::from(matches!(outcome, Ok(false)));
     }
 
-    /// All of it in Prometheus' text form.
-    pub(crate) fn write(&self, out: &mut String) {
-        self.write_decisions(out);
-        self.write_calls(out);
-        self.write_conditions(out);
-        self.reloads.write(out);
-    }
-
-    fn write_decisions(&self, out: &mut String) {
-        const NAME: &str = "apiserver_authorization_decisions_total";
-        head(
-            out,
-            NAME,
-            "counter",
-            "Decisions that ended the matter, by authorizer.",
+    /// Adds its series to a scrape.
+    pub(crate) fn collect(&self, out: &mut Families) {
+        let total = out.counter(
+            "apiserver_authorization_decisions_total",
+            "Final decisions, by authorizer.",
         );
         for ((mode, name), decisions) in lock(&self.decisions).iter() {
             for (word, count) in [
@@ -182,75 +172,60 @@ impl Counts {
             ] {
                 let count = count.load(Ordering::Relaxed);
                 if count > 0 {
-                    let labels = format!("decision=\"{word}\",name=\"{name}\",type=\"{mode}\"");
-                    let _ = writeln!(out, "{NAME}{{{labels}}} {count}");
+                    total.add(&[("decision", word), ("name", name), ("type", mode)], count);
                 }
             }
         }
+        self.collect_calls(out);
+        self.collect_conditions(out);
+        self.reloads.collect(out);
     }
 
-    fn write_calls(&self, out: &mut String) {
-        const CALLED: &str = "apiserver_authorization_webhook_evaluations_total";
-        const TOOK: &str = "apiserver_authorization_webhook_duration_seconds";
-        const OPEN: &str = "apiserver_authorization_webhook_evaluations_fail_open_total";
-        let labels = |(name, result): &(Str, &str)| format!("name=\"{name}\",result=\"{result}\"");
-        let calls = lock(&self.calls);
-        head(out, CALLED, "counter", "Calls to authorization webhooks.");
-        for (key, histogram) in calls.iter() {
-            let _ = writeln!(out, "{CALLED}{{{}}} {}", labels(key), histogram.count());
+    fn collect_calls(&self, out: &mut Families) {
+        for ((name, result), histogram) in lock(&self.calls).iter() {
+            let labels: &[_] = &[("name", &**name), ("result", *result)];
+            out.counter(
+                "apiserver_authorization_webhook_evaluations_total",
+                "Calls to authorization webhooks.",
+            )
+            .add(labels, histogram.count());
+            out.histogram(
+                "apiserver_authorization_webhook_duration_seconds",
+                "How long calls to authorization webhooks took.",
+            )
+            .add_histogram(labels, histogram);
         }
-        head(
-            out,
-            TOOK,
-            "histogram",
-            "How long calls to authorization webhooks took.",
+        let open = out.counter(
+            "apiserver_authorization_webhook_evaluations_fail_open_total",
+            "Authorization webhooks that failed and so had no opinion.",
         );
-        for (key, histogram) in calls.iter() {
-            histogram.write(out, TOOK, &labels(key));
-        }
-        head(
-            out,
-            OPEN,
-            "counter",
-            "Webhooks that did not answer and so had no opinion.",
-        );
-        for (key, count) in lock(&self.failed_open).iter() {
-            let _ = writeln!(out, "{OPEN}{{{}}} {count}", labels(key));
+        for ((name, result), count) in lock(&self.failed_open).iter() {
+            open.add(&[("name", name), ("result", result)], *count);
         }
     }
 
-    fn write_conditions(&self, out: &mut String) {
-        const TOOK: &str = "apiserver_authorization_match_condition_evaluation_seconds";
-        const ERRORS: &str = "apiserver_authorization_match_condition_evaluation_errors_total";
-        const EXCLUSIONS: &str = "apiserver_authorization_match_condition_exclusions_total";
-        let labels = |name: &Str| format!("name=\"{name}\",type=\"Webhook\"");
-        let conditions = lock(&self.conditions);
-        head(
-            out,
-            TOOK,
-            "histogram",
-            "How long the conditions of webhooks took.",
-        );
-        conditions
-            .iter()
-            .for_each(|(name, own)| own.took.write(out, TOOK, &labels(name)));
-        head(
-            out,
-            ERRORS,
-            "counter",
-            "Conditions of webhooks that could not be evaluated.",
-        );
-        for (name, own) in conditions.iter().filter(|(_, own)| own.errors > 0) {
-            let _ = writeln!(out, "{ERRORS}{{{}}} {}", labels(name), own.errors);
-        }
-        head(
-            out,
-            EXCLUSIONS,
-            "counter",
-            "Webhooks that were not asked because of their conditions.",
-        );
-        for (name, own) in conditions.iter().filter(|(_, own)| own.exclusions > 0) {
-            let _ = writeln!(out, "{EXCLUSIONS}{{{}}} {}", labels(name), own.exclusions);
+    fn collect_conditions(&self, out: &mut Families) {
+        for (name, own) in lock(&self.conditions).iter() {
+            let labels: &[_] = &[("name", &**name), ("type", "Webhook")];
+            out.histogram(
+                "apiserver_authorization_match_condition_evaluation_seconds",
+                "How long match conditions of webhooks took.",
+            )
+            .add_histogram(labels, &own.took);
+            if own.errors > 0 {
+                out.counter(
+                    "apiserver_authorization_match_condition_evaluation_errors_total",
+                    "Match conditions of webhooks that could not be evaluated.",
+                )
+                .add(labels, own.errors);
+            }
+            if own.exclusions > 0 {
+                out.counter(
+                    "apiserver_authorization_match_condition_exclusions_total",
+                    "Webhooks that were not called because of their match conditions.",
+                )
+                .add(labels, own.exclusions);
+            }
         }
     }
 }

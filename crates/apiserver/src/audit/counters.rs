@@ -1,14 +1,13 @@
 //! How much was told, and what went wrong, for who watches the server.
 
 use parking_lot::Mutex;
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use mizzen_metrics::Families;
 use tokio::time::Instant;
 
 use super::policy::Level;
-use crate::metrics::head;
 
 /// How often people are told that something goes wrong.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
@@ -77,51 +76,34 @@ impl Counters {
         }
     }
 
-    /// In Prometheus' text form.
-    pub(crate) fn write(&self, out: &mut String) {
-        let single = [
-            ("event_total", "Audit events that were told.", &self.events),
-            (
-                "requests_rejected_total",
-                "Requests that were refused because they could not be audited.",
-                &self.rejected,
-            ),
-        ];
-        for (name, help, count) in single {
-            head(out, &format!("apiserver_audit_{name}"), "counter", help);
-            let _ = writeln!(out, "apiserver_audit_{name} {}", count.load(Relaxed));
+    /// Adds its series to a scrape.
+    pub(crate) fn collect(&self, out: &mut Families) {
+        out.counter(
+            "apiserver_audit_event_total",
+            "Audit events that were sent to backends.",
+        )
+        .add(&[], self.events.load(Relaxed));
+        out.counter(
+            "apiserver_audit_requests_rejected_total",
+            "Requests that were rejected because they could not be audited.",
+        )
+        .add(&[], self.rejected.load(Relaxed));
+        let levels = out.counter("apiserver_audit_level_total", "Requests by audit level.");
+        for (level, count) in Level::ALL.iter().zip(&self.levels) {
+            let count = count.load(Relaxed);
+            if count > 0 {
+                levels.add(&[("level", level.word())], count);
+            }
         }
-        let levels = Level::ALL.iter().map(|level| level.word());
-        write_by(
-            out,
-            "level_total",
-            "Requests by audit level.",
-            "level",
-            levels.zip(&self.levels),
-        );
-        let places = Place::ALL.iter().map(|place| place.word());
-        write_by(
-            out,
-            "error_total",
+        let errors = out.counter(
+            "apiserver_audit_error_total",
             "Audit events that were lost.",
-            "plugin",
-            places.zip(&self.errors),
         );
-    }
-}
-
-fn write_by<'a>(
-    out: &mut String,
-    name: &str,
-    help: &str,
-    label: &str,
-    counts: impl Iterator<Item = (&'a str, &'a AtomicU64)>,
-) {
-    head(out, &format!("apiserver_audit_{name}"), "counter", help);
-    for (value, count) in counts
-        .map(|(value, count)| (value, count.load(Relaxed)))
-        .filter(|(_, count)| *count > 0)
-    {
-        let _ = writeln!(out, "apiserver_audit_{name}{{{label}=\"{value}\"}} {count}");
+        for (place, count) in Place::ALL.iter().zip(&self.errors) {
+            let count = count.load(Relaxed);
+            if count > 0 {
+                errors.add(&[("plugin", place.word())], count);
+            }
+        }
     }
 }

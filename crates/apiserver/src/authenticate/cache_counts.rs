@@ -1,12 +1,12 @@
 //! How often is somebody known already? What is counted of answers about tokens, under upstream's names
 //! (authentication/token/cache/stats.go).
 
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use mizzen_metrics::{Families, Timings};
+
 use super::Verdict;
-use crate::metrics::{Timings, head};
 
 /// Upper bounds in seconds.
 const BOUNDS: [f64; 11] = [
@@ -69,54 +69,36 @@ impl CacheCounts {
         verdict
     }
 
-    /// In Prometheus' text form.
-    pub(super) fn write(&self, out: &mut String) {
-        let name = |what: &str| format!("authentication_token_cache_{what}");
-        let requests = || ["hit", "miss"].into_iter().zip(&self.requests);
-        let took = name("request_duration_seconds");
-        head(out, &took, "histogram", "How long it took to answer.");
-        requests()
-            .for_each(|(word, timings)| timings.write(out, &took, &format!("status=\"{word}\"")));
-        let counts = requests().map(|(word, timings)| (word, timings.count() as i64));
-        write(
-            out,
-            &name("request_total"),
-            "counter",
-            "Questions whose token it is.",
-            counts,
+    /// Adds its series to a scrape.
+    pub(super) fn collect(&self, out: &mut Families) {
+        for (status, timings) in ["hit", "miss"].into_iter().zip(&self.requests) {
+            let labels: &[_] = &[("status", status)];
+            if timings.count() > 0 {
+                out.histogram(
+                    "authentication_token_cache_request_duration_seconds",
+                    "How long it took to look a token up.",
+                )
+                .add_histogram(labels, &timings.histogram());
+            }
+            out.counter(
+                "authentication_token_cache_request_total",
+                "Lookups of tokens.",
+            )
+            .add(labels, timings.count());
+        }
+        let fetched = out.counter(
+            "authentication_token_cache_fetch_total",
+            "Tokens that were not cached and had to be reviewed.",
         );
-        let fetched = ["ok", "error"].into_iter().zip(&self.fetched);
-        let fetched = fetched.map(|(word, count)| (word, count.load(Relaxed) as i64));
-        write(
-            out,
-            &name("fetch_total"),
-            "counter",
-            "Questions that others were asked.",
-            fetched,
+        for (status, count) in ["ok", "error"].into_iter().zip(&self.fetched) {
+            fetched.add(&[("status", status)], count.load(Relaxed));
+        }
+        let active = out.gauge(
+            "authentication_token_cache_active_fetch_count",
+            "Reviews of tokens that are under way, and lookups that wait for them.",
         );
-        let gauges = [("in_flight", &self.fetching), ("blocked", &self.blocked)];
-        let active = gauges
-            .into_iter()
-            .map(|(word, gauge)| (word, gauge.load(Relaxed)));
-        write(
-            out,
-            &name("active_fetch_count"),
-            "gauge",
-            "Questions that wait for others.",
-            active,
-        );
-    }
-}
-
-fn write<'a>(
-    out: &mut String,
-    name: &str,
-    kind: &str,
-    help: &str,
-    counts: impl Iterator<Item = (&'a str, i64)>,
-) {
-    head(out, name, kind, help);
-    for (status, count) in counts {
-        let _ = writeln!(out, "{name}{{status=\"{status}\"}} {count}");
+        for (status, gauge) in [("in_flight", &self.fetching), ("blocked", &self.blocked)] {
+            active.add(&[("status", status)], gauge.load(Relaxed));
+        }
     }
 }

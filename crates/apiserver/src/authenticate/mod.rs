@@ -23,6 +23,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use http::HeaderMap;
+use mizzen_metrics::Families;
 use mizzen_object::{Status, Str, User, in_one};
 use mizzen_registry::Future;
 use tokio::time::Instant;
@@ -63,8 +64,8 @@ pub trait Authenticator: Debug + Send + Sync {
     /// Whose token it is. `audiences` says whom it must be for, at least one of them.
     fn authenticate<'a>(&'a self, token: &'a str, audiences: &'a [Str]) -> Future<'a, Verdict>;
 
-    /// Adds what it has to show to the server's metrics, in Prometheus' text form.
-    fn write_metrics(&self, out: &mut String) {
+    /// Adds its series to a scrape of the server's metrics.
+    fn collect(&self, out: &mut Families) {
         let _ = out;
     }
 }

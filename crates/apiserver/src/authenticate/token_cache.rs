@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use mizzen_metrics::Families;
 use mizzen_object::Str;
 use mizzen_registry::Registry;
 use ring::hmac;
@@ -73,9 +74,9 @@ impl TokenCache {
         verdict
     }
 
-    /// What is counted, in Prometheus' text form.
-    pub(crate) fn write_metrics(&self, out: &mut String) {
-        self.counts.write(out);
+    /// Adds its series to a scrape.
+    pub(crate) fn collect(&self, out: &mut Families) {
+        self.counts.collect(out);
     }
 
     /// Every part has its length before it, so that no two questions are one.
@@ -169,8 +170,9 @@ mod tests {
         tokio::time::advance(Duration::from_secs(120)).await;
         assert_eq!(ask("t", Ok(None)).await, (Ok(None), 4));
         assert!(cache.flights.lock().is_empty());
-        let mut out = String::new();
-        cache.write_metrics(&mut out);
+        let mut families = Families::default();
+        cache.collect(&mut families);
+        let out = families.to_string();
         for line in [
             r#"request_total{status="hit"} 2"#,
             r#"request_total{status="miss"} 4"#,

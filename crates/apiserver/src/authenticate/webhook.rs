@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
+use mizzen_metrics::Families;
 use mizzen_object::{Str, Value, json, value};
 use mizzen_registry::{Future, Registry};
 use tokio::time::timeout;
@@ -150,8 +151,8 @@ impl Authenticator for TokenWebhook {
         )
     }
 
-    fn write_metrics(&self, out: &mut String) {
-        self.cache.write_metrics(out);
+    fn collect(&self, out: &mut Families) {
+        self.cache.collect(out);
     }
 }
 

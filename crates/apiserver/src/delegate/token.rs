@@ -1,5 +1,6 @@
 //! Whose token is it? A TokenReview tells.
 
+use mizzen_metrics::Families;
 use mizzen_object::{Str, User, Value, value};
 use mizzen_registry::Future;
 
@@ -17,8 +18,8 @@ impl Authenticator for Upstream {
         )
     }
 
-    fn write_metrics(&self, out: &mut String) {
-        self.0.users.write_metrics(out);
+    fn collect(&self, out: &mut Families) {
+        self.0.users.collect(out);
     }
 }
 

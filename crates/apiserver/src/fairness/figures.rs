@@ -1,14 +1,15 @@
 //! What metrics say of levels and flow schemas, under upstream's names.
 
-use std::fmt::Write as _;
+use mizzen_metrics::{Families, Histogram};
 
 use super::flows::Flows;
 use super::house::{House, Phase};
 use super::room::{Room, State};
 use super::tally::Tally;
 use super::usage::LevelUsage;
-use crate::metrics::{Histogram, head};
 
+/// A label that tells series of one level or flow schema apart.
+type Label = (&'static str, &'static str);
 /// What is said of a level: the name, what it is, and where it is found.
 type OfLevel = (&'static str, &'static str, fn(&State) -> f64);
 /// What is said of a flow schema at a level: the name, the kind, what it is, and where it is found.
@@ -17,14 +18,14 @@ type OfSchema = (&'static str, &'static str, &'static str, fn(&Tally) -> f64);
 type Spread = (
     &'static str,
     &'static str,
-    fn(&Tally) -> Vec<(&'static str, &Histogram)>,
+    fn(&Tally) -> Vec<(Option<Label>, &Histogram)>,
 );
 
 /// A histogram of what a level uses, by one more label.
 type OfUsage = (
     &'static str,
     &'static str,
-    fn(&LevelUsage) -> Vec<(&'static str, &Histogram)>,
+    fn(&LevelUsage) -> Vec<(Option<Label>, &Histogram)>,
 );
 
 const LEVEL_FIGURES: [OfLevel; 12] = [
@@ -135,8 +136,8 @@ const SPREADS: [Spread; 5] = [
         "How long requests waited.",
         |tally| {
             vec![
-                (",execute=\"false\"", &tally.waits[0]),
-                (",execute=\"true\"", &tally.waits[1]),
+                (Some(("execute", "false")), &tally.waits[0]),
+                (Some(("execute", "true")), &tally.waits[1]),
             ]
         },
     ),
@@ -145,25 +146,25 @@ const SPREADS: [Spread; 5] = [
         "How long answering took; of a watch, how long it took to begin.",
         |tally| {
             vec![
-                (",type=\"regular\"", &tally.executions[0]),
-                (",type=\"watch\"", &tally.executions[1]),
+                (Some(("type", "regular")), &tally.executions[0]),
+                (Some(("type", "watch")), &tally.executions[1]),
             ]
         },
     ),
     (
         "request_queue_length_after_enqueue",
         "How many waited in a queue with one more.",
-        |tally| vec![("", &tally.queue_lengths)],
+        |tally| vec![(None, &tally.queue_lengths)],
     ),
     (
         "watch_count_samples",
         "How many watchers heard of a write.",
-        |tally| vec![("", &tally.watches)],
+        |tally| vec![(None, &tally.watches)],
     ),
     (
         "work_estimated_seats",
         "How many seats a request took.",
-        |tally| vec![("", &tally.seats)],
+        |tally| vec![(None, &tally.seats)],
     ),
 ];
 
@@ -171,172 +172,119 @@ const USAGES: [OfUsage; 3] = [
     (
         "priority_level_seat_utilization",
         "How much of a level's seats is taken.",
-        |usage| vec![("phase=\"executing\",", &usage.seats.spread)],
+        |usage| vec![(Some(("phase", "executing")), &usage.seats.spread)],
     ),
     (
         "priority_level_request_utilization",
         "How many requests there are, of those that may be.",
         |usage| {
             vec![
-                ("phase=\"executing\",", &usage.executing.spread),
-                ("phase=\"waiting\",", &usage.waiting.spread),
+                (Some(("phase", "executing")), &usage.executing.spread),
+                (Some(("phase", "waiting")), &usage.waiting.spread),
             ]
         },
     ),
     (
         "demand_seats",
         "How many seats a level could use, of those that it has.",
-        |usage| vec![("", &usage.demand.spread)],
+        |usage| vec![(None, &usage.demand.spread)],
     ),
 ];
 
-/// Writes it all in Prometheus' text form.
-pub(super) fn write(flows: &Flows, house: &House, out: &mut String) {
-    for (name, help, figure) in LEVEL_FIGURES {
-        let name = begin(out, name, "gauge", help);
-        each(flows, |room, state| {
-            line(out, &name, &level(room), figure(state))
-        });
-    }
-    write_bounds(flows, out);
-    for (name, help, spread) in USAGES {
-        let name = begin(out, name, "histogram", help);
-        each(flows, |room, state| {
-            for (more, histogram) in spread(&state.queues.usage) {
-                histogram.write(out, &name, &format!("{more}{}", level(room)));
-            }
-        });
-    }
-    write_kinds(house, out);
-    let name = begin(
-        out,
-        "seat_fair_frac",
-        "gauge",
+/// Adds it all to a scrape.
+pub(super) fn collect(flows: &Flows, house: &House, out: &mut Families) {
+    each(flows, |room, state| collect_level(room, state, out));
+    collect_kinds(house, out);
+    out.gauge(
+        name("seat_fair_frac"),
         "The fraction of its target that a level got.",
-    );
-    let _ = writeln!(out, "{name} {}", flows.fraction());
-    for (name, kind, help, figure) in SCHEMA_FIGURES {
-        let name = begin(out, name, kind, help);
-        each_schema(flows, |labels, tally| {
-            line(out, &name, labels, figure(tally))
-        });
+    )
+    .add(&[], flows.fraction());
+}
+
+fn collect_level(room: &Room, state: &State, out: &mut Families) {
+    let level = ("priority_level", &*room.name);
+    for (figure, help, value) in LEVEL_FIGURES {
+        out.gauge(name(figure), help).add(&[level], value(state));
     }
-    write_rejected(flows, out);
-    for (name, help, spread) in SPREADS {
-        let name = begin(out, name, "histogram", help);
-        each_schema(flows, |labels, tally| {
-            for (more, histogram) in spread(tally)
-                .into_iter()
-                .filter(|(_, histogram)| !histogram.is_empty())
-            {
-                histogram.write(out, &name, &format!("{labels}{more}"));
-            }
-        });
+    let last = &state.queues.last_dispatch;
+    for (figure, bounds) in [
+        ("next_s_bounds", last.bounds),
+        ("next_discounted_s_bounds", last.discounted),
+    ] {
+        let help = "The least and the greatest reading at which a queue's next request is due.";
+        let family = out.gauge(name(figure), help);
+        for (bound, reading) in ["min", "max"].iter().zip(bounds) {
+            family.add(&[("bound", bound), level], reading.as_f64());
+        }
+    }
+    for (figure, help, spread) in USAGES {
+        let family = out.histogram(name(figure), help);
+        for (more, histogram) in spread(&state.queues.usage) {
+            let labels: Vec<_> = more.into_iter().chain([level]).collect();
+            family.add_histogram(&labels, histogram);
+        }
+    }
+    for tally in &state.queues.tallies {
+        collect_schema(level, tally, out);
     }
 }
 
-fn write_kinds(house: &House, out: &mut String) {
-    const WAITING: &str = "apiserver_current_inqueue_requests";
-    let (mut waiting, mut spreads) = (String::new(), String::new());
-    let help = "How many requests there are by kind, of those that may be.";
-    let name = begin(
-        &mut spreads,
-        "read_vs_write_current_requests",
-        "histogram",
-        help,
+/// The figures of a flow schema at a level.
+fn collect_schema(level: (&str, &str), tally: &Tally, out: &mut Families) {
+    let schema = ("flow_schema", &*tally.schema);
+    for (figure, kind, help, value) in SCHEMA_FIGURES {
+        let family = match kind {
+            "counter" => out.counter(name(figure), help),
+            _ => out.gauge(name(figure), help),
+        };
+        family.add(&[schema, level], value(tally));
+    }
+    let rejected = out.counter(
+        name("rejected_requests_total"),
+        "Requests that were rejected.",
     );
+    for (reason, count) in &tally.rejected {
+        rejected.add(&[schema, level, ("reason", &reason.to_string())], *count);
+    }
+    for (figure, help, spread) in SPREADS {
+        let family = out.histogram(name(figure), help);
+        for (more, histogram) in spread(tally) {
+            if !histogram.is_empty() {
+                let labels: Vec<_> = more.into_iter().chain([schema, level]).collect();
+                family.add_histogram(&labels, histogram);
+            }
+        }
+    }
+}
+
+fn collect_kinds(house: &House, out: &mut Families) {
     house.look(|standing, size, spread| {
         let [phase, kind] = standing.words();
-        spread.write(
-            &mut spreads,
-            &name,
-            &format!("phase=\"{phase}\",request_kind=\"{kind}\""),
-        );
+        let kind = ("request_kind", kind);
+        out.histogram(
+            name("read_vs_write_current_requests"),
+            "How many requests there are by kind, of those that may be.",
+        )
+        .add_histogram(&[("phase", phase), kind], spread);
         if standing.phase == Phase::Waiting {
-            line(
-                &mut waiting,
-                WAITING,
-                &format!("request_kind=\"{kind}\""),
-                size as f64,
-            );
-        }
-    });
-    head(out, WAITING, "gauge", "Requests that wait for their turn.");
-    out.push_str(&waiting);
-    out.push_str(&spreads);
-}
-
-fn write_rejected(flows: &Flows, out: &mut String) {
-    let name = begin(
-        out,
-        "rejected_requests_total",
-        "counter",
-        "Requests that were turned away.",
-    );
-    each_schema(flows, |labels, tally| {
-        for (reason, count) in &tally.rejected {
-            line(
-                out,
-                &name,
-                &format!("{labels},reason=\"{reason}\""),
-                *count as f64,
-            );
+            out.gauge(
+                "apiserver_current_inqueue_requests",
+                "Requests that wait in queues.",
+            )
+            .add(&[kind], size);
         }
     });
 }
 
-fn write_bounds(flows: &Flows, out: &mut String) {
-    let help = "The least and the greatest reading at which a queue's next request is due.";
-    for (name, is_discounted) in [("next_s_bounds", false), ("next_discounted_s_bounds", true)] {
-        let name = begin(out, name, "gauge", help);
-        each(flows, |room, state| {
-            let last = &state.queues.last_dispatch;
-            let bounds = if is_discounted {
-                last.discounted
-            } else {
-                last.bounds
-            };
-            for (bound, reading) in ["min", "max"].iter().zip(bounds) {
-                line(
-                    out,
-                    &name,
-                    &format!("bound=\"{bound}\",{}", level(room)),
-                    reading.as_f64(),
-                );
-            }
-        });
-    }
+fn name(figure: &str) -> String {
+    format!("apiserver_flowcontrol_{figure}")
 }
 
-fn begin(out: &mut String, name: &str, kind: &str, help: &str) -> String {
-    let name = format!("apiserver_flowcontrol_{name}");
-    head(out, &name, kind, help);
-    name
-}
-
-fn level(room: &Room) -> String {
-    format!("priority_level=\"{}\"", room.name)
-}
-
-fn line(out: &mut String, name: &str, labels: &str, value: f64) {
-    let _ = writeln!(out, "{name}{{{labels}}} {value}");
-}
-
-/// One level after another, so that nobody waits for all of it to be written.
-fn each(flows: &Flows, mut write: impl FnMut(&Room, &State)) {
+/// One level after another, so that no lock is held for all of it.
+fn each(flows: &Flows, mut collect: impl FnMut(&Room, &State)) {
     flows
         .rooms
         .values()
-        .for_each(|room| room.look(|state| write(room, state)));
-}
-
-fn each_schema(flows: &Flows, mut write: impl FnMut(&str, &Tally)) {
-    each(flows, |room, state| {
-        for tally in &state.queues.tallies {
-            write(
-                &format!("flow_schema=\"{}\",{}", tally.schema, level(room)),
-                tally,
-            );
-        }
-    });
+        .for_each(|room| room.look(|state| collect(room, state)));
 }

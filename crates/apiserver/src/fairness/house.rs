@@ -3,11 +3,12 @@
 use parking_lot::Mutex;
 use std::time::Duration;
 
+use mizzen_metrics::Histogram;
 use tokio::time::Instant;
 
 use super::usage::Usage;
 use super::work::Nanos;
-use crate::metrics::{Histogram, lock};
+use crate::metrics::lock;
 
 /// The whole server.
 pub(super) struct House {

@@ -42,6 +42,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
+use mizzen_metrics::Families;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
@@ -223,10 +224,10 @@ impl Fairness {
         }
     }
 
-    /// Writes what metrics say.
-    pub(crate) fn write_metrics(&self, out: &mut String) {
+    /// Adds its series to a scrape.
+    pub(crate) fn collect(&self, out: &mut Families) {
         if let Way::Fair(index) = &self.way {
-            figures::write(&index.flows(), &index.house, out);
+            figures::collect(&index.flows(), &index.house, out);
         }
     }
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use mizzen_metrics::Histogram;
 use mizzen_object::Str;
 
 use super::Reason;
 use super::work::Work;
-use crate::metrics::Histogram;
 
 /// The upper bounds of durations, in seconds, as upstream has them.
 const SECONDS: &[f64] = &[

@@ -577,18 +577,19 @@ async fn it_is_known_for_how_long_how_much_was_in_use() {
         drop(bob);
     };
     let (last, ()) = tokio::join!(scene.enter("c", Work::ONE), leave);
-    let mut text = String::new();
-    super::figures::write(&scene.flows, &scene.house, &mut text);
+    let mut families = mizzen_metrics::Families::default();
+    super::figures::collect(&scene.flows, &scene.house, &mut families);
+    let text = families.to_string();
     // Half of the seats for a tenth of a second, and then all of them for three.
     for line in [
-        r#"priority_level_seat_utilization_bucket{phase="executing",priority_level="shared",le="0.5"} 100000000"#,
-        r#"priority_level_seat_utilization_bucket{phase="executing",priority_level="shared",le="1"} 400000000"#,
-        r#"priority_level_request_utilization_bucket{phase="waiting",priority_level="shared",le="0"} 100000000"#,
-        r#"priority_level_request_utilization_count{phase="waiting",priority_level="shared"} 400000000"#,
-        r#"demand_seats_bucket{priority_level="shared",le="1.4"} 100000000"#,
-        r#"demand_seats_bucket{priority_level="shared",le="1.7"} 400000000"#,
-        r#"read_vs_write_current_requests_bucket{phase="executing",request_kind="readOnly",le="0.5"} 100000000"#,
-        r#"read_vs_write_current_requests_count{phase="waiting",request_kind="mutating"} 400000000"#,
+        r#"priority_level_seat_utilization_bucket{phase="executing",priority_level="shared",le="0.5"} 1e+08"#,
+        r#"priority_level_seat_utilization_bucket{phase="executing",priority_level="shared",le="1"} 4e+08"#,
+        r#"priority_level_request_utilization_bucket{phase="waiting",priority_level="shared",le="0"} 1e+08"#,
+        r#"priority_level_request_utilization_count{phase="waiting",priority_level="shared"} 4e+08"#,
+        r#"demand_seats_bucket{priority_level="shared",le="1.4"} 1e+08"#,
+        r#"demand_seats_bucket{priority_level="shared",le="1.7"} 4e+08"#,
+        r#"read_vs_write_current_requests_bucket{phase="executing",request_kind="readOnly",le="0.5"} 1e+08"#,
+        r#"read_vs_write_current_requests_count{phase="waiting",request_kind="mutating"} 4e+08"#,
     ] {
         let line = format!("apiserver_flowcontrol_{line}");
         assert!(

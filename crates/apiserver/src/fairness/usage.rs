@@ -1,7 +1,7 @@
 //! How much of something was in use, over time? Observed as upstream does it: at the end of every nanosecond.
 
 use super::work::Nanos;
-use crate::metrics::Histogram;
+use mizzen_metrics::Histogram;
 
 const REQUESTS: &[f64] = &[0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0];
 const SEATS: &[f64] = &[
@@ -88,8 +88,11 @@ mod tests {
         usage.lasted(0, 5);
         usage.lasted(3, 7);
         usage.lasted(20, 1);
-        let mut text = String::new();
-        usage.spread.write(&mut text, "x", "a=\"b\"");
+        let mut families = mizzen_metrics::Families::default();
+        families
+            .histogram("x", "X.")
+            .add_histogram(&[("a", "b")], &usage.spread);
+        let text = families.to_string();
         for line in [
             r#"x_bucket{a="b",le="0"} 5"#,
             r#"x_bucket{a="b",le="0.2"} 5"#,

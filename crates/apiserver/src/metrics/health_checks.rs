@@ -3,9 +3,10 @@
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
-use super::{head, lock};
+use mizzen_metrics::Families;
+
+use super::lock;
 
 /// What is known of a check at an endpoint.
 #[derive(Default)]
@@ -51,44 +52,34 @@ impl HealthChecks {
         *lock(&self.started) = None;
     }
 
-    /// All results in Prometheus' text form; nothing at all if no check has run since a reset.
+    /// All results as a scrape shows them; no text at all if no check has run.
     pub(crate) fn text(&self) -> String {
-        const LAST: &str = "kubernetes_healthcheck";
-        const TOTAL: &str = "kubernetes_healthchecks_total";
-        const STARTED: &str = "process_start_time_seconds";
-        let checks = lock(&self.results);
-        let mut out = String::new();
-        if !checks.is_empty() {
-            head(
-                &mut out,
-                LAST,
-                "gauge",
-                "Whether a health check passed when it last ran.",
-            );
-        }
-        for ((name, endpoint), results) in checks.iter() {
-            let passed = u8::from(results.passed_last);
-            let _ = writeln!(
-                out,
-                "{LAST}{{name=\"{name}\",type=\"{endpoint}\"}} {passed}"
-            );
-        }
-        if !checks.is_empty() {
-            head(&mut out, TOTAL, "counter", "Health checks by result.");
-        }
-        for ((name, endpoint), results) in checks.iter() {
+        let mut families = Families::default();
+        for ((name, endpoint), results) in lock(&self.results).iter() {
+            let labels = [("name", &**name), ("type", *endpoint)];
+            families
+                .gauge(
+                    "kubernetes_healthcheck",
+                    "Whether a health check passed when it last ran.",
+                )
+                .add(&labels, u8::from(results.passed_last));
+            let total =
+                families.counter("kubernetes_healthchecks_total", "Health checks by result.");
             for (status, count) in [("error", results.errors), ("success", results.successes)] {
                 if count > 0 {
-                    let labels = format!("name=\"{name}\",status=\"{status}\",type=\"{endpoint}\"");
-                    let _ = writeln!(out, "{TOTAL}{{{labels}}} {count}");
+                    let [name, endpoint] = labels;
+                    total.add(&[name, ("status", status), endpoint], count);
                 }
             }
         }
         if let Some(started) = *lock(&self.started) {
-            let help = "When the process started, in Unix seconds.";
-            head(&mut out, STARTED, "gauge", help);
-            let _ = writeln!(out, "{STARTED} {started}");
+            families
+                .gauge(
+                    "process_start_time_seconds",
+                    "When the process started, in Unix seconds.",
+                )
+                .add(&[], started);
         }
-        out
+        families.to_string()
     }
 }

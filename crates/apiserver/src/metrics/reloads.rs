@@ -1,11 +1,11 @@
 //! How often was a configuration read again while the server ran, and which one is gone by?
 
 use parking_lot::Mutex;
-use std::fmt::Write as _;
 
+use mizzen_metrics::Families;
 use sha2::{Digest as _, Sha256};
 
-use super::{head, lock};
+use super::{api_server_id_hash, lock};
 
 /// What there is to tell of a file that is followed.
 #[derive(Debug)]
@@ -46,45 +46,35 @@ impl Reloads {
         *last = now;
     }
 
-    /// In Prometheus' text form.
-    pub fn write(&self, out: &mut String) {
+    /// Adds its series to a scrape.
+    pub fn collect(&self, out: &mut Families) {
         let name = |what: &str| format!("apiserver_{}_config_controller_{what}", self.subject);
         let Told { good, bad, hash } = &*lock(&self.told);
-        let known = || {
-            [("success", good), ("failure", bad)]
-                .into_iter()
-                .filter(|(_, told)| told.0 > 0)
-        };
-        let total = name("automatic_reloads_total");
-        head(
-            out,
-            &total,
-            "counter",
-            "How often the configuration was read again.",
-        );
-        for (status, (count, _)) in known() {
-            let _ = writeln!(
-                out,
-                "{total}{{apiserver_id_hash=\"\",status=\"{status}\"}} {count}"
-            );
+        for (status, (count, at)) in [("success", good), ("failure", bad)] {
+            let labels: &[_] = &[
+                ("apiserver_id_hash", api_server_id_hash()),
+                ("status", status),
+            ];
+            if *count > 0 {
+                out.counter(
+                    name("automatic_reloads_total"),
+                    "How often the configuration was read again.",
+                )
+                .add(labels, *count);
+                out.gauge(
+                    name("automatic_reload_last_timestamp_seconds"),
+                    "When the configuration was last read again.",
+                )
+                .add(labels, *at);
+            }
         }
-        let last = name("automatic_reload_last_timestamp_seconds");
-        head(
-            out,
-            &last,
-            "gauge",
-            "When the configuration was last read again.",
-        );
-        for (status, (_, at)) in known() {
-            let _ = writeln!(
-                out,
-                "{last}{{apiserver_id_hash=\"\",status=\"{status}\"}} {at}"
-            );
-        }
-        let info = name("last_config_info");
-        head(out, &info, "gauge", "The configuration that is gone by.");
         if !hash.is_empty() {
-            let _ = writeln!(out, "{info}{{apiserver_id_hash=\"\",hash=\"{hash}\"}} 1");
+            let labels: &[_] = &[("apiserver_id_hash", api_server_id_hash()), ("hash", hash)];
+            out.gauge(
+                name("last_config_info"),
+                "The configuration that is in effect.",
+            )
+            .add(labels, 1);
         }
     }
 }

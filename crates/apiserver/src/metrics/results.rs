@@ -1,11 +1,10 @@
 //! How many came, who were they, were they let in, and how long did it take to find out? Under upstream's names
 //! (endpoints/filters/metrics.go).
 
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::{Timings, head};
+use mizzen_metrics::{Families, Timings};
 
 /// Upper bounds in seconds, each twice the one before.
 pub(crate) const DOUBLING: [f64; 15] = [
@@ -76,33 +75,29 @@ impl Results {
         self.authorization[result as usize].observe(took);
     }
 
-    /// In Prometheus' text form.
-    pub(crate) fn write(&self, out: &mut String) {
-        const USERS: &str = "authenticated_user_requests";
-        head(out, USERS, "counter", "Requests by user.");
+    /// Adds its series to a scrape.
+    pub(crate) fn collect(&self, out: &mut Families) {
+        let users = out.counter("authenticated_user_requests", "Requests by user.");
         let names = KNOWN.iter().chain(&["email_id", "other"]);
         for (name, count) in names.zip(&self.users) {
             let count = count.load(Relaxed);
             if count > 0 {
-                let _ = writeln!(out, "{USERS}{{username=\"{name}\"}} {count}");
+                users.add(&[("username", name)], count);
             }
         }
         let words = ["success", "failure", "error"];
-        write(
-            out,
-            "authentication_attempts",
-            "authentication_duration_seconds",
-            &words,
-            &self.authentication,
-        );
+        for (word, timings) in words.iter().zip(&self.authentication) {
+            let names = ["authentication_attempts", "authentication_duration_seconds"];
+            collect(out, names, word, timings);
+        }
         let words = ["allowed", "denied", "no-opinion", "error"];
-        write(
-            out,
-            "authorization_attempts_total",
-            "authorization_duration_seconds",
-            &words,
-            &self.authorization,
-        );
+        for (word, timings) in words.iter().zip(&self.authorization) {
+            let names = [
+                "authorization_attempts_total",
+                "authorization_duration_seconds",
+            ];
+            collect(out, names, word, timings);
+        }
     }
 }
 
@@ -111,19 +106,19 @@ fn place(user: &str) -> usize {
     known.unwrap_or(if user.contains('@') { E_MAIL } else { OTHER })
 }
 
-fn write(out: &mut String, attempts: &str, took: &str, words: &[&str], timings: &[Timings]) {
-    head(out, attempts, "counter", "Requests by what came of it.");
-    let each = || {
-        words
-            .iter()
-            .zip(timings)
-            .filter(|(_, timings)| timings.count() > 0)
-    };
-    for (word, timings) in each() {
-        let _ = writeln!(out, "{attempts}{{result=\"{word}\"}} {}", timings.count());
+fn collect(
+    out: &mut Families,
+    [attempts, took]: [&'static str; 2],
+    result: &str,
+    timings: &Timings,
+) {
+    if timings.count() > 0 {
+        let labels: &[_] = &[("result", result)];
+        out.counter(attempts, "Requests by result.")
+            .add(labels, timings.count());
+        out.histogram(took, "How long it took.")
+            .add_histogram(labels, &timings.histogram());
     }
-    head(out, took, "histogram", "How long it took to find out.");
-    each().for_each(|(word, timings)| timings.write(out, took, &format!("result=\"{word}\"")));
 }
 
 #[cfg(test)]
@@ -142,8 +137,9 @@ mod tests {
         ] {
             results.is_known(user, Duration::ZERO);
         }
-        let mut out = String::new();
-        results.write(&mut out);
+        let mut families = Families::default();
+        results.collect(&mut families);
+        let out = families.to_string();
         for line in [
             r#"authenticated_user_requests{username="admin"} 2"#,
             r#"authenticated_user_requests{username="email_id"} 1"#,

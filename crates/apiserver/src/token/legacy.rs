@@ -7,6 +7,7 @@ use mizzen_object::{Value, value};
 
 use super::{find, used};
 use crate::authenticate::secret::is_same;
+use crate::metrics::TokenUse;
 use crate::server::Inner;
 
 /// Who gives them: not the server itself, but a loop that has its key.
@@ -45,11 +46,20 @@ pub(super) fn check(server: &Inner, token: &str, bound: &Value) -> Result<(), St
         ));
     }
     used::note(server, &secret);
+    let credentials = &server.metrics.credentials;
     if !secret["metadata"]["labels"][INVALID_SINCE].str().is_empty() {
+        credentials.token(TokenUse::LegacyInvalid);
         return Err(format!(
             "the token in secret {namespace}/{secret_name} for service account {namespace}/{name} has been marked invalid. Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the '{INVALID_SINCE}' label from the secret to temporarily allow use of this token"
         ));
     }
+    let mut generated = account["secrets"].list().iter();
+    credentials.token(
+        match generated.any(|secret| secret["name"].str() == secret_name) {
+            true => TokenUse::LegacyAuto,
+            false => TokenUse::LegacyManual,
+        },
+    );
     Ok(())
 }
 

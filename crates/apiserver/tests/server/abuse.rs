@@ -170,7 +170,7 @@ async fn metric(rig: &Rig, line: &str) -> u64 {
         .lines()
         .find_map(|text| text.strip_prefix(line))
         .unwrap_or_else(|| panic!("no {line}"));
-    found.trim().parse().unwrap()
+    found.trim().parse::<f64>().unwrap() as u64
 }
 
 /// A list shares the store's memory until its objects are replaced; from then on it alone keeps them.

@@ -877,4 +877,17 @@ async fn a_token_in_a_secret_holds_as_long_as_the_secret_has_it() {
             .await
             .ends_with("Token does not match server's copy]")
     );
+    let metrics = rig.get("/metrics").await.expect(200).body.str().to_owned();
+    for line in [
+        "serviceaccount_legacy_tokens_total 1",
+        "serviceaccount_legacy_manual_token_uses_total 1",
+        "serviceaccount_legacy_auto_token_uses_total 0",
+        "serviceaccount_invalid_legacy_auto_token_uses_total 1",
+        "serviceaccount_valid_tokens_total 0",
+    ] {
+        assert!(
+            metrics.lines().any(|known| known == line),
+            "{line} is not in\n{metrics}"
+        );
+    }
 }

@@ -265,6 +265,16 @@ async fn who_has_less_time_waits_less_long() {
     let metrics = rig.get("/metrics").await.expect(200).body.str().to_owned();
     let rejected = r#"rejected_requests_total{flow_schema="everybody",priority_level="shared",reason="time-out"} 3"#;
     assert!(metrics.contains(rejected), "{metrics}");
+    for (verb, count) in [("LIST", 2), ("WATCH", 1)] {
+        let labels = r#"code="429",component="apiserver",group="",resource="configmaps",scope="namespace",subresource="""#;
+        let terminated = format!(
+            "apiserver_request_terminations_total{{{labels},verb=\"{verb}\",version=\"v1\"}} {count}\n"
+        );
+        assert!(
+            metrics.contains(&terminated),
+            "{terminated} is not in\n{metrics}"
+        );
+    }
     assert_eq!(busy.await.unwrap(), 200);
 }
 

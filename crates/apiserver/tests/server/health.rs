@@ -251,6 +251,52 @@ async fn results_of_health_checks_are_service_level_indicators() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn requests_are_counted_by_upstreams_labels() {
+    let rig = Rig::new().await;
+    rig.post(
+        "/api/v1/namespaces?dryRun=All",
+        r#"{"metadata":{"name":"a"}}"#,
+    )
+    .await
+    .expect(201);
+    rig.delete("/api/v1/namespaces/default/configmaps", "")
+        .await
+        .expect(200);
+    page(&rig, "/livez").await;
+    page(&rig, "/nothing/here").await;
+    let text = page(&rig, "/metrics").await.1;
+    let core = r#"group="",resource="#;
+    for line in [
+        format!(
+            r#"apiserver_request_total{{code="201",component="apiserver",dry_run="All",{core}"namespaces",scope="resource",subresource="",verb="POST",version="v1"}} 1"#
+        ),
+        format!(
+            r#"apiserver_request_total{{code="200",component="apiserver",dry_run="",{core}"configmaps",scope="namespace",subresource="",verb="DELETE",version="v1"}} 1"#
+        ),
+        format!(
+            r#"apiserver_request_total{{code="200",component="",dry_run="",{core}"",scope="",subresource="/livez",verb="GET",version=""}} 1"#
+        ),
+        format!(
+            r#"apiserver_request_total{{code="404",component="",dry_run="",{core}"",scope="",subresource="",verb="GET",version=""}} 1"#
+        ),
+        format!(
+            r#"apiserver_response_sizes_count{{component="",{core}"",scope="",subresource="/livez",verb="GET",version=""}} 1"#
+        ),
+        r#"apiserver_resource_objects{group="",resource="namespaces"} 1"#.into(),
+    ] {
+        assert!(
+            text.lines().any(|known| known == line),
+            "{line} is not in\n{text}"
+        );
+    }
+    let declared: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+        .collect();
+    assert!(declared.is_sorted(), "{declared:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn deleting_metrics_resets_what_is_counted_of_requests() {
     let rig = Rig::new().await;
     page(&rig, "/api/v1/namespaces").await;

@@ -20,7 +20,7 @@ use super::periods::PeriodArgs;
 use super::secure_serving::{Component, SecureServingArgs};
 use super::signing::Signing;
 use super::unsupported::{KubeControllerManager, Unsupported};
-use crate::component_server::{ComponentStatus, LeaderElectionCheck, Ping};
+use crate::component_server::{ComponentStatus, LeaderElectionCheck, Ping, ShutdownCheck};
 use crate::connect::connect;
 use crate::election::Lease;
 use crate::log::say;
@@ -242,13 +242,7 @@ impl Controllers {
                 .transpose()?;
             lead::lead(client, lease, &status, async {
                 let handle = Arc::new(controllers::start(options));
-                let shown = Arc::downgrade(&handle);
-                status.add_metrics(move || {
-                    shown
-                        .upgrade()
-                        .map(|handle| handle.metrics_text())
-                        .unwrap_or_default()
-                });
+                status.metrics().register(&handle);
                 let pings = loops
                     .into_iter()
                     .map(|name| Arc::new(Ping(name)) as Arc<dyn HealthCheck>);
@@ -277,8 +271,8 @@ impl Controllers {
         }))
     }
 
-    /// What is served of the controllers. Kubernetes: cmd/kube-controller-manager/app/controllermanager.go; there is no
-    /// `/livez` and no `/readyz`.
+    /// What is served of the controllers. Kubernetes: cmd/kube-controller-manager/app/controllermanager.go, which has no
+    /// `/livez` and no `/readyz`; here they are as those of the scheduler.
     fn component_of(
         &self,
         status: &ComponentStatus,
@@ -292,7 +286,13 @@ impl Controllers {
                 lease: lease.name.clone(),
             })
         });
-        health.add(Endpoint::Healthz, election.into_iter().collect());
+        health.add(Endpoint::Healthz, election.clone().into_iter().collect());
+        health.add(Endpoint::Livez, Vec::new());
+        let shutdown: Arc<dyn HealthCheck> = Arc::new(ShutdownCheck(status.clone()));
+        health.add(
+            Endpoint::Readyz,
+            election.into_iter().chain([shutdown]).collect(),
+        );
         let configuration = value!({
             "apiVersion": "kubecontrollermanager.config.k8s.io/v1alpha1",
             "kind": "KubeControllerManagerConfiguration",

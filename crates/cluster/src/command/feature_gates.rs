@@ -4,6 +4,8 @@
 
 use std::sync::LazyLock;
 
+use mizzen_metrics::{Collector, Families};
+
 /// The gates of v1.36. The format is in data/README.md.
 static GATES: LazyLock<Vec<Gate>> = LazyLock::new(|| {
     include_str!("../../data/feature.gates")
@@ -60,6 +62,26 @@ impl Gate {
                 "cannot set feature gate {name} to false, this feature is always on here"
             )),
         }
+    }
+}
+
+/// Which features are on. Kubernetes: component-base/metrics/prometheus/feature.
+#[derive(Debug)]
+pub(crate) struct FeatureMetrics;
+
+impl Collector for FeatureMetrics {
+    fn collect(&self, families: &mut Families) {
+        let family = families.gauge("kubernetes_feature_enabled", "Whether a feature is on.");
+        for gate in GATES.iter() {
+            let stage = match gate.stage {
+                "ga" => String::new(),
+                stage => stage.to_uppercase(),
+            };
+            let is_on = gate.is_on.unwrap_or(gate.default);
+            family.add(&[("name", gate.name), ("stage", &stage)], u8::from(is_on));
+        }
+        family.add(&[("name", "AllAlpha"), ("stage", "ALPHA")], 0);
+        family.add(&[("name", "AllBeta"), ("stage", "BETA")], 0);
     }
 }
 
@@ -172,7 +194,7 @@ mod tests {
             "SidecarContainers=true",
             "kube:WatchList=1, AllAlpha=false,",
             "StorageVersionAPI=false",
-            "ComponentFlagz=false",
+            "ComponentFlagz=true",
             "CPUManagerPolicyBetaOptions=false,CPUManagerPolicyAlphaOptions=true",
         ] {
             assert!(
@@ -229,8 +251,8 @@ mod tests {
                 "cannot set feature gate StorageVersionAPI to true, this feature is not available here",
             ),
             (
-                "ComponentFlagz=true",
-                "cannot set feature gate ComponentFlagz to true, this feature is not available here",
+                "ComponentFlagz=false",
+                "cannot set feature gate ComponentFlagz to false, this feature is always on here",
             ),
             (
                 "GitRepoVolumeDriver=true",

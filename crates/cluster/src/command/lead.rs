@@ -73,7 +73,8 @@ pub(super) async fn lead(
         }
     };
     let observe = |observer| status.observe(observer);
-    match Candidate::of_process()
+    let candidate = Candidate::of_process().measured(status.metrics());
+    match candidate
         .lead(client, &lease, stop, tell, observe, work)
         .await
     {

@@ -7,6 +7,7 @@ mod concurrency;
 mod controllers;
 mod debug;
 mod feature_gates;
+mod flagz;
 mod kubeconfig;
 mod lead;
 mod leader_election;
@@ -24,6 +25,8 @@ mod up;
 
 pub(crate) use apiserver::Apiserver;
 pub(crate) use controllers::Controllers;
+pub(crate) use feature_gates::FeatureMetrics;
+pub(crate) use flagz::{flags, record as record_flags};
 pub(crate) use kubeconfig::Kubeconfig;
 pub(crate) use node::Node;
 pub(crate) use scheduler::Scheduler;

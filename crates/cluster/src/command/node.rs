@@ -2,25 +2,29 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use mizzen_apiserver::{ComponentHealth, Endpoint, HealthCheck};
 use mizzen_node as node;
-use mizzen_object::Value;
 use mizzen_object::quantity::Quantity;
 use mizzen_object::time::to_unix;
 use mizzen_object::validate::names::{is_dns1123_subdomain, is_qualified_name};
+use mizzen_object::{Value, value};
 use mizzen_sdk::api::Api;
 use mizzen_sdk::resource::LEASES;
 use mizzen_sdk::seam::wall_clock;
 use mizzen_sdk::{Key, Object};
 use tokio::time::sleep;
 
+use super::component::LogArgs;
 use super::lead::{self, LeadError};
-use crate::component_server::ComponentStatus;
+use super::secure_serving::{Component, SecureServingArgs};
+use crate::component_server::{ComponentStatus, Ping, ShutdownCheck};
 use crate::connect::connect;
 use crate::election::Lease;
-use crate::log::{self, say};
+use crate::log::say;
 
 /// How many of the nodes are looked at to know whether all are there.
 const LAST: usize = 32;
@@ -50,6 +54,10 @@ pub(crate) struct Node {
     /// How much each node has; what is not named is as usual: cpu=8, memory=32Gi, pods=110
     #[arg(long, value_name = "NAME=AMOUNT,…", default_value = "", value_parser = capacity)]
     capacity: Value,
+    #[command(flatten)]
+    serving: SecureServingArgs,
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 /// Who runs containers.
@@ -64,34 +72,52 @@ pub(super) enum Runtime {
 impl Node {
     /// Runs until told to stop.
     pub(crate) fn run(self) -> Result<(), LeadError> {
-        log::init(None);
+        self.log.init();
         lead::run(async {
             let client = connect(&self.kubeconfig, "kubelet").await?;
+            let status = ComponentStatus::default();
+            self.serving.serve(component_of(&status), &status).await?;
             let mut options = node::Options::simulated(client.clone(), self.nodes as usize);
             options.prefix = self.name;
             options.capacity = self.capacity;
             options.address = self.address;
+            options.metrics = status.metrics().clone();
             let lease = Lease::of_nodes(&options.prefix);
-            lead::lead(
-                client.clone(),
-                Some(lease),
-                &ComponentStatus::default(),
-                async {
-                    options.serving = serving(&client, &options).await;
-                    let registered = registered(&client, options.prefix.clone(), options.n_nodes);
-                    let at_work = async {
-                        registered.await;
-                        match self.nodes {
-                            1 => say!("1 simulated node is at work"),
-                            n => say!("{n} simulated nodes are at work"),
-                        }
-                        std::future::pending().await
-                    };
-                    tokio::select! { () = node::run(options) => Ok(()), never = at_work => never }
-                },
-            )
+            lead::lead(client.clone(), Some(lease), &status, async {
+                options.serving = serving(&client, &options).await;
+                let registered = registered(&client, options.prefix.clone(), options.n_nodes);
+                let at_work = async {
+                    registered.await;
+                    match self.nodes {
+                        1 => say!("1 simulated node is at work"),
+                        n => say!("{n} simulated nodes are at work"),
+                    }
+                    std::future::pending().await
+                };
+                tokio::select! { () = node::run(options) => Ok(()), never = at_work => never }
+            })
             .await
         })
+    }
+}
+
+/// What is served of the nodes. Kubernetes: a kubelet serves this at the port at which it is asked for logs; here all nodes of
+/// the process share one port for it.
+fn component_of(status: &ComponentStatus) -> Component {
+    let health = ComponentHealth::default();
+    let ping: Arc<dyn HealthCheck> = Arc::new(Ping("ping".into()));
+    let shutdown: Arc<dyn HealthCheck> = Arc::new(ShutdownCheck(status.clone()));
+    health.add(Endpoint::Healthz, vec![ping.clone()]);
+    health.add(Endpoint::Livez, vec![ping.clone()]);
+    health.add(Endpoint::Readyz, vec![ping, shutdown]);
+    let configuration =
+        value!({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"});
+    Component {
+        name: "kubelet",
+        port: 10250,
+        tolerates_lookup_failure: true,
+        health,
+        configuration: value!({ "kubeletconfig": configuration }),
     }
 }
 

@@ -68,13 +68,7 @@ impl Scheduler {
                 let handle =
                     scheduler::start(options).map_err(|error| refuse(error.to_string()))?;
                 let handle = Arc::new(handle);
-                let shown = Arc::downgrade(&handle);
-                status.add_metrics(move || {
-                    shown
-                        .upgrade()
-                        .map(|handle| handle.metrics_text())
-                        .unwrap_or_default()
-                });
+                status.metrics().register(&handle);
                 handle.synced().await;
                 status.set_synced();
                 say!("the scheduler is at work");

@@ -27,13 +27,13 @@ use crate::pki::Signed;
 /// The arguments of a secure port.
 #[derive(Args)]
 pub(super) struct SecureServingArgs {
-    /// Serve /healthz, /metrics and /configz over HTTPS at this port; 0 serves nothing [default: the component's own port,
-    /// 10257 or 10259, if --bind-address is given, and 0 otherwise]
+    /// Serve health, /metrics, /configz, /statusz and /flagz over HTTPS at this port; 0 serves nothing [default: 10257 for
+    /// controllers, 10259 for the scheduler, 10250 for nodes]
     #[arg(long, value_name = "N")]
     secure_port: Option<u16>,
-    /// The address to listen on [default: 0.0.0.0]
-    #[arg(long, value_name = "IP")]
-    bind_address: Option<IpAddr>,
+    /// The address to listen on
+    #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
+    bind_address: IpAddr,
     #[command(flatten)]
     tls: TlsArgs,
     /// Authenticate bearer tokens by TokenReviews with this kubeconfig, and read there whose client certificates count;
@@ -82,24 +82,17 @@ pub(super) struct Component {
 }
 
 impl SecureServingArgs {
-    /// Serves while the process runs, if a port says so.
+    /// Serves while the process runs, unless the port is 0.
     pub(super) async fn serve(
         &self,
         component: Component,
         status: &ComponentStatus,
     ) -> Result<(), ComposeError> {
-        let port = match (self.secure_port, self.bind_address) {
-            (Some(port), _) => port,
-            (None, Some(_)) => component.port,
-            (None, None) => 0,
-        };
+        let port = self.secure_port.unwrap_or(component.port);
         if port == 0 {
             return Ok(());
         }
-        let address = SocketAddr::new(
-            self.bind_address.unwrap_or(IpAddr::from([0, 0, 0, 0])),
-            port,
-        );
+        let address = SocketAddr::new(self.bind_address, port);
         let listener = bind(address).await?;
         let registry = empty_registry();
         let authentication = upstream(self.authentication_kubeconfig.as_deref(), &registry)?;
@@ -117,6 +110,7 @@ impl SecureServingArgs {
             self.tls
                 .certificates(&protocol, &self_signed(address.ip())?, component.name)?;
         let server = ComponentServer {
+            name: component.name,
             status: status.clone(),
             configuration: component.configuration,
             health: component.health,

@@ -2,13 +2,14 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
-use mizzen_apiserver::metrics::Measured as _;
 use mizzen_apiserver::{NonResourceHandler, NonResourceRequest};
+use mizzen_metrics::Families;
 use mizzen_object::{Value, json};
 use mizzen_registry::Future;
 
 use super::process_metrics::ProcessMetrics;
 use super::status::ComponentStatus;
+use crate::command::FeatureMetrics;
 
 const METRICS_TYPE: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
@@ -21,15 +22,18 @@ pub(super) struct Endpoints {
 }
 
 impl NonResourceHandler for Endpoints {
+    fn listed_paths(&self) -> Vec<String> {
+        vec!["/configz".into(), "/metrics".into()]
+    }
+
     fn serve<'a>(&'a self, request: NonResourceRequest<'a>) -> Future<'a, Option<Response<Bytes>>> {
         let (text, media_type) = match request.path {
             "/metrics" => {
-                let mut text = self.status.metrics_text();
-                ProcessMetrics {
+                let process = ProcessMetrics {
                     has_start_time: true,
-                }
-                .write_metrics(&mut text);
-                (text, METRICS_TYPE)
+                };
+                let families = Families::of(&[self.status.metrics(), &process, &FeatureMetrics]);
+                (families.to_string(), METRICS_TYPE)
             }
             "/configz" => (
                 json::to_string(&self.configuration),

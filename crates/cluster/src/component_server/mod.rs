@@ -1,4 +1,4 @@
-//! The secure port of a component that serves no API: health, metrics and configuration over HTTPS.
+//! The secure port of a component that serves no API: health, metrics, configuration, status and flags over HTTPS.
 //!
 //! Kubernetes: authentication and authorization are delegated to the API server, by TokenReviews and SubjectAccessReviews
 //! (cmd/kube-controller-manager, cmd/kube-scheduler).
@@ -18,6 +18,7 @@ mod pprof;
 mod process_metrics;
 mod status;
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,11 +27,12 @@ use mizzen_apiserver::access::Authorizer;
 use mizzen_apiserver::authenticate::{Authenticator, Authorities, ProxyHeaders};
 use mizzen_apiserver::listen::listen;
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
-use mizzen_apiserver::{ComponentHealth, NonResourceHandler, Server};
+use mizzen_apiserver::{ComponentHealth, NonResourceHandler, Server, Zpages};
 use mizzen_object::Value;
 use mizzen_registry::{Registry, Store};
 use tokio::net::TcpListener;
 
+use crate::command::flags;
 use crate::compose::ComposeError;
 use crate::pki::{self, Certificates, Protocol};
 pub(crate) use debug::DebugHandler;
@@ -44,6 +46,8 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// What a component serves, and how it authenticates and authorizes clients.
 pub(crate) struct ComponentServer {
+    /// Its name.
+    pub name: &'static str,
     /// What it shows.
     pub status: ComponentStatus,
     /// What `/configz` shows, by the name of the configuration.
@@ -83,9 +87,13 @@ pub(crate) fn empty_registry() -> Registry {
 
 /// Listens at an address.
 pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, ComposeError> {
+    let port = address.port();
     TcpListener::bind(address)
         .await
-        .map_err(|source| ComposeError::Listen { address, source })
+        .map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => ComposeError::SecurePortInUse { port },
+            _ => ComposeError::Listen { address, source },
+        })
 }
 
 impl ComponentServer {
@@ -133,6 +141,10 @@ impl ComponentServer {
             options.authorizers = self.authorizers;
             options.non_resource_handlers = handlers;
             options.component = Some(self.health);
+            options.zpages = Some(Zpages {
+                component: self.name,
+                flags: flags(),
+            });
         });
         server
             .build()

@@ -1,9 +1,8 @@
 //! What does the process use? The metrics that Prometheus' clients have of every process.
 
-use std::fmt::Write as _;
 use std::fs;
 
-use mizzen_apiserver::metrics::Measured;
+use mizzen_metrics::{Collector, Families};
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use nix::sys::time::TimeValLike as _;
 
@@ -18,59 +17,84 @@ pub(crate) struct ProcessMetrics {
     pub has_start_time: bool,
 }
 
-impl Measured for ProcessMetrics {
-    fn write_metrics(&self, out: &mut String) {
-        let mut metric = |name: &str, kind: &str, help: &str, value: Option<f64>| {
-            if let Some(value) = value {
-                let _ = writeln!(
-                    out,
-                    "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}"
-                );
-            }
-        };
+impl Collector for ProcessMetrics {
+    fn collect(&self, families: &mut Families) {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let cpu = "Total user and system CPU time spent in seconds.";
-        metric("process_cpu_seconds_total", "counter", cpu, cpu_seconds());
-        let limit = getrlimit(Resource::RLIMIT_NOFILE)
-            .ok()
-            .map(|(soft, _)| soft as f64);
-        metric(
-            "process_max_fds",
-            "gauge",
-            "Maximum number of open file descriptors.",
-            limit,
-        );
-        let open = fs::read_dir("/proc/self/fd")
-            .ok()
-            .map(|open| open.count() as f64);
-        metric(
-            "process_open_fds",
-            "gauge",
-            "Number of open file descriptors.",
-            open,
-        );
-        let resident = kibibytes(&status, "VmRSS:");
-        metric(
-            "process_resident_memory_bytes",
-            "gauge",
-            "Resident memory size in bytes.",
-            resident,
-        );
-        let start = "Start time of the process since unix epoch in seconds.";
-        metric(
-            "process_start_time_seconds",
-            "gauge",
-            start,
-            start_time().filter(|_| self.has_start_time),
-        );
-        let virtual_memory = kibibytes(&status, "VmSize:");
-        metric(
-            "process_virtual_memory_bytes",
-            "gauge",
-            "Virtual memory size in bytes.",
-            virtual_memory,
-        );
+        if let Some(seconds) = cpu_seconds() {
+            families
+                .counter(
+                    "process_cpu_seconds_total",
+                    "Total user and system CPU time spent in seconds.",
+                )
+                .add(&[], seconds);
+        }
+        let limit = getrlimit(Resource::RLIMIT_NOFILE).ok();
+        let open = fs::read_dir("/proc/self/fd").ok();
+        let network = fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
+        for (name, help, bytes) in [
+            (
+                "process_network_receive_bytes_total",
+                "Number of bytes received by the process over the network.",
+                network_bytes(&network, 0),
+            ),
+            (
+                "process_network_transmit_bytes_total",
+                "Number of bytes sent by the process over the network.",
+                network_bytes(&network, 8),
+            ),
+        ] {
+            if let Some(bytes) = bytes {
+                families.counter(name, help).add(&[], bytes);
+            }
+        }
+        for (name, help, value) in [
+            (
+                "process_max_fds",
+                "Maximum number of open file descriptors.",
+                limit.map(|(soft, _)| soft as f64),
+            ),
+            (
+                "process_open_fds",
+                "Number of open file descriptors.",
+                open.map(|open| open.count() as f64),
+            ),
+            (
+                "process_resident_memory_bytes",
+                "Resident memory size in bytes.",
+                kibibytes(&status, "VmRSS:"),
+            ),
+            (
+                "process_start_time_seconds",
+                "Start time of the process since unix epoch in seconds.",
+                start_time().filter(|_| self.has_start_time),
+            ),
+            (
+                "process_virtual_memory_bytes",
+                "Virtual memory size in bytes.",
+                kibibytes(&status, "VmSize:"),
+            ),
+            (
+                "process_virtual_memory_max_bytes",
+                "Maximum amount of virtual memory available in bytes.",
+                getrlimit(Resource::RLIMIT_AS)
+                    .ok()
+                    .map(|(soft, _)| soft as f64),
+            ),
+        ] {
+            if let Some(value) = value {
+                families.gauge(name, help).add(&[], value);
+            }
+        }
     }
+}
+
+/// The bytes of all interfaces but loopback in a column of `/proc/self/net/dev`.
+fn network_bytes(dev: &str, column: usize) -> Option<f64> {
+    let interfaces = dev.lines().filter_map(|line| line.split_once(':'));
+    let others = interfaces.filter(|(name, _)| name.trim() != "lo");
+    let bytes = others
+        .filter_map(|(_, columns)| columns.split_whitespace().nth(column)?.parse::<f64>().ok());
+    (!dev.is_empty()).then(|| bytes.sum())
 }
 
 fn cpu_seconds() -> Option<f64> {
@@ -125,16 +149,20 @@ mod tests {
             kibibytes("VmSize:\t 7 kB\nVmRSS:\t   2 kB\n", "VmRSS:"),
             Some(2048.0)
         );
+        let dev = "Inter-| Receive | Transmit\n    lo: 9 1 0 0 0 0 0 0 9 1\n  eth0: 5 1 0 0 0 0 0 0 7 1\n";
+        assert_eq!(
+            (network_bytes(dev, 0), network_bytes(dev, 8)),
+            (Some(5.0), Some(7.0))
+        );
     }
 
     #[test]
     #[cfg(target_os = "linux")]
     fn this_process_uses_memory_and_files() {
-        let mut text = String::new();
-        ProcessMetrics {
+        let metrics = ProcessMetrics {
             has_start_time: true,
-        }
-        .write_metrics(&mut text);
+        };
+        let text = Families::of(&[&metrics]).to_string();
         for name in [
             "process_resident_memory_bytes ",
             "process_open_fds ",

@@ -1,19 +1,16 @@
 //! What is known of the running component?
 
-use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mizzen_apiserver::HealthCheck;
+use mizzen_metrics::Registry;
 use mizzen_registry::Future as BoxFuture;
 use mizzen_sdk::election::Observer;
-use mizzen_sdk::metrics;
 use tokio::sync::watch;
 
 /// How long after its end a lease may be renewed before the leader counts as hung. Kubernetes: `leaderElectionTimeout`.
 const TOLERANCE: Duration = Duration::from_secs(20);
-
-type MetricsText = Box<dyn Fn() -> String + Send + Sync>;
 
 /// The state of a component, as its endpoints show it. Cheap to clone.
 #[derive(Clone)]
@@ -21,7 +18,7 @@ pub(crate) struct ComponentStatus(Arc<State>);
 
 struct State {
     election: OnceLock<Observer>,
-    metrics: Mutex<Vec<MetricsText>>,
+    metrics: Registry,
     synced: watch::Sender<bool>,
     stopping: watch::Sender<bool>,
 }
@@ -31,7 +28,7 @@ impl Default for ComponentStatus {
         let (synced, stopping) = (watch::Sender::new(false), watch::Sender::new(false));
         ComponentStatus(Arc::new(State {
             election: OnceLock::new(),
-            metrics: Mutex::default(),
+            metrics: Registry::default(),
             synced,
             stopping,
         }))
@@ -50,9 +47,9 @@ impl ComponentStatus {
         let _ = self.0.election.set(election);
     }
 
-    /// Shows more metrics, in Prometheus' text form.
-    pub(crate) fn add_metrics(&self, text: impl Fn() -> String + Send + Sync + 'static) {
-        self.0.metrics.lock().push(Box::new(text));
+    /// What is shown at `/metrics`.
+    pub(crate) fn metrics(&self) -> &Registry {
+        &self.0.metrics
     }
 
     /// The caches are filled.
@@ -73,17 +70,6 @@ impl ComponentStatus {
             let _ = stopping.wait_for(|stopping| *stopping).await;
             drop(state);
         }
-    }
-
-    /// All metrics, in Prometheus' text form.
-    pub(super) fn metrics_text(&self) -> String {
-        let election = self.0.election.get().map(Observer::metrics);
-        let metrics = self.0.metrics.lock();
-        metrics::join(
-            election
-                .into_iter()
-                .chain(metrics.iter().map(|text| text())),
-        )
     }
 }
 

@@ -2,30 +2,19 @@
 
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use mizzen_apiserver::metrics::{Reloads, Timings, head};
+use mizzen_apiserver::metrics::Reloads;
+use mizzen_metrics::{Families, Timings, exponential};
 use mizzen_store::SealError;
 
 use super::kms::PluginCounts;
 
 /// Upper bounds in seconds, of sealing and of making keys.
-const BOUNDS: [f64; 25] = exponential();
-const KEY_BOUNDS: [f64; 14] = exponential();
-
-/// From five millionths on, each twice the one before.
-const fn exponential<const N: usize>() -> [f64; N] {
-    let mut bounds = [5e-6; N];
-    let mut at = 1;
-    while at < N {
-        bounds[at] = 2.0 * bounds[at - 1];
-        at += 1;
-    }
-    bounds
-}
+const BOUNDS: [f64; 25] = exponential(5e-6, 2.0);
+const KEY_BOUNDS: [f64; 14] = exponential(5e-6, 2.0);
 
 /// To disk, or back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,6 +101,33 @@ impl Transformations {
         spaces.entry(space.into()).or_default()[way as usize].fetch_add(1, Relaxed);
     }
 
+    fn collect(&self, prefix: &str, out: &mut Families) {
+        let prefix = ("transformer_prefix", prefix);
+        let total = out.counter(
+            "apiserver_storage_transformation_operations_total",
+            "Encryptions and decryptions of stored objects.",
+        );
+        for (space, way, code, n) in self.operations() {
+            let (resource, way) = (resource(&space), ("transformation_type", way.word()));
+            total.add(
+                &[("resource", &resource), ("status", &code), way, prefix],
+                n,
+            );
+        }
+        for (way, took) in Way::ALL.iter().zip(&self.took) {
+            if took.count() > 0 {
+                out.histogram(
+                    "apiserver_storage_transformation_duration_seconds",
+                    "How long it took to encrypt or decrypt an object.",
+                )
+                .add_histogram(
+                    &[("transformation_type", way.word()), prefix],
+                    &took.histogram(),
+                );
+            }
+        }
+    }
+
     /// How often, by space, way and code.
     fn operations(&self) -> Vec<(String, Way, String, u64)> {
         let mut all = Vec::new();
@@ -174,60 +190,27 @@ impl Counts {
         self.misses.fetch_add(1, Relaxed);
     }
 
-    /// In Prometheus' text form.
-    pub(super) fn write(&self, out: &mut String) {
-        self.write_transformations(out);
-        const MISSES: &str = "apiserver_storage_envelope_transformation_cache_misses_total";
-        head(out, MISSES, "counter", "Seeds that a plug-in had to open.");
-        let _ = writeln!(out, "{MISSES} {}", self.misses.load(Relaxed));
-        const GENERATED: &str = "apiserver_storage_data_key_generation_duration_seconds";
-        head(
-            out,
-            GENERATED,
-            "histogram",
-            "How long it took to make seeds.",
-        );
-        self.generated.write(out, GENERATED, "");
-        PluginCounts::write(&lock(&self.plugins), out);
-        self.reloads.write(out);
-    }
-
-    fn write_transformations(&self, out: &mut String) {
-        const TOTAL: &str = "apiserver_storage_transformation_operations_total";
-        const TOOK: &str = "apiserver_storage_transformation_duration_seconds";
-        let prefixes = lock(&self.prefixes);
-        head(
-            out,
-            TOTAL,
-            "counter",
-            "How often something was sealed or opened.",
-        );
-        for (prefix, counts) in prefixes.iter() {
-            for (space, way, code, n) in counts.operations() {
-                let (resource, way) = (resource(&space), way.word());
-                let labels = format!(
-                    "resource=\"{resource}\",status=\"{code}\",transformation_type=\"{way}\""
-                );
-                let _ = writeln!(
-                    out,
-                    "{TOTAL}{{{labels},transformer_prefix=\"{prefix}\"}} {n}"
-                );
-            }
+    /// Adds its series to a scrape.
+    pub(super) fn collect(&self, out: &mut Families) {
+        for (prefix, counts) in lock(&self.prefixes).iter() {
+            counts.collect(prefix, out);
         }
-        head(
-            out,
-            TOOK,
-            "histogram",
-            "How long it took to seal or open something.",
-        );
-        for (prefix, counts) in prefixes.iter() {
-            for (way, took) in Way::ALL.iter().zip(&counts.took) {
-                let way = way.word();
-                let labels =
-                    format!("transformation_type=\"{way}\",transformer_prefix=\"{prefix}\"");
-                took.write(out, TOOK, &labels);
-            }
+        out.counter(
+            "apiserver_storage_envelope_transformation_cache_misses_total",
+            "Data keys that a KMS plug-in had to decrypt.",
+        )
+        .add(&[], self.misses.load(Relaxed));
+        if self.generated.count() > 0 {
+            out.histogram(
+                "apiserver_storage_data_key_generation_duration_seconds",
+                "How long it took to generate data keys.",
+            )
+            .add_histogram(&[], &self.generated.histogram());
         }
+        for (provider, counts) in lock(&self.plugins).iter() {
+            counts.collect(provider, out);
+        }
+        self.reloads.collect(out);
     }
 }
 

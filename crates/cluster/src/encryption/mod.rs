@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mizzen_apiserver::HealthCheck;
-use mizzen_apiserver::metrics::Measured;
+use mizzen_metrics::{Collector, Families};
 use mizzen_object::in_one;
 use mizzen_object::seam::{Clock, Random, uuid};
 use mizzen_registry::Future;
@@ -173,9 +173,9 @@ impl fmt::Debug for Encryption {
     }
 }
 
-impl Measured for Encryption {
-    fn write_metrics(&self, out: &mut String) {
-        self.world.counts.write(out);
+impl Collector for Encryption {
+    fn collect(&self, families: &mut Families) {
+        self.world.counts.collect(families);
     }
 }
 

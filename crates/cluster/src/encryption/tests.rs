@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
+use mizzen_metrics::Families;
 use tempfile::TempDir;
 
 use super::*;
@@ -362,8 +363,7 @@ async fn it_is_counted_what_is_sealed_and_opened() {
     encryption
         .open("secrets", "default/a", b"k8s:enc:secretbox:v1:key:x")
         .unwrap_err();
-    let mut out = String::new();
-    encryption.write_metrics(&mut out);
+    let out = Families::of(&[&*encryption]).to_string();
     for (resource, status, way, prefix) in [
         ("secrets", "OK", "to_storage", "k8s:enc:aesgcm:v1:"),
         ("deployments.apps", "OK", "to_storage", "k8s:enc:aesgcm:v1:"),
@@ -476,8 +476,7 @@ async fn a_file_that_changes_counts_if_it_makes_sense() {
     std::fs::write(&path, &first).unwrap();
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert_eq!(encryption.mark("secrets"), mark, "it is the old key again");
-    let mut out = String::new();
-    encryption.write_metrics(&mut out);
+    let out = Families::of(&[&*encryption]).to_string();
     let reloads =
         "encryption_config_controller_automatic_reloads_total{apiserver_id_hash=\"\",status=";
     assert!(

@@ -78,8 +78,8 @@ impl Target {
         found
             .unwrap_or_else(|| panic!("no {line}"))
             .trim()
-            .parse()
-            .unwrap()
+            .parse::<f64>()
+            .unwrap() as i64
     }
 }
 

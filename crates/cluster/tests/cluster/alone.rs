@@ -63,7 +63,12 @@ fn write(home: &Home, name: &str, text: &str) -> PathBuf {
 fn command(home: &Home, files: &[(&str, &Path)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mizzen"));
     command
-        .args(["controllers", "--no-leader-elect", "--kubeconfig"])
+        .args([
+            "controllers",
+            "--no-leader-elect",
+            "--secure-port=0",
+            "--kubeconfig",
+        ])
         .arg(home.kubeconfig());
     files.iter().for_each(|(flag, path)| {
         command.arg(flag).arg(path);

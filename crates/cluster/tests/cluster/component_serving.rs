@@ -9,10 +9,12 @@ use http_body_util::Full;
 use hyper::Request;
 use mizzen_object::proto::wire::{Content, Reader};
 use serde_json::json;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
+use tokio::time::timeout;
 
 use crate::client::{Client, Credentials};
-use crate::process::{Home, Process, Speaking};
+use crate::process::{Home, PATIENCE, Process, Speaking};
 
 /// A port that is free now.
 fn free_port() -> u16 {
@@ -109,7 +111,8 @@ async fn controllers_run_with_the_flags_of_kubeadm() {
         refused["message"],
         "forbidden: User \"system:anonymous\" cannot get path \"/metrics\""
     );
-    stranger.get("/livez").await.expect(404);
+    stranger.get("/livez").await.expect(200);
+    stranger.get("/readyz").await.expect(200);
 
     let admin = connect(port, &certificate, Some(&process)).await;
     let checks = admin.get("/healthz?verbose").await.expect(200).text();
@@ -118,11 +121,15 @@ async fn controllers_run_with_the_flags_of_kubeadm() {
         "{checks}"
     );
     let metrics = admin.get("/metrics").await.expect(200).text();
-    let leads = "leader_election_master_status{name=\"kube-controller-manager\"} 1\n";
-    assert!(
-        metrics.contains(leads) && metrics.contains("process_open_fds "),
-        "{metrics}"
-    );
+    for shown in [
+        "leader_election_master_status{name=\"kube-controller-manager\"} 1\n",
+        "running_managed_controllers{manager=\"kube-controller-manager\",name=\"job-controller\"} 1\n",
+        "\nworkqueue_depth{name=\"deployment\"} ",
+        "\ninformer_objects{group=\"apps\",",
+        "\nprocess_open_fds ",
+    ] {
+        assert!(metrics.contains(shown), "{shown} is not in\n{metrics}");
+    }
     let configuration = admin.get("/configz").await.expect(200).json();
     let generic = &configuration["kubecontrollermanager.config.k8s.io"]["Generic"];
     assert_eq!(
@@ -249,6 +256,128 @@ async fn the_scheduler_authenticates_tokens_and_authorizes_users_by_asking_the_s
         "{metrics}"
     );
     process.stop().await;
+}
+
+#[tokio::test]
+async fn nodes_serve_health_metrics_status_and_flags() {
+    let home = Home::on_disk();
+    let process = home.start().await;
+    let (admins, port) = (home.kubeconfig(), free_port());
+    let arguments = [
+        "node".into(),
+        "--bind-address=127.0.0.1".into(),
+        format!("--secure-port={port}"),
+        format!(
+            "--client-ca-file={}",
+            home.data_dir().join("ca.crt").display()
+        ),
+        format!("--cert-dir={}", home.path().join("certs").display()),
+        "--nodes=2".into(),
+    ];
+    let _nodes = run(&home, &arguments, &admins).await;
+    let certificate = home.path().join("certs/kubelet.crt");
+    let stranger = connect(port, &certificate, None).await;
+    for path in ["/healthz", "/livez", "/readyz"] {
+        assert_eq!(stranger.get(path).await.expect(200).text(), "ok", "{path}");
+    }
+    for path in ["/metrics", "/statusz", "/flagz"] {
+        stranger.get(path).await.expect(403);
+    }
+    let admin = connect(port, &certificate, Some(&process)).await;
+    let metrics = admin.get("/metrics").await.expect(200).text();
+    let nodes = "informer_objects{group=\"\",";
+    assert!(metrics.contains(nodes), "{metrics}");
+    let status = admin.get("/statusz").await.expect(200).text();
+    assert!(
+        status.starts_with("\nkubelet statusz\nWarning: ")
+            && status
+                .contains("Paths: /configz /flagz /healthz /livez /metrics /readyz /statusz\n"),
+        "{status}"
+    );
+    let request = Request::get("/flagz")
+        .header(
+            "accept",
+            "application/json;v=v1beta1;g=config.k8s.io;as=Flagz",
+        )
+        .body(Full::default())
+        .unwrap();
+    let flags = admin.fetch(request).await.unwrap().expect(200).json();
+    assert_eq!(
+        (
+            &flags["kind"],
+            &flags["apiVersion"],
+            &flags["metadata"]["name"]
+        ),
+        (
+            &json!("Flagz"),
+            &json!("config.k8s.io/v1beta1"),
+            &json!("kubelet")
+        )
+    );
+    assert_eq!(flags["flags"]["nodes"], "2");
+    assert_eq!(flags["flags"]["name"], "node", "defaults are shown");
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn a_port_that_is_in_use_is_named_with_what_to_do() {
+    let home = Home::in_memory();
+    let process = home.start().await;
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    for part in ["controllers", "scheduler", "node"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_mizzen"))
+            .args([part, "--bind-address=127.0.0.1"])
+            .arg(format!("--secure-port={port}"))
+            .arg("--kubeconfig")
+            .arg(home.kubeconfig())
+            .output()
+            .await
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let expected = format!(
+            "mizzen {part}: port {port} is in use by another process; stop it, or choose another with --secure-port (0 \
+             serves nothing)"
+        );
+        assert!(
+            !output.status.success() && said.contains(&expected),
+            "{said}"
+        );
+    }
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn the_ports_of_components_are_upstreams_unless_they_are_given() {
+    for (part, port) in [
+        ("controllers", 10257),
+        ("scheduler", 10259),
+        ("node", 10250),
+    ] {
+        // Whether the port is free or not, the process says which one it is.
+        let home = Home::in_memory();
+        let process = home.start().await;
+        let kubeconfig = home.kubeconfig().display().to_string();
+        let arguments = [
+            part,
+            "--bind-address=127.0.0.1",
+            "--kubeconfig",
+            &kubeconfig,
+        ];
+        let mut child = Command::new(env!("CARGO_BIN_EXE_mizzen"))
+            .args(arguments)
+            .stderr(std::process::Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = timeout(PATIENCE, said.next_line())
+            .await
+            .expect("it says where");
+        let line = line.unwrap().expect("it goes on");
+        assert!(line.contains(&port.to_string()), "{part}: {line}");
+        process.stop().await;
+    }
 }
 
 #[tokio::test]

@@ -25,6 +25,7 @@ mod kubectl;
 mod layers;
 mod migration;
 mod nodes;
+mod observed;
 mod secrets;
 mod serving;
 mod start;

@@ -12,7 +12,7 @@ use crate::process::{Home, Process};
 fn nodes(home: &Home, arguments: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mizzen"));
     command
-        .arg("node")
+        .args(["node", "--secure-port=0"])
         .arg("--kubeconfig")
         .arg(home.kubeconfig())
         .args(arguments);

@@ -25,7 +25,7 @@ pub(crate) struct Home {
     /// What the server is told besides.
     arguments: Vec<&'static str>,
     /// Whether all that the server says is written down.
-    logs: bool,
+    logs: Option<&'static str>,
 }
 
 impl Home {
@@ -36,7 +36,7 @@ impl Home {
             data: false,
             command: "apiserver",
             arguments: Vec::new(),
-            logs: false,
+            logs: None,
         }
     }
 
@@ -47,7 +47,7 @@ impl Home {
             data: true,
             command: "apiserver",
             arguments: Vec::new(),
-            logs: false,
+            logs: None,
         }
     }
 
@@ -75,7 +75,13 @@ impl Home {
 
     /// The same, and servers say as much as they can, which is kept.
     pub(crate) fn logging(self) -> Home {
-        Home { logs: true, ..self }
+        self.filtered("trace")
+    }
+
+    /// The same, and what servers log is chosen by a filter, and kept.
+    pub(crate) fn filtered(self, filter: &'static str) -> Home {
+        let logs = Some(filter);
+        Home { logs, ..self }
     }
 
     /// What servers have said.
@@ -106,9 +112,9 @@ impl Home {
             true => command.arg("--data-dir").arg(self.data_dir()),
             false => command.arg("--in-memory"),
         };
-        if self.logs {
+        if let Some(filter) = self.logs {
             let file = std::fs::File::create(self.path().join("stderr")).unwrap();
-            command.env("MIZZEN_LOG", "trace").stderr(file);
+            command.env("MIZZEN_LOG", filter).stderr(file);
         }
         command
             .args(&self.arguments)
@@ -261,9 +267,17 @@ impl Speaking {
     }
 }
 
-/// A command against the server of a kubeconfig.
+/// A command against the server of a kubeconfig. A component serves at no port unless the arguments name one: several tests
+/// run at a time.
 pub(crate) fn command(arguments: &[&str], kubeconfig: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mizzen"));
+    let is_component = ["controllers", "scheduler", "node"].contains(&arguments[0]);
+    let has_port = arguments
+        .iter()
+        .any(|argument| argument.starts_with("--secure-port"));
+    let arguments = arguments.iter().copied();
+    let no_port = (is_component && !has_port).then_some("--secure-port=0");
+    let arguments = arguments.chain(no_port);
     command
         .args(arguments)
         .arg("--kubeconfig")

@@ -114,7 +114,7 @@ async fn loops_that_run_alone_do_what_they_do_beside_the_server() {
     let client = process.admin().await;
     let run = |part: &str| {
         Command::new(env!("CARGO_BIN_EXE_mizzen"))
-            .args([part, "--kubeconfig"])
+            .args([part, "--secure-port=0", "--kubeconfig"])
             .arg(home.kubeconfig())
             .stderr(Stdio::null())
             .kill_on_drop(true)

@@ -19,6 +19,7 @@ use std::time::Duration;
 use kube::Client;
 use mizzen_object::Value;
 use mizzen_sdk::Resource;
+use mizzen_sdk::failure_log::FailureLog;
 use tokio::sync::{Mutex, Notify, watch};
 use tokio::time::{sleep, timeout};
 
@@ -149,10 +150,18 @@ impl Census {
         let _turn = self.0.turn.lock().await;
         let mut following = Following::default();
         let mut wait = SOON;
+        let failures = FailureLog::after(Duration::ZERO);
         loop {
             match Served::ask(&self.0.client).await {
-                Ok(served) => self.0.follow(&mut following, served),
-                Err(error) => tracing::debug!(%error, "cannot ask for kinds"),
+                Ok(served) => {
+                    failures.recovered();
+                    self.0.follow(&mut following, served);
+                }
+                Err(error) => {
+                    if let Some(unlogged) = failures.failed() {
+                        tracing::warn!(%error, unlogged, "discovery keeps failing");
+                    }
+                }
             }
             tokio::select! {
                 () = self.0.wake.notified() => {

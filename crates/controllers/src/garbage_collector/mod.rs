@@ -23,9 +23,11 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::mem::take;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mizzen_object::{Value, value};
 use mizzen_sdk::event::Note;
+use mizzen_sdk::failure_log::FailureLog;
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::{Object, Resource};
 
@@ -40,6 +42,8 @@ use name::{Identity, Uid};
 const DELETERS: usize = 20;
 /// How many objects are rid of their dependents at a time.
 const ORPHANERS: usize = 5;
+/// How long failures may last before they are logged at warn: some objects wait for their owners' kinds.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Collector {
     context: Context,
@@ -49,6 +53,7 @@ struct Collector {
     to_orphan: Queue<Uid>,
     /// What cannot be judged because it belongs to something of an unknown kind.
     puzzling: Mutex<HashSet<Uid>>,
+    failures: FailureLog,
 }
 
 /// Sets up the loop.
@@ -62,9 +67,13 @@ pub(crate) fn start(context: &Context) -> Work {
         to_delete: Queue::new("garbage_collector_attempt_to_delete"),
         to_orphan: Queue::new("garbage_collector_attempt_to_orphan"),
         puzzling: Mutex::default(),
+        failures: FailureLog::after(PATIENCE),
     });
     census.listen(Arc::new(Arc::downgrade(&collector)));
-    let work = Work::default().and(census.clone().run());
+    let work = Work::default()
+        .and(census.clone().run())
+        .measured(collector.to_delete.clone())
+        .measured(collector.to_orphan.clone());
     let work = (0..DELETERS).fold(work, |work, _| {
         work.and(collector.clone().delete_all(census.clone()))
     });
@@ -78,7 +87,10 @@ impl Collector {
         census.wait_for_sync().await;
         while let Some(uid) = self.to_delete.get().await {
             match self.attempt(&uid).await {
-                Ok(Next::Nothing) | Err(Trouble::Misplaced) => self.to_delete.forget(&uid),
+                Ok(Next::Nothing) | Err(Trouble::Misplaced) => {
+                    self.failures.recovered();
+                    self.to_delete.forget(&uid);
+                }
                 Ok(Next::Again) => self.to_delete.add_rate_limited(uid.clone()),
                 Err(trouble) => self.try_again(&uid, &trouble),
             }
@@ -87,11 +99,23 @@ impl Collector {
     }
 
     fn try_again(&self, uid: &Uid, trouble: &Trouble) {
-        tracing::debug!(%uid, %trouble, "cannot be judged now");
+        self.report(
+            uid,
+            trouble,
+            "an object could not be examined for garbage collection",
+        );
         if matches!(trouble, Trouble::UnknownKind(_)) {
             hold(&self.puzzling).insert(uid.clone());
         }
         self.to_delete.add_rate_limited(uid.clone());
+    }
+
+    /// Logs a failure: at warn if there have been failures for a while, now and then.
+    fn report(&self, uid: &Uid, error: &Trouble, what: &str) {
+        match self.failures.failed() {
+            Some(unlogged) => tracing::warn!(%uid, %error, unlogged, "{what}"),
+            None => tracing::debug!(%uid, %error, "{what}"),
+        }
     }
 
     async fn orphan_all(self: Arc<Collector>, census: Census) {
@@ -100,7 +124,11 @@ impl Collector {
             match self.orphan(&uid).await {
                 Ok(()) => self.to_orphan.forget(&uid),
                 Err(trouble) => {
-                    tracing::debug!(%uid, %trouble, "its dependents cannot be orphaned now");
+                    self.report(
+                        &uid,
+                        &trouble,
+                        "the dependents of an object could not be orphaned",
+                    );
                     self.to_orphan.add_rate_limited(uid.clone());
                 }
             }

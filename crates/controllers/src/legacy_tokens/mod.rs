@@ -54,7 +54,7 @@ impl Tokens {
         loop {
             looks.tick().await;
             if let Err(error) = self.look().await {
-                tracing::debug!(%error, "cannot look for unused tokens");
+                tracing::warn!(%error, "cannot look for unused legacy tokens");
             }
         }
     }

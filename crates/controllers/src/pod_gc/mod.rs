@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mizzen_sdk::api::{DeleteOptions, Patch};
 use mizzen_sdk::cache::{DecodeError, by_field};
+use mizzen_sdk::failure_log::FailureLog;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{NODES, PODS};
 use mizzen_sdk::write::is_not_found;
@@ -49,10 +50,13 @@ pub(crate) fn start(context: &Context) -> Work {
     };
     Work::default().and(async move {
         let (mut ticks, mut quarantine) = (interval(PERIOD), Quarantine::default());
+        let failures = FailureLog::after(Duration::ZERO);
         loop {
             ticks.tick().await;
             if let Err(error) = collector.collect(&mut quarantine).await {
-                tracing::debug!(%error, "some pods could not be collected");
+                if let Some(unlogged) = failures.failed() {
+                    tracing::warn!(%error, unlogged, "pods could not be garbage collected");
+                }
             }
         }
     })

@@ -181,9 +181,7 @@ fn pod(case: &Case, number: usize) -> Value {
 /// How long the loop took for each pod, from its metrics.
 pub(crate) fn micros_in_loop(text: &str) -> f64 {
     let value = |suffix: &str| {
-        let name = format!(
-            "scheduler_scheduling_attempt_duration_seconds_{suffix}{{result=\"scheduled\"}} "
-        );
+        let name = format!("scheduler_scheduling_algorithm_duration_seconds_{suffix} ");
         text.lines()
             .find_map(|line| line.strip_prefix(&name)?.parse::<f64>().ok())
             .unwrap_or_default()

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use case::{CASES, Case};
 use mimalloc::MiMalloc;
 use mizzen_scheduler::{Options, start};
+use mizzen_sdk::metrics::Families;
 
 /// As the binary has it.
 #[global_allocator]
@@ -59,7 +60,7 @@ async fn run(case: &Case, n_nodes: usize, n_pods: usize) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let took = synced.elapsed().as_secs_f64();
-    let loop_micros = case::micros_in_loop(&scheduler.metrics_text());
+    let loop_micros = case::micros_in_loop(&Families::of(&[&scheduler]).to_string());
     let rate = n_pods as f64 / took;
     println!(
         "{:<24} {n_nodes:>7} {n_pods:>7} {took:>9.3} {rate:>12.0} {loop_micros:>12.1}",

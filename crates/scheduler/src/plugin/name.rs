@@ -10,7 +10,7 @@ macro_rules! names {
         pub(crate) enum Name { $($name,)* }
 
         impl Name {
-            const ALL: &[Name] = &[$(Name::$name,)*];
+            pub(crate) const ALL: &[Name] = &[$(Name::$name,)*];
 
             /// Its name in configurations and messages.
             pub(crate) fn as_str(self) -> &'static str {

@@ -9,7 +9,7 @@
 mod nominated;
 mod waiting;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,6 +108,20 @@ impl Queue {
         }
     }
 
+    /// How many pods each plugin rejected that wait now, by profile.
+    pub(crate) fn rejected(&self) -> BTreeMap<(Name, Str), usize> {
+        let mut counts = BTreeMap::new();
+        for (rejectors, uids) in &self.unschedulable {
+            let profiles = uids.iter().filter_map(|uid| self.pods.get(uid));
+            for profile in profiles.map(|waiting| &waiting.pod.scheduler) {
+                for name in Name::ALL.iter().filter(|name| rejectors.has(**name)) {
+                    *counts.entry((*name, profile.clone())).or_default() += 1;
+                }
+            }
+        }
+        counts
+    }
+
     /// A pod that waits.
     pub(crate) fn get(&self, uid: &str) -> Option<&Waiting> {
         self.pods.get(uid)
@@ -156,6 +170,7 @@ impl Queue {
         let uid = self.active.first().or_else(early)?.uid.clone();
         let mut waiting = self.take(&uid)?;
         waiting.attempts += 1;
+        waiting.first_attempt.get_or_insert_with(Instant::now);
         Some(waiting)
     }
 

@@ -43,6 +43,8 @@ pub(crate) struct Waiting {
     sequence: u64,
     /// How often it was tried.
     pub attempts: u32,
+    /// When it was tried first.
+    pub first_attempt: Option<Instant>,
     pub(super) n_failures: u32,
     /// Of late, one after the other.
     pub(super) n_errors: u32,
@@ -65,6 +67,7 @@ impl Waiting {
             flushed: now,
             sequence,
             attempts: 0,
+            first_attempt: None,
             n_failures: 0,
             n_errors: 0,
             rejectors: Names::default(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mizzen_sdk::metrics::Families;
 use mizzen_sdk::resource::{NODES, PODS};
 
 use crate::cluster::Cluster;
@@ -153,7 +154,7 @@ async fn the_last_event_says_what_is_so_now_however_fast_nodes_change() {
 
 /// How often a pod was tried in vain.
 fn attempts(cluster: &Cluster) -> String {
-    let text = cluster.scheduler.metrics_text();
+    let text = Families::of(&[&cluster.scheduler]).to_string();
     let line = text
         .lines()
         .find(|line| line.contains("result=\"unschedulable\"} "))

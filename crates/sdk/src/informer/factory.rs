@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use kube::core::ClusterResourceScope;
 use kube::{Client, Resource};
+use mizzen_metrics::{Collector, Families};
 use serde::de::DeserializeOwned;
 
 use super::guest::Guest;
 use super::shared::{Informer, Options};
-use crate::metrics;
 use crate::object::Object;
 use crate::resource;
 use crate::watch::ListWatch;
@@ -46,11 +46,10 @@ struct Wanted {
 }
 
 /// An informer of any kind.
-trait Shared: Send + Sync {
+trait Shared: Collector {
     fn start(&self);
     fn stop(&self);
     fn synced(&self) -> futures_util::future::BoxFuture<'_, ()>;
-    fn metrics_text(&self) -> String;
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -65,10 +64,6 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Shared for Informer<K> {
 
     fn synced(&self) -> futures_util::future::BoxFuture<'_, ()> {
         Box::pin(self.wait_for_sync())
-    }
-
-    fn metrics_text(&self) -> String {
-        self.metrics().to_text()
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -188,11 +183,6 @@ impl Factory {
         }
     }
 
-    /// How all informers are doing, in Prometheus' text form.
-    pub fn metrics_text(&self) -> String {
-        metrics::join(self.all().iter().map(|informer| informer.metrics_text()))
-    }
-
     /// Starts every informer that was asked for and does not run yet.
     pub fn start(&self) {
         self.all().iter().for_each(|informer| informer.start());
@@ -216,5 +206,17 @@ impl Factory {
     fn all(&self) -> Vec<Arc<dyn Shared>> {
         let informers = self.0.informers.lock();
         informers.values().cloned().collect()
+    }
+}
+
+/// Those of all informers. A factory that is lent has none: its owner shows them.
+impl Collector for Factory {
+    fn collect(&self, families: &mut Families) {
+        if self.1.is_none() {
+            let informers = self.all();
+            informers
+                .iter()
+                .for_each(|informer| informer.collect(families));
+        }
     }
 }

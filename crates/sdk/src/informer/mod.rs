@@ -48,7 +48,7 @@
 //! factory.start();
 //! factory.wait_for_sync().await;
 //! println!("{} pods, {} config maps", pods.store().len(), configs.store().len());
-//! println!("{}", factory.metrics_text());
+//! println!("{}", mizzen_sdk::metrics::Families::of(&[&factory]));
 //! factory.stop();
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # })?;

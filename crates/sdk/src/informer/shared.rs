@@ -4,6 +4,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use mizzen_metrics::{Collector, Families, Histogram};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
@@ -13,11 +14,10 @@ use super::event::Event;
 use super::guest::Guest;
 use super::handler::{Handler, HandlerOptions, Registration, read_out};
 use super::mailbox::Mailbox;
-use super::metrics::Metrics;
+use super::metrics::{BOUNDS, Metrics};
 use crate::cache::{IndexFunction, Lister, Store, Version, by_namespace};
 use crate::fifo::{Batch, Delta, DeltaFifo};
 use crate::key::Key;
-use crate::metrics::Histogram;
 use crate::watch::{Backoff, ErrorHandler, ListWatch, Meter, Reflector, Transform};
 
 /// How many objects are taken into the cache at a time.
@@ -55,11 +55,26 @@ struct Inner<K> {
     done: Mutex<Done>,
 }
 
+impl<K: DeserializeOwned + Send + Sync + 'static> Collector for Informer<K> {
+    fn collect(&self, families: &mut Families) {
+        self.metrics().collect(families);
+    }
+}
+
 /// What was done so far.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Done {
     processing: Histogram,
     events: u64,
+}
+
+impl Default for Done {
+    fn default() -> Done {
+        Done {
+            processing: Histogram::new(&BOUNDS),
+            events: 0,
+        }
+    }
 }
 
 /// One thing that is followed, and up to when it is known.
@@ -283,7 +298,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
             self.0.synced.send_replace(true);
         }
         let mut done = lock(&self.0.done);
-        done.processing.observe(started.elapsed());
+        done.processing.observe(started.elapsed().as_secs_f64());
         done.events += n_events;
     }
 
@@ -354,18 +369,14 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
         } = &*self.0;
         let queued = |source: &Source<K>| lock(&source.fifo).as_ref().map_or(0, DeltaFifo::len);
         let Done { processing, events } = lock(done).clone();
-        let followed = || {
-            sources
-                .first()
-                .map(|source| source.list_watch.name())
-                .unwrap_or_default()
-        };
+        let followed = sources.first().map(|source| &source.list_watch);
         Metrics {
             name: if options.name.is_empty() {
-                followed()
+                followed.map(ListWatch::name).unwrap_or_default()
             } else {
                 options.name.clone()
             },
+            path: followed.map_or_else(String::new, |source| source.path().into()),
             reflectors: sources.iter().map(|source| source.meter.read()).collect(),
             queued: sources.iter().map(queued).sum(),
             processing,

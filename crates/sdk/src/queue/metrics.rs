@@ -1,8 +1,11 @@
-//! How is a queue doing? Under the names that client-go's queues use.
+//! How is a queue doing? Under the names that client-go's queues have (component-base/metrics/prometheus/workqueue).
 
 use std::time::Duration;
 
-use crate::metrics::{Histogram, Lines};
+use mizzen_metrics::{Collector, Families, Histogram, exponential};
+
+/// Upper bounds in seconds.
+const BOUNDS: [f64; 10] = exponential(10e-9, 10.0);
 
 /// What happened in a queue, and how it stands.
 #[derive(Debug, Clone)]
@@ -15,9 +18,9 @@ pub struct Metrics {
     pub adds: u64,
     /// How many were added with a delay or through the rate limiter.
     pub retries: u64,
-    /// How long keys waited.
+    /// How many seconds keys waited.
     pub queued: Histogram,
-    /// How long workers took.
+    /// How many seconds workers took.
     pub worked: Histogram,
     /// How long the work that is not done yet has taken, all together.
     pub unfinished: Duration,
@@ -32,29 +35,52 @@ impl Metrics {
             depth: 0,
             adds: 0,
             retries: 0,
-            queued: Histogram::default(),
-            worked: Histogram::default(),
+            queued: Histogram::new(&BOUNDS),
+            worked: Histogram::new(&BOUNDS),
             unfinished: Duration::ZERO,
             longest_running: Duration::ZERO,
         }
     }
+}
 
-    /// In Prometheus' text form.
-    pub fn to_text(&self) -> String {
-        let mut lines = Lines::new(&self.name);
-        lines.gauge("workqueue_depth", self.depth);
-        lines.counter("workqueue_adds_total", self.adds);
-        lines.counter("workqueue_retries_total", self.retries);
-        lines.gauge(
-            "workqueue_unfinished_work_seconds",
-            self.unfinished.as_secs_f64(),
-        );
-        lines.gauge(
-            "workqueue_longest_running_processor_seconds",
-            self.longest_running.as_secs_f64(),
-        );
-        lines.histogram("workqueue_queue_duration_seconds", &self.queued);
-        lines.histogram("workqueue_work_duration_seconds", &self.worked);
-        lines.finish()
+impl Collector for Metrics {
+    fn collect(&self, families: &mut Families) {
+        let labels: &[_] = &[("name", &*self.name)];
+        families
+            .gauge("workqueue_depth", "Keys that wait in the queue.")
+            .add(labels, self.depth);
+        families
+            .counter("workqueue_adds_total", "Keys that were added to the queue.")
+            .add(labels, self.adds);
+        families
+            .counter(
+                "workqueue_retries_total",
+                "Keys that were added with a delay or after a failure.",
+            )
+            .add(labels, self.retries);
+        families
+            .gauge(
+                "workqueue_unfinished_work_seconds",
+                "How long the work in progress has taken, all workers together; it grows when workers hang.",
+            )
+            .add(labels, self.unfinished.as_secs_f64());
+        families
+            .gauge(
+                "workqueue_longest_running_processor_seconds",
+                "How long the longest work in progress has taken.",
+            )
+            .add(labels, self.longest_running.as_secs_f64());
+        families
+            .histogram(
+                "workqueue_queue_duration_seconds",
+                "How long keys waited in the queue.",
+            )
+            .add_histogram(labels, &self.queued);
+        families
+            .histogram(
+                "workqueue_work_duration_seconds",
+                "How long the work on a key took.",
+            )
+            .add_histogram(labels, &self.worked);
     }
 }

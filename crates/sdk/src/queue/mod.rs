@@ -39,6 +39,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mizzen_metrics::{Collector, Families};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, sleep_until};
@@ -79,6 +80,7 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Options<T> {
 pub struct Queue<T>(Arc<Inner<T>>);
 
 struct Inner<T> {
+    name: String,
     state: Mutex<State<T>>,
     limiter: Box<dyn Limiter<T>>,
     /// Told when a key can be taken, or when a delayed one is due before the others.
@@ -102,6 +104,7 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
     /// A queue of one's own making.
     pub fn with(options: Options<T>) -> Queue<T> {
         Queue(Arc::new(Inner {
+            name: options.name.clone(),
             state: Mutex::new(State::new(options.name, options.aging)),
             limiter: options.limiter,
             ready: Notify::new(),
@@ -257,12 +260,23 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
         self.lock().measure(Instant::now())
     }
 
+    /// Its name in metrics.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
     /// The state, in which every delayed key that is due is enqueued: workers, `len`, metrics and shutdown all see
     /// the queue as of now, whether or not a worker watches the clock.
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         let mut state = self.0.state.lock();
         state.enqueue_due(Instant::now());
         state
+    }
+}
+
+impl<T: Eq + Hash + Clone + Send + Sync + 'static> Collector for Queue<T> {
+    fn collect(&self, families: &mut Families) {
+        self.metrics().collect(families);
     }
 }
 

@@ -147,7 +147,7 @@ impl<T: Eq + Hash + Clone> State<T> {
         }
         self.waiting -= 1;
         self.working += 1;
-        self.metrics.queued.observe(now - since);
+        self.metrics.queued.observe((now - since).as_secs_f64());
         Some(key)
     }
 
@@ -161,7 +161,7 @@ impl<T: Eq + Hash + Clone> State<T> {
         };
         let (key, _) = place.remove_entry();
         self.working -= 1;
-        self.metrics.worked.observe(now - since);
+        self.metrics.worked.observe((now - since).as_secs_f64());
         if let Some(priority) = again {
             self.enqueue(key, priority, now);
         }

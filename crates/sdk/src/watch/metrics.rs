@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cache::Version;
-use crate::metrics::{Lines, Summary};
+use mizzen_metrics::{Collector, Families, Summary};
 
 /// What a reflector did.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -34,21 +34,68 @@ pub struct Metrics {
     pub last_version: Version,
 }
 
-impl Metrics {
-    /// In Prometheus' text form.
-    pub fn to_text(&self) -> String {
-        let mut lines = Lines::new(&self.name);
-        lines.counter("reflector_lists_total", self.lists);
-        lines.summary("reflector_list_duration_seconds", self.list_seconds);
-        lines.summary("reflector_items_per_list", self.items_per_list);
-        lines.counter("reflector_watches_total", self.watches);
-        lines.counter("reflector_short_watches_total", self.short_watches);
-        lines.summary("reflector_watch_duration_seconds", self.watch_seconds);
-        lines.summary("reflector_items_per_watch", self.items_per_watch);
-        lines.counter("reflector_events_total", self.events);
-        lines.counter("reflector_errors_total", self.errors);
-        lines.gauge("reflector_last_resource_version", self.last_version);
-        lines.finish()
+impl Collector for Metrics {
+    fn collect(&self, families: &mut Families) {
+        let labels: &[_] = &[("name", &*self.name)];
+        for (name, help, count) in [
+            (
+                "reflector_lists_total",
+                "Lists that were begun.",
+                self.lists,
+            ),
+            (
+                "reflector_watches_total",
+                "Watches that were begun.",
+                self.watches,
+            ),
+            (
+                "reflector_short_watches_total",
+                "Watches that ended at once without an event.",
+                self.short_watches,
+            ),
+            (
+                "reflector_events_total",
+                "Changes that watches reported.",
+                self.events,
+            ),
+            (
+                "reflector_errors_total",
+                "Lists and watches that failed.",
+                self.errors,
+            ),
+        ] {
+            families.counter(name, help).add(labels, count);
+        }
+        for (name, help, summary) in [
+            (
+                "reflector_list_duration_seconds",
+                "How long lists took.",
+                self.list_seconds,
+            ),
+            (
+                "reflector_items_per_list",
+                "Objects in a list.",
+                self.items_per_list,
+            ),
+            (
+                "reflector_watch_duration_seconds",
+                "How long watches lasted.",
+                self.watch_seconds,
+            ),
+            (
+                "reflector_items_per_watch",
+                "Changes in a watch.",
+                self.items_per_watch,
+            ),
+        ] {
+            families.summary(name, help).add_summary(labels, summary);
+        }
+        families
+            .gauge(
+                "reflector_last_resource_version",
+                "The latest resource version seen.",
+            )
+            .add(labels, self.last_version.0);
     }
 }
 

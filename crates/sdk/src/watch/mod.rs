@@ -20,7 +20,7 @@
 //! while store.is_empty() {
 //!     tokio::task::yield_now().await;
 //! }
-//! println!("{} pods\n{}", store.len(), meter.read().to_text());
+//! println!("{} pods\n{}", store.len(), mizzen_sdk::metrics::Families::of(&[&meter.read()]));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())

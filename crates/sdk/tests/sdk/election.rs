@@ -8,6 +8,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use mizzen_sdk::election::{Election, Options, SetupError};
 use mizzen_sdk::event::{ApiSink, Broadcaster};
+use mizzen_sdk::metrics::Families;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -282,8 +283,8 @@ async fn who_watches_an_election_sees_who_leads_and_whether_it_hangs() {
     assert_eq!((state.leader.as_str(), state.leading), ("a", false));
     assert!(observer.is_healthy(SECOND), "who waits is well");
     assert!(
-        observer
-            .metrics()
+        Families::of(&[&observer])
+            .to_string()
             .contains("leader_election_master_status{name=\"test\"} 0")
     );
     waiting.abort();
@@ -296,8 +297,8 @@ async fn who_watches_an_election_sees_who_leads_and_whether_it_hangs() {
     assert!(timeout(SECOND / 2, &mut leading).await.is_err());
     assert!(observer.state().leading && observer.is_healthy(SECOND));
     assert!(
-        observer
-            .metrics()
+        Families::of(&[&observer])
+            .to_string()
             .contains("leader_election_master_status{name=\"other\"} 1")
     );
     tokio::time::advance(17 * SECOND).await;

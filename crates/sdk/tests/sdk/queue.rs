@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mizzen_sdk::metrics::Families;
 use mizzen_sdk::queue::{
     Exponential, FastSlow, Jittered, Limiter, MaxOf, Options, Queue, TokenBucket,
 };
@@ -121,7 +122,7 @@ async fn due_keys_count_in_len_and_depth_before_a_worker_asks() {
     );
     assert_eq!(take_all(&queue).await, ["a", "b"]);
     // They waited from when they were due: four seconds and three.
-    let text = queue.metrics().to_text();
+    let text = Families::of(&[&queue]).to_string();
     assert!(
         text.contains("workqueue_queue_duration_seconds_sum{name=\"test\"} 7\n"),
         "{text}"
@@ -418,7 +419,7 @@ async fn metrics_have_the_names_that_dashboards_know() {
         (3 * SECOND, 3 * SECOND)
     );
     queue.done(&"a");
-    let text = queue.metrics().to_text();
+    let text = Families::of(&[&queue]).to_string();
     for line in [
         "workqueue_depth{name=\"pods\"} 1",
         "workqueue_adds_total{name=\"pods\"} 2",

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use mizzen_sdk::Key;
 use mizzen_sdk::cache::{by_field, by_label};
 use mizzen_sdk::informer::{Event, Factory, FactoryOptions, Informer, Options};
+use mizzen_sdk::metrics::Families;
 use mizzen_sdk::watch::ListWatch;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
@@ -130,7 +131,7 @@ async fn a_factory_follows_several_namespaces_and_kinds_that_live_in_none() {
     found.sort();
     assert_eq!(found, ["default/a", "other/a"]);
     assert_eq!(namespaces.store().len(), 3);
-    let text = factory.metrics_text();
+    let text = Families::of(&[&factory]).to_string();
     assert_eq!(
         text.matches("# TYPE reflector_lists_total counter").count(),
         1,
@@ -175,8 +176,9 @@ async fn an_informer_tells_how_it_does_under_the_names_that_are_known() {
     );
     assert_eq!(reflector.last_version, version(&written));
     assert_eq!((metrics.objects, metrics.queued, metrics.events), (3, 0, 4));
-    let text = metrics.to_text();
+    let text = Families::of(&[&metrics]).to_string();
     let name = format!("{{name=\"{PATH}\"}}");
+    let labels = format!("{{group=\"\",name=\"{PATH}\",resource=\"configmaps\",version=\"v1\"}}");
     for line in [
         format!("reflector_lists_total{name} 1"),
         format!("reflector_items_per_list_sum{name} 2"),
@@ -185,12 +187,12 @@ async fn an_informer_tells_how_it_does_under_the_names_that_are_known() {
             "reflector_last_resource_version{name} {}",
             version(&written)
         ),
-        format!("informer_queued_items{name} 0"),
+        format!("informer_queued_items{labels} 0"),
         format!(
-            "informer_store_resource_version{name} {}",
+            "informer_store_resource_version{labels} {}",
             version(&written)
         ),
-        format!("informer_objects{name} 3"),
+        format!("informer_objects{labels} 3"),
     ] {
         assert!(
             text.lines().any(|known| known == line),

@@ -1,11 +1,12 @@
 //! How often did somebody act as somebody else, and how long did it take to find out whether they may? Under upstream's
 //! names (impersonation/metrics/metrics.go).
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
+use mizzen_metrics::{Families, Timings};
+
 use super::mode::Mode;
-use crate::metrics::{DOUBLING, Timings, head};
+use crate::metrics::DOUBLING;
 
 /// What is counted.
 pub(crate) struct Counts {
@@ -40,43 +41,32 @@ impl Counts {
         self.asked[mode as usize][usize::from(is_allowed)].observe(took);
     }
 
-    /// In Prometheus' text form.
-    pub(crate) fn write(&self, out: &mut String) {
-        let allowed = Mode::ALL
-            .iter()
-            .zip(&self.allowed)
-            .map(|(mode, timings)| (mode.word(), "allowed", timings));
-        let attempts: Vec<_> = std::iter::once(("", "denied", &self.denied))
-            .chain(allowed)
-            .collect();
-        write(out, "attempts", &attempts);
-        let asked = Mode::ALL
-            .iter()
-            .zip(&self.asked)
-            .flat_map(|(mode, timings)| {
-                ["denied", "allowed"]
-                    .into_iter()
-                    .zip(timings)
-                    .map(|(decision, timings)| (mode.word(), decision, timings))
-            });
-        write(out, "authorization_attempts", &asked.collect::<Vec<_>>());
+    /// Adds its series to a scrape.
+    pub(crate) fn collect(&self, out: &mut Families) {
+        collect(out, "attempts", ["", "denied"], &self.denied);
+        for (mode, timings) in Mode::ALL.iter().zip(&self.allowed) {
+            collect(out, "attempts", [mode.word(), "allowed"], timings);
+        }
+        for (mode, [denied, allowed]) in Mode::ALL.iter().zip(&self.asked) {
+            let name = "authorization_attempts";
+            collect(out, name, [mode.word(), "denied"], denied);
+            collect(out, name, [mode.word(), "allowed"], allowed);
+        }
     }
 }
 
-fn write(out: &mut String, name: &str, all: &[(&str, &str, &Timings)]) {
-    let labels = |mode: &str, decision: &str| format!("decision=\"{decision}\",mode=\"{mode}\"");
-    let total = format!("apiserver_impersonation_{name}_total");
-    head(out, &total, "counter", "By what came of it.");
-    for (mode, decision, timings) in all.iter().filter(|(_, _, timings)| timings.count() > 0) {
-        let _ = writeln!(
-            out,
-            "{total}{{{}}} {}",
-            labels(mode, decision),
-            timings.count()
-        );
+fn collect(out: &mut Families, name: &str, [mode, decision]: [&str; 2], timings: &Timings) {
+    if timings.count() > 0 {
+        let labels: &[_] = &[("decision", decision), ("mode", mode)];
+        out.counter(
+            format!("apiserver_impersonation_{name}_total"),
+            "Impersonations by decision.",
+        )
+        .add(labels, timings.count());
+        out.histogram(
+            format!("apiserver_impersonation_{name}_duration_seconds"),
+            "How long it took.",
+        )
+        .add_histogram(labels, &timings.histogram());
     }
-    let took = format!("apiserver_impersonation_{name}_duration_seconds");
-    head(out, &took, "histogram", "How long it took.");
-    all.iter()
-        .for_each(|(mode, decision, timings)| timings.write(out, &took, &labels(mode, decision)));
 }

@@ -43,8 +43,9 @@ fn log_file(path: &Path) -> LogFile {
 }
 
 fn counted(counters: &Counters, plugin: &str) -> u64 {
-    let mut text = String::new();
-    counters.write(&mut text);
+    let mut families = mizzen_metrics::Families::default();
+    counters.collect(&mut families);
+    let text = families.to_string();
     let line = text
         .lines()
         .find(|line| line.contains(&format!("plugin=\"{plugin}\"")));

@@ -1,13 +1,12 @@
 //! What is counted of an issuer's tokens and keys, under upstream's names (token/oidc/metrics.go).
 
 use parking_lot::Mutex;
-use std::fmt::Write as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::keys::Keys;
-use crate::metrics::{Timings, hash, head, lock};
+use mizzen_metrics::{Families, Timings};
+
+use crate::metrics::{api_server_id_hash, hash, lock};
 
 /// Upper bounds in seconds.
 const BOUNDS: [f64; 12] = [
@@ -52,48 +51,35 @@ impl Counts {
     pub(super) fn fetched(&self, is_good: bool, now: i64) {
         self.fetched[usize::from(!is_good)].store(now, Relaxed);
     }
-}
 
-/// In Prometheus' text form.
-pub(super) fn write<'a>(all: impl Iterator<Item = &'a Arc<Keys>> + Clone, out: &mut String) {
-    const TOOK: &str = "apiserver_authentication_jwt_authenticator_latency_seconds";
-    const FETCHED: &str =
-        "apiserver_authentication_jwt_authenticator_jwks_fetch_last_timestamp_seconds";
-    const KEYS: &str = "apiserver_authentication_jwt_authenticator_jwks_fetch_last_key_set_info";
-    head(out, TOOK, "histogram", "How long it took to judge a token.");
-    for Counts { hash, took, .. } in all.clone().map(|keys| &keys.counts) {
-        for (result, timings) in RESULTS.iter().zip(took) {
-            timings.write(
-                out,
-                TOOK,
-                &format!("jwt_issuer_hash=\"{hash}\",result=\"{result}\""),
-            );
+    /// Adds its series to a scrape.
+    pub(super) fn collect(&self, out: &mut Families) {
+        let issuer = ("jwt_issuer_hash", &*self.hash);
+        let server = ("apiserver_id_hash", api_server_id_hash());
+        for ((result, timings), at) in RESULTS.iter().zip(&self.took).zip(&self.fetched) {
+            let (result, at) = (("result", *result), at.load(Relaxed));
+            if timings.count() > 0 {
+                out.histogram(
+                    "apiserver_authentication_jwt_authenticator_latency_seconds",
+                    "How long it took to authenticate a token.",
+                )
+                .add_histogram(&[issuer, result], &timings.histogram());
+            }
+            if at != 0 {
+                out.gauge(
+                    "apiserver_authentication_jwt_authenticator_jwks_fetch_last_timestamp_seconds",
+                    "When the keys of an issuer were last fetched.",
+                )
+                .add(&[server, issuer, result], at);
+            }
         }
-    }
-    head(
-        out,
-        FETCHED,
-        "gauge",
-        "When the keys of an issuer were last asked for.",
-    );
-    for Counts { hash, fetched, .. } in all.clone().map(|keys| &keys.counts) {
-        let known = RESULTS
-            .iter()
-            .zip(fetched)
-            .map(|(result, at)| (result, at.load(Relaxed)));
-        for (result, at) in known.filter(|(_, at)| *at != 0) {
-            let labels =
-                format!("apiserver_id_hash=\"\",jwt_issuer_hash=\"{hash}\",result=\"{result}\"");
-            let _ = writeln!(out, "{FETCHED}{{{labels}}} {at}");
-        }
-    }
-    head(out, KEYS, "gauge", "The keys of an issuer.");
-    for Counts { hash, keys, .. } in all.map(|keys| &keys.counts) {
-        let keys = lock(keys);
+        let keys = lock(&self.keys);
         if !keys.is_empty() {
-            let labels =
-                format!("apiserver_id_hash=\"\",hash=\"{keys}\",jwt_issuer_hash=\"{hash}\"");
-            let _ = writeln!(out, "{KEYS}{{{labels}}} 1");
+            out.gauge(
+                "apiserver_authentication_jwt_authenticator_jwks_fetch_last_key_set_info",
+                "The keys of an issuer.",
+            )
+            .add(&[server, ("hash", &**keys), issuer], 1);
         }
     }
 }

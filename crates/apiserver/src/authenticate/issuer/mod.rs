@@ -14,6 +14,7 @@ use parking_lot::RwLock;
 use std::fmt;
 use std::sync::Arc;
 
+use mizzen_metrics::Families;
 use mizzen_object::{Str, User, Value, json, time};
 use mizzen_registry::{Future, Registry};
 use tokio::time::Instant;
@@ -206,9 +207,11 @@ impl Authenticator for Issuers {
         Box::pin(self.ask(token, audiences))
     }
 
-    fn write_metrics(&self, out: &mut String) {
-        self.reloads.write(out);
-        counts::write(self.current().iter().map(|issuer| &issuer.keys), out);
+    fn collect(&self, out: &mut Families) {
+        self.reloads.collect(out);
+        for issuer in self.current().iter() {
+            issuer.keys.counts.collect(out);
+        }
     }
 }
 

@@ -285,8 +285,9 @@ mod tests {
             "https://b",
         );
         check(&file("https://c", ""), "https://c");
-        let mut out = String::new();
-        issuers.write_metrics(&mut out);
+        let mut families = mizzen_metrics::Families::default();
+        issuers.collect(&mut families);
+        let out = families.to_string();
         let reloads = "apiserver_authentication_config_controller_automatic_reloads_total";
         for counted in ["success\"} 2\n", "failure\"} 5\n"] {
             let line = format!("{reloads}{{apiserver_id_hash=\"\",status=\"{counted}");

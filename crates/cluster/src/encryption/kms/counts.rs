@@ -2,12 +2,12 @@
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use mizzen_apiserver::metrics::{Histogram, head};
+use mizzen_apiserver::metrics::api_server_id_hash;
+use mizzen_metrics::{Families, Histogram};
 
 use super::service::hash;
 use crate::encryption::counts::{Way, lock};
@@ -104,109 +104,57 @@ impl PluginCounts {
         self.invalid[usize::from(!id.is_empty())].fetch_add(1, Relaxed);
     }
 
-    /// All plug-ins in Prometheus' text form.
-    pub(in crate::encryption) fn write(
-        all: &BTreeMap<String, Arc<PluginCounts>>,
-        out: &mut String,
-    ) {
-        let calls = begin(
-            out,
-            "kms_operations_latency_seconds",
-            "histogram",
-            "How long calls took.",
-        );
-        for (name, counts) in all {
-            for ((method, code), histogram) in &*lock(&counts.calls) {
-                let labels = format!(
-                    "grpc_status_code=\"{code}\",method_name=\"{method}\",provider_name=\"{name}\""
-                );
-                histogram.write(out, &calls, &labels);
-            }
+    /// Adds the series of the plug-in of this name to a scrape.
+    pub(in crate::encryption) fn collect(&self, provider: &str, out: &mut Families) {
+        let name = |what: &str| format!("apiserver_envelope_encryption_{what}");
+        let provider = ("provider_name", provider);
+        let server = ("apiserver_id_hash", api_server_id_hash());
+        for ((method, code), histogram) in &*lock(&self.calls) {
+            let labels: &[_] = &[
+                ("grpc_status_code", *code),
+                ("method_name", *method),
+                provider,
+            ];
+            out.histogram(
+                name("kms_operations_latency_seconds"),
+                "How long calls took.",
+            )
+            .add_histogram(labels, histogram);
         }
-        write_keys(all, out, "key_id_hash_total", "counter", |uses, way| {
-            uses.uses[way as usize].load(Relaxed) as i64
-        });
-        write_keys(
-            all,
-            out,
-            "key_id_hash_last_timestamp_seconds",
-            "gauge",
-            |uses, way| uses.last[way as usize].load(Relaxed),
-        );
-        let said = begin(
-            out,
-            "key_id_hash_status_last_timestamp_seconds",
-            "gauge",
-            "When it was last named.",
-        );
-        for (name, counts) in all {
-            for (hash, at) in &*lock(&counts.said) {
-                let key = format!("apiserver_id_hash=\"\",key_id_hash=\"{hash}\"");
-                let _ = writeln!(out, "{said}{{{key},provider_name=\"{name}\"}} {at}");
-            }
-        }
-        let invalid = begin(
-            out,
-            "invalid_key_id_from_status_total",
-            "counter",
-            "Names of keys that are none.",
-        );
-        for (name, counts) in all {
-            for (error, n) in ["empty", "too_long"].iter().zip(&counts.invalid) {
-                let n = n.load(Relaxed);
-                if n > 0 {
-                    let _ = writeln!(
-                        out,
-                        "{invalid}{{error=\"{error}\",provider_name=\"{name}\"}} {n}"
-                    );
-                }
-            }
-        }
-        let known = begin(
-            out,
-            "dek_source_cache_size",
-            "gauge",
-            "Seeds and keys that are known.",
-        );
-        for (name, counts) in all {
-            let _ = writeln!(
-                out,
-                "{known}{{provider_name=\"{name}\"}} {}",
-                counts.known.load(Relaxed)
-            );
-        }
-    }
-}
-
-fn begin(out: &mut String, name: &str, kind: &str, help: &str) -> String {
-    let name = format!("apiserver_envelope_encryption_{name}");
-    head(out, &name, kind, help);
-    name
-}
-
-fn write_keys(
-    all: &BTreeMap<String, Arc<PluginCounts>>,
-    out: &mut String,
-    name: &str,
-    kind: &str,
-    figure: impl Fn(&KeyUses, Way) -> i64,
-) {
-    let metric = begin(out, name, kind, "How a key was used.");
-    for (name, counts) in all {
-        for (hash, uses) in &*lock(&counts.keys) {
-            for way in Way::ALL
+        for (hash, uses) in &*lock(&self.keys) {
+            let used = Way::ALL
                 .into_iter()
-                .filter(|way| uses.uses[*way as usize].load(Relaxed) > 0)
-            {
-                let key = format!(
-                    "apiserver_id_hash=\"\",key_id_hash=\"{hash}\",provider_name=\"{name}\""
-                );
-                let (way, figure) = (way.word(), figure(uses, way));
-                let _ = writeln!(
-                    out,
-                    "{metric}{{{key},transformation_type=\"{way}\"}} {figure}"
-                );
+                .map(|way| (way, uses.uses[way as usize].load(Relaxed)));
+            for (way, n) in used.filter(|(_, n)| *n > 0) {
+                let way_label = ("transformation_type", way.word());
+                let labels: &[_] = &[server, ("key_id_hash", &**hash), provider, way_label];
+                out.counter(name("key_id_hash_total"), "How often a key was used.")
+                    .add(labels, n);
+                out.gauge(
+                    name("key_id_hash_last_timestamp_seconds"),
+                    "When a key was last used.",
+                )
+                .add(labels, uses.last[way as usize].load(Relaxed));
             }
         }
+        for (hash, at) in &*lock(&self.said) {
+            out.gauge(
+                name("key_id_hash_status_last_timestamp_seconds"),
+                "When the plug-in last named a key as current.",
+            )
+            .add(&[server, ("key_id_hash", &**hash), provider], *at);
+        }
+        for (error, n) in ["empty", "too_long"].iter().zip(&self.invalid) {
+            let n = n.load(Relaxed);
+            if n > 0 {
+                out.counter(
+                    name("invalid_key_id_from_status_total"),
+                    "Invalid key IDs that the plug-in named.",
+                )
+                .add(&[("error", error), provider], n);
+            }
+        }
+        out.gauge(name("dek_source_cache_size"), "Data keys that are cached.")
+            .add(&[provider], self.known.load(Relaxed));
     }
 }

@@ -89,9 +89,9 @@ async fn what_was_sealed_is_opened_by_the_next_server_with_one_question() {
     assert_eq!(plugin.n_calls(), [1, 1, 1]);
     assert!(open(&next, &one[..one.len() - 1]).await.is_err());
     let metrics = |kms: &Kms| {
-        let mut out = String::new();
-        kms.world.counts.write(&mut out);
-        out
+        let mut families = mizzen_metrics::Families::default();
+        kms.world.counts.collect(&mut families);
+        families.to_string()
     };
     let key = format!(
         "apiserver_id_hash=\"\",key_id_hash=\"{}\",provider_name=\"test\"",

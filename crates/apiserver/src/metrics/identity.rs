@@ -1,0 +1,17 @@
+//! The identity of this API server in the label `apiserver_id_hash`.
+
+use std::sync::OnceLock;
+
+use super::hash;
+
+static ID_HASH: OnceLock<String> = OnceLock::new();
+
+/// Names this process, once. Kubernetes: the name of its identity lease, `apiserver-` and a hash of the host's name.
+pub fn set_api_server_id(id: &str) {
+    let _ = ID_HASH.set(hash(id.as_bytes()));
+}
+
+/// The hash of its name; empty for a server without one.
+pub fn api_server_id_hash() -> &'static str {
+    ID_HASH.get().map_or("", String::as_str)
+}
