@@ -974,6 +974,21 @@ async fn a_job_without_a_name_has_the_labels_of_one() {
 }
 
 #[tokio::test]
+async fn a_dependency_that_is_neither_schema_nor_list_is_shown_as_nothing() {
+    let rig = Rig::new().await;
+    let definition = r#"{"metadata":{"name":"nones.none.example.com"},"spec":{"group":"none.example.com","scope":"Namespaced",
+        "names":{"plural":"nones","kind":"None"},"versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},
+        "schema":{"openAPIV3Schema":{"$schema":"x","dependencies":{"zz":"http","a":"web","memory":["x"]}}}}]}}"#;
+    let refused = rig.post(DEFINITIONS, definition).await.expect(422);
+    let expected = r#""Dependencies":{"a":{"Schema":null,"Property":null},"memory":{"Schema":null,"Property":["x"]},"zz":{"Schema":null,"Property":null}}"#;
+    assert!(
+        refused.message().contains(expected),
+        "{}",
+        refused.message()
+    );
+}
+
+#[tokio::test]
 async fn an_event_goes_at_once_whatever_becomes_of_dependents() {
     let rig = Rig::new().await;
     let events = "/api/v1/namespaces/default/events";

@@ -60,11 +60,14 @@ fn member(ty: &str, value: &Value) -> Value {
             map.sort();
             map.into()
         }
-        ("d", parts) => parts
-            .entries()
-            .map(|(name, part)| (name, dependency(part)))
-            .collect::<Map>()
-            .into(),
+        ("d", parts) => {
+            let mut map: Map = parts
+                .entries()
+                .map(|(name, part)| (name, dependency(part)))
+                .collect();
+            map.sort();
+            map.into()
+        }
         ("i", Value::List(schemas)) => pair(
             "Schema",
             Value::Null,
@@ -88,7 +91,9 @@ pub(super) fn sorted(value: &Value) -> Value {
 fn dependency(part: &Value) -> Value {
     match part {
         Value::List(_) => pair("Schema", Value::Null, "Property", part.clone()),
-        schema => pair("Schema", internal(schema), "Property", Value::Null),
+        Value::Map(_) => pair("Schema", internal(part), "Property", Value::Null),
+        // Kubernetes: anything else is nothing (apiextensions/v1/marshal.go).
+        _ => pair("Schema", Value::Null, "Property", Value::Null),
     }
 }
 
