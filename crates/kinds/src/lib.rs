@@ -42,7 +42,7 @@ pub use table::{row_conditions, row_rank, scale_cells, scale_columns};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use mizzen_object::schema::{ParseError, Schemas, Struct, parse};
+use mizzen_object::schema::{ParseError, Schemas, Struct, parse, parse_with};
 use mizzen_object::{Column, GroupVersionKind, Kind, KindData, Value};
 
 use crate::pod::subresource::{
@@ -203,13 +203,7 @@ fn inherit_columns(kinds: &mut [KindData]) {
 /// The kinds of other files, each given with its name. They may use every built-in type; what they may not is add to a
 /// built-in group and version.
 pub fn others(files: &[(&str, &str)]) -> Result<Schemas, ParseError> {
-    let known = parse(DATA.iter().copied())
-        .expect("the data files parse")
-        .kinds
-        .len();
-    let mut schemas = parse(DATA.iter().copied().chain(files.iter().copied()))?;
-    schemas.kinds.drain(..known);
-    Ok(schemas)
+    parse_with(catalog().schemas.types, files.iter().copied())
 }
 
 /// The shape of every object's metadata.

@@ -10,7 +10,7 @@ mod canonical;
 mod parse;
 
 pub use canonical::{canonical, canonical_stored};
-pub use parse::{ParseError, Schemas, parse};
+pub use parse::{ParseError, Schemas, parse, parse_with};
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};

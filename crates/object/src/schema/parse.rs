@@ -36,7 +36,18 @@ pub struct ParseError {
 pub fn parse<'a>(
     files: impl IntoIterator<Item = (&'a str, &'a str)> + Clone,
 ) -> Result<Schemas, ParseError> {
-    let mut schemas = Schemas::default();
+    parse_with(HashMap::new(), files)
+}
+
+/// The same for files that use `types` as well, which are shared with the result.
+pub fn parse_with<'a>(
+    types: HashMap<Str, Arc<Struct>>,
+    files: impl IntoIterator<Item = (&'a str, &'a str)> + Clone,
+) -> Result<Schemas, ParseError> {
+    let mut schemas = Schemas {
+        types,
+        kinds: Vec::new(),
+    };
     for (name, text) in files.clone() {
         each_line(name, text, |home, line| declare(&mut schemas, home, line))?;
     }
