@@ -157,7 +157,7 @@ async fn serve(
     let observed = Observed::new(server, request);
     let _inflight = server.metrics.begin(&observed);
     let answer = match refused {
-        Some(status) => answer::status(&server.types, &status, plain_accept(request)),
+        Some(status) => failure(server, request, &status),
         None => {
             let record = request.record.clone();
             record.during(within_time(server, request)).await
@@ -248,7 +248,7 @@ async fn within_time(server: &Arc<Inner>, request: &mut Request) -> Answer {
             .await
             .unwrap_or_else(|_| Ok(too_slow())),
     };
-    outcome.unwrap_or_else(|status| answer::status(&server.types, &status, plain_accept(request)))
+    outcome.unwrap_or_else(|status| failure(server, request, &status))
 }
 
 fn too_slow() -> Answer {
@@ -299,7 +299,7 @@ async fn pass(server: &Arc<Inner>, request: &mut Request) -> Result<Answer, Stat
 
 /// Tells somebody that they may not. Kubernetes: with a header of its own (handlers/responsewriters/errors.go).
 fn refuse(server: &Inner, request: &Request, status: &Status) -> Answer {
-    let mut answer = answer::status(&server.types, status, plain_accept(request));
+    let mut answer = failure(server, request, status);
     answer.headers_mut().insert(
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
@@ -307,11 +307,11 @@ fn refuse(server: &Inner, request: &Request, status: &Status) -> Answer {
     answer
 }
 
-/// The form of a Status.
-pub(crate) fn plain_accept(request: &Request) -> Accept {
-    let accept = answer::negotiate_status(&request.headers, &request.query);
-    Accept {
+/// The response to a request that failed: the one place where a Status becomes one.
+pub(crate) fn failure(server: &Inner, request: &Request, status: &Status) -> Answer {
+    let accept = Accept {
         kept: request.record.wants_response(),
-        ..accept
-    }
+        ..answer::negotiate_status(&request.headers, &request.query)
+    };
+    answer::status(&server.types, status, accept)
 }

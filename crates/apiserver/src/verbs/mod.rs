@@ -38,7 +38,7 @@ use tokio::time::Instant;
 use crate::access::second;
 use crate::answer::{self, Accept, Answer, Offer, negotiate_among};
 use crate::catalog::Nowhere;
-use crate::chain::plain_accept;
+use crate::chain::failure;
 use crate::definitions;
 use crate::request::{Request, ResourcePath};
 use crate::server::Inner;
@@ -145,7 +145,7 @@ fn finish(
     let mut answer = match outcome {
         Ok(answer) => answer,
         Err(status) if warnings.is_empty() => return Err(status),
-        Err(status) => answer::status(&server.types, &status, plain_accept(request)),
+        Err(status) => failure(server, request, &status),
     };
     answer::warn(&mut answer, warnings);
     Ok(answer)
