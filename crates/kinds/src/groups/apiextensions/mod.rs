@@ -39,6 +39,11 @@ fn default(definition: &mut Value) {
     if let Some(service) = spec.at_mut("conversion.webhook.clientConfig.service") {
         service.set_default("port", 443);
     }
+    // Kubernetes: the internal type has the fields of a webhook, and no webhook (apiextensions/v1/conversion.go).
+    let webhook = spec.at("conversion.webhook");
+    if webhook["clientConfig"].is_null() && webhook["conversionReviewVersions"].is_null() {
+        spec.entry("conversion").remove("webhook");
+    }
     let status = definition.entry("status");
     if let Some(stored) = stored.filter(|_| status["storedVersions"].is_empty()) {
         status.set("storedVersions", value!([stored]));

@@ -69,6 +69,21 @@ fn a_policy_has_something_to_do() {
 }
 
 #[test]
+fn a_webhook_that_says_nothing_is_left_out() {
+    let kind = "apiextensions.k8s.io/v1 CustomResourceDefinition";
+    let definition = r#"{"metadata":{"name":"foos.a.b"},"spec":{"group":"a.b","scope":"Cluster","names":{"plural":"foos","kind":"Foo"},
+        "versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}],
+        "conversion":{"strategy":"None","webhook":{}}}}"#;
+    check(
+        kind,
+        definition,
+        expect![[r#"
+        {"metadata":{"name":"foos.a.b"},"spec":{"group":"a.b","names":{"plural":"foos","singular":"foo","kind":"Foo","listKind":"FooList"},"scope":"Cluster","versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}],"conversion":{"strategy":"None"}},"status":{"conditions":null,"acceptedNames":{"plural":"","kind":""},"storedVersions":["v1"]}}
+    "#]],
+    );
+}
+
+#[test]
 fn a_definition_gets_names_and_a_stored_version() {
     let kind = "apiextensions.k8s.io/v1 CustomResourceDefinition";
     let definition = r#"{"metadata":{"name":"foos.a.b"},"spec":{"group":"a.b","scope":"Cluster","names":{"plural":"foos","kind":"Foo"},
