@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(
             rules,
             [
-                r#"{"verbs":["list","watch"],"resources":["nodes","pods"],"apiGroups":[""]}"#,
+                r#"{"verbs":["list","watch"],"resources":["nodes","pods","services"],"apiGroups":[""]}"#,
                 r#"{"verbs":["create"],"resources":["leases"],"apiGroups":["coordination.k8s.io"]}"#,
                 r#"{"verbs":["get","update"],"resources":["leases"],"apiGroups":["coordination.k8s.io"],"resourceNames":["node-nodes.mizzen.dev"]}"#,
                 r#"{"verbs":["create","patch"],"resources":["events"],"apiGroups":[""]}"#,
