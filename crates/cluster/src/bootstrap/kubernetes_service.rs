@@ -7,7 +7,6 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use http::Method;
-use mizzen_object::address::family;
 use mizzen_object::{Value, value};
 
 use crate::itself::Client;
@@ -55,7 +54,8 @@ impl KubernetesService {
     }
 
     fn service(&self) -> Value {
-        let (text, family) = (self.service_ip.to_string(), family(self.service_ip));
+        // Kubernetes: the rest is allocated, and has no owner in the managed fields (kubernetesservice/controller.go).
+        let address = self.service_ip.to_string();
         let mut service = value!({
             "apiVersion": "v1",
             "kind": "Service",
@@ -65,10 +65,8 @@ impl KubernetesService {
                 "labels": { "component": "apiserver", "provider": "kubernetes" }
             },
             "spec": {
-                "clusterIP": (text.as_str()),
-                "clusterIPs": [(text.as_str())],
+                "clusterIP": (address.as_str()),
                 "internalTrafficPolicy": "Cluster",
-                "ipFamilies": [(family)],
                 "ipFamilyPolicy": "SingleStack",
                 "ports": [{ "name": "https", "port": 443, "protocol": "TCP", "targetPort": (self.port) }],
                 "sessionAffinity": "None",

@@ -124,6 +124,13 @@ async fn the_kubernetes_service_names_the_server_as_conformance_asks() {
     );
     let port = value!({ "name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443 });
     assert_eq!(service["spec"]["ports"], value!([(port)]));
+    assert_eq!(service["spec"]["clusterIPs"], value!(["10.0.0.1"]));
+    assert_eq!(service["spec"]["ipFamilies"], value!(["IPv4"]));
+    let owned = &service["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"];
+    assert!(!owned["f:clusterIP"].is_null());
+    for allocated in ["f:clusterIPs", "f:ipFamilies"] {
+        assert!(owned[allocated].is_null(), "{allocated}");
+    }
     let endpoints = rig.get(ENDPOINTS).await.unwrap();
     let ports = value!([{ "name": "https", "port": 6443, "protocol": "TCP" }]);
     let labels = value!({ "endpointslice.kubernetes.io/skip-mirror": "true" });
