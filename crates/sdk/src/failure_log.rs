@@ -119,7 +119,7 @@ mod tests {
             first,
             [(0, 0), (10, 9), (30, 19), (70, 39), (150, 79), (310, 159)]
         );
-        assert_eq!(rest.len(), 6, "one every ten minutes: {rest:?}");
+        assert_eq!(rest.len(), 5, "one every ten minutes: {rest:?}");
     }
 
     #[tokio::test(start_paused = true)]
