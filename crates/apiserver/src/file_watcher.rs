@@ -36,8 +36,11 @@ pub struct FileWatcher {
     files: Vec<PathBuf>,
     loaded: Vec<Vec<u8>>,
     /// What was returned last and not accepted, and when.
-    pending: Option<(Result<Vec<Vec<u8>>, FileError>, Instant)>,
+    pending: Option<(Contents, Instant)>,
 }
+
+/// What is in the files, in their order, or which of them cannot be read.
+type Contents = Result<Vec<Vec<u8>>, FileError>;
 
 /// A file that cannot be read, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -66,7 +69,7 @@ impl FileWatcher {
     pub async fn changed(&mut self) -> Result<Vec<Vec<u8>>, FileError> {
         loop {
             sleep(POLL_INTERVAL).await;
-            let now: Result<Vec<_>, _> = self.files.iter().map(|file| read(file)).collect();
+            let now: Contents = self.files.iter().map(|file| read(file)).collect();
             if now.as_ref() == Ok(&self.loaded) {
                 self.pending = None;
                 continue;
