@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io;
 
-use tokio_rustls::rustls::{CertificateError, Error as TlsError, InvalidMessage};
+use tokio_rustls::rustls::{AlertDescription, CertificateError, Error as TlsError, InvalidMessage};
 
 use crate::SendError;
 
@@ -48,10 +48,7 @@ fn of_one(cause: &(dyn Error + 'static)) -> Option<String> {
         return Some(error.0.clone());
     }
     if let Some(error) = cause.downcast_ref::<io::Error>() {
-        return Some(match error.kind() {
-            io::ErrorKind::UnexpectedEof => "EOF".into(),
-            _ => format!("read tcp: read: {}", system(error)),
-        });
+        return Some(handshake(error));
     }
     let error = cause.downcast_ref::<hyper::Error>()?;
     if error.is_parse() {
@@ -76,7 +73,7 @@ pub(crate) fn system(error: &io::Error) -> String {
         .collect()
 }
 
-/// Why no secure connection came about.
+/// Why no secure connection came about, or why it ended: a server may reject a client's certificate after the handshake.
 pub(crate) fn handshake(error: &io::Error) -> String {
     match error
         .get_ref()
@@ -93,7 +90,7 @@ pub(crate) fn handshake(error: &io::Error) -> String {
             "http: server gave HTTP response to HTTPS client".into()
         }
         Some(TlsError::AlertReceived(alert)) => {
-            format!("remote error: tls: {}", spaced(&format!("{alert:?}")))
+            format!("remote error: tls: {}", alert_text(*alert))
         }
         Some(error) => format!("tls: {error}"),
         None if error.kind() == io::ErrorKind::UnexpectedEof => "EOF".into(),
@@ -101,7 +98,26 @@ pub(crate) fn handshake(error: &io::Error) -> String {
     }
 }
 
-/// `UnknownCA` as `unknown ca`.
+/// An alert as Go names it (crypto/tls/alert.go).
+fn alert_text(alert: AlertDescription) -> String {
+    match alert {
+        AlertDescription::BadRecordMac => "bad record MAC".into(),
+        AlertDescription::CertificateRevoked => "revoked certificate".into(),
+        AlertDescription::CertificateExpired => "expired certificate".into(),
+        AlertDescription::CertificateUnknown => "unknown certificate".into(),
+        AlertDescription::UnknownCA => "unknown certificate authority".into(),
+        AlertDescription::DecodeError => "error decoding message".into(),
+        AlertDescription::DecryptError => "error decrypting message".into(),
+        AlertDescription::ProtocolVersion => "protocol version not supported".into(),
+        AlertDescription::InsufficientSecurity => "insufficient security level".into(),
+        AlertDescription::UnrecognisedName => "unrecognized name".into(),
+        AlertDescription::UnknownPSKIdentity => "unknown PSK identity".into(),
+        AlertDescription::EncryptedClientHelloRequired => "encrypted client hello required".into(),
+        other => spaced(&format!("{other:?}")),
+    }
+}
+
+/// `HandshakeFailure` as `handshake failure`.
 fn spaced(word: &str) -> String {
     let mut text = String::new();
     let mut before = ' ';

@@ -23,10 +23,12 @@
 //! Invariant: every call has a limit: on dialling, on the handshake, on the whole (the caller's), and on the response.
 
 mod connect;
+mod constraints;
 mod go;
 mod purpose;
 mod redirect;
 pub mod signatures;
+mod signed;
 mod trust;
 mod verify;
 
@@ -51,7 +53,7 @@ use tokio_rustls::client::TlsStream;
 
 use connect::Connector;
 pub use connect::dial;
-pub use purpose::Purpose;
+pub use purpose::ClientPurpose;
 pub use redirect::{Call, clean_path};
 pub use trust::{Anyone, Identity, Trust, check_certificates, check_key};
 

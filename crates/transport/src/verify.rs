@@ -1,50 +1,37 @@
 //! Is a server's certificate good? As Go's `crypto/x509` decides it, which upstream relies on.
 //!
 //! Its dates and its name come first. Then it is trusted if it is itself in the bundle, or if a chain leads from it to a
-//! certificate of the bundle that may sign: one of an intermediate authority will do. Last comes what the certificates
-//! say they are for. webpki builds the chains; it rejects a leaf that is also an authority, as `openssl req -x509` makes
-//! them, and Go does not, so that those chains are built here.
+//! certificate of the bundle that may sign: one of an intermediate authority will do ([`ChainBuilder`]). Last comes what
+//! the certificates of a chain say they are for, and for which names its authorities may sign ([`constraints`]). webpki
+//! rejects a leaf that is also an authority, as `openssl req -x509` makes them, and does not say which certificate
+//! nearly fitted, so that chains are built here.
 //!
 //! Invariant: dates, names and purposes are checked whatever makes a certificate trusted.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use mizzen_object::time;
+use mizzen_object::{json, time};
 use tokio_rustls::rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::CryptoProvider;
-use tokio_rustls::rustls::pki_types::{
-    CertificateDer, ServerName, SubjectPublicKeyInfoDer, TrustAnchor, UnixTime,
-};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{self, CertificateError, OtherError};
-use webpki::{
-    ALL_VERIFICATION_ALGS, EndEntityCert, RawPublicKeyEntity, VerifiedPath,
-    anchor_from_trusted_cert,
-};
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate, X509Version};
+use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificate};
 
 use crate::check_signatures;
-use crate::purpose::Purpose;
+use crate::constraints;
+use crate::signed::check_signature_from;
 
-/// Go: how many signatures are checked for one chain at most.
+/// Go: how many signatures are checked for one leaf at most.
 const MAX_SIGNATURES: usize = 100;
+/// Go: how many names of a certificate an error lists.
+const MAX_SHOWN_NAMES: usize = 100;
 
 /// Why a certificate is not trusted, in the words of Go's `crypto/x509`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Untrusted(String);
-
-impl Untrusted {
-    fn unknown_authority() -> Untrusted {
-        Untrusted("certificate signed by unknown authority".into())
-    }
-
-    fn purpose() -> Untrusted {
-        Untrusted("certificate specifies an incompatible key usage".into())
-    }
-}
 
 impl From<Untrusted> for rustls::Error {
     fn from(untrusted: Untrusted) -> rustls::Error {
@@ -57,19 +44,16 @@ pub(crate) struct Roots(Vec<Root>);
 
 struct Root {
     der: CertificateDer<'static>,
-    /// How chains end at it; none if it may not sign others.
-    anchor: Option<TrustAnchor<'static>>,
+    /// The name under which it signs, as it is encoded.
+    subject: Vec<u8>,
 }
 
 impl Roots {
     pub(crate) fn new(certificates: impl IntoIterator<Item = CertificateDer<'static>>) -> Roots {
         let roots = certificates.into_iter().filter_map(|der| {
             let (_, parsed) = X509Certificate::from_der(&der).ok()?;
-            let anchor = anchor_from_trusted_cert(&der)
-                .ok()
-                .filter(|_| may_sign(&parsed));
-            let anchor = anchor.map(|anchor| anchor.to_owned());
-            Some(Root { der, anchor })
+            let subject = parsed.subject().as_raw().to_vec();
+            Some(Root { der, subject })
         });
         Roots(roots.collect())
     }
@@ -82,187 +66,251 @@ impl Roots {
     fn check(
         &self,
         leaf: &CertificateDer,
-        between: &[CertificateDer],
+        intermediates: &[CertificateDer],
         name: &ServerName,
         now: i64,
     ) -> Result<(), Untrusted> {
         let (_, parsed) = X509Certificate::from_der(leaf)
             .map_err(|error| Untrusted(format!("malformed certificate: {error}")))?;
+        check_extensions(&parsed)?;
         check_dates(&parsed, now)?;
-        check_name(leaf, &parsed, name)?;
+        check_name(&parsed, name)?;
+        let chain = vec![parsed];
         if self.0.iter().any(|root| root.der == *leaf) {
-            return check_purpose(&parsed);
+            return check_chains(&[chain]);
         }
-        if parsed.is_ca() {
-            let between = between
-                .iter()
-                .filter_map(|der| Some(X509Certificate::from_der(der).ok()?.1))
-                .collect();
-            return Search {
-                roots: self,
-                between,
-                now,
-                signatures: 0,
-            }
-            .parent_of(&parsed, 0);
-        }
-        self.check_chain(leaf, between, now)
-    }
-
-    fn check_chain(
-        &self,
-        leaf: &CertificateDer,
-        between: &[CertificateDer],
-        now: i64,
-    ) -> Result<(), Untrusted> {
-        let end = EndEntityCert::try_from(leaf).map_err(|_| Untrusted::unknown_authority())?;
-        let anchors: Vec<TrustAnchor> = self
-            .0
+        let intermediates = intermediates
             .iter()
-            .filter_map(|root| root.anchor.clone())
+            .filter_map(|der| Some(X509Certificate::from_der(der).ok()?.1))
             .collect();
-        let at = unix_time(now);
-        // webpki says nothing of an anchor's own dates and purposes, and Go does.
-        let alive = |path: &VerifiedPath<'_>| -> Result<(), webpki::Error> {
-            let ends = self
-                .0
-                .iter()
-                .filter(|root| root.anchor.as_ref() == Some(path.anchor()));
-            let mut problem = webpki::Error::UnknownIssuer;
-            for root in ends.filter_map(|root| Some(X509Certificate::from_der(&root.der).ok()?.1)) {
-                let until = root.validity().not_after.timestamp();
-                if path_len(&root)
-                    .is_some_and(|most| path.intermediate_certificates().count() > most)
-                {
-                    continue;
-                }
-                match (check_dates(&root, now), check_purpose(&root)) {
-                    (Ok(()), Ok(())) => return Ok(()),
-                    (Err(_), _) if until < now => {
-                        problem = webpki::Error::CertExpired {
-                            time: at,
-                            not_after: unix_time(until),
-                        };
-                    }
-                    _ => {}
-                }
-            }
-            Err(problem)
+        let mut builder = ChainBuilder {
+            roots: self,
+            intermediates,
+            now,
+            n_signatures: 0,
         };
-        let usage = Purpose::Server;
-        match end.verify_for_usage(
-            ALL_VERIFICATION_ALGS,
-            &anchors,
-            between,
-            at,
-            usage,
-            None,
-            Some(&alive),
-        ) {
-            Ok(_) => Ok(()),
-            Err(
-                webpki::Error::RequiredEkuNotFoundContext(_) | webpki::Error::EmptyEkuExtension,
-            ) => Err(Untrusted::purpose()),
-            Err(webpki::Error::CertExpired { not_after, .. }) => {
-                Err(expired(now, "after", seconds(not_after)))
-            }
-            Err(webpki::Error::CertNotValidYet { not_before, .. }) => {
-                Err(expired(now, "before", seconds(not_before)))
-            }
-            Err(_) => Err(Untrusted::unknown_authority()),
-        }
+        check_chains(&builder.chains_from(&chain)?)
     }
 }
 
-/// The way from a leaf that is an authority to a root.
-struct Search<'a> {
+type Chain<'a> = Vec<X509Certificate<'a>>;
+
+/// Finds the ways from a leaf to a root. Go: `buildChains`.
+struct ChainBuilder<'a> {
     roots: &'a Roots,
-    between: Vec<X509Certificate<'a>>,
+    intermediates: Chain<'a>,
     now: i64,
-    signatures: usize,
+    n_signatures: usize,
 }
 
-impl Search<'_> {
-    /// Looks for who has signed `child`, which has `depth` certificates between itself and the leaf.
-    fn parent_of(&mut self, child: &X509Certificate, depth: usize) -> Result<(), Untrusted> {
-        check_purpose(child)?;
-        let mut problem = Untrusted::unknown_authority();
-        let roots = self.roots.0.iter().filter(|root| root.anchor.is_some());
-        let roots: Vec<_> = roots
-            .filter_map(|root| Some(X509Certificate::from_der(&root.der).ok()?.1))
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Intermediate,
+    Root,
+}
+
+impl<'a> ChainBuilder<'a> {
+    /// All chains that begin with `chain`. The error is about the last certificate that had signed and was not valid, or
+    /// names the first that might have signed.
+    fn chains_from(&mut self, chain: &[X509Certificate<'a>]) -> Result<Vec<Chain<'a>>, Untrusted> {
+        let child = chain.last().expect("a chain begins with a leaf");
+        let (mut chains, mut problem, mut hint) = (Vec::new(), None, None);
+        for (role, parent) in self.potential_parents(child) {
+            self.n_signatures += 1;
+            if self.n_signatures > MAX_SIGNATURES {
+                problem = Some(Untrusted(
+                    "signature check attempts limit reached while verifying certificate chain"
+                        .into(),
+                ));
+                break;
+            }
+            if is_in_chain(&parent, chain) {
+                continue;
+            }
+            if let Err(why) = check_signature_from(child, &parent) {
+                hint.get_or_insert_with(|| candidate_hint(&why, &parent));
+                continue;
+            }
+            problem = self.check_parent(role, &parent, chain).err();
+            if let Some(problem) = &problem {
+                hint.get_or_insert_with(|| candidate_hint(&format!("x509: {problem}"), &parent));
+                continue;
+            }
+            let longer = [chain, &[parent]].concat();
+            match role {
+                Role::Root => chains.push(longer),
+                Role::Intermediate => match self.chains_from(&longer) {
+                    Ok(found) => chains.extend(found),
+                    Err(error) => problem = Some(error),
+                },
+            }
+        }
+        if !chains.is_empty() {
+            return Ok(chains);
+        }
+        let unknown = || {
+            let hint = hint.unwrap_or_default();
+            Untrusted(format!("certificate signed by unknown authority{hint}"))
+        };
+        Err(problem.unwrap_or_else(unknown))
+    }
+
+    /// Certificates whose name is that of the issuer, roots first; those whose key identifier fits come before others.
+    fn potential_parents(&self, child: &X509Certificate) -> Vec<(Role, X509Certificate<'a>)> {
+        let issuer = child.issuer().as_raw();
+        let roots = self.roots.0.iter().filter(|root| root.subject == issuer);
+        let roots = roots.filter_map(|root| Some(X509Certificate::from_der(&root.der).ok()?.1));
+        let intermediates = self.intermediates.iter();
+        let intermediates = intermediates.filter(|parent| parent.subject().as_raw() == issuer);
+        let mut parents: Vec<(Role, X509Certificate<'a>)> = roots
+            .map(|root| (Role::Root, root))
+            .chain(intermediates.map(|parent| (Role::Intermediate, parent.clone())))
             .collect();
-        for root in &roots {
-            match self
-                .signed(root, child, depth)
-                .map(|()| check_purpose(root))
-            {
-                Ok(found) => return found,
-                Err(Some(worse)) => problem = worse,
-                Err(None) => {}
-            }
-        }
-        for parent in self.between.clone() {
-            match self.signed(&parent, child, depth) {
-                Ok(()) if self.parent_of(&parent, depth + 1).is_ok() => return Ok(()),
-                Err(Some(worse)) => problem = worse,
-                _ => {}
-            }
-        }
-        Err(problem)
+        let authority_key = authority_key_id(child);
+        parents.sort_by_key(|(role, parent)| {
+            let rank = match (subject_key_id(parent), authority_key) {
+                (subject, authority) if subject == authority => 0,
+                (None, _) | (_, None) => 1,
+                _ => 2,
+            };
+            (*role == Role::Intermediate, rank)
+        });
+        parents
     }
 
-    /// Whether `parent` has signed `child` and might; if not, what is wrong beyond that.
-    fn signed(
-        &mut self,
+    /// Whether a certificate that has signed the last one of a chain may stand there. Go: `isValid`.
+    fn check_parent(
+        &self,
+        role: Role,
         parent: &X509Certificate,
-        child: &X509Certificate,
-        depth: usize,
-    ) -> Result<(), Option<Untrusted>> {
-        // What names an authority may sign for is webpki's to know; here such an authority signs for none.
-        let free = parent
-            .name_constraints()
-            .is_ok_and(|constraints| constraints.is_none());
-        let fits = parent.subject().as_raw() == child.issuer().as_raw()
-            && may_sign(parent)
-            && free
-            && path_len(parent).is_none_or(|most| depth <= most)
-            && self.signatures < MAX_SIGNATURES;
-        if !fits {
-            return Err(None);
+        chain: &[X509Certificate],
+    ) -> Result<(), Untrusted> {
+        check_extensions(parent)?;
+        check_dates(parent, self.now)?;
+        let basic = parent.basic_constraints().ok().flatten();
+        if role == Role::Intermediate && !basic.as_ref().is_some_and(|basic| basic.value.ca) {
+            return Err(Untrusted(
+                "certificate is not authorized to sign other certificates".into(),
+            ));
         }
-        self.signatures += 1;
-        if !has_signed(parent, child) {
-            return Err(None);
+        let max_path_len = basic.and_then(|basic| basic.value.path_len_constraint);
+        let max_path_len = max_path_len.and_then(|max| usize::try_from(max).ok());
+        if max_path_len.is_some_and(|max| chain.len() - 1 > max) {
+            return Err(Untrusted(
+                "too many intermediates for path length constraint".into(),
+            ));
         }
-        check_dates(parent, self.now).map_err(Some)
+        Ok(())
     }
 }
 
-fn has_signed(parent: &X509Certificate, child: &X509Certificate) -> bool {
-    let key = SubjectPublicKeyInfoDer::from(parent.public_key().raw);
-    let Ok(key) = RawPublicKeyEntity::try_from(&key) else {
-        return false;
+/// Whether one of the chains is for servers, and for the names of its certificates.
+fn check_chains(chains: &[Chain]) -> Result<(), Untrusted> {
+    let (mut is_for_others, mut constraint) = (false, None);
+    for chain in chains {
+        if !chain.iter().all(is_for_servers) {
+            is_for_others = true;
+        } else if let Err(detail) = constraints::check(chain) {
+            constraint.get_or_insert(detail);
+        } else {
+            return Ok(());
+        }
+    }
+    Err(Untrusted(match constraint {
+        Some(detail) => format!(
+            "a root or intermediate certificate is not authorized to sign for this name: {detail}"
+        ),
+        None if is_for_others => "certificate specifies an incompatible key usage".into(),
+        None => "no valid chains built".into(),
+    }))
+}
+
+/// A certificate that says what it is for must say that it is for servers, or for anything.
+fn is_for_servers(certificate: &X509Certificate) -> bool {
+    match certificate.extended_key_usage() {
+        Ok(None) => true,
+        Ok(Some(usage)) => usage.value.server_auth || usage.value.any,
+        Err(_) => false,
+    }
+}
+
+/// Which certificate nearly fitted, and why it did not.
+fn candidate_hint(why: &str, candidate: &X509Certificate) -> String {
+    let subject = candidate.subject();
+    let first = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
+    let common = subject.iter_common_name().next();
+    let organization = subject.iter_organization().next();
+    let name = first(common.and_then(|name| name.as_str().ok()))
+        .or_else(|| first(organization.and_then(|name| name.as_str().ok())))
+        .unwrap_or_else(|| format!("serial:{}", candidate.tbs_certificate.serial));
+    format!(
+        " (possibly because of {} while trying to verify candidate authority certificate {})",
+        json::quote(why),
+        json::quote(&name)
+    )
+}
+
+/// Whether a chain has a certificate of the same subject, key and names.
+fn is_in_chain(candidate: &X509Certificate, chain: &[X509Certificate]) -> bool {
+    let alternative = |certificate: &X509Certificate| {
+        let mut extensions = certificate.extensions().iter();
+        let found = extensions.find(|extension| extension.oid.to_id_string() == "2.5.29.17");
+        found.map(|extension| extension.value.to_vec())
     };
-    let (message, signature) = (child.tbs_certificate.as_ref(), &child.signature_value.data);
-    ALL_VERIFICATION_ALGS
+    chain.iter().any(|certificate| {
+        certificate.subject().as_raw() == candidate.subject().as_raw()
+            && certificate.public_key().raw == candidate.public_key().raw
+            && alternative(certificate) == alternative(candidate)
+    })
+}
+
+fn authority_key_id<'a>(certificate: &'a X509Certificate) -> Option<&'a [u8]> {
+    certificate
+        .extensions()
         .iter()
-        .any(|algorithm| key.verify_signature(*algorithm, message, signature).is_ok())
+        .find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::AuthorityKeyIdentifier(id) => {
+                id.key_identifier.as_ref().map(|id| id.0)
+            }
+            _ => None,
+        })
 }
 
-/// How many certificates may stand between an authority and a leaf.
-fn path_len(certificate: &X509Certificate) -> Option<usize> {
-    let limits = certificate.basic_constraints().ok().flatten()?;
-    limits
-        .value
-        .path_len_constraint
-        .and_then(|most| usize::try_from(most).ok())
+fn subject_key_id<'a>(certificate: &'a X509Certificate) -> Option<&'a [u8]> {
+    certificate
+        .extensions()
+        .iter()
+        .find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
+            _ => None,
+        })
 }
 
-/// Whether others may be signed with a certificate's key. Go: one of version 1 cannot say that it may not.
-fn may_sign(certificate: &X509Certificate) -> bool {
-    let usage = certificate.key_usage().ok().flatten();
-    (certificate.version() == X509Version::V1 || certificate.is_ca())
-        && usage.is_none_or(|usage| usage.value.key_cert_sign())
+/// Critical extensions must be ones that Go knows (crypto/x509/parser.go).
+fn check_extensions(certificate: &X509Certificate) -> Result<(), Untrusted> {
+    const KNOWN: [&str; 13] = [
+        "2.5.29.14",
+        "2.5.29.15",
+        "2.5.29.17",
+        "2.5.29.19",
+        "2.5.29.30",
+        "2.5.29.31",
+        "2.5.29.32",
+        "2.5.29.33",
+        "2.5.29.35",
+        "2.5.29.36",
+        "2.5.29.37",
+        "2.5.29.54",
+        "1.3.6.1.5.5.7.1.1",
+    ];
+    let mut critical = certificate
+        .extensions()
+        .iter()
+        .filter(|extension| extension.critical);
+    if critical.any(|extension| !KNOWN.contains(&extension.oid.to_id_string().as_str())) {
+        return Err(Untrusted("unhandled critical extension".into()));
+    }
+    Ok(())
 }
 
 fn check_dates(certificate: &X509Certificate, now: i64) -> Result<(), Untrusted> {
@@ -271,96 +319,76 @@ fn check_dates(certificate: &X509Certificate, now: i64) -> Result<(), Untrusted>
         validity.not_before.timestamp(),
         validity.not_after.timestamp(),
     );
-    if now < from {
-        return Err(expired(now, "before", from));
-    }
-    if now > until {
-        return Err(expired(now, "after", until));
-    }
-    Ok(())
-}
-
-fn expired(now: i64, relation: &str, limit: i64) -> Untrusted {
+    let (relation, limit) = if now < from {
+        ("before", from)
+    } else if now > until {
+        ("after", until)
+    } else {
+        return Ok(());
+    };
     let (now, limit) = (time::from_unix(now), time::from_unix(limit));
-    Untrusted(format!(
+    Err(Untrusted(format!(
         "certificate has expired or is not yet valid: current time {now} is {relation} {limit}"
-    ))
-}
-
-fn unix_time(seconds: i64) -> UnixTime {
-    UnixTime::since_unix_epoch(Duration::from_secs(
-        u64::try_from(seconds).unwrap_or_default(),
-    ))
-}
-
-fn seconds(time: UnixTime) -> i64 {
-    i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
-}
-
-/// A certificate that says what it is for must say that it is for servers, or for anything.
-fn check_purpose(certificate: &X509Certificate) -> Result<(), Untrusted> {
-    match certificate.extended_key_usage() {
-        Ok(None) => Ok(()),
-        Ok(Some(usage)) if usage.value.server_auth || usage.value.any => Ok(()),
-        _ => Err(Untrusted::purpose()),
-    }
+    )))
 }
 
 /// Whether the certificate has the name. Go: a common name is none.
-fn check_name(
-    leaf: &CertificateDer,
-    parsed: &X509Certificate,
-    name: &ServerName,
-) -> Result<(), Untrusted> {
-    let named =
-        EndEntityCert::try_from(leaf).and_then(|leaf| leaf.verify_is_valid_for_subject_name(name));
-    if named.is_ok() {
-        return Ok(());
-    }
+fn check_name(certificate: &X509Certificate, name: &ServerName) -> Result<(), Untrusted> {
     let wanted = name.to_str();
-    let alternative = parsed.subject_alternative_name().ok().flatten();
-    let common = parsed
-        .subject()
-        .iter_common_name()
-        .next()
-        .and_then(|name| name.as_str().ok());
-    if alternative.is_none() && common.is_some_and(|common| common.eq_ignore_ascii_case(&wanted)) {
-        return Err(Untrusted(
-            "certificate relies on legacy Common Name field, use SANs instead".into(),
-        ));
-    }
+    let alternative = certificate.subject_alternative_name().ok().flatten();
     let names = alternative
+        .as_ref()
         .map(|names| names.value.general_names.as_slice())
         .unwrap_or_default();
     let is_address = matches!(name, ServerName::IpAddress(_));
-    let names: Vec<String> = names
+    let shown: Vec<String> = names
         .iter()
-        .filter_map(|name| shown(name, is_address))
+        .filter_map(|name| shown_name(name, is_address))
         .collect();
-    Err(Untrusted(match (names.is_empty(), is_address) {
-        (true, true) => {
+    let fits = |own: &String| match is_address {
+        true => own.parse::<IpAddr>().ok() == wanted.parse::<IpAddr>().ok(),
+        false => matches_host(own, &wanted),
+    };
+    if shown.iter().any(fits) {
+        return Ok(());
+    }
+    let common = certificate.subject().iter_common_name().next();
+    let common = common.and_then(|name| name.as_str().ok());
+    let n_names = shown.len();
+    Err(Untrusted(
+        if alternative.is_none() && common.is_some_and(|common| matches_host(common, &wanted)) {
+            "certificate relies on legacy Common Name field, use SANs instead".into()
+        } else if n_names == 0 && is_address {
             format!(
                 "cannot validate certificate for {wanted} because it doesn't contain any IP SANs"
             )
-        }
-        (true, false) => {
+        } else if n_names == 0 {
             format!("certificate is not valid for any names, but wanted to match {wanted}")
-        }
-        (false, _) => format!(
-            "certificate is valid for {}, not {wanted}",
-            names.join(", ")
-        ),
-    }))
+        } else if n_names >= MAX_SHOWN_NAMES {
+            let what = if is_address { "IP SANs" } else { "names" };
+            format!("certificate is valid for {n_names} {what}, but none matched {wanted}")
+        } else {
+            let names = shown.join(", ");
+            format!("certificate is valid for {names}, not {wanted}")
+        },
+    ))
 }
 
-fn shown(name: &GeneralName, is_address: bool) -> Option<String> {
+/// Whether a name of a certificate, perhaps with `*` as its first label, is that of a host.
+fn matches_host(pattern: &str, host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    match (pattern.strip_prefix("*."), host.split_once('.')) {
+        (Some(rest), Some((_, wanted))) => rest.eq_ignore_ascii_case(wanted),
+        (Some(_), None) => false,
+        (None, _) => !pattern.is_empty() && pattern.eq_ignore_ascii_case(host),
+    }
+}
+
+fn shown_name(name: &GeneralName, is_address: bool) -> Option<String> {
     match name {
         GeneralName::DNSName(name) if !is_address => Some((*name).to_owned()),
         GeneralName::IPAddress(bytes) if is_address => {
-            let four = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
-            four.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from))
-                .ok()
-                .map(|ip| ip.to_string())
+            constraints::address(bytes).map(|address| address.to_string())
         }
         _ => None,
     }
@@ -387,8 +415,9 @@ impl ServerCertVerifier for Verifier {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
+        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         self.roots
-            .check(end_entity, intermediates, server_name, seconds(now))?;
+            .check(end_entity, intermediates, server_name, now)?;
         Ok(ServerCertVerified::assertion())
     }
 

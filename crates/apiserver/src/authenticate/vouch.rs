@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use mizzen_transport::Purpose;
+use mizzen_transport::ClientPurpose;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{
     CertificateDer, SubjectPublicKeyInfoDer, TrustAnchor, UnixTime,
@@ -58,13 +58,12 @@ impl Roots {
         let anchors: Vec<TrustAnchor> = alive.map(|root| root.anchor.clone()).collect();
         let now =
             UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now).unwrap_or_default()));
-        let usage = Purpose::Client;
         leaf.verify_for_usage(
             ALL_VERIFICATION_ALGS,
             &anchors,
             between,
             now,
-            usage,
+            ClientPurpose,
             None,
             None,
         )

@@ -2,7 +2,8 @@
 
 use rcgen::ExtendedKeyUsagePurpose::{Any, ClientAuth, ServerAuth};
 use rcgen::{
-    BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd,
+    BasicConstraints, Certificate, CertificateParams, CidrSubnet, DnType, GeneralSubtree, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, NameConstraints, PKCS_ED25519, date_time_ymd,
 };
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
@@ -78,6 +79,16 @@ async fn ask(chain: &[&Made], bundle: &str) -> String {
 const GOOD: &str = "answered {}";
 const UNKNOWN: &str = "certificate signed by unknown authority";
 const USAGE: &str = "certificate specifies an incompatible key usage";
+const CANNOT_SIGN: &str =
+    "x509: invalid signature: parent certificate cannot sign this kind of certificate";
+const WRONG_SIGNATURE: &str = "x509: ECDSA verification failure";
+
+/// Go's words where a certificate of the right name did not fit.
+fn unknown(why: &str, candidate: &str) -> String {
+    format!(
+        "{UNKNOWN} (possibly because of \"{why}\" while trying to verify candidate authority certificate \"{candidate}\")"
+    )
+}
 
 #[tokio::test]
 async fn a_leaf_that_is_in_the_bundle_is_trusted() {
@@ -88,7 +99,8 @@ async fn a_leaf_that_is_in_the_bundle_is_trusted() {
     let root = own(authority(params("root")));
     let below = signed(params("leaf"), &root);
     assert_eq!(ask(&[&below], &below.pem()).await, GOOD);
-    assert_eq!(ask(&[&leaf], &below.pem()).await, UNKNOWN);
+    let said = ask(&[&leaf], &below.pem()).await;
+    assert_eq!(said, unknown(CANNOT_SIGN, "leaf"));
 }
 
 #[tokio::test]
@@ -151,7 +163,8 @@ async fn a_chain_may_end_at_any_certificate_of_the_bundle_that_may_sign() {
         assert_eq!(ask(&[&leaf, &middle], &root.pem()).await, GOOD);
         assert_eq!(ask(&[&leaf, &other, &middle], &root.pem()).await, GOOD);
         assert_eq!(ask(&[&leaf], &root.pem()).await, UNKNOWN);
-        assert_eq!(ask(&[&leaf, &middle], &other.pem()).await, UNKNOWN);
+        let said = ask(&[&leaf, &middle], &other.pem()).await;
+        assert_eq!(said, unknown(WRONG_SIGNATURE, "root"));
         let several = format!(
             "no certificate\n{}{}{}",
             other.pem(),
@@ -169,9 +182,11 @@ async fn who_may_not_sign_vouches_for_nobody() {
     let middle = signed(params("middle"), &root);
     for template in [params("below"), authority(params("below"))] {
         let below = signed(template.clone(), &leaf);
-        assert_eq!(ask(&[&below], &leaf.pem()).await, UNKNOWN);
+        let said = ask(&[&below], &leaf.pem()).await;
+        assert_eq!(said, unknown(CANNOT_SIGN, "leaf"));
         let below = signed(template, &middle);
-        assert_eq!(ask(&[&below, &middle], &root.pem()).await, UNKNOWN);
+        let said = ask(&[&below, &middle], &root.pem()).await;
+        assert_eq!(said, unknown(CANNOT_SIGN, "middle"));
     }
 }
 
@@ -190,15 +205,128 @@ async fn a_root_has_its_time_and_its_purpose() {
         let said = ask(&[&signed(template.clone(), &old)], &old.pem()).await;
         assert!(said.ends_with("is after 2020-01-01T00:00:00Z"), "{said}");
         let said = ask(&[&signed(template.clone(), &clients)], &clients.pem()).await;
-        assert!([UNKNOWN, USAGE].contains(&said.as_str()), "{said}");
+        assert_eq!(said, USAGE);
         assert_eq!(
             ask(&[&signed(template.clone(), &short)], &short.pem()).await,
             GOOD
         );
         let middle = signed(authority(params("middle")), &short);
-        assert_eq!(
-            ask(&[&signed(template, &middle), &middle], &short.pem()).await,
-            UNKNOWN
-        );
+        let said = ask(&[&signed(template, &middle), &middle], &short.pem()).await;
+        assert_eq!(said, "too many intermediates for path length constraint");
+    }
+}
+
+/// Each was seen at v1.36.4, in the message of an admission webhook that could not be called.
+#[tokio::test]
+async fn a_certificate_that_does_not_fit_is_told_of_in_gos_words() {
+    let root = own(authority(params("root")));
+    let of_other_key = own(authority(params("root")));
+    let ed25519 = {
+        let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+        let params = authority(params("root"));
+        let certificate = params.self_signed(&key).unwrap();
+        Made {
+            certificate,
+            params,
+            key,
+        }
+    };
+    let leaf = signed(params("leaf"), &root);
+    let said = ask(&[&leaf], &of_other_key.pem()).await;
+    assert_eq!(said, unknown(WRONG_SIGNATURE, "root"));
+    let said = ask(&[&leaf], &ed25519.pem()).await;
+    let mismatch = "x509: signature algorithm specifies an ECDSA public key, but have public key of type ed25519.PublicKey";
+    assert_eq!(said, unknown(mismatch, "root"));
+    let said = ask(&[&leaf], &(of_other_key.pem() + &ed25519.pem())).await;
+    assert_eq!(said, unknown(WRONG_SIGNATURE, "root"));
+    let said = ask(&[&leaf], &(of_other_key.pem() + &root.pem())).await;
+    assert_eq!(said, GOOD);
+
+    let mut no_signer = authority(params("root"));
+    no_signer.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    let no_signer = own(no_signer);
+    let said = ask(&[&signed(params("leaf"), &no_signer)], &no_signer.pem()).await;
+    assert_eq!(said, unknown(CANNOT_SIGN, "root"));
+
+    let mut early = authority(params("root"));
+    early.not_before = date_time_ymd(2040, 1, 1);
+    let early = own(early);
+    let said = ask(&[&signed(params("leaf"), &early)], &early.pem()).await;
+    assert!(said.ends_with("is before 2040-01-01T00:00:00Z"), "{said}");
+
+    let mut organization = authority(CertificateParams::default());
+    organization.distinguished_name = rcgen::DistinguishedName::new();
+    organization
+        .distinguished_name
+        .push(DnType::OrganizationName, "Org Name");
+    let (real, other) = (own(organization.clone()), own(organization));
+    let said = ask(&[&signed(params("leaf"), &real)], &other.pem()).await;
+    assert_eq!(said, unknown(WRONG_SIGNATURE, "Org Name"));
+
+    let addresses: Vec<String> = (1..=120).map(|n| format!("10.1.1.{n}")).collect();
+    let many = signed(CertificateParams::new(addresses).unwrap(), &root);
+    let said = ask(&[&many], &root.pem()).await;
+    assert_eq!(
+        said,
+        "certificate is valid for 120 IP SANs, but none matched 127.0.0.1"
+    );
+}
+
+#[tokio::test]
+async fn an_authority_signs_for_the_names_that_it_may() {
+    let constrained = |permitted: Vec<GeneralSubtree>, excluded: Vec<GeneralSubtree>| {
+        let mut params = authority(params("root"));
+        params.name_constraints = Some(NameConstraints {
+            permitted_subtrees: permitted,
+            excluded_subtrees: excluded,
+        });
+        own(params)
+    };
+    let dns = |name: &str| GeneralSubtree::DnsName(name.into());
+    let network =
+        |first: u8| GeneralSubtree::IpAddress(CidrSubnet::V4([first, 0, 0, 0], [255, 0, 0, 0]));
+    let refused = |detail: &str| {
+        format!(
+            "a root or intermediate certificate is not authorized to sign for this name: {detail}"
+        )
+    };
+    let names = ["127.0.0.1", "a.example.com"].map(str::to_owned);
+    let cases = [
+        (constrained(vec![network(127)], vec![]), GOOD.to_owned()),
+        (
+            constrained(
+                vec![network(127), dns("example.com")],
+                vec![dns("b.example.com")],
+            ),
+            GOOD.to_owned(),
+        ),
+        (
+            constrained(vec![network(10)], vec![]),
+            refused(r#"IP address "127.0.0.1" is not permitted by any constraint"#),
+        ),
+        (
+            constrained(vec![], vec![network(127)]),
+            refused(r#"IP address "127.0.0.1" is excluded by constraint "127.0.0.0/8""#),
+        ),
+        (
+            constrained(vec![dns("b.example.com")], vec![]),
+            refused(r#"DNS name "a.example.com" is not permitted by any constraint"#),
+        ),
+        (
+            constrained(vec![], vec![dns("example.com")]),
+            refused(r#"DNS name "a.example.com" is excluded by constraint "example.com""#),
+        ),
+    ];
+    for (root, expected) in cases {
+        for template in [params("leaf"), authority(params("leaf"))] {
+            let mut template = template;
+            template.subject_alt_names = CertificateParams::new(names.to_vec())
+                .unwrap()
+                .subject_alt_names;
+            assert_eq!(
+                ask(&[&signed(template, &root)], &root.pem()).await,
+                expected
+            );
+        }
     }
 }
