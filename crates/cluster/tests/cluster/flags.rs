@@ -247,7 +247,6 @@ async fn flags_of_controllers_and_scheduler_are_refused_by_name() {
             "--leader-elect-resource-lock=configmaps",
             "'configmaps' for '--leader-elect-resource-lock",
         ),
-        ("scheduler", "--profiling=true", "there are no Go profiles"),
     ] {
         let text = component_refusal(&[component, argument]).await;
         assert!(text.contains(expected), "{argument}: {text}");

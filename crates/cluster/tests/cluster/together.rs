@@ -135,7 +135,7 @@ async fn how_pods_are_placed_is_said_in_a_file() {
     let said = String::from_utf8_lossy(&failed.stderr);
     assert_eq!(failed.status.code(), Some(1));
     assert!(said.contains(&format!("mizzen up: {argument}: ")), "{said}");
-    let text = "{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, profiles: [{schedulerName: mine}]}";
+    let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: mine}]\n";
     std::fs::write(&file, text).unwrap();
     let home = home
         .with("--scheduler-config")

@@ -67,6 +67,20 @@ const EXCEPTIONS: &[Exception] = &[
         "StorageVersionMigration, which is not served by default",
     ),
     (
+        "node/src/logs/node.rs",
+        &[
+            "node",
+            "node.nodeName",
+            "node.startTime",
+            "podRef",
+            "podRef.name",
+            "podRef.namespace",
+            "podRef.uid",
+        ],
+        "the kubelet's summary of statistics",
+    ),
+    ("node/src/logs/serve.rs", &["x-forwarded-uri"], "a header"),
+    (
         "kinds/src/core/node.rs",
         &["ConfigMap", "podSignature.podController", "preferAvoidPods"],
         "Go's form of a value in a message, and an annotation",

@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn a_policy_that_makes_no_sense_is_found_at_start() {
-        let sound = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}";
+        let sound = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n";
         assert!(setup(sound).unwrap().unwrap().log.is_some());
         let problem = setup(&sound.replace("Metadata", "All")).unwrap_err();
         assert!(
