@@ -16,11 +16,14 @@ use crate::pod::inputs::{Inputs, ServiceVariables};
 /// The Service that every container hears of.
 const MASTER: (&str, &str) = ("default", "kubernetes");
 
+/// What containers get of Services, by namespace and whether its Services are linked.
+type KnownInputs = HashMap<(Str, bool), Arc<Inputs>>;
+
 /// The variables of Services by the pods that get them.
 pub(crate) struct ServiceLinks {
     services: Informer<Object>,
     /// What containers of a namespace get, with and without links to its Services, until a Service changes.
-    known: Arc<Mutex<HashMap<(Str, bool), Arc<Inputs>>>>,
+    known: Arc<Mutex<KnownInputs>>,
 }
 
 impl ServiceLinks {
@@ -58,7 +61,7 @@ impl ServiceLinks {
         for entry in self.services.store().list() {
             let key = entry.key();
             let is_master = (key.namespace(), key.name()) == MASTER;
-            if !is_master && !(is_linked && key.namespace() == namespace) {
+            if !(is_master || is_linked && key.namespace() == namespace) {
                 continue;
             }
             let Ok(service) = entry.object() else {

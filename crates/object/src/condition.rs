@@ -109,7 +109,7 @@ mod tests {
         // A new one comes last.
         check(&[], &now("True", "X"), &[now("True", "X")], true);
         check(
-            &[b.clone()],
+            std::slice::from_ref(&b),
             &now("True", "X"),
             &[b.clone(), now("True", "X")],
             true,

@@ -81,7 +81,7 @@ async fn follow(server: Weak<Inner>, resource: Resource, mut seen: Revision) {
                 seen = event.revision;
                 server.definitions.reach(seen);
                 let served = server.catalog.custom_version_changes();
-                if std::mem::replace(&mut last_served, Some(served)) != Some(served) {
+                if last_served.replace(served) != Some(served) {
                     server.aggregation.served_changed();
                 }
             }

@@ -53,10 +53,10 @@ pub(crate) fn start(context: &Context) -> Work {
         let failures = FailureLog::after(Duration::ZERO);
         loop {
             ticks.tick().await;
-            if let Err(error) = collector.collect(&mut quarantine).await {
-                if let Some(unlogged) = failures.failed() {
-                    tracing::warn!(%error, unlogged, "pods could not be garbage collected");
-                }
+            if let Err(error) = collector.collect(&mut quarantine).await
+                && let Some(unlogged) = failures.failed()
+            {
+                tracing::warn!(%error, unlogged, "pods could not be garbage collected");
             }
         }
     })

@@ -104,7 +104,11 @@ pub(crate) fn probe(life: &ContainerLife, probe: &Value, at: Moment) -> Option<(
     match progress.state {
         State::Exited(code) => {
             let mut printed: String = progress.output.into_iter().map(|(_, text)| text).collect();
-            printed.truncate(printed.floor_char_boundary(MAX_PROBE_OUTPUT));
+            let mut end = printed.len().min(MAX_PROBE_OUTPUT);
+            while !printed.is_char_boundary(end) {
+                end -= 1;
+            }
+            printed.truncate(end);
             Some((code == 0, printed))
         }
         State::Unknown => None,

@@ -10,10 +10,7 @@ use mizzen_registry::{DeleteOptions, Future, Gate, NoGate};
 use crate::rig::{BEGIN, CreateOptions, each_store, named};
 
 fn dry_run() -> CreateOptions {
-    CreateOptions {
-        dry_run: true,
-        ..CreateOptions::default()
-    }
+    CreateOptions { dry_run: true }
 }
 
 #[tokio::test]

@@ -69,7 +69,7 @@ impl Change for Overtaken<'_> {
             let mut new = set_data(current, "own");
             match self.keeps_version {
                 // As a PUT: the version is what the client named, whatever is there.
-                true => drop(new.entry("metadata").set("resourceVersion", "2")),
+                true => new.entry("metadata").set("resourceVersion", "2"),
                 false => drop(new.entry("metadata").remove("resourceVersion")),
             }
             Ok(new)
