@@ -126,6 +126,8 @@ pub(crate) struct Whole {
     pub load_balancer_ranges: Vec<Block>,
     /// How pods are placed.
     pub scheduler: Arc<Configuration>,
+    /// Whether `metrics.k8s.io` is served.
+    pub serves_metrics: bool,
 }
 
 impl Parts {
@@ -467,10 +469,13 @@ async fn beside(
     whole: Whole,
     kept: &Kept,
 ) -> Result<(Option<Seat>, Loops), ComposeError> {
-    bootstrap_metrics(server)
-        .await
-        .map_err(ComposeError::Bootstrap)?;
-    metrics_server::serve(server).map_err(|error| ComposeError::Bootstrap(error.to_string()))?;
+    if whole.serves_metrics {
+        bootstrap_metrics(server)
+            .await
+            .map_err(ComposeError::Bootstrap)?;
+        let served = metrics_server::serve(server);
+        served.map_err(|error| ComposeError::Bootstrap(error.to_string()))?;
+    }
     let uid = cluster_uid(server).await.map_err(ComposeError::Bootstrap)?;
     let candidate = Candidate::of_cluster(&uid).measured(server.metrics());
     let informers = Arc::new(loops::informers(server));
@@ -479,6 +484,7 @@ async fn beside(
         pod_ranges,
         load_balancer_ranges,
         scheduler,
+        ..
     } = whole;
     let nodes = nodes
         .start(server, &candidate, &kept.authority, &informers)

@@ -37,6 +37,10 @@ pub(crate) struct Up {
     /// Profiles, plugins and extenders of the scheduler: a KubeSchedulerConfiguration in YAML or JSON
     #[arg(long, value_name = "FILE")]
     scheduler_config: Option<PathBuf>,
+    /// Serve metrics.k8s.io, for kubectl top and HorizontalPodAutoscalers, from what kubelets report [default: true if there are nodes
+    /// beside the server]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    metrics_server: Option<bool>,
     #[command(flatten)]
     load_balancers: LoadBalancerArgs,
 }
@@ -90,6 +94,7 @@ impl Up {
             pod_ranges,
             load_balancer_ranges,
             scheduler,
+            serves_metrics: self.metrics_server.unwrap_or(self.nodes > 0),
         };
         compose::serve(&self.server, Parts::Whole(whole))
     }

@@ -67,3 +67,17 @@ async fn an_api_server_alone_has_no_metrics() {
     let refused = kubectl.refused("top nodes").await;
     assert!(refused.contains("Metrics API not available"), "{refused}");
 }
+
+#[tokio::test]
+async fn metrics_are_served_without_nodes_only_if_a_flag_says_so() {
+    const VERSION: &str = "get --raw /apis/metrics.k8s.io/v1beta1";
+    let home = || Home::in_memory().whole().with("--nodes=0");
+    let Some(kubectl) = Kubectl::start_in(home()).await else {
+        return;
+    };
+    kubectl.refused(VERSION).await;
+    let Some(kubectl) = Kubectl::start_in(home().with("--metrics-server")).await else {
+        return;
+    };
+    kubectl.shows(VERSION, &["NodeMetrics"]).await;
+}
