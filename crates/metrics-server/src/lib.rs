@@ -4,7 +4,7 @@
 //! goes: `api` (which nodes and pods are asked for), `scrape` (their kubelets are read), `decode` (what kubelets report),
 //! `history` (usage between two reports).
 //!
-//! Invariant: a kubelet is read because a client asks, at most every [`scrape::FRESH`]; there is no background work.
+//! Invariant: a kubelet is read because a client asks, at most every `scrape::FRESH`; there is no background work.
 
 mod api;
 mod decode;
