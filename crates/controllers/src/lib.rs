@@ -12,7 +12,6 @@
 //! // Every loop has the same client; its name is the argument.
 //! let controllers = start(Options::new(Arc::new(move |_: &str| client.clone())));
 //! controllers.synced().await;
-//! println!("{}", controllers.metrics_text());
 //! # }
 //! ```
 //!
