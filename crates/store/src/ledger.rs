@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::watch;
 
-use crate::{Revision, lock};
+use crate::Revision;
 
 #[derive(Debug)]
 pub(crate) struct Ledger {
@@ -61,14 +61,14 @@ impl Ledger {
 
     /// Holds off publishing.
     pub(crate) fn still(&self) -> RwLockReadGuard<'_, ()> {
-        lock::read(&self.gate)
+        self.gate.read()
     }
 
     /// Holds off readers, for as long as it takes to swap a few pointers.
     pub(crate) fn turn(&self) -> Turn<'_> {
         Turn {
             ledger: self,
-            gate: lock::write(&self.gate),
+            gate: self.gate.write(),
         }
     }
 }

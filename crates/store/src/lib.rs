@@ -51,8 +51,6 @@ mod window;
 mod snapshot;
 mod watch;
 
-mod lock;
-
 pub use health::{Failures, Health};
 pub use journal::{AppendError, Entry, Journal, Live, Saved};
 pub use open::OpenError;

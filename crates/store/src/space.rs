@@ -12,7 +12,7 @@ use crate::ledger::Ledger;
 use crate::retained::Retained;
 use crate::state::State;
 use crate::window::Window;
-use crate::{Bounds, Event, Expired, Revision, Snapshot, Watch, lock};
+use crate::{Bounds, Event, Expired, Revision, Snapshot, Watch};
 
 /// A handle on one named ordered map of a store; clones share it.
 #[derive(Clone)]
@@ -82,7 +82,7 @@ impl Space {
 
     /// The same content and past, in a store of its own. The caller holds the gate.
     pub(crate) fn fork(&self, ledger: &Arc<Ledger>) -> Space {
-        let live = lock::read(&self.0.live);
+        let live = self.0.live.read();
         let live = Live {
             state: live.state.clone(),
             window: live.window.clone(),
@@ -118,7 +118,7 @@ impl Space {
         if revision >= now.revision() {
             return Ok(Snapshot::new(now.state().clone(), revision));
         }
-        if let Some(kept) = lock::hold(&self.0.retained).find(revision) {
+        if let Some(kept) = self.0.retained.lock().find(revision) {
             return Ok(kept);
         }
         let rebuilt = Snapshot::new(self.rebuild(revision)?, revision);
@@ -130,20 +130,20 @@ impl Space {
     /// per page. A space keeps the latest 64 until they are compacted, while they hold at most 64 MiB of values that are
     /// no longer live.
     pub fn retain(&self, snapshot: &Snapshot) {
-        lock::hold(&self.0.retained).keep(snapshot);
+        self.0.retained.lock().keep(snapshot);
     }
 
     /// Everything that happens in this space after `after`.
     pub fn watch(&self, after: Revision) -> Result<Watch, Expired> {
         let bell = self.0.bell.subscribe();
-        lock::read(&self.0.live).window.reaches(after)?;
+        self.0.live.read().window.reaches(after)?;
         Ok(Watch::new(self.clone(), bell, after))
     }
 
     /// The bytes of all values that were ever replaced or deleted here: how much it grew since is what a reader of an old
     /// state may keep alive.
     pub fn superseded(&self) -> u64 {
-        lock::read(&self.0.live).state.superseded
+        self.0.live.read().state.superseded
     }
 
     /// Counts a read that failed because a record could not be decoded. What a record means is the caller's business.
@@ -153,8 +153,8 @@ impl Space {
 
     /// The space in figures.
     pub fn stats(&self) -> SpaceStats {
-        let snapshots = lock::hold(&self.0.retained).len();
-        let live = lock::read(&self.0.live);
+        let snapshots = self.0.retained.lock().len();
+        let live = self.0.live.read();
         SpaceStats {
             name: self.0.name.clone(),
             records: live.state.len(),
@@ -175,7 +175,7 @@ impl Space {
         limit: usize,
     ) -> Result<Vec<Event>, Expired> {
         let until = self.0.ledger.revision();
-        let live = lock::read(&self.0.live);
+        let live = self.0.live.read();
         live.window.reaches(after)?;
         Ok(live.window.between(after, until, limit))
     }
@@ -184,7 +184,7 @@ impl Space {
     pub(crate) fn quiet_until(&self, seen: Revision) -> Revision {
         // Loaded before looking: all events up to it are in the window by then.
         let until = self.0.ledger.revision();
-        let live = lock::read(&self.0.live);
+        let live = self.0.live.read();
         match live.window.reaches(seen).is_ok() && live.window.is_quiet(seen, until) {
             true => seen.max(until),
             false => seen,
@@ -192,7 +192,7 @@ impl Space {
     }
 
     pub(crate) fn state(&self) -> Arc<State> {
-        lock::read(&self.0.live).state.clone()
+        self.0.live.read().state.clone()
     }
 
     pub(crate) fn belongs_to(&self, ledger: &Arc<Ledger>) -> bool {
@@ -209,40 +209,40 @@ impl Space {
         state: Arc<State>,
         events: impl IntoIterator<Item = Event>,
     ) -> Arc<State> {
-        let mut live = lock::write(&self.0.live);
+        let mut live = self.0.live.write();
         events.into_iter().for_each(|event| live.window.push(event));
         mem::replace(&mut live.state, state)
     }
 
     /// Forgets events up to `old`, but for as many as are always kept.
     pub(crate) fn forget(&self, old: Revision) {
-        lock::write(&self.0.live).window.forget(old);
+        self.0.live.write().window.forget(old);
     }
 
     /// Lets go of snapshots that only show what was before `revision`.
     pub(crate) fn compact(&self, revision: Revision) {
-        lock::hold(&self.0.retained).compact(revision);
+        self.0.retained.lock().compact(revision);
     }
 
     /// The bytes that only the window keeps alive.
     pub(crate) fn window_bytes(&self) -> u64 {
-        lock::read(&self.0.live).window.bytes()
+        self.0.live.read().window.bytes()
     }
 
     /// Forgets the older half of the window, by bytes.
     pub(crate) fn halve_window(&self) {
-        lock::write(&self.0.live).window.halve();
+        self.0.live.write().window.halve();
     }
 
     /// What may wait until writers have their answer.
     pub(crate) fn settle(&self) {
         let state = self.state();
-        lock::hold(&self.0.retained).prune(&state);
+        self.0.retained.lock().prune(&state);
         self.0.bell.send_replace(());
     }
 
     fn rebuild(&self, revision: Revision) -> Result<Arc<State>, Expired> {
-        let live = lock::read(&self.0.live);
+        let live = self.0.live.read();
         let (mut state, undo) = (State::clone(&live.state), live.window.undo(revision)?);
         drop(live);
         undo.apply(&mut state);

@@ -8,7 +8,7 @@ use crate::ages::Ages;
 use crate::health::Monitor;
 use crate::ledger::Ledger;
 use crate::state::State;
-use crate::{Bounds, Live, Revision, Space, lock};
+use crate::{Bounds, Live, Revision, Space};
 
 /// All spaces of a store.
 pub(crate) struct Spaces {
@@ -35,7 +35,7 @@ impl Spaces {
     }
 
     pub(crate) fn all(&self) -> Vec<Space> {
-        lock::read(&self.by_name).values().cloned().collect()
+        self.by_name.read().values().cloned().collect()
     }
 
     /// Everything there is. Called by the one who writes, so nothing changes meanwhile.
@@ -52,13 +52,13 @@ impl Spaces {
     }
 
     pub(crate) fn get(&self, name: &str) -> Space {
-        let known = lock::read(&self.by_name).get(name).cloned();
+        let known = self.by_name.read().get(name).cloned();
         known.unwrap_or_else(|| self.add(name.into(), State::empty(self.ledger.opened)))
     }
 
     /// Adds a space, unless somebody else just did.
     pub(crate) fn add(&self, name: Arc<str>, state: State) -> Space {
-        let mut by_name = lock::write(&self.by_name);
+        let mut by_name = self.by_name.write();
         let space = || Space::new(name.clone(), self.ledger.clone(), state, self.bounds);
         by_name.entry(name.clone()).or_insert_with(space).clone()
     }
@@ -66,7 +66,7 @@ impl Spaces {
     /// Lets every space forget what is too old at the Unix second `now`. It is as old as the calls of this say.
     pub(crate) fn age(&self, now: u64) {
         let revision = self.ledger.revision();
-        let old = lock::hold(&self.ages).note(now, revision, self.bounds.seconds);
+        let old = self.ages.lock().note(now, revision, self.bounds.seconds);
         if let Some(old) = old {
             self.all().iter().for_each(|space| space.forget(old));
         }
@@ -101,11 +101,13 @@ impl Spaces {
         let _gate = self.ledger.still();
         let fork = Spaces::new(self.ledger.revision(), self.ledger.opened, self.bounds);
         fork.ledger.compact(self.ledger.compacted());
-        let forked = lock::read(&self.by_name)
+        let forked = self
+            .by_name
+            .read()
             .iter()
             .map(|(name, space)| (name.clone(), space.fork(&fork.ledger)))
             .collect();
-        *lock::write(&fork.by_name) = forked;
+        *fork.by_name.write() = forked;
         fork
     }
 }

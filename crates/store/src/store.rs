@@ -15,7 +15,7 @@ use crate::spaces::Spaces;
 use crate::worker::Worker;
 use crate::{
     Bounds, Change, Failures, Health, Journal, OpenError, Record, Revision, Sealer, Space,
-    SpaceStats, Write, WriteError, load, lock, write,
+    SpaceStats, Write, WriteError, load, write,
 };
 
 /// A handle on a store; clones share it. When the last one goes, what was accepted is flushed.
@@ -212,7 +212,7 @@ impl Store {
     /// on; a watcher waits for events that do not come.
     pub async fn close(&self) {
         match &self.0.engine {
-            Engine::Direct(sequencer) => drop(lock::hold(sequencer).take()),
+            Engine::Direct(sequencer) => drop(sequencer.lock().take()),
             Engine::Queued(worker) => worker.close().await,
         }
     }
@@ -233,7 +233,7 @@ impl fmt::Debug for Store {
 
 fn run_directly(sequencer: &Mutex<Option<Sequencer>>, request: Request) -> Outcome {
     let mut answer = Err(WriteError::Closed);
-    if let Some(sequencer) = &mut *lock::hold(sequencer) {
+    if let Some(sequencer) = &mut *sequencer.lock() {
         sequencer.run([(request, ())], |(), outcome| answer = outcome);
     }
     answer

@@ -5,8 +5,8 @@ use std::thread::{self, JoinHandle};
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::WriteError;
 use crate::sequencer::{Outcome, Request, Sequencer};
-use crate::{WriteError, lock};
 
 /// How many transactions may wait for the sequencer; more callers wait before it.
 const QUEUE: usize = 1024;
@@ -47,7 +47,7 @@ impl Worker {
     }
 
     pub(crate) async fn request(&self, request: Request) -> Outcome {
-        let queue = lock::hold(&self.queue).clone().ok_or(WriteError::Closed)?;
+        let queue = self.queue.lock().clone().ok_or(WriteError::Closed)?;
         let (to, answer) = oneshot::channel();
         queue
             .send((request, to))
@@ -57,7 +57,7 @@ impl Worker {
     }
 
     pub(crate) async fn close(&self) {
-        lock::hold(&self.queue).take();
+        self.queue.lock().take();
         // Fails as soon as the thread has let go of the journal.
         let _ = self.done.clone().changed().await;
     }
@@ -80,8 +80,8 @@ fn gather(errands: &mut mpsc::Receiver<Errand>, waiting: &mut Vec<Errand>) {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        lock::hold(&self.queue).take();
-        if let Some(thread) = lock::hold(&self.thread).take() {
+        self.queue.lock().take();
+        if let Some(thread) = self.thread.lock().take() {
             // A panic of the thread was reported when it happened.
             let _ = thread.join();
         }

@@ -113,7 +113,6 @@ pub(super) mod faults {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::lock;
 
     /// How operations fail. By default none does.
     #[derive(Debug, Default)]
@@ -135,20 +134,20 @@ pub(super) mod faults {
     impl Faults {
         /// Lets one operation fail, after `countdown` that succeed.
         pub(crate) fn fail_after(&self, countdown: usize) {
-            lock::hold(&self.0).countdown = Some(countdown);
+            self.0.lock().countdown = Some(countdown);
         }
 
         /// Lets the files of `dir` take no more than `size` bytes.
         pub(crate) fn limit(&self, dir: &Path, size: u64) {
-            lock::hold(&self.0).disk = Some((dir.into(), size));
+            self.0.lock().disk = Some((dir.into(), size));
         }
 
         pub(crate) fn fail_syncs(&self) {
-            lock::hold(&self.0).unsynced = true;
+            self.0.lock().unsynced = true;
         }
 
         pub(crate) fn lift(&self) {
-            let mut plan = lock::hold(&self.0);
+            let mut plan = self.0.lock();
             *plan = Plan {
                 n_failed: plan.n_failed,
                 in_order: plan.in_order,
@@ -157,19 +156,19 @@ pub(super) mod faults {
         }
 
         pub(crate) fn n_failed(&self) -> usize {
-            lock::hold(&self.0).n_failed
+            self.0.lock().n_failed
         }
 
         pub(crate) fn keep_order(&self) {
-            lock::hold(&self.0).in_order = true;
+            self.0.lock().in_order = true;
         }
 
         pub(crate) fn is_in_order(&self) -> bool {
-            lock::hold(&self.0).in_order
+            self.0.lock().in_order
         }
 
         pub(super) fn check(&self, operation: Operation) -> io::Result<()> {
-            let mut plan = lock::hold(&self.0);
+            let mut plan = self.0.lock();
             let is_due = match plan.countdown {
                 Some(0) => plan.countdown.take().is_some(),
                 Some(left) => plan.countdown.replace(left - 1).is_none(),
