@@ -8,7 +8,7 @@
 use std::sync::LazyLock;
 
 use mizzen_apiserver::jose::{ALGORITHMS, PublicKey, Unverified};
-use mizzen_object::json;
+use mizzen_value::json;
 
 /// A compact JWS: a header, claims and a signature.
 pub fn token(bytes: &[u8]) {

@@ -9,17 +9,18 @@
 
 use std::sync::LazyLock;
 
+use mizzen_cel as cel;
+use mizzen_cel::{Budget, Environment, NoSizes};
+use mizzen_go_regexp as go_regexp;
+use mizzen_go_regexp::Regexp;
 use mizzen_kinds::catalog;
-use mizzen_object::cel::{self, Budget, Environment, NoSizes};
-use mizzen_object::go_regexp::{self, Regexp};
 use mizzen_object::jsonpath::Template;
 use mizzen_object::own::FieldSet;
 use mizzen_object::patch::{self, JsonPatch};
 use mizzen_object::select::{FieldSelector, LabelSelector};
 use mizzen_object::structural::Structural;
-use mizzen_object::{
-    Action, Kind, User, Value, Violations, decode, default, json, proto, quantity, schema, yaml,
-};
+use mizzen_object::{Action, Kind, User, Violations, decode, default, proto, schema};
+use mizzen_value::{Value, json, quantity, yaml};
 
 /// JSON of any shape.
 pub fn json(bytes: &[u8]) {

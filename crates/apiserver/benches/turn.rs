@@ -16,8 +16,8 @@ use http::{HeaderMap, Method, Uri};
 use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason};
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_apiserver::{Concurrency, Options, Server, User};
-use mizzen_object::{Value, json, yaml};
 use mizzen_registry::{Future, Registry, Store};
+use mizzen_value::{Value, json, yaml};
 
 const FLOW: &str = include_str!("../../cluster/data/flow.yaml");
 const ROUNDS: usize = 3_000;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
-use mizzen_object::go_regexp::{self, Regexp};
+use mizzen_go_regexp as go_regexp;
+use mizzen_go_regexp::Regexp;
 
 use crate::answer::{self, Answer};
 

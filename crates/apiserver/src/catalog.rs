@@ -9,15 +9,16 @@ use std::sync::{Arc, OnceLock};
 
 use mizzen_kinds as kinds;
 use mizzen_object::schema::Schemas;
-use mizzen_object::{GroupVersionKind, Kind, Str};
+use mizzen_object::{GroupVersionKind, Kind};
 use mizzen_registry::{Convert, Record, Registry, Resource, Store};
+use mizzen_value::Str;
 
 use crate::definitions::{Definition, Means, Snapshot, Taken};
 use crate::discovery::{self, Group};
-use crate::openapi::{OpenApi, Published};
 use crate::outgoing::Client;
 use crate::request::ResourcePath;
 use crate::types::Types;
+use mizzen_openapi::{OpenApi, Published};
 
 /// The resources that are served.
 pub(crate) struct Catalog {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
-use mizzen_object::seam::uuid;
 use mizzen_object::{Status, User};
+use mizzen_value::clock::uuid;
 use tokio::time::{Instant, timeout_at};
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use mizzen_object::time::{date_of, day_of};
+use mizzen_value::time::{date_of, day_of};
 
 use crate::answer::{self, Answer};
 use crate::request::Request;

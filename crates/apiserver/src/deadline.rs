@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mizzen_object::Status;
-use mizzen_object::time::duration_nanos;
+use mizzen_value::time::duration_nanos;
 use tokio::time::Instant;
 
 use crate::access::request::attributes;

@@ -3,8 +3,9 @@
 //! Kubernetes: `DeleteOptions` is an unversioned kind of the scheme that decodes option bodies
 //! (apimachinery/pkg/apis/meta/internalversion), so that any `apiVersion` will do, and no `kind` as well.
 
-use mizzen_object::{GroupVersionKind, Status, Str, Value, Violations, json};
+use mizzen_object::{GroupVersionKind, Status, Violations};
 use mizzen_registry::{DeleteOptions, Propagation};
+use mizzen_value::{Str, Value, json};
 
 use crate::intake::{self, Document};
 use crate::options::{dry_run, refuse};

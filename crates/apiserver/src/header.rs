@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use http::HeaderMap;
 use http::header::AsHeaderName;
-use mizzen_object::Str;
+use mizzen_value::Str;
 
 /// The text of a header's first value, `""` if there is none.
 pub(crate) fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Cow<'_, str> {

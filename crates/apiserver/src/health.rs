@@ -9,8 +9,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::header;
-use mizzen_object::json::quote;
 use mizzen_registry::{Future, Health};
+use mizzen_value::json::quote;
 use tokio::sync::watch;
 
 use crate::answer::{self, Answer};

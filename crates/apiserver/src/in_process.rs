@@ -9,8 +9,8 @@ use bytes::Bytes;
 use http::header::{HeaderValue, USER_AGENT};
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
-use mizzen_object::Value;
 use mizzen_registry::{Registry, Store};
+use mizzen_value::Value;
 use tower_service::Service;
 
 use crate::seams::{SystemRandom, WallClock};

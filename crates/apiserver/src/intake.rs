@@ -4,9 +4,8 @@ use std::borrow::Cow;
 
 use mizzen_object::decode::{DecodeError, Decoded, TypeMeta, decode, type_meta};
 use mizzen_object::schema::Struct;
-use mizzen_object::{
-    GroupVersionKind, Kind, Status, Str, Value, Violations, default, json, proto, yaml,
-};
+use mizzen_object::{GroupVersionKind, Kind, Status, Violations, default, proto};
+use mizzen_value::{Str, Value, json, yaml};
 
 use crate::catalog::{Catalog, is_meta_kind};
 use crate::request::Request;

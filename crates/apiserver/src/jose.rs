@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mizzen_object::{Str, Value, json, value};
+use mizzen_value::{Str, Value, json, value};
 use ring::signature::{self as ring_signature, EcdsaVerificationAlgorithm, RsaParameters};
 use sha2::{Digest as _, Sha256};
 use x509_parser::prelude::FromDer as _;

@@ -52,7 +52,6 @@ pub mod listen;
 mod load;
 mod log_files;
 pub mod metrics;
-pub mod openapi;
 mod openid;
 mod options;
 mod outgoing;

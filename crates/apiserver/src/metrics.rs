@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use mizzen_metrics::{Collector as _, Families, Histogram, exponential};
-use mizzen_object::{KindData, Str};
+use mizzen_object::KindData;
 use mizzen_registry::Health;
+use mizzen_value::Str;
 
 use crate::answer::Answer;
 use crate::discovery;

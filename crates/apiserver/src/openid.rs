@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use http::{HeaderValue, header};
-use mizzen_object::{Status, Value, json, value};
+use mizzen_object::Status;
+use mizzen_value::{Value, json, value};
 
 use crate::answer::{self, Answer, negotiate_route};
 use crate::jose::PublicKey;

@@ -2,8 +2,9 @@
 
 use mizzen_object::select::{FieldSelector, LabelSelector};
 use mizzen_object::validate::meta;
-use mizzen_object::{GroupVersionKind, Kind, Path, Status, Value, Violations, json};
+use mizzen_object::{GroupVersionKind, Kind, Path, Status, Violations};
 use mizzen_registry::{ListOptions, Match, Selection};
+use mizzen_value::{Value, json};
 
 use crate::intake::{self, FieldValidation};
 use crate::request::{Query, Request};

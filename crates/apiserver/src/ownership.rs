@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use mizzen_object::own::{FieldSet, Versions, Writer, manager_name};
 use mizzen_object::schema::Struct;
-use mizzen_object::{GroupVersionKind, Status, Value};
+use mizzen_object::{GroupVersionKind, Status};
 use mizzen_registry::Resource;
+use mizzen_value::Value;
 
 use crate::catalog::Catalog;
 use crate::verbs::Call;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
-use mizzen_object::{GroupVersionKind, Status, Value, json};
+use mizzen_object::{GroupVersionKind, Status};
+use mizzen_value::{Value, json};
 
 use crate::aggregation::{self, OtherServer};
 use crate::answer::{self, Accept, Answer, Encoding, clauses};
@@ -14,10 +15,10 @@ use crate::discovery::{self, Group, is_built_in};
 use crate::extend::NonResourceRequest;
 use crate::health;
 use crate::log_files;
-use crate::openapi::{Document, OpenApi};
 use crate::openid;
 use crate::request::Request;
 use crate::server::Inner;
+use mizzen_openapi::{Document, OpenApi};
 
 /// The paths that exist besides groups and their versions.
 const OTHERS: [&str; 8] = [
@@ -331,7 +332,7 @@ fn aggregated_discovery(
     tagged.remove("apiVersion");
     let tag = format!(
         "\"{}\"",
-        crate::openapi::hash(json::to_string(&tagged).as_bytes())
+        mizzen_openapi::hash(json::to_string(&tagged).as_bytes())
     );
     let mut answer = match request.header("if-none-match") == tag {
         true => empty(StatusCode::NOT_MODIFIED),

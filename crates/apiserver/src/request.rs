@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
 use mizzen_object::User;
-use mizzen_object::percent::decode;
+use mizzen_value::percent::decode;
 use tokio::time::Instant;
 
 use crate::aggregation::Streams;
@@ -150,7 +150,7 @@ impl Query {
         let refuse = || {
             format!(
                 "strconv.ParseInt: parsing {}: {problem}",
-                mizzen_object::json::quote(text)
+                mizzen_value::json::quote(text)
             )
         };
         if !numeric {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use mizzen_object::seam::{Clock, Random};
+use mizzen_value::clock::{Clock, Random};
 use tokio::time::Instant;
 
 /// The machine's clock.

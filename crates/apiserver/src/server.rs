@@ -10,9 +10,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use mizzen_kinds as kinds;
-use mizzen_object::address::Block;
-use mizzen_object::{User, Value, json};
+use mizzen_object::User;
 use mizzen_registry::Registry;
+use mizzen_value::address::Block;
+use mizzen_value::{Value, json};
 use tokio::sync::watch;
 
 use crate::access::{self, Access, Attributes, Authorization, Authorizer, Decision};

@@ -10,8 +10,9 @@ use std::fmt::Debug;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mizzen_object::{Str, User, Value, json, time, value};
+use mizzen_object::User;
 use mizzen_registry::Key;
+use mizzen_value::{Str, Value, json, time, value};
 
 use crate::authenticate::{Bearer, Verdict};
 use crate::jose::{PublicKey, Unverified, quoted};

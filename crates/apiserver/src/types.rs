@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use mizzen_object::GroupVersionKind;
 use mizzen_object::schema::{Schemas, Struct};
-use mizzen_object::{GroupVersionKind, Str};
+use mizzen_value::Str;
 
 /// Shapes of what requests and answers carry besides objects.
 pub(crate) struct Types {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_metrics::Families;
-use mizzen_object::Str;
+use mizzen_value::Str;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

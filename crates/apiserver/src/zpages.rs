@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use http::{HeaderValue, header};
-use mizzen_object::{GroupVersionKind, Status, Value, time, value};
+use mizzen_object::{GroupVersionKind, Status};
+use mizzen_value::{Value, time, value};
 
 use crate::answer::{self, Accept, Answer, Clause, Encoding, clauses};
 use crate::content::http_date;

@@ -16,7 +16,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use kube::client::{Body, DynBody};
-use mizzen_object::json;
+use mizzen_value::json;
 use tokio::time::Instant;
 use tower::Service;
 

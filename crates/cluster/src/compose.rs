@@ -16,10 +16,10 @@ use mizzen_apiserver::{
     check_runtime_config,
 };
 use mizzen_metrics_server as metrics_server;
-use mizzen_object::address::Block;
 use mizzen_registry::Registry;
 use mizzen_scheduler::Configuration;
 use mizzen_store::{OpenError, Revision, Sealer, Store};
+use mizzen_value::address::Block;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;

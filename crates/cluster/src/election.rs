@@ -7,9 +7,9 @@ use std::time::Duration;
 use kube::Client;
 use mizzen_apiserver::seams::SystemRandom;
 use mizzen_metrics::Registry;
-use mizzen_object::seam::uuid;
 use mizzen_sdk::election::{Election, HasEnded, Observer, Options, SetupError};
 use mizzen_sdk::event::{ApiSink, Broadcaster};
+use mizzen_value::clock::uuid;
 use tokio::time::timeout;
 
 use crate::log::say;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
 use http_body_util::BodyExt as _;
 use mizzen_apiserver::{Answer, Server, User};
-use mizzen_object::{Value, json};
+use mizzen_value::{Value, json};
 
 /// Under whose name the server does what is its own business.
 pub(crate) const KUBE_APISERVER: &str = "kube-apiserver";

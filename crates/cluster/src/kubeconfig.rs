@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mizzen_object::json;
+use mizzen_value::json;
 
 use crate::pki::{Authority, Signed};
 

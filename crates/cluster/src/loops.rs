@@ -5,9 +5,9 @@ use std::sync::Arc;
 use kube::Client;
 use mizzen_apiserver::{Server, Signer, User, issue_token};
 use mizzen_controllers as controllers;
-use mizzen_object::address::Block;
 use mizzen_scheduler as scheduler;
 use mizzen_sdk::informer::Factory;
+use mizzen_value::address::Block;
 
 use crate::election::{Candidate, Lease};
 use crate::pki::Authority;

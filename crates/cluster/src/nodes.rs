@@ -5,8 +5,8 @@ use std::sync::Arc;
 use kube::Client;
 use mizzen_apiserver::{Server, User};
 use mizzen_node as node;
-use mizzen_object::Value;
 use mizzen_sdk::informer::Factory;
+use mizzen_value::Value;
 
 use crate::bootstrap::bootstrap_nodes;
 use crate::election::{Candidate, Lease};

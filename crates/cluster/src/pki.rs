@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use mizzen_apiserver::MASTERS;
 use mizzen_apiserver::seams::WallClock;
-use mizzen_object::seam::Clock as _;
+use mizzen_value::clock::Clock as _;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PublicKeyData as _, SanType,

@@ -145,7 +145,7 @@ mod tests {
 
     use http::Method;
     use mizzen_apiserver::{Server, User};
-    use mizzen_object::{Value, value};
+    use mizzen_value::{Value, value};
     use tokio::time::{Instant, sleep};
 
     use super::*;

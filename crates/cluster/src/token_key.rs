@@ -7,7 +7,7 @@ use std::path::Path;
 
 use mizzen_apiserver::Signer;
 use mizzen_apiserver::jose::{Algorithm, PublicKey};
-use mizzen_object::Value;
+use mizzen_value::Value;
 use rcgen::KeyPair;
 use ring::rand::SystemRandom;
 use ring::signature::{

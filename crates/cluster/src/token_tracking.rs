@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::Method;
 use mizzen_apiserver::Server;
-use mizzen_object::{Value, time, value};
+use mizzen_value::{Value, time, value};
 use tokio::time::{Instant, sleep};
 
 use crate::itself::{Client, KUBE_APISERVER};

@@ -7,8 +7,6 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use mizzen_object::address::Block;
-use mizzen_object::{Value, time};
 use mizzen_sdk::api::Api;
 use mizzen_sdk::event::{ApiSink, Broadcaster, Limits, Note, Recorder};
 use mizzen_sdk::informer::{Factory, Informer};
@@ -16,6 +14,8 @@ use mizzen_sdk::queue::Queue;
 use mizzen_sdk::seam::{self, Chance, Clock};
 use mizzen_sdk::timeline::Timeline;
 use mizzen_sdk::{Key, Object, Resource};
+use mizzen_value::address::Block;
+use mizzen_value::{Value, time};
 
 use crate::census::Census;
 use crate::certificates::Sign;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Value;
 use mizzen_sdk::Object;
 use mizzen_sdk::cache::{DecodeError, IndexFunction, by_field};
 use mizzen_sdk::informer::Informer;
+use mizzen_value::Value;
 
 const NODE: &str = "spec.nodeName";
 const CLAIM: &str = "volume claim";

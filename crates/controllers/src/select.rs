@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Value;
 use mizzen_object::select::{LabelSelector, Operator};
 use mizzen_sdk::Object;
 use mizzen_sdk::cache::{DecodeError, by_labels};
 use mizzen_sdk::informer::Informer;
+use mizzen_value::Value;
 
 const LABELS: &str = "labels";
 const SELECTORS: &str = "selectors";

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a taint is its key and its effect; its value and time only describe it.
 
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 /// Ready is false.
 pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use mizzen_object::Value;
-use mizzen_object::quantity::{Format, Quantity};
+use mizzen_value::Value;
+use mizzen_value::quantity::{Format, Quantity};
 
 /// Amounts by the name of what they are of.
 pub type Amounts = BTreeMap<String, Quantity>;

@@ -1,6 +1,7 @@
 //! A kind's hooks as a table of functions, so that each file gives only what its kinds need.
 
-use mizzen_object::{Context, GroupVersionKind, Hooks, Str, Value, Violations};
+use mizzen_object::{Context, GroupVersionKind, Hooks, Violations};
+use mizzen_value::{Str, Value};
 
 /// What data cannot say about a kind. See [`Hooks`] for what each function is for.
 #[derive(Clone, Copy)]

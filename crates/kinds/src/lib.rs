@@ -43,7 +43,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use mizzen_object::schema::{ParseError, Schemas, Struct, parse, parse_with};
-use mizzen_object::{Column, GroupVersionKind, Kind, KindData, Value};
+use mizzen_object::{Column, GroupVersionKind, Kind, KindData};
+use mizzen_value::Value;
 
 use crate::pod::subresource::{
     prepare_ephemeral_containers, prepare_resize, validate_ephemeral_containers, validate_resize,

@@ -2,7 +2,7 @@
 
 use std::num::IntErrorKind::{NegOverflow, PosOverflow};
 
-use mizzen_object::json::quote;
+use mizzen_value::json::quote;
 
 /// Reads a number as this function of Go's `strconv` does.
 pub(crate) fn parse(function: &str, text: &str) -> Result<i64, String> {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use crate::pod::CONTAINER_LISTS;
 
@@ -167,7 +167,7 @@ fn in_environment<'a>(
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     use super::*;
 

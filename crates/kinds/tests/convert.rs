@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 
 use mizzen_kinds::{Catalog, catalog, legacy_catalog, legacy_kinds};
 use mizzen_object::schema::{canonical, canonical_stored};
-use mizzen_object::{Kind, Value, Violations, json};
+use mizzen_object::{Kind, Violations};
+use mizzen_value::{Value, json};
 
 use generate::{object, scatter, seeds};
 
@@ -210,7 +211,7 @@ fn mend_definition(spec: &mut Value) {
         }
     }
     if !has_any && versions.len() == 1 {
-        versions.push(mizzen_object::value!({"name": "v2"}));
+        versions.push(mizzen_value::value!({"name": "v2"}));
     }
     spec.set("versions", versions);
     if spec.get("version").is_some() {

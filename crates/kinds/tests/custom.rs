@@ -3,7 +3,8 @@
 use expect_test::{Expect, expect};
 use mizzen_object::decode::decode;
 use mizzen_object::own::{FieldSet, OneVersion, Writer};
-use mizzen_object::{Action, Kind, User, Value, Violations, custom, default, json, schema};
+use mizzen_object::{Action, Kind, User, Violations, custom, default, schema};
+use mizzen_value::{Value, json};
 
 const DEFINITION: &str = r#"{"spec":{"group":"example.com","scope":"Namespaced",
     "names":{"plural":"things","singular":"thing","kind":"Thing","listKind":"ThingList","shortNames":["th"],"categories":["all"]},

@@ -5,10 +5,11 @@ mod generate;
 use std::sync::LazyLock;
 
 use mizzen_kinds::{Catalog, legacy_catalog};
+use mizzen_object::Kind;
 use mizzen_object::decode::decode;
 use mizzen_object::own::{FieldSet, OneVersion, Writer, keep_times};
 use mizzen_object::schema::{Merge, Shape, Struct, Type, canonical};
-use mizzen_object::{Kind, Value, json};
+use mizzen_value::{Value, json};
 
 use generate::{object, scatter, seeds};
 
@@ -97,7 +98,7 @@ fn applicable() -> impl Iterator<Item = &'static Kind> {
 /// list is there twice.
 fn config(kind: &Kind, seed: u64) -> Value {
     let mut config = object(&kind.root, scatter(seed, 3), scatter(seed, 4));
-    config.set("metadata", mizzen_object::value!({"name": "a"}));
+    config.set("metadata", mizzen_value::value!({"name": "a"}));
     config.entry("metadata").entry("labels").set("a", "b");
     config.entry("metadata").entry("annotations").set("a", "b");
     default(kind, &mut config);

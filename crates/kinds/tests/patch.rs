@@ -9,7 +9,7 @@ use mizzen_kinds::{Catalog, catalog};
 use mizzen_object::decode::restore;
 use mizzen_object::patch::{strategic_diff, strategic_merge};
 use mizzen_object::schema::canonical;
-use mizzen_object::{Value, json};
+use mizzen_value::{Value, json};
 use proptest::prelude::*;
 
 use generate::object;

@@ -4,7 +4,8 @@
 //! by a merge patch. The lines below, after a colon, are the causes in their order; `…` stands for the rest of one.
 
 use mizzen_kinds::catalog;
-use mizzen_object::{Action, Context, Kind, Value, Violations, decode, default, json, schema};
+use mizzen_object::{Action, Context, Kind, Violations, decode, default, schema};
+use mizzen_value::{Value, json};
 
 #[test]
 fn what_upstream_refuses_is_refused_in_its_words() {

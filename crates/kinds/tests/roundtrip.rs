@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 
 use mizzen_kinds::{Catalog, catalog};
 use mizzen_object::schema::{Alternative, Shape, Struct, Type, canonical};
-use mizzen_object::{Map, Value, decode, json, proto, yaml};
+use mizzen_object::{decode, proto};
+use mizzen_value::{Map, Value, json, yaml};
 use proptest::prelude::*;
 
 proptest! {

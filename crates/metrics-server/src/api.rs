@@ -5,10 +5,11 @@
 use std::sync::Arc;
 
 use mizzen_apiserver::extend::{Asked, Storage};
-use mizzen_object::quantity::{Format, Quantity};
-use mizzen_object::time::{duration_text, from_unix};
-use mizzen_object::{GroupResource, Hooks, Status, Value, value};
+use mizzen_object::{GroupResource, Hooks, Status};
 use mizzen_registry::Future;
+use mizzen_value::quantity::{Format, Quantity};
+use mizzen_value::time::{duration_text, from_unix};
+use mizzen_value::{Value, value};
 
 use crate::history::Usage;
 use crate::scrape::Scraper;

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use mizzen_apiserver::{Server, User};
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
+use mizzen_value::Value;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 

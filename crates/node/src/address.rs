@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use mizzen_object::Str;
-use mizzen_object::address::Block;
+use mizzen_value::Str;
+use mizzen_value::address::Block;
 
 /// A range of addresses, and which of them are taken, by where they are in it.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use mizzen_kinds::host_ports::HostPort;
 use mizzen_kinds::node_affinity::RequiredNodeAffinity;
 use mizzen_kinds::pod_resources::{PodResourcesOptions, pod_requests};
 use mizzen_kinds::tolerations::{Taint, Toleration, any_tolerates};
-use mizzen_object::quantity::Quantity;
-use mizzen_object::{Str, Value};
+use mizzen_value::quantity::Quantity;
+use mizzen_value::{Str, Value};
 
 /// What the pods of a node have taken of it.
 #[derive(Debug, Default)]
@@ -195,7 +195,7 @@ fn check_taints(pod: &Value, node: &Value) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     const NODE: &str = r#"{"metadata":{"name":"n","labels":{"zone":"a","rank":"5"}},"spec":{"taints":[{"key":"x","effect":"NoSchedule"}]},
         "status":{"allocatable":{"cpu":"2","memory":"1Gi","pods":"2","acme.com/gpu":"1"}}}"#;
@@ -333,7 +333,7 @@ mod tests {
         let mut node = json::parse(NODE.as_bytes()).unwrap();
         node.entry("spec").set(
             "taints",
-            vec![mizzen_object::value!({ "key": "x", "value": "y", "effect": "NoExecute" })],
+            vec![mizzen_value::value!({ "key": "x", "value": "y", "effect": "NoExecute" })],
         );
         let fits = |tolerations: &str| {
             let pod =

@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use std::ops::{Add, AddAssign};
 use std::time::Duration;
 
-use mizzen_object::Value;
-use mizzen_object::time::{from_unix, to_unix};
+use mizzen_value::Value;
+use mizzen_value::time::{from_unix, to_unix};
 
 /// A moment, on the monotonic and on the wall clock. Moments are ordered by the monotonic reading alone.
 #[derive(Debug, Clone, Copy, Default)]

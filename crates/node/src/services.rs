@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use mizzen_object::{Str, Value};
 use mizzen_sdk::Object;
 use mizzen_sdk::informer::{Event, Informer};
+use mizzen_value::{Str, Value};
 use parking_lot::Mutex;
 
 use crate::pod::inputs::{Inputs, ServiceVariables};
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_service_is_said_as_a_kubelet_says_it() {
-        let service = mizzen_object::value!({
+        let service = mizzen_value::value!({
             "metadata": { "name": "my-web", "namespace": "default" },
             "spec": { "clusterIP": "10.0.0.1", "ports": [{ "name": "http-s", "port": 443, "protocol": "TCP" }] },
         });

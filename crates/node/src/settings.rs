@@ -7,11 +7,11 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Client;
-use mizzen_object::{Str, Value};
 use mizzen_sdk::Object;
 use mizzen_sdk::api::Api;
 use mizzen_sdk::event::{Broadcaster, Note};
 use mizzen_sdk::seam::Clock;
+use mizzen_value::{Str, Value};
 
 use crate::ClientOf;
 use crate::moment::Moment;

@@ -6,7 +6,7 @@
 //! Kubernetes: apimachinery/pkg/api/meta/conditions.go (`SetStatusCondition`) and pkg/api/v1/pod/util.go
 //! (`UpdatePodCondition`).
 
-use crate::value::Value;
+use mizzen_value::Value;
 
 /// The condition of a type; `conditions` is the list of a status.
 pub fn find<'a>(conditions: &'a Value, type_: &str) -> Option<&'a Value> {
@@ -71,7 +71,7 @@ pub fn remove(conditions: &mut Vec<Value>, type_: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json;
+    use mizzen_value::json;
 
     fn read(text: &str) -> Value {
         json::parse(text.as_bytes()).unwrap()

@@ -23,8 +23,8 @@
 
 use crate::decode::{self, Decoded, TypeMeta, type_meta};
 use crate::schema::{Schemas, Struct};
-use crate::value::Value;
-use crate::{json, yaml};
+use mizzen_value::Value;
+use mizzen_value::{json, yaml};
 
 /// The kinds that a file may be of.
 #[derive(Clone, Copy)]

@@ -3,7 +3,7 @@
 //! Invariant: default(default(x)) = default(x).
 
 use crate::schema::{Presence, Shape, Struct, Type};
-use crate::value::{Map, Value};
+use mizzen_value::{Map, Value};
 
 /// Sets every absent field that has a default, at any depth that exists.
 pub fn apply(ty: &Struct, object: &mut Value) {

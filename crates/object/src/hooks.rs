@@ -3,8 +3,8 @@
 //! Hooks are pure: they see the object and what they are told, and touch nothing else. Before writing one
 //! ask whether the schema could say it; if two kinds need the same hook, it belongs in the schema.
 
-use crate::value::{Str, Value};
 use crate::violation::Violations;
+use mizzen_value::{Str, Value};
 
 /// What is being done to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

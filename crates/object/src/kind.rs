@@ -5,10 +5,12 @@
 
 use std::sync::Arc;
 
+pub use mizzen_value::validation::names::NameRule;
+
 use crate::hooks::{Action, Hooks};
 use crate::names::{GroupResource, GroupVersionKind};
 use crate::schema::Struct;
-use crate::value::Str;
+use mizzen_value::Str;
 
 /// Whether objects live in a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -227,26 +229,6 @@ pub enum MetaCheck {
     Whole,
     /// Of what may not change in it (ValidateObjectMetaUpdate).
     Change,
-}
-
-/// What a name may look like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum NameRule {
-    /// A DNS subdomain of up to 253 characters.
-    #[default]
-    Subdomain,
-    /// A DNS label of up to 63 characters.
-    Label,
-    /// A DNS label that starts with a letter.
-    Label1035,
-    /// The same as `Subdomain`, declared in the schema: prefixes of generated names are not validated.
-    LongName,
-    /// Anything that can stand in a path.
-    PathSegment,
-    /// An IP address. A name is not generated: the prefix is the name.
-    Ip,
-    /// Whatever the kind's own validation allows.
-    Any,
 }
 
 /// One column of a table.

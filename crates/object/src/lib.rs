@@ -10,37 +10,26 @@
 //!
 //! Invariant: no I/O, no clock, no randomness, and no kind is spelled here.
 
-pub mod address;
-pub mod cel;
 pub mod condition;
 pub mod config_file;
 pub mod custom;
 pub mod decode;
 pub mod default;
-mod go_base64;
-pub mod go_regexp;
 mod hooks;
-pub mod json;
 pub mod jsonpath;
 mod kind;
 mod names;
 pub mod own;
 pub mod owner_references;
 pub mod patch;
-pub mod percent;
 pub mod proto;
-pub mod quantity;
 pub mod schema;
-pub mod seam;
 pub mod select;
 mod status;
 pub mod structural;
-pub mod time;
 mod user;
 pub mod validate;
-mod value;
 mod violation;
-pub mod yaml;
 
 pub use hooks::{Action, Context, Hooks, NoHooks};
 pub use kind::{
@@ -50,5 +39,4 @@ pub use kind::{
 pub use names::{GroupResource, GroupVersionKind};
 pub use status::{Cause, Details, Status};
 pub use user::{CREDENTIAL_ID, MASTERS, User};
-pub use value::{Map, Str, Value};
 pub use violation::{Path, Reason, Violation, Violations, in_one, show};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::value::Str;
+use mizzen_value::Str;
 
 /// A kind in a version: `apps/v1, Deployment`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

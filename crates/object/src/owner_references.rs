@@ -2,8 +2,8 @@
 //!
 //! Kubernetes: apimachinery/pkg/apis/meta/v1/controller_ref.go. Validation allows at most one controller.
 
-use crate::value;
-use crate::value::Value;
+use mizzen_value::Value;
+use mizzen_value::value;
 
 /// The owner reference of the controller of an object.
 pub fn controller_of(object: &Value) -> Option<&Value> {
@@ -33,7 +33,7 @@ pub fn controller_reference(owner: &Value, api_version: &str, kind: &str) -> Val
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json;
+    use mizzen_value::json;
 
     #[test]
     fn at_most_one_owner_controls() {

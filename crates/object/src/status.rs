@@ -3,8 +3,8 @@
 //! Errors inside are small and free of HTTP; this is the one form in which a client sees them.
 
 use crate::names::{GroupResource, GroupVersionKind};
-use crate::value::{Map, Str, Value};
 use crate::violation::Violations;
+use mizzen_value::{Map, Str, Value};
 
 /// A `Status` object on its way to a client.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,7 +80,7 @@ impl Status {
             (resource, "") => format!("{resource} is forbidden: {why}"),
             (resource, name) => format!(
                 "{resource} {} is forbidden: {why}",
-                crate::json::quote(name)
+                mizzen_value::json::quote(name)
             ),
         };
         Status {
@@ -91,7 +91,7 @@ impl Status {
 
     /// 404: there is no such object.
     pub fn not_found(resource: &GroupResource, name: &str) -> Status {
-        let message = format!("{resource} {} not found", crate::json::quote(name));
+        let message = format!("{resource} {} not found", mizzen_value::json::quote(name));
         Status {
             details: Some(about(resource, name)),
             ..Status::failure(404, "NotFound", message)
@@ -127,7 +127,10 @@ impl Status {
 
     /// 409: the name is taken.
     pub fn already_exists(resource: &GroupResource, name: &str) -> Status {
-        let message = format!("{resource} {} already exists", crate::json::quote(name));
+        let message = format!(
+            "{resource} {} already exists",
+            mizzen_value::json::quote(name)
+        );
         Status {
             details: Some(about(resource, name)),
             ..Status::failure(409, "AlreadyExists", message)
@@ -138,7 +141,7 @@ impl Status {
     pub fn conflict(resource: &GroupResource, name: &str, why: &str) -> Status {
         let message = format!(
             "Operation cannot be fulfilled on {resource} {}: {why}",
-            crate::json::quote(name)
+            mizzen_value::json::quote(name)
         );
         Status {
             details: Some(about(resource, name)),
@@ -163,7 +166,10 @@ impl Status {
             .in_one()
             .map(|all| format!(": {all}"))
             .unwrap_or_default();
-        let message = format!("{qualified} {} is invalid{all}", crate::json::quote(name));
+        let message = format!(
+            "{qualified} {} is invalid{all}",
+            mizzen_value::json::quote(name)
+        );
         let causes = violations
             .0
             .iter()
@@ -251,8 +257,7 @@ fn about(resource: &GroupResource, name: &str) -> Box<Details> {
 }
 
 fn head(status: &str, message: &str, reason: &str) -> Value {
-    let mut value =
-        crate::value!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": status });
+    let mut value = mizzen_value::value!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": status });
     for (key, text) in [("message", message), ("reason", reason)] {
         if !text.is_empty() {
             value.set(key, text);

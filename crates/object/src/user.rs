@@ -1,7 +1,7 @@
 //! Who makes a request? The user whom the authenticators found, or whom a caller inside this process names.
 
 use crate::hooks::{Action, Context};
-use crate::value::{Str, Value};
+use mizzen_value::{Str, Value};
 
 /// The group that may do everything.
 pub const MASTERS: &str = "system:masters";

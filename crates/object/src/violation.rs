@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use crate::json;
 use crate::patch::go_float;
-use crate::value::Value;
+use mizzen_value::Value;
+use mizzen_value::json;
 
 /// A place in an object: `spec.containers[0].name`. Built on the stack while walking down.
 #[derive(Debug, Clone, Copy)]

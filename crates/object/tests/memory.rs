@@ -1,7 +1,7 @@
 //! A cluster may have thousands of definitions; most of their text is prose, and none of it is kept.
 
 use mizzen_object::structural::Structural;
-use mizzen_object::{Map, Value, json, value};
+use mizzen_value::{Map, Value, json, value};
 
 const DEFINITIONS: usize = 2_000;
 const MEGABYTE: usize = 1 << 20;

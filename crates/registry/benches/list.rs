@@ -4,11 +4,12 @@
 use std::sync::{Arc, LazyLock};
 
 use divan::{Bencher, black_box};
-use mizzen_object::seam::{Clock, Random};
-use mizzen_object::{Kind, Status, Value, custom, value};
+use mizzen_object::{Kind, Status, custom};
 use mizzen_registry::{
     Convert, Create, Future, ListOptions, Record, Registry, Resource, Store, StoreOptions,
 };
+use mizzen_value::clock::{Clock, Random};
+use mizzen_value::{Value, value};
 
 fn main() {
     divan::main();

@@ -5,8 +5,9 @@
 //! one that its definition names, and what turns one into the other may be far away, slow or broken. So it is asked
 //! for many objects at once, and may refuse.
 
-use mizzen_object::{Kind, Status, Value};
+use mizzen_object::{Kind, Status};
 use mizzen_store::Record;
+use mizzen_value::Value;
 
 use crate::Future;
 

@@ -2,10 +2,10 @@
 
 use mizzen_object::validate::meta;
 use mizzen_object::{
-    Action, Context, GroupVersionKind, Kind, MetaCheck, NameRule, Path, Status, User, Value,
-    Violations,
+    Action, Context, GroupVersionKind, Kind, MetaCheck, NameRule, Path, Status, User, Violations,
 };
 use mizzen_store::{Expect, Record, Write, WriteError};
+use mizzen_value::Value;
 
 use crate::decode::decode;
 use crate::encode::{Owners, Place};

@@ -5,8 +5,9 @@
 //! Invariant: a record that cannot be decoded is an error for every reader. It is logged once, with its key, and each
 //! failed read is counted.
 
-use mizzen_object::{Status, Value, json};
+use mizzen_object::Status;
 use mizzen_store::Record;
+use mizzen_value::{Value, json};
 use tracing::error;
 
 use crate::Resource;

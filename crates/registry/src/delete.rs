@@ -1,7 +1,8 @@
 //! Taking an object away: at once, after a grace period, or when nothing holds it any more.
 
-use mizzen_object::{GroupResource, GroupVersionKind, Status, Value, time};
+use mizzen_object::{GroupResource, GroupVersionKind, Status};
 use mizzen_store::{Expect, Write, WriteError};
+use mizzen_value::{Value, time};
 
 use crate::encode::same;
 use crate::status::refused;

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use mizzen_object::{Kind, Map, Status, Value, json, proto, schema};
+use mizzen_object::{Kind, Status, proto, schema};
 use mizzen_store::{Draft, Record, Revision};
+use mizzen_value::{Map, Value, json};
 
 use crate::decode::Attached;
 use crate::header::{Header, terms};

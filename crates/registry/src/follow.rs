@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Value;
 use mizzen_store::{EventKind, Record, Revision, Watch};
+use mizzen_value::Value;
 
 use crate::Resource;
 use crate::decode::decode_outline;

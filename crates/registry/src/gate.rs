@@ -2,7 +2,8 @@
 
 use std::pin::Pin;
 
-use mizzen_object::{Status, Value, Violations};
+use mizzen_object::{Status, Violations};
+use mizzen_value::Value;
 
 /// A future in a box, as trait objects need it.
 pub type Future<'a, T> = Pin<Box<dyn std::future::Future<Output = T> + Send + 'a>>;

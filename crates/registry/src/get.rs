@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use mizzen_object::{Status, Str};
+use mizzen_object::Status;
 use mizzen_store::{Expect, Record, Write};
+use mizzen_value::Str;
 
 use crate::fresh::too_large;
 use crate::header::{field_term, selected};

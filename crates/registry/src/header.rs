@@ -6,8 +6,9 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use mizzen_object::select::{FieldSelector, LabelSelector, Operator};
-use mizzen_object::{Kind, Status, Str, Value, json};
+use mizzen_object::{Kind, Status};
 use mizzen_store::Record;
+use mizzen_value::{Str, Value, json};
 use parking_lot::Mutex;
 
 use crate::decode::header;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Str;
+use mizzen_value::Str;
 
 /// An object's place within its resource.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]

@@ -47,12 +47,12 @@ pub use watch::{Change as WatchChange, Event, Watch, WatchOptions};
 
 use std::sync::Arc;
 
-use mizzen_object::seam::{Clock, Random};
-use mizzen_object::time::{self, Moment};
 pub use mizzen_store::{
     AppendError, Bounds, Entry, Health, Journal, OpenError, Options as StoreOptions, Record,
     Revision, Saved, Space, Store,
 };
+use mizzen_value::clock::{Clock, Random};
+use mizzen_value::time::{self, Moment};
 
 /// The engine. Cheap to clone.
 #[derive(Clone)]

@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use mizzen_object::select::{FieldSelector, LabelSelector};
-use mizzen_object::{Kind, Status, Str};
+use mizzen_object::{Kind, Status};
 use mizzen_store::{Record, Revision, Snapshot};
+use mizzen_value::Str;
 
 use crate::fresh::too_large;
 use crate::get::needs_others;

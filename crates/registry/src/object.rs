@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mizzen_object::{Value, json};
 use mizzen_store::{Record, Revision};
+use mizzen_value::{Value, json};
 
 use crate::Resource;
 use crate::decode;

@@ -1,7 +1,8 @@
 //! What the server does to every object before it is validated: names, system metadata, generation, status.
 
-use mizzen_object::seam::{name_suffix, uuid};
-use mizzen_object::{Action, Kind, NameRule, Value, schema};
+use mizzen_object::{Action, Kind, NameRule, schema};
+use mizzen_value::Value;
+use mizzen_value::clock::{name_suffix, uuid};
 
 use crate::{Key, Registry, Resource};
 

@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use mizzen_object::Value;
 use mizzen_store::Record;
+use mizzen_value::Value;
 
 use crate::decode::header;
 use crate::header::Header;

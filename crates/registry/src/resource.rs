@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use mizzen_object::{Kind, Status, Value, Violations, json, schema};
+use mizzen_object::{Kind, Status, Violations, schema};
 use mizzen_store::{Record, Space, Store};
+use mizzen_value::{Value, json};
 
 use crate::decode::{decode, decode_outline, header};
 use crate::{Convert, Key, Object};

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, URL_SAFE_NO_PAD};
-use mizzen_object::{Value, json, value};
+use mizzen_value::{Value, json, value};
 
 /// Where a list goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,8 +2,9 @@
 
 use mizzen_object::own::keep_times;
 use mizzen_object::validate::meta;
-use mizzen_object::{Action, Context, NameRule, Path, Status, User, Value, Violations};
+use mizzen_object::{Action, Context, NameRule, Path, Status, User, Violations};
 use mizzen_store::{Expect, Write, WriteError};
+use mizzen_value::Value;
 
 use crate::create::{check_kind, check_own_meta};
 use crate::encode::{Owners, Place, same};

@@ -2,7 +2,8 @@
 
 use std::panic;
 
-use mizzen_object::{Context, User, Value, Violations};
+use mizzen_object::{Context, User, Violations};
+use mizzen_value::Value;
 use tokio::runtime::Handle;
 use tokio::task;
 

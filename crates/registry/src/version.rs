@@ -1,6 +1,6 @@
 //! Resource versions in requests.
 
-use mizzen_object::json::quote;
+use mizzen_value::json::quote;
 
 /// How the version of a list is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

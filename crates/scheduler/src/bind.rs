@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use mizzen_object::{Str, value};
 use mizzen_sdk::api::Api;
 use mizzen_sdk::event::Severity;
 use mizzen_sdk::resource::PODS;
+use mizzen_value::{Str, value};
 use tokio::sync::mpsc::Sender;
 
 use crate::extender::Extender;

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mizzen_object::quantity::Quantity;
-use mizzen_object::{Str, Value};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::quantity::Quantity;
+use mizzen_value::{Str, Value};
 
 use crate::model::Pod;
 use crate::{HashMap, HashSet};

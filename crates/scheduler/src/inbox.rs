@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Str;
 use mizzen_sdk::cache::Entry;
 use mizzen_sdk::informer::{Event, Factory, Handler, Registration};
 use mizzen_sdk::resource::{
@@ -12,6 +11,7 @@ use mizzen_sdk::resource::{
     STORAGE_CLASSES, VOLUME_ATTACHMENTS,
 };
 use mizzen_sdk::{Key, Object, Resource};
+use mizzen_value::Str;
 use tokio::sync::mpsc::Sender;
 
 use crate::model::{NodeFacts, Pod};

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use mizzen_object::{Str, Value, time, value};
 use mizzen_sdk::api::{Api, DeleteOptions};
 use mizzen_sdk::event::Severity;
 use mizzen_sdk::resource::{PODS, RESOURCE_CLAIMS};
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Object, condition};
+use mizzen_value::{Str, Value, time, value};
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::Str;
 use mizzen_sdk::metrics::{Collector, Families, Histogram, exponential};
+use mizzen_value::Str;
 use parking_lot::Mutex;
 
 use crate::plugin::Name;

@@ -1,6 +1,6 @@
 //! Which plugins decide about the pods of a scheduler's name?
 
-use mizzen_object::Str;
+use mizzen_value::Str;
 
 use crate::model::Pod;
 use crate::plugin::{Filter, Name, Score};

@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use mizzen_object::condition::updated;
-use mizzen_object::{Str, Value, time, value};
 use mizzen_sdk::api::{Api, Patch};
 use mizzen_sdk::resource::PODS;
 use mizzen_sdk::seam::Clock;
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Object, condition};
+use mizzen_value::{Str, Value, time, value};
 use tokio::sync::mpsc::Sender;
 
 use crate::HashMap;

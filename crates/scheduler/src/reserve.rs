@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::{Str, Value, time, value};
 use mizzen_sdk::api::{Api, Patch};
 use mizzen_sdk::cache::{Lister, Version};
 use mizzen_sdk::informer::Factory;
@@ -13,6 +12,7 @@ use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, RESOURC
 use mizzen_sdk::seam::Clock;
 use mizzen_sdk::write::{is_conflict, is_not_found};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Str, Value, time, value};
 use tokio::time::{sleep, timeout};
 
 use crate::bind::message;

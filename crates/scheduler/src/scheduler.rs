@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::Str;
 use mizzen_sdk::Object;
 use mizzen_sdk::api::Api;
 use mizzen_sdk::cache::Lister;
 use mizzen_sdk::event::Severity;
 use mizzen_sdk::resource::NODES;
 use mizzen_sdk::seam::{Chance, Clock};
+use mizzen_value::Str;
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::{Instant, sleep_until};
 use tracing::Instrument as _;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Str;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Str;
 
 use crate::HashMap;
 use crate::model::{Labels, NodeRule};
@@ -24,7 +24,7 @@ pub(crate) struct Volume {
 impl Volume {
     pub(crate) fn of(object: Arc<Object>) -> Volume {
         let nodes = NodeRule::new(
-            &mizzen_object::Value::Null,
+            &mizzen_value::Value::Null,
             &object["spec"]["nodeAffinity"]["required"],
         );
         let labels = Labels::of(&object["metadata"]["labels"]);

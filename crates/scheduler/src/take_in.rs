@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Str;
 use mizzen_sdk::{Key, Object, Resource};
+use mizzen_value::Str;
 
 use crate::HashMap;
 use crate::happening::{Happening, NodeChange, PodChange};

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use mizzen_object::{Str, Value, value};
 use mizzen_sdk::api::{Api, Patch};
 use mizzen_sdk::event::Severity;
 use mizzen_sdk::seam::Clock;
 use mizzen_sdk::{Key, Resource};
+use mizzen_value::{Str, Value, value};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 

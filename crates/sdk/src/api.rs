@@ -24,7 +24,7 @@
 
 use http::{Method, Request, request};
 use kube::{Client, Error};
-use mizzen_object::{Value, json};
+use mizzen_value::{Value, json};
 use serde::de::Error as _;
 
 use crate::key::Key;

@@ -11,7 +11,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 /// The condition of a type.
 pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {

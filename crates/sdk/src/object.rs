@@ -12,7 +12,8 @@
 
 use std::ops::{Deref, DerefMut};
 
-use mizzen_object::{Value, json, owner_references, time};
+use mizzen_object::owner_references;
+use mizzen_value::{Value, json, time};
 use serde::de::Error as _;
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

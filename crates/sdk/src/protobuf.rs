@@ -17,7 +17,8 @@ use kube::{Client, Error};
 use mizzen_object::proto::wire::Reader;
 use mizzen_object::proto::{self, ProtoError, Unknown};
 use mizzen_object::schema::{Schemas, Struct};
-use mizzen_object::{GroupVersionKind, KindData, Value, json};
+use mizzen_object::{GroupVersionKind, KindData};
+use mizzen_value::{Value, json};
 use tower::service_fn;
 
 const JSON: &str = "application/json";

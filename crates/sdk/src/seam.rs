@@ -22,7 +22,7 @@ pub fn wall_clock() -> Clock {
 }
 
 /// The time of day as another part's clock tells it: one that runs beside a server may go by the server's.
-pub fn told_by(clock: impl mizzen_object::seam::Clock + 'static) -> Clock {
+pub fn told_by(clock: impl mizzen_value::clock::Clock + 'static) -> Clock {
     Arc::new(move || {
         let (seconds, nanos) = clock.now();
         Timestamp::new(seconds, nanos.cast_signed()).unwrap_or_default()

@@ -12,7 +12,7 @@
 //! # Ok::<(), yaml::ReadError>(())
 //! ```
 
-use mizzen_object::yaml::{self, YamlError};
+use mizzen_value::yaml::{self, YamlError};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 

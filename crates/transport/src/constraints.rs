@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use mizzen_object::json;
+use mizzen_value::json;
 use x509_parser::prelude::{GeneralName, GeneralSubtree, X509Certificate};
 
 /// Checks every certificate of a chain, leaf first, against the constraints of those above it.

@@ -5,7 +5,7 @@
 //! certificates are verified as Go verifies them (`verify.rs`).
 //!
 //! ```no_run
-//! # async fn example(clock: std::sync::Arc<dyn mizzen_object::seam::Clock>) -> Result<(), mizzen_transport::SendError> {
+//! # async fn example(clock: std::sync::Arc<dyn mizzen_value::clock::Clock>) -> Result<(), mizzen_transport::SendError> {
 //! use std::time::Duration;
 //!
 //! use mizzen_transport::{Call, Client, Limit, Target, Trust, read_body};
@@ -44,8 +44,8 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use mizzen_object::json;
-use mizzen_object::seam::Clock;
+use mizzen_value::clock::Clock;
+use mizzen_value::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;

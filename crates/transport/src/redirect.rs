@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
 use hyper::body::Incoming;
-use mizzen_object::json;
+use mizzen_value::json;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{Client, SendError, Target, whole};

@@ -12,7 +12,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use mizzen_object::{json, time};
+use mizzen_value::{json, time};
 use tokio_rustls::rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};

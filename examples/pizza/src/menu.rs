@@ -1,8 +1,9 @@
 //! What there is and what it costs, worked out when somebody asks.
 
 use mizzen_apiserver::extend::{Asked, Below, Storage};
-use mizzen_object::{Hooks, Status, Value, value};
+use mizzen_object::{Hooks, Status};
 use mizzen_registry::Future;
+use mizzen_value::{Value, value};
 
 use crate::{GROUP, toppings};
 

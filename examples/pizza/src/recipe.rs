@@ -1,6 +1,7 @@
 //! A pizza's two versions: `v1alpha1` names each topping as often as it is on it, `v1beta1` says how often.
 
-use mizzen_object::{Context, Hooks, Path, Value, Violations, value};
+use mizzen_object::{Context, Hooks, Path, Violations};
+use mizzen_value::{Value, value};
 
 /// What a pizza has on it whose customer did not choose.
 const USUAL: [&str; 3] = ["tomato", "mozzarella", "salami"];
@@ -113,7 +114,7 @@ pub fn spell_out(pizza: &mut Value) {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     use super::*;
 

@@ -1,8 +1,9 @@
 //! Toppings have a price, and a pizza has only toppings that there are.
 
 use mizzen_apiserver::extend::{Admit, Asked};
-use mizzen_object::{Context, Hooks, Status, Value, Violations};
+use mizzen_object::{Context, Hooks, Status, Violations};
 use mizzen_registry::Future;
+use mizzen_value::Value;
 
 use crate::GROUP;
 

@@ -9,7 +9,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use mizzen_apiserver::Identity;
-use mizzen_object::{Value, json, value};
+use mizzen_value::{Value, json, value};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;

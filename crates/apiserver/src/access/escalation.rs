@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use mizzen_object::json::quote;
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
+use mizzen_value::Value;
+use mizzen_value::json::quote;
 
 use super::rbac::{Rule, quoted};
 use super::{Attributes, Resource, Target};
@@ -180,7 +181,7 @@ fn refuse(call: &Call, object: &Value, why: &str) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json::parse;
+    use mizzen_value::json::parse;
 
     fn parts(text: &str) -> Vec<Rule> {
         Rule::new(&parse(text.as_bytes()).unwrap()).parts()

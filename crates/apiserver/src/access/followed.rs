@@ -8,8 +8,8 @@
 use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mizzen_object::Value;
 use mizzen_registry::{Changed, Changes, Follower, Resource};
+use mizzen_value::Value;
 
 /// A revision at which nothing has been read yet.
 const NEVER: u64 = u64::MAX;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mizzen_metrics::{Families, Histogram};
-use mizzen_object::Str;
+use mizzen_value::Str;
 use tokio::time::Instant;
 
 use super::Decision;

@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 use http::Uri;
-use mizzen_object::json::quote;
 use mizzen_object::{GroupResource, Status};
+use mizzen_value::json::quote;
 
 use super::{Attributes, Resource, Target};
 use crate::answer::{self, Answer};

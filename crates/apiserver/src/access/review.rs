@@ -1,7 +1,8 @@
 //! A question about access as a SubjectAccessReview puts it, for those who are asked in our stead.
 
+use mizzen_object::User;
 use mizzen_object::select::{FieldSelector, LabelSelector, Operator};
-use mizzen_object::{Map, Str, User, Value, value};
+use mizzen_value::{Map, Str, Value, value};
 
 use super::{Attributes, Resource, Target};
 
@@ -170,7 +171,7 @@ fn labels(selector: &str) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     use super::*;
 

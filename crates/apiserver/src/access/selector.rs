@@ -1,9 +1,9 @@
 //! The selectors of a question about access, as one text each. What cannot be understood is left out and told: the
 //! question is then one about more.
 
-use mizzen_object::Value;
 use mizzen_object::select::{FieldSelector, LabelSelector};
 use mizzen_object::validate::names::{is_label_value, is_qualified_name};
+use mizzen_value::Value;
 
 /// What `resourceAttributes` say in `fieldSelector` and `labelSelector`.
 #[derive(Debug, Default, PartialEq)]
@@ -109,7 +109,7 @@ fn label_term(requirement: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     use super::*;
 

@@ -1,7 +1,8 @@
 //! AlwaysPullImages: a pod's images are pulled whenever it starts, so that only users with credentials for a private
 //! image run it, though a node may have it already.
 
-use mizzen_object::{Status, Value, Violations, in_one};
+use mizzen_object::{Status, Violations, in_one};
+use mizzen_value::Value;
 
 use super::Attributes;
 

@@ -1,6 +1,7 @@
 //! LimitPodHardAntiAffinityTopology: a pod may keep others away from its node, not from a whole zone.
 
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
+use mizzen_value::Value;
 
 use super::Attributes;
 

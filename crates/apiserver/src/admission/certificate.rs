@@ -1,7 +1,8 @@
 //! Who may say yes to a request for a certificate, who may sign it, and what nobody may ask for.
 
-use mizzen_object::{Status, Value, json};
+use mizzen_object::Status;
 use mizzen_registry::Future;
+use mizzen_value::{Value, json};
 
 use super::Attributes;
 use crate::access::Resource;

@@ -4,9 +4,10 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use mizzen_object::Violations;
 use mizzen_object::config_file::{ConfigFileError, Scheme};
 use mizzen_object::schema::{self, Schemas};
-use mizzen_object::{Value, Violations, json, yaml};
+use mizzen_value::{Value, json, yaml};
 
 use super::event_rate_limit::EventRateLimit;
 use super::image_policy::ImagePolicy;
@@ -262,7 +263,7 @@ fn texts(list: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     fn read(document: &Value, base: &Path) -> Result<Admission, ConfigurationError> {
         Admission::read(json::to_string(document).as_bytes(), base)

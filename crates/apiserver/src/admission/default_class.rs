@@ -1,6 +1,7 @@
 //! Which class is a claim or an ingress of that names none?
 
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
+use mizzen_value::Value;
 
 use super::Attributes;
 
@@ -81,7 +82,7 @@ fn newest(classes: Vec<Value>, marks: &[&str]) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     #[track_caller]
     fn check(classes: &[(&str, &str, &str)], expected: Option<&str>) {

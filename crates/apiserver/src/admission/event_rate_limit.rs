@@ -8,7 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::{Status, Value, Violations, in_one};
+use mizzen_object::{Status, Violations, in_one};
+use mizzen_value::Value;
 use tokio::time::Instant;
 
 use super::Attributes;
@@ -196,7 +197,7 @@ impl fmt::Debug for Limit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     fn limit(scope: &str, qps: i64, burst: i64, cache_size: i64) -> Value {
         value!({ "limits": [{ "type": scope, "qps": qps, "burst": burst, "cacheSize": cache_size }] })

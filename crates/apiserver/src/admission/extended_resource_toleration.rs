@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use mizzen_kinds::resource_names::is_extended;
 use mizzen_kinds::tolerations::add_or_update;
-use mizzen_object::{Status, Value, value};
+use mizzen_object::Status;
+use mizzen_value::{Value, value};
 
 use super::Attributes;
 

@@ -1,6 +1,7 @@
 //! DenyServiceExternalIPs: services may not claim addresses outside the cluster (CVE-2020-8554).
 
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
+use mizzen_value::Value;
 
 use super::Attributes;
 

@@ -8,8 +8,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mizzen_object::{Status, Value, json, time, value};
+use mizzen_object::Status;
 use mizzen_registry::Future;
+use mizzen_value::{Value, json, time, value};
 
 use super::{Attributes, annotate};
 use crate::delegate::{Cache, Kubeconfig};

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use mizzen_object::quantity::Quantity;
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
 
 use super::Attributes;
 use mizzen_kinds::amounts::{Amounts, amounts};
@@ -305,7 +306,7 @@ impl Problems {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     fn read(text: &str) -> Value {
         json::parse(text.as_bytes()).unwrap()

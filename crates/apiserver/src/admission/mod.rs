@@ -55,8 +55,9 @@ use parking_lot::Mutex;
 
 use mizzen_object::schema::Struct;
 use mizzen_object::validate::names;
-use mizzen_object::{GroupResource, GroupVersionKind, Status, Value, Violations};
+use mizzen_object::{GroupResource, GroupVersionKind, Status, Violations};
 use mizzen_registry::{Future, Gate, Key, ListOptions, Selection};
+use mizzen_value::Value;
 use tokio::time::Instant;
 
 use crate::access::{self, escalation, second};

@@ -4,8 +4,9 @@
 
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use http_body_util::BodyExt as _;
-use mizzen_object::{Cause, Status, User, Value, json, value};
+use mizzen_object::{Cause, Status, User};
 use mizzen_registry::{Future, Key, Resource};
+use mizzen_value::{Value, json, value};
 
 use super::Attributes;
 use crate::request::ResourcePath;

@@ -4,8 +4,9 @@
 //! reference with `blockOwnerDeletion` holds up the deletion of the owner, so it needs the right to update the owner's
 //! finalizers.
 
-use mizzen_object::{GroupVersionKind, Status, Value, json};
+use mizzen_object::{GroupVersionKind, Status};
 use mizzen_registry::Future;
+use mizzen_value::{Value, json};
 
 use super::Attributes;
 use crate::access::{self, Decision, Resource};

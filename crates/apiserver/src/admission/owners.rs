@@ -1,7 +1,7 @@
 //! What of an object's metadata must be sound whoever changed it: its owners, and who manages its fields.
 
 use mizzen_object::own::Managed;
-use mizzen_object::{Str, Value};
+use mizzen_value::{Str, Value};
 
 use crate::verbs::Call;
 use mizzen_registry::Warnings;
@@ -80,7 +80,7 @@ impl Managers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::{json, value};
+    use mizzen_value::{json, value};
 
     #[test]
     fn an_owner_that_is_named_twice_is_left_once() {

@@ -4,8 +4,9 @@
 //! command line. Most are enabled by default. Those of a feature gate that is off have nothing to do, and
 //! cannot be turned on.
 
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
 use mizzen_registry::Future;
+use mizzen_value::Value;
 
 use super::{
     Admission, Attributes, always_pull_images, anti_affinity, certificate, check_with_policies,

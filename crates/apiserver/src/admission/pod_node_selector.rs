@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use mizzen_object::Status;
 use mizzen_object::validate::names;
-use mizzen_object::{Status, Value, json};
+use mizzen_value::{Value, json};
 
 use super::Attributes;
 

@@ -1,6 +1,7 @@
 //! Can a pod that runs be given more or less? Only if its node knows how, and has enough.
 
-use mizzen_object::{Cause, Status, Value};
+use mizzen_object::{Cause, Status};
+use mizzen_value::Value;
 
 use super::Attributes;
 use mizzen_kinds::amounts::{Amounts, amounts};
@@ -131,7 +132,7 @@ fn too_large(pod: &Value, allocatable: &Amounts) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     fn read(text: &str) -> Value {
         json::parse(text.as_bytes()).unwrap()

@@ -5,7 +5,8 @@
 use mizzen_kinds::pod_state::quality_of_service;
 use mizzen_kinds::tolerations::{is_superset, merge};
 use mizzen_kinds::validate_tolerations;
-use mizzen_object::{GroupResource, Path, Status, Value, Violations, json, value};
+use mizzen_object::{GroupResource, Path, Status, Violations};
+use mizzen_value::{Value, json, value};
 
 use super::Attributes;
 

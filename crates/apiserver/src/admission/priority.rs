@@ -1,7 +1,8 @@
 //! How important a pod is, by the class it names or the one that all others are of.
 
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
 use mizzen_registry::Resource;
+use mizzen_value::Value;
 
 use super::Attributes;
 use crate::request::ResourcePath;

@@ -1,6 +1,7 @@
 //! Storage that is in use does not simply go.
 
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
+use mizzen_value::Value;
 
 use super::Attributes;
 

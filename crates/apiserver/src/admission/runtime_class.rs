@@ -1,7 +1,8 @@
 //! What a pod gets from its RuntimeClass: what the runtime costs, and where it is found.
 
 use mizzen_kinds::tolerations::merge;
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
+use mizzen_value::Value;
 
 use super::Attributes;
 

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use mizzen_kinds::references::{self, is_mirror};
-use mizzen_object::seam::name_suffix;
-use mizzen_object::{Status, Value, value};
+use mizzen_object::Status;
 use mizzen_registry::Future;
+use mizzen_value::clock::name_suffix;
+use mizzen_value::{Value, value};
 
 use super::Attributes;
 
@@ -292,7 +293,7 @@ fn secrets_of(container: &Value) -> impl Iterator<Item = (String, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     fn read(text: &str) -> Value {
         json::parse(text.as_bytes()).unwrap()

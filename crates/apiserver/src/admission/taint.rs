@@ -1,6 +1,7 @@
 //! A new node takes no pods until it has said that it is ready.
 
-use mizzen_object::{Status, Value, value};
+use mizzen_object::Status;
+use mizzen_value::{Value, value};
 
 use super::Attributes;
 

@@ -1,6 +1,7 @@
 //! How long a pod stays on a node that is lost.
 
-use mizzen_object::{Status, Value, value};
+use mizzen_object::Status;
+use mizzen_value::{Value, value};
 
 use super::Attributes;
 

@@ -1,6 +1,7 @@
 //! Where a pod is: it gets the zone and the region of its node as labels.
 
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
+use mizzen_value::Value;
 
 use super::Attributes;
 

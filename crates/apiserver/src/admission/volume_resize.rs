@@ -1,8 +1,9 @@
 //! May a claim grow? Only if it is bound, and its class says that its volumes can.
 
 use mizzen_kinds::quota::storage_class;
-use mizzen_object::quantity::Quantity;
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
 
 use super::Attributes;
 

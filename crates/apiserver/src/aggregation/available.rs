@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::{Str, Value, condition, json, value};
+use mizzen_object::condition;
 use mizzen_registry::{Resource, Watch, WatchOptions};
+use mizzen_value::{Str, Value, json, value};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 

@@ -4,15 +4,15 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mizzen_object::{Str, Value, json, value};
+use mizzen_value::{Str, Value, json, value};
 
 use super::Aggregation;
 use super::learn::Learned;
 use super::local::{self, LocalVersion};
 use super::table::{Entry, Table};
 use crate::discovery::{self, Group, Version};
-use crate::openapi::{Document, OpenApi};
 use crate::server::Inner;
+use mizzen_openapi::{Document, OpenApi};
 
 /// Documents that are long to write.
 #[derive(Default)]

@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, header};
 use http_body_util::{BodyExt as _, Limited};
-use mizzen_object::{Str, User, Value, json};
+use mizzen_object::User;
+use mizzen_value::{Str, Value, json};
 use tokio::time::timeout;
 
 use super::proxy::speak_for;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Str;
+use mizzen_value::Str;
 
 use super::documents::add;
 use crate::Server;

@@ -21,7 +21,7 @@ use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mizzen_object::Str;
+use mizzen_value::Str;
 use tokio::sync::Notify;
 
 use crate::catalog::Catalog;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request as Outward, Response, Uri, header};
 use hyper::body::Incoming;
-use mizzen_object::{User, Value};
+use mizzen_object::User;
+use mizzen_value::Value;
 use tokio::time::timeout;
 
 use super::table::Entry;
@@ -172,7 +173,7 @@ fn plain(code: u16, text: &str) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     #[test]
     fn nobody_can_say_for_whom_we_ask_but_us() {

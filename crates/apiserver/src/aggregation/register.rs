@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use mizzen_object::{Str, Value, value};
+use mizzen_value::{Str, Value, value};
 use tokio::task::JoinSet;
 
 use super::local::local_versions;

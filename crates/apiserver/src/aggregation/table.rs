@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mizzen_object::{Status, Str, Value, condition};
+use mizzen_object::{Status, condition};
 use mizzen_registry::{ListOptions, Registry, Resource, Revision};
+use mizzen_value::{Str, Value};
 
 use crate::catalog::Catalog;
 use crate::outgoing::{Client, Service, Target, Trust};

@@ -9,8 +9,8 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
-use mizzen_object::Str;
 use mizzen_registry::Space;
+use mizzen_value::Str;
 use tokio::sync::mpsc;
 
 use super::compress::Gzip;

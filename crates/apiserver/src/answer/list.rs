@@ -1,8 +1,9 @@
 //! Many objects: their texts, one after the other, between a head and a tail.
 
 use bytes::Bytes;
-use mizzen_object::{GroupVersionKind, Map, Value, json, proto, yaml};
+use mizzen_object::{GroupVersionKind, proto};
 use mizzen_registry::{List, Object, Resource, Revision};
+use mizzen_value::{Map, Value, json, yaml};
 
 use super::body::Shared;
 use super::object::{from_text, message, meta_kind, partial};

@@ -70,7 +70,7 @@ fn keeping(accept: Accept, make: impl Fn(Accept) -> Answer) -> Answer {
 /// Tells the client something that is no error.
 pub(crate) fn warn(answer: &mut Answer, warnings: &[String]) {
     for warning in warnings {
-        let quoted = mizzen_object::json::quote(warning);
+        let quoted = mizzen_value::json::quote(warning);
         if let Ok(value) = HeaderValue::from_str(&format!("299 - {quoted}")) {
             answer.headers_mut().append(header::WARNING, value);
         }

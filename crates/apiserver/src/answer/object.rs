@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mizzen_object::{GroupVersionKind, KindData, Status, Value, json, proto, schema::Struct, yaml};
+use mizzen_object::{GroupVersionKind, KindData, Status, proto, schema::Struct};
 use mizzen_registry::{Object, Resource};
+use mizzen_value::{Value, json, yaml};
 
 use super::body::Shared;
 use super::table::table;

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use mizzen_object::jsonpath::{self, Template};
-use mizzen_object::{Column, Kind, Value, json, time};
+use mizzen_object::{Column, Kind};
 use mizzen_registry::{Object, Resource};
+use mizzen_value::{Value, json, time};
 
 use super::object::{partial, plain_partial};
 
@@ -248,7 +249,7 @@ fn typed_cell(ty: &str, value: Value, now: i64) -> Value {
 
 fn headings(columns: &[Column], out: &mut Vec<u8>) {
     let columns = columns.iter().map(|column| {
-        mizzen_object::value!({
+        mizzen_value::value!({
             "name": (&column.name), "type": (&column.ty), "format": (&column.format),
             "description": (&column.description), "priority": (column.priority)
         })

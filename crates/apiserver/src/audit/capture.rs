@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use mizzen_object::schema::{Struct, canonical};
-use mizzen_object::{GroupVersionKind, Value, json, proto, yaml};
+use mizzen_object::{GroupVersionKind, proto};
+use mizzen_value::{Value, json, yaml};
 
 use super::policy::Verdict;
 use crate::answer::{Answer, Body, Encoding, Text};

@@ -9,8 +9,9 @@ use std::net::IpAddr;
 use std::ops::Bound;
 
 use bytes::Bytes;
-use mizzen_object::time::Moment;
-use mizzen_object::{Str, User, Value, json};
+use mizzen_object::User;
+use mizzen_value::time::Moment;
+use mizzen_value::{Str, Value, json};
 
 use super::policy::{Level, Stage};
 

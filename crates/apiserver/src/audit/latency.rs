@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mizzen_object::time::duration_text;
+use mizzen_value::time::duration_text;
 
 /// Kubernetes: only requests that took longer say where (endpoints/filters/audit.go).
 const LONG: Duration = Duration::from_millis(500);

@@ -23,8 +23,8 @@ pub use sink::{Batch, Delivery, Format, LogFile, Mode, Throttle, Truncation, Web
 
 use std::sync::Arc;
 
-use mizzen_object::json;
 use mizzen_registry::Registry;
+use mizzen_value::json;
 use tokio::time::Instant;
 
 use crate::access::no_html;

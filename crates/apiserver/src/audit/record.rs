@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mizzen_object::schema::Struct;
-use mizzen_object::time::Moment;
-use mizzen_object::{GroupVersionKind, Str, User, Value, value};
+use mizzen_object::{GroupVersionKind, User};
+use mizzen_value::time::Moment;
+use mizzen_value::{Str, Value, value};
 use tokio::time::Instant;
 
 use super::event::{Event, ObjectReference, Outcome, Told};

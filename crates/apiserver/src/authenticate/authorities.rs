@@ -259,8 +259,8 @@ impl ClientCertVerifier for Authorities {
 mod tests {
     use std::sync::atomic::{AtomicI64, Ordering};
 
-    use mizzen_object::seam::Clock;
     use mizzen_registry::Store;
+    use mizzen_value::clock::Clock;
     use rcgen::{
         BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd,
     };

@@ -2,8 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mizzen_object::{Str, User, Value, time};
+use mizzen_object::User;
 use mizzen_registry::Key;
+use mizzen_value::{Str, Value, time};
 
 use super::secret::is_same;
 use crate::server::Inner;
@@ -78,7 +79,7 @@ fn groups(extra: &str) -> Option<Vec<Str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     fn secret(expiration: &str, groups: &str) -> Value {
         let encode = |text: &str| STANDARD.encode(text);

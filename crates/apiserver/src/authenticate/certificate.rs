@@ -1,7 +1,7 @@
 //! Who a client certificate belongs to: its common name is the user, its organisations are the groups, and an
 //! attribute of Kubernetes' own is the uid.
 
-use mizzen_object::{Str, Value};
+use mizzen_value::{Str, Value};
 use sha2::{Digest as _, Sha256};
 use x509_parser::asn1_rs::Tag;
 use x509_parser::der_parser::oid::Oid;

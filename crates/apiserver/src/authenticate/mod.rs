@@ -24,8 +24,9 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use mizzen_metrics::Families;
-use mizzen_object::{Status, Str, User, in_one};
+use mizzen_object::{Status, User, in_one};
 use mizzen_registry::Future;
+use mizzen_value::Str;
 use tokio::time::Instant;
 
 use crate::header;

@@ -6,11 +6,12 @@
 use std::net::IpAddr;
 
 use http::HeaderMap;
-use mizzen_object::{User, Value};
+use mizzen_object::User;
+use mizzen_value::Value;
 
 use super::{Certified, ProxyHeaders};
 use crate::header::texts;
-use mizzen_object::percent::decode;
+use mizzen_value::percent::decode;
 
 /// Who a client certificate shows.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -3,7 +3,8 @@
 use std::sync::LazyLock;
 
 use http::{HeaderMap, HeaderName};
-use mizzen_object::{Str, User};
+use mizzen_object::User;
+use mizzen_value::Str;
 
 use super::peer::{extra, rest};
 use crate::header::{text, texts};

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use mizzen_object::{Str, User};
+use mizzen_object::User;
+use mizzen_value::Str;
 
 use super::secret::digest;
 

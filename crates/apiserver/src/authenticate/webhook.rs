@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mizzen_metrics::Families;
-use mizzen_object::{Str, Value, json, value};
 use mizzen_registry::{Future, Registry};
+use mizzen_value::{Str, Value, json, value};
 use tokio::time::timeout;
 
 use super::{Authenticator, Bearer, TokenCache, Verdict};

@@ -1,6 +1,7 @@
 //! What a definition's status says: which names it has, whether it is served, who agreed to it.
 
-use mizzen_object::{Value, condition, value};
+use mizzen_object::condition;
+use mizzen_value::{Value, value};
 
 use super::names::{Names, Taken, accept};
 
@@ -128,7 +129,7 @@ impl Board<'_> {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     use super::*;
 

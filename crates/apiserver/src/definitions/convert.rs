@@ -8,8 +8,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mizzen_object::{Kind, Status, Value, json, schema};
+use mizzen_object::{Kind, Status, schema};
 use mizzen_registry::{Convert, Future, Record, Revision};
+use mizzen_value::{Value, json};
 
 use super::Means;
 use super::webhook::Webhook;

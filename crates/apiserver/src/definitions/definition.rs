@@ -11,15 +11,16 @@ use std::sync::{Arc, OnceLock};
 use mizzen_object::condition;
 use mizzen_object::schema::Struct;
 use mizzen_object::{
-    GroupVersionKind, Kind, KindData, NoHooks, Scope, Status, Str, Subresource, Value, custom, json,
+    GroupVersionKind, Kind, KindData, NoHooks, Scope, Status, Subresource, custom,
 };
 use mizzen_registry::{Record, Resource, Revision};
+use mizzen_value::{Str, Value, json};
 use tokio::sync::watch;
 
 use super::Means;
 use super::convert::Converter;
 use super::names::Names;
-use crate::openapi::Published;
+use mizzen_openapi::Published;
 
 /// What a definition says, and what has come of it.
 pub(crate) struct Definition {

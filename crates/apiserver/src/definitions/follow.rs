@@ -9,8 +9,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
 use mizzen_registry::{Key, Resource, Revision};
+use mizzen_value::Value;
 use tokio::time::timeout;
 use tracing::warn;
 

@@ -25,8 +25,9 @@ use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use mizzen_object::schema::Struct;
-use mizzen_object::{Kind, Status, Value};
+use mizzen_object::{Kind, Status};
 use mizzen_registry::{Registry, Revision, Store};
+use mizzen_value::Value;
 use tokio::sync::watch;
 
 use crate::outgoing::Client;

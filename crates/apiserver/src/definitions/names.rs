@@ -3,7 +3,8 @@
 //! Kubernetes: whoever asked first keeps a name; who asks later waits until it is free (controller/status).
 
 use imbl::HashMap;
-use mizzen_object::{Str, Value, in_one, json, value};
+use mizzen_object::in_one;
+use mizzen_value::{Str, Value, json, value};
 
 /// What a kind is called.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -8,12 +8,12 @@ use std::sync::{Arc, OnceLock};
 
 use imbl::{OrdMap, OrdSet};
 use mizzen_object::schema::Struct;
-use mizzen_object::{Str, json};
+use mizzen_value::{Str, json};
 
 use super::Definition;
 use super::names::Taken;
 use crate::discovery::{self, Group, Version, is_built_in};
-use crate::openapi::{OpenApi, Pending};
+use mizzen_openapi::{OpenApi, Pending};
 
 /// All definitions at one moment.
 ///

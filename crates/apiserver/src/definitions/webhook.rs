@@ -6,10 +6,11 @@
 use std::time::Duration;
 
 use mizzen_object::patch::go_type;
-use mizzen_object::seam::uuid;
 use mizzen_object::validate::meta;
-use mizzen_object::{Kind, Path, Status, Str, Value, Violations, json, value};
+use mizzen_object::{Kind, Path, Status, Violations};
 use mizzen_registry::Registry;
+use mizzen_value::clock::uuid;
+use mizzen_value::{Str, Value, json, value};
 use tokio::time::Instant;
 
 use crate::outgoing::{Client, Hook, Limit};

@@ -1,7 +1,7 @@
 //! May they? A SubjectAccessReview tells.
 
-use mizzen_object::{json, value};
 use mizzen_registry::Future;
+use mizzen_value::{json, value};
 
 use super::{KEPT, Upstream};
 use crate::access::{Attributes, Authorizer, Decision, Reason, Target, review};

@@ -10,11 +10,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Uri;
 use kube::config::{self, AuthInfo};
-use mizzen_object::json;
+use mizzen_value::json;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::outgoing::{Identity, Trust, clean_path};
-use mizzen_object::percent::decode;
+use mizzen_value::percent::decode;
 
 /// The current context.
 #[derive(Clone)]

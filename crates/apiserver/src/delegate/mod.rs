@@ -21,8 +21,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::{BodyExt as _, Limited};
-use mizzen_object::{Value, json};
 use mizzen_registry::Registry;
+use mizzen_value::{Value, json};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 

@@ -1,8 +1,9 @@
 //! Whose token is it? A TokenReview tells.
 
 use mizzen_metrics::Families;
-use mizzen_object::{Str, User, Value, value};
+use mizzen_object::User;
 use mizzen_registry::Future;
+use mizzen_value::{Str, Value, value};
 
 use super::Upstream;
 use crate::authenticate::{Authenticator, Bearer, Verdict};

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use mizzen_object::{Value, json};
+use mizzen_value::{Value, json};
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
@@ -69,7 +69,7 @@ pub(super) fn tls(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     #[test]
     fn a_config_map_says_whom_to_trust() {

@@ -1,6 +1,6 @@
 //! All of discovery in one document: `APIGroupDiscoveryList`, which clients ask for by media type.
 
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 use super::{Group, Version, is_built_in};
 

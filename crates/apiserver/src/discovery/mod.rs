@@ -18,7 +18,8 @@ pub use resources::storage_version_hash;
 
 use std::collections::BTreeSet;
 
-use mizzen_object::{Kind, Str, Value, value};
+use mizzen_object::Kind;
+use mizzen_value::{Str, Value, value};
 
 /// An API group.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,7 +2,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use mizzen_object::{GroupVersionKind, Kind, Str, Subresource, Value, value};
+use mizzen_object::{GroupVersionKind, Kind, Subresource};
+use mizzen_value::{Str, Value, value};
 use sha2::{Digest, Sha256};
 
 /// The lines of `kind`.

@@ -3,7 +3,8 @@ use std::sync::Arc;
 
 use expect_test::{Expect, expect};
 use mizzen_object::schema::Struct;
-use mizzen_object::{GroupVersionKind, KindData, NoHooks, json};
+use mizzen_object::{GroupVersionKind, KindData, NoHooks};
+use mizzen_value::json;
 
 use super::*;
 

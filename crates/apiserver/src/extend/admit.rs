@@ -1,7 +1,8 @@
 //! Admission by the server's author: what is written may depend on what else is there.
 
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
 use mizzen_registry::Future;
+use mizzen_value::Value;
 
 use super::Asked;
 use crate::verbs::Call;

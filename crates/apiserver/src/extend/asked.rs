@@ -1,6 +1,7 @@
 //! What is asked, as those see it whom a server's author has put into it.
 
-use mizzen_object::{Kind, Status, Str, User, Value};
+use mizzen_object::{Kind, Status, User};
+use mizzen_value::{Str, Value};
 
 use crate::Server;
 use crate::verbs::Call;

@@ -1,7 +1,8 @@
 //! What can be asked below an object, by the server's author.
 
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
 use mizzen_registry::Future;
+use mizzen_value::Value;
 
 use super::Asked;
 

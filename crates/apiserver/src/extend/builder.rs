@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use mizzen_kinds as kinds;
 use mizzen_object::schema::{ParseError, Schemas};
-use mizzen_object::{GroupResource, Hooks, Kind, NoHooks, Str};
+use mizzen_object::{GroupResource, Hooks, Kind, NoHooks};
 use mizzen_registry::Registry;
+use mizzen_value::Str;
 
 use super::{Admit, Below, Extensions, Own, Storage, definition};
 use crate::access::Authorizer;

@@ -3,14 +3,13 @@
 use std::sync::{Arc, OnceLock};
 
 use mizzen_kinds as kinds;
-use mizzen_object::{
-    Action, GroupVersionKind, Hooks as _, Kind, User, Value, Violations, custom, yaml,
-};
+use mizzen_object::{Action, GroupVersionKind, Hooks as _, Kind, User, Violations, custom};
 use mizzen_registry::{Revision, Store};
+use mizzen_value::{Value, yaml};
 
 use crate::catalog::Served;
 use crate::definitions::{Converter, Means};
-use crate::openapi::Published;
+use mizzen_openapi::Published;
 
 /// The kinds of a CustomResourceDefinition that are served. An error says all that is wrong with it.
 pub(super) fn read(text: &str, store: &Store) -> Result<Vec<Served>, String> {

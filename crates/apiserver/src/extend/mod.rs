@@ -27,7 +27,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
-use mizzen_object::{GroupResource, Str, json};
+use mizzen_object::GroupResource;
+use mizzen_value::{Str, json};
 
 use crate::verbs::Call;
 use crate::{Server, User};
@@ -73,7 +74,7 @@ impl Extensions {
 impl Server {
     /// The object at a path, as whoever asks in the server's own name gets it:
     /// `/apis/example.com/v1/namespaces/default/things/one`.
-    pub async fn read(&self, path: &str) -> Result<mizzen_object::Value, mizzen_object::Status> {
+    pub async fn read(&self, path: &str) -> Result<mizzen_value::Value, mizzen_object::Status> {
         match self.ask("GET", path, None).await {
             (200, object) => Ok(object),
             (_, status) => Err(asked::refusal(&status)),
@@ -85,7 +86,7 @@ impl Server {
         &self,
         user: User,
         path: &str,
-    ) -> Result<mizzen_object::Value, mizzen_object::Status> {
+    ) -> Result<mizzen_value::Value, mizzen_object::Status> {
         let uri = path
             .parse()
             .map_err(|error| mizzen_object::Status::bad_request(format!("{path}: {error}")))?;

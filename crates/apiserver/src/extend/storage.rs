@@ -1,7 +1,8 @@
 //! A storage that the server's author writes: objects that are computed, or kept somewhere else.
 
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
 use mizzen_registry::{Future, WatchChange};
+use mizzen_value::Value;
 use tokio::sync::mpsc::Receiver;
 
 use super::Asked;

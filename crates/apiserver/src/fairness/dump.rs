@@ -1,6 +1,6 @@
 //! What is going on right now: the levels, the queues, the requests, as pages for people who look for trouble.
 
-use mizzen_object::time::{Moment, duration_text};
+use mizzen_value::time::{Moment, duration_text};
 
 use super::entry::{About, Entry};
 use super::flows::Flows;

@@ -4,7 +4,7 @@ use std::ops::{Index, IndexMut};
 use std::time::Duration;
 
 use http::Uri;
-use mizzen_object::Str;
+use mizzen_value::Str;
 use tokio::sync::oneshot::Sender;
 
 use super::schema::Distinguisher;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::HeaderValue;
-use mizzen_object::{Str, Value, value};
+use mizzen_value::{Str, Value, value};
 
 use super::house::House;
 use super::lend::lend;

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mizzen_object::{Str, Value};
 use mizzen_registry::{Changed, Changes, Follower, Resource};
+use mizzen_value::{Str, Value};
 
 use super::flows::{Flows, Schema};
 use super::house::House;

@@ -1,6 +1,6 @@
 //! What does a priority level say? How its requests wait, and how many seats are its own.
 
-use mizzen_object::{Str, Value};
+use mizzen_value::{Str, Value};
 
 use super::deal::Hand;
 
@@ -170,7 +170,7 @@ fn waiting(response: &Value) -> Option<Shape> {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     use super::*;
 

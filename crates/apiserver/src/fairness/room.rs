@@ -3,7 +3,7 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 
-use mizzen_object::Str;
+use mizzen_value::Str;
 use tokio::runtime::Handle;
 use tokio::time::sleep_until;
 

@@ -1,6 +1,7 @@
 //! Which requests does a flow schema mean?
 
-use mizzen_object::{Str, User, Value};
+use mizzen_object::User;
+use mizzen_value::{Str, Value};
 
 use crate::access::{Attributes, Resource, Target};
 
@@ -253,7 +254,7 @@ fn is_path(known: &str, path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::{json, value};
+    use mizzen_value::{json, value};
 
     use super::*;
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header};
+use mizzen_object::User;
 use mizzen_object::condition::find;
-use mizzen_object::{Str, User, Value, json, value};
 use mizzen_registry::{Changes, Follower, Resource};
+use mizzen_value::{Str, Value, json, value};
 
 use super::index::Sources;
 use super::level::Level;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use mizzen_metrics::Histogram;
-use mizzen_object::Str;
+use mizzen_value::Str;
 
 use super::Reason;
 use super::work::Work;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, Uri};
-use mizzen_object::{User, Value, json, value};
+use mizzen_object::User;
+use mizzen_value::{Value, json, value};
 use tokio::task::{LocalSet, yield_now};
 use tokio::time::{Instant, sleep};
 

@@ -4,8 +4,8 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mizzen_object::Str;
 use mizzen_object::select::FieldSelector;
+use mizzen_value::Str;
 
 use crate::access::Resource;
 

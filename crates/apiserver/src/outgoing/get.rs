@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use http::Uri;
-use mizzen_object::json;
 use mizzen_transport::Call;
+use mizzen_value::json;
 
 use super::hook::{address, read};
 use super::{Client, Limit, SendError, Target, Trust};

@@ -7,9 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, Uri, header};
 use hyper::body::Incoming;
-use mizzen_object::percent::decode;
-use mizzen_object::{Value, json};
 use mizzen_transport::{Call, read_body};
+use mizzen_value::percent::decode;
+use mizzen_value::{Value, json};
 use tokio::time::timeout_at;
 
 use super::{Client, Limit, SendError, Service, Target, Trust, clean_path};

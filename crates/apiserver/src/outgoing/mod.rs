@@ -15,9 +15,9 @@ mod tests;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use mizzen_object::seam::Clock;
 use mizzen_registry::Registry;
 use mizzen_transport as transport;
+use mizzen_value::clock::Clock;
 
 use crate::catalog::Catalog;
 pub(crate) use hook::Hook;

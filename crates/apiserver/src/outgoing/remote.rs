@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Uri;
-use mizzen_object::time;
 use mizzen_registry::Registry;
+use mizzen_value::time;
 use tokio::time::Instant;
 
 use super::hook::{self, exchange, json_post, judge};

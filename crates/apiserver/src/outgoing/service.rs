@@ -10,8 +10,9 @@
 use std::net::IpAddr;
 
 use mizzen_object::select::{LabelSelector, Operator, Requirement};
-use mizzen_object::{GroupResource, Status, Value};
+use mizzen_object::{GroupResource, Status};
 use mizzen_registry::{Key, ListOptions, Registry, Resource, Selection};
+use mizzen_value::Value;
 
 use crate::catalog::Catalog;
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mizzen_object::seam::{Clock, Random};
-use mizzen_object::{Value, json, value};
 use mizzen_registry::{Create, Registry, Store};
+use mizzen_value::clock::{Clock, Random};
+use mizzen_value::{Value, json, value};
 use tokio::time::Instant;
 
 use super::{Client, Hook, Limit, Service};

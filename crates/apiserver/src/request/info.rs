@@ -9,9 +9,9 @@
 use std::borrow::Cow;
 
 use http::{Method, Uri};
-use mizzen_object::Str;
 use mizzen_object::select::{FieldSelector, LabelSelector};
 use mizzen_object::validate::names;
+use mizzen_value::Str;
 
 use super::{Query, decode};
 

@@ -3,7 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 use super::{find, used};
 use crate::authenticate::secret::is_same;
@@ -96,7 +96,7 @@ pub(super) fn bound(claims: &Value) -> Result<Value, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     #[track_caller]
     fn check(claims: &str, expected: Result<&str, &str>) {

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use mizzen_object::{Str, User, Value};
+use mizzen_object::User;
+use mizzen_value::{Str, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::delegate::Cache;

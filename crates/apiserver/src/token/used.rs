@@ -2,7 +2,8 @@
 
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method};
-use mizzen_object::{User, Value, json, time, value};
+use mizzen_object::User;
+use mizzen_value::{Value, json, time, value};
 
 use crate::server::{Inner, Server};
 

@@ -1,9 +1,10 @@
 //! Server-side apply: the client says what it wants to be there, and owns what it says.
 
 use mizzen_object::decode::restore;
-use mizzen_object::time::to_unix;
-use mizzen_object::{Action, Kind, Status, Value, yaml};
+use mizzen_object::{Action, Kind, Status};
 use mizzen_registry::{Change, Future, Update};
+use mizzen_value::time::to_unix;
+use mizzen_value::{Value, yaml};
 
 use super::{Call, check_name};
 use crate::admission::{self, Claim};

@@ -1,7 +1,8 @@
 //! Binding a pod to a node: `POST` to `pods/NAME/binding`, or to `bindings` in the old way.
 
-use mizzen_object::{GroupResource, Status, Value, Violations, condition, value};
+use mizzen_object::{GroupResource, Status, Violations, condition};
 use mizzen_registry::{Change, Future, Key, Update};
+use mizzen_value::{Value, value};
 
 use super::create::wipe;
 use super::{Call, check_key, set_namespace};

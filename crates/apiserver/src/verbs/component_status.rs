@@ -6,8 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::{Details, GroupResource, Status, Value, json, schema, value};
+use mizzen_object::{Details, GroupResource, Status, schema};
 use mizzen_registry::{Health, List, Object, Revision, Selection};
+use mizzen_value::{Value, json, value};
 use parking_lot::RwLock;
 use tokio::time::Instant;
 

@@ -1,7 +1,8 @@
 //! `POST` to a collection: decode, admit, store, answer.
 
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
 use mizzen_registry::Create;
+use mizzen_value::Value;
 
 use super::{Call, set_namespace};
 use crate::answer::Answer;

@@ -5,11 +5,12 @@ use mizzen_kinds::pod_state::{is_ready, is_terminal};
 use mizzen_object::condition;
 use mizzen_object::select::LabelSelector;
 use mizzen_object::{
-    Action, Cause, Details, GroupResource, GroupVersionKind, Path, Status, Value, Violations, value,
+    Action, Cause, Details, GroupResource, GroupVersionKind, Path, Status, Violations,
 };
 use mizzen_registry::{
     Change, DeleteOptions, Future, ListOptions, NoGate, Resource, Selection, Update,
 };
+use mizzen_value::{Value, value};
 
 use super::{Call, binding::created, set_namespace};
 use crate::admission;
@@ -440,7 +441,7 @@ fn too_many(message: String, retry_after: Option<u32>) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     #[track_caller]
     fn check(status: &str, expected: Result<(), (u16, &str)>) {

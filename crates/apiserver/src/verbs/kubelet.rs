@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Limited};
-use mizzen_object::{Status, Value, json};
+use mizzen_object::Status;
 use mizzen_registry::Key;
+use mizzen_value::{Value, json};
 
 use crate::Server;
 use crate::outgoing::{Target, Trust, whole};
@@ -135,7 +136,7 @@ pub(super) fn target(server: &Inner, address: &str) -> Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     #[test]
     fn who_names_no_container_means_the_only_one() {

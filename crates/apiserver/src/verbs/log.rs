@@ -3,7 +3,8 @@
 use http::Request as Outward;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
-use mizzen_object::{GroupVersionKind, Status, Violations, json, time};
+use mizzen_object::{GroupVersionKind, Status, Violations};
+use mizzen_value::{json, time};
 
 use super::{Call, kubelet};
 use crate::answer::{self, Answer, Body};

@@ -31,8 +31,9 @@ use std::time::Duration;
 
 use http::Method;
 use mizzen_object::validate::names;
-use mizzen_object::{Action, Status, Value};
+use mizzen_object::{Action, Status};
 use mizzen_registry::{Key, Object, Resource, Warnings};
+use mizzen_value::Value;
 use tokio::time::Instant;
 
 use crate::access::second;
@@ -250,7 +251,7 @@ fn check_segment(name: &str) -> Result<(), Status> {
     if problems.is_empty() {
         return Ok(());
     }
-    let shown = mizzen_object::json::quote(name);
+    let shown = mizzen_value::json::quote(name);
     Err(Status::bad_request(format!(
         "Name parameter invalid: {shown}: {}",
         problems.join(";")
@@ -466,7 +467,7 @@ impl Call<'_> {
                 return Err(answer::not_acceptable());
             }
             if !matches!(include, "" | "None" | "Metadata" | "Object") {
-                let shown = mizzen_object::json::quote(include);
+                let shown = mizzen_value::json::quote(include);
                 return Err(Status::bad_request(format!(
                     "Unable to convert to Table as requested: includeObject: Invalid value: {shown}: must be 'Metadata', \
                      'Object', 'None', or empty"

@@ -1,7 +1,8 @@
 //! Objects and parts of objects that the server's author answers for.
 
-use mizzen_object::{Action, Details, Kind, Status, Value, Violations, json, schema, yaml};
+use mizzen_object::{Action, Details, Kind, Status, Violations, schema};
 use mizzen_registry::{Event, Gate as _, List, Object, Revision, Selection};
+use mizzen_value::{Value, json, yaml};
 use tokio::sync::mpsc;
 
 use super::create::wipe;

@@ -6,8 +6,9 @@ use mizzen_object::patch::{
     JsonPatch, JsonPatchError, StrategicError, go_text, merge, repeated_keys, strategic_merge,
 };
 use mizzen_object::schema::Struct;
-use mizzen_object::{Action, GroupVersionKind, Status, Value, Violations, json};
+use mizzen_object::{Action, GroupVersionKind, Status, Violations};
 use mizzen_registry::{Change, Future, Resource, Update};
+use mizzen_value::{Value, json};
 
 use super::{Call, apply, check_name};
 use crate::admission::{self, Claim};

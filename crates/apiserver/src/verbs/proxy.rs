@@ -13,8 +13,9 @@ use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use mizzen_object::{Status, Value, value};
+use mizzen_object::Status;
 use mizzen_registry::{Key, Resource};
+use mizzen_value::{Value, value};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Call, check_key, finish, kubelet};
@@ -168,7 +169,7 @@ impl Location {
         let refuse = || {
             Status::bad_request(format!(
                 "invalid pod request {}",
-                mizzen_object::json::quote(asked)
+                mizzen_value::json::quote(asked)
             ))
         };
         let (scheme, name, port) = split(asked).ok_or_else(refuse)?;
@@ -202,7 +203,7 @@ impl Location {
         let refuse = || {
             Status::bad_request(format!(
                 "invalid node request {}",
-                mizzen_object::json::quote(asked)
+                mizzen_value::json::quote(asked)
             ))
         };
         let (scheme, name, port) = split(asked).ok_or_else(refuse)?;
@@ -232,7 +233,7 @@ impl Location {
     /// One of the pods that the service's endpoints name; a port is that of the service, by its number or name.
     fn of_service(call: &Call) -> Result<Location, Status> {
         let asked = &call.path.name;
-        let shown = mizzen_object::json::quote(asked);
+        let shown = mizzen_value::json::quote(asked);
         let refuse = || Status::bad_request(format!("invalid service request {shown}"));
         let (scheme, name, port) = split(asked).ok_or_else(refuse)?;
         let key = Key::new(&call.path.namespace, name);
@@ -243,7 +244,7 @@ impl Location {
             port = match ports.iter().find(|known| known["port"].int() == number) {
                 Some(known) => known["name"].str().to_owned(),
                 None => {
-                    let name = mizzen_object::json::quote(name);
+                    let name = mizzen_value::json::quote(name);
                     return Err(unavailable(format!(
                         "no service port {number} found for service {name}"
                     )));

@@ -1,10 +1,8 @@
 //! Questions that are answered and never stored: who am I, may they do that, whose token is this?
 
-use mizzen_object::{
-    Action, Context, GroupVersionKind, Kind, Status, Str, User, Value, Violations, json, schema,
-    value,
-};
+use mizzen_object::{Action, Context, GroupVersionKind, Kind, Status, User, Violations, schema};
 use mizzen_registry::Object;
+use mizzen_value::{Str, Value, json, value};
 
 use super::{Call, create::wipe, set_namespace};
 use crate::access::selector::Selectors;

@@ -4,8 +4,9 @@
 //! Kubernetes: RollbackREST in pkg/registry/apps/deployment/storage/storage.go of v1.15.
 
 use mizzen_object::validate::{field, meta};
-use mizzen_object::{Path, Status, Value, Violations, value};
+use mizzen_object::{Path, Status, Violations};
 use mizzen_registry::{Change, Future, Update};
+use mizzen_value::{Value, value};
 
 use super::Call;
 use crate::answer::{self, Answer, Form, not_acceptable};

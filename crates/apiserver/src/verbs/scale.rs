@@ -9,10 +9,9 @@ use std::sync::Arc;
 use mizzen_object::own::ScaleOwners;
 use mizzen_object::schema::Struct;
 use mizzen_object::select::selector_text;
-use mizzen_object::{
-    GroupVersionKind, Kind, Path, ScalePaths, Status, Value, Violations, json, schema, value,
-};
+use mizzen_object::{GroupVersionKind, Kind, Path, ScalePaths, Status, Violations, schema};
 use mizzen_registry::{Change, Future, Gate, Object, Update};
+use mizzen_value::{Value, json, value};
 
 use super::{Call, apply, check_name, patch};
 use crate::admission;

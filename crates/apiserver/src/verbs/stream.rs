@@ -5,7 +5,8 @@
 //! `ExtendWebSocketsToKubelet` it does what is done here (core/pod/rest/subresources.go).
 
 use http::{Request as Outward, header};
-use mizzen_object::{GroupVersionKind, Status, Value, value};
+use mizzen_object::{GroupVersionKind, Status};
+use mizzen_value::{Value, value};
 
 use super::{Call, kubelet};
 use crate::admission;
@@ -153,7 +154,7 @@ fn ports(query: &Query) -> Result<Vec<u16>, String> {
         } else {
             "invalid syntax"
         };
-        let shown = mizzen_object::json::quote(text);
+        let shown = mizzen_value::json::quote(text);
         let refuse =
             |_| format!("cannot convert to []int32: strconv.ParseUint: parsing {shown}: {problem}");
         if !is_number {

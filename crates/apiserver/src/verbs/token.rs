@@ -1,11 +1,11 @@
 //! `POST` to `serviceaccounts/NAME/token`: a token for a service account, bound to an object if that is wanted.
 
-use mizzen_object::seam::uuid;
 use mizzen_object::{
-    Action, GroupResource, GroupVersionKind, Hooks as _, Path, Status, Value, Violations, json,
-    schema, time, value,
+    Action, GroupResource, GroupVersionKind, Hooks as _, Path, Status, Violations, schema,
 };
 use mizzen_registry::{Key, Object};
+use mizzen_value::clock::uuid;
+use mizzen_value::{Value, json, time, value};
 
 use super::{Call, check_key, set_namespace};
 use crate::answer::{self, Answer, Form, not_acceptable};

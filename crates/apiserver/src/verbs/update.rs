@@ -1,7 +1,8 @@
 //! `PUT` of one object.
 
-use mizzen_object::{Action, Status, Value};
+use mizzen_object::{Action, Status};
 use mizzen_registry::{Change, Future, Update, Updated};
+use mizzen_value::Value;
 
 use super::{Call, check_name};
 use crate::admission::{self, Claim};

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use mizzen_object::schema::{self, Struct};
-use mizzen_object::{Status, Value, json, proto};
+use mizzen_object::{Status, proto};
 use mizzen_registry::{Event, Object, Resource, Revision, Watch, WatchOptions};
+use mizzen_value::{Value, json};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sleep};
 
@@ -467,7 +468,7 @@ impl Writer {
     /// An object with nothing but a version: everything up to it has been told.
     fn bookmark(&mut self, version: Revision, initial: bool, now: i64) -> Bytes {
         let kind = self.resource.kind();
-        let mut object = mizzen_object::value!({ "kind": (&kind.gvk.kind), "apiVersion": (kind.gvk.api_version()) });
+        let mut object = mizzen_value::value!({ "kind": (&kind.gvk.kind), "apiVersion": (kind.gvk.api_version()) });
         let metadata = object.entry("metadata");
         metadata.set("resourceVersion", version.to_string());
         if initial {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason, Resource, Target};
 use mizzen_apiserver::authenticate::{Authentication, StaticTokens};
 use mizzen_apiserver::{Options, Signer, User, issue_token};
-use mizzen_object::{Value, value};
 use mizzen_registry::{Bounds, Future, Store, StoreOptions};
+use mizzen_value::{Value, value};
 use tokio::time::Instant;
 
 use crate::rig::{CONFIG_MAPS, Reply, Rig};

@@ -1,7 +1,7 @@
 //! The addresses of services, as objects.
 
 use mizzen_apiserver::Options;
-use mizzen_object::address::Block;
+use mizzen_value::address::Block;
 
 use crate::rig::Rig;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http_body_util::BodyExt as _;
 use mizzen_apiserver::Broken;
-use mizzen_object::{Value, json, value};
+use mizzen_value::{Value, json, value};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
 

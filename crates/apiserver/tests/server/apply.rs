@@ -1,6 +1,6 @@
 //! What is refused of somebody who applies, and what a writer owns.
 
-use mizzen_object::{json, value};
+use mizzen_value::{json, value};
 
 use crate::definitions::{FOOS, define, definition, foo, version};
 use crate::rig::{CONFIG_MAPS, Rig};

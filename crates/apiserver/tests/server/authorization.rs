@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mizzen_apiserver::access::{Authorization, ConfigurationError};
 use mizzen_apiserver::{Options, User};
-use mizzen_object::{Value, json};
+use mizzen_value::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{Instant, advance};
 

@@ -1,6 +1,6 @@
 //! Versions that a webhook converts, against a real little HTTPS server.
 
-use mizzen_object::{Value, json, value};
+use mizzen_value::{Value, json, value};
 
 use crate::definitions::{DEFINITIONS, FOOS, FOOS_V2, define, definition, foo, version};
 use crate::peer::{Peer, Reaction};

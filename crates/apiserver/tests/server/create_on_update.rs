@@ -1,7 +1,7 @@
 //! PUT and apply to a name that does not exist: which of them create the object, through the resource and its parts.
 
 use mizzen_apiserver::User;
-use mizzen_object::{Value, json};
+use mizzen_value::{Value, json};
 
 use crate::rig::Rig;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mizzen_object::{Value, json, value};
+use mizzen_value::{Value, json, value};
 
 use crate::rig::{Events, Rig};
 

@@ -2,7 +2,8 @@
 
 use http_body_util::BodyExt as _;
 use mizzen_apiserver::{Answer, User};
-use mizzen_object::{json, proto};
+use mizzen_object::proto;
+use mizzen_value::json;
 
 use crate::rig::Rig;
 

@@ -181,7 +181,7 @@ async fn who_is_turned_away_is_told_when_to_come_back() {
 async fn an_answer_says_of_which_schema_and_level_it_is() {
     let rig = rig(10, true, TAKES).await;
     share(&rig).await;
-    let uid = |body: &mizzen_object::Value| body.at("metadata.uid").str().to_owned();
+    let uid = |body: &mizzen_value::Value| body.at("metadata.uid").str().to_owned();
     let schema = uid(&rig
         .get(&format!("{GROUP}/flowschemas/everybody"))
         .await

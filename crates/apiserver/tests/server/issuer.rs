@@ -10,8 +10,8 @@ use mizzen_apiserver::authenticate::{Authentication, AuthenticationConfiguration
 use mizzen_apiserver::jose::{Algorithm, PublicKey};
 use mizzen_apiserver::metrics::hash;
 use mizzen_apiserver::{Options, ServiceAccounts};
-use mizzen_object::{Value, json, value};
 use mizzen_registry::Store;
+use mizzen_value::{Value, json, value};
 use ring::rand::SystemRandom;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA512, RSA_PSS_SHA256,

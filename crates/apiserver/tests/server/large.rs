@@ -68,7 +68,7 @@ async fn text_may_be_larger_than_what_upstream_would_keep_of_it() {
     );
     let kept = rig.post(PODS, &body).await.expect(201);
     assert!(
-        mizzen_object::json::to_string(&kept.body).len() > LIMIT,
+        mizzen_value::json::to_string(&kept.body).len() > LIMIT,
         "the text is larger than the limit"
     );
 }

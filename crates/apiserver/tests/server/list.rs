@@ -7,7 +7,8 @@ use bytes::Bytes;
 use flate2::read::GzDecoder;
 use http_body_util::BodyExt as _;
 use mizzen_apiserver::User;
-use mizzen_object::{json, proto};
+use mizzen_object::proto;
+use mizzen_value::json;
 use tokio::time::Instant;
 
 use crate::rig::{CONFIG_MAPS, Reply, Rig};

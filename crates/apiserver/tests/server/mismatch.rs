@@ -464,7 +464,7 @@ async fn a_new_definition_says_nothing_of_its_status() {
     let status = &made.body["status"];
     assert_eq!(
         status["storedVersions"].list(),
-        [mizzen_object::Value::from("v1")]
+        [mizzen_value::Value::from("v1")]
     );
     assert_eq!(
         (

@@ -3,7 +3,7 @@
 //! Each expectation was seen at v1.36.4. Upstream reads a number as int64 if it is written as one and fits, as float64
 //! otherwise; `1.0` is written as `1`, and is an int64 when it is read again.
 
-use mizzen_object::json;
+use mizzen_value::json;
 
 use crate::definitions::{DEFINITIONS, FOOS, define, definition, foo, version};
 use crate::rig::{Reply, Rig};
@@ -27,10 +27,10 @@ const PROPERTIES: &str = r#"{
 async fn rig() -> Rig {
     let rig = Rig::new().await;
     let mut version = version("v1", true, PROPERTIES);
-    version.set("subresources", mizzen_object::value!({ "status": {} }));
+    version.set("subresources", mizzen_value::value!({ "status": {} }));
     version.entry("schema").entry("openAPIV3Schema").entry("properties").set(
         "status",
-        mizzen_object::value!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true }),
+        mizzen_value::value!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true }),
     );
     define(&rig, &definition(vec![version])).await;
     rig

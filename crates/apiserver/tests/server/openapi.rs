@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use http_body_util::BodyExt as _;
 use mizzen_apiserver::User;
-use mizzen_object::{Value, json};
+use mizzen_value::{Value, json};
 
 use crate::definitions::{define, definition, version};
 use crate::rig::Rig;

@@ -2,8 +2,9 @@
 //! are answered with.
 
 use mizzen_apiserver::User;
+use mizzen_object::GroupVersionKind;
 use mizzen_object::proto::envelope;
-use mizzen_object::{GroupVersionKind, Value};
+use mizzen_value::Value;
 
 use crate::definitions::{DEFINITIONS, FOOS};
 use crate::rig::{CONFIG_MAPS, Reply, Rig};

@@ -11,8 +11,9 @@ use mizzen_apiserver::delegate::Upstream;
 use mizzen_apiserver::discovery::Priority;
 use mizzen_apiserver::extend::{Admit, Asked, Below, Storage};
 use mizzen_apiserver::{Builder, Server, User};
-use mizzen_object::{Context, Hooks, Status, Str, Value, Violations, value};
+use mizzen_object::{Context, Hooks, Status, Violations};
 use mizzen_registry::{Future, Store, WatchChange};
+use mizzen_value::{Str, Value, value};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::rig::{Reply, Rig, registry};

@@ -2,8 +2,8 @@
 
 use parking_lot::Mutex;
 
-use mizzen_object::go_regexp::{MAX_COMPILED_BYTES, MAX_SIZE, compiled_bytes};
-use mizzen_object::{Value, json, value};
+use mizzen_go_regexp::{MAX_COMPILED_BYTES, MAX_SIZE, compiled_bytes};
+use mizzen_value::{Value, json, value};
 
 use crate::definitions::DEFINITIONS;
 use crate::rig::{CONFIG_MAPS, Reply, Rig};

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use mizzen_apiserver::{Admission, Options, Plugins, Server, User};
-use mizzen_object::{Value, json, value};
 use mizzen_registry::Store;
+use mizzen_value::{Value, json, value};
 
 use crate::peer::{Peer, Reaction};
 use crate::rig::{CONFIG_MAPS, Rig, registry};

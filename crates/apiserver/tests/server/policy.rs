@@ -2,7 +2,7 @@
 
 use mizzen_apiserver::access;
 use mizzen_apiserver::{Options, User};
-use mizzen_object::{Value, json, value};
+use mizzen_value::{Value, json, value};
 
 use crate::rig::{CONFIG_MAPS, Reply, Rig};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mizzen_apiserver::{Admission, LimitedResource, Options};
-use mizzen_object::Value;
+use mizzen_value::Value;
 use tokio::task::JoinSet;
 
 use crate::rig::{CONFIG_MAPS, Reply, Rig};
@@ -21,8 +21,8 @@ async fn limit(rig: &Rig, spec: &str, used: &str) {
     )
     .await
     .expect(201);
-    let hard = mizzen_object::json::parse(spec.as_bytes()).unwrap();
-    let hard = mizzen_object::json::to_string(&hard["hard"]);
+    let hard = mizzen_value::json::parse(spec.as_bytes()).unwrap();
+    let hard = mizzen_value::json::to_string(&hard["hard"]);
     let status = format!(r#"{{"status":{{"hard":{hard},"used":{used}}}}}"#);
     rig.patch(&format!("{QUOTAS}/q/status"), &status)
         .await
@@ -280,7 +280,7 @@ async fn what_is_limited_needs_a_quota() {
     let limited = LimitedResource {
         resource: "pods".into(),
         containing: vec!["requests.cpu".into()],
-        scopes: vec![mizzen_object::value!({ "scopeName": "PriorityClass", "operator": "Exists" })],
+        scopes: vec![mizzen_value::value!({ "scopeName": "PriorityClass", "operator": "Exists" })],
         ..LimitedResource::default()
     };
     let admission = Admission {

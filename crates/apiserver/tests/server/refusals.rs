@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use expect_test::expect;
-use mizzen_object::{Value, json};
+use mizzen_value::{Value, json};
 
 use crate::definitions::{DEFINITIONS, FOOS, foo};
 use crate::rig::{CONFIG_MAPS, Reply, Rig};

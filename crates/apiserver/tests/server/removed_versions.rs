@@ -7,7 +7,8 @@ use http::{HeaderMap, Method, header};
 use http_body_util::BodyExt;
 use mizzen_apiserver::{Options, User};
 use mizzen_kinds::{legacy_catalog, legacy_kinds};
-use mizzen_object::{Kind, Value, json};
+use mizzen_object::Kind;
+use mizzen_value::{Value, json};
 
 use crate::rig::Rig;
 

@@ -7,9 +7,9 @@ use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use http_body_util::BodyExt as _;
 use mizzen_apiserver::seams::{Counter, VirtualClock};
 use mizzen_apiserver::{Answer, Body, Options, Server, User};
-use mizzen_object::{Value, json};
 use mizzen_registry::Registry;
 use mizzen_registry::Store;
+use mizzen_value::{Value, json};
 
 pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use mizzen_object::{Value, json};
+use mizzen_value::{Value, json};
 
 use crate::definitions::DEFINITIONS;
 use crate::rig::{Events, Rig};

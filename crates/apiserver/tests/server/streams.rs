@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mizzen_object::value;
+use mizzen_value::value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
 
@@ -25,10 +25,10 @@ async fn add_node(rig: &Rig, name: &str, peer: &Peer, runtime: &str) {
     });
     let mut bare = node.clone();
     bare.remove("status");
-    rig.post("/api/v1/nodes", &mizzen_object::json::to_string(&bare))
+    rig.post("/api/v1/nodes", &mizzen_value::json::to_string(&bare))
         .await
         .expect(201);
-    let status = mizzen_object::json::to_string(&value!({ "status": (node["status"].clone()) }));
+    let status = mizzen_value::json::to_string(&value!({ "status": (node["status"].clone()) }));
     rig.patch(&format!("/api/v1/nodes/{name}/status"), &status)
         .await
         .expect(200);
@@ -46,7 +46,7 @@ async fn add_pod(rig: &Rig, name: &str, node: &str) {
     if !node.is_empty() {
         pod.entry("spec").set("nodeName", node);
     }
-    rig.post(PODS, &mizzen_object::json::to_string(&pod))
+    rig.post(PODS, &mizzen_value::json::to_string(&pod))
         .await
         .expect(201);
 }
@@ -212,13 +212,13 @@ async fn what_the_kubelet_refuses_is_told_in_its_words() {
 async fn webhooks_and_policies_refuse_connections() {
     let rig = Rig::new().await;
     let peer = Peer::start(&["127.0.0.1"], |request| {
-        let review = mizzen_object::json::parse(request.body()).unwrap();
+        let review = mizzen_value::json::parse(request.body()).unwrap();
         let asked = &review["request"];
         let answer = value!({
             "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
             "response": { "uid": (asked["uid"].clone()), "allowed": false, "status": { "message": "no shells" } }
         });
-        Reaction::Reply(200, mizzen_object::json::to_string(&answer))
+        Reaction::Reply(200, mizzen_value::json::to_string(&answer))
     })
     .await;
     add_pod(&rig, "p", "").await;
@@ -232,7 +232,7 @@ async fn webhooks_and_policies_refuse_connections() {
         }]
     });
     let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
-    rig.post(path, &mizzen_object::json::to_string(&hooks))
+    rig.post(path, &mizzen_value::json::to_string(&hooks))
         .await
         .expect(201);
     let said = message(
@@ -246,7 +246,7 @@ async fn webhooks_and_policies_refuse_connections() {
         said,
         "admission webhook \"no-exec.example.com\" denied the request: no shells"
     );
-    let review = mizzen_object::json::parse(peer.seen().pop().unwrap().body()).unwrap();
+    let review = mizzen_value::json::parse(peer.seen().pop().unwrap().body()).unwrap();
     let asked = &review["request"];
     assert_eq!(asked["operation"].str(), "CONNECT");
     assert_eq!(asked["kind"]["kind"].str(), "PodExecOptions");
@@ -276,7 +276,7 @@ async fn webhooks_and_policies_refuse_connections() {
     });
     let group = "/apis/admissionregistration.k8s.io/v1";
     let policies = format!("{group}/validatingadmissionpolicies");
-    rig.post(&policies, &mizzen_object::json::to_string(&policy))
+    rig.post(&policies, &mizzen_value::json::to_string(&policy))
         .await
         .expect(201);
     let binding = r#"{"metadata":{"name":"b"},"spec":{"policyName":"no-attach","validationActions":["Deny"]}}"#;

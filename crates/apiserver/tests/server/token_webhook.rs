@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, header};
 use mizzen_apiserver::authenticate::{Authentication, ReviewVersion, TokenWebhook, WebhookOptions};
 use mizzen_apiserver::{Options, ServiceAccounts};
-use mizzen_object::{Value, json, value};
 use mizzen_registry::Store;
+use mizzen_value::{Value, json, value};
 use tokio::time::Instant;
 
 use crate::peer::{Peer, Reaction};

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mizzen_apiserver::authenticate::{Authentication, StaticTokens};
 use mizzen_apiserver::{Answer, Options, ServiceAccounts, Signer, issue_token};
-use mizzen_object::{Value, json, value};
+use mizzen_value::{Value, json, value};
 
 use crate::access::Echo;
 use crate::rig::{CONFIG_MAPS, Rig};

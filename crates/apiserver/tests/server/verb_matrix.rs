@@ -14,8 +14,9 @@ use http_body::Body as _;
 use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason};
 use mizzen_apiserver::extend::{Asked, Below, Storage};
 use mizzen_apiserver::{Server, User};
-use mizzen_object::{Status, Value, json, value};
+use mizzen_object::Status;
 use mizzen_registry::{Future, Store};
+use mizzen_value::{Value, json, value};
 
 use crate::rig::{Rig, registry};
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use mizzen_object::{Value, json, value};
+use mizzen_value::{Value, json, value};
 use tokio::time::Instant;
 
 use crate::peer::{Peer, Reaction};

@@ -2,7 +2,7 @@
 //! `data/nodes.roles`, those of the metrics API, from `data/metrics.roles`, and those of the loop that migrates, from
 //! `data/migration.roles`.
 
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 use super::Wanted;
 
@@ -204,7 +204,7 @@ fn subject(line: &[&str]) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     use super::*;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use http::Method;
 use mizzen_apiserver::Server;
-use mizzen_object::{Value, value, yaml};
+use mizzen_value::{Value, value, yaml};
 
 use super::Wanted;
 use crate::itself::Client;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use http::Method;
 use mizzen_apiserver::Server;
-use mizzen_object::seam::uuid;
-use mizzen_object::{Value, time, value};
+use mizzen_value::clock::uuid;
+use mizzen_value::{Value, time, value};
 use ring::digest::{SHA256, digest};
 
 use crate::itself::{Client, KUBE_APISERVER};

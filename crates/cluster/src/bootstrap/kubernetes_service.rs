@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use http::Method;
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 use crate::itself::Client;
 
@@ -204,7 +204,7 @@ async fn sync_slice(client: &Client, wanted: &Value) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::json::{parse, to_string};
+    use mizzen_value::json::{parse, to_string};
 
     use super::*;
 

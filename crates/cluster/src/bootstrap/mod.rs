@@ -24,8 +24,8 @@ use std::time::Duration;
 use http::Method;
 use mizzen_apiserver::Server;
 use mizzen_apiserver::authenticate::Trusted;
-use mizzen_object::address::Block;
-use mizzen_object::{Value, value};
+use mizzen_value::address::Block;
+use mizzen_value::{Value, value};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval_at};
 

@@ -3,7 +3,7 @@
 //! Kubernetes: an object whose annotation says that it is not to be updated is left alone.
 
 use mizzen_apiserver::access::rbac::Rule;
-use mizzen_object::{Str, Value};
+use mizzen_value::{Str, Value};
 
 /// The stored object with all that is missing, or none if nothing is.
 pub(super) fn reconcile(stored: &Value, wanted: &Value) -> Option<Value> {
@@ -79,7 +79,7 @@ fn add_subjects(object: &mut Value, wanted: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json::{parse, to_string};
+    use mizzen_value::json::{parse, to_string};
 
     #[track_caller]
     fn check(stored: &str, wanted: &str, expected: Option<&str>) {

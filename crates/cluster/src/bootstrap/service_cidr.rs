@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use http::Method;
 use mizzen_apiserver::Server;
-use mizzen_object::address::Block;
 use mizzen_object::condition::find;
-use mizzen_object::{Value, value};
+use mizzen_value::address::Block;
+use mizzen_value::{Value, value};
 
 use crate::itself::{Client, KUBE_APISERVER};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use mizzen_apiserver::seams::{Counter, VirtualClock};
 use mizzen_apiserver::{Options, kube_apiserver_boot_sequence};
-use mizzen_object::address::Block;
 use mizzen_registry::{Registry, Store};
+use mizzen_value::address::Block;
 use tokio::time::sleep;
 
 use super::*;

@@ -7,7 +7,7 @@ use clap::{ArgAction, Args};
 use kube::Client;
 use mizzen_apiserver::{ComponentHealth, Endpoint, HealthCheck, issue_token};
 use mizzen_controllers::{self as controllers, Clients, SignToken};
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 use super::client_limit::ClientLimitArgs;
 use super::component::ComponentArgs;

@@ -126,7 +126,7 @@ mod tests {
         )
         .unwrap();
         let text = command(directory.path()).text().unwrap();
-        let value = mizzen_object::yaml::read(text.as_bytes()).unwrap().value;
+        let value = mizzen_value::yaml::read(text.as_bytes()).unwrap().value;
         assert_eq!(
             value["clusters"].list()[0]["cluster"]["server"].str(),
             "https://h:1"

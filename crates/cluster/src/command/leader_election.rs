@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 use super::lead::LeadError;
 use super::server::duration;

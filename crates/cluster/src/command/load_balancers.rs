@@ -1,7 +1,7 @@
 //! `--simulate-load-balancers`: which addresses do Services of type LoadBalancer get?
 
 use clap::Args;
-use mizzen_object::address::Block;
+use mizzen_value::address::Block;
 
 /// Ranges for documentation, which are never routed (RFC 5737, RFC 3849).
 const DOCUMENTATION: [&str; 2] = ["192.0.2.0/24", "2001:db8::/64"];

@@ -8,14 +8,14 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use mizzen_apiserver::{ComponentHealth, Endpoint, HealthCheck};
 use mizzen_node as node;
-use mizzen_object::quantity::Quantity;
-use mizzen_object::time::to_unix;
 use mizzen_object::validate::names::{is_dns1123_subdomain, is_qualified_name};
-use mizzen_object::{Value, value};
 use mizzen_sdk::api::Api;
 use mizzen_sdk::resource::LEASES;
 use mizzen_sdk::seam::wall_clock;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::quantity::Quantity;
+use mizzen_value::time::to_unix;
+use mizzen_value::{Value, value};
 use tokio::time::sleep;
 
 use super::component::LogArgs;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use mizzen_controllers::{self as controllers, NodeMasks, check_range};
-use mizzen_object::address::Block;
+use mizzen_value::address::Block;
 
 use super::lead::LeadError;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use mizzen_apiserver::{ComponentHealth, Endpoint, HealthCheck};
-use mizzen_object::value;
 use mizzen_scheduler::{self as scheduler, Configuration};
+use mizzen_value::value;
 
 use super::client_limit::ClientLimitArgs;
 use super::component::ComponentArgs;

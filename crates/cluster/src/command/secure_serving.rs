@@ -12,8 +12,8 @@ use mizzen_apiserver::ComponentHealth;
 use mizzen_apiserver::access::Authorizer;
 use mizzen_apiserver::authenticate::{Authenticator, Authorities, Trusted};
 use mizzen_apiserver::delegate::Upstream;
-use mizzen_object::Value;
 use mizzen_registry::Registry;
+use mizzen_value::Value;
 
 use super::debug::DebugArgs;
 use super::server::{ProxyHeaderArgs, TrustArgs};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use mizzen_controllers::{NodeMasks, RangeError, check_range};
-use mizzen_object::Value;
 use mizzen_scheduler::Configuration;
+use mizzen_value::Value;
 
 use super::load_balancers::LoadBalancerArgs;
 use super::node::{Runtime, capacity};

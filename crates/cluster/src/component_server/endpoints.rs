@@ -4,8 +4,8 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use mizzen_apiserver::{NonResourceHandler, NonResourceRequest};
 use mizzen_metrics::Families;
-use mizzen_object::{Value, json};
 use mizzen_registry::Future;
+use mizzen_value::{Value, json};
 
 use super::process_metrics::ProcessMetrics;
 use super::status::ComponentStatus;

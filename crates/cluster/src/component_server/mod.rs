@@ -28,8 +28,8 @@ use mizzen_apiserver::authenticate::{Authenticator, Authorities, ProxyHeaders};
 use mizzen_apiserver::listen::listen;
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_apiserver::{ComponentHealth, NonResourceHandler, Server, Zpages};
-use mizzen_object::Value;
 use mizzen_registry::{Registry, Store};
+use mizzen_value::Value;
 use tokio::net::TcpListener;
 
 use crate::command::flags;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use mizzen_object::config_file::Scheme;
-use mizzen_object::{GroupResource, Value, schema, time};
+use mizzen_object::{GroupResource, schema};
+use mizzen_value::{Value, time};
 
 use super::cipher::Method;
 use super::validate::validate;

@@ -27,9 +27,9 @@ use std::time::Duration;
 use mizzen_apiserver::HealthCheck;
 use mizzen_metrics::{Collector, Families};
 use mizzen_object::in_one;
-use mizzen_object::seam::{Clock, Random, uuid};
 use mizzen_registry::Future;
 use mizzen_store::{Mark, SealError, Sealed, Sealer};
+use mizzen_value::clock::{Clock, Random, uuid};
 use ring::digest::{SHA256, digest};
 use tokio::runtime::Handle;
 

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mizzen_object::seam::Random;
 use mizzen_object::{GroupResource, in_one};
 use mizzen_store::{Mark, SealError, Sealed};
+use mizzen_value::clock::Random;
 use tokio::time::Instant;
 
 use super::cipher::{Cipher, Method};

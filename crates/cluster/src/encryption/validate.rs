@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use mizzen_object::{GroupResource, Path, Value, Violations};
+use mizzen_object::{GroupResource, Path, Violations};
+use mizzen_value::Value;
 
 use super::cipher::Method;
 use super::configuration::{group_resource, kms_timeout, kms_version};

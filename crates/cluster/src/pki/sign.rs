@@ -2,7 +2,7 @@
 
 use mizzen_apiserver::seams::SystemRandom;
 use mizzen_controllers::{Order, Sign};
-use mizzen_object::seam::Random as _;
+use mizzen_value::clock::Random as _;
 use rcgen::{
     CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, KeyUsagePurpose, SanType,
     SerialNumber,

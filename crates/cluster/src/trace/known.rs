@@ -214,7 +214,7 @@ fn failure(kind: &str, object: &Object) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::yaml;
+    use mizzen_value::yaml;
 
     use super::*;
 

@@ -111,7 +111,7 @@ fn disruption(object: &Object) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::yaml;
+    use mizzen_value::yaml;
 
     use super::*;
 

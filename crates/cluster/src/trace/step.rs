@@ -1,8 +1,8 @@
 //! What happened between two states of an object, who did it, and why. Pure: from objects to sentences.
 
-use mizzen_object::Value;
 use mizzen_object::condition::find;
 use mizzen_sdk::Object;
+use mizzen_value::Value;
 
 /// Something that one of the loops, or somebody else, did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -277,7 +277,7 @@ fn writer(object: &Object) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::yaml;
+    use mizzen_value::yaml;
 
     use super::*;
 

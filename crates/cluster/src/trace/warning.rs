@@ -71,7 +71,7 @@ fn teller(event: &Object) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::yaml;
+    use mizzen_value::yaml;
 
     use super::*;
 

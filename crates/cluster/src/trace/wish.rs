@@ -1,10 +1,10 @@
 //! Which object is meant? A kind by any name that kubectl takes, and the name of an object.
 
 use http::Method;
-use mizzen_object::Value;
 use mizzen_object::validate::names::is_dns1123_subdomain;
 use mizzen_sdk::Resource;
 use mizzen_sdk::api::Api;
+use mizzen_value::Value;
 
 use super::{KINDS, TraceError};
 
@@ -96,8 +96,8 @@ pub(super) fn kinds() -> String {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
     use mizzen_sdk::resource::{DEPLOYMENTS, PODS};
+    use mizzen_value::value;
 
     use super::*;
 

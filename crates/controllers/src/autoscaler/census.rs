@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use mizzen_kinds::amounts::Amounts;
 use mizzen_kinds::pod_resources::{PodResourcesOptions, has_pod_level_requests, pod_requests};
 use mizzen_kinds::pod_state::is_sidecar;
-use mizzen_object::quantity::Quantity;
-use mizzen_object::{Value, time};
+use mizzen_value::quantity::Quantity;
+use mizzen_value::{Value, time};
 
 use super::sample::Samples;
 use crate::common::pod::is_ready;
@@ -132,7 +132,7 @@ fn of(quantity: &str) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::super::sample::Sample;
     use super::*;

@@ -3,7 +3,7 @@
 //! First the recommendation is held against those of the last minutes, so that a target does not flap; then it is bound by
 //! the least and the most replicas, and by how fast a target may grow and shrink.
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use super::history::{History, Moment};
 
@@ -192,7 +192,7 @@ fn fastest(rules: &Value, current: i64, history: &History, now: Moment, up: bool
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

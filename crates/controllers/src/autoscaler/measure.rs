@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use mizzen_object::quantity::{Format, Quantity};
 use mizzen_object::select::{go_selector_text, selector_text};
-use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
+use mizzen_value::quantity::{Format, Quantity};
+use mizzen_value::{Value, value};
 
 use super::census::n_working;
 use super::metrics::Metrics;

@@ -1,10 +1,10 @@
 //! How are the metrics APIs asked? They are ordinary APIs that other servers serve under our server's name.
 
 use http::Method;
-use mizzen_object::Value;
 use mizzen_sdk::api::{Api, query};
 use mizzen_sdk::discover::Mapper;
 use mizzen_sdk::write::is_not_found;
+use mizzen_value::Value;
 
 use super::refusal::go_message;
 use super::sample::{self, Samples};

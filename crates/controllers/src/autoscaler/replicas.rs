@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use mizzen_object::Value;
-use mizzen_object::quantity::Quantity;
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
 
 use super::census::{Census, NO_PODS, census, request};
 use super::sample::{Sample, Samples};
@@ -261,7 +261,7 @@ fn ceil(replicas: f64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::{time, value};
+    use mizzen_value::{time, value};
 
     use super::*;
 

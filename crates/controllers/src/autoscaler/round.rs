@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use mizzen_object::select::LabelSelector;
-use mizzen_object::{Value, value};
 use mizzen_sdk::event::Note;
 use mizzen_sdk::resource::HORIZONTAL_POD_AUTOSCALERS;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Value, value};
 
 use super::Autoscalers;
 use super::limit::{Bounds, limit};

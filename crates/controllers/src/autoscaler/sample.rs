@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use mizzen_object::quantity::Quantity;
-use mizzen_object::{Value, time};
+use mizzen_value::quantity::Quantity;
+use mizzen_value::{Value, time};
 
 /// One measurement of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -92,7 +92,7 @@ pub(crate) fn milli(quantity: &Value) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

@@ -1,6 +1,7 @@
 //! What does an autoscaler say about itself?
 
-use mizzen_object::{Value, condition, value};
+use mizzen_object::condition;
+use mizzen_value::{Value, value};
 
 /// A status that is being written.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mizzen_object::{Value, json};
+use mizzen_value::{Value, json};
 use ring::hmac;
 
 /// What is signed.
@@ -36,7 +36,7 @@ fn signature(content: &str, id: &str, key: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

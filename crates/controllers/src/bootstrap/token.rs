@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mizzen_object::{Value, time};
+use mizzen_value::{Value, time};
 
 /// The type of a secret that has a token.
 const TYPE: &str = "bootstrap.kubernetes.io/token";
@@ -66,7 +66,7 @@ fn data(secret: &Value, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

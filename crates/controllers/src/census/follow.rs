@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mizzen_object::{Value, json};
 use mizzen_sdk::cache::{Entry, Version};
 use mizzen_sdk::fifo::Delta;
 use mizzen_sdk::watch::{ListWatch, Reflector, Sink};
 use mizzen_sdk::{Object, Resource};
+use mizzen_value::{Value, json};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::{Inner, Served};

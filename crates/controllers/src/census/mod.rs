@@ -17,9 +17,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use kube::Client;
-use mizzen_object::Value;
 use mizzen_sdk::Resource;
 use mizzen_sdk::failure_log::FailureLog;
+use mizzen_value::Value;
 use tokio::sync::{Mutex, Notify, watch};
 use tokio::time::{sleep, timeout};
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use http::Request;
 use kube::{Client, Error};
-use mizzen_object::{Str, Value};
 use mizzen_sdk::{Object, Resource};
+use mizzen_value::{Str, Value};
 
 /// Everything in two answers: kinds with their verbs, best version first.
 const ACCEPT: &str =
@@ -138,7 +138,7 @@ async fn ask(client: &Client, root: &str) -> Result<Object, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     fn served() -> Served {
         let groups = r#"{"items":[

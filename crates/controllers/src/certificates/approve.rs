@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{CERTIFICATE_SIGNING_REQUESTS, SUBJECT_ACCESS_REVIEWS};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Value, value};
 
 use super::request::{NODE_CLIENT, Request};
 use super::{has_condition, is_issued};

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mizzen_object::{Value, time};
 use mizzen_sdk::Object;
 use mizzen_sdk::api::DeleteOptions;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::CERTIFICATE_SIGNING_REQUESTS;
+use mizzen_value::{Value, time};
 use tokio::time::{MissedTickBehavior, interval};
 use x509_parser::pem::Pem;
 
@@ -84,7 +84,7 @@ fn has_expired(request: &Value, now: i64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

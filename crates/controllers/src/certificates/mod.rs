@@ -11,7 +11,8 @@ pub(crate) use clean::start as start_cleaning;
 pub(crate) use sign::start as start_signing;
 pub use sign::{Order, Sign};
 
-use mizzen_object::{Value, condition};
+use mizzen_object::condition;
+use mizzen_value::Value;
 
 fn has_condition(request: &Value, kind: &str) -> bool {
     condition::find(&request["status"]["conditions"], kind).is_some()

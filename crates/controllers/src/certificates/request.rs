@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mizzen_object::Value;
+use mizzen_value::Value;
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::pem::Pem;
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn what_is_no_request_is_refused() {
         let object =
-            |text: &[u8]| mizzen_object::value!({"spec": {"request": (STANDARD.encode(text))}});
+            |text: &[u8]| mizzen_value::value!({"spec": {"request": (STANDARD.encode(text))}});
         let wrong = "PEM block type must be CERTIFICATE REQUEST";
         assert_eq!(Request::of(&object(b"nonsense")).unwrap_err(), wrong);
         let other = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";

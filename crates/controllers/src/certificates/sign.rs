@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mizzen_object::{Value, value};
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::CERTIFICATE_SIGNING_REQUESTS;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Value, value};
 
 use super::request::{ANYTHING, CLIENT, NODE_CLIENT, NODE_SERVER, Request};
 use super::{has_condition, is_issued};

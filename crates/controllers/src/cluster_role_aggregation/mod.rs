@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use mizzen_object::select::LabelSelector;
-use mizzen_object::{Value, value};
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::cache::Entry;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::CLUSTER_ROLES;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Value, value};
 
 use crate::{After, Context, Error, Reconcile, Work};
 

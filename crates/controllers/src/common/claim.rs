@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object, Resource};
+use mizzen_value::{Value, value};
 
 use super::failure::is_invalid;
 use super::template::controller_reference;

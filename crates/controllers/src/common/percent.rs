@@ -1,6 +1,6 @@
 //! How many are `25%` of something?
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 /// Which way a part of a pod is rounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

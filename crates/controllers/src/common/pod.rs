@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 pub(crate) use mizzen_kinds::pod_state::{is_ready, is_terminal};
-use mizzen_object::{Value, condition, time};
+use mizzen_object::condition;
+use mizzen_value::{Value, time};
 
 /// Whether a pod counts: it is not done, and nobody deletes it.
 pub(crate) fn is_active(pod: &Value) -> bool {
@@ -59,7 +60,7 @@ pub(crate) fn until_available(
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

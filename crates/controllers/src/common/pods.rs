@@ -1,11 +1,11 @@
 //! Making and deleting pods on behalf of an owner, and telling people of it.
 
-use mizzen_object::Value;
 use mizzen_sdk::api::DeleteOptions;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::resource::PODS;
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object, Resource};
+use mizzen_value::Value;
 
 use super::failure::{is_namespace_going, message};
 use crate::{Context, Error};

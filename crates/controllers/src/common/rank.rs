@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use k8s_openapi::jiff::Timestamp;
 use mizzen_kinds::pod_state::is_sidecar;
-use mizzen_object::{Value, time};
+use mizzen_value::{Value, time};
 
 use super::pod;
 
@@ -166,7 +166,7 @@ fn magnitude(time: Option<i64>, now: Timestamp) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

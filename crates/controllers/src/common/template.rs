@@ -1,8 +1,9 @@
 //! Which pod does a template ask for?
 
-use mizzen_object::{Value, owner_references, value};
+use mizzen_object::owner_references;
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::Resource;
+use mizzen_value::{Value, value};
 
 /// The pod that `owner` makes from a template. It has no name of its own yet, only the beginning of one.
 pub(crate) fn pod(template: &Value, owner: &Object, kind: &Resource) -> Object {
@@ -35,8 +36,8 @@ fn prefix(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::json;
     use mizzen_sdk::resource::REPLICA_SETS;
+    use mizzen_value::json;
 
     use super::*;
 

@@ -11,8 +11,6 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use mizzen_kinds::Schedule;
-use mizzen_object::time::to_unix;
-use mizzen_object::{Value, value};
 use mizzen_sdk::api::DeleteOptions;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
@@ -20,6 +18,8 @@ use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{CRON_JOBS, JOBS};
 use mizzen_sdk::write::is_already_exists;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::time::to_unix;
+use mizzen_value::{Value, value};
 
 use crate::common::failure::{is_namespace_going, message};
 use crate::common::owned;
@@ -240,7 +240,7 @@ impl CronJobs {
         };
         let status = cron_job.entry("status");
         status.entry("active").make_list().push(reference(&job));
-        status.set("lastScheduleTime", mizzen_object::time::from_unix(time));
+        status.set("lastScheduleTime", mizzen_value::time::from_unix(time));
         Ok(())
     }
 

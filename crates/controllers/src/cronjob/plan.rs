@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use mizzen_kinds::{Schedule, check_zone};
-use mizzen_object::json::quote;
-use mizzen_object::time::{Moment, date_of, to_unix, zone};
-use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::resource::CRON_JOBS;
+use mizzen_value::json::quote;
+use mizzen_value::time::{Moment, date_of, to_unix, zone};
+use mizzen_value::{Value, value};
 
 use super::times::{due, is_too_late};
 use crate::common::template::controller_reference;

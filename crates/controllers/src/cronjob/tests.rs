@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
-use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
+use mizzen_value::{Value, value};
 
 use super::plan::{Plan, decide, draft, forgotten};
 

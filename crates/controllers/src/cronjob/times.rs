@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use mizzen_kinds::Schedule;
-use mizzen_object::time::to_unix;
 use mizzen_sdk::Object;
+use mizzen_value::time::to_unix;
 
 /// Clocks differ: a little later nobody is too early.
 const SLACK: Duration = Duration::from_millis(100);
@@ -123,8 +123,8 @@ fn past(from: i64, schedule: &Schedule, now: i64) -> Result<Past, String> {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::time::from_unix;
-    use mizzen_object::{Value, value};
+    use mizzen_value::time::from_unix;
+    use mizzen_value::{Value, value};
 
     use super::*;
 

@@ -3,13 +3,13 @@
 //! Kubernetes: a new revision that has a controller wakes nothing, for that controller made it; a change or a deletion does
 //! (daemon_controller.go: addHistory, updateHistory, deleteHistory). StatefulSets hear of no revision at all.
 
-use mizzen_object::Value;
 use mizzen_object::select::LabelSelector;
 use mizzen_sdk::cache::{Entry, Lister};
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::DAEMON_SETS;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 
 /// Enqueues the DaemonSets that an event concerns.
 pub(super) fn handle(revisions: &Informer<Object>, sets: &Informer<Object>, queue: &Queue<Key>) {

@@ -2,8 +2,8 @@
 
 use mizzen_kinds::node_affinity::RequiredNodeAffinity;
 use mizzen_kinds::tolerations::{Taint, Toleration, add_or_update, any_tolerates};
-use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
+use mizzen_value::{Value, value};
 
 /// What a set asks of nodes.
 pub(super) struct Placement<'a> {

@@ -151,7 +151,7 @@ pub(super) fn is_concerned(set: &Object, node: &Object, has_pod: bool) -> bool {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use mizzen_object::{Value, time, value};
+    use mizzen_value::{Value, time, value};
 
     use super::*;
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mizzen_object::value;
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::DAEMON_SETS;
+use mizzen_value::value;
 
 use super::placement;
 use crate::common::percent::{self, Round};
@@ -119,7 +119,7 @@ pub(super) fn scaled(set: &Object, field: &str, total: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::Value;
+    use mizzen_value::Value;
 
     use super::*;
 

@@ -6,11 +6,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use mizzen_object::Value;
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::resource::{CONTROLLER_REVISIONS, DAEMON_SETS, PODS};
 use mizzen_sdk::write::is_already_exists;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 
 use super::DaemonSets;
 use super::pod::HASH_LABEL;

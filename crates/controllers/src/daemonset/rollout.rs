@@ -151,7 +151,7 @@ impl Surge {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::{Value, value};
+    use mizzen_value::{Value, value};
 
     use super::super::plan::tests::{nodes, now, pods, set, words};
     use super::*;

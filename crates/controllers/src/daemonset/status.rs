@@ -1,7 +1,7 @@
 //! What does the set's status say? On how many nodes its pods are, and how they are doing.
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
+use mizzen_value::{Value, value};
 
 use super::placement::Placement;
 use super::plan::View;

@@ -1,6 +1,7 @@
 //! The conditions in a deployment's status: what they are, and when one of them changes.
 
-use mizzen_object::{Value, condition, value};
+use mizzen_object::condition;
+use mizzen_value::{Value, value};
 
 /// Whether all is well, as far as availability goes.
 pub(super) const AVAILABLE: &str = "Available";

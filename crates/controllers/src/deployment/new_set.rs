@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::resource::{DEPLOYMENTS, REPLICA_SETS};
 use mizzen_sdk::write::is_already_exists;
+use mizzen_value::{Value, value};
 
 use super::condition::{self, PROGRESSING};
 use super::revision::{self, REVISION, annotations};
@@ -199,7 +199,7 @@ fn set_name(deployment: &str, hash: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     use super::*;
 

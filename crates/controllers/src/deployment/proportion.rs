@@ -125,7 +125,7 @@ fn rounded(number: i64, by: i64) -> i64 {
 mod tests {
     use std::sync::Arc;
 
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::super::sets::tests::{deployment, set};
     use super::*;

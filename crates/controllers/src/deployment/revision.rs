@@ -1,7 +1,7 @@
 //! Which revision is a template, and what else do a deployment and its sets note of each other? All of it in annotations.
 
-use mizzen_object::Value;
 use mizzen_sdk::Object;
+use mizzen_value::Value;
 
 use super::sets::{Set, max_surge, replicas};
 
@@ -122,7 +122,7 @@ pub(super) fn annotations(object: &mut Object) -> &mut Value {
 mod tests {
     use std::sync::Arc;
 
-    use mizzen_object::{json, value};
+    use mizzen_value::{json, value};
 
     use super::super::sets::tests::{deployment, set};
     use super::*;

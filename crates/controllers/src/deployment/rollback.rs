@@ -87,7 +87,7 @@ fn take_over(deployment: &mut Object, set: &Object) {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     use super::*;
 

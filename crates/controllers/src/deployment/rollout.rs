@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Value;
 use mizzen_sdk::Object;
 use mizzen_sdk::api::DeleteOptions;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::resource::REPLICA_SETS;
 use mizzen_sdk::write::is_not_found;
+use mizzen_value::Value;
 
 use super::Deployments;
 use super::proportion::{self, Scale};

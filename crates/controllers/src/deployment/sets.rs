@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use mizzen_object::Value;
 use mizzen_sdk::Object;
+use mizzen_value::Value;
 
 use crate::common::percent::{Round, scaled};
 
@@ -151,7 +151,7 @@ fn fenceposts(deployment: &Object) -> (i64, i64) {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use mizzen_object::{json, value};
+    use mizzen_value::{json, value};
 
     use super::*;
 
@@ -166,7 +166,7 @@ pub(super) mod tests {
 
     /// A set by name, age in seconds, size and how many are available.
     pub(crate) fn set(name: &str, created: i64, replicas: i64, available: i64) -> Set {
-        let created = mizzen_object::time::from_unix(created);
+        let created = mizzen_value::time::from_unix(created);
         Arc::new(Object(value!({
             "metadata": {"name": name, "uid": name, "creationTimestamp": created},
             "spec": {"replicas": replicas},

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use mizzen_object::{Value, time};
 use mizzen_sdk::Object;
+use mizzen_value::{Value, time};
 
 use super::condition::{self, AVAILABLE, PROGRESSING, REPLICA_FAILURE};
 use super::sets::{Set, Sets, max_unavailable, replicas};
@@ -242,7 +242,7 @@ fn text(now: Timestamp) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use mizzen_object::{json, value};
+    use mizzen_value::{json, value};
 
     use super::super::sets::tests::{deployment, set};
     use super::*;

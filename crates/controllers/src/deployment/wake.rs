@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Value;
 use mizzen_object::select::LabelSelector;
 use mizzen_sdk::cache::{DecodeError, Entry};
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{DEPLOYMENTS, REPLICA_SETS};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 
 use crate::select;
 

@@ -8,7 +8,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::api::{DeleteOptions, Patch};
 use mizzen_sdk::cache::{Entry, IndexFunction};
 use mizzen_sdk::condition::added;
@@ -18,6 +17,7 @@ use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{PODS, RESOURCE_CLAIMS, RESOURCE_SLICES};
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Value, value};
 
 use crate::common::pod::condition;
 use crate::pod_index::says;

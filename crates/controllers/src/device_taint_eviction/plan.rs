@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use mizzen_kinds::tolerations::tolerates;
-use mizzen_object::{Value, time};
 use mizzen_sdk::Object;
+use mizzen_value::{Value, time};
 
 /// The time, in seconds since 1970, at which whoever uses a claim must go; none if they may stay. `slices_of` knows the
 /// slices of a driver's pool.
@@ -70,7 +70,7 @@ pub(super) fn is_for(claim: &Object, pod: &Object, is_made: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     fn slice(generation: i64, taints: &[&str]) -> Arc<Object> {
         let taint = |key: &&str| {

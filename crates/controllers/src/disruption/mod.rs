@@ -14,12 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_object::select::{LabelSelector, go_selector_text};
-use mizzen_object::{Value, time};
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{POD_DISRUPTION_BUDGETS, PODS};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Value, time};
 
 use crate::common::failure::message;
 use crate::select::{index_labels, index_selectors, selected, selecting};

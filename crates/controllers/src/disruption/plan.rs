@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use mizzen_object::condition::set;
-use mizzen_object::{Value, time, value};
+use mizzen_value::{Value, time, value};
 
 use crate::common::percent::{Round, scaled};
 use crate::common::pod::is_ready;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use http::Method;
 use kube::core::GroupVersionKind;
-use mizzen_object::Value;
 use mizzen_sdk::api::Api;
 use mizzen_sdk::discover::{MapError, Mapper};
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{DEPLOYMENTS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS};
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 
 use crate::common::failure::message;
 use crate::{Context, Error};

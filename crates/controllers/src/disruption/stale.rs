@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mizzen_object::{Value, time, value};
+use mizzen_value::{Value, time, value};
 
 use crate::common::pod::is_terminal;
 use crate::services::member::condition;

@@ -5,11 +5,11 @@ mod plan;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::Value;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{ENDPOINTS, SERVICES};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 
 use crate::common::failure::message;
 use crate::services::patient_queue;

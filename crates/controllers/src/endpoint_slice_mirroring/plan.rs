@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 use crate::services::member::{self, Family};
 use crate::services::slice::{self, Changes, Endpoints, MANAGED_BY, SERVICE_NAME, port_key};

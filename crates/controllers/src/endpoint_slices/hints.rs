@@ -1,6 +1,6 @@
 //! Whose traffic should an endpoint get? Hints keep traffic close where a service asks for that.
 
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 use super::zones::Ratios;
 use crate::services::slice::Changes;

@@ -19,12 +19,12 @@ mod zones;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::Value;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{NODES, PODS, SERVICES};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 use tokio::sync::Notify;
 
 use crate::common::failure::message;

@@ -3,7 +3,7 @@
 //! What is in a slice stays there. What is missing goes into slices that change anyway, then into the one slice that it
 //! fills best, then into new ones. Slices are never joined: that would cost writes that watchers of services pay for.
 
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 use super::wanted::Group;
 use crate::services::member;

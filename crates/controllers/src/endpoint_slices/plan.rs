@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use super::hints::{self, Wish};
 use super::pack::{fresh, pack};
@@ -114,7 +114,7 @@ fn add_hints(
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

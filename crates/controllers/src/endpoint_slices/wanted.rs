@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 use crate::common::pod::is_ready;
 use crate::services::member::{self, Family};

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use mizzen_object::Value;
-use mizzen_object::quantity::Quantity;
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
 
 use super::hints::{endpoints, for_zone, is_ready, wake};
 use crate::services::member::condition;
@@ -224,7 +224,7 @@ pub(crate) fn is_overloaded(shares: &Ratios<usize>, ratios: Option<&Ratios>) -> 
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

@@ -5,7 +5,6 @@ mod plan;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::Value;
 use mizzen_sdk::api::DeleteOptions;
 use mizzen_sdk::cache::Version;
 use mizzen_sdk::event::Note;
@@ -13,6 +12,7 @@ use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{ENDPOINTS, PODS, SERVICES};
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 use tokio::time::timeout;
 
 use crate::common::failure::{is_namespace_going, message};

@@ -1,6 +1,6 @@
 //! Which `Endpoints` belong to a service?
 
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 use crate::common::pod::is_ready;
 use crate::services::member::{self, Family};

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use mizzen_object::owner_references::controller_reference;
-use mizzen_object::{Value, value};
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PODS};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Value, value};
 
 use crate::common::failure;
 use crate::{After, Context, Error, Reconcile, Work, pod_index};

@@ -1,7 +1,7 @@
 //! Looking at an object that may have to go: as it is now, with its owners as they are now.
 
-use mizzen_object::Value;
 use mizzen_sdk::Object;
+use mizzen_value::Value;
 
 use super::Collector;
 use super::decide::{self, Case, Verdict, decide};

@@ -11,7 +11,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use super::absent::Absent;
 use super::name::{Identity, KindName, Names, Uid};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::api::{Api, DeleteOptions, ListOptions, Patch};
 use mizzen_sdk::write::{is_conflict, is_not_found, retry};
 use mizzen_sdk::{Key, Object, Resource};
+use mizzen_value::{Value, value};
 
 use super::name::{Identity, KindName, Uid};
 use crate::census::Census;

@@ -25,11 +25,11 @@ use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::event::Note;
 use mizzen_sdk::failure_log::FailureLog;
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::{Object, Resource};
+use mizzen_value::{Value, value};
 
 use crate::census::{Census, Listed, Listener};
 use crate::{Context, Work};

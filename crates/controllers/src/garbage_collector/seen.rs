@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use super::name::{Identity, KindName, Names, Uid};
 

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use mizzen_object::{Value, json};
+use mizzen_value::{Value, json};
 
 use super::graph::{Effect, Graph};
 use super::name::Identity;

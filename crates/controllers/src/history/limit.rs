@@ -38,7 +38,7 @@ pub(crate) fn beyond(
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! What is a revision? A pod template as it once was: a patch that restores it, a number that orders it, a name by its hash.
 
-use mizzen_object::{Value, json, value};
 use mizzen_sdk::Object;
+use mizzen_value::{Value, json, value};
 
 use crate::common::hash::encode;
 

@@ -74,8 +74,8 @@ fn remaining(n_failures: i64, last_failure: i64, elapsed: Elapsed) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::time::from_unix;
-    use mizzen_object::value;
+    use mizzen_value::time::from_unix;
+    use mizzen_value::value;
 
     use super::*;
 

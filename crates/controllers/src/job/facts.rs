@@ -1,9 +1,9 @@
 //! What does a job say of itself, and what is a pod to it?
 
 use mizzen_kinds::pod_state::is_sidecar;
-use mizzen_object::Value;
-use mizzen_object::time::to_unix;
 use mizzen_sdk::Object;
+use mizzen_value::Value;
+use mizzen_value::time::to_unix;
 
 use crate::common::pod::condition;
 
@@ -163,7 +163,7 @@ fn deletion_time(pod: &Object) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

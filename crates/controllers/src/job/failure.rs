@@ -1,7 +1,7 @@
 //! What does a pod's failure mean to its job? (`spec.podFailurePolicy`)
 
-use mizzen_object::Value;
 use mizzen_sdk::Object;
+use mizzen_value::Value;
 
 /// What a failure leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,7 +104,7 @@ fn condition_cause(patterns: &Value, pod: &Object) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

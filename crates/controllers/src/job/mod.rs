@@ -28,8 +28,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use k8s_openapi::jiff::Timestamp;
 use mizzen_object::select::LabelSelector;
-use mizzen_object::time::from_unix;
-use mizzen_object::{Value, value};
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::Informer;
@@ -37,6 +35,8 @@ use mizzen_sdk::queue::{Exponential, Options, Queue};
 use mizzen_sdk::resource::{JOBS, PODS};
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::time::from_unix;
+use mizzen_value::{Value, value};
 
 use act::{Acted, Actor};
 use backoff::Backoff;

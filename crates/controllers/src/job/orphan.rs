@@ -1,9 +1,9 @@
 //! Who lets a pod go whose job is gone or over? Otherwise its finalizer would keep it forever.
 
-use mizzen_object::Value;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::JOBS;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 
 use super::facts::{self, is_tracked};
 use super::release;

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::Value;
 use mizzen_sdk::Object;
+use mizzen_value::Value;
 
 use super::backoff::{Elapsed, remaining_of_index};
 use super::facts::{self, index_of, valid_index_of};
@@ -151,7 +151,7 @@ fn create_those_due(pending: Vec<i64>, indexes: &IndexProgress, elapsed: Elapsed
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
     use crate::job::backoff::Backoff;

@@ -1,8 +1,8 @@
 //! Which pod does a job make next?
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::JOBS;
+use mizzen_value::{Value, value};
 
 use super::facts::{self, FAILURE_COUNT, IGNORED_FAILURE_COUNT, INDEX, TRACKING};
 use super::failure::judge;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use mizzen_object::Value;
 use mizzen_sdk::Object;
+use mizzen_value::Value;
 
 use super::backoff::Backoff;
 use super::facts::{self, has_failed, has_succeeded, index_of, is_tracked, valid_index_of};
@@ -192,7 +192,7 @@ fn last_failed<'a>(
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
     use crate::job::sample::{job, pod};

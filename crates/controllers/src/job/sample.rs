@@ -1,7 +1,7 @@
 //! Jobs and pods for tests.
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
+use mizzen_value::{Value, value};
 
 use super::facts::{INDEX, TRACKING};
 

@@ -1,6 +1,6 @@
 //! Have enough indexes succeeded? (`spec.successPolicy`)
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use super::indexes::Indexes;
 
@@ -31,7 +31,7 @@ fn is_met(rule: &Value, completions: i64, succeeded: &Indexes) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

@@ -11,9 +11,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
-use mizzen_object::time::from_unix;
-use mizzen_object::{Value, condition, value};
+use mizzen_object::condition;
 use mizzen_sdk::Object;
+use mizzen_value::time::from_unix;
+use mizzen_value::{Value, value};
 
 use super::facts::{self, has_failed, has_succeeded, is_tracked, valid_index_of};
 use super::failure::judge;

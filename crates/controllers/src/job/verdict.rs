@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use mizzen_object::Value;
-use mizzen_object::time::to_unix;
+use mizzen_value::Value;
+use mizzen_value::time::to_unix;
 
 use super::facts::{self, has_failed, true_condition};
 use super::failure::{Judgement, judge};
@@ -181,8 +181,8 @@ fn succeeded_by_policy(job: &Value, progress: &Progress) -> Option<Finish> {
 mod tests {
     use std::sync::Arc;
 
-    use mizzen_object::value;
     use mizzen_sdk::Object;
+    use mizzen_value::value;
 
     use super::*;
     use crate::job::backoff::Backoff;

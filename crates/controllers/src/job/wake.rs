@@ -1,11 +1,11 @@
 //! What wakes the loop?
 
-use mizzen_object::Value;
 use mizzen_object::select::LabelSelector;
 use mizzen_sdk::cache::Entry;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 
 use super::GATHER;
 use super::facts::is_tracked;

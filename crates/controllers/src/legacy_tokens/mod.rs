@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use mizzen_kinds::references;
-use mizzen_object::value;
 use mizzen_sdk::api::{DeleteOptions, Patch};
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS};
 use mizzen_sdk::write::{is_conflict, is_not_found};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::value;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::service_account_tokens::{NAME, is_of};

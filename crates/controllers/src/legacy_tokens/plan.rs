@@ -1,7 +1,7 @@
 //! What becomes of a secret with a token that nobody may need?
 
-use mizzen_object::time;
 use mizzen_sdk::Object;
+use mizzen_value::time;
 
 use crate::service_account_tokens::holds_token;
 
@@ -80,7 +80,7 @@ fn to_unix(day: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::{Value, value};
+    use mizzen_value::{Value, value};
 
     /// 2023-11-14T22:13:20Z
     const NOW: i64 = 1_700_000_000;

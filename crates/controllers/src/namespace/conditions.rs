@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use mizzen_object::{Value, condition, value};
+use mizzen_object::condition;
+use mizzen_value::{Value, value};
 
 /// How far the deletion of a namespace's content has come.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -3,11 +3,11 @@
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use mizzen_kinds::pod_state::is_terminal;
-use mizzen_object::{Value, time};
 use mizzen_sdk::api::{Api, DeleteOptions, ListOptions};
 use mizzen_sdk::resource::PODS;
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object, Resource};
+use mizzen_value::{Value, time};
 
 use super::conditions::Progress;
 use crate::census::{Served, ServedKind};
@@ -254,7 +254,7 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     fn objects(text: &str) -> Vec<Object> {
         json::parse(text.as_bytes())

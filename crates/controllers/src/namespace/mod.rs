@@ -8,12 +8,12 @@ mod content;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::Value;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::{Exponential, MaxOf, Options, Queue, TokenBucket};
 use mizzen_sdk::resource::NAMESPACES;
 use mizzen_sdk::write::{is_conflict, is_not_found};
 use mizzen_sdk::{Key, Object, Resource};
+use mizzen_value::Value;
 
 use crate::census::{Listed, Listener, Served};
 use crate::{After, Context, Error, Reconcile, Work};

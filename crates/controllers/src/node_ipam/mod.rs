@@ -5,12 +5,12 @@ mod ranges;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::NODES;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Value, value};
 
 use crate::{After, Context, Error, Options, Reconcile, Work};
 use ranges::Range;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use mizzen_object::address::Block;
+use mizzen_value::address::Block;
 
 /// How long the prefix of a node's block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

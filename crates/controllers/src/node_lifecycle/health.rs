@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use mizzen_object::{Value, time, value};
+use mizzen_value::{Value, time, value};
 
 use crate::common::pod::condition;
 

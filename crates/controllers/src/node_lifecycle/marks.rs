@@ -1,6 +1,6 @@
 //! Which marks follow from what a node says of itself? Taints that keep new pods away, and labels of old names.
 
-use mizzen_object::{Map, Value};
+use mizzen_value::{Map, Value};
 
 use crate::taint;
 
@@ -82,7 +82,7 @@ pub(super) fn labels(node: &Value) -> Option<Map> {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

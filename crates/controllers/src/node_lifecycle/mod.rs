@@ -14,12 +14,12 @@ mod zones;
 
 use std::sync::Arc;
 
-use mizzen_object::value;
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::cache::Entry;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{LEASES, NODES, PODS};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::value;
 
 use crate::common::pod::condition;
 use crate::{After, Context, Error, Reconcile, Work, pod_index};

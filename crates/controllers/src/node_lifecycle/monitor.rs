@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use k8s_openapi::jiff::Timestamp;
-use mizzen_object::Value;
 use mizzen_sdk::cache::Entry;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::NODES;
 use mizzen_sdk::write::is_conflict;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::health::{Health, Look, Now, look};

@@ -1,10 +1,10 @@
 //! Whom does the loss of a node concern? Its pods are not ready any more.
 
-use mizzen_object::Value;
 use mizzen_sdk::Object;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::resource::PODS;
 use mizzen_sdk::write::is_not_found;
+use mizzen_value::Value;
 
 use crate::{Context, Error};
 
@@ -44,7 +44,7 @@ fn not_ready(pod: &Object, now: &str) -> Option<Object> {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

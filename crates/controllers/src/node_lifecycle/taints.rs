@@ -1,9 +1,9 @@
 //! Writes taints and labels while others write them, too.
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::resource::NODES;
 use mizzen_sdk::{Key, Object, write};
+use mizzen_value::{Value, value};
 
 use crate::{Context, Error};
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::jiff::Timestamp;
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use super::waiting::Waiting;
 
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_node_is_in_its_region_and_zone() {
-        let node = |text: &str| mizzen_object::json::parse(text.as_bytes()).unwrap();
+        let node = |text: &str| mizzen_value::json::parse(text.as_bytes()).unwrap();
         assert_eq!(zone_of(&node("{}")), "");
         let labels = r#"{"metadata":{"labels":{"failure-domain.beta.kubernetes.io/region":"r","topology.kubernetes.io/zone":"z"}}}"#;
         assert_eq!(zone_of(&node(labels)), "r:\0:z");

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use mizzen_kinds::pod_state::is_terminal;
 use mizzen_object::condition::{is_true, updated};
-use mizzen_object::{Value, value};
 use mizzen_sdk::{Object, condition};
+use mizzen_value::{Value, value};
 use tokio::time::Instant;
 
 /// How long a node may be unknown before its pods are given up: a cache may be behind.
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     fn pod(name: &str, created: i64, reason: &str) -> Arc<Object> {
-        let created = mizzen_object::time::from_unix(created);
+        let created = mizzen_value::time::from_unix(created);
         Arc::new(Object(value!({
             "metadata": {"name": name, "creationTimestamp": created, "uid": "u", "generation": 2i64},
             "status": {"phase": "Failed", "reason": reason},

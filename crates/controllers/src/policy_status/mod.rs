@@ -10,13 +10,14 @@ use std::sync::{Arc, LazyLock};
 
 use http::Method;
 use mizzen_kinds::{Shapes, expression_kinds, expression_warnings};
+use mizzen_object::GroupVersionKind;
 use mizzen_object::schema::Struct;
-use mizzen_object::{GroupVersionKind, Value, value};
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::VALIDATING_ADMISSION_POLICIES;
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Value, value};
 
 use crate::census::Served;
 use crate::{After, Context, Error, Reconcile, Work};

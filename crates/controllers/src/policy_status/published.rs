@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
+use mizzen_object::GroupVersionKind;
 use mizzen_object::schema::Struct;
 use mizzen_object::structural::Structural;
-use mizzen_object::{GroupVersionKind, Map, Value, value};
+use mizzen_value::{Map, Value, value};
 
 /// How many parts a schema may have.
 const MAX_PARTS: usize = 100_000;
@@ -103,7 +104,7 @@ fn reference(schema: &Value) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     fn kind(name: &str) -> GroupVersionKind {
         GroupVersionKind {

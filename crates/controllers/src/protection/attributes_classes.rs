@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Value;
 use mizzen_sdk::cache::{Entry, IndexFunction};
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
@@ -10,6 +9,7 @@ use mizzen_sdk::resource::{
     PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, VOLUME_ATTRIBUTES_CLASSES,
 };
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 
 use super::Plan;
 use crate::{After, Context, Error, Reconcile, Work};
@@ -113,7 +113,7 @@ impl Reconcile for Classes {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

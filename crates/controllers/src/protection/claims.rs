@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Value;
 use mizzen_sdk::api::ListOptions;
 use mizzen_sdk::cache::Entry;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PODS};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 
 use super::Plan;
 use crate::common::pod::is_terminal;
@@ -122,7 +122,7 @@ fn is_shut_down(pod: &Object) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

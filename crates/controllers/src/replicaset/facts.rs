@@ -4,9 +4,9 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mizzen_object::Value;
 use mizzen_sdk::cache::{DecodeError, Entry, Version};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 
 use crate::common::claim::Claimable;
 use crate::common::pod;

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mizzen_object::select::LabelSelector;
-use mizzen_object::{Value, value};
 use mizzen_sdk::cache::Entry;
 use mizzen_sdk::expectations::Expectations;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{PODS, REPLICA_SETS, REPLICATION_CONTROLLERS};
 use mizzen_sdk::{Key, Object, Resource};
+use mizzen_value::{Value, value};
 
 use crate::common::batch::slow_start;
 use crate::common::claim::Claim;

@@ -65,8 +65,8 @@ pub(super) fn neighbours<'a>(related: impl IntoIterator<Item = &'a Arc<Facts>>) 
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
     use mizzen_sdk::Object;
+    use mizzen_value::value;
 
     use super::*;
 

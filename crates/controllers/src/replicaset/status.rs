@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
-use mizzen_object::{Value, condition, time, value};
+use mizzen_object::condition;
 use mizzen_sdk::Object;
+use mizzen_value::{Value, time, value};
 
 use super::facts::Facts;
 use crate::common::pod::has_been_ready;
@@ -113,7 +114,7 @@ fn put(status: &mut Value, field: &str, number: i64) {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     use super::*;
 

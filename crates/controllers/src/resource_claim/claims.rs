@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
-use mizzen_object::Value;
 use mizzen_sdk::api::DeleteOptions;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{PODS, RESOURCE_CLAIMS};
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 
 use super::names::is_done;
 use crate::{After, Context, Error, Reconcile};
@@ -148,7 +148,7 @@ fn plan(claim: &Object, gone: &HashSet<String>) -> Plan {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! Which resource claims are a pod's? Those it names, and those made for it from templates, which its status names.
 
-use mizzen_object::Value;
 use mizzen_sdk::Object;
+use mizzen_value::Value;
 
 /// The claim behind an entry of a pod's `resourceClaims`.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub(super) fn is_done(pod: &Object) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

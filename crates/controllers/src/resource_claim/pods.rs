@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::cache::Version;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Value, value};
 
 use super::OF_POD;
 use super::names::{Claim, claim, entries, is_done};

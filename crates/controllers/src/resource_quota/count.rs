@@ -5,12 +5,12 @@
 
 use mizzen_kinds::amounts::{Amounts, add};
 use mizzen_kinds::quota::{Counted, Selector, selectors};
-use mizzen_object::Value;
-use mizzen_object::quantity::{Format, Quantity};
 use mizzen_sdk::api::{Api, ListOptions};
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES};
 use mizzen_sdk::{Object, Resource};
+use mizzen_value::Value;
+use mizzen_value::quantity::{Format, Quantity};
 
 use crate::census::Served;
 use crate::{Context, Error};
@@ -170,7 +170,7 @@ fn of_names(names: &[&str], amounts: Amounts) -> Amounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     #[track_caller]
     fn check(quota: &str, names: &[&str], expected: &str) {

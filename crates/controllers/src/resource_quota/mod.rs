@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_kinds::quota::Counted;
-use mizzen_object::Value;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::RESOURCE_QUOTAS;
 use mizzen_sdk::{Key, Object, Resource};
+use mizzen_value::Value;
 use tokio::time::interval;
 
 use crate::census::{Census, Listed, Listener};

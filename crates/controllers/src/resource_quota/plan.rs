@@ -2,8 +2,8 @@
 
 use mizzen_kinds::amounts::{Amounts, amounts};
 use mizzen_kinds::quota::Counted;
-use mizzen_object::{Map, Value};
 use mizzen_sdk::Object;
+use mizzen_value::{Map, Value};
 
 /// Whether a quota limits what objects of a resource take.
 pub(super) fn concerns(quota: &Object, counted: &Counted) -> bool {
@@ -56,7 +56,7 @@ pub(super) fn is_less(new: &Value, old: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     /// The new status of a quota of which so much was counted.
     #[track_caller]

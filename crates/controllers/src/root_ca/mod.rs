@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{CONFIG_MAPS, NAMESPACES};
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Value, value};
 
 use crate::refused::is_terminating;
 use crate::{After, Context, Error, Reconcile, Work};
@@ -105,7 +105,7 @@ fn plan(known: Option<&Object>, namespace: &str, certificate: &str) -> Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     #[track_caller]
     fn check(known: &str, is_good: bool) {

@@ -4,12 +4,12 @@ mod plan;
 
 use std::sync::Arc;
 
-use mizzen_object::Value;
 use mizzen_sdk::api::DeleteOptions;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{SECRETS, SERVICE_ACCOUNTS};
 use mizzen_sdk::write::{is_conflict, is_not_found};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 
 use crate::context::SignToken;
 use crate::{After, Context, Error, Reconcile, Work};

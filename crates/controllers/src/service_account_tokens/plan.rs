@@ -2,8 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
+use mizzen_value::{Value, value};
 
 /// The type of such secrets.
 pub(super) const TYPE: &str = "kubernetes.io/service-account-token";
@@ -81,7 +81,7 @@ fn claims(secret: &Object, account: &Object) -> Value {
 mod tests {
     use super::*;
     use expect_test::{Expect, expect};
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     fn account() -> Object {
         Object::parse(br#"{"metadata":{"name":"a","namespace":"shop","uid":"u"}}"#).unwrap()

@@ -1,7 +1,7 @@
 //! Which updates of a Service concern its load balancer?
 
-use mizzen_object::Value;
 use mizzen_sdk::Object;
+use mizzen_value::Value;
 
 use super::FINALIZER;
 
@@ -54,7 +54,7 @@ fn is_same(old: &Value, new: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     fn service(spec: &str) -> Object {
         let text = format!(

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use mizzen_object::address::{Block, family};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::address::{Block, family};
 
 use crate::services::member::address;
 
@@ -164,7 +164,7 @@ impl Cloud {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     fn service(name: &str, spec: &str, ingress: &str) -> Arc<Object> {
         let text = format!(

@@ -17,7 +17,6 @@ use parking_lot::{Mutex, MutexGuard};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
@@ -25,6 +24,7 @@ use mizzen_sdk::queue::{Exponential, Options, Queue};
 use mizzen_sdk::resource::SERVICES;
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Value, value};
 
 use crate::{After, Context, Error, Reconcile, Work};
 use change::{needs_cleanup, needs_update, wants_load_balancer};

@@ -5,12 +5,12 @@ mod plan;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{IP_ADDRESSES, SERVICE_CIDRS};
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Value, value};
 
 use crate::{After, Context, Error, Reconcile, Work};
 use plan::{Plan, plan};

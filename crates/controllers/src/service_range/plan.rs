@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use mizzen_object::address::Block;
-use mizzen_object::time;
 use mizzen_sdk::Object;
+use mizzen_value::address::Block;
+use mizzen_value::time;
 
 /// How long a range stays after it was deleted, so that everybody who gives addresses has heard of it.
 const GRACE_SECONDS: i64 = 10;
@@ -72,7 +72,7 @@ fn address(object: &Object) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     fn range(name: &str, cidr: &str, deleted: Option<&str>) -> Arc<Object> {
         let mut range = Object(value!({"metadata": {"name": name}, "spec": {"cidrs": [cidr]}}));

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Value;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{NAMESPACES, SERVICE_ACCOUNTS};
 use mizzen_sdk::write::is_already_exists;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 
 use crate::refused::is_terminating;
 use crate::{After, Context, Error, Reconcile, Work};

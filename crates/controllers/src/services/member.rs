@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use mizzen_kinds::pod_state::is_sidecar;
-use mizzen_object::Value;
 use mizzen_object::validate::ip::parse_sloppy;
+use mizzen_value::Value;
 
 use crate::common::pod::{self, is_ready, is_terminal};
 
@@ -133,7 +133,7 @@ pub(crate) fn matters(old: &Value, new: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

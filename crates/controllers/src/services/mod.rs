@@ -17,10 +17,10 @@ pub(crate) mod trigger;
 use std::time::Duration;
 
 use mizzen_object::select::LabelSelector;
-use mizzen_object::{Value, value};
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::{Exponential, MaxOf, Options, Queue, TokenBucket};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Value, value};
 
 use crate::select::selecting;
 

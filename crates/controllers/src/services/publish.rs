@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::Value;
 use mizzen_object::select::{LabelSelector, Operator, Requirement};
 use mizzen_sdk::api::DeleteOptions;
 use mizzen_sdk::cache::{Entry, Version};
@@ -14,6 +13,7 @@ use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::ENDPOINT_SLICES;
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 use tokio::time::timeout;
 
 use super::slice::{Changes, MANAGED_BY, SERVICE_NAME};
@@ -204,7 +204,7 @@ fn touched(event: &Event<Object>, manager: &str, own: &Own) -> Vec<Key> {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::{json, value};
+    use mizzen_value::{json, value};
 
     use super::*;
 

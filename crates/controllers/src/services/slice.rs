@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use mizzen_object::owner_references::controller_reference;
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 /// The label with the name of a slice's service.
 pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";

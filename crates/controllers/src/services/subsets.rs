@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 /// What tells an address from another: two pods may share one.
 type AddressKey = (String, String);

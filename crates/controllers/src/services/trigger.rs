@@ -7,8 +7,8 @@
 use parking_lot::Mutex;
 use std::collections::HashMap;
 
-use mizzen_object::{Value, time};
 use mizzen_sdk::Key;
+use mizzen_value::{Value, time};
 
 use super::member::condition;
 
@@ -89,7 +89,7 @@ pub(crate) fn annotate(object: &mut Value, moment: Option<&str>) {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

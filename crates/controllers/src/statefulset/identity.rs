@@ -66,7 +66,7 @@ pub(super) fn give(set: &Object, pod: &mut Object, ordinal: i64) {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

@@ -231,7 +231,7 @@ impl<C: Fn(&str) -> Option<Arc<Object>>> View<'_, C> {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::{Value, time, value};
+    use mizzen_value::{Value, time, value};
 
     use super::*;
 

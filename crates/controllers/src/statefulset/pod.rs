@@ -1,9 +1,9 @@
 //! What is a pod of the set like when it is made, and in which state is one that is there?
 
 use mizzen_kinds::pod_state::is_terminal;
-use mizzen_object::Value;
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::STATEFUL_SETS;
+use mizzen_value::Value;
 
 use super::{identity, storage};
 use crate::common::{pod, template};
@@ -86,7 +86,7 @@ fn phase(pod: &Object) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

@@ -3,9 +3,9 @@
 //! The set's `persistentVolumeClaimRetentionPolicy` says it. A claim that goes when the set is deleted is the set's; a claim
 //! that goes when the set is scaled down is the pod's, from when the pod is to go.
 
-use mizzen_object::Value;
 use mizzen_sdk::resource::{PODS, Resource, STATEFUL_SETS};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 
 use super::identity;
 use crate::common::template::controller_reference;
@@ -132,7 +132,7 @@ fn names_a_predecessor(claim: &Object, kind: &Resource, object: &Object) -> bool
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

@@ -34,7 +34,7 @@ pub(super) fn choose(set: &Object, revisions: &[Arc<Object>]) -> Choice {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

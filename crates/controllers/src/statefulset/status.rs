@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
-use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
+use mizzen_value::{Value, value};
 
 use super::pod::{self, Revision};
 use crate::common::pod as any;
@@ -117,7 +117,7 @@ mod tests {
             "status": {"phase": phase},
         }));
         if ready > 0 {
-            let since = mizzen_object::time::from_unix(ready);
+            let since = mizzen_value::time::from_unix(ready);
             let condition =
                 value!({"type": "Ready", "status": "True", "lastTransitionTime": since});
             pod.entry("status").set("conditions", vec![condition]);

@@ -1,7 +1,7 @@
 //! Which claims has a pod, and which volumes are they?
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
+use mizzen_value::{Value, value};
 
 use super::identity;
 
@@ -87,7 +87,7 @@ pub(super) fn give(set: &Object, pod: &mut Object, ordinal: i64) {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     use super::*;
 

@@ -1,10 +1,10 @@
 //! Lets one migration of each resource run at a time.
 
-use mizzen_object::Value;
 use mizzen_sdk::api::{ListOptions, Patch};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{CUSTOM_RESOURCE_DEFINITIONS, STORAGE_VERSION_MIGRATIONS};
 use mizzen_sdk::{Key, Object, write};
+use mizzen_value::Value;
 
 use super::turn::{Turn, turns};
 use super::{definition, is_served, status};

@@ -1,8 +1,8 @@
 //! What does a definition say of the migration of its objects? That it runs; and afterwards, in which versions objects
 //! are stored.
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
+use mizzen_value::{Value, value};
 
 use crate::common::pod::condition;
 
@@ -87,7 +87,7 @@ fn change(definition: &Object, mut said: Value, now: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     fn definition(observed: i64) -> Object {
         Object(value!({

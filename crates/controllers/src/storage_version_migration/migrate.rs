@@ -1,10 +1,10 @@
 //! Takes a migration to its next step. Each writes its status, of which the census hears, so that the next one comes.
 
 use http::Method;
-use mizzen_object::Value;
 use mizzen_sdk::api::{ListOptions, Patch};
 use mizzen_sdk::resource::STORAGE_VERSION_MIGRATIONS;
 use mizzen_sdk::{Key, Object, Resource};
+use mizzen_value::Value;
 
 use super::step::{Step, full_name, next, unhandled};
 use super::verdict::{Verdict, check_version, is_due, judge, no_change};

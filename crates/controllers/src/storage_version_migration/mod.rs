@@ -21,10 +21,10 @@ mod verdict;
 
 use std::sync::Arc;
 
-use mizzen_object::Value;
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::STORAGE_VERSION_MIGRATIONS;
 use mizzen_sdk::{Key, Resource};
+use mizzen_value::Value;
 
 use crate::census::{Census, Listed, Listener};
 use crate::{Context, Work};

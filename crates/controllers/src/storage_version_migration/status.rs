@@ -1,6 +1,7 @@
 //! What does a migration say of itself? That it runs, and how it ended, with upstream's words.
 
-use mizzen_object::{Value, condition, value};
+use mizzen_object::condition;
+use mizzen_value::{Value, value};
 
 use crate::common::pod::condition;
 
@@ -88,7 +89,7 @@ pub(super) fn complete(migration: &mut Value, now: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     /// The conditions after a change: type, status, reason, message, time and generation of each.
     #[track_caller]

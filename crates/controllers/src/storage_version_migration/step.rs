@@ -66,7 +66,7 @@ pub(super) fn full_name(resource: &Resource) -> String {
 mod tests {
     use super::*;
     use crate::census::ServedKind;
-    use mizzen_object::{Value, time, value};
+    use mizzen_value::{Value, time, value};
 
     fn served() -> Served {
         let kind = |version: &'static str, plural: &'static str, verbs: &[&str]| ServedKind {

@@ -57,7 +57,7 @@ fn rank(migration: &Object) -> (i64, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::{Value, time, value};
+    use mizzen_value::{Value, time, value};
 
     /// A migration, such as `b foos 20 Running Failed`: its name, resource, time and what is true of it.
     fn migration(text: &str) -> Object {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use kube::Error;
-use mizzen_object::{Value, value};
 use mizzen_sdk::write::{is_conflict, is_not_found};
 use mizzen_sdk::{Object, Resource};
+use mizzen_value::{Value, value};
 
 use crate::common::failure::message;
 
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use kube::core::Status;
     use kube::core::response::StatusDetails;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     #[test]
     fn what_was_written_until_then_is_due() {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use mizzen_object::value;
 use mizzen_sdk::api::{DeleteOptions, Patch};
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
@@ -16,6 +15,7 @@ use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{NODES, PODS};
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object, condition};
+use mizzen_value::value;
 
 use crate::{After, Context, Error, Reconcile, Work, pod_index, taint};
 use plan::{Known, Plan, Verdict};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use mizzen_kinds::tolerations::tolerates;
 use mizzen_object::condition::updated;
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 /// How long a pod may stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,12 +3,12 @@
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-use mizzen_object::value;
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::NODES;
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::value;
 
 use crate::{After, Context, Error, Reconcile, Work};
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use mizzen_object::time::to_unix;
 use mizzen_sdk::api::DeleteOptions;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::JOBS;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::time::to_unix;
 
 use crate::job::facts;
 use crate::{After, Context, Error, Reconcile, Work};
@@ -78,7 +78,7 @@ fn time_left(job: &Object, now: Timestamp) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::{Value, value};
+    use mizzen_value::{Value, value};
 
     use super::*;
 

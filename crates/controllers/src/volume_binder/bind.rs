@@ -2,9 +2,9 @@
 //!
 //! Each function returns the object to be written, or none if it says so already.
 
-use mizzen_object::quantity::Quantity;
-use mizzen_object::value;
 use mizzen_sdk::Object;
+use mizzen_value::quantity::Quantity;
+use mizzen_value::value;
 
 use super::names::{
     BIND_COMPLETED, BOUND_BY_CONTROLLER, OLD_PROVISIONER, PROVISIONER, annotate, annotation,
@@ -28,7 +28,7 @@ pub(super) fn volume(volume: &Object, claim: &Object) -> Option<Object> {
     changed(bound, volume)
 }
 
-fn reference_to(claim: &Object) -> mizzen_object::Value {
+fn reference_to(claim: &Object) -> mizzen_value::Value {
     value!({
         "kind": "PersistentVolumeClaim",
         "namespace": (claim.namespace()),
@@ -148,7 +148,7 @@ fn changed(after: Object, before: &Object) -> Option<Object> {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::Value;
+    use mizzen_value::Value;
 
     use super::*;
 

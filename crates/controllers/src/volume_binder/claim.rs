@@ -208,7 +208,7 @@ pub(super) fn waiting<'a>(pods: impl Iterator<Item = &'a Object>) -> Vec<String>
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::{Value, value};
+    use mizzen_value::{Value, value};
 
     use super::*;
     use crate::volume_binder::names::annotate;

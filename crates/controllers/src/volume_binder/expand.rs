@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use mizzen_object::quantity::Quantity;
-use mizzen_object::{Value, value};
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::quantity::Quantity;
+use mizzen_value::{Value, value};
 
 use super::legacy;
 use super::matching::request;

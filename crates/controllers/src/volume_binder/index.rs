@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Value;
 use mizzen_sdk::cache::{Entry, IndexFunction, by_field};
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 
 use super::names::{claim_key, class};
 use super::{Binder, RECYCLERS};

@@ -1,7 +1,7 @@
 //! What do the names of old plug-ins mean? Most were replaced by drivers outside; two are left that we can act for.
 
-use mizzen_object::Value;
 use mizzen_sdk::Object;
+use mizzen_value::Value;
 
 use super::names::{
     MIGRATED_TO, OLD_PROVISIONER, PROVISIONED_BY, PROVISIONER, annotate, annotation,
@@ -137,7 +137,7 @@ fn finalizers(volume: &Object, plugin: &str, mut finalizers: Vec<Value>) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mizzen_object::Value;
-use mizzen_object::quantity::Quantity;
 use mizzen_object::select::LabelSelector;
 use mizzen_sdk::Object;
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
 
 use super::names::{class, is_for, volume_mode};
 
@@ -119,7 +119,7 @@ pub(super) fn request(claim: &Value) -> Quantity {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::*;
 

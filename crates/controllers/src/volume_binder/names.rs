@@ -1,6 +1,6 @@
 //! Where do claims and volumes say what they are? Annotations, classes, and who refers to whom.
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 /// On a claim: it was bound once.
 pub(super) const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";

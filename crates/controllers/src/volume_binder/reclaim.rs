@@ -1,8 +1,8 @@
 //! What becomes of a volume that nobody claims any more?
 
-use mizzen_object::quantity::Quantity;
-use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
+use mizzen_value::quantity::Quantity;
+use mizzen_value::{Value, value};
 
 use super::legacy::is_external;
 use super::names::{MIGRATED_TO, PROVISIONED_BY, annotation, has_annotation};

@@ -64,7 +64,7 @@ fn mismatch(volume: &Object, claim: &Object) -> Plan {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::{Value, value};
+    use mizzen_value::{Value, value};
 
     use super::*;
     use crate::volume_binder::names::annotate;

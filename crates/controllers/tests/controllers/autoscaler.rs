@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::resource::{
     CUSTOM_RESOURCE_DEFINITIONS, DEPLOYMENTS, EVENTS, HORIZONTAL_POD_AUTOSCALERS,
 };
 use mizzen_sdk::{Key, Object, Resource};
+use mizzen_value::{Value, value};
 
 use crate::cluster::{Cluster, read};
 use crate::pods::{LONG_AGO, pod, run};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use mizzen_object::{time, value};
 use mizzen_sdk::resource::{CONFIG_MAPS, SECRETS};
+use mizzen_value::{time, value};
 
 use crate::cluster::Cluster;
 

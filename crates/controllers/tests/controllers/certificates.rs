@@ -8,9 +8,9 @@ use base64::Engine as _;
 use kube::Client;
 use mizzen_apiserver::User;
 use mizzen_controllers::{Order, Sign};
-use mizzen_object::{Value, value};
 use mizzen_sdk::api::Api;
 use mizzen_sdk::resource::CERTIFICATE_SIGNING_REQUESTS;
+use mizzen_value::{Value, value};
 
 use crate::cluster::{Cluster, read};
 

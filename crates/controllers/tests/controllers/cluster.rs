@@ -7,11 +7,11 @@ use kube::Client;
 use mizzen_apiserver::seams::{Counter, VirtualClock};
 use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
 use mizzen_controllers::{Handle, Options, start};
-use mizzen_object::seam::Clock as _;
-use mizzen_object::{Value, json, yaml};
 use mizzen_registry::{Registry, Store};
 use mizzen_sdk::api::{Api, DeleteOptions};
 use mizzen_sdk::{Key, Object, Resource, seam};
+use mizzen_value::clock::Clock as _;
+use mizzen_value::{Value, json, yaml};
 use tokio::time::sleep;
 
 /// The time at which every test begins.

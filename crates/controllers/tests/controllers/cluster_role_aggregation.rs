@@ -1,7 +1,7 @@
 //! Roles made of others.
 
-use mizzen_object::json;
 use mizzen_sdk::resource::CLUSTER_ROLES;
+use mizzen_value::json;
 
 use crate::cluster::Cluster;
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::{CRON_JOBS, EVENTS, JOBS};
+use mizzen_value::{Value, value};
 
 use crate::cluster::Cluster;
 
@@ -30,7 +30,7 @@ async fn end(cluster: &Cluster, job: &Object, succeeded: bool) {
         true => ["SuccessCriteriaMet", "Complete"],
         false => ["FailureTarget", "Failed"],
     };
-    let time = mizzen_object::time::from_unix(cluster.now());
+    let time = mizzen_value::time::from_unix(cluster.now());
     let condition = |kind: &str| value!({"type": kind, "status": "True", "lastTransitionTime": (time.as_str())});
     cluster
         .change_status(&JOBS, &job.key().to_string(), |status| {

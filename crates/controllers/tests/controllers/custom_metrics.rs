@@ -9,8 +9,8 @@ use http::{Request, Response};
 use kube::Client;
 use kube::client::Body as Sent;
 use mizzen_apiserver::{Body, InProcess, Server, User};
-use mizzen_object::{Value, json, value};
 use mizzen_sdk::resource::HORIZONTAL_POD_AUTOSCALERS;
+use mizzen_value::{Value, json, value};
 use tower_service::Service;
 
 use crate::autoscaler::{LOOPS, SECOND, autoscaler, conditions, events, pods, replicas, target};

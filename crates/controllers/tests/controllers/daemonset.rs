@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use mizzen_object::{json, time, value};
 use mizzen_sdk::Object;
 use mizzen_sdk::api::DeleteOptions;
 use mizzen_sdk::resource::{CONTROLLER_REVISIONS, DAEMON_SETS, EVENTS, NODES, PODS};
+use mizzen_value::{json, time, value};
 
 use crate::cluster::{Cluster, read};
 

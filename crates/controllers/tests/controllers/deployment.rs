@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::{DEPLOYMENTS, PODS, REPLICA_SETS};
+use mizzen_value::{Value, value};
 
 use crate::cluster::Cluster;
 use crate::replicaset::{make_ready, pods, told};

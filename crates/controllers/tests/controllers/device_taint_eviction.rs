@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use mizzen_object::{Value, time};
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::{PODS, RESOURCE_CLAIMS, RESOURCE_SLICES};
+use mizzen_value::{Value, time};
 
 use crate::cluster::Cluster;
 

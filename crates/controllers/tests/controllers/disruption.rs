@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use mizzen_object::{Value, time, value};
 use mizzen_sdk::resource::{CUSTOM_RESOURCE_DEFINITIONS, EVENTS, POD_DISRUPTION_BUDGETS, PODS};
 use mizzen_sdk::{Key, Object, Resource};
+use mizzen_value::{Value, time, value};
 
 use crate::cluster::{Cluster, read};
 use crate::pods::{pod, run};

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
 use mizzen_sdk::api::DeleteOptions;
 use mizzen_sdk::resource::{ENDPOINT_SLICES, ENDPOINTS, EVENTS, NODES, PODS, SERVICES};
+use mizzen_value::{Value, value};
 
 use crate::cluster::Cluster;
 use crate::pods::{node, pod, run};

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use mizzen_object::json;
 use mizzen_sdk::api::DeleteOptions;
 use mizzen_sdk::resource::{CLUSTER_ROLES, CONFIG_MAPS, EVENTS};
 use mizzen_sdk::{Object, Resource};
+use mizzen_value::json;
 
 use crate::cluster::Cluster;
 

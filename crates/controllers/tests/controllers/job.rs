@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use mizzen_object::time::from_unix;
-use mizzen_object::{Value, value};
 use mizzen_sdk::api::DeleteOptions;
 use mizzen_sdk::resource::{EVENTS, JOBS, PODS};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::time::from_unix;
+use mizzen_value::{Value, value};
 
 use crate::cluster::Cluster;
 

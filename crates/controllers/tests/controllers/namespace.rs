@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use mizzen_object::Value;
-use mizzen_object::value;
 use mizzen_sdk::api::{DeleteOptions, Patch};
 use mizzen_sdk::resource::{CONFIG_MAPS, NAMESPACES, PODS};
 use mizzen_sdk::{Key, Object, Resource};
+use mizzen_value::Value;
+use mizzen_value::value;
 
 use crate::cluster::Cluster;
 

@@ -1,8 +1,8 @@
 //! Every node has a block of the cluster's addresses.
 
 use mizzen_controllers::NodeMasks;
-use mizzen_object::address::Block;
 use mizzen_sdk::resource::NODES;
+use mizzen_value::address::Block;
 
 use crate::cluster::Cluster;
 

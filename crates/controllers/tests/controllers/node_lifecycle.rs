@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use mizzen_controllers::NodeMonitor;
-use mizzen_object::{Value, time, value};
 use mizzen_sdk::Object;
 use mizzen_sdk::api::ListOptions;
 use mizzen_sdk::resource::{EVENTS, LEASES, NODES, PODS};
+use mizzen_value::{Value, time, value};
 
 use crate::cluster::Cluster;
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use mizzen_object::value;
 use mizzen_sdk::api::DeleteOptions;
 use mizzen_sdk::resource::{NODES, PODS};
+use mizzen_value::value;
 
 use crate::cluster::Cluster;
 

@@ -1,8 +1,8 @@
 //! Pods as the tests of several loops need them.
 
-use mizzen_object::value;
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::PODS;
+use mizzen_value::value;
 
 use crate::cluster::Cluster;
 

@@ -1,7 +1,7 @@
 //! What the status of a policy says of its types.
 
-use mizzen_object::Value;
 use mizzen_sdk::resource::VALIDATING_ADMISSION_POLICIES;
+use mizzen_value::Value;
 
 use crate::cluster::Cluster;
 

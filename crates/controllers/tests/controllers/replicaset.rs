@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use mizzen_object::value;
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::{EVENTS, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, RESOURCE_QUOTAS};
+use mizzen_value::value;
 
 use crate::cluster::Cluster;
 
@@ -37,7 +37,7 @@ pub(crate) async fn pods(cluster: &Cluster) -> Vec<Object> {
 
 /// Lets a pod run and be ready since now.
 pub(crate) async fn make_ready(cluster: &Cluster, pod: &Object) {
-    let now = mizzen_object::time::from_unix(cluster.now());
+    let now = mizzen_value::time::from_unix(cluster.now());
     let ready = value!({"type": "Ready", "status": "True", "lastTransitionTime": now});
     cluster
         .change_status(&PODS, &pod.key().to_string(), |status| {

@@ -1,8 +1,8 @@
 //! Resource claims from templates, their shares, and their end.
 
-use mizzen_object::value;
 use mizzen_sdk::api::{DeleteOptions, ListOptions};
 use mizzen_sdk::resource::{EVENTS, PODS, RESOURCE_CLAIMS};
+use mizzen_value::value;
 
 use crate::cluster::Cluster;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use mizzen_object::json;
 use mizzen_sdk::resource::{CONFIG_MAPS, PODS, RESOURCE_QUOTAS, SERVICES};
+use mizzen_value::json;
 
 use crate::cluster::Cluster;
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use mizzen_object::json;
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::{SECRETS, SERVICE_ACCOUNTS};
+use mizzen_value::json;
 
 use crate::cluster::Cluster;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use mizzen_object::address::Block;
 use mizzen_sdk::resource::{EVENTS, SERVICES};
+use mizzen_value::address::Block;
 
 use crate::cluster::Cluster;
 

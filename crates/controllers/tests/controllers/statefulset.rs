@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use mizzen_object::{Value, json, time, value};
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::{
     CONTROLLER_REVISIONS, EVENTS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS,
 };
+use mizzen_value::{Value, json, time, value};
 
 use crate::cluster::{Cluster, read};
 

@@ -13,10 +13,10 @@ use http::{Method, Request, Response};
 use kube::Client;
 use kube::client::Body as Sent;
 use mizzen_apiserver::{Body, InProcess, User};
-use mizzen_object::value;
 use mizzen_sdk::resource::{CUSTOM_RESOURCE_DEFINITIONS, STORAGE_VERSION_MIGRATIONS};
 use mizzen_sdk::watch::{ListWatch, Said};
 use mizzen_sdk::{Object, Resource};
+use mizzen_value::value;
 use tower_service::Service;
 
 use crate::cluster::Cluster;
@@ -85,7 +85,7 @@ async fn migrate(cluster: &Cluster, name: &str, group: &str, plural: &str) -> Ob
 async fn said(cluster: &Cluster, of: &Resource, name: &str, type_: &str) -> Vec<String> {
     let object = cluster.get(of, name).await;
     let conditions = object["status"]["conditions"].list().iter();
-    let show = |field: &str, condition: &mizzen_object::Value| condition[field].str().to_string();
+    let show = |field: &str, condition: &mizzen_value::Value| condition[field].str().to_string();
     conditions
         .filter(|condition| type_.is_empty() || condition["type"].str() == type_)
         .map(|condition| {

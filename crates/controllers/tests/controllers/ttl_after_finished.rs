@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use mizzen_object::time::from_unix;
-use mizzen_object::value;
 use mizzen_sdk::resource::JOBS;
+use mizzen_value::time::from_unix;
+use mizzen_value::value;
 
 use crate::cluster::Cluster;
 

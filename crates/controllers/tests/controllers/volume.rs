@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use mizzen_object::value;
 use mizzen_sdk::api::ListOptions;
 use mizzen_sdk::resource::{
     EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES,
     VOLUME_ATTRIBUTES_CLASSES,
 };
+use mizzen_value::value;
 
 use crate::cluster::Cluster;
 

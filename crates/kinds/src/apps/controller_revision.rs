@@ -1,7 +1,8 @@
 //! ControllerRevisions: what a controller's template was at some time.
 
 use mizzen_object::validate::field;
-use mizzen_object::{Context, Path, Value, Violations, json};
+use mizzen_object::{Context, Path, Violations};
+use mizzen_value::{Value, json};
 
 use crate::Behaviour;
 

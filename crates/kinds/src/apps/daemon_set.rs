@@ -1,7 +1,8 @@
 //! DaemonSets.
 
 use mizzen_object::validate::selector;
-use mizzen_object::{Action, Context, Path, Value, Violations};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::Value;
 
 use super::workload::{
     Selector, changed_template_warnings, drop_disabled, share_number, validate_at_most_all,

@@ -1,7 +1,8 @@
 //! Deployments.
 
 use mizzen_object::validate::field;
-use mizzen_object::{Action, Context, Path, Value, Violations};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::Value;
 
 use super::workload::{
     changed_template_warnings, drop_disabled, name_warning, share_number, validate_at_most_all,

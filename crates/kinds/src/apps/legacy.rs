@@ -4,7 +4,7 @@
 //!
 //! Kubernetes: pkg/apis/apps/v1beta1, pkg/apis/extensions/v1beta1 (defaults.go), and pkg/apis/apps/v1/conversion.go.
 
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 use super::{daemon_set, deployment, replica_set, stateful_set};
 use crate::Behaviour;

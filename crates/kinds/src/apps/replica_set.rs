@@ -1,6 +1,7 @@
 //! ReplicaSets.
 
-use mizzen_object::{Action, Context, Path, Str, Value, Violations};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::{Str, Value};
 
 use super::workload::{
     changed_template_warnings, drop_disabled, name_warning, validate_counts, validate_immutable,

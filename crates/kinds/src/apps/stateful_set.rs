@@ -1,7 +1,8 @@
 //! StatefulSets.
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Action, Context, Path, Value, Violations, value};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::{Value, value};
 
 use super::workload::{
     Selector, changed_template_warnings, drop_disabled, share_number, validate_at_most_all,

@@ -1,8 +1,9 @@
 //! What do all kinds that run pods have in common?
 
-use mizzen_object::json;
 use mizzen_object::validate::{field, names, selector};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
+use mizzen_value::json;
 
 use crate::pod::{self, Options};
 
@@ -273,7 +274,7 @@ pub(super) fn drop_disabled(new: &mut Value, old: Option<&Value>) {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     use super::Selector;
 

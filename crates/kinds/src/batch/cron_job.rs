@@ -1,7 +1,8 @@
 //! CronJobs.
 
 use mizzen_object::validate::field;
-use mizzen_object::{Action, Context, Path, Value, Violations};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::Value;
 
 use super::{job, job_spec, schedule};
 use crate::Behaviour;

@@ -1,7 +1,8 @@
 //! Jobs.
 
 use mizzen_object::validate::{meta, names, selector};
-use mizzen_object::{Action, Context, NameRule, Path, Str, Value, Violations};
+use mizzen_object::{Action, Context, NameRule, Path, Violations};
+use mizzen_value::{Str, Value};
 
 use super::{job_spec, job_status};
 use crate::Behaviour;

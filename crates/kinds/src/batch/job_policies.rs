@@ -1,7 +1,8 @@
 //! When has a job failed, and when has it succeeded?
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Path, Reason, Value, Violations};
+use mizzen_object::{Path, Reason, Violations};
+use mizzen_value::Value;
 
 use super::indexes;
 use crate::pod;

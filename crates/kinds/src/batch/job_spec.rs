@@ -1,7 +1,8 @@
 //! What is wrong with what a job shall do?
 
 use mizzen_object::validate::{field, names, selector};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use super::job_policies;
 use crate::apps::{Selector, validate_counts, validate_selected};

@@ -4,7 +4,8 @@
 //! is said together makes sense together. Only what changes is checked, for the rest was there before.
 
 use mizzen_object::validate::field;
-use mizzen_object::{Path, Reason, Value, Violations, condition};
+use mizzen_object::{Path, Reason, Violations, condition};
+use mizzen_value::Value;
 
 use super::indexes;
 use crate::apps::validate_counts;

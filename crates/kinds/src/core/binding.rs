@@ -1,6 +1,7 @@
 //! Bindings: a pod is to run on a node.
 
-use mizzen_object::{Context, Path, Value, Violations};
+use mizzen_object::{Context, Path, Violations};
+use mizzen_value::Value;
 
 use crate::Behaviour;
 

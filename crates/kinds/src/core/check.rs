@@ -1,6 +1,7 @@
 //! For tests: one object on its way through a kind's hooks.
 
-use mizzen_object::{Action, Context, Value, Violations, json};
+use mizzen_object::{Action, Context, Violations};
+use mizzen_value::{Value, json};
 
 use crate::Behaviour;
 

@@ -1,7 +1,8 @@
 //! Config maps: two bags of items with one set of keys.
 
 use mizzen_object::validate::{field, meta, names};
-use mizzen_object::{Action, Context, NameRule, Path, Value, Violations};
+use mizzen_object::{Action, Context, NameRule, Path, Violations};
+use mizzen_value::Value;
 
 use super::bytes;
 use crate::Behaviour;

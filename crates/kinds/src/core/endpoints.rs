@@ -1,7 +1,8 @@
 //! Endpoints: addresses behind a service, and the ports that they share.
 
 use mizzen_object::validate::{field, ip, meta, names};
-use mizzen_object::{Action, Context, NameRule, Path, Value, Violations};
+use mizzen_object::{Action, Context, NameRule, Path, Violations};
+use mizzen_value::Value;
 
 use super::fields::{dns_label, dns_subdomain, endpoint_ip, protocol, qualified_name};
 use crate::Behaviour;

@@ -1,6 +1,7 @@
 //! Events of the core group: something happened to an object, told in the old way or in the new.
 
-use mizzen_object::{Context, Str, Value, Violations};
+use mizzen_object::{Context, Violations};
+use mizzen_value::{Str, Value};
 
 use crate::Behaviour;
 use crate::groups::events::validate_any;

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use mizzen_object::validate::{field, ip, names};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 /// The protocols of a port.
 pub(crate) const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];

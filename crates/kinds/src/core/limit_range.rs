@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::{field, names, repeats};
-use mizzen_object::{Context, Path, Value, Violations};
+use mizzen_object::{Context, Path, Violations};
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
 
 use super::resources;
 use crate::Behaviour;

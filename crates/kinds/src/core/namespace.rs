@@ -1,7 +1,8 @@
 //! Namespaces: their label, their finalizers, their two phases.
 
 use mizzen_object::validate::{field, meta, names};
-use mizzen_object::{Action, Context, NameRule, Path, Value, Violations, value};
+use mizzen_object::{Action, Context, NameRule, Path, Violations};
+use mizzen_value::{Value, value};
 
 use crate::Behaviour;
 
@@ -127,7 +128,7 @@ fn mark_deleted(namespace: &mut Value, _now: &str) -> bool {
 }
 
 /// Kubernetes: `name` is a mistake that is kept for those who rely on it.
-fn selectable(namespace: &Value, name: &str) -> Option<mizzen_object::Str> {
+fn selectable(namespace: &Value, name: &str) -> Option<mizzen_value::Str> {
     (name == "name").then(|| namespace["metadata"]["name"].str().into())
 }
 

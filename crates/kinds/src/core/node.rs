@@ -1,7 +1,8 @@
 //! Nodes: taints, the addresses of their pods, and what they report about themselves.
 
 use mizzen_object::validate::{field, ip, meta, names, repeats};
-use mizzen_object::{Action, Context, Path, Reason, Str, Value, Violations, json, show, value};
+use mizzen_object::{Action, Context, Path, Reason, Violations, show};
+use mizzen_value::{Str, Value, json, value};
 
 use super::resources;
 use crate::Behaviour;

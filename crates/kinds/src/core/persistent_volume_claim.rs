@@ -1,8 +1,9 @@
 //! Claims for storage: what they ask for, where their data comes from, and what may still change.
 
-use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::{field, meta, names};
-use mizzen_object::{Action, Context, NameRule, Path, Str, Value, Violations, value};
+use mizzen_object::{Action, Context, NameRule, Path, Violations};
+use mizzen_value::quantity::Quantity;
+use mizzen_value::{Str, Value, value};
 
 use super::resources;
 use crate::Behaviour;

@@ -1,6 +1,7 @@
 //! Templates of pods that stand alone.
 
-use mizzen_object::{Action, Context, Path, Value, Violations};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::Value;
 
 use crate::{Behaviour, pod};
 

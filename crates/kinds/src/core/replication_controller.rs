@@ -1,7 +1,8 @@
 //! Replication controllers: so many pods of a template.
 
 use mizzen_object::validate::field;
-use mizzen_object::{Action, Context, Path, Str, Value, Violations};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::{Str, Value};
 
 use crate::{Behaviour, pod};
 

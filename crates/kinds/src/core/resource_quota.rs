@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::field::{self, go_struct};
-use mizzen_object::{Action, Context, Path, Value, Violations};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
 
 use super::resources;
 use crate::Behaviour;
@@ -196,7 +197,7 @@ fn shown(requirements: &[Value]) -> Value {
         .iter()
         .map(|requirement| go_struct(requirement, &fields))
         .collect::<Vec<_>>();
-    mizzen_object::value!({"MatchExpressions": shown})
+    mizzen_value::value!({"MatchExpressions": shown})
 }
 
 fn same_scopes(new: &Value, old: &Value, path: &Path, violations: &mut Violations) {

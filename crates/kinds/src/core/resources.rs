@@ -1,8 +1,9 @@
 //! Resources that are measured or counted: which names they have, and which amounts.
 
-use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
 
 use crate::resource_names::{is_extended, is_huge_page, is_native};
 

@@ -1,7 +1,8 @@
 //! Secrets: what each type must have, and text that becomes bytes.
 
 use mizzen_object::validate::{field, meta};
-use mizzen_object::{Action, Context, NameRule, Path, Value, Violations, json};
+use mizzen_object::{Action, Context, NameRule, Path, Violations};
+use mizzen_value::{Value, json};
 
 use super::config_map::{MAX_SIZE, keys, size, unchanged_when_immutable};
 use super::{bytes, pem};

@@ -1,7 +1,8 @@
 //! Service accounts: of the secrets that they mention only the names count.
 
 use mizzen_object::validate::meta;
-use mizzen_object::{Action, Context, NameRule, Value, Violations, value};
+use mizzen_object::{Action, Context, NameRule, Violations};
+use mizzen_value::{Value, value};
 
 use crate::Behaviour;
 

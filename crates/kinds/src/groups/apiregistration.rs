@@ -1,7 +1,8 @@
 //! apiregistration.k8s.io: which server serves which version of which group?
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Action, Context, Path, Value, Violations, value};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::{Value, value};
 
 use super::{bytes, rules};
 use crate::Behaviour;

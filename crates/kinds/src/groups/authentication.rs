@@ -1,6 +1,7 @@
 //! authentication.k8s.io: how long may a token live?
 
-use mizzen_object::{Context, Path, Value, Violations};
+use mizzen_object::{Context, Path, Violations};
+use mizzen_value::Value;
 
 use crate::Behaviour;
 

@@ -1,7 +1,8 @@
 //! authorization.k8s.io: is a question about access a question?
 
 use mizzen_object::validate::selector::{self, Options};
-use mizzen_object::{Context, Path, Value, Violations};
+use mizzen_object::{Context, Path, Violations};
+use mizzen_value::Value;
 
 use super::internal;
 use crate::Behaviour;

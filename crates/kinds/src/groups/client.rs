@@ -1,7 +1,8 @@
 //! How does the server reach a webhook: by URL, or through a service?
 
 use mizzen_object::validate::names;
-use mizzen_object::{Path, Value, Violations, json};
+use mizzen_object::{Path, Violations};
+use mizzen_value::{Value, json};
 
 /// A client configuration names a URL or a service, one of them.
 pub(super) fn validate(client: &Value, path: &Path, violations: &mut Violations) {

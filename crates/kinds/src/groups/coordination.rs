@@ -1,7 +1,8 @@
 //! coordination.k8s.io: what may a lease say?
 
 use mizzen_object::validate::field;
-use mizzen_object::{Context, Path, Value, Violations};
+use mizzen_object::{Context, Path, Violations};
+use mizzen_value::Value;
 
 use crate::Behaviour;
 

@@ -1,7 +1,8 @@
 //! discovery.k8s.io: where are a service's endpoints?
 
 use mizzen_object::validate::{field, ip, names, repeats};
-use mizzen_object::{Action, Context, Path, Value, Violations};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::Value;
 
 use super::rules;
 use crate::Behaviour;

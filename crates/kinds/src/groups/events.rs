@@ -4,7 +4,8 @@
 //! validating see that form.
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Context, Path, Str, Value, Violations};
+use mizzen_object::{Context, Path, Violations};
+use mizzen_value::{Str, Value};
 
 use super::{internal, rules};
 use crate::Behaviour;

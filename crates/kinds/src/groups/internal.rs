@@ -2,7 +2,7 @@
 //!
 //! Kubernetes: messages print upstream's internal types as JSON: Go's names in Go's order, and no field left out.
 
-use mizzen_object::{Map, Value};
+use mizzen_value::{Map, Value};
 
 /// A type's fields: `Go's name=API's name:type`. The API's name is left out where only the first letter differs.
 /// Types are `s` text, `i` number, `b` truth value, `?` whatever it is or null; `T`, `?T` and `[]T` are structs.
@@ -197,7 +197,7 @@ fn shown_member(ty: &str, value: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::{json, value};
+    use mizzen_value::{json, value};
 
     use super::shown;
 

@@ -1,7 +1,8 @@
 //! node.k8s.io: how does a node run containers?
 
 use mizzen_object::validate::{field, meta, names, repeats};
-use mizzen_object::{Context, Path, Value, Violations};
+use mizzen_object::{Context, Path, Violations};
+use mizzen_value::Value;
 
 use super::{internal, rules};
 use crate::Behaviour;

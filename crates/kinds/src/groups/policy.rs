@@ -1,7 +1,8 @@
 //! policy: what may a disruption budget demand?
 
 use mizzen_object::validate::{condition, field};
-use mizzen_object::{Action, Context, Path, Value, Violations, value};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::{Value, value};
 
 use super::{internal, rules};
 use crate::Behaviour;

@@ -1,7 +1,8 @@
 //! rbac.authorization.k8s.io: what makes a role, and who it can be bound to?
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Context, Path, Value, Violations};
+use mizzen_object::{Context, Path, Violations};
+use mizzen_value::Value;
 
 use super::{internal, rules};
 use crate::Behaviour;

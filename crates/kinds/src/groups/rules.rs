@@ -1,8 +1,9 @@
 //! Small rules that kinds of several groups share.
 
-use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::{field, names, selector};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
 
 /// Looks at a text and says all that is wrong with it.
 pub(super) type Check = fn(&str) -> Vec<String>;

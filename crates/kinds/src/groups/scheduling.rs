@@ -1,7 +1,8 @@
 //! scheduling.k8s.io: which priorities may people define?
 
 use mizzen_object::validate::field;
-use mizzen_object::{Context, Path, Value, Violations};
+use mizzen_object::{Context, Path, Violations};
+use mizzen_value::Value;
 
 use super::rules;
 use crate::Behaviour;

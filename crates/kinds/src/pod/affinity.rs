@@ -1,7 +1,8 @@
 //! Near what shall a pod run, and far from what?
 
 use mizzen_object::validate::{field, meta, names, selector};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use super::{Options, scheduling};
 

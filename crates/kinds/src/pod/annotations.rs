@@ -1,7 +1,8 @@
 //! Which annotations of a pod have a meaning, and do they make sense?
 
-use mizzen_object::json::{self, quote};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
+use mizzen_value::json::{self, quote};
 
 use super::volumes::descending_path;
 use super::{Options, containers, scheduling, visit_containers};

@@ -1,8 +1,9 @@
 //! What may a claim for storage ask for, where a claim is part of something else?
 
-use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::{field, meta, names, selector};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
 
 /// The claim that is made for a volume of a pod: its metadata is labels and annotations.
 pub(super) fn validate_template(template: &Value, path: &Path, violations: &mut Violations) {

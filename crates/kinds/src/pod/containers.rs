@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use super::{Options, env, is_sidecar, probes, resources, security, sources};
 

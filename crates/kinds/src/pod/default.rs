@@ -3,8 +3,8 @@
 //! Besides plain defaults this knows the places where one fact has two names (`serviceAccount`, `podIP`), and
 //! values that were once accepted and are now replaced.
 
-use mizzen_object::Value;
-use mizzen_object::quantity::Quantity;
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
 
 use super::image;
 use super::pod_resources::{Field, aggregate_spec, is_pod_level};
@@ -214,7 +214,7 @@ fn default_status(pod: &mut Value) {
     };
     let (ip, first) = (status["podIP"].clone(), status["podIPs"][0]["ip"].clone());
     if !ip.str().is_empty() && ip != first {
-        status.set("podIPs", vec![mizzen_object::value!({"ip": (ip.clone())})]);
+        status.set("podIPs", vec![mizzen_value::value!({"ip": (ip.clone())})]);
     } else if ip.str().is_empty() && !first.is_null() {
         status.set("podIP", first);
     }
@@ -263,14 +263,14 @@ pub(crate) fn with(value: &mut Value, path: &str, act: impl FnOnce(&mut Value)) 
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
-    use mizzen_object::{Value, json};
+    use mizzen_value::{Value, json};
 
     use super::{default_pod, default_template};
 
     #[track_caller]
     fn check(part: &str, spec: &str, expected: Expect) {
         let spec = json::parse(spec.as_bytes()).unwrap();
-        let mut pod = mizzen_object::value!({"spec": spec});
+        let mut pod = mizzen_value::value!({"spec": spec});
         default_pod(&mut pod);
         expected.assert_eq(&json::to_string(pod["spec"].at(part)));
     }

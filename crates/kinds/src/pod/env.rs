@@ -1,8 +1,9 @@
 //! What does a container find in its environment?
 
-use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
 
 use super::volumes;
 

@@ -2,7 +2,7 @@
 //!
 //! The one rule for scheduler and kubelet. Kubernetes: `GetHostPorts` and `HostPortInfo` of the scheduler.
 
-use mizzen_object::{Str, Value};
+use mizzen_value::{Str, Value};
 
 use super::state::is_sidecar;
 
@@ -56,7 +56,7 @@ const ANY: &str = "0.0.0.0";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     fn port(text: &str) -> HostPort {
         HostPort::of(&json::parse(text.as_bytes()).unwrap())

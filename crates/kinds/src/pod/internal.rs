@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use mizzen_object::{Map, Value, json};
+use mizzen_value::{Map, Value, json};
 
 /// The internal form of a value.
 pub(crate) fn form(ty: &str, value: &Value) -> Value {
@@ -163,7 +163,7 @@ fn write(value: &Value, depth: usize, text: &mut String) {
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
-    use mizzen_object::{Value, json, value};
+    use mizzen_value::{Value, json, value};
 
     use super::{TYPES, form, pretty};
 

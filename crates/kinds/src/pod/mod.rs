@@ -39,7 +39,8 @@ mod warnings;
 mod windows;
 
 use mizzen_object::validate::meta;
-use mizzen_object::{Action, Context, Path, Str, Value, Violations};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::{Str, Value};
 
 use crate::Behaviour;
 
@@ -193,7 +194,7 @@ fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     use super::grace;
 

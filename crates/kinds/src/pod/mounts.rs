@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use mizzen_object::validate::field;
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use super::volumes::{descending_path, no_backsteps};
 

@@ -7,7 +7,7 @@
 //! requirements do; one that is empty, or has a requirement that is not valid, matches no node.
 
 use mizzen_object::select::{LabelSelector, Requirement};
-use mizzen_object::{Str, Value};
+use mizzen_value::{Str, Value};
 
 /// The field of nodes that can be selected by.
 const NAME: &str = "metadata.name";
@@ -160,7 +160,7 @@ pub fn required(spec: &Value) -> &Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     fn read(text: &str) -> Value {
         json::parse(text.as_bytes()).unwrap()

@@ -4,7 +4,8 @@
 //! other places; a new object gets no such favour.
 
 use mizzen_object::validate::{names, selector};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use super::{
     affinity, annotations, containers, is_sidecar, resources, scheduling, security, volumes,

@@ -1,7 +1,7 @@
 //! Which files of one volume get in each other's way?
 
-use mizzen_object::Value;
-use mizzen_object::json::quote;
+use mizzen_value::Value;
+use mizzen_value::json::quote;
 
 /// Keys that are to be found in the same file, or in a file and below it.
 pub(super) fn warnings(volumes: &Value) -> Vec<String> {

@@ -8,8 +8,8 @@
 //! Kubernetes: component-helpers/resource/helpers.go. Amounts of node-allocatable resource claims are behind the gate
 //! DRANodeAllocatableResources, which is off in v1.36.
 
-use mizzen_object::Value;
 use mizzen_object::condition::find;
+use mizzen_value::Value;
 
 use super::is_sidecar;
 use crate::amounts::{Amounts, add, amounts, raise};
@@ -236,7 +236,7 @@ fn apply_pod_level<L: ResourceList>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::{Map, Str, json};
+    use mizzen_value::{Map, Str, json};
 
     fn shown(amounts: &Amounts) -> String {
         let entries = amounts
@@ -374,7 +374,7 @@ mod tests {
             "cpu",
             Amounts::from([(
                 "cpu".to_owned(),
-                mizzen_object::quantity::Quantity::of("100m"),
+                mizzen_value::quantity::Quantity::of("100m"),
             )]),
         )];
         let options = PodResourcesOptions {

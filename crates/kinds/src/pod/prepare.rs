@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use mizzen_object::quantity::Quantity;
-use mizzen_object::{Action, Context, Path, Value, Violations, value};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::quantity::Quantity;
+use mizzen_value::{Value, value};
 
 use super::{CONTAINER_LISTS, STATUS_LISTS, affinity, annotations, containers, each, security};
 
@@ -246,7 +247,7 @@ fn compute_amounts(amounts: &Value) -> impl Iterator<Item = (&'static str, Quant
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::{json, value};
+    use mizzen_value::{json, value};
 
     use super::{merge_into, qos_class};
 

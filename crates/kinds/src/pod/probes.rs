@@ -1,7 +1,8 @@
 //! How is a container watched, started and stopped?
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 /// What is done at the turns of a container's life, and how one knows that it is well.
 pub(super) fn validate(container: &Value, spec: &Value, path: &Path, violations: &mut Violations) {

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use mizzen_object::validate::{field, meta, names, selector};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use super::internal;
 use super::sources::{validate_file, validate_item, validate_mode};

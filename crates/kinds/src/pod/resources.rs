@@ -1,8 +1,9 @@
 //! How much of what may a container use?
 
-use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Path, Reason, Value, Violations, show};
+use mizzen_object::{Path, Reason, Violations, show};
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
 
 use super::Options;
 use super::pod_resources::{Field, aggregate_spec, is_pod_level};
@@ -60,7 +61,7 @@ pub(super) fn validate_overhead(
     path: &Path,
     violations: &mut Violations,
 ) {
-    let resources = mizzen_object::value!({"limits": (overhead.clone())});
+    let resources = mizzen_value::value!({"limits": (overhead.clone())});
     validate_container(&resources, &[], options, path, violations);
 }
 

@@ -1,7 +1,8 @@
 //! What shall be respected when a node is chosen for a pod?
 
 use mizzen_object::validate::{field, meta, names, selector};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use super::Options;
 use crate::number;

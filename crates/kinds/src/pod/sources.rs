@@ -2,10 +2,11 @@
 //!
 //! Most sources need some fields and nothing else, so they are rows of [`SOURCES`]; the others have a function.
 
-use mizzen_object::address::is_host_and_port;
-use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
+use mizzen_value::address::is_host_and_port;
+use mizzen_value::quantity::Quantity;
 
 use super::volumes::{Around, descending_path, local_path, no_backsteps, validate_name};
 use super::{claim, env, projected};

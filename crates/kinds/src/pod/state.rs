@@ -2,7 +2,8 @@
 //!
 //! Kubernetes: pkg/api/v1/pod/util.go, pkg/apis/core/v1/helper/qos.
 
-use mizzen_object::{Value, condition};
+use mizzen_object::condition;
+use mizzen_value::Value;
 
 use super::qos_class;
 
@@ -37,7 +38,7 @@ pub fn quality_of_service(pod: &Value) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     fn read(text: &str) -> Value {
         json::parse(text.as_bytes()).unwrap()

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
-use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::{field, ip, names};
-use mizzen_object::{Path, Reason, Value, Violations};
+use mizzen_object::{Path, Reason, Violations};
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
 
 use super::{Options, STATUS_LISTS, internal, is_sidecar, update};
 use crate::resource_names::is_native;

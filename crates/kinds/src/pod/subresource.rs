@@ -1,6 +1,7 @@
 //! What may come in through a pod's narrow doors: `/ephemeralcontainers`, `/resize` and `/binding`?
 
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use super::{NOWHERE, Options, difference, is_sidecar, prepare, spec, update};
 use crate::references::is_mirror;

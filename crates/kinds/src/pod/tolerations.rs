@@ -7,7 +7,7 @@
 //! pkg/util/tolerations for what contains what. `Lt` and `Gt` are behind the gate TaintTolerationComparisonOperators,
 //! which is off in v1.36: they tolerate nothing, as any other operator that is not known.
 
-use mizzen_object::{Str, Value};
+use mizzen_value::{Str, Value};
 
 /// The fields that tell one toleration from another; how long it lasts does not.
 const IDENTITY: [&str; 4] = ["key", "operator", "value", "effect"];
@@ -181,7 +181,7 @@ pub fn is_superset(all: &Value, one: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     fn read(text: &str) -> Value {
         json::parse(text.as_bytes()).unwrap()

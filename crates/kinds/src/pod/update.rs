@@ -3,9 +3,10 @@
 //! Little: a pod that should be different is made anew. What may change is put back to what it was, and then
 //! both must be the same.
 
-use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
 
 use super::{Options, annotations, containers, difference, internal, scheduling, spec};
 

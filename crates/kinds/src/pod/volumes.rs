@@ -3,7 +3,8 @@
 //! A volume has a name of its own and one source; `sources` knows them.
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use super::{Options, sources};
 

@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::{ip, names};
-use mizzen_object::{Action, Context, Path, Value};
+use mizzen_object::{Action, Context, Path};
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
 
 use super::annotations::{APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD};
 use super::prepare::app_armor_profile;

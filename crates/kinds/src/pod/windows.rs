@@ -1,7 +1,8 @@
 //! What is different where a pod runs on Windows?
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use super::capabilities::allows_privileged;
 use super::visit_containers;

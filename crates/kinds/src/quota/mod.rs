@@ -8,8 +8,8 @@ mod scope;
 
 pub use scope::{Selector, selectors};
 
-use mizzen_object::Value;
-use mizzen_object::quantity::{Format, Quantity};
+use mizzen_value::Value;
+use mizzen_value::quantity::{Format, Quantity};
 
 use crate::amounts::{Amounts, add};
 
@@ -243,7 +243,7 @@ fn device_usage(claim: &Value) -> Amounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     #[track_caller]
     fn check(usage: fn(&Value) -> Amounts, object: &str, expected: &str) {

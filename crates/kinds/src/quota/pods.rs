@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mizzen_object::{Value, time};
+use mizzen_value::{Value, time};
 
 use super::count;
 use super::scope::Selector;
@@ -169,7 +169,7 @@ fn usage_of(requests: &Amounts, limits: &Amounts) -> Amounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     fn read(text: &str) -> Value {
         json::parse(text.as_bytes()).unwrap()

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 /// One condition of a quota.
 #[derive(Debug, Clone, PartialEq)]

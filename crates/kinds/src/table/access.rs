@@ -1,6 +1,6 @@
 //! The rows of who may do what, and of the APIs that they do it through.
 
-use mizzen_object::{Value, time};
+use mizzen_value::{Value, time};
 
 use super::text::{NONE, age, condition};
 use super::{Cells, nothing, row};

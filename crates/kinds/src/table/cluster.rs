@@ -1,6 +1,6 @@
 //! The rows of what a cluster consists of and keeps: nodes, namespaces, configuration, events.
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use super::text::{NONE, UNKNOWN, age, condition, given_or, only_age, since, text_or};
 use super::{Cells, join_set, nothing, row};

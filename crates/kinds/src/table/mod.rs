@@ -15,14 +15,15 @@ mod storage;
 mod text;
 mod workload;
 
-use mizzen_object::{Column, GroupVersionKind, Str, Value, value};
+use mizzen_object::{Column, GroupVersionKind};
+use mizzen_value::{Str, Value, value};
 
 /// Computes the cells of a row: the object, and the time in Unix seconds.
 type Cells = fn(&Value, i64) -> Vec<Value>;
 
 /// Cells from anything that is a value: `row![3, "three"]`.
 macro_rules! row {
-    ($($cell:expr),* $(,)?) => { vec![$(::mizzen_object::Value::from($cell)),*] };
+    ($($cell:expr),* $(,)?) => { vec![$(::mizzen_value::Value::from($cell)),*] };
 }
 use row;
 

@@ -1,6 +1,6 @@
 //! The rows of services, of what stands behind them and of what leads to them.
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use super::text::{NONE, UNSET, age, cut_short, given_or, join, labels, selector};
 use super::{Cells, join_set, row};

@@ -1,6 +1,6 @@
 //! The row of a pod: what its containers are doing, in one word.
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use super::row;
 use super::text::{NONE, age, is_true, since, text_or};

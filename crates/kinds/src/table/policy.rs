@@ -1,7 +1,7 @@
 //! The rows of what admits, ranks and queues requests and pods.
 
-use mizzen_object::Value;
 use mizzen_object::select::go_selector_text;
+use mizzen_value::Value;
 
 use super::text::{NONE, UNSET, age, condition};
 use super::{Cells, row};

@@ -1,6 +1,6 @@
 //! The rows of volumes, of what provides them, and of devices.
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use super::text::{NONE, UNSET, age, given_or, join, join_member, only_age};
 use super::{Cells, nothing, row};

@@ -1,7 +1,7 @@
 //! Rows of a dozen kinds, as data.
 
 use mizzen_object::schema::{Presence, Struct};
-use mizzen_object::{Value, json};
+use mizzen_value::{Value, json};
 
 use super::{row_conditions, row_rank, scale_cells};
 use crate::{Catalog, catalog};

@@ -3,7 +3,7 @@
 use mizzen_object::condition::find;
 pub(super) use mizzen_object::condition::is_true;
 use mizzen_object::select::selector_text;
-use mizzen_object::{Value, time};
+use mizzen_value::{Value, time};
 
 use super::row;
 

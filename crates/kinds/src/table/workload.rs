@@ -2,7 +2,7 @@
 
 use mizzen_object::owner_references::controller_of;
 use mizzen_object::select::selector_text;
-use mizzen_object::{Value, time};
+use mizzen_value::{Value, time};
 
 use super::text::{NONE, UNKNOWN, UNSET, age, cut_short, given_or, int_or_text, is_true};
 use super::text::{join_member, labels, selector, since};

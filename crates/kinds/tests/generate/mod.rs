@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use mizzen_object::schema::{Alternative, Field, Shape, Struct, Type, canonical};
-use mizzen_object::{Map, Value, json};
+use mizzen_value::{Map, Value, json};
 
 /// The seeds of a run.
 pub(crate) fn seeds(n_rounds: u64) -> Range<u64> {

@@ -1,6 +1,6 @@
 //! What `metrics.k8s.io` answers.
 
-use mizzen_object::{Value, json};
+use mizzen_value::{Value, json};
 
 use crate::cluster::Cluster;
 
@@ -45,7 +45,7 @@ async fn nodes_and_pods_use_what_annotations_say() {
         ["a 250m 64Mi", "b 1500m 16Mi", "two 1m 16Mi 1m 16Mi"]
     );
     let pod = &pods["items"][0];
-    let now = mizzen_object::time::from_unix(crate::cluster::BEGIN + 36);
+    let now = mizzen_value::time::from_unix(crate::cluster::BEGIN + 36);
     assert_eq!(
         json::to_string(pod),
         format!(

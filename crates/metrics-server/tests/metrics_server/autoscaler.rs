@@ -1,6 +1,6 @@
 //! A HorizontalPodAutoscaler goes by what pods use.
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use crate::cluster::Cluster;
 

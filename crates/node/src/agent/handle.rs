@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mizzen_object::Str;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Str;
 use tokio::sync::{mpsc, oneshot};
 
 use super::read::read;
@@ -181,10 +181,10 @@ mod tests {
     use kube::Client;
     use mizzen_apiserver::seams::{Counter, WallClock};
     use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
-    use mizzen_object::{Value, value};
     use mizzen_registry::{Registry, Store};
     use mizzen_sdk::api::{Api, Patch};
     use mizzen_sdk::resource::{CONFIG_MAPS, PODS};
+    use mizzen_value::{Value, value};
     use tokio::time::sleep;
 
     use super::*;

@@ -17,12 +17,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mizzen_object::{Str, Value};
 use mizzen_sdk::cache::{Entry, Version};
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Str, Value};
 use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::sleep;

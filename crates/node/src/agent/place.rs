@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mizzen_object::Str;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Str;
 
 use crate::address::Pool;
 use crate::admit::{Share, Used};

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mizzen_object::{Str, Value};
 use mizzen_sdk::api::Api;
 use mizzen_sdk::resource::{CONFIG_MAPS, SECRETS};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Str, Value};
 use tokio::time::sleep;
 
 use crate::pod::supply::{Contents, Found, Need, Sort};

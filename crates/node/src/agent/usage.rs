@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use mizzen_object::Str;
+use mizzen_value::Str;
 
 use super::{Agent, Kept};
 use crate::moment::Moment;

@@ -1,12 +1,12 @@
 //! One write about a pod, and what came of it.
 
 use kube::Error;
-use mizzen_object::Value;
 use mizzen_sdk::Key;
 use mizzen_sdk::api::{Api, DeleteOptions, Patch};
 use mizzen_sdk::cache::Version;
 use mizzen_sdk::resource::PODS;
 use mizzen_sdk::write::is_not_found;
+use mizzen_value::Value;
 
 /// What is written.
 pub(super) enum Write {

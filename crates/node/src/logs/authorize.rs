@@ -4,7 +4,7 @@
 //! which allows everything else.
 
 use http::Method;
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 use super::choose::Refusal;
 use super::serve::Teller;

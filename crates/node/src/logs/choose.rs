@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use mizzen_object::Value;
-use mizzen_object::time::{from_unix, to_unix};
+use mizzen_value::Value;
+use mizzen_value::time::{from_unix, to_unix};
 
 use crate::moment::{Moment, wall_of};
 use crate::runtime::Line;
@@ -220,7 +220,7 @@ fn stamp(at: Moment) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     /// Four lines, one a second.
     fn lines() -> Vec<Line> {

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use http::{HeaderValue, Response, header};
-use mizzen_object::{Str, Value, json, value};
 use mizzen_sdk::Object;
+use mizzen_value::{Str, Value, json, value};
 
 use super::serve::{Body, Teller, text};
 

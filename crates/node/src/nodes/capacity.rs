@@ -1,7 +1,7 @@
 //! How much does a node have?
 
-use mizzen_object::quantity::canonical;
-use mizzen_object::{Map, Value};
+use mizzen_value::quantity::canonical;
+use mizzen_value::{Map, Value};
 
 /// How much a node has if nobody says anything.
 pub(crate) fn usual_capacity() -> Value {

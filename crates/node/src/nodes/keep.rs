@@ -12,13 +12,13 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, FuturesUnordered};
 use kube::Error;
-use mizzen_object::{Str, Value, value};
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::cache::{Entry, Store};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{LEASES, NODES};
 use mizzen_sdk::write::is_already_exists;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Str, Value, value};
 use tokio::time::sleep;
 
 use super::object::{annotations, labels, needs_status, object, status};
@@ -263,7 +263,7 @@ impl Settings {
     /// The time of day with its microseconds.
     fn now_micro(&self) -> String {
         let now = self.now().wall();
-        let seconds = mizzen_object::time::from_unix(now.as_secs() as i64);
+        let seconds = mizzen_value::time::from_unix(now.as_secs() as i64);
         format!(
             "{}.{:06}Z",
             seconds.trim_end_matches('Z'),

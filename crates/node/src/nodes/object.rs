@@ -1,7 +1,7 @@
 //! What does a node look like? As a kubelet registers it.
 
 use mizzen_object::condition::find;
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 use crate::moment::{Moment, to_value};
 use crate::settings::Settings;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mizzen_object::time::duration_text;
-use mizzen_object::{Str, Value};
 use mizzen_sdk::event::Note;
+use mizzen_value::time::duration_text;
+use mizzen_value::{Str, Value};
 
 use super::inputs::{Inputs, NO_INPUTS};
 use super::probe::{Asked, Findings, Probes, output};

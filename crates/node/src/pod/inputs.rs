@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mizzen_object::quantity::Quantity;
-use mizzen_object::{Str, Value, json};
+use mizzen_value::quantity::Quantity;
+use mizzen_value::{Str, Value, json};
 
 use super::spec;
 use super::supply::{Contents, Found, Need, Sort};
@@ -478,7 +478,7 @@ pub fn expand<T: From<String>>(text: &str, lookup: &dyn Fn(&str) -> Option<Str>)
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::yaml;
+    use mizzen_value::yaml;
 
     use super::*;
 
@@ -515,7 +515,7 @@ mod tests {
              spec: {{nodeName: node-3, serviceAccountName: robot, {spec}}}}}"
         );
         let pod = yaml::read(text.as_bytes()).unwrap().value;
-        let allocatable = mizzen_object::value!({ "cpu": "8", "memory": "32Gi" });
+        let allocatable = mizzen_value::value!({ "cpu": "8", "memory": "32Gi" });
         let services = [("KUBERNETES_SERVICE_HOST".into(), "10.0.0.1".into())];
         let node = NodeContext {
             host_ip: "127.0.0.4",

@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_kinds::pod_state::is_terminal;
-use mizzen_object::{Str, Value};
 use mizzen_sdk::event::Note;
+use mizzen_value::{Str, Value};
 
 pub use held::Held;
 use inputs::{Inputs, NodeContext, Sources, has_volatile_variables, known_mounts};

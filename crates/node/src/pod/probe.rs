@@ -2,7 +2,7 @@
 //!
 //! A probe whose answer cannot change is not asked again: a thousand healthy pods cost no timers.
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use super::spec::field;
 use crate::moment::{Moment, earlier, seconds};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use mizzen_object::{Str, Value};
 use mizzen_sdk::event::Note;
+use mizzen_value::{Str, Value};
 
 use super::{Held, Turn};
 use crate::moment::Moment;

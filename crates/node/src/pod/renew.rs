@@ -2,7 +2,7 @@
 //!
 //! Everything that runs is ended, what was is forgotten but for that it was, and init containers begin anew.
 
-use mizzen_object::{Str, Value};
+use mizzen_value::{Str, Value};
 
 use super::{Held, Pod, Turn, spec};
 use crate::runtime::{End, Role};

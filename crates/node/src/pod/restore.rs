@@ -1,7 +1,7 @@
 //! What was a pod doing before the agent was restarted? Its status says so, and a new pod's status says nothing.
 
 use mizzen_kinds::pod_state::is_terminal;
-use mizzen_object::{Str, Value};
+use mizzen_value::{Str, Value};
 
 use super::held::Held;
 use super::probe::Probes;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mizzen_kinds::pod_state::is_sidecar;
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use crate::moment::seconds;
 use crate::runtime::{Probe, Role};

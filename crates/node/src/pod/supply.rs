@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::{Str, Value};
 use mizzen_sdk::event::Note;
+use mizzen_value::{Str, Value};
 
 use super::held::pulled;
 use super::inputs::mounted_objects;

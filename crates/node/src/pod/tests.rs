@@ -1,6 +1,6 @@
 //! Pods as data: a specification, a script, and what is so after how many milliseconds.
 
-use mizzen_object::{json, value, yaml};
+use mizzen_value::{json, value, yaml};
 
 use super::*;
 use crate::runtime::Simulated;

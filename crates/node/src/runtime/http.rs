@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use mizzen_object::{Value, json, yaml};
+use mizzen_value::{Value, json, yaml};
 
 use super::Connection;
 use crate::pod::spec;
@@ -268,7 +268,7 @@ impl Page {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::value;
+    use mizzen_value::value;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;

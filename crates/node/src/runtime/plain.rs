@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mizzen_object::{Str, Value};
+use mizzen_value::{Str, Value};
 
 use super::terminal::{Terminal, Typing, cooked};
 use super::{Chunk, ContainerLife, Line, Probe};
@@ -257,7 +257,7 @@ fn hostname(pod: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     use super::*;
     use crate::pod::inputs::NO_INPUTS;

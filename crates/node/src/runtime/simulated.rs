@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use mizzen_object::time::duration_nanos;
-use mizzen_object::{Str, Value};
+use mizzen_value::time::duration_nanos;
+use mizzen_value::{Str, Value};
 
 use super::http::Site;
 use super::{

@@ -16,7 +16,7 @@ mod usage;
 use std::time::Duration;
 
 use mizzen_object::owner_references::controller_of;
-use mizzen_object::{Str, Value};
+use mizzen_value::{Str, Value};
 
 use crate::moment::Moment;
 use crate::runtime::{ContainerLife, Role, Wish, plain};

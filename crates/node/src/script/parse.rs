@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use mizzen_object::Str;
-use mizzen_object::time::duration_nanos;
+use mizzen_value::Str;
+use mizzen_value::time::duration_nanos;
 
 use super::{Change, Clause, Exit, Run, Script, Stop};
 

@@ -5,7 +5,7 @@
 //! A clause is about the container that it names, or about all that have none. It says how often a pull fails, for ever if
 //! nothing is said, and why.
 
-use mizzen_object::{Str, Value};
+use mizzen_value::{Str, Value};
 
 use super::check_containers;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use mizzen_object::json;
+use mizzen_value::json;
 
 use super::*;
 use crate::pod::inputs::{NO_INPUTS, NodeContext};

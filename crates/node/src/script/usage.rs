@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use mizzen_object::quantity::Quantity;
-use mizzen_object::{Str, Value};
+use mizzen_value::quantity::Quantity;
+use mizzen_value::{Str, Value};
 
 use super::check_containers;
 use super::parse::{LONGEST, read_duration};
@@ -202,7 +202,7 @@ fn bytes(memory: &Quantity) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     /// The CPU time of each second in milliseconds, and the mebibytes at its end.
     #[track_caller]

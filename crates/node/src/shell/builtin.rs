@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use mizzen_object::time::date_of;
+use mizzen_value::time::date_of;
 
 use super::run::{Halt, Shell, Step};
 use crate::pod::inputs::is_below;

@@ -1,7 +1,7 @@
 //! Which conditions does a pod have? The kubelet's five, after those that others wrote.
 
 use mizzen_object::condition::{find, is_true};
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 use crate::moment::{Moment, to_value};
 use crate::pod::{Pod, Stage, spec};

@@ -1,6 +1,6 @@
 //! What does a pod's status say of one container?
 
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 use super::Host;
 use crate::moment::to_value;

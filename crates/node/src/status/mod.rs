@@ -8,8 +8,8 @@ mod phase;
 
 use mizzen_kinds::amounts::Amounts;
 use mizzen_kinds::pod_resources::{PodResourcesOptions, pod_limits, pod_requests};
-use mizzen_object::quantity::Quantity;
-use mizzen_object::{Map, Str, Value, value};
+use mizzen_value::quantity::Quantity;
+use mizzen_value::{Map, Str, Value, value};
 
 use crate::moment::{Moment, to_value};
 use crate::pod::{Pod, Stage};

@@ -1,6 +1,6 @@
 //! In which phase is a pod? The kubelet's rules, from what its containers do.
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use crate::pod::{Held, Pod, Stage, spec};
 use crate::runtime::{Role, State};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use mizzen_object::{Value, json, value};
+use mizzen_value::{Value, json, value};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 

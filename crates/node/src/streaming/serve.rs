@@ -12,8 +12,8 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use mizzen_object::Value;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 use tokio::task::JoinSet;
 
 use super::attach::Attached;

@@ -152,7 +152,7 @@ async fn a_grace_period_is_as_long_as_it_was_given() {
         cluster.pass(10).await;
         cluster.clock.step(step);
         // Something happens to the pod: it is looked at again.
-        let label = mizzen_object::value!({ "metadata": { "labels": { "seen": "yes" } } });
+        let label = mizzen_value::value!({ "metadata": { "labels": { "seen": "yes" } } });
         let key = Key::new("default", "web");
         cluster
             .api

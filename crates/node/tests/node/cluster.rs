@@ -9,11 +9,11 @@ use kube::Client;
 use mizzen_apiserver::seams::{Counter, SettableClock};
 use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
 use mizzen_node::{Options, run};
-use mizzen_object::{Value, json, yaml};
 use mizzen_registry::{Registry, Store};
 use mizzen_sdk::api::{Api, DeleteOptions};
 use mizzen_sdk::resource::{EVENTS, PODS};
 use mizzen_sdk::{Key, Object, Resource, seam};
+use mizzen_value::{Value, json, yaml};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -103,7 +103,7 @@ impl Cluster {
 
     /// The seconds that have passed since the beginning, as objects have them.
     pub(crate) fn second(text: &Value) -> i64 {
-        mizzen_object::time::to_unix(text.str()).map_or(-1, |seconds| seconds - BEGIN)
+        mizzen_value::time::to_unix(text.str()).map_or(-1, |seconds| seconds - BEGIN)
     }
 
     /// Makes an object from YAML.

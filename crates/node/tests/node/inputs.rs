@@ -1,9 +1,9 @@
 //! What containers read: their environment at each start, and files that follow their objects.
 
-use mizzen_object::Value;
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::resource::CONFIG_MAPS;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 
 use crate::cluster::{Cluster, read, show};
 

@@ -1,9 +1,9 @@
 //! Pods live and die on a node.
 
-use mizzen_object::value;
 use mizzen_sdk::Key;
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::resource::PODS;
+use mizzen_value::value;
 
 use crate::cluster::{Cluster, show};
 
@@ -426,7 +426,8 @@ async fn a_pod_that_goes_while_nobody_looks_is_let_go() {
 #[tokio::test(start_paused = true)]
 async fn addresses_are_of_the_nodes_range_and_nobody_shares_one() {
     let cluster = Cluster::with(1).await;
-    let range = mizzen_object::value!({ "spec": { "podCIDR": "10.7.3.0/24", "podCIDRs": ["10.7.3.0/24"] } });
+    let range =
+        mizzen_value::value!({ "spec": { "podCIDR": "10.7.3.0/24", "podCIDRs": ["10.7.3.0/24"] } });
     let node = Key::cluster("node-0");
     cluster
         .api

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use kube::Client;
 use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason, Target};
 use mizzen_apiserver::{Plugins, User};
-use mizzen_object::value;
 use mizzen_registry::Future;
 use mizzen_sdk::Key;
 use mizzen_sdk::api::{DeleteOptions, Patch};
 use mizzen_sdk::resource::{LEASES, NODES, PODS};
+use mizzen_value::value;
 
 use crate::cluster::{Cluster, show};
 
-fn ready(node: &mizzen_sdk::Object) -> &mizzen_object::Value {
+fn ready(node: &mizzen_sdk::Object) -> &mizzen_value::Value {
     let mut conditions = node["status"]["conditions"].list().iter();
     conditions
         .find(|condition| condition["type"].str() == "Ready")

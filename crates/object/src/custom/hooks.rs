@@ -8,8 +8,8 @@ use crate::names::GroupVersionKind;
 use crate::patch::{go_text, go_type_verb};
 use crate::structural::Structural;
 use crate::validate::names;
-use crate::value::{Str, Value};
 use crate::violation::{Path, Violations};
+use mizzen_value::{Str, Value};
 
 /// A version of a custom kind.
 pub(super) struct Custom {
@@ -163,7 +163,7 @@ const PATH: &str = "metadata.finalizers";
 
 fn finalizer_warnings(name: &str) -> Vec<String> {
     let place = Path::new(PATH);
-    let shown = crate::json::quote(name);
+    let shown = mizzen_value::json::quote(name);
     let mut warnings: Vec<String> = names::is_qualified_name(name)
         .iter()
         .map(|wrong| format!("{place}: {shown}: {wrong}"))

@@ -15,8 +15,8 @@ use crate::kind::{Column, Kind, KindData, NameRule, Rules, ScalePaths, Scope, Su
 use crate::names::GroupVersionKind;
 use crate::schema::{Field, Merge, Patch, Presence, Shape, Struct, Type};
 use crate::structural::Structural;
-use crate::value::{Str, Value};
 use hooks::Custom;
+use mizzen_value::{Str, Value};
 
 /// The kinds that an accepted definition makes, one per version, served or not, in the definition's order.
 ///

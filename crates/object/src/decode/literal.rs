@@ -4,10 +4,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::Decoder;
-use crate::json::{self, SyntaxError};
 use crate::schema::{Shape, Type};
-use crate::value::Value;
-use crate::{go_base64, quantity, time};
+use mizzen_value::Value;
+use mizzen_value::json::{self, SyntaxError};
+use mizzen_value::{go_base64, quantity, time};
 
 impl Decoder<'_> {
     /// Reads a value that is neither struct, map nor list; `first` is its first byte, and not null.

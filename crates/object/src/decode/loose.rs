@@ -7,11 +7,11 @@
 use std::collections::HashSet;
 
 use super::{DecodeError, Decoded, Decoder};
-use crate::json::{self, SyntaxError};
 use crate::patch::{go_text, go_type_verb};
 use crate::schema::{Struct, canonical};
 use crate::structural::{Structural, typed_metadata};
-use crate::value::{Map, Value};
+use mizzen_value::json::{self, SyntaxError};
+use mizzen_value::{Map, Value};
 
 /// Whether undeclared fields, and nulls that the schema does not allow, are taken away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

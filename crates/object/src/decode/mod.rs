@@ -16,9 +16,9 @@ pub use type_meta::{TypeMeta, type_meta};
 
 use std::collections::HashSet;
 
-use crate::json::{self, Scanner, SyntaxError};
 use crate::schema::{Alternative, Field, Shape, Struct, Type, canonical};
-use crate::value::{Map, Str, Value};
+use mizzen_value::json::{self, Scanner, SyntaxError};
+use mizzen_value::{Map, Str, Value};
 
 /// The most complaints about unknown and repeated fields that are kept.
 const MAX_COMPLAINTS: usize = 100;

@@ -6,12 +6,12 @@
 
 use super::loose::{self, Pruning};
 use super::{DecodeError, Decoded, decode, zero_if_null};
-use crate::go_base64;
-use crate::json;
-use crate::quantity;
 use crate::schema::{Alternative, Shape, Struct, Type, canonical};
-use crate::time;
-use crate::value::{Map, Str, Value, go_int};
+use mizzen_value::go_base64;
+use mizzen_value::json;
+use mizzen_value::quantity;
+use mizzen_value::time;
+use mizzen_value::{Map, Str, Value, go_int};
 
 /// Makes `value` an object of type `ty`. Fields that the schema does not know are left out and reported; those of a
 /// custom kind stay. Kubernetes: what was applied is not decoded, so that nothing is pruned from it, nulls included.

@@ -1,7 +1,7 @@
 //! What an object says it is, found before anything else is known about it.
 
-use crate::json::{self, Scanner, SyntaxError};
-use crate::value::Str;
+use mizzen_value::Str;
+use mizzen_value::json::{self, Scanner, SyntaxError};
 
 /// What an object says it is; empty where it says nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -12,9 +12,9 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-use crate::json;
 use crate::patch::go_float;
-use crate::value::{Str, Value};
+use mizzen_value::json;
+use mizzen_value::{Str, Value};
 
 /// A parsed template.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,7 +1,7 @@
 //! From text to steps.
 
 use super::{Filter, Operator, Part, PathError, Slice, Step};
-use crate::value::Str;
+use mizzen_value::Str;
 
 /// Reads a whole template.
 pub(super) fn template(text: &str) -> Result<Vec<Part>, PathError> {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::json;
+use mizzen_value::json;
 
 const STORE: &str = r#"{"name":"jsonpath","book":[{"category":"reference","author":"Nigel","price":8.95},
     {"category":"fiction","author":"Evelyn","price":12.5,"isbn":"0-553"},{"category":"fiction","author":"Herman","price":8.99}],

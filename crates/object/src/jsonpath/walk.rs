@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::{Filter, Operator, Part, PathError, Slice, Step};
-use crate::value::Value;
+use mizzen_value::Value;
 
 /// How deep `..` looks.
 const MAX_DEPTH: usize = 256;

@@ -12,7 +12,7 @@ use super::set::FieldSet;
 use super::update::Changes;
 use super::writer::{Versioned, Writer};
 use crate::status::Status;
-use crate::value::{Str, Value};
+use mizzen_value::{Str, Value};
 
 /// The owner of what was there before anybody was remembered.
 const BEFORE: &str = "before-first-apply";

@@ -4,7 +4,7 @@
 //! latter, the oldest are merged into one nameless entry for each version.
 
 use super::managed::{Entry, Managed, Operation, Owner};
-use crate::value::Str;
+use mizzen_value::Str;
 
 /// How many owners that do not apply are remembered.
 const MAX_UPDATERS: usize = 10;

@@ -3,10 +3,10 @@
 use super::element::Element;
 use super::of::is_type;
 use super::rule::{Defined, Item, Rule, element_of};
-use crate::json;
 use crate::patch::{go_float, go_text};
 use crate::schema::{Shape, Struct, Type};
-use crate::value::{Map, Str, Value};
+use mizzen_value::json;
+use mizzen_value::{Map, Str, Value};
 
 /// All that is wrong with the shape of `object`, or `None`.
 pub(super) fn check(schema: &Struct, object: &Value) -> Option<String> {

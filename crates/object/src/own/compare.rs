@@ -9,7 +9,7 @@ use super::of::is_type;
 use super::rule::{Item, ItemError, Rule, element_of};
 use super::set::{FieldSet, Node};
 use crate::schema::Struct;
-use crate::value::{Map, Str, Value};
+use mizzen_value::{Map, Str, Value};
 
 /// What has changed between two objects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

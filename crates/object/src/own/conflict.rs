@@ -5,8 +5,8 @@ use std::fmt;
 use super::element::Element;
 use super::managed::{Operation, Owner};
 use super::set::FieldSet;
-use crate::json;
 use crate::status::{Cause, Details, Status};
+use mizzen_value::json;
 
 /// A field that somebody else owns and that would get another value.
 #[derive(Debug, Clone, PartialEq, Eq)]

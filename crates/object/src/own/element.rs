@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use crate::json;
-use crate::value::{Map, Str, Value};
+use mizzen_value::json;
+use mizzen_value::{Map, Str, Value};
 
 /// One step of a path into an object.
 #[derive(Debug, Clone)]

@@ -7,8 +7,8 @@ use smol_str::SmolStrBuilder;
 
 use super::element::Element;
 use super::set::{FieldSet, Node};
-use crate::json::{self, Scanner};
-use crate::value::{Map, Str, Value};
+use mizzen_value::json::{self, Scanner};
+use mizzen_value::{Map, Str, Value};
 
 /// What is no set of fields.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -8,8 +8,8 @@ use super::compare::compare;
 use super::of::fields_of;
 use super::set::FieldSet;
 use super::writer::Writer;
-use crate::json;
-use crate::value::{Map, Value};
+use mizzen_value::json;
+use mizzen_value::{Map, Value};
 
 /// Where kubectl keeps what it applied last.
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";

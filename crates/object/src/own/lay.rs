@@ -5,7 +5,7 @@ use super::element::Element;
 use super::merge::merge;
 use super::rule::{Defined, Item, Rule};
 use crate::schema::{Shape, Struct};
-use crate::value::{Map, Value};
+use mizzen_value::{Map, Value};
 
 /// Why a part cannot be laid over an object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -9,9 +9,9 @@ use std::cmp::Ordering;
 use super::fields_v1::FieldsError;
 use super::rule::Rule;
 use super::set::{FieldSet, Node};
-use crate::json;
 use crate::schema::Struct;
-use crate::value::{Map, Str, Value};
+use mizzen_value::json;
+use mizzen_value::{Map, Str, Value};
 
 /// Who owns what of an object.
 #[derive(Debug, Clone, Default)]

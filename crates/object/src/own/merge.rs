@@ -6,7 +6,7 @@
 use super::element::Element;
 use super::rule::{Item, Rule, element_of};
 use crate::schema::Struct;
-use crate::value::{Map, Str, Value};
+use mizzen_value::{Map, Str, Value};
 
 /// Lays `config` over `live`.
 pub(super) fn merge(schema: &Struct, live: &mut Value, config: Value) {

@@ -4,7 +4,7 @@ use super::element::Element;
 use super::rule::{Item, Rule, element_of};
 use super::set::{FieldSet, Node};
 use crate::schema::Struct;
-use crate::value::{Map, Str, Value};
+use mizzen_value::{Map, Str, Value};
 
 /// The set of all fields of `object`: every leaf, every key of a map, every item of a list that is owned item
 /// by item. A struct's field that is no leaf is not a member itself, unless it is empty.

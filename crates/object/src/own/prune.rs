@@ -8,7 +8,7 @@ use super::of::fields_of;
 use super::rule::{Rule, element_of};
 use super::set::{FieldSet, Node};
 use crate::schema::Struct;
-use crate::value::Value;
+use mizzen_value::Value;
 
 /// `merged` without all that is in `last`.
 pub(super) fn take_out(schema: &Struct, merged: &Value, last: &FieldSet) -> Value {

@@ -3,7 +3,7 @@
 use super::element::Element;
 use crate::schema::{Field, Merge, Patch, Shape, Struct, Type};
 use crate::structural::{ListType, Node};
-use crate::value::{Map, Str, Value};
+use mizzen_value::{Map, Str, Value};
 
 /// How the parts of a value are owned.
 #[derive(Debug, Clone, Copy)]
@@ -255,7 +255,10 @@ fn key_of(item: Item, keys: &[Str], map: &Map) -> Result<Element, ItemError> {
         .filter_map(|key| Some((key.clone(), map.get(key).or_else(|| default(key))?.clone())))
         .collect();
     if fields.is_empty() {
-        let keys: Vec<String> = keys.iter().map(|key| crate::json::quote(key)).collect();
+        let keys: Vec<String> = keys
+            .iter()
+            .map(|key| mizzen_value::json::quote(key))
+            .collect();
         return Err(ItemError::NoKey(keys.join(" ")));
     }
     Ok(Element::key(fields))

@@ -5,7 +5,7 @@
 
 use super::managed::{Entry, Managed};
 use super::set::FieldSet;
-use crate::value::{Str, Value};
+use mizzen_value::{Str, Value};
 
 const SCALE_VERSION: &str = "autoscaling/v1";
 const REPLICAS: &str = "spec.replicas";

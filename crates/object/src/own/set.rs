@@ -200,7 +200,7 @@ impl FieldSet {
 /// The set as clients see it in an object.
 impl fmt::Display for FieldSet {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(&crate::json::to_string(&self.to_value()))
+        f.write_str(&mizzen_value::json::to_string(&self.to_value()))
     }
 }
 

@@ -10,7 +10,7 @@ use super::rule::ItemError;
 use super::set::FieldSet;
 use super::writer::Writer;
 use crate::schema::Struct;
-use crate::value::{Str, Value};
+use mizzen_value::{Str, Value};
 
 impl Writer<'_> {
     /// Brings `metadata.managedFields` of `new` up to date, which is about to replace `old` (or nothing).

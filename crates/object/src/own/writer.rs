@@ -8,7 +8,7 @@ use super::rule::ItemError;
 use super::set::FieldSet;
 use crate::names::GroupVersionKind;
 use crate::schema::{Struct, canonical};
-use crate::value::{Str, Value};
+use mizzen_value::{Str, Value};
 
 /// Who writes an object, through which door, in which version, and when.
 #[derive(Clone, Copy)]

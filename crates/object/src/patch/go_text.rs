@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::value::{Map, Value};
+use mizzen_value::{Map, Value};
 
 /// The value as `%v` prints it: `map[a:1 b:[x y] c:<nil>]`.
 pub fn go_text(value: &Value) -> String {
@@ -115,7 +115,7 @@ pub(crate) fn go_float(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json;
+    use mizzen_value::json;
 
     #[track_caller]
     fn check(text: &str, expected: &str) {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::value::Value;
+use mizzen_value::Value;
 
 /// Applies `patch` to `target`.
 pub fn merge(target: &mut Value, patch: Value) {
@@ -47,7 +47,7 @@ fn remove_nulls(value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json;
+    use mizzen_value::json;
 
     #[track_caller]
     fn check(target: &str, patch: &str, expected: &str) {

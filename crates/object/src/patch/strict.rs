@@ -1,6 +1,6 @@
 //! What a strict reader would refuse in a patch: keys that come twice.
 
-use crate::json::{self, Scanner, SyntaxError};
+use mizzen_value::json::{self, Scanner, SyntaxError};
 
 /// Complaints about repeated keys: `duplicate field "data"`. Text that is no JSON has none.
 pub fn repeated_keys(text: &[u8]) -> Vec<String> {

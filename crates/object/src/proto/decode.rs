@@ -8,11 +8,11 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::wire::{Content, ProtoError, Reader};
 use super::{MAX_DEPTH, MAX_MESSAGES, is_wrapped};
-use crate::json;
-use crate::quantity;
 use crate::schema::{self, Alternative, Field, Shape, Struct, Type};
-use crate::time::{self, Moment};
-use crate::value::{Str, Value};
+use mizzen_value::json;
+use mizzen_value::quantity;
+use mizzen_value::time::{self, Moment};
+use mizzen_value::{Str, Value};
 
 /// The value that a message is, in canonical form.
 pub fn decode_message(ty: &Struct, message: &[u8]) -> Result<Value, ProtoError> {

@@ -5,10 +5,10 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::wire::{put_bytes, put_float, put_int, put_message};
 use super::{is_pointer, is_wrapped};
-use crate::json;
 use crate::schema::{Alternative, Embedded, Field, Shape, Struct, Type};
-use crate::time::{self, Moment};
-use crate::value::{Map, Value};
+use mizzen_value::json;
+use mizzen_value::time::{self, Moment};
+use mizzen_value::{Map, Value};
 
 /// Appends the message that `value` is. What is not there is written as Go's zero value would be.
 ///

@@ -4,7 +4,7 @@ use super::encode_message;
 use super::wire::{ProtoError, Reader, put_bytes, put_header, put_message, varint_len};
 use crate::names::GroupVersionKind;
 use crate::schema::Struct;
-use crate::value::{Str, Value};
+use mizzen_value::{Str, Value};
 
 /// How every enveloped object begins.
 const PREFIX: &[u8] = b"k8s\0";

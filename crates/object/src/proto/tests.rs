@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 use super::*;
 use crate::names::GroupVersionKind;
 use crate::schema::{Struct, canonical, parse};
-use crate::{Value, json};
+use mizzen_value::{Value, json};
 
 /// A type with a field of each shape.
 const TYPES: &str = "
@@ -113,7 +113,10 @@ fn zero_is_written_unless_it_is_a_pointer_or_empty() {
     let part = type_named("Part");
     assert_eq!(hex(&encoded(&part, &Value::Null)), "0800");
     assert_eq!(
-        hex(&encoded(&part, &crate::value!({"x": (-1), "more": {}}))),
+        hex(&encoded(
+            &part,
+            &mizzen_value::value!({"x": (-1), "more": {}})
+        )),
         "08ffffffffffffffffff0112020800"
     );
     let thing = type_named("Thing");
@@ -234,7 +237,7 @@ fn gvk(kind: &str) -> GroupVersionKind {
 #[test]
 fn an_envelope_says_what_is_in_it() {
     let part = type_named("Part");
-    let bytes = encode_object(&gvk("Part"), &part, &crate::value!({"x": 1}));
+    let bytes = encode_object(&gvk("Part"), &part, &mizzen_value::value!({"x": 1}));
     expect![[r#"k8s\x00\n\x0f\n\x07test/v1\x12\x04Part\x12\x02\x08\x01\x1a\x00\"\x00"#]]
         .assert_eq(&bytes.escape_ascii().to_string());
     let unknown = decode_object(&bytes).unwrap();

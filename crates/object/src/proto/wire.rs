@@ -1,7 +1,7 @@
 //! The bytes below messages: numbers of variable length, and fields with their number and wire type.
 
-use crate::json::SyntaxError;
-use crate::quantity::QuantityError;
+use mizzen_value::json::SyntaxError;
+use mizzen_value::quantity::QuantityError;
 
 /// Why bytes are no object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -3,8 +3,8 @@
 //! Invariant: canonical(canonical(x)) = canonical(x).
 
 use super::{Presence, Shape, Struct, Type};
-use crate::json;
-use crate::value::{Map, Value};
+use mizzen_value::json;
+use mizzen_value::{Map, Value};
 
 /// Brings `object` into canonical form: fields in schema order, empty ones left out or written as their
 /// presence says, free maps sorted by key. Unknown fields are kept, at the end.

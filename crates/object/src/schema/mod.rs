@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use crate::structural::Structural;
-use crate::value::{Str, Value};
+use mizzen_value::{Str, Value};
 
 /// What may stand in a field.
 #[derive(Debug, Clone)]

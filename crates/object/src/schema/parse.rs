@@ -6,13 +6,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Alternative, Embedded, Field, Merge, Patch, Presence, Shape, Struct, Type, Union};
-use crate::json;
 use crate::kind::{
     Column, Deprecated, KindData, MetaCheck, MetaChecks, NameRule, Rules, ScalePaths, Scope,
     Subresource,
 };
 use crate::names::GroupVersionKind;
-use crate::value::Str;
+use mizzen_value::Str;
+use mizzen_value::json;
 
 /// Everything that the data files describe.
 #[derive(Debug, Clone, Default)]

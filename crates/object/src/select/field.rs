@@ -1,6 +1,6 @@
 //! Field selectors in their text form: `metadata.name=a,status.phase!=Running`.
 
-use crate::value::Str;
+use mizzen_value::Str;
 
 /// What must hold of an object's selectable fields, all of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Label selectors in their text form: `app=web,tier in (a,b),!old,size>3`.
 
-use crate::json::quote;
 use crate::validate::names::{is_label_value, is_qualified_name};
-use crate::value::{Str, Value};
+use mizzen_value::json::quote;
+use mizzen_value::{Str, Value};
 
 /// What must hold of an object's labels, all of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Label selectors of objects (`matchLabels`, `matchExpressions`) as text.
 
-use crate::value::Value;
+use mizzen_value::Value;
 
 /// A selector as requests have it: `a=b,c in (d,e),!f`, by key; empty for one that is empty or absent. Kubernetes:
 /// `LabelSelectorAsSelector(…).String()`.
@@ -59,7 +59,7 @@ pub fn go_selector_text(selector: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json;
+    use mizzen_value::json;
 
     #[test]
     fn selectors_are_written_by_key() {

@@ -3,8 +3,8 @@
 use super::node::Node;
 use super::result::Outcome;
 use super::validate::Validator;
-use crate::json;
-use crate::value::Value;
+use mizzen_value::Value;
+use mizzen_value::json;
 
 impl Validator<'_> {
     /// Kubernetes: inside `anyOf` and the like nothing is let through for being old.

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 
 use super::node::{ListType, Node};
-use crate::json;
-use crate::value::Value;
+use mizzen_value::Value;
+use mizzen_value::json;
 
 /// A value, what it was, and what the schema says of both.
 #[derive(Debug, Clone, Copy)]

@@ -2,8 +2,8 @@
 
 use super::Structural;
 use super::node::{Check, Node};
-use crate::go_regexp;
-use crate::value::Value;
+use mizzen_go_regexp as go_regexp;
+use mizzen_value::Value;
 
 /// What the regular expressions of a schema take, in instructions.
 #[derive(Debug, Default)]

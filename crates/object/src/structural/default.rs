@@ -1,7 +1,7 @@
 //! Filling in what the client has not said.
 
 use super::{Node, Structural};
-use crate::value::{Map, Value};
+use mizzen_value::{Map, Value};
 
 impl Structural {
     /// Sets every absent property that has a default, at any depth that exists. A null where none is allowed is

@@ -3,12 +3,12 @@
 use super::Structural;
 use super::node::Node;
 use crate::decode::decode_part;
-use crate::json;
 use crate::kind::NameRule;
 use crate::schema::Struct;
 use crate::validate::{meta, names};
-use crate::value::{Map, Value};
 use crate::violation::{Path, Reason, Violation, Violations, show};
+use mizzen_value::json;
+use mizzen_value::{Map, Value};
 
 impl Structural {
     /// Gives the metadata of embedded objects its type, of which `object_meta` is the shape. Returns the unknown

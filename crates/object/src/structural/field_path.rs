@@ -1,6 +1,6 @@
 //! Paths of fields in a schema: `.spec.replicas`, `.spec.ports['http'].name`.
 
-use crate::value::Value;
+use mizzen_value::Value;
 
 /// A place that a path leads to.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 
 use super::node::Type;
 use super::pattern::Pattern;
-use crate::time;
 use crate::validate::ip;
+use mizzen_value::time;
 
 /// A format that is checked. All others are ignored.
 #[derive(Debug, Clone, Copy)]

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use super::Structural;
 use super::node::{ListType, Node};
-use crate::json;
-use crate::value::{Map, Value};
 use crate::violation::{Path, Violations};
+use mizzen_value::json;
+use mizzen_value::{Map, Value};
 
 impl Structural {
     /// Items that stand twice in a list whose items are told apart. An object that had such before may keep them:

@@ -36,8 +36,8 @@ pub use validate::type_name;
 
 use std::sync::OnceLock;
 
-use crate::value::Value;
 use cost::PatternSizes;
+use mizzen_value::Value;
 
 /// A compiled schema.
 #[derive(Debug)]

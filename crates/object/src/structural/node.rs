@@ -5,9 +5,9 @@
 use super::format::Format;
 use super::pattern::Pattern;
 use super::rules::Rules;
-use crate::json;
 use crate::schema;
-use crate::value::{Str, Value};
+use mizzen_value::json;
+use mizzen_value::{Str, Value};
 
 /// What a value must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

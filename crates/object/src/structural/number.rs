@@ -9,7 +9,7 @@ use super::node::{Check, Node, Type};
 use super::result::Outcome;
 use super::validate::Validator;
 use crate::patch::go_float;
-use crate::value::{Value, go_int};
+use mizzen_value::{Value, go_int};
 
 impl Validator<'_> {
     /// Everything that is said of a number, which `value` is.

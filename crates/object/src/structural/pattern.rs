@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::go_regexp::{ParseError, Regexp};
-use crate::value::Str;
+use mizzen_go_regexp::{ParseError, Regexp};
+use mizzen_value::Str;
 
 /// A regular expression, compiled when it is first matched: most never are.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Taking away what a schema does not declare, and nulls that mean nothing.
 
 use super::{Node, Structural};
-use crate::value::{Map, Value};
+use mizzen_value::{Map, Value};
 
 impl Structural {
     /// Takes away what is not declared and says what it was, sorted: `spec.x`, `spec.items[0].y`. What says of

@@ -9,9 +9,9 @@ use super::correlate::Correlated;
 use super::node::{Check, Node, Type};
 use super::number::is_integer;
 use super::result::Outcome;
-use crate::json;
-use crate::value::{Map, Value};
 use crate::violation::{Reason, Violations, show};
+use mizzen_value::json;
+use mizzen_value::{Map, Value};
 
 impl Structural {
     /// All that is wrong with `new` by its schema. `old` is what it was, on an update.

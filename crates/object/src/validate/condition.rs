@@ -1,8 +1,8 @@
 //! Is a status condition in order? For the kinds whose conditions are `meta/v1.Condition`.
 
-use super::{chars, field, meta, names, repeats};
-use crate::value::Value;
+use super::{field, meta, names, repeats};
 use crate::violation::{Path, Violations};
+use mizzen_value::Value;
 
 const REASON_LENGTH: usize = 1024;
 const MESSAGE_LENGTH: usize = 32 * 1024;
@@ -50,21 +50,7 @@ fn reason(reason: &str, path: &Path, violations: &mut Violations) {
     if reason.is_empty() {
         return violations.required(path, "");
     }
-    let last = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let inner = |byte: u8| last(byte) || matches!(byte, b',' | b':');
-    if !chars::between(reason, |byte| byte.is_ascii_alphabetic(), inner, last) {
-        let message = names::regex(
-            "a condition reason must start with alphabetic character, optionally followed by a string of \
-             alphanumeric characters or '_,:', and must end with an alphanumeric character or '_'",
-            "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?",
-            &[
-                "my_name",
-                "MY_NAME",
-                "MyName",
-                "ReasonA,ReasonB",
-                "ReasonA:ReasonB",
-            ],
-        );
+    for message in names::is_condition_reason(reason) {
         violations.invalid(path, reason, &message);
     }
     if reason.len() > REASON_LENGTH {

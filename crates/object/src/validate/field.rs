@@ -1,7 +1,7 @@
 //! Rules about single fields that many kinds have.
 
-use crate::value::{Map, Value};
 use crate::violation::{Path, Violations, show};
+use mizzen_value::{Map, Value};
 
 /// What is said of a field that must stay as it is.
 pub const IMMUTABLE: &str = "field is immutable";

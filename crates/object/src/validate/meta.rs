@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 
 use super::{field, names};
 use crate::kind::NameRule;
-use crate::value::Value;
 use crate::violation::{Path, Violations};
+use mizzen_value::Value;
 
 /// How many bytes all annotations of an object may have together.
 pub const ANNOTATIONS_SIZE: usize = 256 * 1024;
@@ -295,7 +295,7 @@ fn no_new_finalizers(new: &Value, old: &Value, path: &Path, violations: &mut Vio
         .map(Value::str)
         .collect();
     if !extra.is_empty() {
-        let quoted: Vec<String> = extra.into_iter().map(crate::json::quote).collect();
+        let quoted: Vec<String> = extra.into_iter().map(mizzen_value::json::quote).collect();
         let message =
             "no new finalizers can be added if the object is being deleted, found new finalizers";
         violations.forbidden(
@@ -357,7 +357,7 @@ fn is_printable(char: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json;
+    use mizzen_value::json;
 
     fn parse(text: &str) -> Value {
         json::parse(text.as_bytes()).unwrap()

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::hash::Hash;
 
-use crate::value::Value;
+use mizzen_value::Value;
 
 /// For each item whether one before it has the same key.
 pub fn repeats<'a, K: Hash + Eq>(items: &'a [Value], key: impl Fn(&'a Value) -> K) -> Vec<bool> {
@@ -14,7 +14,7 @@ pub fn repeats<'a, K: Hash + Eq>(items: &'a [Value], key: impl Fn(&'a Value) -> 
 #[cfg(test)]
 mod tests {
     use super::repeats;
-    use crate::value;
+    use mizzen_value::value;
 
     #[test]
     fn the_first_of_each_key_is_no_repetition() {

@@ -1,8 +1,8 @@
 //! Does a label selector make sense?
 
 use super::{field, meta, names};
-use crate::value::Value;
 use crate::violation::{Path, Violations};
+use mizzen_value::Value;
 
 /// What a selector may have that it normally may not.
 #[derive(Debug, Clone, Copy, Default)]
@@ -111,7 +111,7 @@ fn values(requirement: &Value, path: &Path, violations: &mut Violations) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json;
+    use mizzen_value::json;
 
     #[track_caller]
     fn check(selector: &str, expected: &[&str]) {

@@ -3,8 +3,9 @@
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mizzen_object::{Kind, Status, Value, schema};
+use mizzen_object::{Kind, Status, schema};
 use mizzen_registry::{Convert, Event, Future, ListOptions, Record, WatchOptions};
+use mizzen_value::Value;
 
 use crate::rig::{UpdateOptions, each_store, key, names, record, selected};
 

@@ -3,9 +3,10 @@
 use parking_lot::Mutex;
 use std::sync::atomic::Ordering;
 
-use mizzen_object::time::from_unix;
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
 use mizzen_registry::{DeleteOptions, Future, Gate, NoGate};
+use mizzen_value::Value;
+use mizzen_value::time::from_unix;
 
 use crate::rig::{BEGIN, CreateOptions, each_store, named};
 

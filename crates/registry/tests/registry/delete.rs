@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mizzen_object::time::from_unix;
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
 use mizzen_registry::{DeleteOptions, Future, Gate, ListOptions, NoGate, Propagation, Resource};
+use mizzen_value::Value;
+use mizzen_value::time::from_unix;
 
 use crate::rig::{BEGIN, Rig, UpdateOptions, each_store, key, named, next_events, selected};
 

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
-use mizzen_object::seam::{Clock, Random};
 use mizzen_object::select::{FieldSelector, LabelSelector};
-use mizzen_object::{Action, Kind, Status, Value, custom, default, json, schema, value};
+use mizzen_object::{Action, Kind, Status, custom, default, schema};
 use mizzen_registry::{
     Change, Create, DeleteOptions, Deleted, Event, Future, Gate, Key, List, ListOptions, NoGate,
     Object, Record, Registry, Resource, Selection, Store, StoreOptions, Update, Updated, Watch,
     WatchOptions,
 };
+use mizzen_value::clock::{Clock, Random};
+use mizzen_value::{Value, json, value};
 use tempfile::TempDir;
 
 use crate::convert::Renamer;

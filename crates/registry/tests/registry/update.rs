@@ -1,7 +1,8 @@
 //! Changing objects: conflicts, retries, preconditions, parts, dry run.
 
-use mizzen_object::{Action, Status, Value};
+use mizzen_object::{Action, Status};
 use mizzen_registry::{Change, DeleteOptions, Future, Resource};
+use mizzen_value::Value;
 
 use crate::rig::{Rig, UpdateOptions, each_store, named};
 

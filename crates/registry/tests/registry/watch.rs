@@ -1,7 +1,7 @@
 //! Watching objects: from a revision, from the beginning, through a selector, after the window has moved on.
 
-use mizzen_object::Value;
 use mizzen_registry::{Bounds, Create, Event, StoreOptions, WatchOptions};
+use mizzen_value::Value;
 
 use crate::rig::{UpdateOptions, each_store, each_store_with, named, next_events, selected};
 
@@ -150,7 +150,7 @@ async fn a_watch_sees_one_namespace_if_asked_to() {
         };
         let mut watch = rig.registry.watch(&maps, options).await.ok().unwrap();
         rig.create(&maps, &named("a")).await.unwrap();
-        let draft = mizzen_object::json::parse(named("b").as_bytes()).unwrap();
+        let draft = mizzen_value::json::parse(named("b").as_bytes()).unwrap();
         let create = Create::new(&maps, "n", draft);
         rig.registry.create(create).await.unwrap();
         assert_eq!(

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use kube::Client;
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
-use mizzen_object::{Value, value};
 use mizzen_registry::{Registry, Store};
 use mizzen_sdk::api::Api;
 use mizzen_sdk::cache::Entry;
@@ -14,6 +13,7 @@ use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{NAMESPACES, NODES, PODS};
 use mizzen_sdk::watch::ListWatch;
 use mizzen_sdk::{Object, Resource};
+use mizzen_value::{Value, value};
 
 /// How many requests are under way while objects are made.
 const AT_ONCE: usize = 64;

@@ -2,7 +2,7 @@
 //!
 //! Pods made from one template carry the same terms; a new pod is compared with each term once, not with each pod.
 
-use mizzen_object::Str;
+use mizzen_value::Str;
 
 use crate::HashMap;
 use crate::model::{Labels, Pod, Term};

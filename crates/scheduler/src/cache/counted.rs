@@ -3,8 +3,8 @@
 //! A selector is counted from when it is first asked for; then each pod that comes or goes changes one number. Selectors
 //! that nobody asks for any more are forgotten when there are too many.
 
-use mizzen_object::Str;
 use mizzen_object::select::LabelSelector;
+use mizzen_value::Str;
 
 use super::store::Slot;
 use crate::HashMap;

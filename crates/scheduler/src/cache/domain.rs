@@ -2,7 +2,7 @@
 //!
 //! For each label that somebody asks for, values have small numbers, so that pods are counted by number and not by text.
 
-use mizzen_object::Str;
+use mizzen_value::Str;
 
 use super::store::Slot;
 use crate::HashMap;

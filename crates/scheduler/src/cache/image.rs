@@ -1,6 +1,6 @@
 //! Which nodes have an image, and how large is it?
 
-use mizzen_object::Str;
+use mizzen_value::Str;
 
 use super::store::Slot;
 use crate::model::NodeFacts;

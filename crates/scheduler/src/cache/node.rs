@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mizzen_kinds::host_ports::HostPort;
-use mizzen_object::Str;
+use mizzen_value::Str;
 
 use super::store::Slot;
 use crate::model::{NodeFacts, Pod, Resources};

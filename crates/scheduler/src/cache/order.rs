@@ -1,7 +1,7 @@
 //! In which order are nodes looked at? One of each zone, then the next of each, so that a search that ends early has seen
 //! all zones.
 
-use mizzen_object::Str;
+use mizzen_value::Str;
 
 use super::store::Slot;
 

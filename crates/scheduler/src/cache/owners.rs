@@ -1,8 +1,8 @@
 //! Which pods belong together? Those that a service, or what made them, selects.
 
 use mizzen_object::select::{LabelSelector, Operator, Requirement};
-use mizzen_object::{Str, Value};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Str, Value};
 
 use crate::HashMap;
 use crate::model::Pod;

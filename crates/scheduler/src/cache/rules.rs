@@ -1,6 +1,6 @@
 //! Which nodes does a rule allow? Asked once for each rule and node, and again when a node's labels change.
 
-use mizzen_object::Str;
+use mizzen_value::Str;
 
 use super::store::Slot;
 use crate::HashMap;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use mizzen_kinds::tolerations::Taint;
-use mizzen_object::Str;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Str;
 
 use super::carried::{Carried, Terms};
 use super::counted::{Counted, Counts, Matcher};

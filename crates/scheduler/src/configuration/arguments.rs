@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mizzen_object::{Str, Value, json};
+use mizzen_value::{Str, Value, json};
 
 use super::ConfigurationError;
 use crate::model::{Constraint, Labels};

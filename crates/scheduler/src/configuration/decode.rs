@@ -3,7 +3,8 @@
 
 use mizzen_object::config_file::{self, ConfigFileError, Scheme};
 use mizzen_object::decode::{TypeMeta, type_meta};
-use mizzen_object::{Str, Value, json, schema, time};
+use mizzen_object::schema;
+use mizzen_value::{Str, Value, json, time};
 
 use super::ConfigurationError;
 use super::validate::VERSION;

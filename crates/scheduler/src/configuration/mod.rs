@@ -9,7 +9,7 @@ mod validate;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::{Value, time};
+use mizzen_value::{Value, time};
 
 use crate::extender::ExtenderOptions;
 use crate::profile::Profile;

@@ -3,7 +3,7 @@
 //! Some points ask nobody here who could say anything of his own: before scores, after binding, and for a permission.
 //! What a file says of them is checked all the same.
 
-use mizzen_object::{Str, Value};
+use mizzen_value::{Str, Value};
 
 use super::ConfigurationError;
 use super::arguments::Arguments;

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use mizzen_kinds::resource_names::is_extended;
 use mizzen_object::validate::names;
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use super::points::Point;
 

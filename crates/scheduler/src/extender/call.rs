@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
-use mizzen_object::{Value, json};
 use mizzen_sdk::seam::Clock;
 use mizzen_transport::{Call, Client, Limit, SendError, read_body};
+use mizzen_value::{Value, json};
 use tokio::time::Instant;
 
 use super::{ExtenderOptions, trust};
@@ -74,7 +74,7 @@ impl Caller {
 /// The time at which certificates must be good.
 struct CertificateClock(Clock);
 
-impl mizzen_object::seam::Clock for CertificateClock {
+impl mizzen_value::clock::Clock for CertificateClock {
     fn now(&self) -> (i64, u32) {
         ((self.0)().as_second(), 0)
     }

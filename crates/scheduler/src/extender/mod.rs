@@ -5,9 +5,9 @@ mod trust;
 
 use std::time::Duration;
 
-use mizzen_object::{Str, Value, value};
 use mizzen_sdk::Object;
 use mizzen_sdk::seam::Clock;
+use mizzen_value::{Str, Value, value};
 
 use crate::model::Pod;
 pub(crate) use call::Caller;

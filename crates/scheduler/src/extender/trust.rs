@@ -3,8 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Uri;
-use mizzen_object::Value;
 use mizzen_transport::{Identity, SendError, Target, Trust, check_certificates, check_key};
+use mizzen_value::Value;
 
 use super::ExtenderOptions;
 

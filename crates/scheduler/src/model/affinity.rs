@@ -1,7 +1,7 @@
 //! Which other pods does a pod want near it, or far?
 
 use mizzen_object::select::LabelSelector;
-use mizzen_object::{Str, Value, json};
+use mizzen_value::{Str, Value, json};
 
 use super::labels::{Labels, nothing};
 use super::pod::Pod;

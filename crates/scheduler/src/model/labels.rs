@@ -1,7 +1,7 @@
 //! Which labels does an object have?
 
 use mizzen_object::select::{LabelSelector, Operator, Requirement};
-use mizzen_object::{Str, Value};
+use mizzen_value::{Str, Value};
 
 /// Labels, ordered by their keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What must be known of a node?
 
 use mizzen_kinds::tolerations::Taint;
-use mizzen_object::{Str, Value};
+use mizzen_value::{Str, Value};
 
 use super::labels::Labels;
 use super::resources::Resources;

@@ -1,7 +1,7 @@
 //! On which nodes may a pod be, by their labels and names?
 
 use mizzen_kinds::node_affinity::{RequiredNodeAffinity, required};
-use mizzen_object::{Str, Value, json};
+use mizzen_value::{Str, Value, json};
 
 use super::labels::Labels;
 

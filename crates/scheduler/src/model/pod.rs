@@ -7,9 +7,9 @@ use mizzen_kinds::node_affinity::NodeSelectorTerm;
 use mizzen_kinds::pod_state::is_terminal;
 use mizzen_kinds::tolerations::Toleration;
 use mizzen_object::condition::find;
-use mizzen_object::{Str, Value, time};
 use mizzen_sdk::cache::Entry;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Str, Value, time};
 
 use super::affinity::Affinity;
 use super::labels::Labels;

@@ -1,7 +1,7 @@
 //! How much does a pod ask for?
 
 use mizzen_kinds::pod_resources::{PodResourcesOptions, ResourceList, pod_requests};
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use super::resources::Resources;
 

@@ -1,7 +1,7 @@
 //! How much of what? Whole numbers: thousandths of a CPU, bytes, pieces.
 
-use mizzen_object::quantity::Quantity;
-use mizzen_object::{Str, Value};
+use mizzen_value::quantity::Quantity;
+use mizzen_value::{Str, Value};
 
 /// Amounts of the resources that nodes have and pods ask for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use mizzen_object::{Value, json, yaml};
 use mizzen_sdk::cache::Entry;
+use mizzen_value::{Value, json, yaml};
 
 use super::{NodeFacts, Pod};
 

@@ -1,7 +1,7 @@
 //! How evenly shall pods be spread?
 
 use mizzen_object::select::{LabelSelector, Operator, Requirement};
-use mizzen_object::{Str, Value};
+use mizzen_value::{Str, Value};
 
 use super::labels::{Labels, nothing};
 

@@ -1,6 +1,6 @@
 //! Which volumes does a pod use, as far as its place depends on them?
 
-use mizzen_object::{Str, Value};
+use mizzen_value::{Str, Value};
 
 /// A disk that a pod names itself, and that not everybody can have at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]

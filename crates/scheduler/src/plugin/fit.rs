@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mizzen_kinds::resource_names::is_extended;
-use mizzen_object::Str;
+use mizzen_value::Str;
 
 use super::strategy::Strategy;
 use super::{Check, Filter, Name, Rank, Ready, Reasons, Refusal, Score, Text};

@@ -27,7 +27,7 @@ mod volume_zone;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use mizzen_object::Str;
+use mizzen_value::Str;
 
 use crate::cache::{Node, Slot};
 use crate::happening::Happening;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mizzen_kinds::node_affinity::NodeSelectorTerm;
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use super::normalize::normalize;
 use super::{Check, Filter, Name, Rank, Ready, Refusal, Score};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Str;
 use mizzen_sdk::Object;
+use mizzen_value::Str;
 
 use super::{Check, Filter, Name, Ready, Refusal};
 use crate::HashMap;

@@ -8,8 +8,8 @@ mod which;
 
 use std::sync::Arc;
 
-use mizzen_object::Str;
 use mizzen_sdk::seam::Chance;
+use mizzen_value::Str;
 
 use crate::cache::Slot;
 use crate::cycle::{Diagnosis, Prepared};

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use mizzen_object::Str;
+use mizzen_value::Str;
 
 use super::{Case, budget};
 use crate::cache::Node;

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::Str;
+use mizzen_value::Str;
 use tokio::time::Instant;
 
 use crate::model::Pod;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Str;
+use mizzen_value::Str;
 
 use crate::HashMap;
 use crate::model::Pod;

@@ -7,12 +7,12 @@ use http::Method;
 use kube::Client;
 use mizzen_apiserver::seams::{Counter, VirtualClock};
 use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
-use mizzen_object::{Value, json, yaml};
 use mizzen_registry::{Registry, Store};
 use mizzen_scheduler::{Configuration, Handle, Options, StartError, start};
 use mizzen_sdk::api::{Api, DeleteOptions, ListOptions, Patch};
 use mizzen_sdk::resource::{EVENTS, NODES, PODS, PRIORITY_CLASSES};
 use mizzen_sdk::{Key, Object, Resource, seam};
+use mizzen_value::{Value, json, yaml};
 use tokio::time::sleep;
 
 /// The time at which every test begins.

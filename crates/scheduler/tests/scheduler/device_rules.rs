@@ -1,7 +1,7 @@
 //! What claims of devices can say, and what drivers can say of devices.
 
-use mizzen_object::Value;
 use mizzen_sdk::resource::RESOURCE_CLAIMS;
+use mizzen_value::Value;
 
 use crate::cluster::Cluster;
 use crate::device::{POD, class};
@@ -252,7 +252,7 @@ async fn administrators_look_at_devices_that_others_have() {
     let label = "resource.kubernetes.io/admin-access: 'true'";
     let default: mizzen_sdk::Key = "default".parse().unwrap();
     let change =
-        mizzen_object::yaml::read(format!("{{metadata: {{labels: {{{label}}}}}}}").as_bytes())
+        mizzen_value::yaml::read(format!("{{metadata: {{labels: {{{label}}}}}}}").as_bytes())
             .unwrap();
     let how = mizzen_sdk::api::Patch::Merge;
     cluster

@@ -4,9 +4,9 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::{Value, json, value};
 use mizzen_scheduler::Configuration;
 use mizzen_sdk::resource::{PODS, RESOURCE_CLAIMS};
+use mizzen_value::{Value, json, value};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 

@@ -7,7 +7,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ApiResource, ObjectMeta};
 use kube::core::GroupVersionKind;
-use mizzen_object::value;
 use mizzen_sdk::discover::{
     self, Mapper, RegisterError, ScaleClient, ScaleError, Scheme, SchemeError,
 };
@@ -15,6 +14,7 @@ use mizzen_sdk::expectations::Expectations;
 use mizzen_sdk::owner::{self, OwnError};
 use mizzen_sdk::write::{self, Applier};
 use mizzen_sdk::{Key, condition};
+use mizzen_value::value;
 use serde_json::{Value, json};
 
 use crate::wire::Wire;

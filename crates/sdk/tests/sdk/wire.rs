@@ -15,8 +15,8 @@ use kube::Client;
 use kube::client::Body as ClientBody;
 use mizzen_apiserver::seams::Counter;
 use mizzen_apiserver::{Body, Options, Server, User};
-use mizzen_object::seam::Clock;
 use mizzen_registry::{Registry, Store};
+use mizzen_value::clock::Clock;
 use tokio::sync::watch;
 use tower::Service;
 

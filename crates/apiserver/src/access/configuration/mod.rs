@@ -9,8 +9,9 @@ mod validate;
 
 use std::sync::Arc;
 
+use mizzen_object::in_one;
 use mizzen_object::schema::{self, Schemas, Struct};
-use mizzen_object::{Str, in_one};
+use mizzen_value::Str;
 
 use super::webhook::Settings;
 

@@ -1,7 +1,7 @@
 //! What does the text of a configuration say? Its fields are known, each of its type, and none is there twice.
 
 use mizzen_object::config_file::{ConfigFileError, Scheme};
-use mizzen_object::{Value, time};
+use mizzen_value::{Value, time};
 
 use super::schemas;
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 use std::{fs, io};
 
 use mizzen_object::validate::names;
-use mizzen_object::{Path, Value, Violations, json, time};
+use mizzen_object::{Path, Violations};
+use mizzen_value::{Value, json, time};
 
 use super::{Authorization, ConfigurationError, Entry, MODES, Mode};
 use crate::access::webhook::{Conditions, OnError, Settings, Version};

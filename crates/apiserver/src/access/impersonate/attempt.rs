@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use mizzen_object::validate::names::domain_prefixed_path;
-use mizzen_object::{MASTERS, Path, Status, Str, User, Value, Violations, json, value};
+use mizzen_object::{MASTERS, Path, Status, User, Violations};
+use mizzen_value::{Str, Value, json, value};
 use tokio::time::Instant;
 
 use super::mode::{Mode, node, service_account};

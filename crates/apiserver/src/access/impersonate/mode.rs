@@ -3,8 +3,8 @@
 use parking_lot::Mutex;
 use std::collections::HashMap;
 
-use mizzen_object::Str;
 use mizzen_object::validate::names;
+use mizzen_value::Str;
 
 use mizzen_object::User;
 

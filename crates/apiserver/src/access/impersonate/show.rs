@@ -1,6 +1,6 @@
 //! How does Go show a user?
 
-use mizzen_object::{Value, json};
+use mizzen_value::{Value, json};
 
 use mizzen_object::User;
 
@@ -60,7 +60,7 @@ pub(in crate::access) fn go_value(user: &User) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     #[test]
     fn a_user_is_shown_as_go_shows_a_struct() {

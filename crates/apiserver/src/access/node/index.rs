@@ -6,8 +6,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use mizzen_kinds::references;
-use mizzen_object::{Str, Value};
 use mizzen_registry::Follower;
+use mizzen_value::{Str, Value};
 
 use super::Kind;
 use crate::access::followed::{Followed, Source};
@@ -260,7 +260,7 @@ fn note(nodes: &mut HashMap<Str, Str>, object: &Value, there: bool) {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::{json, value};
+    use mizzen_value::{json, value};
     use tokio::time::Instant;
 
     use super::*;

@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 use mizzen_object::User;
-use mizzen_object::json::quote;
 use mizzen_registry::Future;
+use mizzen_value::json::quote;
 
 use super::{Attributes, Authorizer, Decision, Reason, Resource, Rules, Target};
 use crate::catalog::Catalog;

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use mizzen_object::json::quote;
 use mizzen_object::select::FieldSelector;
+use mizzen_value::json::quote;
 
 use super::Kind;
 use crate::access::Resource;

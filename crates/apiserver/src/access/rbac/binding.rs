@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use mizzen_object::json::quote;
-use mizzen_object::{Str, User, Value};
+use mizzen_object::User;
+use mizzen_value::json::quote;
+use mizzen_value::{Str, Value};
 
 /// A binding, read.
 #[derive(Debug)]

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mizzen_object::{Str, User, Value};
+use mizzen_object::User;
 use mizzen_registry::{Follower, Resource};
+use mizzen_value::{Str, Value};
 
 use super::Sources;
 use super::binding::{Binding, RoleName, Who};

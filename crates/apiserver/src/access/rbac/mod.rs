@@ -14,8 +14,9 @@ pub(crate) use rule::quoted;
 use std::fmt;
 use std::sync::Arc;
 
-use mizzen_object::{User, Value};
+use mizzen_object::User;
 use mizzen_registry::{Future, Resource};
+use mizzen_value::Value;
 
 use super::{Attributes, Authorizer, Decision, Reason, Rules, Target, aggregate};
 use binding::Binding;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use super::Rule;
 
@@ -64,7 +64,7 @@ impl Verbs {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::json::parse;
+    use mizzen_value::json::parse;
 
     use super::*;
 

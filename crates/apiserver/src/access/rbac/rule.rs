@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use mizzen_object::{Str, Value, json};
+use mizzen_value::{Str, Value, json};
 
 use crate::access::{Attributes, Resource, Target};
 
@@ -196,7 +196,7 @@ pub(crate) fn quoted(texts: &[Str]) -> String {
 mod tests {
     use super::*;
     use crate::User;
-    use mizzen_object::json::parse;
+    use mizzen_value::json::parse;
 
     fn rule(text: &str) -> Rule {
         Rule::new(&parse(text.as_bytes()).unwrap())

@@ -6,8 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use mizzen_object::{Path, Reason, Value, Violations, schema};
+use mizzen_object::{Path, Reason, Violations, schema};
 use mizzen_registry::Key;
+use mizzen_value::Value;
 
 use super::Write;
 use crate::access::impersonate::{associated_node, denial};
@@ -213,7 +214,7 @@ fn changed_drivers<'a>(new: &'a [Value], old: &'a [Value]) -> BTreeSet<&'a str> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     #[track_caller]
     fn check_drivers(new: &Value, old: &Value, expected: &[&str]) {

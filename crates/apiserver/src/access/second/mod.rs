@@ -10,8 +10,9 @@ mod parameters;
 
 pub(crate) use connect::connect;
 
-use mizzen_object::{Value, Violations};
+use mizzen_object::Violations;
 use mizzen_registry::Future;
+use mizzen_value::Value;
 
 use super::{Attributes, Decision, Resource, Target};
 use crate::verbs::Call;

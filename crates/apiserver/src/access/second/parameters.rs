@@ -4,8 +4,9 @@
 //! `list` where it selects. What cannot be resolved to a resource is authorized as `*`. Kubernetes:
 //! admissionregistration/{validating,mutating}admissionpolicy{,binding}/authz.go.
 
-use mizzen_object::{Path, Str, Value, Violations};
+use mizzen_object::{Path, Violations};
 use mizzen_registry::Key;
+use mizzen_value::{Str, Value};
 
 use super::Write;
 use crate::access::Resource;

@@ -13,10 +13,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mizzen_object::User;
 use mizzen_object::decode::{decode, type_meta};
 use mizzen_object::schema::Struct;
-use mizzen_object::{Str, User, Value, json, value};
 use mizzen_registry::{Future, Registry};
+use mizzen_value::{Str, Value, json, value};
 use tokio::time::Instant;
 
 use super::configuration::shape;

@@ -1,7 +1,8 @@
 //! What may a node say of a claim of storage? How large it has become, and what is going on with it.
 
-use mizzen_object::json::quote;
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
+use mizzen_value::Value;
+use mizzen_value::json::quote;
 
 use super::Asked;
 
@@ -56,7 +57,7 @@ fn differences(path: &str, old: &Value, new: &Value, changed: &mut Vec<String>) 
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     use super::*;
 

@@ -10,9 +10,10 @@ mod node;
 mod pod;
 mod token;
 
-use mizzen_object::json::quote;
-use mizzen_object::{GroupResource, Status, Value};
+use mizzen_object::{GroupResource, Status};
 use mizzen_registry::Future;
+use mizzen_value::Value;
+use mizzen_value::json::quote;
 
 use super::{Attributes, plugins};
 use crate::verbs::Call;

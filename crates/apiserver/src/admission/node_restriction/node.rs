@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use mizzen_kinds::same;
-use mizzen_object::json::quote;
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
+use mizzen_value::Value;
+use mizzen_value::json::quote;
 
 use super::Asked;
 

@@ -2,8 +2,9 @@
 //! itself; with these it must not come by anything that it could not read before.
 
 use mizzen_kinds::{references, same};
-use mizzen_object::json::quote;
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
+use mizzen_value::Value;
+use mizzen_value::json::quote;
 
 use super::Asked;
 
@@ -229,7 +230,7 @@ fn needs_of_volume(volume: &Value) -> Result<Option<&'static str>, String> {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     use super::*;
 

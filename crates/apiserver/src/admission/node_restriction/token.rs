@@ -1,8 +1,9 @@
 //! For which tokens may a node ask? For those of its pods, and for those audiences that the pods ask for.
 
 use mizzen_kinds::references;
-use mizzen_object::json::quote;
-use mizzen_object::{Status, Value, in_one};
+use mizzen_object::{Status, in_one};
+use mizzen_value::Value;
+use mizzen_value::json::quote;
 
 use super::Asked;
 use crate::access::Resource;

@@ -3,7 +3,7 @@
 //! A rule belongs to a level and may have changed over time. The restricted level has the rules of the baseline as
 //! well, except those that its own replace.
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use super::containers as rules;
 use super::host;
@@ -214,7 +214,7 @@ impl<'a> Pod<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     #[track_caller]
     fn check(level: Level, minor: u64, pod: &str, expected: &[&str]) {

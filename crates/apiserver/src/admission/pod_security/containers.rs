@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mizzen_object::{Value, json};
+use mizzen_value::{Value, json};
 
 use super::checks::{Finding, Pod};
 use super::words::{bad, containers, contexts, finding, plural, quoted, setters};

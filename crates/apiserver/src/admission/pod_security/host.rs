@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use super::checks::{Finding, Pod};
 use super::words::{bad, containers, finding, plural, quoted};

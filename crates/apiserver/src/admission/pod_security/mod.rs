@@ -11,7 +11,8 @@ pub use policy::{Level, Policy, Standard, Version};
 use std::collections::BTreeMap;
 
 use mizzen_object::owner_references::controller_of;
-use mizzen_object::{Status, Value, Violations};
+use mizzen_object::{Status, Violations};
+use mizzen_value::Value;
 
 use super::Attributes;
 use checks::{Finding, Pod};

@@ -1,6 +1,6 @@
 //! How findings are told: who does it, one or several, and what.
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use super::checks::{Finding, Pod};
 

@@ -1,8 +1,9 @@
 //! Where does a policy apply, and with which parameters?
 
+use mizzen_object::GroupVersionKind;
 use mizzen_object::select::LabelSelector;
-use mizzen_object::{GroupVersionKind, Str, Value};
 use mizzen_registry::{Key, ListOptions, Resource, Selection};
+use mizzen_value::{Str, Value};
 
 use super::spec::Policy;
 use crate::admission::webhook::Attributes;

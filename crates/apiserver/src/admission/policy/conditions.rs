@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use mizzen_kinds::expression::{Compiler, Scope, Wanted};
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
+use mizzen_value::Value;
 
 use super::questions::Questions;
 use super::scene::{CONDITIONS_BUDGET, Scene, Sight};

@@ -4,8 +4,9 @@ use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use mizzen_object::{Status, Str, Value};
+use mizzen_object::Status;
 use mizzen_registry::{ListOptions, Object, Registry, Resource, Revision};
+use mizzen_value::{Str, Value};
 
 use super::binding::Binding;
 use super::spec::Policy;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use mizzen_object::decode::decode;
 use mizzen_object::schema::Struct;
-use mizzen_object::{Cause, Status, Str, Value, json};
+use mizzen_object::{Cause, Status};
+use mizzen_value::{Str, Value, json};
 
 use super::binding::Binding;
 use super::configuration::Bound;

@@ -1,9 +1,11 @@
 //! What does a mutation make of an object?
 
-use mizzen_object::cel::{self, Map};
+use mizzen_cel as cel;
+use mizzen_cel::Map;
+use mizzen_object::own;
 use mizzen_object::patch::JsonPatch;
 use mizzen_object::schema::Struct;
-use mizzen_object::{Value, json, own, value};
+use mizzen_value::{Value, json, value};
 
 use super::scene::{BUDGET, Scene, Sight};
 use super::spec::{Expression, Mutation, Policy};

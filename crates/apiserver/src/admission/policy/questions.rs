@@ -9,8 +9,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use mizzen_cel::library::{Authorize, Decision, Question, Resource, Subject, Target};
 use mizzen_object::User;
-use mizzen_object::cel::library::{Authorize, Decision, Question, Resource, Subject, Target};
 
 use crate::access::{self, Attributes};
 use crate::admission::webhook::Attributes as Admission;

@@ -6,10 +6,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use mizzen_object::cel::{
-    self, Activation, Budget, EvalError, Fields, Lazy, Map, Outcome, library,
-};
-use mizzen_object::{Value, json};
+use mizzen_cel as cel;
+use mizzen_cel::{Activation, Budget, EvalError, Fields, Lazy, Map, Outcome, library};
+use mizzen_value::{Value, json};
 
 use super::questions::Questions;
 use super::spec::{Expression, Variables};

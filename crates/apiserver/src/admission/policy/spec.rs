@@ -1,8 +1,9 @@
 //! What does a policy say? Its expressions, compiled once.
 
+use mizzen_cel::Program;
 use mizzen_kinds::expression::{Compiler, Refusal, Scope, Wanted};
-use mizzen_object::cel::Program;
-use mizzen_object::{GroupVersionKind, Str, Value};
+use mizzen_object::GroupVersionKind;
+use mizzen_value::{Str, Value};
 
 use crate::admission::webhook::matching::Matching;
 

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use mizzen_object::{Cause, Status, Str, Value, cel, json, value};
+use mizzen_cel as cel;
+use mizzen_object::{Cause, Status};
 use mizzen_registry::Key;
+use mizzen_value::{Str, Value, json, value};
 
 use super::binding::{Action, Binding};
 use super::configuration::Bound;

@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use http::Method;
 use mizzen_kinds::amounts::{Amounts, amounts};
-use mizzen_object::{Action, Status, Value};
+use mizzen_object::{Action, Status};
 use mizzen_registry::{Change, Future, Key, Resource, Update, Warnings};
+use mizzen_value::Value;
 
 use super::{Need, Request, set_used};
 use crate::ownership::Owning;

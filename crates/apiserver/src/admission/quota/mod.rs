@@ -14,9 +14,10 @@ use std::collections::BTreeSet;
 
 use mizzen_kinds::amounts::{Amounts, add, amounts};
 use mizzen_kinds::quota::{Counted, Selector, selectors};
-use mizzen_object::quantity::Quantity;
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
 use mizzen_registry::{Future, ListOptions, Selection};
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
 
 use super::Attributes;
 

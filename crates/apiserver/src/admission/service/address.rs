@@ -7,9 +7,9 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 
 use http::Method;
-use mizzen_object::address::{family, parse_sloppy};
-use mizzen_object::{Value, value};
 use mizzen_registry::{Create, DeleteOptions, Key, ListOptions, NoGate, Resource, Warnings};
+use mizzen_value::address::{family, parse_sloppy};
+use mizzen_value::{Value, value};
 
 use crate::ownership::Owning;
 use crate::request::{Request, ResourcePath};

@@ -16,10 +16,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use mizzen_kinds::allocate::{self, AllocateError, Exhausted, Pool};
-use mizzen_object::address::{Block, family};
-use mizzen_object::seam::Random;
-use mizzen_object::{Status, Value};
+use mizzen_object::Status;
 use mizzen_registry::{Key, Resource};
+use mizzen_value::Value;
+use mizzen_value::address::{Block, family};
+use mizzen_value::clock::Random;
 
 pub(super) use address::Addresses;
 pub(crate) use address::follow_all;

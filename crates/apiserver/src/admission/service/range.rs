@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use mizzen_object::Value;
-use mizzen_object::address::Block;
 use mizzen_object::condition::find;
 use mizzen_registry::ListOptions;
+use mizzen_value::Value;
+use mizzen_value::address::Block;
 
 use crate::server::Inner;
 
@@ -72,7 +72,7 @@ pub(super) fn from(range: Block, start: u128) -> impl Iterator<Item = IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     fn block(text: &str) -> Block {
         Block::parse_sloppy(text).unwrap()

@@ -1,8 +1,9 @@
 //! What is a request about, as webhooks and policies see it?
 
 use mizzen_object::schema::Struct;
-use mizzen_object::{GroupVersionKind, Status, Value, value};
+use mizzen_object::{GroupVersionKind, Status};
 use mizzen_registry::{DeleteOptions, Propagation, Resource};
+use mizzen_value::{Value, value};
 
 use super::matching::Version;
 use crate::admission::UNKNOWN_NAME;

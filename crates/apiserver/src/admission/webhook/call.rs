@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mizzen_object::seam::uuid;
-use mizzen_object::{Status, json};
+use mizzen_object::Status;
+use mizzen_value::clock::uuid;
+use mizzen_value::json;
 use tokio::time::Instant;
 
 use super::attributes::Attributes;

@@ -3,8 +3,9 @@
 use parking_lot::RwLock;
 use std::sync::Arc;
 
-use mizzen_object::{Status, Str, Value};
+use mizzen_object::Status;
 use mizzen_registry::{ListOptions, Registry, Resource, Revision};
+use mizzen_value::{Str, Value};
 
 use super::failing_open::FailingOpen;
 use super::matching::{Index, Matching};

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use mizzen_object::Str;
+use mizzen_value::Str;
 use tokio::time::Instant;
 
 use super::configuration::Webhook;

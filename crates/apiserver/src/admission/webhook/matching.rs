@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use mizzen_object::select::LabelSelector;
-use mizzen_object::{GroupVersionKind, Status, Str, Value};
+use mizzen_object::{GroupVersionKind, Status};
 use mizzen_registry::{Key, Resource};
+use mizzen_value::{Str, Value};
 
 use super::attributes::Attributes;
 use super::configuration::{Hooks, Webhook};
@@ -353,7 +354,7 @@ fn matches_object(selector: &LabelSelector, attributes: &Attributes) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     #[test]
     fn a_rule_names_resources_and_what_is_below_them() {

@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use mizzen_object::Status;
 use mizzen_object::decode::decode;
 use mizzen_object::patch::JsonPatch;
-use mizzen_object::{Status, Str, Value, json};
 use mizzen_registry::Resource;
+use mizzen_value::{Str, Value, json};
 use tokio::time::Instant;
 
 use super::attributes::Attributes;

@@ -1,12 +1,13 @@
 //! A webhook's refusal, as the client gets it.
 
-use mizzen_object::{Cause, Details, Status, Value};
+use mizzen_object::{Cause, Details, Status};
+use mizzen_value::Value;
 
 /// The Status with which the webhook `name` refuses.
 pub(super) fn rejection(name: &str, result: &Value) -> Status {
     let denied = format!(
         "admission webhook {} denied the request",
-        mizzen_object::json::quote(name)
+        mizzen_value::json::quote(name)
     );
     let (said, reason) = (result["message"].str(), result["reason"].str());
     let message = match (said, reason) {
@@ -51,14 +52,14 @@ fn particulars(details: &Value) -> Details {
 
 /// 400: the webhook must not be called for what is not stored.
 pub(super) fn no_dry_run(name: &str) -> Status {
-    let name = mizzen_object::json::quote(name);
+    let name = mizzen_value::json::quote(name);
     Status::bad_request(format!("admission webhook {name} does not support dry run"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     #[track_caller]
     fn check(result: &Value, expected: (u16, &str, &str)) {

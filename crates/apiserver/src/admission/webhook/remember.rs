@@ -1,6 +1,6 @@
 //! What clients and auditors are told of webhooks.
 
-use mizzen_object::{json, value};
+use mizzen_value::{json, value};
 
 use super::attributes::Attributes;
 use super::configuration::Webhook;

@@ -4,7 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mizzen_object::decode::{decode, type_meta};
 use mizzen_object::schema::Struct;
-use mizzen_object::{GroupVersionKind, Status, Value, json, value};
+use mizzen_object::{GroupVersionKind, Status};
+use mizzen_value::{Value, json, value};
 
 use super::attributes::Attributes;
 use super::matching::{Invocation, Version};

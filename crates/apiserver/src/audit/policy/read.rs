@@ -2,7 +2,8 @@
 
 use mizzen_object::config_file::{self, ConfigFileError, Scheme};
 use mizzen_object::validate::names;
-use mizzen_object::{Path, Str, Value, Violations, schema};
+use mizzen_object::{Path, Violations, schema};
+use mizzen_value::{Str, Value};
 
 use super::rule::{Resources, Rule};
 use super::{Level, Policy, Stage, Stages, Verdict};

@@ -1,6 +1,6 @@
 //! Does a rule fit a request?
 
-use mizzen_object::Str;
+use mizzen_value::Str;
 
 use super::Verdict;
 use crate::access::{Attributes, Resource, Target};

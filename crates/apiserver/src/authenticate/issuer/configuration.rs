@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 
 use mizzen_object::config_file::Scheme;
 use mizzen_object::schema::{Schemas, parse};
-use mizzen_object::{Path, Str, Value, Violations, json};
+use mizzen_object::{Path, Violations};
+use mizzen_value::{Str, Value, json};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 

@@ -2,8 +2,9 @@
 
 use std::sync::OnceLock;
 
-use mizzen_object::cel::{self, Budget, Environment, Program, RefuseError, Type, escape};
-use mizzen_object::{Map, Str, Value};
+use mizzen_cel as cel;
+use mizzen_cel::{Budget, Environment, Program, RefuseError, Type, escape};
+use mizzen_value::{Map, Str, Value};
 
 /// What one expression may cost.
 const BUDGET: u64 = 10_000_000;
@@ -143,7 +144,7 @@ fn prepare(data: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     #[track_caller]
     fn check(text: &str, expected: Result<&str, &str>) {

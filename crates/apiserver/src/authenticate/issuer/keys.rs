@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mizzen_object::{Value, json};
 use mizzen_registry::Registry;
+use mizzen_value::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 

@@ -15,8 +15,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use mizzen_metrics::Families;
-use mizzen_object::{Str, User, Value, json, time};
+use mizzen_object::User;
 use mizzen_registry::{Future, Registry};
+use mizzen_value::{Str, Value, json, time};
 use tokio::time::Instant;
 
 use super::{Authenticator, Bearer, Verdict};
@@ -227,7 +228,7 @@ impl fmt::Debug for Issuers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     #[track_caller]
     fn check_at(claims: Value, now: i64, expected: Result<(), &str>) {

@@ -1,8 +1,9 @@
 //! Whom do a token's claims show? Name, groups, uid and more, as an administrator has said where they are; and whether
 //! claims and user are as they must be.
 
-use mizzen_object::cel;
-use mizzen_object::{CREDENTIAL_ID, Str, User, Value, json};
+use mizzen_cel as cel;
+use mizzen_object::{CREDENTIAL_ID, User};
+use mizzen_value::{Str, Value, json};
 
 use super::expression::{Expression, Prepared};
 

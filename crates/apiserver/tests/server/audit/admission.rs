@@ -1,6 +1,6 @@
 //! What those who admit writes have to say to auditors.
 
-use mizzen_object::{Value, json, value};
+use mizzen_value::{Value, json, value};
 
 use super::{ALL, Audited, METADATA};
 use crate::peer::{Peer, Reaction};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason, Target};
 use mizzen_apiserver::{Options, User};
-use mizzen_object::Value;
 use mizzen_registry::Future;
+use mizzen_value::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 

@@ -7,7 +7,7 @@ use mizzen_apiserver::Options;
 use mizzen_apiserver::audit::{
     Batch, Delivery, Format, LogFile, Mode, Setup, Throttle, Truncation, WebhookSetup,
 };
-use mizzen_object::{Value, json};
+use mizzen_value::{Value, json};
 use tokio::time::Instant;
 
 use super::{ALL, Audited, METADATA, delivery, log_file, policy};

@@ -13,8 +13,8 @@ use std::time::Duration;
 use mizzen_apiserver::audit::{Batch, Delivery, Format, LogFile, Mode, Policy, Setup};
 use mizzen_apiserver::authenticate::{Authentication, StaticTokens};
 use mizzen_apiserver::{Options, User};
-use mizzen_object::{Value, json};
 use mizzen_registry::Store;
+use mizzen_value::{Value, json};
 
 use crate::rig::{CONFIG_MAPS, Rig};
 

@@ -1,7 +1,7 @@
 //! A claim of devices needs permissions for what it asks for and for what its status says.
 
 use mizzen_apiserver::User;
-use mizzen_object::{Value, json, value};
+use mizzen_value::{Value, json, value};
 
 use super::{Rule, as_jane, check_invalid, grant, grant_rules, jane, rules};
 use crate::rig::Rig;

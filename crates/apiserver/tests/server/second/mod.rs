@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mizzen_apiserver::{Options, User};
-use mizzen_object::{Value, json, value};
+use mizzen_value::{Value, json, value};
 use rcgen::{CertificateParams, KeyPair};
 
 use crate::access::Echo;

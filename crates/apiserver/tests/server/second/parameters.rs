@@ -1,6 +1,6 @@
 //! A policy or binding needs permission to read its parameters.
 
-use mizzen_object::{Value, json, value};
+use mizzen_value::{Value, json, value};
 
 use super::{Rule, as_jane, check_invalid, grant, grant_rules, jane, rules};
 use crate::aggregation::{in_front, shop};

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use mizzen_apiserver::audit::{
     Batch, Delivery, Format, LogFile, Mode, Policy, Setup, Throttle, Truncation, WebhookSetup,
 };
-use mizzen_object::time::duration_nanos;
+use mizzen_value::time::duration_nanos;
 
 use super::{refused, text};
 use crate::compose::ComposeError;

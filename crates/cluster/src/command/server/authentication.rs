@@ -11,9 +11,9 @@ use mizzen_apiserver::authenticate::{
     ProxyHeaders, ReviewVersion, StaticTokens, TokenWebhook, WebhookOptions,
 };
 use mizzen_apiserver::file_watcher::{FileError, FileWatcher};
-use mizzen_object::Str;
-use mizzen_object::time::duration_nanos;
 use mizzen_registry::Registry;
+use mizzen_value::Str;
+use mizzen_value::time::duration_nanos;
 
 use super::oidc::OidcArgs;
 use super::proxy_headers::ProxyHeaderArgs;

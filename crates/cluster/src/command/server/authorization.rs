@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use mizzen_apiserver::access::webhook::Settings;
 use mizzen_apiserver::access::{Authorization, ConfigurationError, Entry, Mode};
-use mizzen_object::{json, time};
+use mizzen_value::{json, time};
 
 use super::refused;
 use crate::compose::ComposeError;

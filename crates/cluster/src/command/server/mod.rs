@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
 use mizzen_apiserver::ApiSetting;
-use mizzen_object::{Value, yaml};
+use mizzen_value::{Value, yaml};
 
 use super::component::ComponentArgs;
 use super::debug::DebugArgs;

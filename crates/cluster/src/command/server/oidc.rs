@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use mizzen_apiserver::jose::{ALGORITHMS, Algorithm};
-use mizzen_object::{Value, json, value};
+use mizzen_value::{Value, json, value};
 
 use super::{refused, text};
 use crate::compose::ComposeError;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 use mizzen_apiserver::ServiceAccounts;
 use mizzen_apiserver::jose::PublicKey;
-use mizzen_object::cel::library::parse_reference;
-use mizzen_object::json::quote;
+use mizzen_cel::library::parse_reference;
+use mizzen_value::json::quote;
 
 use super::authentication::duration;
 use super::{refused, text};

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use clap::Args;
-use mizzen_object::address::Block;
+use mizzen_value::address::Block;
 
 use crate::compose::ComposeError;
 

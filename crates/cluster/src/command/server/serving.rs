@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use mizzen_apiserver::{Browsers, Http};
-use mizzen_object::time::duration_nanos;
+use mizzen_value::time::duration_nanos;
 
 use crate::command::tls::{TlsArgs, argument};
 use crate::compose::ComposeError;

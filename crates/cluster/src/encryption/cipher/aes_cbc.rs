@@ -12,8 +12,8 @@ use aes::cipher::{
 };
 use aes::{Aes128, Aes192, Aes256};
 use cbc::{Decryptor, Encryptor};
-use mizzen_object::seam::Random;
 use mizzen_store::SealError;
+use mizzen_value::clock::Random;
 
 use super::{Cipher, append_random, split};
 

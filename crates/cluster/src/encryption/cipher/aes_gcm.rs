@@ -6,8 +6,8 @@ use aes::Aes192;
 use aes_gcm::aead::consts::U12;
 use aes_gcm::aead::{Aead, Payload};
 use aes_gcm::{Aes128Gcm, Aes256Gcm, AesGcm, KeyInit, Nonce};
-use mizzen_object::seam::Random;
 use mizzen_store::SealError;
+use mizzen_value::clock::Random;
 
 use super::{Cipher, append_random, split};
 

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use mizzen_object::seam::Random;
 use mizzen_store::SealError;
+use mizzen_value::clock::Random;
 use ring::hkdf::{HKDF_SHA256, Prk};
 
 use super::{Cipher, aes_gcm, append_random, split};

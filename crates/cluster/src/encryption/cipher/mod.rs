@@ -7,8 +7,8 @@ mod secretbox;
 
 use std::sync::Arc;
 
-use mizzen_object::seam::Random;
 use mizzen_store::SealError;
+use mizzen_value::clock::Random;
 
 pub(super) use derived::{Derived, SEED};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crypto_secretbox::aead::{Aead, KeyInit};
 use crypto_secretbox::{Nonce, XSalsa20Poly1305};
-use mizzen_object::seam::Random;
 use mizzen_store::SealError;
+use mizzen_value::clock::Random;
 
 use super::{Cipher, append_random, split, too_short};
 

@@ -57,7 +57,7 @@ fn what_upstream_wrote_opens() {
             .expect("it has our prefix");
         let cipher = cipher(method, &BASE64_STANDARD.decode(key).unwrap());
         let plain = cipher.open(sealed, path.as_bytes()).unwrap();
-        let object = mizzen_object::json::parse(plain.trim_ascii_end()).unwrap();
+        let object = mizzen_value::json::parse(plain.trim_ascii_end()).unwrap();
         assert_eq!(object["metadata"]["name"].str(), "test", "{name}");
         n_opened += 1;
     }

@@ -16,8 +16,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::time::from_unix;
 use mizzen_store::{Mark, SealError, Sealed};
+use mizzen_value::time::from_unix;
 use tokio::time::Instant;
 
 use self::counts::KeyUses;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mizzen_object::proto::ProtoError;
 use mizzen_object::proto::wire::{Reader, put_bytes, put_int, put_message};
-use mizzen_object::seam::Random;
+use mizzen_value::clock::Random;
 
 use crate::encryption::cipher::{Cipher, Derived, Method};
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mizzen_object::Value;
 use mizzen_sdk::Key;
 use mizzen_sdk::resource::{DEPLOYMENTS, JOBS, LEASES, NODES, PODS};
+use mizzen_value::Value;
 
 use super::picture::is_ready;
 use super::trouble::Dice;
@@ -89,8 +89,8 @@ async fn lease_age(world: &World, node: &str) -> i64 {
         .get(&LEASES, &Key::new("kube-node-lease", node))
         .await
         .unwrap();
-    let renewed = mizzen_object::time::to_unix(lease["spec"]["renewTime"].str()).unwrap();
-    mizzen_object::seam::Clock::now(&world.clock).0 - renewed
+    let renewed = mizzen_value::time::to_unix(lease["spec"]["renewTime"].str()).unwrap();
+    mizzen_value::clock::Clock::now(&world.clock).0 - renewed
 }
 
 #[tokio::test(start_paused = true)]

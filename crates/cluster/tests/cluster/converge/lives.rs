@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use mizzen_object::{Value, json};
 use mizzen_sdk::resource::{NODES, PODS};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Value, json};
 
 use super::trouble::Dice;
 use super::world::World;

@@ -1,6 +1,5 @@
 //! What a world looks like: everything that must not depend on luck.
 
-use mizzen_object::Value;
 use mizzen_sdk::api::Api;
 use mizzen_sdk::resource::{
     CONFIG_MAPS, CONTROLLER_REVISIONS, CRON_JOBS, DAEMON_SETS, DEPLOYMENTS, ENDPOINT_SLICES,
@@ -9,6 +8,7 @@ use mizzen_sdk::resource::{
     SERVICE_ACCOUNTS, SERVICES, STATEFUL_SETS,
 };
 use mizzen_sdk::{Object, Resource};
+use mizzen_value::Value;
 
 const KINDS: [Resource; 19] = [
     NAMESPACES,

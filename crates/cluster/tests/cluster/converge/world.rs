@@ -9,14 +9,14 @@ use mizzen_apiserver::seams::SettableClock;
 use mizzen_apiserver::{Options, Plugins, Server, User};
 use mizzen_controllers as controllers;
 use mizzen_node as node;
-use mizzen_object::seam::Random;
-use mizzen_object::{Value, yaml};
 use mizzen_registry::{Registry, Store};
 use mizzen_scheduler as scheduler;
 use mizzen_sdk::api::Api;
 use mizzen_sdk::resource::PODS;
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Object, seam};
+use mizzen_value::clock::Random;
+use mizzen_value::{Value, yaml};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -245,7 +245,7 @@ impl World {
     }
 
     async fn patch(&self, path: &str, object: &Object) {
-        let body = mizzen_object::json::to_string(object);
+        let body = mizzen_value::json::to_string(object);
         let request =
             http::Request::patch(path).header("content-type", "application/apply-patch+yaml");
         self.api

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use mizzen_object::{Value, json, time};
+use mizzen_value::{Value, json, time};
 
 use super::quantity;
 

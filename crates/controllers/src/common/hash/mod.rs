@@ -7,7 +7,7 @@
 mod dump;
 mod quantity;
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 /// The hash of a pod template. `collisions` counts how often this hash was taken by another template.
 pub(crate) fn of_template(template: &Value, collisions: Option<i64>) -> String {
@@ -41,7 +41,7 @@ fn eight_bytes(number: i64) -> [u8; 8] {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::json;
+    use mizzen_value::json;
 
     use super::*;
 

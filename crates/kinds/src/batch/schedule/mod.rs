@@ -5,7 +5,7 @@
 
 mod search;
 
-use mizzen_object::time::{duration_nanos, zone};
+use mizzen_value::time::{duration_nanos, zone};
 
 use crate::number;
 use search::Search;

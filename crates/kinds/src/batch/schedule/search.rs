@@ -3,7 +3,7 @@
 //! Kubernetes: upstream's parser goes on field by field, from the month down, and so do we: that decides what happens
 //! where the clocks of a zone are put forward or back (github.com/robfig/cron, spec.go).
 
-use mizzen_object::time::{date_of, day_of, zone};
+use mizzen_value::time::{date_of, day_of, zone};
 
 use super::Field;
 
@@ -213,7 +213,7 @@ impl Clock {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_object::time::{from_unix, to_unix};
+    use mizzen_value::time::{from_unix, to_unix};
 
     use crate::Schedule;
 

@@ -2,9 +2,10 @@
 
 mod sources;
 
-use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::{field, meta, names, selector};
-use mizzen_object::{Action, Context, Map, NameRule, Path, Str, Value, Violations, value};
+use mizzen_object::{Action, Context, NameRule, Path, Violations};
+use mizzen_value::quantity::Quantity;
+use mizzen_value::{Map, Str, Value, value};
 
 use super::fields::dns_subdomain;
 use super::persistent_volume_claim::BETA_CLASS;

@@ -1,8 +1,9 @@
 //! Where a volume's data is: one of many kinds of storage, most of them of the past.
 
-use mizzen_object::address::is_host_and_port;
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
+use mizzen_value::address::is_host_and_port;
 
 use super::super::fields::{dns_label, dns_subdomain};
 

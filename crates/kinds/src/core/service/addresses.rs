@@ -1,8 +1,9 @@
 //! Addresses of a service and their families: what fits together, and what may change.
 
-use mizzen_object::address::family;
 use mizzen_object::validate::ip;
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
+use mizzen_value::address::family;
 
 use super::super::fields::legacy_ip;
 use super::{NONE, is, is_headless};

@@ -8,7 +8,8 @@ pub mod allocate;
 mod validate;
 mod warnings;
 
-use mizzen_object::{Action, Context, Value, value};
+use mizzen_object::{Action, Context};
+use mizzen_value::{Value, value};
 
 use crate::Behaviour;
 

@@ -1,7 +1,8 @@
 //! Is a service in order?
 
 use mizzen_object::validate::{field, ip, meta, names, repeats};
-use mizzen_object::{Action, Context, Path, Value, Violations, value};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::{Value, value};
 
 use super::super::fields::{
     dns_label, dns_subdomain, endpoint_ip, legacy_ip, port_number_or_name, protocol, qualified_name,

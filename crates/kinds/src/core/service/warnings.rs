@@ -1,7 +1,8 @@
 //! What is unwise about a service.
 
 use mizzen_object::validate::ip;
-use mizzen_object::{Action, Context, Path, Value};
+use mizzen_object::{Action, Context, Path};
+use mizzen_value::Value;
 
 use super::{NONE, is};
 

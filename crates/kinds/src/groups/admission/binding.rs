@@ -1,7 +1,8 @@
 //! Where, and with which parameters, does a policy apply?
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Context, Path, Value, Violations};
+use mizzen_object::{Context, Path, Violations};
+use mizzen_value::Value;
 
 use super::matching;
 use crate::Behaviour;

@@ -1,8 +1,9 @@
 //! What is wrong with the expressions of a policy?
 
-use mizzen_object::cel::is_identifier;
+use mizzen_cel::is_identifier;
 use mizzen_object::validate::names;
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use super::expression::{Compiler, Scope, Wanted};
 use super::matching;

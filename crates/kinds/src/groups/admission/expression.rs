@@ -7,8 +7,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use mizzen_object::cel::{Environment, Program, RefuseError, Type, Version, library};
-use mizzen_object::{Path, Reason, Str, Violations};
+use mizzen_cel::{Environment, Program, RefuseError, Type, Version, library};
+use mizzen_object::{Path, Reason, Violations};
+use mizzen_value::Str;
 
 /// Kubernetes: a new expression has the libraries of the release before, so that this can be undone; they are the
 /// same, so there is no second environment (cel/environment/base.go).

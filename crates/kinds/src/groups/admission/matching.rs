@@ -1,7 +1,8 @@
 //! Which requests does a webhook or policy look at?
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use super::expression::{Compiler, Scope, Wanted};
 use crate::groups::rules;

@@ -13,7 +13,8 @@ mod webhook;
 
 pub use type_check::{Shapes, expression_kinds, expression_warnings};
 
-use mizzen_object::{Context, Value};
+use mizzen_object::Context;
+use mizzen_value::Value;
 
 use crate::Behaviour;
 

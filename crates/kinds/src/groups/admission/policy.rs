@@ -1,7 +1,8 @@
 //! Which rules does the server itself apply before an object is stored?
 
 use mizzen_object::validate::{condition, field, names};
-use mizzen_object::{Action, Context, Path, Value, Violations};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::Value;
 
 use super::check::Expressions;
 use super::expression::Compiler;

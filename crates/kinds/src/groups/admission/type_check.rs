@@ -6,9 +6,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use mizzen_object::cel::{Environment, Shape as DataShape, Type, escape};
+use mizzen_cel::{Environment, Shape as DataShape, Type, escape};
+use mizzen_object::GroupVersionKind;
 use mizzen_object::schema::{Shape, Struct, Type as FieldType};
-use mizzen_object::{GroupVersionKind, Str, Value, value};
+use mizzen_value::{Str, Value, value};
 
 use super::expression::{Compiler, Scope, Wanted, typed_environment, with_authorizer};
 

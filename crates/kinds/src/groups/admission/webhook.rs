@@ -1,7 +1,8 @@
 //! Who is called before an object is stored?
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Context, Path, Value, Violations, value};
+use mizzen_object::{Context, Path, Violations};
+use mizzen_value::{Value, value};
 
 use super::expression::Scope;
 use super::matching::{self, FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLICIES};

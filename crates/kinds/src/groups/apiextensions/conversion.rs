@@ -1,7 +1,8 @@
 //! How do objects get from one version to another?
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use crate::groups::certificates::pem;
 use crate::groups::{bytes, client, rules};

@@ -1,6 +1,6 @@
 //! How a definition shows that it goes away: its objects go first.
 
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 /// Keeps a deleted definition until its objects are gone.
 const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";

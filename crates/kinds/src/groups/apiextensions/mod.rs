@@ -12,7 +12,8 @@ pub use schema::structural_condition;
 
 use mizzen_object::condition::is_true;
 use mizzen_object::validate::field;
-use mizzen_object::{Action, Context, Path, Value, Violations, json, value};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::{Value, json, value};
 
 use crate::Behaviour;
 

@@ -1,7 +1,8 @@
 //! What may a kind be called, and in whose name?
 
 use mizzen_object::validate::names;
-use mizzen_object::{Path, Value, Violations, json};
+use mizzen_object::{Path, Violations};
+use mizzen_value::{Value, json};
 
 use crate::groups::client::Url;
 

@@ -1,7 +1,8 @@
 //! A definition as v1beta1 writes it: what all versions have alike stands above them, schemas may be missing, and
 //! fields that no schema names are kept unless it says otherwise.
 
-use mizzen_object::{Context, Path, Value, Violations, value};
+use mizzen_object::{Context, Path, Violations};
+use mizzen_value::{Value, value};
 
 use super::names;
 use super::version::{SHARED, shared};

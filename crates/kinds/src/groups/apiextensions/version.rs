@@ -5,7 +5,8 @@
 
 use mizzen_object::structural::resolve;
 use mizzen_object::validate::names;
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use super::schema::{self, Options};
 use crate::groups::internal;

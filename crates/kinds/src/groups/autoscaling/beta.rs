@@ -5,7 +5,7 @@
 //!
 //! Kubernetes: pkg/apis/autoscaling/v2beta1 and v2beta2, which v1.35 still had.
 
-use mizzen_object::{Value, json, value};
+use mizzen_value::{Value, json, value};
 
 use super::from_v1::{convert_all, convert_behavior};
 use super::to_v1::internal_behavior;

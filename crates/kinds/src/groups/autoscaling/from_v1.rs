@@ -1,6 +1,6 @@
 //! An autoscaler of version 1 as it is stored: its annotations become fields.
 
-use mizzen_object::{Value, json, value};
+use mizzen_value::{Value, json, value};
 
 use super::metric;
 use super::{BEHAVIOR, CONDITIONS, CURRENT_METRICS, METRICS, cpu_utilization, default_v2};

@@ -2,7 +2,7 @@
 //!
 //! Version 2 says `metric`, `target` and `current`; version 1 has a flat list of fields for each source.
 
-use mizzen_object::{Map, Str, Value, quantity};
+use mizzen_value::{Map, Str, Value, quantity};
 
 /// The sources of a metric, as they follow each other in JSON.
 const SOURCES: [&str; 5] = [

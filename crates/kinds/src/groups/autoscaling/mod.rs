@@ -8,7 +8,7 @@ mod metric;
 mod to_v1;
 mod validate;
 
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 use crate::Behaviour;
 

@@ -1,6 +1,6 @@
 //! An autoscaler as version 1 shows it: what it has no fields for goes into annotations.
 
-use mizzen_object::{Value, json};
+use mizzen_value::{Value, json};
 
 use super::metric;
 use super::{BEHAVIOR, CONDITIONS, CURRENT_METRICS, METRICS, drop_annotations, is_cpu_utilization};

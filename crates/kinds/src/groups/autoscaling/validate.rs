@@ -1,8 +1,9 @@
 //! What may an autoscaler ask for?
 
-use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Action, Context, Path, Value, Violations};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
 
 use crate::core::resources;
 use crate::groups::rules;

@@ -4,7 +4,8 @@ pub(super) mod pem;
 mod v1beta1;
 mod validate;
 
-use mizzen_object::{Action, Context, Value};
+use mizzen_object::{Action, Context};
+use mizzen_value::Value;
 
 pub use validate::{requested_groups, requested_name};
 

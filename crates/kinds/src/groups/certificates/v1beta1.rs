@@ -2,7 +2,7 @@
 //!
 //! Kubernetes: pkg/apis/certificates/v1beta1/defaults.go and pkg/apis/certificates/helpers.go.
 
-use mizzen_object::{Value, value};
+use mizzen_value::{Value, value};
 
 use super::pem::{self, AlternativeNames};
 use super::validate::{LEGACY, request_der};

@@ -1,7 +1,8 @@
 //! What may be asked for, and what may be said about it?
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Action, Context, Path, Value, Violations};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::Value;
 
 use super::{conditions, pem};
 use crate::groups::bytes;

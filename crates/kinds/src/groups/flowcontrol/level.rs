@@ -1,6 +1,7 @@
 //! How much of the server does a priority level get?
 
-use mizzen_object::{Action, Context, Path, Value, Violations, value};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::{Value, value};
 
 use super::validate_conditions;
 use crate::Behaviour;

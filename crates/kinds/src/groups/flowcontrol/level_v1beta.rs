@@ -4,7 +4,7 @@
 //!
 //! Kubernetes: pkg/apis/flowcontrol/v1beta1 to v1beta3.
 
-use mizzen_object::Value;
+use mizzen_value::Value;
 
 use super::level::{self, DEFAULT_SHARES, LEVEL, PRESERVE_ZERO};
 use crate::Behaviour;

@@ -5,7 +5,8 @@ mod level_v1beta;
 mod schema;
 
 use mizzen_object::validate::repeats;
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use crate::Behaviour;
 

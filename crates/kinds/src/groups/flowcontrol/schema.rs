@@ -1,7 +1,8 @@
 //! Which requests go to which priority level?
 
 use mizzen_object::validate::names;
-use mizzen_object::{Action, Context, Path, Value, Violations, value};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::{Value, value};
 
 use super::validate_conditions;
 use crate::Behaviour;

@@ -1,7 +1,8 @@
 //! Which addresses do services get, and which are taken?
 
 use mizzen_object::validate::{field, ip, names};
-use mizzen_object::{Action, Context, Path, Value, Violations};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::Value;
 
 use crate::Behaviour;
 use crate::groups::{internal, rules};

@@ -1,7 +1,8 @@
 //! Which hosts and paths lead to which backend, and who serves them?
 
 use mizzen_object::validate::{field, ip, names};
-use mizzen_object::{Action, Context, Path, Value, Violations};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::Value;
 
 use crate::Behaviour;
 use crate::groups::rules;

@@ -1,6 +1,7 @@
 //! An Ingress as v1beta1 writes it: a backend names its service and the port side by side.
 
-use mizzen_object::{Context, Value, Violations, value};
+use mizzen_object::{Context, Violations};
+use mizzen_value::{Value, value};
 
 use super::ingress::{self, Dialect};
 use crate::Behaviour;

@@ -2,7 +2,8 @@
 
 use mizzen_object::validate::ip::{self, Block};
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Context, Path, Value, Violations, value};
+use mizzen_object::{Context, Path, Violations};
+use mizzen_value::{Value, value};
 
 use crate::Behaviour;
 use crate::groups::rules;

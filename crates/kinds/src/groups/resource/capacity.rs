@@ -1,7 +1,8 @@
 //! How much of a device is there, and in which amounts is it given out?
 
-use mizzen_object::quantity::Quantity;
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
 
 use super::parts;
 

@@ -1,7 +1,8 @@
 //! Which devices does somebody ask for?
 
 use mizzen_object::validate::{field, meta, names};
-use mizzen_object::{Action, Context, Path, Value, Violations};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::Value;
 
 use super::{parts, status};
 use crate::Behaviour;

@@ -1,6 +1,7 @@
 //! Which kinds of device can be asked for?
 
-use mizzen_object::{Context, Path, Value, Violations};
+use mizzen_object::{Context, Path, Violations};
+use mizzen_value::Value;
 
 use super::parts;
 use crate::Behaviour;

@@ -1,8 +1,9 @@
 //! What is known about a device?
 
-use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::names;
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
 
 use super::{capacity, parts};
 use crate::groups::{internal, rules};

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use mizzen_object::cel::{Environment, Node, Range, RefuseError, Sizes, Type, Version};
+use mizzen_cel::{Environment, Node, Range, RefuseError, Sizes, Type, Version};
 use mizzen_object::{Path, Reason, Violations};
 
 const VERSION: Version = (1, 36);

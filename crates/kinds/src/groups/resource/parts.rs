@@ -1,7 +1,8 @@
 //! Names, selectors and configurations that claims, classes and slices share.
 
 use mizzen_object::validate::{field, meta, names};
-use mizzen_object::{Path, Value, Violations, json};
+use mizzen_object::{Path, Violations};
+use mizzen_value::{Value, json};
 
 use super::expression;
 use crate::groups::rules;

@@ -1,7 +1,8 @@
 //! Which devices does a driver offer, and on which nodes?
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Context, Path, Value, Violations};
+use mizzen_object::{Context, Path, Violations};
+use mizzen_value::Value;
 
 use super::{device, parts};
 use crate::Behaviour;

@@ -1,7 +1,8 @@
 //! Which devices did a claim get, and who uses them?
 
 use mizzen_object::validate::{condition, field, ip};
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use super::claim::{Requests, validate_references};
 use super::parts;

@@ -1,7 +1,8 @@
 //! Which volume is to be attached to which node?
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Action, Context, Path, Value, Violations};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::Value;
 
 use super::driver_name;
 use crate::Behaviour;

@@ -1,7 +1,8 @@
 //! How much room does a storage class have, and where?
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Context, Path, Value, Violations};
+use mizzen_object::{Context, Path, Violations};
+use mizzen_value::Value;
 
 use super::label_warning;
 use crate::Behaviour;

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mizzen_object::validate::{field, meta, names};
-use mizzen_object::{Context, Path, Value, Violations};
+use mizzen_object::{Context, Path, Violations};
+use mizzen_value::Value;
 
 use super::label_warning;
 use crate::Behaviour;

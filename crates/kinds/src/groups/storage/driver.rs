@@ -1,7 +1,8 @@
 //! What does a CSI driver need from the cluster?
 
 use mizzen_object::validate::{field, repeats};
-use mizzen_object::{Action, Context, Path, Value, Violations, value};
+use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_value::{Value, value};
 
 use crate::Behaviour;
 use crate::groups::rules;

@@ -1,7 +1,8 @@
 //! Which drivers run on a node, and what can they do there?
 
 use mizzen_object::validate::{field, names, repeats};
-use mizzen_object::{Context, Path, Value, Violations};
+use mizzen_object::{Context, Path, Violations};
+use mizzen_value::Value;
 
 use super::driver_name;
 use crate::Behaviour;

@@ -1,7 +1,8 @@
 //! Versions that Kubernetes serves no more: what they take for granted, and in whose words they are refused.
 
 use expect_test::{Expect, expect};
-use mizzen_object::{Action, json};
+use mizzen_object::Action;
+use mizzen_value::json;
 
 use super::{check, check_status, check_update};
 

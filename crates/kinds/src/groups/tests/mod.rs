@@ -12,7 +12,8 @@ use std::sync::LazyLock;
 
 use expect_test::Expect;
 use mizzen_object::schema::canonical;
-use mizzen_object::{Action, Context, Kind, Value, Violations, decode, default, json};
+use mizzen_object::{Action, Context, Kind, Violations, decode, default};
+use mizzen_value::{Value, json};
 
 use crate::{Catalog, legacy_catalog};
 

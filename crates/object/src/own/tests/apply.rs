@@ -1,7 +1,7 @@
 use expect_test::{Expect, expect};
 
 use super::{Story, thing};
-use crate::json;
+use mizzen_value::json;
 
 #[track_caller]
 fn check(story: &Story, expect: Expect) {

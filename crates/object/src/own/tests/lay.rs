@@ -1,8 +1,8 @@
 //! Laying a part over an object.
 
 use super::schema;
-use crate::json;
 use crate::own::lay;
+use mizzen_value::json;
 
 #[track_caller]
 fn check(object: &str, part: &str, expected: Result<&str, &str>) {

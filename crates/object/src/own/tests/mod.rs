@@ -10,9 +10,10 @@ use std::sync::{Arc, LazyLock};
 use super::{FieldSet, OneVersion, Writer};
 use crate::decode::decode;
 use crate::names::GroupVersionKind;
+use crate::patch;
 use crate::schema::{Schemas, Struct, parse};
-use crate::value::Value;
-use crate::{json, patch};
+use mizzen_value::Value;
+use mizzen_value::json;
 
 /// A kind that has every way in which parts are owned.
 const KINDS: &str = r#"

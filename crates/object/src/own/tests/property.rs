@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{Story, thing};
 use crate::own::{Element, FieldSet, Managed, Node, fields_of, keep_times};
-use crate::value::{Map, Value};
+use mizzen_value::{Map, Value};
 
 /// A small object: few names and values, so that writers meet. Nothing is empty: what is empty is dropped when it
 /// is stored, so that applying it again counts as a change, here as upstream.

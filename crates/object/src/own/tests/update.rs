@@ -2,8 +2,8 @@ use expect_test::{Expect, expect};
 
 use super::{GVK, STATUS, Story, canonical, schema, thing};
 use crate::own::{OneVersion, ScaleOwners, Writer, keep_times};
-use crate::value::Value;
-use crate::{json, value};
+use mizzen_value::Value;
+use mizzen_value::{json, value};
 
 #[track_caller]
 fn check(story: &Story, expect: Expect) {

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use super::{JsonPatchError, Operation};
-use crate::json;
-use crate::value::{Map, Value};
+use mizzen_value::json;
+use mizzen_value::{Map, Value};
 
 /// By how many bytes the copies of one patch may make an object grow.
 const MAX_COPIED: usize = 3 * 1024 * 1024;

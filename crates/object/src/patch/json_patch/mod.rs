@@ -2,8 +2,8 @@
 
 mod apply;
 
-use crate::json::{self, Scanner, SyntaxError};
-use crate::value::{Str, Value};
+use mizzen_value::json::{self, Scanner, SyntaxError};
+use mizzen_value::{Str, Value};
 
 /// The most operations that one patch may have.
 const MAX_OPERATIONS: usize = 10_000;

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use super::lookup::Place;
 use super::{DELETE, DELETE_LIST, DIRECTIVE, ELEMENT_ORDER, Key, REPLACE, RETAIN_KEYS};
 use crate::schema::{Patch, Struct};
-use crate::value::{Map, Str, Value};
+use mizzen_value::{Map, Str, Value};
 
 /// A strategic merge patch that turns `from` into `to`, both objects of type `ty`; empty if they are equal.
 pub fn strategic_diff(ty: &Struct, from: &Value, to: &Value) -> Value {

@@ -8,7 +8,7 @@ use super::merge::merge_map;
 use super::order::arrange;
 use super::{DELETE, DIRECTIVE, Key, MERGE, REPLACE, StrategicError, as_map, member};
 use crate::patch::go_text::go_list;
-use crate::value::Value;
+use mizzen_value::Value;
 
 /// A merged list.
 pub(super) struct Merged {

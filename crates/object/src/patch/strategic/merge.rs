@@ -9,7 +9,7 @@ use super::order::merge_in_order;
 use super::{DELETE, DELETE_LIST, DIRECTIVE, ELEMENT_ORDER, REPLACE, RETAIN_KEYS};
 use super::{Key, StrategicError, has_directive};
 use crate::schema::Struct;
-use crate::value::{Map, Str, Value};
+use mizzen_value::{Map, Str, Value};
 
 /// Applies `patch` to `target`, an object of type `ty`. Whatever the patch adds is not checked against the
 /// schema, unknown members stay for a decoder to complain about. After an error the target is half patched.

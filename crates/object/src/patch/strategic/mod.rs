@@ -27,7 +27,7 @@ pub use diff::strategic_diff;
 pub use merge::strategic_merge;
 
 use super::go_text::{go_string, go_text, go_type};
-use crate::value::{Map, Str, Value};
+use mizzen_value::{Map, Str, Value};
 
 const DIRECTIVE: &str = "$patch";
 const DELETE: &str = "delete";

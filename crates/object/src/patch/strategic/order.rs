@@ -12,7 +12,7 @@ use super::lookup::Place;
 use super::merge::{list_name, remove_directives};
 use super::{DELETE, DIRECTIVE, ELEMENT_ORDER, Key, StrategicError, as_map, has_directive, member};
 use crate::patch::go_text::go_list;
-use crate::value::{Map, Str, Value};
+use mizzen_value::{Map, Str, Value};
 
 /// Up to this length Go sorts by insertion, which shows when the order is none.
 const INSERTION_SORTED: usize = 20;

@@ -1,10 +1,10 @@
 use expect_test::{Expect, expect};
 
 use super::{StrategicError, strategic_diff, strategic_merge};
-use crate::json;
 use crate::patch::go_text;
 use crate::schema::{Schemas, parse};
-use crate::value::Value;
+use mizzen_value::Value;
+use mizzen_value::json;
 
 const TYPES: &str = "
 group example

@@ -2,7 +2,7 @@
 
 use super::Rule;
 use super::declare::Declared;
-use crate::cel::{Environment, Program, RefuseError, Shape, Type, Version};
+use mizzen_cel::{Environment, Program, RefuseError, Shape, Type, Version};
 
 /// The rules of a place, ready to be run.
 #[derive(Debug)]

@@ -5,11 +5,12 @@
 
 use std::sync::LazyLock;
 
-use crate::cel::{self, Form, Merge, Range, Shape, Sizes, escape};
 use crate::structural::ListType;
 use crate::structural::node::{Check, Node, Type};
-use crate::value;
-use crate::value::{Str, Value};
+use mizzen_cel as cel;
+use mizzen_cel::{Form, Merge, Range, Shape, Sizes, escape};
+use mizzen_value::value;
+use mizzen_value::{Str, Value};
 
 /// The greatest request, in octets.
 const REQUEST: u64 = 3 * 1024 * 1024;

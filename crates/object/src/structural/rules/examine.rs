@@ -2,9 +2,9 @@
 
 use super::compile::{Compiled, CompiledRule};
 use super::declare::{Declared, cardinality};
-use crate::cel::Program;
 use crate::structural::node::Node;
-use crate::value::Value;
+use mizzen_cel::Program;
+use mizzen_value::Value;
 
 /// What there is to say about a rule before it ever runs.
 #[derive(Debug, Clone, PartialEq, Eq)]

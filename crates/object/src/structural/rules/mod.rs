@@ -20,11 +20,11 @@ use std::sync::OnceLock;
 
 use super::correlate::Correlated;
 use super::{Structural, resolve};
-use crate::cel::Shape;
-use crate::value::{Str, Value};
 use crate::violation::{Path, Reason, Violations};
 use compile::Compiled;
 use declare::Declared;
+use mizzen_cel::Shape;
+use mizzen_value::{Str, Value};
 use walk::{Past, Walk};
 
 /// What all rules together may cost for one object. Kubernetes: about a second (pkg/apis/cel/config.go).

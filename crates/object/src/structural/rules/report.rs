@@ -2,8 +2,8 @@
 
 use super::Rule;
 use crate::structural::node::{Node, Type};
-use crate::value::Value;
 use crate::violation::{Path, Reason, Violation, Violations, show};
+use mizzen_value::Value;
 
 /// A value, and where it stands.
 #[derive(Clone, Copy)]

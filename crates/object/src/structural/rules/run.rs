@@ -7,10 +7,11 @@ use super::declare::Declared;
 use super::report::{self, Blame};
 use super::walk::{Exhausted, Past, Walk};
 use super::{CALL_LIMIT, Rule};
-use crate::cel::{self, Activation, Budget, EvalError, Evaluation, Outcome, Program, Shape};
-use crate::json;
-use crate::value::Value;
 use crate::violation::Path;
+use mizzen_cel as cel;
+use mizzen_cel::{Activation, Budget, EvalError, Evaluation, Outcome, Program, Shape};
+use mizzen_value::Value;
+use mizzen_value::json;
 
 const NO_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";

@@ -2,10 +2,10 @@
 
 use expect_test::{Expect, expect};
 
-use crate::json;
 use crate::structural::Structural;
-use crate::value::Value;
 use crate::violation::Violations;
+use mizzen_value::Value;
+use mizzen_value::json;
 
 fn parse(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {text}"))

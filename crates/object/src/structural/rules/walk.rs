@@ -2,8 +2,8 @@
 
 use super::declare::Declared;
 use crate::structural::correlate::Correlated;
-use crate::value::{Map, Value};
 use crate::violation::{Path, Violations};
+use mizzen_value::{Map, Value};
 
 /// A walk along a schema.
 pub(super) struct Walk<'v> {

@@ -1,8 +1,8 @@
 //! Texts that have a format, and texts that do not.
 
 use super::{compile, with};
-use crate::value::Map;
 use crate::violation::Violations;
+use mizzen_value::Map;
 
 #[track_caller]
 fn check_format(format: &str, good: &[&str], bad: &[&str]) {

@@ -6,9 +6,9 @@ mod property;
 use expect_test::{Expect, expect};
 
 use super::Structural;
-use crate::json;
-use crate::value::Value;
 use crate::violation::Violations;
+use mizzen_value::Value;
+use mizzen_value::json;
 
 fn parse(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{Structural, parse};
-use crate::value::{Map, Value};
+use mizzen_value::{Map, Value};
 
 /// Schemas and objects that have something to do with each other.
 fn schema() -> impl Strategy<Value = Value> {

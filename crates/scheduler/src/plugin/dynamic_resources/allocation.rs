@@ -2,8 +2,8 @@
 
 use std::hash::BuildHasher as _;
 
-use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
+use mizzen_value::{Value, value};
 
 use super::pool::Reach;
 use super::search::Got;

@@ -3,8 +3,8 @@
 //! A device that several may share says for each capacity how much may be asked for: so much if nobody says anything, a
 //! range with steps, or certain values. What is asked for is rounded up to what may be.
 
-use mizzen_object::Value;
-use mizzen_object::quantity::{Format, Quantity};
+use mizzen_value::Value;
+use mizzen_value::quantity::{Format, Quantity};
 
 use crate::devices::Amounts;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use mizzen_object::{Str, Value};
 use mizzen_sdk::Object;
+use mizzen_value::{Str, Value};
 
 use super::allocation::allocation;
 use super::pool::pools;

@@ -1,6 +1,6 @@
 //! Which devices may a claim have together?
 
-use mizzen_object::{Str, Value};
+use mizzen_value::{Str, Value};
 
 use super::pool::Offer;
 

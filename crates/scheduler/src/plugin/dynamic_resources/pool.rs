@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use mizzen_kinds::tolerations::Taint;
-use mizzen_object::quantity::Quantity;
-use mizzen_object::{Str, Value, value};
 use mizzen_sdk::Object;
+use mizzen_value::quantity::Quantity;
+use mizzen_value::{Str, Value, value};
 
 use crate::cache::Node;
 use crate::devices::{DeviceId, Devices, Taken};

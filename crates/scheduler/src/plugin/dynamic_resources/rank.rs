@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Value;
 use mizzen_sdk::Object;
+use mizzen_value::Value;
 
 use super::check::Claimed;
 use super::wish::alternatives;

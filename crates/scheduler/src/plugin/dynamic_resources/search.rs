@@ -6,8 +6,8 @@
 //! Invariant: no search takes more than so many steps.
 
 use mizzen_kinds::tolerations::first_untolerated;
-use mizzen_object::Str;
-use mizzen_object::quantity::Quantity;
+use mizzen_value::Str;
+use mizzen_value::quantity::Quantity;
 
 use super::capacity::take;
 use super::constraint::Constraint;

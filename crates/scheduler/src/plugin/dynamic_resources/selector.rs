@@ -1,7 +1,7 @@
 //! Does a device suit an expression?
 
-use mizzen_object::cel::{Budget, Environment, Map, Program, Text, Type, Value as CelValue};
-use mizzen_object::{Str, Value};
+use mizzen_cel::{Budget, Environment, Map, Program, Text, Type, Value as CelValue};
+use mizzen_value::{Str, Value};
 
 /// The version whose expressions are understood.
 const VERSION: (u16, u16) = (1, 36);
@@ -150,7 +150,7 @@ fn map(entries: Vec<(CelValue<'static>, CelValue<'static>)>) -> Result<CelValue<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::value;
+    use mizzen_value::value;
 
     #[track_caller]
     fn check(expression: &str, expected: Result<bool, &str>) {

@@ -1,8 +1,8 @@
 //! What does a claim ask for?
 
 use mizzen_kinds::tolerations::Toleration;
-use mizzen_object::{Str, Value};
 use mizzen_sdk::{Key, Object};
+use mizzen_value::{Str, Value};
 
 use super::constraint::Constraint;
 use super::selector::Selectors;

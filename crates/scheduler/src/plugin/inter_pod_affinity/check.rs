@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Str;
+use mizzen_value::Str;
 
 use super::{by_domain, is_meant, matcher};
 use crate::cache::{Cache, Matcher, NOWHERE, Node, Sort};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Str;
+use mizzen_value::Str;
 
 use super::Counting;
 use crate::cache::{Cache, Matcher, NOWHERE, Node};

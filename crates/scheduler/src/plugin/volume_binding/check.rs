@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_object::select::LabelSelector;
-use mizzen_object::{Str, Value, value};
 use mizzen_sdk::Object;
+use mizzen_value::{Str, Value, value};
 
 use super::{Claims, limit, matching, size};
 use crate::HashMap;

@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use mizzen_object::quantity::Quantity;
 use mizzen_object::select::LabelSelector;
 use mizzen_sdk::Object;
+use mizzen_value::quantity::Quantity;
 
 use super::size;
 use crate::model::Labels;

@@ -6,8 +6,8 @@ mod matching;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::quantity::Quantity;
 use mizzen_sdk::Object;
+use mizzen_value::quantity::Quantity;
 
 use super::{Filter, Name, Ready, Refusal};
 use crate::happening::{Happening, NodeChange};

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use mizzen_object::time::Moment;
+use mizzen_value::time::Moment;
 
 use super::LogFile;
 

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use mizzen_object::validate::names::domain_prefixed_path;
-use mizzen_object::{Path, Str, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::{Str, Value};
 
 use super::super::expression::{Expression, Sees};
 use super::super::user::{Mapping, Rule, Source};

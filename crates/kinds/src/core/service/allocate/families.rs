@@ -1,6 +1,7 @@
 //! Which families of addresses a service gets: as its policy says, as its addresses show, as the cluster has.
 
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use super::super::addresses::{self, family_of};
 use super::super::{NONE, is};

@@ -8,7 +8,8 @@
 mod families;
 mod take;
 
-use mizzen_object::{Value, Violations};
+use mizzen_object::Violations;
+use mizzen_value::Value;
 
 use super::{NONE, needs_address, needs_health_check, needs_node_ports, node_ports};
 
@@ -245,7 +246,7 @@ mod tests {
         let spec = run(service, old).unwrap();
         for (path, value) in expected {
             assert_eq!(
-                mizzen_object::json::to_string(spec.at(path)),
+                mizzen_value::json::to_string(spec.at(path)),
                 *value,
                 "{path}"
             );

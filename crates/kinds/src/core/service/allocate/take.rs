@@ -1,6 +1,7 @@
 //! Takes what a service should have out of the pool.
 
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use super::super::{NONE, is, needs_health_check, needs_node_ports, node_ports};
 use super::{AllocateError, Exhausted, Pool, families, own_addresses};

@@ -1,6 +1,7 @@
 //! What may the rules of a schema cost?
 
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 /// The most that one expression may cost, by estimate.
 const EXPRESSION_LIMIT: u64 = 10_000_000;

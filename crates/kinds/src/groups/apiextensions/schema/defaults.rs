@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use mizzen_object::schema::Struct;
 use mizzen_object::structural::{BUDGET, Structural, type_name};
-use mizzen_object::{Map, Path, Reason, Value, Violation, Violations, json};
+use mizzen_object::{Path, Reason, Violation, Violations};
+use mizzen_value::{Map, Value, json};
 
 use super::openapi::TYPES;
 use super::shown::sorted;

@@ -1,7 +1,8 @@
 //! Rules in a schema: how they are written, and whether they are rules.
 
 use mizzen_object::structural::{Verdict, examine, resolve};
-use mizzen_object::{Path, Reason, Value, Violations};
+use mizzen_object::{Path, Reason, Violations};
+use mizzen_value::Value;
 
 use super::openapi::{Around, Found};
 use super::{shown, structural};

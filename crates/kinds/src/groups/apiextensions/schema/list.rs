@@ -1,6 +1,7 @@
 //! Lists and maps that say how their parts belong together.
 
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use super::Options;
 

@@ -19,7 +19,8 @@ pub(super) use patterns::validate_sizes;
 pub(super) use structural::unsupported;
 pub(super) use walk::{any, unknown_formats};
 
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 /// What is demanded of schemas. What the old definition broke already is let through.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,7 @@
 //! What may stand inside `anyOf`, `allOf`, `oneOf` and `not`: conditions on fields that are declared outside.
 
-use mizzen_object::{Path, Value, Violations, value};
+use mizzen_object::{Path, Violations};
+use mizzen_value::{Value, value};
 
 use super::structural::pattern;
 

@@ -1,6 +1,7 @@
 //! What a schema may not say, or not together.
 
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use super::cost::{self, Costs};
 use super::{Options, expressions, list};

@@ -1,6 +1,8 @@
 //! How large may the regular expressions of a definition be together?
 
-use mizzen_object::{Path, Value, Violations, go_regexp};
+use mizzen_go_regexp as go_regexp;
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use super::{schemas, walk};
 

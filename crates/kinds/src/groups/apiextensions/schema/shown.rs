@@ -1,7 +1,7 @@
 //! How messages show a schema: as upstream's internal type, with Go's names and no field left out.
 
 use mizzen_object::structural::sort;
-use mizzen_object::{Map, Value};
+use mizzen_value::{Map, Value};
 
 /// The fields: `Go's name=API's name:type`, where `s` is text, `b` a truth value, `?` whatever it is, `1` a schema,
 /// `n` a list of them, `m` a map of them, `i` a schema or a list, `o` a schema or a truth value, `d` a map of schemas or

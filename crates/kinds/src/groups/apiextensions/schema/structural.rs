@@ -1,6 +1,8 @@
 //! Is a schema structural?
 
-use mizzen_object::{Path, Value, Violations, go_regexp};
+use mizzen_go_regexp as go_regexp;
+use mizzen_object::{Path, Violations};
+use mizzen_value::Value;
 
 use super::nested;
 

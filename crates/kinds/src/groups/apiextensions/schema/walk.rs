@@ -1,7 +1,7 @@
 //! Every schema inside a schema.
 
-use mizzen_object::Value;
 use mizzen_object::structural::is_known_format;
+use mizzen_value::Value;
 
 /// Whether a test holds anywhere in a schema.
 pub(in super::super) fn any(schema: &Value, test: &dyn Fn(&Value) -> bool) -> bool {

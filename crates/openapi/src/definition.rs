@@ -1,0 +1,540 @@
+//! What does a type look like? A schema for each, in either dialect.
+//!
+//! Only definitions that something refers to are written: [`Definitions::reachable`] follows references from
+//! the operations on.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use mizzen_object::schema::{Field, Merge, Patch, Presence, Shape, Struct, Type, Union};
+use mizzen_object::{GroupVersionKind, Kind};
+use mizzen_value::{Map, Str, Value, value};
+
+use super::names::{self, META};
+use super::prose::Prose;
+use super::{Context, Published, custom, enums, opaque, registered};
+
+/// How a schema is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// Swagger 2.0: no defaults, no alternatives, references may have neighbours.
+    V2,
+    /// OpenAPI 3.0: a reference stands alone.
+    V3,
+}
+
+impl Dialect {
+    /// What stands before a definition's name in a reference.
+    pub(super) fn prefix(self) -> &'static str {
+        match self {
+            Dialect::V2 => "#/definitions/",
+            Dialect::V3 => "#/components/schemas/",
+        }
+    }
+
+    /// A reference to a definition.
+    pub(super) fn reference(self, definition: &str) -> Value {
+        value!({"$ref": (format!("{}{definition}", self.prefix()))})
+    }
+
+    /// A schema with what its place adds to it.
+    pub(super) fn dress(self, schema: Value, description: Option<&str>, additions: Map) -> Value {
+        let mut dressed = Map::default();
+        if let Some(description) = description {
+            dressed.insert("description", description);
+        }
+        let alone = dressed.is_empty() && additions.is_empty();
+        if self == Dialect::V3 && !alone && schema.get("$ref").is_some() {
+            dressed.insert("allOf", vec![schema]);
+        } else if let Value::Map(schema) = schema {
+            schema
+                .into_iter()
+                .for_each(|(key, value)| drop(dressed.insert(key, value)));
+        }
+        additions
+            .into_iter()
+            .for_each(|(key, value)| drop(dressed.insert(key, value)));
+        in_order(&mut dressed);
+        Value::Map(dressed)
+    }
+}
+
+/// The members of a schema in upstream's order (kube-openapi/pkg/validation/spec/schema.go); extensions come last.
+const MEMBERS: &[&str] = &[
+    "description",
+    "type",
+    "nullable",
+    "format",
+    "title",
+    "default",
+    "maximum",
+    "exclusiveMaximum",
+    "minimum",
+    "exclusiveMinimum",
+    "maxLength",
+    "minLength",
+    "pattern",
+    "maxItems",
+    "minItems",
+    "uniqueItems",
+    "multipleOf",
+    "enum",
+    "maxProperties",
+    "minProperties",
+    "required",
+    "items",
+    "allOf",
+    "oneOf",
+    "anyOf",
+    "not",
+    "properties",
+    "additionalProperties",
+    "$ref",
+    "externalDocs",
+    "example",
+];
+
+/// Puts the members of a schema in order.
+pub(super) fn in_order(schema: &mut Map) {
+    let rank = |name: &str| {
+        MEMBERS
+            .iter()
+            .position(|known| *known == name)
+            .unwrap_or(MEMBERS.len())
+    };
+    let mut members: Vec<(Str, Value)> = std::mem::take(schema).into_iter().collect();
+    members
+        .sort_by(|(one, _), (other, _)| rank(one).cmp(&rank(other)).then_with(|| one.cmp(other)));
+    *schema = members.into_iter().collect();
+}
+
+/// Everything that can be referred to.
+pub(super) struct Definitions<'a> {
+    dialect: Dialect,
+    named: &'a Named,
+    known: HashMap<String, Definition<'a>>,
+    /// The group versions of the document's built-in kinds.
+    versions: Vec<(Str, Str)>,
+    prose: Prose,
+}
+
+/// The built-in types by the names of their definitions.
+pub(super) type Named = HashMap<String, NamedType>;
+
+/// A built-in type.
+pub(super) struct NamedType {
+    ty: Arc<Struct>,
+    /// A kind has `kind` and `apiVersion` besides its fields.
+    is_kind: bool,
+}
+
+/// Names all types.
+fn name(context: &Context) -> Named {
+    let name = |(full_name, ty): (&Str, &Arc<Struct>)| {
+        let is_kind = context.kinds.contains(full_name) || carries_type(ty);
+        (
+            names::definition(ty),
+            NamedType {
+                ty: ty.clone(),
+                is_kind,
+            },
+        )
+    };
+    context.types.types.iter().map(name).collect()
+}
+
+/// What a document's own kinds define.
+enum Definition<'a> {
+    /// A list of a kind.
+    List(&'a Published),
+    /// A custom kind.
+    Custom(&'a Published),
+}
+
+impl<'a> Definitions<'a> {
+    /// All types, and the kinds that a document is about.
+    pub(super) fn new(
+        dialect: Dialect,
+        context: &'a Context,
+        kinds: impl IntoIterator<Item = &'a Published>,
+        prose: Prose,
+    ) -> Definitions<'a> {
+        let named = context.named.get_or_init(|| name(context));
+        let mut definitions = Definitions {
+            dialect,
+            named,
+            known: HashMap::new(),
+            versions: Vec::new(),
+            prose,
+        };
+        kinds
+            .into_iter()
+            .for_each(|published| definitions.add(published));
+        definitions
+    }
+
+    fn add(&mut self, published: &'a Published) {
+        let kind = &published.kind;
+        let name = definition_of(published);
+        let version = (kind.gvk.group.clone(), kind.gvk.version.clone());
+        if published.schema.is_none() && !self.versions.contains(&version) {
+            self.versions.push(version);
+        }
+        if let Some(list_kind) = &kind.list_kind {
+            self.known
+                .insert(sibling(&name, list_kind), Definition::List(published));
+        }
+        if published.schema.is_some() {
+            self.known.insert(name, Definition::Custom(published));
+        }
+    }
+
+    /// The definitions that `roots` lead to, each passed through `encode`.
+    pub(super) fn reachable(
+        &self,
+        roots: impl IntoIterator<Item = String>,
+        encode: impl Fn(&Value) -> Vec<u8>,
+    ) -> BTreeMap<String, Vec<u8>> {
+        let mut found = BTreeMap::new();
+        let mut waiting: Vec<String> = roots.into_iter().collect();
+        while let Some(name) = waiting.pop() {
+            if found.contains_key(&name) {
+                continue;
+            }
+            if let Some(schema) = self.schema(&name) {
+                references(&schema, self.dialect.prefix(), &mut waiting);
+                found.insert(name, encode(&schema));
+            }
+        }
+        found
+    }
+
+    /// The schema of a definition.
+    fn schema(&self, name: &str) -> Option<Value> {
+        if let Some(named) = self.named.get(name) {
+            return Some(self.of_struct(name, &named.ty, named.is_kind));
+        }
+        Some(match self.known.get(name) {
+            Some(Definition::List(published)) if published.schema.is_some() => {
+                custom::list(self.dialect, name, &published.kind, &self.prose)
+            }
+            Some(Definition::List(published)) => self.of_list(name, &published.kind),
+            Some(Definition::Custom(published)) => {
+                custom::definition(self.dialect, published, &self.prose)
+            }
+            None => {
+                let description = self.prose.definition(name);
+                Dialect::V2.dress(
+                    opaque::schema(self.dialect, name)?,
+                    description,
+                    Map::default(),
+                )
+            }
+        })
+    }
+
+    fn of_struct(&self, name: &str, ty: &Struct, is_kind: bool) -> Value {
+        let mut properties: BTreeMap<&str, Value> = ty
+            .fields()
+            .iter()
+            .map(|field| (field.name.as_str(), self.of_field(name, field)))
+            .collect();
+        if is_kind {
+            for field in ["apiVersion", "kind"] {
+                properties.insert(field, described("string", self.prose.field(name, field)));
+            }
+        }
+        let required: Vec<Value> = ty
+            .fields()
+            .iter()
+            .filter(|field| field.required)
+            .map(|field| Value::from(&field.name))
+            .collect();
+
+        let mut schema = value!({"type": "object"});
+        if !required.is_empty() {
+            schema.set("required", required);
+        }
+        if !properties.is_empty() {
+            schema.set("properties", Map::from_iter(properties));
+        }
+        let kinds = self.kinds_of(ty, is_kind);
+        if !kinds.is_empty() {
+            schema.set("x-kubernetes-group-version-kind", kinds);
+        }
+        if ty.atomic {
+            schema.set("x-kubernetes-map-type", "atomic");
+        }
+        if let Some(union) = ty.union() {
+            schema.set("x-kubernetes-unions", vec![union_value(union)]);
+        }
+        self.dialect
+            .dress(schema, self.prose.definition(name), Map::default())
+    }
+
+    /// As which kinds a type may appear.
+    ///
+    /// Kubernetes: two types of meta are registered in every group version (metav1.AddToGroupVersion). A document of one
+    /// built-in group version names that one, the others all that the scheme has of which they are written.
+    fn kinds_of(&self, ty: &Struct, is_kind: bool) -> Vec<Value> {
+        let everywhere =
+            ty.home == "meta/v1" && matches!(ty.name.as_str(), "DeleteOptions" | "WatchEvent");
+        let (group, version) = names::group_version(&ty.home);
+        let mut homes: BTreeSet<(&str, &str)> = BTreeSet::new();
+        if is_kind || everywhere {
+            homes.insert((&group, &version));
+        }
+        if everywhere {
+            homes.extend(
+                self.versions
+                    .iter()
+                    .map(|(group, version)| (group.as_str(), version.as_str())),
+            );
+            match self.dialect {
+                Dialect::V2 => homes.extend(registered::server()),
+                Dialect::V3 if self.versions.is_empty() => homes.extend(registered::client()),
+                Dialect::V3 => {}
+            }
+        }
+        homes
+            .into_iter()
+            .map(|(group, version)| kind_value(group, version, &ty.name))
+            .collect()
+    }
+
+    fn of_field(&self, owner: &str, field: &Field) -> Value {
+        let mut additions = Map::default();
+        if let Some(default) = self.default_of(field) {
+            additions.insert("default", default);
+        }
+        merge(&field.merge, &field.ty, &mut additions);
+        patch(&field.patch, &mut additions);
+        let words = self
+            .prose
+            .field(owner, &field.name)
+            .map(|words| with_values(words, &field.ty));
+        self.dialect
+            .dress(self.of_type(&field.ty), words.as_deref(), additions)
+    }
+
+    /// A plain struct is there even when nobody gives it.
+    fn default_of(&self, field: &Field) -> Option<Value> {
+        if self.dialect == Dialect::V2 {
+            return None;
+        }
+        let plain = matches!(field.presence, Presence::NotEmpty | Presence::Always);
+        let implied = || (plain && field.ty.as_struct().is_some()).then(Value::object);
+        field.default.clone().or_else(implied)
+    }
+
+    fn of_type(&self, ty: &Type) -> Value {
+        match &ty.shape {
+            Shape::Bool => value!({"type": "boolean"}),
+            Shape::Int32 => value!({"type": "integer", "format": "int32"}),
+            Shape::Int64 => value!({"type": "integer", "format": "int64"}),
+            Shape::Float => value!({"type": "number", "format": "double"}),
+            Shape::String => of_string(ty),
+            Shape::Bytes => value!({"type": "string", "format": "byte"}),
+            Shape::List(item) => value!({"type": "array", "items": (self.of_item(item))}),
+            Shape::Map(item) => {
+                value!({"type": "object", "additionalProperties": (self.of_item(item))})
+            }
+            Shape::Struct(inner) => self.dialect.reference(&names::definition(inner)),
+            _ => self.dialect.reference(&opaque::name(ty)),
+        }
+    }
+
+    fn of_item(&self, ty: &Type) -> Value {
+        let mut additions = Map::default();
+        let plain = matches!(
+            ty.shape,
+            Shape::Bool
+                | Shape::Int32
+                | Shape::Int64
+                | Shape::Float
+                | Shape::String
+                | Shape::Struct(_)
+        );
+        if plain && self.dialect == Dialect::V3 {
+            additions.insert("default", ty.zero());
+        }
+        self.dialect.dress(self.of_type(ty), None, additions)
+    }
+
+    fn of_list(&self, name: &str, kind: &Kind) -> Value {
+        let item = sibling(name, &kind.gvk.kind);
+        let words = |field| self.prose.field(&item, field);
+        let metadata = self.of_plain(&format!("{META}.ListMeta"), Some("Standard list metadata."));
+        let items = value!({
+            "description": (format!("List of {}.", kind.plural)),
+            "type": "array",
+            "items": (self.of_plain(&item, None)),
+        });
+        let list_kind = name.rsplit('.').next().unwrap_or_default();
+        let mut list = value!({
+            "description": (format!("{list_kind} is a list of {}.", kind.gvk.kind)),
+            "type": "object",
+            "required": ["items"],
+            "properties": {
+                "apiVersion": (described("string", words("apiVersion"))),
+                "items": items,
+                "kind": (described("string", words("kind"))),
+                "metadata": metadata,
+            },
+        });
+        list.set(
+            "x-kubernetes-group-version-kind",
+            vec![kind_value(&kind.gvk.group, &kind.gvk.version, list_kind)],
+        );
+        list
+    }
+
+    /// A struct that is always there.
+    fn of_plain(&self, definition: &str, description: Option<&str>) -> Value {
+        let mut additions = Map::default();
+        if self.dialect == Dialect::V3 {
+            additions.insert("default", Value::object());
+        }
+        self.dialect
+            .dress(self.dialect.reference(definition), description, additions)
+    }
+}
+
+/// The definition of a kind's objects.
+pub(super) fn definition_of(published: &Published) -> String {
+    match published.schema {
+        Some(_) => names::custom_definition(&published.kind.gvk),
+        None => names::definition(&published.kind.root),
+    }
+}
+
+/// A definition in the package of another.
+pub(super) fn sibling(definition: &str, name: &str) -> String {
+    let package = definition
+        .rsplit_once('.')
+        .map_or("", |(package, _)| package);
+    format!("{package}.{name}")
+}
+
+/// A kind as extensions name it.
+pub(super) fn kind_value(group: &str, version: &str, kind: &str) -> Value {
+    value!({"group": group, "kind": kind, "version": version})
+}
+
+/// The kind of an operation of v3. Kubernetes: a struct in Go, where [`kind_value`] is a map, hence the other order.
+pub(super) fn gvk_value(gvk: &GroupVersionKind) -> Value {
+    value!({"group": (gvk.group.clone()), "version": (gvk.version.clone()), "kind": (gvk.kind.clone())})
+}
+
+/// A union as extensions describe it: each member by the value of the discriminator that selects it.
+fn union_value(union: &Union) -> Value {
+    let mut described = Value::object();
+    if let Some(discriminator) = &union.discriminator {
+        described.set("discriminator", discriminator.clone());
+    }
+    let members = union
+        .members
+        .iter()
+        .map(|member| (member.clone(), Value::from(names::capital(member))));
+    described.set("fields-to-discriminateBy", members.collect::<Map>());
+    described
+}
+
+/// Adds the definitions that a schema, or anything with schemas in it, refers to.
+pub(super) fn references(value: &Value, prefix: &str, found: &mut impl Extend<String>) {
+    match value {
+        Value::List(list) => list.iter().for_each(|item| references(item, prefix, found)),
+        Value::Map(map) => {
+            for (key, member) in map.iter() {
+                match member
+                    .as_str()
+                    .filter(|_| key == "$ref")
+                    .and_then(|text| text.strip_prefix(prefix))
+                {
+                    Some(definition) => found.extend([definition.to_string()]),
+                    None => references(member, prefix, found),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whether objects of the type say what they are, by fields that protobuf leaves to the envelope.
+fn carries_type(ty: &Struct) -> bool {
+    ["kind", "apiVersion"]
+        .iter()
+        .all(|name| ty.field(name).is_some_and(|field| field.tag == 0))
+}
+
+pub(super) fn described(ty: &str, description: Option<&str>) -> Value {
+    Dialect::V2.dress(value!({"type": ty}), description, Map::default())
+}
+
+fn of_string(ty: &Type) -> Value {
+    let mut schema = value!({"type": "string"});
+    let values = enums::values(&ty.go);
+    if !values.is_empty() {
+        schema.set(
+            "enum",
+            values
+                .iter()
+                .map(|value| Value::from(*value))
+                .collect::<Vec<_>>(),
+        );
+    }
+    schema
+}
+
+/// Kubernetes: the values of a closed type are repeated in the description.
+fn with_values(words: &str, ty: &Type) -> String {
+    let values = if matches!(ty.shape, Shape::String) {
+        enums::values(&ty.go)
+    } else {
+        &[]
+    };
+    let mut words = words.to_string();
+    if !values.is_empty() {
+        words.push_str("\n\nPossible enum values:");
+        values
+            .iter()
+            .for_each(|value| words.push_str(&format!("\n - `{value:?}`")));
+    }
+    words
+}
+
+fn merge(merge: &Merge, ty: &Type, additions: &mut Map) {
+    let is_list = matches!(ty.shape, Shape::List(_) | Shape::Bytes);
+    let of = if is_list {
+        "x-kubernetes-list-type"
+    } else {
+        "x-kubernetes-map-type"
+    };
+    match merge {
+        Merge::Unsaid => return,
+        Merge::Atomic => additions.insert(of, "atomic"),
+        Merge::Granular => additions.insert(of, "granular"),
+        Merge::Set => additions.insert(of, "set"),
+        Merge::Keyed(keys) => {
+            additions.insert(
+                "x-kubernetes-list-map-keys",
+                keys.iter().map(Value::from).collect::<Vec<_>>(),
+            );
+            additions.insert(of, "map")
+        }
+    };
+}
+
+fn patch(patch: &Patch, additions: &mut Map) {
+    if let Some(key) = &patch.key {
+        additions.insert("x-kubernetes-patch-merge-key", key.clone());
+    }
+    let strategy = match (patch.merge, patch.retain_keys) {
+        (true, true) => "merge,retainKeys",
+        (true, false) => "merge",
+        (false, true) => "retainKeys",
+        (false, false) if patch.replace => "replace",
+        (false, false) => return,
+    };
+    additions.insert("x-kubernetes-patch-strategy", strategy);
+}

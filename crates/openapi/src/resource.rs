@@ -1,0 +1,627 @@
+//! What can be asked of a kind: its collections, its objects, and what is below them.
+//!
+//! Kubernetes: names, texts and parameters are those of apiserver/pkg/endpoints/installer.go, by which
+//! generated clients call their methods.
+
+use mizzen_object::schema::Struct;
+use mizzen_object::{GroupVersionKind, Subresource};
+use mizzen_value::Str;
+
+use super::definition::{definition_of, sibling};
+use super::names::{self, META, capital, with_article};
+use super::operation::{Body, OBJECTS, OK, Operation, Path};
+use super::parameter::{self, Parameter};
+use super::{Context, Published, Subject};
+
+const ANY: &[&str] = &["*/*"];
+const CUSTOM_OBJECTS: &[&str] = &["application/json", "application/yaml"];
+const LOGS: &[&str] = &[
+    "text/plain",
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+];
+const STREAMS: &[&str] = &[
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+];
+const PATCHES: &[&str] = &[
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+];
+const CUSTOM_PATCHES: &[&str] = &[
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/apply-patch+yaml",
+];
+
+/// Methods in the order in which a path shows them.
+const METHODS: &[&str] = &["get", "put", "post", "delete", "options", "head", "patch"];
+
+const CREATED: &[&str] = &["200", "201"];
+const ACCEPTED: &[&str] = &["200", "202"];
+const CREATED_OR_ACCEPTED: &[&str] = &["200", "201", "202"];
+
+/// A kind, and how its paths and operations are called.
+pub(super) struct Resource<'a> {
+    published: &'a Published,
+    context: &'a Context,
+    definition: String,
+    base: String,
+    words: String,
+    tag: String,
+    objects: &'static [&'static str],
+    streams: &'static [&'static str],
+    sent: &'static [&'static str],
+    patches: &'static [&'static str],
+}
+
+impl<'a> Resource<'a> {
+    /// A kind; the types of `context` are those of its queries.
+    pub(super) fn new(published: &'a Published, context: &'a Context) -> Resource<'a> {
+        let gvk = &published.kind.gvk;
+        let subject = Subject::GroupVersion(gvk.group.to_string(), gvk.version.to_string());
+        let custom = published.schema.is_some();
+        Resource {
+            published,
+            context,
+            definition: definition_of(published),
+            base: format!("/{}", subject.path()),
+            words: format!(
+                "{}{}",
+                names::group_words(&gvk.group),
+                names::operation_word(&gvk.version, true)
+            ),
+            tag: names::tag(&gvk.group, Some(&gvk.version)),
+            objects: if custom { CUSTOM_OBJECTS } else { OBJECTS },
+            streams: if custom { CUSTOM_OBJECTS } else { STREAMS },
+            sent: if custom { CUSTOM_OBJECTS } else { ANY },
+            patches: if custom { CUSTOM_PATCHES } else { PATCHES },
+        }
+    }
+
+    /// Its paths, those without operations left out.
+    pub(super) fn paths(&self) -> Vec<Path> {
+        let kind = &self.published.kind;
+        let mut paths = vec![self.collection(), self.object()];
+        if kind.is_namespaced() {
+            paths.push(self.everywhere());
+        }
+        if self.watches() {
+            paths.push(self.watch_object());
+            paths.push(self.watch_collection());
+        }
+        if self.watches() && kind.is_namespaced() {
+            paths.push(self.watch_everywhere());
+        }
+        for below in &kind.subresources {
+            paths.extend(self.below(below));
+        }
+        paths.retain(|path| !path.operations.is_empty());
+        paths
+    }
+
+    fn can(&self, verb: &str) -> bool {
+        self.published.kind.verbs.iter().any(|known| known == verb)
+    }
+
+    /// Kubernetes: custom kinds have no watch paths of the old kind, and their lists do not say "or watch".
+    fn watches(&self) -> bool {
+        self.can("watch") && self.published.schema.is_none()
+    }
+
+    fn collection(&self) -> Path {
+        let kind = &self.published.kind.gvk.kind;
+        let mut operations = Vec::new();
+        if self.can("list") {
+            operations.push(self.list(self.id("list", "", "")));
+        }
+        if self.can("create") {
+            let description = format!("create {}", with_article(kind));
+            operations.push(self.create(self.id("create", "", ""), description, &self.itself()));
+        }
+        if self.can("deletecollection") {
+            operations.push(self.delete_collection());
+        }
+        self.path("", &self.collection_path(), kind, operations)
+    }
+
+    fn object(&self) -> Path {
+        let kind = &self.published.kind.gvk.kind;
+        let itself = self.itself();
+        let mut operations = Vec::new();
+        if self.can("get") {
+            operations.push(self.read(
+                self.id("read", "", ""),
+                format!("read the specified {kind}"),
+                &itself,
+            ));
+        }
+        if self.can("update") {
+            let description = format!("replace the specified {kind}");
+            operations.push(self.replace(self.id("replace", "", ""), description, &itself));
+        }
+        if self.can("delete") {
+            operations.push(self.delete());
+        }
+        if self.can("patch") {
+            let description = format!("partially update the specified {kind}");
+            operations.push(self.patch(self.id("patch", "", ""), description, &itself));
+        }
+        self.path("", &self.object_path(), kind, operations)
+    }
+
+    fn everywhere(&self) -> Path {
+        let operations = Vec::from_iter(
+            self.can("list")
+                .then(|| self.list(self.id_everywhere("list", ""))),
+        );
+        self.path("", &self.published.kind.plural, "", operations)
+    }
+
+    fn watch_object(&self) -> Path {
+        let kind = &self.published.kind.gvk.kind;
+        let description = format!(
+            "watch changes to an object of kind {kind}. deprecated: use the 'watch' parameter with a list operation \
+             instead, filtered to a single item with the 'fieldSelector' parameter."
+        );
+        let operation = self.watch("watch", self.id("watch", "", ""), description);
+        self.path("watch/", &self.object_path(), kind, vec![operation])
+    }
+
+    fn watch_collection(&self) -> Path {
+        let operation = self.watch(
+            "watchlist",
+            self.id("watch", "", "List"),
+            self.watch_description(),
+        );
+        self.path("watch/", &self.collection_path(), "", vec![operation])
+    }
+
+    fn watch_everywhere(&self) -> Path {
+        let id = self.id_everywhere("watch", "List");
+        let operation = self.watch("watchlist", id, self.watch_description());
+        self.path("watch/", &self.published.kind.plural, "", vec![operation])
+    }
+
+    fn watch_description(&self) -> String {
+        format!(
+            "watch individual changes to a list of {}. deprecated: use the 'watch' parameter with a list operation \
+             instead.",
+            self.published.kind.gvk.kind
+        )
+    }
+
+    /// The paths below an object: more than one if what follows is free.
+    fn below(&self, below: &Subresource) -> Vec<Path> {
+        let speaks = below.kind.as_ref().unwrap_or(&self.published.kind.gvk);
+        match self.options(speaks) {
+            Some(options) => self.connections(below, speaks, options),
+            None => vec![self.subresource(below, speaks)],
+        }
+    }
+
+    /// The type that the query of a connection fills.
+    fn options(&self, speaks: &GroupVersionKind) -> Option<&'a Struct> {
+        let is_options = speaks.kind.ends_with("Options") && speaks.group.is_empty();
+        is_options.then(|| self.core_type(&speaks.kind)).flatten()
+    }
+
+    fn core_type(&self, name: &str) -> Option<&'a Struct> {
+        Some(
+            self.context
+                .types
+                .types
+                .get(format!("core/v1.{name}").as_str())?,
+        )
+    }
+
+    fn subresource(&self, below: &Subresource, speaks: &GroupVersionKind) -> Path {
+        let kind = &self.published.kind.gvk.kind;
+        // Kubernetes: whatever is below a custom kind is said to be about that kind.
+        let about = if self.published.schema.is_some() {
+            &self.published.kind.gvk
+        } else {
+            speaks
+        };
+        let spoken = Spoken {
+            kind: about,
+            definition: self.definition_of(speaks),
+        };
+        let (name, suffix) = (&below.name, capital(&below.name));
+        let operations = below.verbs.iter().filter_map(|verb| {
+            Some(match verb.as_str() {
+                "get" if name == "log" => self.read_log(),
+                "get" => self.read(
+                    self.id("read", "", &suffix),
+                    format!("read {name} of the specified {kind}"),
+                    &spoken,
+                ),
+                "update" => {
+                    let description = format!("replace {name} of the specified {kind}");
+                    self.replace(self.id("replace", "", &suffix), description, &spoken)
+                }
+                "create" => {
+                    let description = format!("create {name} of {}", with_article(kind));
+                    self.create(self.id("create", "", &suffix), description, &spoken)
+                }
+                "patch" => {
+                    let description = format!("partially update {name} of the specified {kind}");
+                    self.patch(self.id("patch", "", &suffix), description, &spoken)
+                }
+                _ => return None,
+            })
+        });
+        self.path(
+            "",
+            &format!("{}/{name}", self.object_path()),
+            &about.kind,
+            operations.collect(),
+        )
+    }
+
+    fn connections(
+        &self,
+        below: &Subresource,
+        speaks: &GroupVersionKind,
+        options: &Struct,
+    ) -> Vec<Path> {
+        let path = format!("{}/{}", self.object_path(), below.name);
+        let connect = |suffix: &str| {
+            let methods = methods(&below.verbs).iter();
+            methods
+                .map(|method| self.connect(method, below, speaks, options, suffix))
+                .collect::<Vec<_>>()
+        };
+        let mut paths = vec![self.path("", &path, &speaks.kind, connect(""))];
+        if options.field("path").is_some() {
+            let mut open = self.path(
+                "",
+                &format!("{path}/{{path}}"),
+                &speaks.kind,
+                connect("WithPath"),
+            );
+            let rest = parameter::path("path", "path to the resource".into());
+            open.operations
+                .iter_mut()
+                .for_each(|operation| operation.parameters.push(rest.clone()));
+            paths.push(open);
+        }
+        paths
+    }
+
+    fn connect(
+        &self,
+        method: &'static str,
+        below: &Subresource,
+        speaks: &GroupVersionKind,
+        options: &Struct,
+        suffix: &str,
+    ) -> Operation {
+        let kind = &self.published.kind.gvk.kind;
+        let suffix = format!("{}{suffix}", capital(&below.name));
+        Operation {
+            method,
+            id: self.id("connect", &capital(method), &suffix),
+            description: format!(
+                "connect {} requests to {} of {kind}",
+                method.to_uppercase(),
+                below.name
+            ),
+            action: "connect",
+            kind: Some(speaks.clone()),
+            parameters: parameter::options(options).collect(),
+            consumes: ANY,
+            produces: ANY,
+            answers: (OK, None),
+            ..Operation::default()
+        }
+    }
+
+    fn list(&self, id: String) -> Operation {
+        let gvk = &self.published.kind.gvk;
+        let what = if self.watches() {
+            "list or watch"
+        } else {
+            "list"
+        };
+        let list = self
+            .published
+            .kind
+            .list_kind
+            .as_ref()
+            .map(|list| sibling(&self.definition, list));
+        Operation {
+            method: "get",
+            id,
+            description: format!("{what} objects of kind {}", gvk.kind),
+            action: "list",
+            kind: Some(gvk.clone()),
+            parameters: self.with_pretty(parameter::LIST),
+            consumes: self.sent,
+            produces: self.streams,
+            answers: (OK, list),
+            ..Operation::default()
+        }
+    }
+
+    fn watch(&self, action: &'static str, id: String, description: String) -> Operation {
+        Operation {
+            method: "get",
+            id,
+            description,
+            action,
+            kind: Some(self.published.kind.gvk.clone()),
+            parameters: self.with_pretty(parameter::LIST),
+            consumes: self.sent,
+            produces: self.streams,
+            answers: (OK, Some(format!("{META}.WatchEvent"))),
+            ..Operation::default()
+        }
+    }
+
+    fn read(&self, id: String, description: String, spoken: &Spoken) -> Operation {
+        // Kubernetes: built-in kinds are not said to take GetOptions (apiserver/pkg/endpoints/installer.go).
+        let options: &[&str] = if self.published.schema.is_some() {
+            &["resourceVersion"]
+        } else {
+            &[]
+        };
+        Operation {
+            method: "get",
+            id,
+            description,
+            action: "get",
+            kind: Some(spoken.kind.clone()),
+            parameters: self.with_pretty(options),
+            consumes: self.sent,
+            produces: self.objects,
+            answers: (OK, Some(spoken.definition.clone())),
+            ..Operation::default()
+        }
+    }
+
+    fn read_log(&self) -> Operation {
+        let description = format!("read log of the specified {}", self.published.kind.gvk.kind);
+        let mut operation = self.read(self.id("read", "", "Log"), description, &self.itself());
+        let options = self.core_type(&format!("{}LogOptions", self.published.kind.gvk.kind));
+        operation
+            .parameters
+            .extend(options.into_iter().flat_map(parameter::options));
+        operation.produces = LOGS;
+        operation.answers = (OK, None);
+        operation
+    }
+
+    fn create(&self, id: String, description: String, spoken: &Spoken) -> Operation {
+        Operation {
+            method: "post",
+            action: "post",
+            ..self.write(id, description, spoken, CREATED_OR_ACCEPTED)
+        }
+    }
+
+    fn replace(&self, id: String, description: String, spoken: &Spoken) -> Operation {
+        Operation {
+            method: "put",
+            action: "put",
+            ..self.write(id, description, spoken, CREATED)
+        }
+    }
+
+    fn write(
+        &self,
+        id: String,
+        description: String,
+        spoken: &Spoken,
+        codes: &'static [&'static str],
+    ) -> Operation {
+        Operation {
+            id,
+            description,
+            kind: Some(spoken.kind.clone()),
+            parameters: self.with_pretty(parameter::WRITE),
+            body: Some(Body {
+                definition: spoken.definition.clone(),
+                required: true,
+            }),
+            consumes: self.sent,
+            produces: self.objects,
+            answers: (codes, Some(spoken.definition.clone())),
+            ..Operation::default()
+        }
+    }
+
+    fn patch(&self, id: String, description: String, spoken: &Spoken) -> Operation {
+        let codes = if self.published.schema.is_some() {
+            OK
+        } else {
+            CREATED
+        };
+        Operation {
+            method: "patch",
+            action: "patch",
+            parameters: parameter::patch()
+                .chain(parameter::query(&["pretty"]))
+                .collect(),
+            body: Some(Body {
+                definition: format!("{META}.Patch"),
+                required: true,
+            }),
+            consumes: self.patches,
+            ..self.write(id, description, spoken, codes)
+        }
+    }
+
+    fn delete(&self) -> Operation {
+        let kind = &self.published.kind;
+        // Kubernetes: the storage of namespaces answers the object without saying so (registry/core/namespace/storage).
+        let hidden = kind.gvk.group.is_empty() && kind.gvk.kind == "Namespace";
+        let answers_object = kind.rules.delete_answers_object && !hidden;
+        let answer = if answers_object {
+            self.definition.clone()
+        } else {
+            format!("{META}.Status")
+        };
+        Operation {
+            method: "delete",
+            id: self.id("delete", "", ""),
+            description: format!("delete {}", with_article(&kind.gvk.kind)),
+            action: "delete",
+            kind: Some(kind.gvk.clone()),
+            parameters: self.with_pretty(parameter::DELETE),
+            body: Some(Body {
+                definition: format!("{META}.DeleteOptions"),
+                required: false,
+            }),
+            consumes: self.sent,
+            produces: self.objects,
+            answers: (ACCEPTED, Some(answer)),
+            ..Operation::default()
+        }
+    }
+
+    fn delete_collection(&self) -> Operation {
+        if self.published.schema.is_some() {
+            return self.delete_custom_collection();
+        }
+        let mut operation = Operation {
+            id: self.id("delete", "Collection", ""),
+            description: format!("delete collection of {}", self.published.kind.gvk.kind),
+            action: "deletecollection",
+            answers: (OK, Some(format!("{META}.Status"))),
+            ..self.delete()
+        };
+        operation
+            .parameters
+            .extend(parameter::query(parameter::SELECT));
+        operation
+    }
+
+    /// Kubernetes: the collection of a custom kind takes what its list takes, and no options.
+    fn delete_custom_collection(&self) -> Operation {
+        Operation {
+            id: self.id("delete", "Collection", ""),
+            description: format!("delete collection of {}", self.published.kind.gvk.kind),
+            action: "deletecollection",
+            parameters: self.with_pretty(parameter::LIST),
+            body: None,
+            answers: (OK, Some(format!("{META}.Status"))),
+            ..self.delete()
+        }
+    }
+
+    /// A path, whose operations all take what stands in it. `subject` is what the name is of.
+    fn path(
+        &self,
+        before: &str,
+        after: &str,
+        subject: &str,
+        mut operations: Vec<Operation>,
+    ) -> Path {
+        let path = format!("{}/{before}{after}", self.base);
+        operations.sort_by_key(|operation| {
+            METHODS
+                .iter()
+                .position(|method| *method == operation.method)
+        });
+        for operation in &mut operations {
+            operation.tag = self.tag.clone();
+            if path.contains("{name}") {
+                operation
+                    .parameters
+                    .push(parameter::path("name", format!("name of the {subject}")));
+            }
+            if path.contains("{namespace}") {
+                let description = "object name and auth scope, such as for teams and projects";
+                operation
+                    .parameters
+                    .push(parameter::path("namespace", description.into()));
+            }
+        }
+        Path { path, operations }
+    }
+
+    fn collection_path(&self) -> String {
+        let kind = &self.published.kind;
+        if kind.is_namespaced() {
+            format!("namespaces/{{namespace}}/{}", kind.plural)
+        } else {
+            kind.plural.to_string()
+        }
+    }
+
+    fn object_path(&self) -> String {
+        format!("{}/{{name}}", self.collection_path())
+    }
+
+    fn id(&self, verb: &str, infix: &str, suffix: &str) -> String {
+        let kind = &self.published.kind;
+        let namespaced = if kind.is_namespaced() {
+            "Namespaced"
+        } else {
+            ""
+        };
+        let noun = names::operation_word(
+            &format!("{infix}{namespaced}{}{suffix}", kind.gvk.kind),
+            true,
+        );
+        format!("{verb}{}{noun}", self.words)
+    }
+
+    fn id_everywhere(&self, verb: &str, suffix: &str) -> String {
+        let kind = names::operation_word(&self.published.kind.gvk.kind, true);
+        format!("{verb}{}{kind}{suffix}ForAllNamespaces", self.words)
+    }
+
+    fn with_pretty(&self, names: &[&str]) -> Vec<Parameter> {
+        parameter::query(names)
+            .chain(parameter::query(&["pretty"]))
+            .collect()
+    }
+
+    fn itself(&self) -> Spoken<'_> {
+        Spoken {
+            kind: &self.published.kind.gvk,
+            definition: self.definition.clone(),
+        }
+    }
+
+    fn definition_of(&self, speaks: &GroupVersionKind) -> String {
+        if *speaks == self.published.kind.gvk {
+            return self.definition.clone();
+        }
+        let group = if speaks.group.is_empty() {
+            "core"
+        } else {
+            &speaks.group
+        };
+        format!(
+            "{}.{}",
+            names::package(&format!("{group}/{}", speaks.version)),
+            speaks.kind
+        )
+    }
+}
+
+/// What a request to a path is about.
+struct Spoken<'a> {
+    kind: &'a GroupVersionKind,
+    definition: String,
+}
+
+/// The methods of a connection.
+///
+/// Kubernetes: a proxy also takes OPTIONS and HEAD, which no verb stands for.
+fn methods(verbs: &[Str]) -> &'static [&'static str] {
+    if verbs.iter().any(|verb| verb == "delete") {
+        METHODS
+    } else {
+        &["get", "post"]
+    }
+}
