@@ -1,65 +1,28 @@
-//! The way to any Kubernetes API server, by a kubeconfig.
+//! Clients of any Kubernetes API server, from a kubeconfig file.
 
 use std::path::{Path, PathBuf};
 
-use http::header::{HeaderValue, USER_AGENT};
+use kube::Client;
 use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use mizzen_sdk::kubeconfig::{self, KubeconfigError};
 use tower::layer::layer_fn;
 
 use crate::complain::Overheard;
 
-/// Why a server cannot be reached.
+/// Why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
-    /// The kubeconfig makes no sense.
-    #[error("{}: {source}", .file.display())]
-    Kubeconfig {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong with it.
-        source: kube::config::KubeconfigError,
-    },
-    /// No server could show that it is the right one.
-    #[error("{}: the certificate authority of the cluster has no certificate in PEM", .0.display())]
-    Authority(PathBuf),
-    /// There is no way to the server.
+    /// The kubeconfig file is invalid.
+    #[error(transparent)]
+    Kubeconfig(#[from] KubeconfigError),
+    /// The client cannot be set up, for instance its TLS.
     #[error(transparent)]
     Client(#[from] kube::Error),
 }
 
-/// How to reach the server of a context of `file`, the current one unless one is named, for a client that goes by the
-/// name of `agent`.
-pub(crate) async fn configuration(
-    file: &Path,
-    context: Option<&str>,
-    agent: &'static str,
-) -> Result<Config, ConnectError> {
-    let refuse = |source| ConnectError::Kubeconfig {
-        file: file.into(),
-        source,
-    };
-    let kubeconfig = Kubeconfig::read_from(file).map_err(refuse)?;
-    let options = KubeConfigOptions {
-        context: context.map(str::to_owned),
-        ..KubeConfigOptions::default()
-    };
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
-        .await
-        .map_err(refuse)?;
-    if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
-        return Err(ConnectError::Authority(file.into()));
-    }
-    config
-        .headers
-        .push((USER_AGENT, HeaderValue::from_static(agent)));
-    Ok(config)
-}
-
-/// A client of the server that `file` names, which goes by the name of `agent`. What goes wrong on the way is logged.
-pub(crate) async fn connect(file: &Path, agent: &'static str) -> Result<Client, ConnectError> {
-    let config = configuration(file, None, agent).await?;
+/// A client of the server that `file` names, with `user_agent`. It logs requests that fail.
+pub(crate) async fn connect(file: &Path, user_agent: &'static str) -> Result<Client, ConnectError> {
+    let config = kubeconfig::load(file, None, user_agent).await?;
     let server = config.cluster_url.to_string();
     let overheard = layer_fn(move |inner| Overheard::new(inner, &server));
     Ok(ClientBuilder::try_from(config)?
@@ -67,7 +30,7 @@ pub(crate) async fn connect(file: &Path, agent: &'static str) -> Result<Client, 
         .build())
 }
 
-/// Where kubectl would look.
+/// The kubeconfig file that kubectl would use: `$KUBECONFIG`, or else `~/.kube/config`.
 pub(crate) fn default_file() -> PathBuf {
     let set = |name: &str| {
         std::env::var_os(name)

@@ -2,11 +2,6 @@
 //!
 //! `command` has a file per subcommand; `compose` puts the parts together.
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "`mizzen bench` measures other processes, by the machine's own time"
-)]
-mod bench;
 mod bootstrap;
 mod command;
 mod complain;
@@ -62,7 +57,7 @@ enum Command {
     /// Print what the loops do to an object, live.
     Trace(trace::Trace),
     /// Put load on any Kubernetes API server and report what it costs.
-    Bench(bench::Options),
+    Bench(mizzen_bench::Options),
 }
 
 fn main() -> ExitCode {
@@ -89,7 +84,10 @@ fn main() -> ExitCode {
             ("scheduler", scheduler.run().map_err(|error| chain(&error)))
         }
         Command::Trace(trace) => ("trace", trace.run().map_err(|error| chain(&error))),
-        Command::Bench(options) => ("bench", bench::run(options).map_err(|error| chain(&error))),
+        Command::Bench(options) => (
+            "bench",
+            mizzen_bench::run(options).map_err(|error| chain(&error)),
+        ),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

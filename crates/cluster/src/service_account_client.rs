@@ -15,6 +15,7 @@ use kube::client::{Body, ClientBuilder, DynBody};
 use kube::config::AuthInfo;
 use kube::{Client, Config};
 use mizzen_sdk::api::Api;
+use mizzen_sdk::kubeconfig;
 use mizzen_sdk::resource::SERVICE_ACCOUNTS;
 use mizzen_sdk::seam::wall_clock;
 use mizzen_sdk::write::{is_already_exists, is_not_found};
@@ -27,7 +28,7 @@ use tower::layer::layer_fn;
 use tower::{Service, ServiceExt as _};
 
 use crate::complain::Overheard;
-use crate::connect::{ConnectError, configuration};
+use crate::connect::ConnectError;
 
 /// Where the service accounts of controllers are.
 const NAMESPACE: &str = "kube-system";
@@ -55,7 +56,7 @@ impl ServiceAccountClients {
         agent: &'static str,
         root: Client,
     ) -> Result<ServiceAccountClients, ConnectError> {
-        let mut anonymous = configuration(file, None, agent).await?;
+        let mut anonymous = kubeconfig::load(file, None, agent).await?;
         anonymous.auth_info = AuthInfo::default();
         Ok(ServiceAccountClients { root, anonymous })
     }

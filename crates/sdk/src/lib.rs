@@ -24,6 +24,7 @@
 //! | [`Object`], [`resource`], [`api`] | How are objects of any kind read and written? |
 //! | [`yaml`] | How are objects read from files? |
 //! | [`protobuf`] | How does a client speak protobuf? |
+//! | [`kubeconfig`] | How does a client reach the server that a file names? |
 //! | [`rate_limit`] | How many requests a second does a client send? |
 //! | [`expectations`] | Has the cache seen what I did? |
 //! | [`write`](mod@write) | How does one write what others write, too? |
@@ -48,6 +49,7 @@ pub mod failure_log;
 pub mod fifo;
 pub mod informer;
 mod key;
+pub mod kubeconfig;
 mod object;
 pub mod owner;
 pub mod protobuf;

@@ -8,13 +8,11 @@ use std::io::Read;
 use flate2::read::GzDecoder;
 use hyper::body::Bytes;
 
-use crate::bench::client::{Call, CallError, JSON, PROTOBUF, TABLE};
-use crate::bench::load::{Load, Operation, Worker, WorkloadError, drive};
-use crate::bench::objects::{
-    Collection, count_json, count_protobuf, group, n_in_group, scan_string,
-};
-use crate::bench::report::Outcome;
-use crate::bench::session::Session;
+use crate::client::{Call, CallError, JSON, PROTOBUF, TABLE};
+use crate::load::{Load, Operation, Worker, WorkloadError, drive};
+use crate::objects::{Collection, count_json, count_protobuf, group, n_in_group, scan_string};
+use crate::report::Outcome;
+use crate::session::Session;
 
 /// What kubectl asks for at a time.
 const PAGE: u64 = 500;

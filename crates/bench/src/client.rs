@@ -18,14 +18,13 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use kube::Config;
 use kube::client::ConfigExt as _;
+use mizzen_sdk::kubeconfig::{self, KubeconfigError};
 use secrecy::ExposeSecret as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
-
-use crate::connect::{ConnectError, configuration};
 
 /// No single answer may take longer; upstream gives up after 60 s itself.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -76,7 +75,7 @@ pub(crate) enum EndpointError {
     #[error(transparent)]
     Tls(#[from] kube::Error),
     #[error(transparent)]
-    Kubeconfig(#[from] ConnectError),
+    Kubeconfig(#[from] KubeconfigError),
 }
 
 /// Why a call did not succeed.
@@ -119,7 +118,7 @@ impl CallError {
 impl Endpoint {
     /// The server of a context of a kubeconfig file, the current one unless one is named.
     pub(super) async fn load(file: &Path, context: Option<&str>) -> Result<Self, EndpointError> {
-        Self::new(&configuration(file, context, AGENT).await?)
+        Self::new(&kubeconfig::load(file, context, AGENT).await?)
     }
 
     pub(super) fn new(config: &Config) -> Result<Self, EndpointError> {
@@ -553,7 +552,7 @@ mod tests {
         std::fs::write(&file, text).unwrap();
         std::fs::write(directory.path().join("token"), "from a file\n").unwrap();
         let endpoint = Endpoint::load(&file, None).await;
-        endpoint.map_err(|error| crate::bench::chain(&error))
+        endpoint.map_err(|error| crate::chain(&error))
     }
 
     #[tokio::test]

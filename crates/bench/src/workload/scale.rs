@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::{list, point};
-use crate::bench::chain;
-use crate::bench::load::WorkloadError;
-use crate::bench::meter::settle;
-use crate::bench::objects::{Collection, Kind};
-use crate::bench::report::{Outcome, Report};
-use crate::bench::session::Session;
+use crate::chain;
+use crate::load::WorkloadError;
+use crate::meter::settle;
+use crate::objects::{Collection, Kind};
+use crate::report::{Outcome, Report};
+use crate::session::Session;
 
 /// How many of the creations that lead to a size are measured: the last tenth, within these bounds.
 const MEASURED: std::ops::RangeInclusive<u64> = 1000..=20_000;

@@ -1,12 +1,12 @@
 //! Load by a service account: a token and roles, instead of a certificate and a group that may do everything.
 
 use kube::config::AuthInfo;
+use mizzen_sdk::kubeconfig;
 use serde_json::{Value, json};
 
 use super::BenchError;
 use super::client::{AGENT, Call, Endpoint};
 use super::session::Session;
-use crate::connect::configuration;
 
 /// What the account, its role and its binding are called.
 const NAME: &str = "bench";
@@ -44,7 +44,7 @@ pub(crate) async fn act(session: &Session) -> Result<(), BenchError> {
         &session.options.kubeconfig,
         session.options.context.as_deref(),
     );
-    let mut config = configuration(file, context, AGENT).await?;
+    let mut config = kubeconfig::load(file, context, AGENT).await?;
     config.auth_info = AuthInfo {
         token: Some(token.into()),
         ..AuthInfo::default()

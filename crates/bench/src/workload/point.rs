@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::bench::client::{Call, CallError};
-use crate::bench::load::{Load, Operation, Worker, WorkloadError, drive};
-use crate::bench::objects::{Collection, scramble, set_turn};
-use crate::bench::report::Outcome;
-use crate::bench::session::Session;
+use crate::client::{Call, CallError};
+use crate::load::{Load, Operation, Worker, WorkloadError, drive};
+use crate::objects::{Collection, scramble, set_turn};
+use crate::report::Outcome;
+use crate::session::Session;
 
 /// Operations per client before the clock starts.
 const WARM_UP: u64 = 10;

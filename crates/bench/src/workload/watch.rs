@@ -15,12 +15,12 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::bench::client::{Call, CallError, Connection};
-use crate::bench::load::{Budget, Load, Operation, Worker, WorkloadError, drive};
-use crate::bench::meter::{Meter, settle};
-use crate::bench::objects::{Collection, drop_resource_version, scan_string, set_turn};
-use crate::bench::report::{Outcome, micros};
-use crate::bench::session::Session;
+use crate::client::{Call, CallError, Connection};
+use crate::load::{Budget, Load, Operation, Worker, WorkloadError, drive};
+use crate::meter::{Meter, settle};
+use crate::objects::{Collection, drop_resource_version, scan_string, set_turn};
+use crate::report::{Outcome, micros};
+use crate::session::Session;
 
 /// How long a watcher may take to be accepted, or to hear of one update.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -4,8 +4,27 @@
 //! an operation on all clients and times it; `meter` reads what that cost the server; `report` prints it. The
 //! namespace goes away at the end, however that comes about.
 //!
-//! Invariant: the generator speaks only HTTP and knows nothing of the server, so that figures compare between servers.
-//! It measures, so it reads the real clock and is not part of the simulation.
+//! Invariant: the generator sends HTTP requests and uses nothing of the server, so that figures of different servers compare.
+//! It reads the wall clock and is not part of any simulation.
+//!
+//! ```
+//! use clap::Parser as _;
+//!
+//! #[derive(clap::Parser)]
+//! struct Bench {
+//!     #[command(flatten)]
+//!     options: mizzen_bench::Options,
+//! }
+//!
+//! let bench = Bench::parse_from(["bench", "--kubeconfig=/missing.conf", "--only=get,list"]);
+//! let error = mizzen_bench::run(bench.options).unwrap_err();
+//! assert!(error.to_string().starts_with("/missing.conf: "));
+//! ```
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the load generator measures other processes on the wall clock"
+)]
 
 mod account;
 mod bodies;
@@ -23,10 +42,11 @@ mod start;
 mod workload;
 
 use std::error::Error;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use mizzen_sdk::kubeconfig::KubeconfigError;
 use tokio::signal::unix::{SignalKind, signal};
 
 use client::{CallError, EndpointError};
@@ -36,8 +56,6 @@ use report::Report;
 use session::Session;
 use start::StartError;
 use workload::Loop;
-
-use crate::connect::ConnectError;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -76,7 +94,7 @@ processes between first and last operation, background work included; `client` i
 /// What to measure, and on which server.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Options {
+pub struct Options {
     /// The kubeconfig file that leads to the server.
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
@@ -176,7 +194,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// Why there is no report, or none without blemish.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum BenchError {
+pub enum BenchError {
     /// The command line asks for something that does not exist.
     #[error("no workload named {name:?}; there are {known}")]
     UnknownWorkload {
@@ -216,7 +234,7 @@ macro_rules! setup_errors {
 setup_errors!(
     CallError,
     EndpointError,
-    ConnectError,
+    KubeconfigError,
     MeasureError,
     StartError,
     io::Error
@@ -237,7 +255,7 @@ fn chain(error: &dyn Error) -> String {
 }
 
 /// Runs the benchmark on a runtime of its own, because the generator's threads are part of what is measured.
-pub(crate) fn run(options: Options) -> Result<(), BenchError> {
+pub fn run(options: Options) -> Result<(), BenchError> {
     let runtime = match options.threads {
         1 => tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -296,7 +314,8 @@ async fn measure_load(options: Options, report: &mut Report) -> Result<(), Bench
     };
     let Err(message) = removal else { return result };
     if let Err(error) = result {
-        crate::log::say!("mizzen bench: {error}");
+        // A closed standard error must not hide what follows.
+        let _ = writeln!(io::stderr(), "mizzen bench: {error}");
     }
     Err(BenchError::LeftBehind {
         namespace: session.namespace.clone(),

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::bench::chain;
-use crate::bench::client::{Call, CallError};
-use crate::bench::load::WorkloadError;
-use crate::bench::meter::{Meter, settle};
-use crate::bench::report::{Outcome, Report};
-use crate::bench::session::Session;
+use crate::chain;
+use crate::client::{Call, CallError};
+use crate::load::WorkloadError;
+use crate::meter::{Meter, settle};
+use crate::report::{Outcome, Report};
+use crate::session::Session;
 
 /// How often the server is asked whether it is done.
 const LOOK: Duration = Duration::from_millis(100);
