@@ -15,6 +15,7 @@ use mizzen_apiserver::{
     Admission, HealthCheck, Http, Identity, Options, PluginError, Plugins, Server, Zpages,
     check_runtime_config,
 };
+use mizzen_encryption::{Encryption, check_owner};
 use mizzen_metrics_server as metrics_server;
 use mizzen_registry::Registry;
 use mizzen_scheduler::Configuration;
@@ -31,15 +32,12 @@ use crate::bootstrap::{
 use crate::command::{Authorized, FeatureMetrics, ServerArgs, flags};
 use crate::component_server::ProcessMetrics;
 use crate::election::Candidate;
-use crate::encryption::Encryption;
 use crate::itself::cluster_uid;
 use crate::kubeconfig::kubeconfig;
 use crate::log;
 use crate::loops::{self, Loops, Means};
 use crate::nodes::Nodes;
-use crate::pki::{
-    self, Authority, PkiError, Protocol, Signed, check_owner, make_private, write_private,
-};
+use crate::pki::{self, Authority, PkiError, Protocol, Signed, make_private, write_private};
 use crate::seat::Seat;
 use crate::storage_log;
 use crate::token_key::TokenKey;

@@ -9,7 +9,6 @@ mod component_server;
 mod compose;
 mod connect;
 mod election;
-mod encryption;
 mod itself;
 mod kubeconfig;
 mod log;

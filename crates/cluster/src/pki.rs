@@ -41,7 +41,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 pub(crate) use certificates::{Certificates, Files, LOOPBACK, Useless, check_pair};
 use key::to_pkcs8;
 pub(crate) use loopback::LoopbackCertificate;
-pub(crate) use private::{check_owner, make_private, read_key, write_private};
+pub(crate) use private::{make_private, read_key, write_private};
 pub(crate) use protocol::Protocol;
 pub(crate) use signers::Signers;
 use subject::Subject;

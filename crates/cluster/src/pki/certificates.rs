@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mizzen_apiserver::file_watcher::FileWatcher;
+use mizzen_encryption::check_owner;
 use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -19,7 +20,7 @@ use tokio_rustls::rustls::sign::CertifiedKey;
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
 use super::Signed;
-use super::private::{check_owner, warn_if_shared};
+use super::private::warn_if_shared;
 use super::protocol::Protocol;
 
 /// The name under which our own certificate can always be had, which is upstream's.

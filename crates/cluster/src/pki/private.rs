@@ -3,12 +3,10 @@
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{
-    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
-};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{Uid, User};
+use mizzen_encryption::check_owner;
 
 use super::PkiError;
 
@@ -49,24 +47,6 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&temporary, path)
-}
-
-/// Rejects a file or directory that is owned neither by the user of this process nor by root.
-pub(crate) fn check_owner(path: &Path) -> io::Result<()> {
-    let (owner, user) = (Uid::from_raw(fs::metadata(path)?.uid()), Uid::effective());
-    if owner == user || owner.is_root() {
-        return Ok(());
-    }
-    let why = format!("owned by {}, not by {}", named(owner), named(user));
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
-}
-
-/// A user as `name (uid 7)`.
-fn named(uid: Uid) -> String {
-    match User::from_uid(uid) {
-        Ok(Some(user)) => format!("{} (uid {uid})", user.name),
-        _ => format!("uid {uid}"),
-    }
 }
 
 /// The text of a key file that an argument names.
@@ -138,7 +118,7 @@ mod tests {
 
     #[test]
     fn what_another_user_owns_is_rejected() {
-        if !Uid::effective().is_root() {
+        if !nix::unistd::Uid::effective().is_root() {
             eprintln!("SKIPPED: only root can give a file to another user");
             return;
         }

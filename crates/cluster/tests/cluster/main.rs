@@ -6,6 +6,7 @@ mod certificates;
 mod client;
 mod flags;
 mod frames;
+#[path = "../../../encryption/src/kms/test_plugin.rs"]
 mod plugin;
 mod process;
 

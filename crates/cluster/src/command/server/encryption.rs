@@ -6,11 +6,10 @@ use std::sync::Arc;
 use clap::Args;
 use mizzen_apiserver::HealthCheck;
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
+use mizzen_encryption::{Encryption, check_owner};
 
 use super::{refused, text};
 use crate::compose::ComposeError;
-use crate::encryption::Encryption;
-use crate::pki::check_owner;
 
 /// The arguments of encryption.
 #[derive(Args, Clone)]

@@ -8,8 +8,7 @@ use mizzen_apiserver::file_watcher::FileWatcher;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::rules::Rules;
-use super::{ConfigurationError, Encryption, digest_of, health, kms, patience};
-use crate::pki::check_owner;
+use super::{ConfigurationError, Encryption, check_owner, digest_of, health, kms, patience};
 
 /// How long new plug-ins have at least until all must have answered, and how often they are asked.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -17,7 +16,7 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 
 impl Encryption {
     /// Goes by the file as it is, from now on.
-    pub(crate) async fn follow(self: Arc<Encryption>) {
+    pub async fn follow(self: Arc<Encryption>) {
         let mut watcher = FileWatcher::new([self.file.clone()], []);
         loop {
             // A file that cannot be read is an error of `reload`, too.

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::object::check_key_id;
 use super::service::{Status, hash};
 use super::{Kms, State};
-use crate::encryption::cipher::{Derived, SEED};
+use crate::cipher::{Derived, SEED};
 
 /// How often the plug-in is asked while all is well, and while it is not.
 const EVERY: Duration = Duration::from_secs(60);
@@ -42,7 +42,7 @@ impl Last {
 }
 
 /// Asks once, and from now on again and again until the plug-in is no longer used.
-pub(in crate::encryption) async fn keep_asking(plugin: &Arc<Kms>) {
+pub(crate) async fn keep_asking(plugin: &Arc<Kms>) {
     let mut is_well = ask(plugin).await;
     let plugin = Arc::downgrade(plugin);
     tokio::spawn(async move {
@@ -67,7 +67,7 @@ async fn ask(plugin: &Kms) -> bool {
 impl Kms {
     /// Whether the plug-in is well and we can seal with its key. Who asks while somebody else does, or shortly after,
     /// gets the same answer.
-    pub(in crate::encryption) async fn check(&self) -> Result<(), String> {
+    pub(crate) async fn check(&self) -> Result<(), String> {
         let mut last = self.last.lock().await;
         if let Some(answer) = last.counts() {
             return answer;

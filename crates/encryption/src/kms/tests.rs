@@ -10,10 +10,10 @@ use tokio::runtime::Handle;
 use tokio::time::sleep;
 
 use super::*;
-use plugin::Plugin;
+use test_plugin::Plugin;
 
-#[path = "../../../tests/cluster/plugin.rs"]
-mod plugin;
+#[path = "test_plugin.rs"]
+mod test_plugin;
 
 const PATH: &[u8] = b"/registry/secrets/default/test";
 const TIMEOUT: Duration = Duration::from_secs(3);

@@ -11,19 +11,19 @@ use ring::hkdf::{HKDF_SHA256, Prk};
 use super::{Cipher, aes_gcm, append_random, split};
 
 /// How many bytes a seed has at least, and how many one has that we make.
-pub(in crate::encryption) const SEED: usize = 32;
+pub(crate) const SEED: usize = 32;
 
 const INFO: usize = 32;
 
 /// A seed from which keys are derived.
-pub(in crate::encryption) struct Derived {
+pub(crate) struct Derived {
     seed: Prk,
     random: Arc<dyn Random>,
 }
 
 impl Derived {
     /// None if the seed is too short.
-    pub(in crate::encryption) fn from_seed(
+    pub(crate) fn from_seed(
         seed: &[u8],
         random: &Arc<dyn Random>,
     ) -> Option<Derived> {

@@ -12,7 +12,7 @@ use super::cipher::Method;
 use super::validate::validate;
 
 /// The shape of the file.
-const TYPES: &str = include_str!("../../data/encryption.types");
+const TYPES: &str = include_str!("../data/encryption.types");
 
 /// How long a plug-in may take unless the file says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -20,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// Why a file cannot be gone by.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct ConfigurationError(pub(super) String);
+pub struct ConfigurationError(pub(crate) String);
 
 /// What the file says, in its order.
 pub(super) struct Configuration {

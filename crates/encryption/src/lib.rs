@@ -7,12 +7,41 @@
 //! key, then its bytes; the storage path is authenticated with it where the way of sealing can.
 //!
 //! Invariant: what must be sealed is refused when it cannot be; it is never written as it is.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use mizzen_apiserver::seams::{SystemRandom, WallClock};
+//! use mizzen_encryption::Encryption;
+//! use mizzen_store::Sealer as _;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let configuration = r#"
+//! apiVersion: apiserver.config.k8s.io/v1
+//! kind: EncryptionConfiguration
+//! resources:
+//! - resources: [secrets]
+//!   providers:
+//!   - aescbc: {keys: [{name: key1, secret: c2VjcmV0IGlzIHNlY3VyZQ==}]}
+//! "#;
+//! let (clock, random) = (Arc::new(WallClock), Arc::new(SystemRandom));
+//! let file = "encryption.yaml".into();
+//! let encryption = Encryption::start(file, configuration.as_bytes(), clock, random).await?;
+//!
+//! let record = encryption.seal("secrets", "default/db", b"password")?.unwrap().bytes;
+//! assert!(record.starts_with(b"k8s:enc:aescbc:v1:key1:"));
+//! assert_eq!(encryption.open("secrets", "default/db", &record)?.0, b"password");
+//! # Ok(())
+//! # }
+//! ```
 
 mod cipher;
 mod configuration;
 mod counts;
 mod kms;
 mod marks;
+mod owner;
 mod reload;
 mod rules;
 mod validate;
@@ -33,7 +62,8 @@ use mizzen_value::clock::{Clock, Random, uuid};
 use ring::digest::{SHA256, digest};
 use tokio::runtime::Handle;
 
-pub(crate) use configuration::ConfigurationError;
+pub use configuration::ConfigurationError;
+pub use owner::check_owner;
 
 use configuration::{Configuration, KmsOptions};
 use counts::Counts;
@@ -42,7 +72,7 @@ use marks::Marks;
 use rules::{Rules, Workshop};
 
 /// Seals what goes to disk as a file says.
-pub(crate) struct Encryption {
+pub struct Encryption {
     rules: RwLock<Arc<Rules>>,
     file: PathBuf,
     /// What the file said when it was last read, told by a digest.
@@ -66,7 +96,7 @@ struct World {
 impl Encryption {
     /// Goes by what `text`, the file's, says, and asks plug-ins for their first key. One that does not answer is asked
     /// again until it does.
-    pub(crate) async fn start(
+    pub async fn start(
         file: PathBuf,
         text: &[u8],
         clock: Arc<dyn Clock>,
@@ -100,7 +130,7 @@ impl Encryption {
     }
 
     /// Whether any plug-in is asked for keys.
-    pub(crate) fn has_plugins(&self) -> bool {
+    pub fn has_plugins(&self) -> bool {
         !self.rules().plugins.is_empty()
     }
 }

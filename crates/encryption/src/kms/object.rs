@@ -7,7 +7,7 @@ use mizzen_object::proto::ProtoError;
 use mizzen_object::proto::wire::{Reader, put_bytes, put_int, put_message};
 use mizzen_value::clock::Random;
 
-use crate::encryption::cipher::{Cipher, Derived, Method};
+use crate::cipher::{Cipher, Derived, Method};
 
 /// The plug-in was given a key.
 const KEY: u8 = 0;

@@ -10,7 +10,7 @@ use mizzen_apiserver::metrics::api_server_id_hash;
 use mizzen_metrics::{Families, Histogram};
 
 use super::service::hash;
-use crate::encryption::counts::{Way, lock};
+use crate::counts::{Way, lock};
 
 /// Upper bounds in seconds.
 const BOUNDS: [f64; 20] = [
@@ -22,7 +22,7 @@ const MAX_KEYS: usize = 100;
 
 /// What is counted of one plug-in.
 #[derive(Default)]
-pub(in crate::encryption) struct PluginCounts {
+pub(crate) struct PluginCounts {
     /// Seeds and keys that are known.
     known: AtomicUsize,
     /// By method and code.
@@ -105,7 +105,7 @@ impl PluginCounts {
     }
 
     /// Adds the series of the plug-in of this name to a scrape.
-    pub(in crate::encryption) fn collect(&self, provider: &str, out: &mut Families) {
+    pub(crate) fn collect(&self, provider: &str, out: &mut Families) {
         let name = |what: &str| format!("apiserver_envelope_encryption_{what}");
         let provider = ("provider_name", provider);
         let server = ("apiserver_id_hash", api_server_id_hash());
