@@ -1,4 +1,4 @@
-//! What an object looks like before it has a name.
+//! The bodies of objects, without names.
 
 use std::fmt::Write;
 
@@ -8,13 +8,13 @@ use super::objects::scramble;
 
 /// The size of a ConfigMap's data.
 const DATA_BYTES: usize = 1024;
-/// How long the `turn` is that every object carries.
+/// The length of the `turn` in every object.
 pub(super) const TURN_DIGITS: usize = 8;
 /// The containers of a crowded pod.
 const N_CONTAINERS: usize = 10;
 
 pub(super) fn config_map(n: u64) -> Value {
-    let payload = text(n, DATA_BYTES - TURN_DIGITS);
+    let payload = properties(n, DATA_BYTES - TURN_DIGITS);
     json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -24,7 +24,7 @@ pub(super) fn config_map(n: u64) -> Value {
 }
 
 /// Settings, different in each object, that compress about as well as real ones.
-fn text(seed: u64, length: usize) -> String {
+fn properties(seed: u64, length: usize) -> String {
     const WORDS: [&str; 16] = [
         "cache", "timeout", "server", "pool", "retry", "limit", "enabled", "region", "queue",
         "database", "user", "metrics", "level", "interval", "host", "buffer",
@@ -42,13 +42,13 @@ fn text(seed: u64, length: usize) -> String {
             word(8),
             state >> 40
         )
-        .expect("a string takes all");
+        .expect("writing to a string does not fail");
     }
     text.truncate(length);
     text
 }
 
-/// A pod that no controller touches: no scheduler answers to its `schedulerName`, no token is mounted.
+/// A pod that no controller touches: no scheduler has its `schedulerName`, no token is mounted.
 pub(super) fn pod() -> Value {
     json!({
         "apiVersion": "v1",
@@ -62,7 +62,7 @@ pub(super) fn pod() -> Value {
             "schedulerName": "mizzen-bench",
             "terminationGracePeriodSeconds": 30,
             "securityContext": {"runAsNonRoot": true, "runAsUser": 1000, "fsGroup": 1000},
-            "containers": [web(), exporter()],
+            "containers": [web_container(), exporter_container()],
             "volumes": [
                 {"name": "config", "configMap": {"name": "web-config", "defaultMode": 420}},
                 {"name": "scratch", "emptyDir": {"sizeLimit": "128Mi"}},
@@ -72,7 +72,8 @@ pub(super) fn pod() -> Value {
     })
 }
 
-fn web() -> Value {
+/// The main container.
+fn web_container() -> Value {
     json!({
         "name": "web",
         "image": "registry.example/shop/web:v2.14.3",
@@ -103,7 +104,7 @@ fn web() -> Value {
     })
 }
 
-fn exporter() -> Value {
+fn exporter_container() -> Value {
     json!({
         "name": "exporter",
         "image": "registry.example/exporter:v0.9.1",
@@ -117,14 +118,14 @@ fn exporter() -> Value {
     })
 }
 
-/// The same pod with eight exporters more.
+/// The same pod with eight more exporters.
 pub(super) fn crowded_pod() -> Value {
     let mut pod = pod();
     let containers = pod["spec"]["containers"]
         .as_array_mut()
         .expect("a pod has containers");
     for n in containers.len()..N_CONTAINERS {
-        let mut sidecar = exporter();
+        let mut sidecar = exporter_container();
         sidecar["name"] = json!(format!("sidecar-{n}"));
         sidecar["ports"] = json!([{"name": format!("metrics-{n}"), "containerPort": 9200 + n}]);
         sidecar["readinessProbe"]["tcpSocket"]["port"] = json!(9200 + n);
@@ -133,7 +134,7 @@ pub(super) fn crowded_pod() -> Value {
     pod
 }
 
-/// An event about one of many pods, as a kubelet writes it.
+/// An event about one of many pods, as a kubelet records it.
 pub(super) fn event(n: u64, namespace: &str) -> Value {
     let pod = format!(
         "web-{:08x}-{:05x}",
@@ -161,7 +162,7 @@ pub(super) fn event(n: u64, namespace: &str) -> Value {
     })
 }
 
-/// A Deployment of such pods; a new turn is a new template.
+/// A Deployment of such pods; a new turn changes its pod template.
 pub(super) fn deployment() -> Value {
     let mut template = pod();
     template

@@ -1,7 +1,7 @@
-//! One connection to an API server, as cheap as a load generator's must be.
+//! A connection to an API server with little client-side cost.
 //!
 //! HTTP/2 over TLS with client-go's flow-control windows; HTTP/1.1 where the server does not offer better. Bodies are
-//! counted, not parsed. A status other than 2xx is an error that carries the server's own message.
+//! counted, not parsed. A status other than 2xx is an error with the message of the server's Status.
 
 use std::future::{Future, poll_fn};
 use std::path::Path;
@@ -26,13 +26,13 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-/// No single answer may take longer; upstream gives up after 60 s itself.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// How requests name their client.
+/// The timeout of a request; kube-apiserver's own is 60 s.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
+/// The user agent.
 pub(super) const AGENT: &str = "mizzen-bench";
-/// What is kept of a body that is only counted: enough for a list's metadata.
+/// Kept of a body that is only counted: enough for the metadata of a list.
 const HEAD_BYTES: usize = 4096;
-/// Kubernetes: the windows of Go's HTTP/2 transport, which client-go uses (net/http, h2_bundle.go).
+/// Kubernetes: the flow-control windows of Go's HTTP/2 transport, which client-go uses (net/http, h2_bundle.go).
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 30;
 
@@ -43,14 +43,14 @@ const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// Where a server is and how to speak to it. Cheap to clone.
+/// The address and credentials of a server. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Endpoint(Arc<Address>);
+pub(crate) struct ApiEndpoint(Arc<ServerAddress>);
 
-struct Address {
-    /// `https://host:port`, what every HTTP/2 request begins with.
+struct ServerAddress {
+    /// `https://host:port`, the beginning of the URI of every HTTP/2 request.
     origin: String,
-    /// The path below which the API lives, usually empty.
+    /// The path of the API, usually empty.
     prefix: String,
     authority: String,
     socket: (String, u16),
@@ -58,12 +58,12 @@ struct Address {
     token: Option<HeaderValue>,
 }
 
-/// Why a kubeconfig does not lead to a server.
+/// Why a kubeconfig file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EndpointError {
     #[error("{0:?} is not a server address")]
     Address(String),
-    #[error("the token is not fit for a header")]
+    #[error("the token is not a valid header value")]
     Token,
     #[error("cannot read the token of {file}")]
     TokenFile {
@@ -78,9 +78,9 @@ pub(crate) enum EndpointError {
     Kubeconfig(#[from] KubeconfigError),
 }
 
-/// Why a call did not succeed.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CallError {
+pub(crate) enum ApiCallError {
     #[error("cannot connect to {authority}")]
     Connect {
         authority: String,
@@ -93,30 +93,30 @@ pub(crate) enum CallError {
     },
     #[error("{call}: connection failed")]
     Transport { call: String, source: hyper::Error },
-    #[error("{call}: no answer within {} s", PATIENCE.as_secs())]
+    #[error("{call}: no response within {} s", REQUEST_TIMEOUT.as_secs())]
     Timeout { call: String },
     #[error("{call}: {status}: {message}")]
-    Refused {
+    Rejected {
         call: String,
         status: StatusCode,
         message: String,
     },
-    #[error("{call}: {complaint}")]
-    Unexpected { call: String, complaint: String },
+    #[error("{call}: {problem}")]
+    Unexpected { call: String, problem: String },
 }
 
-impl CallError {
-    /// The status of the server's refusal, if it answered at all.
+impl ApiCallError {
+    /// The status code, if the server responded.
     pub(crate) fn status(&self) -> Option<StatusCode> {
         match self {
-            Self::Refused { status, .. } => Some(*status),
+            Self::Rejected { status, .. } => Some(*status),
             _ => None,
         }
     }
 }
 
-impl Endpoint {
-    /// The server of a context of a kubeconfig file, the current one unless one is named.
+impl ApiEndpoint {
+    /// The server of a context of a kubeconfig file, by default of the current one.
     pub(super) async fn load(file: &Path, context: Option<&str>) -> Result<Self, EndpointError> {
         Self::new(&kubeconfig::load(file, context, AGENT).await?)
     }
@@ -162,7 +162,7 @@ impl Endpoint {
             (None, token) => token.as_ref().map(|token| token.expose_secret().to_owned()),
         };
         let token = token.map(|token| HeaderValue::try_from(format!("Bearer {token}")));
-        Ok(Self(Arc::new(Address {
+        Ok(Self(Arc::new(ServerAddress {
             origin: format!("{}://{authority}", if secure { "https" } else { "http" }),
             prefix: uri.path().trim_end_matches('/').to_owned(),
             socket: (
@@ -175,25 +175,26 @@ impl Endpoint {
         })))
     }
 
-    /// `https://host:port`, for people.
+    /// `https://host:port`.
     pub(super) fn origin(&self) -> &str {
         &self.0.origin
     }
 
-    pub(super) async fn connect(&self) -> Result<Connection, CallError> {
-        let sender = timeout(PATIENCE, self.dial())
-            .await
-            .map_err(|_| CallError::Timeout {
-                call: format!("connect to {}", self.0.authority),
-            })??;
-        Ok(Connection {
+    pub(super) async fn connect(&self) -> Result<ApiConnection, ApiCallError> {
+        let sender =
+            timeout(REQUEST_TIMEOUT, self.dial())
+                .await
+                .map_err(|_| ApiCallError::Timeout {
+                    call: format!("connect to {}", self.0.authority),
+                })??;
+        Ok(ApiConnection {
             endpoint: self.clone(),
             sender,
         })
     }
 
-    async fn dial(&self) -> Result<Sender, CallError> {
-        let failed = |source| CallError::Connect {
+    async fn dial(&self) -> Result<Sender, ApiCallError> {
+        let failed = |source| ApiCallError::Connect {
             authority: self.0.authority.clone(),
             source,
         };
@@ -213,22 +214,22 @@ impl Endpoint {
         }
     }
 
-    async fn handshake_http1(&self, io: impl Io) -> Result<Sender, CallError> {
+    async fn handshake_http1(&self, io: impl Io) -> Result<Sender, ApiCallError> {
         let (sender, driver) = http1::handshake(TokioIo::new(io))
             .await
-            .map_err(|source| self.no_handshake(source))?;
+            .map_err(|source| self.handshake_error(source))?;
         tokio::spawn(driver);
         Ok(Sender::Http1(sender))
     }
 
-    async fn handshake_http2(&self, io: impl Io) -> Result<Sender, CallError> {
+    async fn handshake_http2(&self, io: impl Io) -> Result<Sender, ApiCallError> {
         let (sender, mut driver) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .handshake(TokioIo::new(io))
             .await
-            .map_err(|source| self.no_handshake(source))?;
+            .map_err(|source| self.handshake_error(source))?;
         let max_streams = Arc::new(AtomicUsize::new(driver.current_max_send_streams()));
         let published = max_streams.clone();
         tokio::spawn(poll_fn(move |context| {
@@ -242,36 +243,36 @@ impl Endpoint {
         })
     }
 
-    fn no_handshake(&self, source: hyper::Error) -> CallError {
-        CallError::Handshake {
+    fn handshake_error(&self, source: hyper::Error) -> ApiCallError {
+        ApiCallError::Handshake {
             authority: self.0.authority.clone(),
             source,
         }
     }
 }
 
-/// What HTTP can be spoken over.
+/// A byte stream for HTTP.
 trait Io: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Io for T {}
 
-/// One connection; dials again if the server closed it.
-pub(crate) struct Connection {
-    endpoint: Endpoint,
+/// A connection; reconnects if the server has closed it.
+pub(crate) struct ApiConnection {
+    endpoint: ApiEndpoint,
     sender: Sender,
 }
 
 enum Sender {
     Http1(http1::SendRequest<Full<Bytes>>),
-    /// `max_streams` is what the server's settings allow at once, kept up to date by the driver.
+    /// `max_streams` is the server's limit of concurrent streams, updated by the driver.
     Http2 {
         sender: http2::SendRequest<Full<Bytes>>,
         max_streams: Arc<AtomicUsize>,
     },
 }
 
-/// One request.
+/// A request.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub(crate) struct ApiCall {
     method: Method,
     path: String,
     body: Bytes,
@@ -280,7 +281,7 @@ pub(crate) struct Call {
     gzip: bool,
 }
 
-impl Call {
+impl ApiCall {
     pub(super) fn get(path: impl Into<String>) -> Self {
         Self::new(Method::GET, path, Bytes::new())
     }
@@ -338,76 +339,93 @@ impl Call {
         Self { gzip, ..self }
     }
 
-    /// An error about this call whose status was fine.
-    pub(super) fn unexpected(&self, complaint: impl Into<String>) -> CallError {
-        CallError::Unexpected {
+    /// The error for a successful response with wrong content.
+    pub(super) fn unexpected(&self, problem: impl Into<String>) -> ApiCallError {
+        ApiCallError::Unexpected {
             call: self.to_string(),
-            complaint: complaint.into(),
+            problem: problem.into(),
         }
     }
 }
 
-impl std::fmt::Display for Call {
+impl std::fmt::Display for ApiCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.method, self.path)
     }
 }
 
-/// A body that was counted and thrown away, but for its beginning.
+/// The size of a body and its beginning.
 #[derive(Debug, Default)]
-pub(crate) struct Counted {
+pub(crate) struct CountedBody {
     pub bytes: u64,
     pub head: Vec<u8>,
 }
 
-impl Connection {
-    /// The answer's whole body.
-    pub(super) async fn fetch(&mut self, call: &Call) -> Result<Bytes, CallError> {
-        let answer = async {
+impl ApiConnection {
+    /// Sends a request and reads the whole body.
+    pub(super) async fn fetch(&mut self, call: &ApiCall) -> Result<Bytes, ApiCallError> {
+        let response = async {
             let body = self.open(call).await?;
             body.collect()
                 .await
-                .map_err(|source| transport(call, source))
+                .map_err(|source| transport_error(call, source))
         };
-        let collected = timeout(PATIENCE, answer).await.map_err(|_| late(call))??;
+        let collected = timeout(REQUEST_TIMEOUT, response)
+            .await
+            .map_err(|_| timeout_error(call))??;
         Ok(collected.to_bytes())
     }
 
-    /// The answer's size and beginning, without keeping the rest.
-    pub(super) async fn count(&mut self, call: &Call) -> Result<Counted, CallError> {
-        let answer = async {
+    /// Sends a request and counts the bytes of the body.
+    pub(super) async fn count(&mut self, call: &ApiCall) -> Result<CountedBody, ApiCallError> {
+        let response = async {
             let mut body = self.open(call).await?;
-            let mut counted = Counted::default();
+            let mut counted = CountedBody::default();
             while let Some(frame) = body.frame().await {
-                let frame = frame.map_err(|source| transport(call, source))?;
+                let frame = frame.map_err(|source| transport_error(call, source))?;
                 let Some(data) = frame.data_ref() else {
                     continue;
                 };
                 counted.bytes += data.len() as u64;
-                let room = HEAD_BYTES
+                let n_kept = HEAD_BYTES
                     .saturating_sub(counted.head.len())
                     .min(data.len());
-                counted.head.extend_from_slice(&data[..room]);
+                counted.head.extend_from_slice(&data[..n_kept]);
             }
             Ok(counted)
         };
-        timeout(PATIENCE, answer).await.map_err(|_| late(call))?
+        timeout(REQUEST_TIMEOUT, response)
+            .await
+            .map_err(|_| timeout_error(call))?
     }
 
-    /// The answer's body as it comes: for watches.
-    pub(super) async fn open(&mut self, call: &Call) -> Result<Incoming, CallError> {
-        self.redial_if_closed().await?;
+    /// Sends a request and returns the body as a stream, for watches.
+    pub(super) async fn open(&mut self, call: &ApiCall) -> Result<Incoming, ApiCallError> {
+        let is_closed = match &self.sender {
+            Sender::Http1(sender) => sender.is_closed(),
+            Sender::Http2 { sender, .. } => sender.is_closed(),
+        };
+        if is_closed {
+            self.sender = self.endpoint.dial().await?;
+        }
         let response = self
             .send(call)
             .await
-            .map_err(|source| transport(call, source))?;
-        if response.status().is_success() {
+            .map_err(|source| transport_error(call, source))?;
+        let status = response.status();
+        if status.is_success() {
             return Ok(response.into_body());
         }
-        Err(refusal(call, response).await)
+        let body = response.into_body().collect().await;
+        let body = body.map_err(|source| transport_error(call, source))?;
+        Err(ApiCallError::Rejected {
+            call: call.to_string(),
+            status,
+            message: status_message(&body.to_bytes()),
+        })
     }
 
-    /// How many calls may be in flight on this connection.
+    /// The limit of concurrent requests on this connection.
     pub(super) fn max_streams(&self) -> usize {
         match &self.sender {
             Sender::Http1(_) => 1,
@@ -415,14 +433,14 @@ impl Connection {
         }
     }
 
-    /// A second user of the same connection; HTTP/1.1 cannot be shared, so there it is a new one.
-    pub(super) async fn share(&self) -> Result<Connection, CallError> {
+    /// Another handle of the same connection. HTTP/1.1 connections cannot be shared, so it is a new one there.
+    pub(super) async fn share(&self) -> Result<ApiConnection, ApiCallError> {
         match &self.sender {
             Sender::Http1(_) => self.endpoint.connect().await,
             Sender::Http2 {
                 sender,
                 max_streams,
-            } => Ok(Connection {
+            } => Ok(ApiConnection {
                 endpoint: self.endpoint.clone(),
                 sender: Sender::Http2 {
                     sender: sender.clone(),
@@ -432,18 +450,7 @@ impl Connection {
         }
     }
 
-    async fn redial_if_closed(&mut self) -> Result<(), CallError> {
-        let closed = match &self.sender {
-            Sender::Http1(sender) => sender.is_closed(),
-            Sender::Http2 { sender, .. } => sender.is_closed(),
-        };
-        if closed {
-            self.sender = self.endpoint.dial().await?;
-        }
-        Ok(())
-    }
-
-    async fn send(&mut self, call: &Call) -> Result<Response<Incoming>, hyper::Error> {
+    async fn send(&mut self, call: &ApiCall) -> Result<Response<Incoming>, hyper::Error> {
         let address = &self.endpoint.0;
         match &mut self.sender {
             Sender::Http1(sender) => {
@@ -464,8 +471,8 @@ impl Connection {
     }
 }
 
-impl Address {
-    fn request(&self, call: &Call, origin: &str) -> Request<Full<Bytes>> {
+impl ServerAddress {
+    fn request(&self, call: &ApiCall, origin: &str) -> Request<Full<Bytes>> {
         let mut request = Request::builder()
             .method(call.method.clone())
             .uri(format!("{origin}{}{}", self.prefix, call.path))
@@ -489,34 +496,21 @@ impl Address {
     }
 }
 
-fn transport(call: &Call, source: hyper::Error) -> CallError {
-    CallError::Transport {
+fn transport_error(call: &ApiCall, source: hyper::Error) -> ApiCallError {
+    ApiCallError::Transport {
         call: call.to_string(),
         source,
     }
 }
 
-fn late(call: &Call) -> CallError {
-    CallError::Timeout {
+fn timeout_error(call: &ApiCall) -> ApiCallError {
+    ApiCallError::Timeout {
         call: call.to_string(),
     }
 }
 
-async fn refusal(call: &Call, response: Response<Incoming>) -> CallError {
-    let status = response.status();
-    let body = match response.into_body().collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(source) => return transport(call, source),
-    };
-    CallError::Refused {
-        call: call.to_string(),
-        status,
-        message: message(&body),
-    }
-}
-
-/// The message of a `Status`, or the beginning of whatever else came.
-fn message(body: &[u8]) -> String {
+/// The message of a `Status`, or the beginning of any other body.
+fn status_message(body: &[u8]) -> String {
     let status: Option<serde_json::Value> = serde_json::from_slice(body).ok();
     match status
         .as_ref()
@@ -533,15 +527,15 @@ fn message(body: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn endpoint(server: &str) -> Result<Endpoint, EndpointError> {
+    fn endpoint(server: &str) -> Result<ApiEndpoint, EndpointError> {
         let mut config = Config::new(server.parse().unwrap());
         config.accept_invalid_certs = true;
         config.auth_info.token = Some("t".into());
-        Endpoint::new(&config)
+        ApiEndpoint::new(&config)
     }
 
     /// The endpoint of a kubeconfig with one cluster and one user.
-    async fn load(user: &str) -> Result<Endpoint, String> {
+    async fn load(user: &str) -> Result<ApiEndpoint, String> {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("kubeconfig");
         let text = format!(
@@ -551,7 +545,7 @@ mod tests {
         );
         std::fs::write(&file, text).unwrap();
         std::fs::write(directory.path().join("token"), "from a file\n").unwrap();
-        let endpoint = Endpoint::load(&file, None).await;
+        let endpoint = ApiEndpoint::load(&file, None).await;
         endpoint.map_err(|error| crate::chain(&error))
     }
 
@@ -567,17 +561,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn credentials_that_a_program_makes_are_refused() {
+    async fn credentials_of_an_exec_plugin_are_rejected() {
         let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: no-such-program}";
         let expected = "credentials from exec are not supported, use a certificate or a token";
         assert_eq!(load(exec).await.err().as_deref(), Some(expected));
     }
 
     #[test]
-    fn an_address_may_have_a_path_and_no_port() {
+    fn a_server_address_may_have_a_path_and_no_port() {
         let endpoint = endpoint("https://rancher.example/k8s/clusters/c1/").unwrap();
         assert_eq!(endpoint.0.socket, ("rancher.example".to_owned(), 443));
-        let request = endpoint.0.request(&Call::get("/api"), &endpoint.0.origin);
+        let request = endpoint
+            .0
+            .request(&ApiCall::get("/api"), &endpoint.0.origin);
         assert_eq!(request.uri(), "https://rancher.example/k8s/clusters/c1/api");
         assert_eq!(request.headers()[header::AUTHORIZATION], "Bearer t");
     }
@@ -591,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_not_an_address() {
+    fn a_path_is_not_a_server_address() {
         assert!(matches!(
             endpoint("/nowhere"),
             Err(EndpointError::Address(_))
@@ -599,11 +595,14 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_shows_the_servers_message() {
+    fn an_error_has_the_message_of_the_status() {
         assert_eq!(
-            message(br#"{"kind":"Status","message":"configmaps \"a\" not found"}"#),
+            status_message(br#"{"kind":"Status","message":"configmaps \"a\" not found"}"#),
             "configmaps \"a\" not found"
         );
-        assert_eq!(message(b"404 page not found\n"), "404 page not found");
+        assert_eq!(
+            status_message(b"404 page not found\n"),
+            "404 page not found"
+        );
     }
 }

@@ -1,58 +1,26 @@
-//! A custom kind with rules: thirty fields, five expressions that must hold.
+//! A custom resource with thirty fields and five validation rules.
 //!
-//! Each run has a group of its own, named like its namespace, so that runs do not meet.
+//! Each run has an API group of its own, named like its namespace, so that concurrent runs do not collide.
 
 use std::time::Duration;
 
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
-use super::client::{Call, CallError};
-use super::objects::{Collection, Kind};
+use super::client::{ApiCall, ApiCallError};
+use super::objects::{Collection, ObjectKind};
 use super::session::Session;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// How often to ask whether the kind is served.
+/// How often to check whether the kind is served.
 const POLL: Duration = Duration::from_millis(50);
-/// How often to ask at most.
+/// How many times to check.
 const N_POLLS: usize = 200;
 
-/// Makes the kind, and waits until it is served.
-pub(crate) async fn create(session: &Session) -> Result<(), CallError> {
-    session
-        .call(&Call::post(
-            DEFINITIONS,
-            definition(&session.namespace).to_string(),
-        ))
-        .await?;
-    let list = Call::get(format!(
-        "{}?limit=1",
-        Collection::new(Kind::Widgets, &session.namespace).path
-    ));
-    for _ in 1..N_POLLS {
-        match session.call(&list).await {
-            Err(error) if error.status() == Some(StatusCode::NOT_FOUND) => {
-                tokio::time::sleep(POLL).await
-            }
-            answer => return answer.map(drop),
-        }
-    }
-    session.call(&list).await.map(drop)
-}
-
-/// How the kind is taken away, with all objects of it.
-pub(crate) fn removal(namespace: &str) -> Call {
-    Call::delete(format!("{DEFINITIONS}/widgets.{}", group(namespace)))
-}
-
-/// The group of a run.
-pub(crate) fn group(namespace: &str) -> String {
-    format!("{namespace}.mizzen.example")
-}
-
-fn definition(namespace: &str) -> Value {
-    let group = group(namespace);
-    json!({
+/// Creates the CustomResourceDefinition and waits until the kind is served.
+pub(crate) async fn create(session: &Session) -> Result<(), ApiCallError> {
+    let group = group(&session.namespace);
+    let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("widgets.{group}")},
@@ -65,10 +33,36 @@ fn definition(namespace: &str) -> Value {
                 "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema()}}},
             }],
         },
-    })
+    });
+    session
+        .call(&ApiCall::post(DEFINITIONS, definition.to_string()))
+        .await?;
+    let list = ApiCall::get(format!(
+        "{}?limit=1",
+        Collection::new(ObjectKind::Widgets, &session.namespace).path
+    ));
+    for _ in 1..N_POLLS {
+        match session.call(&list).await {
+            Err(error) if error.status() == Some(StatusCode::NOT_FOUND) => {
+                tokio::time::sleep(POLL).await
+            }
+            response => return response.map(drop),
+        }
+    }
+    session.call(&list).await.map(drop)
 }
 
-/// Kubernetes estimates what rules may cost, so that texts and lists have bounds.
+/// Deletes the definition with all its objects.
+pub(crate) fn cleanup_call(namespace: &str) -> ApiCall {
+    ApiCall::delete(format!("{DEFINITIONS}/widgets.{}", group(namespace)))
+}
+
+/// The API group of a run.
+pub(crate) fn group(namespace: &str) -> String {
+    format!("{namespace}.mizzen.example")
+}
+
+/// Strings and lists have bounds, because Kubernetes estimates the cost of rules.
 fn schema() -> Value {
     let text = || json!({"type": "string", "maxLength": 128});
     let number = || json!({"type": "integer", "minimum": 0});

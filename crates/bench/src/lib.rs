@@ -1,8 +1,8 @@
 //! `mizzen bench`: a load generator for any Kubernetes API server.
 //!
-//! Reading order: a [`Session`] connects to the server and makes a namespace; `workload` decides what runs; `load` puts
-//! an operation on all clients and times it; `meter` reads what that cost the server; `report` prints it. The
-//! namespace goes away at the end, however that comes about.
+//! Reading order: `session` connects to the server and creates a namespace; `workload` selects operations; `load` runs one
+//! on all clients and times it; `meter` reads its cost for the server; `report` prints it. The namespace is deleted at
+//! the end, also after an error or an interruption.
 //!
 //! Invariant: the generator sends HTTP requests and uses nothing of the server, so that figures of different servers compare.
 //! It reads the wall clock and is not part of any simulation.
@@ -49,35 +49,35 @@ use std::sync::Arc;
 use mizzen_sdk::kubeconfig::KubeconfigError;
 use tokio::signal::unix::{SignalKind, signal};
 
-use client::{CallError, EndpointError};
-use objects::Kind;
+use client::{ApiCallError, EndpointError};
+use objects::ObjectKind;
 use process::MeasureError;
-use report::Report;
+use report::BenchReport;
 use session::Session;
-use start::StartError;
-use workload::Loop;
+use start::ServerStartError;
+use workload::ControlLoop;
 
 const EXAMPLES: &str = "\
 Examples:
-  # everything, with the cost on the server's side (pids are summed)
+  # everything, with the cost for the server (summed over pids)
   mizzen bench --kubeconfig admin.conf --server-pid $(pidof kube-apiserver),$(pidof etcd)
 
-  # what it costs to patch a pod of ten containers and to apply a Deployment
+  # strategic merge patches of pods with ten containers, and applies of Deployments
   mizzen bench --kubeconfig admin.conf --only strategic-patch,apply --server-pid $(pidof kube-apiserver),$(pidof etcd)
 
-  # a quick look at two workloads, as JSON
+  # two workloads for a short time, as JSON
   mizzen bench --kubeconfig admin.conf --only get,pods/list --objects 1000 --seconds 2 --json
 
   # does the cost stay flat while the store grows?
   mizzen bench --kubeconfig admin.conf --scale 1000,10000,100000
 
-  # what access costs: the same by a service account, whom a role lets do it
+  # the cost of authentication and authorization: as a service account with an RBAC role
   mizzen bench --kubeconfig admin.conf --only configmaps/create --as-service-account --server-pid $(pidof mizzen)
 
-  # 100 deployments of 100 replicas, until all pods are ready
+  # 100 Deployments of 100 replicas, until all pods are ready
   mizzen bench --kubeconfig admin.conf --loops rollout --server-pid $(pidof mizzen)
 
-  # what a storm of events takes in memory
+  # the memory of 136,000 events
   mizzen bench --kubeconfig admin.conf --kinds events --objects 136000 --server-pid $(pidof mizzen)
 
   # from exec to ready, five times
@@ -85,25 +85,25 @@ Examples:
 
 Workloads: create, get, update (GET and PUT), patch (merge patch), list (whole), list-pages (all pages of 500),
 list-rv0 (resourceVersion=0), list-label (1 in 100), list-gzip, list-protobuf, table-page (500 rows), watch-100,
-watch-1000 (one operation is one delivery; its server cost excludes the update), delete; of crowded-pods (ten
-containers each) only create, strategic-patch (strategic merge patch) and delete, of deployments only create, apply
-(server-side) and delete, with at most 1000 objects; of widgets, a custom kind with 30 fields and 5 rules, and of events,
-which are not among the default kinds, only create, patch and delete. CPU is that of the given
-processes between first and last operation, background work included; `client` is this program's own.";
+watch-1000 (one operation is one delivery; the server's cost excludes the update), delete. Crowded-pods (ten
+containers each) have only create, strategic-patch (strategic merge patch) and delete; deployments only create, apply
+(server-side) and delete; both have at most 1000 objects. Widgets (a custom resource with 30 fields and 5 validation
+rules) and events (not among the default kinds) have only create, patch and delete. CPU is that of the given processes
+between the first and the last operation, including background work; `client` is the load generator's.";
 
-/// What to measure, and on which server.
+/// Which workloads to run on which server.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// The kubeconfig file that leads to the server.
+    /// Use this kubeconfig file.
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
 
-    /// The context to use instead of the file's current one.
+    /// Use this context of the kubeconfig file [default: its current context].
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 
-    /// The server's processes on this machine: report their CPU time per operation and resident memory, summed.
+    /// Report CPU time per operation and resident memory of these local server processes, summed.
     #[arg(long, value_name = "PID,…", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..=i64::from(process::MAX_PID)))]
     server_pid: Vec<i32>,
 
@@ -111,68 +111,68 @@ pub struct Options {
     #[arg(long)]
     json: bool,
 
-    /// Run only these workloads: a workload (get), one of a kind (pods/get), or all watches (watch).
+    /// Run only these workloads: one of all kinds (get), one of a kind (pods/get), or all watches (watch).
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     only: Vec<String>,
 
-    /// The kinds to put load on.
+    /// Create, read, change and delete objects of these kinds.
     #[arg(
         long,
         value_name = "KIND,…",
         value_delimiter = ',',
         default_value = "configmaps,pods,crowded-pods,deployments,widgets"
     )]
-    kinds: Vec<Kind>,
+    kinds: Vec<ObjectKind>,
 
-    /// How many objects a collection holds while it is read, listed and watched.
+    /// Fill each collection with this many objects before it is read, listed and watched.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=9_999_999))]
     objects: u64,
 
-    /// How many clients work at once on single objects.
+    /// Run operations on single objects with this many concurrent clients.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = positive)]
     clients: usize,
 
-    /// How many clients work at once on lists.
+    /// Run lists with this many concurrent clients.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = positive)]
     list_clients: usize,
 
-    /// How many connections the clients share [default: one each].
+    /// Share this many connections among the clients [default: one each].
     #[arg(long, value_name = "N", value_parser = positive)]
     connections: Option<usize>,
 
-    /// How many watchers to deliver to, one workload for each number.
+    /// Measure deliveries to this many watchers, one workload for each number.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "100,1000", value_parser = positive)]
     watchers: Vec<usize>,
 
-    /// How many watches share a connection, at most; the server's own limit is respected.
+    /// Open at most this many watches per connection, and no more than the server allows.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = positive)]
     streams_per_connection: usize,
 
-    /// How long each workload runs (create: until all objects are there; delete: at most until none is).
+    /// Run each workload for this many seconds (create until all objects exist, delete until none is left).
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     seconds: f64,
 
-    /// How many operations each workload runs, instead of a time.
+    /// Run each workload for this many operations instead of a time.
     #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = clap::value_parser!(u64).range(1..))]
     operations: Option<u64>,
 
-    /// Only: fill a collection of ConfigMaps up to each size; there measure create, get and a page of 500.
+    /// Instead of workloads: fill a collection of ConfigMaps to each size, and there measure create, get and a page of 500.
     #[arg(long, value_name = "N,…", value_delimiter = ',', conflicts_with_all = ["only", "start"])]
     scale: Vec<u64>,
 
-    /// Only: what the control loops do; of --objects there are as many pods or dependents.
+    /// Instead of workloads: measure controllers, with --objects pods or dependents.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with_all = ["only", "start", "scale"])]
-    loops: Vec<Loop>,
+    loops: Vec<ControlLoop>,
 
-    /// Only: run this command five times, measure the time until /readyz answers 200, and stop it with SIGTERM.
+    /// Instead of workloads: start this command five times, measure the time until /readyz returns 200, stop it with SIGTERM.
     #[arg(long, value_name = "COMMAND", conflicts_with = "only")]
     start: Option<String>,
 
-    /// Put the load on as a service account whom a role lets do so, instead of as the user of the kubeconfig file.
+    /// Send measured requests as a service account with an RBAC role instead of as the user of the kubeconfig file.
     #[arg(long, conflicts_with_all = ["loops", "start"])]
     as_service_account: bool,
 
-    /// Threads of the load generator; on a machine shared with the server one leaves it the most.
+    /// Run the load generator with this many threads; one leaves most CPU to a server on the same machine.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = positive)]
     threads: usize,
 }
@@ -192,32 +192,32 @@ fn seconds(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| "must be a number of seconds above 0".to_owned())
 }
 
-/// Why there is no report, or none without blemish.
+/// Why there is no complete report.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// The command line asks for something that does not exist.
+    /// `--only` names a workload that does not exist.
     #[error("no workload named {name:?}; there are {known}")]
     UnknownWorkload {
-        /// What was asked for.
+        /// The name.
         name: String,
-        /// What there is.
+        /// The workloads that exist.
         known: String,
     },
-    /// The report was printed, but lacks workloads.
+    /// Workloads failed. The report of the others was printed.
     #[error("{0} workloads failed")]
     Failed(usize),
-    /// Ctrl-C or SIGTERM. What was measured until then was printed.
+    /// Ctrl-C or SIGTERM. The report of the finished workloads was printed.
     #[error("interrupted")]
     Interrupted,
-    /// Something stays on the server.
+    /// The namespace was not deleted.
     #[error("cannot clean up; please delete namespace {namespace}: {message}")]
     LeftBehind {
-        /// Where it is.
+        /// The namespace.
         namespace: String,
-        /// Why it could not be removed.
+        /// Why.
         message: String,
     },
-    /// Anything that ends a run before it begins.
+    /// The run could not be set up.
     #[error("{0}")]
     Setup(String),
 }
@@ -232,11 +232,11 @@ macro_rules! setup_errors {
     )*};
 }
 setup_errors!(
-    CallError,
+    ApiCallError,
     EndpointError,
     KubeconfigError,
     MeasureError,
-    StartError,
+    ServerStartError,
     io::Error
 );
 
@@ -254,7 +254,7 @@ fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// Runs the benchmark on a runtime of its own, because the generator's threads are part of what is measured.
+/// Runs the benchmark on a runtime of its own, because the CPU time of the generator's threads is measured.
 pub fn run(options: Options) -> Result<(), BenchError> {
     let runtime = match options.threads {
         1 => tokio::runtime::Builder::new_current_thread()
@@ -270,12 +270,17 @@ pub fn run(options: Options) -> Result<(), BenchError> {
 
 async fn measure(options: Options) -> Result<(), BenchError> {
     workload::check_names(&options)?;
-    let mut report = Report {
+    let mut report = BenchReport {
         json: options.json,
-        ..Report::default()
+        ..BenchReport::default()
     };
     let result = match &options.start {
-        Some(command) => measure_start(&options, command, &mut report).await,
+        Some(command) => tokio::select! {
+            start_up = start::measure(&options, command) => start_up
+                .map(|start_up| report.start_up = Some(start_up))
+                .map_err(BenchError::from),
+            () = interrupted() => Err(BenchError::Interrupted),
+        },
         None => measure_load(options, &mut report).await,
     };
     if !report.is_empty() {
@@ -289,27 +294,15 @@ async fn measure(options: Options) -> Result<(), BenchError> {
     }
 }
 
-async fn measure_start(
-    options: &Options,
-    command: &str,
-    report: &mut Report,
-) -> Result<(), BenchError> {
-    tokio::select! {
-        start_up = start::measure(options, command) => report.start_up = Some(start_up?),
-        () = interrupted() => return Err(BenchError::Interrupted),
-    }
-    Ok(())
-}
-
-/// The namespace is removed whether the workloads succeed, fail, or are interrupted.
-async fn measure_load(options: Options, report: &mut Report) -> Result<(), BenchError> {
+/// Runs the workloads. The namespace is deleted whether they succeed, fail, or are interrupted.
+async fn measure_load(options: Options, report: &mut BenchReport) -> Result<(), BenchError> {
     let session = Arc::new(Session::open(options).await?);
     let result = tokio::select! {
         result = workload::run(&session, report) => result,
         () = interrupted() => Err(BenchError::Interrupted),
     };
     let removal = tokio::select! {
-        removal = namespace::remove(&session) => removal.map_err(|error| chain(&error)),
+        removal = namespace::delete(&session) => removal.map_err(|error| chain(&error)),
         () = interrupted() => Err("interrupted again".to_owned()),
     };
     let Err(message) = removal else { return result };
@@ -323,7 +316,7 @@ async fn measure_load(options: Options, report: &mut Report) -> Result<(), Bench
     })
 }
 
-/// Ctrl-C, or SIGTERM from whoever runs us.
+/// Resolves on Ctrl-C or SIGTERM.
 async fn interrupted() {
     let mut terminate = signal(SignalKind::terminate()).expect("SIGTERM can be handled");
     tokio::select! {

@@ -1,4 +1,4 @@
-//! One operation on many clients: closed loop, each client asks again when it was answered.
+//! One operation on many clients, as a closed loop: each client sends its next request after the last response.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,51 +8,51 @@ use std::time::{Duration, Instant};
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::JoinSet;
 
-use super::client::{CallError, Connection};
-use super::meter::Meter;
+use super::client::{ApiCallError, ApiConnection};
+use super::meter::ServerMeter;
 use super::process::MeasureError;
-use super::report::Outcome;
+use super::report::WorkloadOutcome;
 use super::session::Session;
 
-/// What one client does again and again.
-pub(crate) trait Operation: Send + Sync + 'static {
-    /// Does it for the `turn`-th time (over all clients). Answers how many bytes came back.
+/// What each client repeats.
+pub(crate) trait BenchOperation: Send + Sync + 'static {
+    /// Runs the `turn`-th operation of all clients. Returns the size of the response in bytes.
     fn perform(
         &self,
-        worker: &mut Worker,
+        client: &mut LoadClient,
         turn: u64,
-    ) -> impl Future<Output = Result<u64, CallError>> + Send;
+    ) -> impl Future<Output = Result<u64, ApiCallError>> + Send;
 }
 
-/// A client at work.
-pub(crate) struct Worker {
-    pub connection: OwnedMutexGuard<Connection>,
-    /// Where this client's walk through the pages of a list is; empty at the beginning.
+/// A client.
+pub(crate) struct LoadClient {
+    pub connection: OwnedMutexGuard<ApiConnection>,
+    /// The continue token of the next page; empty for the first.
     pub cursor: String,
 }
 
 /// When to stop.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Budget {
+pub(crate) enum LoadBudget {
     Operations(u64),
     Time(Duration),
 }
 
-/// How an operation is to be repeated.
+/// How an operation is repeated.
 #[derive(Clone, Debug)]
-pub(crate) struct Load {
+pub(crate) struct LoadSpec {
     pub name: String,
     pub clients: usize,
-    pub budget: Budget,
-    /// Turns begin here and end, at the latest, before `end`: the numbers of the objects that may be touched.
+    pub budget: LoadBudget,
+    /// The range of turns, which are numbers of objects: from `first` up to, not including, `end`.
     pub first: u64,
     pub end: u64,
-    /// So many operations before the clock starts.
+    /// The number of operations before the measurement.
     pub warm_up: u64,
 }
 
-impl Load {
-    /// Within the session's budget, any number of turns.
+impl LoadSpec {
+    /// Any number of turns within the session's budget.
     pub(super) fn new(session: &Session, name: impl Into<String>, clients: usize) -> Self {
         let budget = session.budget();
         Self {
@@ -67,7 +67,7 @@ impl Load {
 
     /// Exactly these turns.
     pub(super) fn range(name: impl Into<String>, clients: usize, first: u64, end: u64) -> Self {
-        let budget = Budget::Operations(end - first);
+        let budget = LoadBudget::Operations(end - first);
         Self {
             name: name.into(),
             clients,
@@ -80,35 +80,35 @@ impl Load {
 
     fn total(&self) -> Option<u64> {
         match self.budget {
-            Budget::Operations(operations) => Some(operations.min(self.end - self.first)),
-            Budget::Time(_) => None,
+            LoadBudget::Operations(operations) => Some(operations.min(self.end - self.first)),
+            LoadBudget::Time(_) => None,
         }
     }
 }
 
-/// Why a workload has no outcome.
+/// Why a workload failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WorkloadError {
     #[error(transparent)]
-    Call(#[from] CallError),
+    ApiCall(#[from] ApiCallError),
     #[error(transparent)]
     Measure(#[from] MeasureError),
     #[error("{0}")]
     Wrong(String),
 }
 
-/// Puts `operation` on the server as `load` says, and measures.
+/// Runs `operation` as `load` says, and measures it.
 pub(crate) async fn drive(
     session: &Session,
-    load: Load,
-    operation: impl Operation,
-) -> Result<Outcome, WorkloadError> {
+    load: LoadSpec,
+    operation: impl BenchOperation,
+) -> Result<WorkloadOutcome, WorkloadError> {
     let operation = Arc::new(operation);
     if load.warm_up > 0 {
-        let budget = Budget::Operations(load.warm_up);
-        volley(
+        let budget = LoadBudget::Operations(load.warm_up);
+        run_clients(
             session,
-            &Load {
+            &LoadSpec {
                 budget,
                 ..load.clone()
             },
@@ -116,10 +116,10 @@ pub(crate) async fn drive(
         )
         .await?;
     }
-    let meter = Meter::start(&session.servers)?;
-    let tally = volley(session, &load, &operation).await?;
+    let meter = ServerMeter::start(&session.servers)?;
+    let tally = run_clients(session, &load, &operation).await?;
     let reading = meter.stop()?;
-    Ok(Outcome::new(
+    Ok(WorkloadOutcome::new(
         load.name,
         &reading,
         tally.latencies,
@@ -128,34 +128,34 @@ pub(crate) async fn drive(
 }
 
 #[derive(Default)]
-struct Tally {
+struct LoadTally {
     latencies: Vec<u32>,
     bytes: u64,
 }
 
-/// All clients at once. The first error ends it; dropping it ends it too.
-async fn volley(
+/// Runs all clients until the budget is spent or one fails.
+async fn run_clients(
     session: &Session,
-    load: &Load,
-    operation: &Arc<impl Operation>,
-) -> Result<Tally, WorkloadError> {
+    load: &LoadSpec,
+    operation: &Arc<impl BenchOperation>,
+) -> Result<LoadTally, WorkloadError> {
     let line = session.progress.line(&load.name, load.total());
     let turns = Arc::new(AtomicU64::new(load.first));
     let mut clients = JoinSet::new();
     for connection in session.connections.iter().take(load.clients) {
-        let worker = Worker {
+        let client = LoadClient {
             connection: connection.clone().lock_owned().await,
             cursor: String::new(),
         };
-        clients.spawn(work(
-            worker,
+        clients.spawn(run_client(
+            client,
             load.clone(),
             operation.clone(),
             turns.clone(),
             line.ticks.clone(),
         ));
     }
-    let mut total = Tally::default();
+    let mut total = LoadTally::default();
     while let Some(tally) = clients.join_next().await {
         let tally = tally.expect("a client does not panic")?;
         total.latencies.extend(tally.latencies);
@@ -164,26 +164,27 @@ async fn volley(
     Ok(total)
 }
 
-async fn work(
-    mut worker: Worker,
-    load: Load,
-    operation: Arc<impl Operation>,
+/// Runs one client.
+async fn run_client(
+    mut client: LoadClient,
+    load: LoadSpec,
+    operation: Arc<impl BenchOperation>,
     turns: Arc<AtomicU64>,
     ticks: Arc<AtomicU64>,
-) -> Result<Tally, CallError> {
+) -> Result<LoadTally, ApiCallError> {
     let (n_turns, deadline) = match load.budget {
-        Budget::Operations(operations) => (operations, None),
-        Budget::Time(time) => (u64::MAX, Some(Instant::now() + time)),
+        LoadBudget::Operations(operations) => (operations, None),
+        LoadBudget::Time(time) => (u64::MAX, Some(Instant::now() + time)),
     };
     let end = load.end.min(load.first.saturating_add(n_turns));
-    let mut tally = Tally::default();
+    let mut tally = LoadTally::default();
     let mut begin = Instant::now();
     while deadline.is_none_or(|deadline| begin < deadline) {
         let turn = turns.fetch_add(1, Ordering::Relaxed);
         if turn >= end {
             break;
         }
-        tally.bytes += operation.perform(&mut worker, turn).await?;
+        tally.bytes += operation.perform(&mut client, turn).await?;
         let now = Instant::now();
         tally.latencies.push(
             now.duration_since(begin)

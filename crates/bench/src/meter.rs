@@ -1,27 +1,27 @@
-//! The stop-watch: time, CPU and memory between two moments.
+//! Time, CPU and memory of a measurement.
 
 use std::time::{Duration, Instant};
 
 use super::process::{MeasureError, Processes};
 
 /// A running measurement.
-pub(crate) struct Meter<'a> {
+pub(crate) struct ServerMeter<'a> {
     servers: &'a Processes,
     server_cpu: Duration,
     own_cpu: Option<Duration>,
     begin: Instant,
 }
 
-/// A finished measurement. Without server pids nothing is known of the server.
+/// A finished measurement. Without pids of the server it has no figures of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Reading {
+pub(crate) struct MeterReading {
     pub elapsed: Duration,
     pub server_cpu: Option<Duration>,
     pub own_cpu: Option<Duration>,
     pub resident: Option<u64>,
 }
 
-impl<'a> Meter<'a> {
+impl<'a> ServerMeter<'a> {
     pub(super) fn start(servers: &'a Processes) -> Result<Self, MeasureError> {
         let server_cpu = servers.cpu()?;
         Ok(Self {
@@ -32,10 +32,10 @@ impl<'a> Meter<'a> {
         })
     }
 
-    pub(super) fn stop(self) -> Result<Reading, MeasureError> {
+    pub(super) fn stop(self) -> Result<MeterReading, MeasureError> {
         let elapsed = self.begin.elapsed();
         let measured = !self.servers.is_empty();
-        Ok(Reading {
+        Ok(MeterReading {
             elapsed,
             server_cpu: measured
                 .then(|| self.servers.cpu())
@@ -49,7 +49,7 @@ impl<'a> Meter<'a> {
     }
 }
 
-/// Waits, not for ever, until the servers have digested the last load, so that the next is not charged for it.
+/// Waits at most 3 s until the servers are idle, so that the next workload is not charged for the last one.
 pub(crate) async fn settle(servers: &Processes) -> Result<(), MeasureError> {
     const WINDOW: Duration = Duration::from_millis(100);
     for _ in 0..30 {

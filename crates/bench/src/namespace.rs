@@ -1,4 +1,4 @@
-//! Where the load lives, and how it goes away without a trace.
+//! The namespace of a run: its creation and its cleanup.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -6,28 +6,28 @@ use std::time::Duration;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
-use super::client::{Call, CallError};
-use super::objects::{Collection, Kind, count_json};
+use super::client::{ApiCall, ApiCallError};
+use super::objects::{Collection, ObjectKind, count_json};
 use super::session::Session;
 use super::{account, definition};
 
-/// Objects deleted by one request: few enough to be done long before upstream's 60 s are over.
-const SWEEP: u64 = 2000;
-/// How long a namespace controller, if there is one, has to show itself.
-const NAMESPACE_CONTROLLER: Duration = Duration::from_secs(3);
+/// Objects deleted by one request: few enough for kube-apiserver's request timeout of 60 s.
+const DELETE_LIMIT: u64 = 2000;
+/// How long a namespace controller has to report conditions.
+const NAMESPACE_CONTROLLER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Makes the namespace, and in it the service account that pods need where its controller does not run.
-pub(crate) async fn create(session: &Session) -> Result<(), CallError> {
+/// Creates the namespace, and the default service account in case its controller does not run.
+pub(crate) async fn create(session: &Session) -> Result<(), ApiCallError> {
     let namespace = json!({
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": {"name": session.namespace, "labels": {"app.kubernetes.io/managed-by": "mizzen-bench"}},
     });
     session.has_namespace.store(true, Ordering::Relaxed);
     if let Err(error) = session
-        .call(&Call::post("/api/v1/namespaces", namespace.to_string()))
+        .call(&ApiCall::post("/api/v1/namespaces", namespace.to_string()))
         .await
     {
-        // Without an answer it may have been made all the same.
+        // Without a response the namespace may exist.
         session
             .has_namespace
             .store(error.status().is_none(), Ordering::Relaxed);
@@ -37,19 +37,24 @@ pub(crate) async fn create(session: &Session) -> Result<(), CallError> {
     let account =
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
     let path = format!("/api/v1/namespaces/{}/serviceaccounts", session.namespace);
-    unless(
+    tolerate(
         StatusCode::CONFLICT,
-        session.call(&Call::post(path, account.to_string())).await,
+        session
+            .call(&ApiCall::post(path, account.to_string()))
+            .await,
     )
 }
 
-/// Deletes every object of a collection, some at a time.
-pub(crate) async fn empty(session: &Session, collection: &Collection) -> Result<(), CallError> {
+/// Deletes every object of a collection.
+pub(crate) async fn delete_objects(
+    session: &Session,
+    collection: &Collection,
+) -> Result<(), ApiCallError> {
     let line = session
         .progress
         .line(&format!("clean up {}", collection.kind.name()), None);
-    let sweep = Call::delete(format!(
-        "{}?limit={SWEEP}&propagationPolicy=Background",
+    let sweep = ApiCall::delete(format!(
+        "{}?limit={DELETE_LIMIT}&propagationPolicy=Background",
         collection.path
     ));
     loop {
@@ -61,54 +66,59 @@ pub(crate) async fn empty(session: &Session, collection: &Collection) -> Result<
     }
 }
 
-/// Removes the namespace, if it was made, and all that is in it.
+/// Deletes the namespace, if it was created, and its content.
 ///
-/// It is marked for deletion first: then a request still on its way cannot create anything more. Where no namespace
-/// controller runs (a bare kube-apiserver), nobody else would take the finalizer off, so we do.
-pub(crate) async fn remove(session: &Session) -> Result<(), CallError> {
+/// The namespace is deleted first, so that no pending request creates more objects. Where no namespace controller runs
+/// (a bare kube-apiserver), the finalizer is removed here.
+pub(crate) async fn delete(session: &Session) -> Result<(), ApiCallError> {
     if !session.has_namespace.load(Ordering::Relaxed) {
         return Ok(());
     }
     let path = format!("/api/v1/namespaces/{}", session.namespace);
-    match session.call(&Call::delete(&path)).await {
+    match session.call(&ApiCall::delete(&path)).await {
         Err(error) if error.status() == Some(StatusCode::NOT_FOUND) => return Ok(()),
-        answer => answer?,
+        response => response?,
     };
-    for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Widgets) {
-        empty(session, &Collection::new(kind, &session.namespace)).await?;
+    for kind in ObjectKind::ALL
+        .into_iter()
+        .filter(|kind| *kind != ObjectKind::Widgets)
+    {
+        delete_objects(session, &Collection::new(kind, &session.namespace)).await?;
     }
-    unless(
+    tolerate(
         StatusCode::NOT_FOUND,
-        session.call(&definition::removal(&session.namespace)).await,
+        session
+            .call(&definition::cleanup_call(&session.namespace))
+            .await,
     )?;
     session
-        .call(&Call::delete(format!("{path}/serviceaccounts")))
+        .call(&ApiCall::delete(format!("{path}/serviceaccounts")))
         .await?;
     if session.options.as_service_account {
-        for removal in account::removals(&session.namespace) {
-            session.call(&removal).await?;
+        for call in account::cleanup_calls(&session.namespace) {
+            session.call(&call).await?;
         }
     }
 
-    tokio::time::sleep(NAMESPACE_CONTROLLER).await;
-    let namespace = match session.call(&Call::get(&path)).await {
+    tokio::time::sleep(NAMESPACE_CONTROLLER_TIMEOUT).await;
+    let namespace = match session.call(&ApiCall::get(&path)).await {
         Err(error) if error.status() == Some(StatusCode::NOT_FOUND) => return Ok(()),
-        answer => answer?,
+        response => response?,
     };
     let mut namespace: Value = serde_json::from_slice(&namespace).unwrap_or_default();
-    let controller_at_work = namespace["status"]["conditions"].is_array();
-    if controller_at_work {
+    let has_controller = namespace["status"]["conditions"].is_array();
+    if has_controller {
         return Ok(());
     }
     namespace["spec"]["finalizers"] = json!([]);
-    let finalize = Call::put(format!("{path}/finalize"), namespace.to_string());
-    unless(StatusCode::NOT_FOUND, session.call(&finalize).await)
+    let finalize = ApiCall::put(format!("{path}/finalize"), namespace.to_string());
+    tolerate(StatusCode::NOT_FOUND, session.call(&finalize).await)
 }
 
-/// Success, or the one refusal that is as good.
-fn unless<T>(harmless: StatusCode, answer: Result<T, CallError>) -> Result<(), CallError> {
-    match answer {
-        Err(error) if error.status() != Some(harmless) => Err(error),
+/// Success, or the status that is as good.
+fn tolerate<T>(status: StatusCode, result: Result<T, ApiCallError>) -> Result<(), ApiCallError> {
+    match result {
+        Err(error) if error.status() != Some(status) => Err(error),
         _ => Ok(()),
     }
 }

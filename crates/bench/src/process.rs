@@ -1,16 +1,15 @@
-//! What the measured processes cost: CPU time and resident memory, summed over pids.
+//! CPU time and resident memory of processes, summed over pids.
 //!
-//! CPU comes from the kernel's per-process clock, in nanoseconds, exited threads included. The alternatives
-//! are worse: `/proc/PID/stat` counts in ticks of 10 ms, `/proc/PID/task/*/schedstat` forgets a thread that ends.
-//! Child processes are not included; name them.
+//! CPU time is the kernel's per-process clock, in nanoseconds, including threads that have ended. `/proc/PID/stat` counts
+//! in ticks of 10 ms, and `/proc/PID/task/*/schedstat` loses threads that have ended. Child processes are not included.
 
 use std::time::Duration;
 use std::{fs, io};
 
-/// Linux gives out pids below this. The clock of a pid far above would silently be that of another process.
+/// Linux assigns pids below this. The clock of a larger one could be that of another process.
 pub(crate) const MAX_PID: i32 = 1 << 22;
 
-/// The processes behind one server, for example kube-apiserver and etcd.
+/// The processes of one server, for example kube-apiserver and etcd.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Processes(Vec<i32>);
 
@@ -27,7 +26,7 @@ impl Processes {
         Self(pids)
     }
 
-    /// The load generator itself: what it takes away from the server on a shared machine.
+    /// The load generator itself, which takes CPU from a server on the same machine.
     pub(super) fn own() -> Self {
         Self(vec![std::process::id() as i32])
     }

@@ -1,4 +1,4 @@
-//! One line on the terminal that says what is going on. Silent when nobody looks.
+//! A progress line on the terminal. Nothing is written if standard error is not a terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -9,60 +9,54 @@ use tokio::task::AbortHandle;
 
 const REFRESH: Duration = Duration::from_millis(200);
 
-/// Whether to draw, decided once.
-pub(crate) struct Progress {
+/// Draws progress lines on a terminal.
+pub(crate) struct ProgressDisplay {
     terminal: bool,
 }
 
-impl Progress {
+impl ProgressDisplay {
     pub(super) fn new() -> Self {
         Self {
             terminal: io::stderr().is_terminal(),
         }
     }
 
-    /// Draws a line until the answer is dropped. `total` is how many ticks there will be, where that is known.
-    pub(super) fn line(&self, label: &str, total: Option<u64>) -> Line {
+    /// Draws a line until it is dropped. `total` is the number of ticks, if known.
+    pub(super) fn line(&self, label: &str, total: Option<u64>) -> ProgressLine {
         let ticks = Arc::new(AtomicU64::new(0));
-        let artist = self
-            .terminal
-            .then(|| tokio::spawn(draw(label.to_owned(), total, ticks.clone())).abort_handle());
-        Line { ticks, artist }
+        let (label, drawn) = (label.to_owned(), ticks.clone());
+        let total = total.map_or(String::new(), |total| format!(" of {total}"));
+        let draw = async move {
+            let begin = Instant::now();
+            loop {
+                let done = drawn.load(Ordering::Relaxed);
+                let seconds = begin.elapsed().as_secs_f64();
+                replace_line(&format!("{label}: {done}{total}, {seconds:.1} s"));
+                tokio::time::sleep(REFRESH).await;
+            }
+        };
+        let task = self.terminal.then(|| tokio::spawn(draw).abort_handle());
+        ProgressLine { ticks, task }
     }
 }
 
-/// A line being drawn; dropping it wipes it.
-pub(crate) struct Line {
+/// A line that is drawn until it is dropped.
+pub(crate) struct ProgressLine {
     pub ticks: Arc<AtomicU64>,
-    artist: Option<AbortHandle>,
+    task: Option<AbortHandle>,
 }
 
-impl Drop for Line {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
-        if let Some(artist) = &self.artist {
-            artist.abort();
-            show("");
+        if let Some(task) = &self.task {
+            task.abort();
+            replace_line("");
         }
     }
 }
 
-async fn draw(label: String, total: Option<u64>, ticks: Arc<AtomicU64>) {
-    let begin = Instant::now();
-    loop {
-        let done = ticks.load(Ordering::Relaxed);
-        let of = total
-            .map(|total| format!(" of {total}"))
-            .unwrap_or_default();
-        show(&format!(
-            "{label}: {done}{of}, {:.1} s",
-            begin.elapsed().as_secs_f64()
-        ));
-        tokio::time::sleep(REFRESH).await;
-    }
-}
-
-/// Replaces the terminal's current line. Nobody minds if the terminal is gone.
-fn show(text: &str) {
+/// Replaces the current line of the terminal. Errors are ignored: the terminal may be gone.
+fn replace_line(text: &str) {
     let _ = write!(io::stderr(), "\r\x1b[K{text}");
     let _ = io::stderr().flush();
 }

@@ -1,16 +1,16 @@
-//! What was measured: a row per workload while it runs, or one JSON document at the end.
+//! Results: a table row after each workload, or one JSON document at the end.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::meter::Reading;
+use super::meter::MeterReading;
 
 /// The result of one workload.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Outcome {
+pub(crate) struct WorkloadOutcome {
     pub name: String,
-    /// How many objects the collection held, in a scale workload.
+    /// The size of the collection, in a scale workload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
     pub operations: u64,
@@ -18,21 +18,21 @@ pub(crate) struct Outcome {
     pub operations_per_second: f64,
     pub p50_us: u32,
     pub p99_us: u32,
-    /// Bytes of answer per operation, as they came over the wire (inside TLS).
+    /// Bytes of the response body per operation, compressed if the response is.
     pub bytes_per_operation: u64,
-    /// Server CPU per operation. For a watch: per delivery, the update itself not counted.
+    /// Server CPU per operation; of a watch per delivery, without the update.
     pub cpu_us_per_op: Option<f64>,
-    /// CPU of the load generator per operation: what it took from the server, if they share cores.
+    /// CPU of the load generator per operation, which the server lacks if they share cores.
     pub client_cpu_us_per_op: Option<f64>,
     /// Resident memory of the server after the workload.
     pub rss_bytes: Option<u64>,
 }
 
-impl Outcome {
-    /// One operation per latency (in microseconds).
+impl WorkloadOutcome {
+    /// The outcome of one operation per latency, in microseconds.
     pub(super) fn new(
         name: impl Into<String>,
-        reading: &Reading,
+        reading: &MeterReading,
         mut latencies: Vec<u32>,
         bytes: u64,
     ) -> Self {
@@ -54,11 +54,9 @@ impl Outcome {
             rss_bytes: reading.resident,
         }
     }
-}
 
-impl Outcome {
-    /// Something whole, of `operations` parts, that took as long as was measured.
-    pub(super) fn whole(name: &str, reading: &Reading, operations: u64) -> Self {
+    /// The outcome of `operations` that are measured as one.
+    pub(super) fn from_total(name: &str, reading: &MeterReading, operations: u64) -> Self {
         let latency = reading.elapsed.as_micros().try_into().unwrap_or(u32::MAX);
         let outcome = Self::new(name, reading, vec![latency], 0);
         let share = |cpu: Option<f64>| cpu.map(|cpu| cpu / operations.max(1) as f64);
@@ -72,7 +70,7 @@ impl Outcome {
     }
 }
 
-/// The smallest value that `percent` of all values do not exceed (nearest rank); 0 of nothing.
+/// The nearest-rank percentile; 0 if there are no values.
 fn percentile(sorted: &[u32], percent: usize) -> u32 {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0)
@@ -82,7 +80,7 @@ pub(crate) fn micros(duration: Duration) -> f64 {
     duration.as_nanos() as f64 / 1e3
 }
 
-/// How long a server takes from exec to ready.
+/// The time of a server from exec to ready.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct StartUp {
     pub command: String,
@@ -105,40 +103,40 @@ impl StartUp {
     }
 }
 
-/// A workload that could not be measured, and why.
+/// A workload that failed.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Failure {
+pub(crate) struct WorkloadFailure {
     pub name: String,
     pub message: String,
 }
 
-/// Everything that one run found out.
+/// All results of a run.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct BenchReport {
     pub server: String,
-    /// What the server says it is (`gitVersion`).
+    /// The server's `gitVersion`.
     pub version: String,
     pub clients: usize,
     pub connections: usize,
     pub objects: u64,
-    /// What the server uses when nobody asks anything: part of every figure below.
+    /// The server's CPU without requests, which is part of every figure below.
     pub idle_cpu_us_per_second: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_up: Option<StartUp>,
-    pub outcomes: Vec<Outcome>,
-    pub failures: Vec<Failure>,
+    pub outcomes: Vec<WorkloadOutcome>,
+    pub failures: Vec<WorkloadFailure>,
     #[serde(skip)]
     pub json: bool,
 }
 
-impl Report {
-    /// Whether there is nothing to tell.
+impl BenchReport {
+    /// Whether there are no results.
     pub(super) fn is_empty(&self) -> bool {
         self.outcomes.is_empty() && self.failures.is_empty() && self.start_up.is_none()
     }
 
-    /// Says what is measured, before the first row.
-    pub(super) fn head(&self) {
+    /// Prints the heading of the table.
+    pub(super) fn print_heading(&self) {
         if self.json {
             return;
         }
@@ -149,12 +147,34 @@ impl Report {
         if let Some(idle) = self.idle_cpu_us_per_second {
             println!("idle: {:.2} % of a core", idle / 1e4);
         }
-        println!("{}", heading());
+        println!(
+            "{:<24} {:>9} {:>10} {:>9} {:>9} {:>11} {:>11} {:>10} {:>9}",
+            "workload",
+            "ops",
+            "ops/s",
+            "p50 ms",
+            "p99 ms",
+            "server µs",
+            "client µs",
+            "bytes/op",
+            "RSS MiB"
+        );
     }
 
-    pub(super) fn add(&mut self, outcome: Outcome) {
+    pub(super) fn add(&mut self, outcome: WorkloadOutcome) {
         if !self.json {
-            println!("{}", row(&outcome));
+            println!(
+                "{:<24} {:>9} {:>10.1} {:>9.3} {:>9.3} {:>11} {:>11} {:>10} {:>9}",
+                outcome.name,
+                outcome.operations,
+                outcome.operations_per_second,
+                millis(outcome.p50_us),
+                millis(outcome.p99_us),
+                or_dash(outcome.cpu_us_per_op),
+                or_dash(outcome.client_cpu_us_per_op),
+                outcome.bytes_per_operation,
+                or_dash(outcome.rss_bytes.map(mebibytes)),
+            );
         }
         self.outcomes.push(outcome);
     }
@@ -163,10 +183,10 @@ impl Report {
         if !self.json {
             println!("{name:<24} failed: {message}");
         }
-        self.failures.push(Failure { name, message });
+        self.failures.push(WorkloadFailure { name, message });
     }
 
-    /// What only makes sense at the end: the JSON document, or the summaries.
+    /// Prints the JSON document, or the summaries after the table.
     pub(super) fn finish(&self) {
         if self.json {
             println!(
@@ -185,43 +205,9 @@ impl Report {
     }
 }
 
-fn heading() -> String {
-    format!(
-        "{:<24} {:>9} {:>10} {:>9} {:>9} {:>11} {:>11} {:>10} {:>9}",
-        "workload",
-        "ops",
-        "ops/s",
-        "p50 ms",
-        "p99 ms",
-        "server µs",
-        "client µs",
-        "bytes/op",
-        "RSS MiB"
-    )
-}
-
-fn row(outcome: &Outcome) -> String {
-    format!(
-        "{:<24} {:>9} {:>10.1} {:>9.3} {:>9.3} {:>11} {:>11} {:>10} {:>9}",
-        outcome.name,
-        outcome.operations,
-        outcome.operations_per_second,
-        millis(outcome.p50_us),
-        millis(outcome.p99_us),
-        or_dash(outcome.cpu_us_per_op),
-        or_dash(outcome.client_cpu_us_per_op),
-        outcome.bytes_per_operation,
-        or_dash(
-            outcome
-                .rss_bytes
-                .map(|bytes| bytes as f64 / f64::from(1 << 20))
-        ),
-    )
-}
-
-/// A line per size, a column group per verb: a flat column is a cost that does not grow with the store.
-fn scale_table(outcomes: &[Outcome]) -> String {
-    let scaled: Vec<&Outcome> = outcomes
+/// A line per size, a column group per verb: in a flat column the cost does not grow with the store.
+fn scale_table(outcomes: &[WorkloadOutcome]) -> String {
+    let scaled: Vec<&WorkloadOutcome> = outcomes
         .iter()
         .filter(|outcome| outcome.objects.is_some())
         .collect();
@@ -250,16 +236,17 @@ fn scale_table(outcomes: &[Outcome]) -> String {
             );
         }
         let resident = line.last().and_then(|outcome| outcome.rss_bytes);
-        table += &format!(
-            " | {:>9}\n",
-            or_dash(resident.map(|bytes| bytes as f64 / f64::from(1 << 20)))
-        );
+        table += &format!(" | {:>9}\n", or_dash(resident.map(mebibytes)));
     }
     table
 }
 
 fn millis(micros: u32) -> f64 {
     f64::from(micros) / 1e3
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
 }
 
 fn or_dash(value: Option<f64>) -> String {
@@ -284,21 +271,21 @@ mod tests {
         assert_eq!((percentile(&[7], 50), percentile(&[], 99)), (7, 0));
     }
 
-    fn outcome(objects: Option<u64>) -> Outcome {
-        let reading = Reading {
+    fn outcome(objects: Option<u64>) -> WorkloadOutcome {
+        let reading = MeterReading {
             elapsed: Duration::from_secs(2),
             server_cpu: Some(Duration::from_micros(400)),
             own_cpu: None,
             resident: Some(3 << 20),
         };
-        Outcome {
+        WorkloadOutcome {
             objects,
-            ..Outcome::new("x", &reading, vec![3000, 1000, 2000, 4000], 4096)
+            ..WorkloadOutcome::new("x", &reading, vec![3000, 1000, 2000, 4000], 4096)
         }
     }
 
     #[test]
-    fn costs_are_shared_among_operations() {
+    fn costs_are_divided_by_operations() {
         let outcome = outcome(None);
         assert_eq!(
             (outcome.operations, outcome.operations_per_second),
@@ -317,7 +304,7 @@ mod tests {
     #[test]
     fn a_scale_table_has_a_line_per_size() {
         assert_eq!(scale_table(&[outcome(None)]), "");
-        let outcomes: Vec<Outcome> = [10, 10, 10, 20, 20, 20]
+        let outcomes: Vec<WorkloadOutcome> = [10, 10, 10, 20, 20, 20]
             .map(|size| outcome(Some(size)))
             .into();
         let table = scale_table(&outcomes);
@@ -325,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_up_reports_its_fastest_and_its_middle_run() {
+    fn a_start_up_reports_minimum_and_median() {
         let start_up = StartUp::new("x", &[30, 10, 20].map(Duration::from_millis));
         assert_eq!((start_up.min_ms, start_up.median_ms), (10.0, 20.0));
     }

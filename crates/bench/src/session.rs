@@ -1,4 +1,4 @@
-//! One run against one server: connections, namespace, and what the command line asked for.
+//! One run against one server: options, connections and namespace.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -8,36 +8,36 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
-use super::client::{Call, CallError, Connection, Endpoint};
-use super::load::Budget;
-use super::meter::Meter;
+use super::client::{ApiCall, ApiCallError, ApiConnection, ApiEndpoint};
+use super::load::LoadBudget;
+use super::meter::ServerMeter;
 use super::process::{MeasureError, Processes};
-use super::progress::Progress;
-use super::report::{Report, micros};
+use super::progress::ProgressDisplay;
+use super::report::{BenchReport, micros};
 use super::{BenchError, Options};
 
 /// Shared by all workloads.
 pub(crate) struct Session {
     pub options: Options,
-    endpoint: Endpoint,
+    endpoint: ApiEndpoint,
     pub servers: Processes,
     pub namespace: String,
     /// Whether the namespace may exist.
     pub has_namespace: AtomicBool,
-    pub progress: Progress,
+    pub progress: ProgressDisplay,
     /// One per client; a workload borrows as many as it needs.
-    pub connections: Vec<Arc<Mutex<Connection>>>,
-    /// For what is not measured.
-    own: Arc<Mutex<Connection>>,
-    /// Who puts the load on, if it is not the user of the kubeconfig file.
-    account: OnceLock<Endpoint>,
+    pub connections: Vec<Arc<Mutex<ApiConnection>>>,
+    /// For requests that are not measured.
+    own: Arc<Mutex<ApiConnection>>,
+    /// The endpoint with the credentials of the service account, if measured requests are sent as one.
+    account: OnceLock<ApiEndpoint>,
     turns: AtomicU64,
 }
 
 impl Session {
-    /// Connects every client. Nothing is written yet.
+    /// Connects every client. Creates nothing on the server.
     pub(super) async fn open(options: Options) -> Result<Self, BenchError> {
-        let endpoint = Endpoint::load(&options.kubeconfig, options.context.as_deref()).await?;
+        let endpoint = ApiEndpoint::load(&options.kubeconfig, options.context.as_deref()).await?;
         let servers = Processes::new(options.server_pid.clone());
         servers.cpu()?;
         let connections = connect(&endpoint, &options).await?;
@@ -46,9 +46,10 @@ impl Session {
             false => connections[0].clone(),
         };
         Ok(Self {
-            namespace: format!("bench-{:08x}", random() as u32),
+            // Random enough for a name: the seed of the standard library's hash maps.
+            namespace: format!("bench-{:08x}", RandomState::new().hash_one(0) as u32),
             has_namespace: AtomicBool::new(false),
-            progress: Progress::new(),
+            progress: ProgressDisplay::new(),
             turns: AtomicU64::new(1),
             options,
             endpoint,
@@ -59,13 +60,13 @@ impl Session {
         })
     }
 
-    /// Whom the load goes to, as who puts it on.
-    pub(super) fn endpoint(&self) -> &Endpoint {
+    /// The endpoint of measured requests.
+    pub(super) fn endpoint(&self) -> &ApiEndpoint {
         self.account.get().unwrap_or(&self.endpoint)
     }
 
-    /// From now on the load is put on as whoever this leads to.
-    pub(super) async fn connect_as(&self, account: Endpoint) -> Result<(), BenchError> {
+    /// Sends measured requests with the credentials of `account` from now on.
+    pub(super) async fn connect_as(&self, account: ApiEndpoint) -> Result<(), BenchError> {
         for (connection, other) in self
             .connections
             .iter()
@@ -77,9 +78,9 @@ impl Session {
         Ok(())
     }
 
-    /// Fills in what the report says about the server.
-    pub(super) async fn describe(&self, report: &mut Report) -> Result<(), BenchError> {
-        let version = self.call(&Call::get("/version")).await?;
+    /// Fills in the server, its version and its idle CPU.
+    pub(super) async fn describe(&self, report: &mut BenchReport) -> Result<(), BenchError> {
+        let version = self.call(&ApiCall::get("/version")).await?;
         let version: serde_json::Value = serde_json::from_slice(&version).unwrap_or_default();
         report.version = version["gitVersion"]
             .as_str()
@@ -89,16 +90,16 @@ impl Session {
         report.clients = self.options.clients;
         report.connections = self.options.connections.unwrap_or(self.options.clients);
         report.objects = self.options.objects;
-        report.idle_cpu_us_per_second = self.idle().await?;
+        report.idle_cpu_us_per_second = self.idle_cpu().await?;
         Ok(())
     }
 
-    /// What the server uses when left alone, in microseconds of CPU per second.
-    async fn idle(&self) -> Result<Option<f64>, MeasureError> {
+    /// The server's CPU without requests, in microseconds per second.
+    async fn idle_cpu(&self) -> Result<Option<f64>, MeasureError> {
         if self.servers.is_empty() {
             return Ok(None);
         }
-        let meter = Meter::start(&self.servers)?;
+        let meter = ServerMeter::start(&self.servers)?;
         tokio::time::sleep(Duration::from_secs(1)).await;
         let reading = meter.stop()?;
         Ok(reading
@@ -106,28 +107,28 @@ impl Session {
             .map(|cpu| micros(cpu) / reading.elapsed.as_secs_f64()))
     }
 
-    /// A call outside any measurement.
-    pub(super) async fn call(&self, call: &Call) -> Result<hyper::body::Bytes, CallError> {
+    /// Sends a request that is not measured.
+    pub(super) async fn call(&self, call: &ApiCall) -> Result<hyper::body::Bytes, ApiCallError> {
         self.own.lock().await.fetch(call).await
     }
 
-    /// A number that no update has used: the server cannot mistake it for an update that changes nothing.
+    /// A number that no update has used, so that no update is a no-op.
     pub(super) fn next_turn(&self) -> u64 {
         self.turns.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(super) fn budget(&self) -> Budget {
+    pub(super) fn budget(&self) -> LoadBudget {
         match self.options.operations {
-            Some(operations) => Budget::Operations(operations),
-            None => Budget::Time(Duration::from_secs_f64(self.options.seconds)),
+            Some(operations) => LoadBudget::Operations(operations),
+            None => LoadBudget::Time(Duration::from_secs_f64(self.options.seconds)),
         }
     }
 }
 
 async fn connect(
-    endpoint: &Endpoint,
+    endpoint: &ApiEndpoint,
     options: &Options,
-) -> Result<Vec<Arc<Mutex<Connection>>>, CallError> {
+) -> Result<Vec<Arc<Mutex<ApiConnection>>>, ApiCallError> {
     let n_clients = options.clients.max(options.list_clients);
     let n_connections = options.connections.unwrap_or(n_clients).min(n_clients);
     let mut connections = Vec::with_capacity(n_clients);
@@ -135,16 +136,11 @@ async fn connect(
         let connection = match client_idx < n_connections {
             true => endpoint.connect().await?,
             false => {
-                let shared: &Arc<Mutex<Connection>> = &connections[client_idx % n_connections];
+                let shared: &Arc<Mutex<ApiConnection>> = &connections[client_idx % n_connections];
                 shared.lock().await.share().await?
             }
         };
         connections.push(Arc::new(Mutex::new(connection)));
     }
     Ok(connections)
-}
-
-/// Enough randomness for a name, from what the standard library seeds its hash maps with.
-fn random() -> u64 {
-    RandomState::new().hash_one(std::process::id())
 }

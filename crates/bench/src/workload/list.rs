@@ -1,42 +1,42 @@
-//! Many objects at once, in each form that clients ask for.
+//! Lists in each form that clients request.
 //!
-//! The first answer is read whole and its items are counted: a server that answers fast but wrong fails. After
-//! that, bytes are only counted.
+//! The items of the first response are counted, so that a wrong response fails the workload. After that only bytes are
+//! counted.
 
 use std::io::Read;
 
 use flate2::read::GzDecoder;
 use hyper::body::Bytes;
 
-use crate::client::{Call, CallError, JSON, PROTOBUF, TABLE};
-use crate::load::{Load, Operation, Worker, WorkloadError, drive};
+use crate::client::{ApiCall, ApiCallError, JSON, PROTOBUF, TABLE};
+use crate::load::{BenchOperation, LoadClient, LoadSpec, WorkloadError, drive};
 use crate::objects::{Collection, count_json, count_protobuf, group, n_in_group, scan_string};
-use crate::report::Outcome;
+use crate::report::WorkloadOutcome;
 use crate::session::Session;
 
-/// What kubectl asks for at a time.
+/// The page size of kubectl.
 const PAGE: u64 = 500;
 /// The group that the label selector selects.
 const GROUP: u64 = 7;
 
-/// A way to ask for a list.
+/// A form of a list request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Form {
-    /// Everything in one answer.
+pub(super) enum ListForm {
+    /// All objects in one response.
     Whole,
-    /// Everything, one page after another; one operation is the whole walk.
+    /// All objects in pages; one operation is all pages.
     Pages,
-    /// Everything, as old as the server likes.
+    /// All objects at any resourceVersion (0).
     AnyVersion,
     /// One object in a hundred.
     Label,
     Gzip,
     Protobuf,
-    /// One page of rows, then the next.
+    /// One page of a Table per operation.
     TablePage,
 }
 
-impl Form {
+impl ListForm {
     pub(super) const ALL: [Self; 7] = [
         Self::Whole,
         Self::Pages,
@@ -68,18 +68,18 @@ impl Form {
         }
     }
 
-    fn call(self, collection: &Collection) -> Call {
+    fn call(self, collection: &Collection) -> ApiCall {
         let accept = match self {
             Self::Protobuf => PROTOBUF,
             Self::TablePage => TABLE,
             _ => JSON,
         };
-        Call::get(format!("{}{}", collection.path, self.query()))
+        ApiCall::get(format!("{}{}", collection.path, self.query()))
             .accept(accept)
             .gzip(self == Self::Gzip)
     }
 
-    /// How many items the first answer must have.
+    /// The number of items in the first response.
     fn n_items(self, n_objects: u64) -> u64 {
         match self {
             Self::Pages | Self::TablePage => n_objects.min(PAGE),
@@ -107,24 +107,24 @@ pub(super) async fn run(
     session: &Session,
     collection: &Collection,
     name: String,
-    form: Form,
-) -> Result<Outcome, WorkloadError> {
+    form: ListForm,
+) -> Result<WorkloadOutcome, WorkloadError> {
     verify(session, collection, form, session.options.objects).await?;
-    let load = Load::new(session, name, session.options.list_clients);
+    let load = LoadSpec::new(session, name, session.options.list_clients);
     match form {
-        Form::Pages => drive(session, load, Walk(collection.clone())).await,
-        Form::TablePage => {
+        ListForm::Pages => drive(session, load, ListAllPages(collection.clone())).await,
+        ListForm::TablePage => {
             drive(
                 session,
                 load,
-                Page {
+                ListPage {
                     collection: collection.clone(),
                     form,
                 },
             )
             .await
         }
-        _ => drive(session, load, Whole(form.call(collection))).await,
+        _ => drive(session, load, ListWhole(form.call(collection))).await,
     }
 }
 
@@ -134,14 +134,14 @@ pub(super) async fn pages(
     collection: &Collection,
     name: String,
     n_objects: u64,
-) -> Result<Outcome, WorkloadError> {
-    let form = Form::Pages;
+) -> Result<WorkloadOutcome, WorkloadError> {
+    let form = ListForm::Pages;
     verify(session, collection, form, n_objects).await?;
-    let load = Load::new(session, name, session.options.list_clients);
+    let load = LoadSpec::new(session, name, session.options.list_clients);
     drive(
         session,
         load,
-        Page {
+        ListPage {
             collection: collection.clone(),
             form,
         },
@@ -149,11 +149,11 @@ pub(super) async fn pages(
     .await
 }
 
-/// Checks one answer; that it also warms the server up is welcome.
+/// Checks the number of items in one response, which also warms up the server.
 async fn verify(
     session: &Session,
     collection: &Collection,
-    form: Form,
+    form: ListForm,
     n_objects: u64,
 ) -> Result<(), WorkloadError> {
     let call = form.call(collection);
@@ -164,40 +164,40 @@ async fn verify(
         Ok(n_items) => Err(call
             .unexpected(format!("{n_items} items instead of {expected}"))
             .into()),
-        Err(complaint) => Err(call.unexpected(complaint).into()),
+        Err(problem) => Err(call.unexpected(problem).into()),
     }
 }
 
-/// The whole list in one answer.
-struct Whole(Call);
+/// Lists all objects in one response.
+struct ListWhole(ApiCall);
 
-impl Operation for Whole {
-    async fn perform(&self, worker: &mut Worker, _turn: u64) -> Result<u64, CallError> {
-        Ok(worker.connection.count(&self.0).await?.bytes)
+impl BenchOperation for ListWhole {
+    async fn perform(&self, client: &mut LoadClient, _turn: u64) -> Result<u64, ApiCallError> {
+        Ok(client.connection.count(&self.0).await?.bytes)
     }
 }
 
-/// The next page; after the last the first.
-struct Page {
+/// Lists the next page; after the last one the first.
+struct ListPage {
     collection: Collection,
-    form: Form,
+    form: ListForm,
 }
 
-impl Operation for Page {
-    async fn perform(&self, worker: &mut Worker, _turn: u64) -> Result<u64, CallError> {
-        next_page(worker, &self.collection, self.form).await
+impl BenchOperation for ListPage {
+    async fn perform(&self, client: &mut LoadClient, _turn: u64) -> Result<u64, ApiCallError> {
+        next_page(client, &self.collection, self.form).await
     }
 }
 
-/// Every page from the first to the last.
-struct Walk(Collection);
+/// Lists all pages.
+struct ListAllPages(Collection);
 
-impl Operation for Walk {
-    async fn perform(&self, worker: &mut Worker, _turn: u64) -> Result<u64, CallError> {
+impl BenchOperation for ListAllPages {
+    async fn perform(&self, client: &mut LoadClient, _turn: u64) -> Result<u64, ApiCallError> {
         let mut bytes = 0;
         loop {
-            bytes += next_page(worker, &self.0, Form::Pages).await?;
-            if worker.cursor.is_empty() {
+            bytes += next_page(client, &self.0, ListForm::Pages).await?;
+            if client.cursor.is_empty() {
                 return Ok(bytes);
             }
         }
@@ -205,26 +205,30 @@ impl Operation for Walk {
 }
 
 async fn next_page(
-    worker: &mut Worker,
+    client: &mut LoadClient,
     collection: &Collection,
-    form: Form,
-) -> Result<u64, CallError> {
+    form: ListForm,
+) -> Result<u64, ApiCallError> {
     let mut path = format!("{}{}", collection.path, form.query());
-    if !worker.cursor.is_empty() {
-        path = format!("{path}&continue={}", worker.cursor);
+    if !client.cursor.is_empty() {
+        path = format!("{path}&continue={}", client.cursor);
     }
-    let accept = if form == Form::TablePage { TABLE } else { JSON };
-    let counted = worker
+    let accept = if form == ListForm::TablePage {
+        TABLE
+    } else {
+        JSON
+    };
+    let counted = client
         .connection
-        .count(&Call::get(path).accept(accept))
+        .count(&ApiCall::get(path).accept(accept))
         .await?;
-    worker.cursor = scan_string(list_metadata(&counted.head), "continue")
+    client.cursor = scan_string(list_metadata(&counted.head), "continue")
         .unwrap_or_default()
         .to_owned();
     Ok(counted.bytes)
 }
 
-/// What comes before the items: only there does `continue` mean the next page.
+/// The part before the items, where `continue` is the token of the next page.
 fn list_metadata(head: &[u8]) -> &[u8] {
     let ends = |key: &[u8]| head.windows(key.len()).position(|window| window == key);
     let end = ends(b"\"items\":")
@@ -238,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_page_is_named_before_the_items() {
+    fn the_continue_token_is_read_before_the_items() {
         let page =
             br#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"9","continue":"abc"},"items":[{}]}"#;
         assert_eq!(scan_string(list_metadata(page), "continue"), Some("abc"));
@@ -248,10 +252,10 @@ mod tests {
     }
 
     #[test]
-    fn each_form_knows_how_many_items_to_expect() {
-        let expected = |form: Form| form.n_items(10_000);
-        assert_eq!(expected(Form::Whole), 10_000);
-        assert_eq!(expected(Form::TablePage), 500);
-        assert_eq!(expected(Form::Label), 100);
+    fn each_form_expects_a_number_of_items() {
+        let expected = |form: ListForm| form.n_items(10_000);
+        assert_eq!(expected(ListForm::Whole), 10_000);
+        assert_eq!(expected(ListForm::TablePage), 500);
+        assert_eq!(expected(ListForm::Label), 100);
     }
 }

@@ -1,6 +1,6 @@
-//! What the control loops take for something whole: a roll-out, a garbage collection, the end of a namespace.
+//! Controllers: a rollout, a garbage collection, the deletion of a namespace.
 //!
-//! Each is measured from its first write until the last object is as it should be, by asking now and then.
+//! Each is measured from the first write until the last object has its final state, by polling.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,39 +9,39 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::chain;
-use crate::client::{Call, CallError};
+use crate::client::{ApiCall, ApiCallError};
 use crate::load::WorkloadError;
-use crate::meter::{Meter, settle};
-use crate::report::{Outcome, Report};
+use crate::meter::{ServerMeter, settle};
+use crate::report::{BenchReport, WorkloadOutcome};
 use crate::session::Session;
 
-/// How often the server is asked whether it is done.
-const LOOK: Duration = Duration::from_millis(100);
-/// How long a loop may take.
-const PATIENCE: Duration = Duration::from_secs(300);
-/// How many replicas a deployment has.
+/// The polling interval.
+const POLL: Duration = Duration::from_millis(100);
+/// The timeout of each.
+const TIMEOUT: Duration = Duration::from_secs(300);
+/// The replicas of a Deployment.
 const REPLICAS: u64 = 100;
-/// How many objects the namespace has that is deleted.
-const IN_NAMESPACE: u64 = 1000;
+/// The number of objects in the namespace that is deleted.
+const N_IN_NAMESPACE: u64 = 1000;
 
-/// Something that loops do.
+/// Work of controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Loop {
-    /// Deployments of 100 replicas each, until all pods are ready; needs nodes that run them.
+pub(crate) enum ControlLoop {
+    /// Deployments of 100 replicas each, until all pods are ready; needs nodes.
     Rollout,
-    /// Many objects whose only owner is deleted.
+    /// Objects whose only owner is deleted, until they are deleted.
     Garbage,
-    /// A namespace with 1000 objects of 20 kinds.
+    /// A namespace with 1000 objects of 20 kinds, until it is deleted.
     Namespace,
 }
 
-/// Runs those that are asked for. One that fails is reported.
-pub(super) async fn run(session: &Arc<Session>, report: &mut Report) {
+/// Runs the selected ones. A failure is reported.
+pub(super) async fn run(session: &Arc<Session>, report: &mut BenchReport) {
     for &one in &session.options.loops {
         let outcome = match one {
-            Loop::Rollout => rollout(session).await,
-            Loop::Garbage => garbage(session).await,
-            Loop::Namespace => namespace(session).await,
+            ControlLoop::Rollout => rollout(session).await,
+            ControlLoop::Garbage => garbage(session).await,
+            ControlLoop::Namespace => namespace(session).await,
         };
         match outcome {
             Ok(outcome) => report.add(outcome),
@@ -50,29 +50,37 @@ pub(super) async fn run(session: &Arc<Session>, report: &mut Report) {
     }
 }
 
-async fn rollout(session: &Session) -> Result<Outcome, WorkloadError> {
+async fn rollout(session: &Session) -> Result<WorkloadOutcome, WorkloadError> {
     let path = format!("/apis/apps/v1/namespaces/{}/deployments", session.namespace);
     let n_deployments = (session.options.objects / REPLICAS).max(1);
     settle(&session.servers).await?;
-    let meter = Meter::start(&session.servers)?;
+    let meter = ServerMeter::start(&session.servers)?;
     for n in 0..n_deployments {
-        post(session, &path, &deployment(n)).await?;
+        let labels = json!({"app": format!("web-{n}")});
+        let container =
+            json!({"name": "web", "image": "web:1", "resources": {"requests": {"cpu": "1m"}}});
+        let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [container]}});
+        let deployment = json!({
+            "metadata": {"name": format!("web-{n}")},
+            "spec": {"replicas": REPLICAS, "selector": {"matchLabels": labels}, "template": template},
+        });
+        post(session, &path, &deployment).await?;
     }
     let is_ready = |one: &Value| one["status"]["readyReplicas"].as_u64() == Some(REPLICAS);
-    until(session, &path, |list| {
+    poll_until(session, &path, |list| {
         items(list).filter(|one| is_ready(one)).count() as u64 == n_deployments
     })
     .await?;
-    let outcome = Outcome::whole(
+    let outcome = WorkloadOutcome::from_total(
         "rollout (pods ready)",
         &meter.stop()?,
         n_deployments * REPLICAS,
     );
-    session.call(&Call::delete(&path)).await?;
+    session.call(&ApiCall::delete(&path)).await?;
     Ok(outcome)
 }
 
-async fn garbage(session: &Session) -> Result<Outcome, WorkloadError> {
+async fn garbage(session: &Session) -> Result<WorkloadOutcome, WorkloadError> {
     let path = format!("/api/v1/namespaces/{}/configmaps", session.namespace);
     let secrets = format!("/api/v1/namespaces/{}/secrets", session.namespace);
     let owner = post(session, &path, &json!({"metadata": {"name": "owner"}})).await?;
@@ -83,18 +91,20 @@ async fn garbage(session: &Session) -> Result<Outcome, WorkloadError> {
         post(session, &secrets, &json!({"metadata": metadata})).await?;
     }
     settle(&session.servers).await?;
-    let meter = Meter::start(&session.servers)?;
-    session.call(&Call::delete(format!("{path}/owner"))).await?;
+    let meter = ServerMeter::start(&session.servers)?;
+    session
+        .call(&ApiCall::delete(format!("{path}/owner")))
+        .await?;
     let page = format!("{secrets}?limit=1");
-    until(session, &page, |list| items(list).next().is_none()).await?;
-    Ok(Outcome::whole(
+    poll_until(session, &page, |list| items(list).next().is_none()).await?;
+    Ok(WorkloadOutcome::from_total(
         "garbage (dependents)",
         &meter.stop()?,
         n_objects,
     ))
 }
 
-async fn namespace(session: &Session) -> Result<Outcome, WorkloadError> {
+async fn namespace(session: &Session) -> Result<WorkloadOutcome, WorkloadError> {
     let name = format!("{}-full", session.namespace);
     post(
         session,
@@ -102,68 +112,54 @@ async fn namespace(session: &Session) -> Result<Outcome, WorkloadError> {
         &json!({"metadata": {"name": name}}),
     )
     .await?;
-    for n in 0..IN_NAMESPACE {
-        let (path, body) = furniture(n, &name);
+    for n in 0..N_IN_NAMESPACE {
+        let (path, body) = sample_object(n, &name);
         post(session, &path, &body).await?;
     }
     settle(&session.servers).await?;
-    let meter = Meter::start(&session.servers)?;
+    let meter = ServerMeter::start(&session.servers)?;
     let path = format!("/api/v1/namespaces/{name}");
-    session.call(&Call::delete(&path)).await?;
+    session.call(&ApiCall::delete(&path)).await?;
     let fields = format!("/api/v1/namespaces?fieldSelector=metadata.name%3D{name}");
-    until(session, &fields, |list| items(list).next().is_none()).await?;
-    Ok(Outcome::whole(
+    poll_until(session, &fields, |list| items(list).next().is_none()).await?;
+    Ok(WorkloadOutcome::from_total(
         "namespace (objects)",
         &meter.stop()?,
-        IN_NAMESPACE,
+        N_IN_NAMESPACE,
     ))
 }
 
-async fn post(session: &Session, path: &str, body: &Value) -> Result<Value, CallError> {
-    let answer = session.call(&Call::post(path, body.to_string())).await?;
-    Ok(serde_json::from_slice(&answer).unwrap_or_default())
+async fn post(session: &Session, path: &str, body: &Value) -> Result<Value, ApiCallError> {
+    let response = session.call(&ApiCall::post(path, body.to_string())).await?;
+    Ok(serde_json::from_slice(&response).unwrap_or_default())
 }
 
 fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list["items"].as_array().into_iter().flatten()
 }
 
-/// Asks until the answer is the right one.
-async fn until(
+/// Polls `path` until `is_done`.
+async fn poll_until(
     session: &Session,
     path: &str,
     is_done: impl Fn(&Value) -> bool,
 ) -> Result<(), WorkloadError> {
     let begin = Instant::now();
-    while begin.elapsed() < PATIENCE {
-        let answer = session.call(&Call::get(path)).await?;
-        if is_done(&serde_json::from_slice(&answer).unwrap_or_default()) {
+    while begin.elapsed() < TIMEOUT {
+        let response = session.call(&ApiCall::get(path)).await?;
+        if is_done(&serde_json::from_slice(&response).unwrap_or_default()) {
             return Ok(());
         }
-        sleep(LOOK).await;
+        sleep(POLL).await;
     }
     Err(WorkloadError::Wrong(format!(
-        "not done after {} s; do the loops run?",
-        PATIENCE.as_secs()
+        "not done after {} s; are the controllers running?",
+        TIMEOUT.as_secs()
     )))
 }
 
-fn deployment(n: u64) -> Value {
-    let labels = json!({"app": format!("web-{n}")});
-    json!({
-        "metadata": {"name": format!("web-{n}")},
-        "spec": {
-            "replicas": REPLICAS, "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {"containers": [{"name": "web", "image": "web:1", "resources": {"requests": {"cpu": "1m"}}}]},
-            },
-        },
-    })
-}
-
-/// The `n`th object of a namespace that has some of everything.
-fn furniture(n: u64, namespace: &str) -> (String, Value) {
+/// The path and body of the `n`th object of the namespace, of one of 20 kinds.
+fn sample_object(n: u64, namespace: &str) -> (String, Value) {
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}});
     let once =
         json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}});
@@ -254,13 +250,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_furnished_namespace_has_twenty_kinds_and_no_name_twice() {
-        let all: Vec<(String, Value)> = (0..IN_NAMESPACE).map(|n| furniture(n, "a")).collect();
+    fn a_namespace_gets_twenty_kinds_and_unique_names() {
+        let all: Vec<(String, Value)> =
+            (0..N_IN_NAMESPACE).map(|n| sample_object(n, "a")).collect();
         let paths: BTreeSet<&String> = all.iter().map(|(path, _)| path).collect();
         let names: BTreeSet<String> = all
             .iter()
             .map(|(_, body)| body["metadata"]["name"].to_string())
             .collect();
-        assert_eq!((paths.len(), names.len() as u64), (20, IN_NAMESPACE));
+        assert_eq!((paths.len(), names.len() as u64), (20, N_IN_NAMESPACE));
     }
 }

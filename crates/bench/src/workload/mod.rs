@@ -1,4 +1,4 @@
-//! What can be measured, and in which order: fill, read, list, watch, empty.
+//! The workloads and their order: create, read, list, watch, delete.
 
 mod list;
 mod loops;
@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use super::load::WorkloadError;
 use super::meter::settle;
-use super::objects::{Collection, Kind};
-use super::report::{Outcome, Report};
+use super::objects::{Collection, ObjectKind};
+use super::report::{BenchReport, WorkloadOutcome};
 use super::session::Session;
 use super::{BenchError, Options, account, chain, definition, namespace};
-use list::Form;
-pub(crate) use loops::Loop;
+use list::ListForm;
+pub(crate) use loops::ControlLoop;
 
-/// One line of the report, for each kind.
+/// A workload of a kind: one line of the report.
 #[derive(Clone, Copy, Debug)]
 enum Workload {
     Create,
@@ -30,23 +30,27 @@ enum Workload {
     StrategicPatch,
     /// Server-side apply.
     Apply,
-    List(Form),
-    /// So many watchers.
+    List(ListForm),
+    /// With this many watchers.
     Watch(usize),
     Delete,
 }
 
 impl Workload {
-    /// Everything that a kind is there for, in the order in which it runs.
-    fn all(kind: Kind, options: &Options) -> Vec<Self> {
+    /// All workloads of a kind, in their order.
+    fn all(kind: ObjectKind, options: &Options) -> Vec<Self> {
         match kind {
-            Kind::CrowdedPods => return vec![Self::Create, Self::StrategicPatch, Self::Delete],
-            Kind::Deployments => return vec![Self::Create, Self::Apply, Self::Delete],
-            Kind::Widgets | Kind::Events => return vec![Self::Create, Self::Patch, Self::Delete],
-            Kind::Configmaps | Kind::Pods => {}
+            ObjectKind::CrowdedPods => {
+                return vec![Self::Create, Self::StrategicPatch, Self::Delete];
+            }
+            ObjectKind::Deployments => return vec![Self::Create, Self::Apply, Self::Delete],
+            ObjectKind::Widgets | ObjectKind::Events => {
+                return vec![Self::Create, Self::Patch, Self::Delete];
+            }
+            ObjectKind::Configmaps | ObjectKind::Pods => {}
         }
         let mut all = vec![Self::Create, Self::Get, Self::Update, Self::Patch];
-        all.extend(Form::ALL.map(Self::List));
+        all.extend(ListForm::ALL.map(Self::List));
         all.extend(options.watchers.iter().copied().map(Self::Watch));
         all.push(Self::Delete);
         all
@@ -66,11 +70,11 @@ impl Workload {
         }
     }
 
-    fn is_wanted(self, kind: Kind, only: &[String]) -> bool {
+    fn is_selected(self, kind: ObjectKind, only: &[String]) -> bool {
         only.is_empty() || only.iter().any(|pattern| self.matches(kind, pattern))
     }
 
-    fn matches(self, kind: Kind, pattern: &str) -> bool {
+    fn matches(self, kind: ObjectKind, pattern: &str) -> bool {
         let name = match pattern.split_once('/') {
             Some((resource, name)) if resource == kind.name() => name,
             Some(_) => return false,
@@ -83,7 +87,7 @@ impl Workload {
         self,
         session: &Arc<Session>,
         collection: &Collection,
-    ) -> Result<Outcome, WorkloadError> {
+    ) -> Result<WorkloadOutcome, WorkloadError> {
         let name = format!("{}/{}", collection.kind.name(), self.name());
         match self {
             Self::Create => point::create(session, collection, name).await,
@@ -99,9 +103,9 @@ impl Workload {
     }
 }
 
-/// Refuses a `--only` that would silently select nothing.
+/// Rejects an `--only` that selects no workload.
 pub(crate) fn check_names(options: &Options) -> Result<(), BenchError> {
-    let all = |kind: Kind| Workload::all(kind, options);
+    let all = |kind: ObjectKind| Workload::all(kind, options);
     let exists = |pattern: &str| {
         options.kinds.iter().any(|&kind| {
             all(kind)
@@ -126,14 +130,17 @@ pub(crate) fn check_names(options: &Options) -> Result<(), BenchError> {
     }
 }
 
-/// Runs what the options ask for. Only an error of the set-up ends it early: a workload that fails is reported.
-pub(crate) async fn run(session: &Arc<Session>, report: &mut Report) -> Result<(), BenchError> {
+/// Runs the selected workloads. A workload that fails is reported; only an error of the set-up ends the run.
+pub(crate) async fn run(
+    session: &Arc<Session>,
+    report: &mut BenchReport,
+) -> Result<(), BenchError> {
     session.describe(report).await?;
     namespace::create(session).await?;
     if session.options.as_service_account {
-        account::act(session).await?;
+        account::use_service_account(session).await?;
     }
-    report.head();
+    report.print_heading();
     if !session.options.scale.is_empty() {
         scale::run(session, report).await;
         return Ok(());
@@ -148,27 +155,29 @@ pub(crate) async fn run(session: &Arc<Session>, report: &mut Report) -> Result<(
     Ok(())
 }
 
+/// Runs the selected workloads of a kind, and deletes its objects.
 async fn run_kind(
     session: &Arc<Session>,
     collection: &Collection,
-    report: &mut Report,
+    report: &mut BenchReport,
 ) -> Result<(), BenchError> {
-    let wanted = |workload: &Workload| workload.is_wanted(collection.kind, &session.options.only);
+    let is_selected =
+        |workload: &Workload| workload.is_selected(collection.kind, &session.options.only);
     let all = Workload::all(collection.kind, &session.options);
-    if !all.iter().any(wanted) {
+    if !all.iter().any(is_selected) {
         return Ok(());
     }
-    if collection.kind == Kind::Widgets {
+    if collection.kind == ObjectKind::Widgets {
         definition::create(session).await?;
     }
-    // Creating is how the collection is filled, so it always runs; it is not always reported.
+    // Create always runs, because it fills the collection; it is reported only if it is selected.
     for workload in all
         .iter()
-        .filter(|workload| matches!(workload, Workload::Create) || wanted(workload))
+        .filter(|workload| matches!(workload, Workload::Create) || is_selected(workload))
     {
         settle(&session.servers).await?;
         match workload.run(session, collection).await {
-            Ok(outcome) if wanted(workload) => report.add(outcome),
+            Ok(outcome) if is_selected(workload) => report.add(outcome),
             Ok(_) => {}
             Err(error) => {
                 report.fail(
@@ -181,5 +190,5 @@ async fn run_kind(
             }
         }
     }
-    Ok(namespace::empty(session, collection).await?)
+    Ok(namespace::delete_objects(session, collection).await?)
 }

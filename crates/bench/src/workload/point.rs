@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use crate::client::{Call, CallError};
-use crate::load::{Load, Operation, Worker, WorkloadError, drive};
+use crate::client::{ApiCall, ApiCallError};
+use crate::load::{BenchOperation, LoadClient, LoadSpec, WorkloadError, drive};
 use crate::objects::{Collection, scramble, set_turn};
-use crate::report::Outcome;
+use crate::report::WorkloadOutcome;
 use crate::session::Session;
 
-/// Operations per client before the clock starts.
+/// Operations per client before the measurement.
 const WARM_UP: u64 = 10;
 
-/// Fills the collection: all objects, whatever the budget.
+/// Creates all objects of the collection, regardless of the budget.
 pub(super) async fn create(
     session: &Session,
     collection: &Collection,
     name: String,
-) -> Result<Outcome, WorkloadError> {
+) -> Result<WorkloadOutcome, WorkloadError> {
     create_range(session, collection, name, 0, n_objects(session, collection)).await
 }
 
@@ -27,11 +27,11 @@ pub(super) async fn create_range(
     name: String,
     first: u64,
     end: u64,
-) -> Result<Outcome, WorkloadError> {
+) -> Result<WorkloadOutcome, WorkloadError> {
     drive(
         session,
-        Load::range(name, session.options.clients, first, end),
-        Create(collection.clone()),
+        LoadSpec::range(name, session.options.clients, first, end),
+        CreateObject(collection.clone()),
     )
     .await
 }
@@ -40,207 +40,210 @@ pub(super) async fn get(
     session: &Session,
     collection: &Collection,
     name: String,
-) -> Result<Outcome, WorkloadError> {
+) -> Result<WorkloadOutcome, WorkloadError> {
     get_among(session, collection, name, n_objects(session, collection)).await
 }
 
-/// Reads objects at random, all of them below `n_objects`.
+/// Gets random objects of the first `n_objects`.
 pub(super) async fn get_among(
     session: &Session,
     collection: &Collection,
     name: String,
     n_objects: u64,
-) -> Result<Outcome, WorkloadError> {
-    let operation = Get {
+) -> Result<WorkloadOutcome, WorkloadError> {
+    let operation = GetObject {
         collection: collection.clone(),
         n_objects,
     };
-    drive(session, warm(session, name), operation).await
+    drive(session, warm_load(session, name), operation).await
 }
 
 pub(super) async fn update(
     session: &Arc<Session>,
     collection: &Collection,
     name: String,
-) -> Result<Outcome, WorkloadError> {
-    let operation = Update {
+) -> Result<WorkloadOutcome, WorkloadError> {
+    let operation = UpdateObject {
         session: session.clone(),
         collection: collection.clone(),
     };
-    drive(session, exclusive(session, collection, name), operation).await
+    drive(
+        session,
+        exclusive_load(session, collection, name),
+        operation,
+    )
+    .await
 }
 
 pub(super) async fn patch(
     session: &Arc<Session>,
     collection: &Collection,
     name: String,
-) -> Result<Outcome, WorkloadError> {
-    let operation = Patch {
+) -> Result<WorkloadOutcome, WorkloadError> {
+    let operation = ChangeObject {
         session: session.clone(),
         collection: collection.clone(),
+        call: Collection::merge_patch,
     };
-    drive(session, exclusive(session, collection, name), operation).await
+    drive(
+        session,
+        exclusive_load(session, collection, name),
+        operation,
+    )
+    .await
 }
 
-/// Gives one of many containers another image.
+/// Changes the image of one of many containers.
 pub(super) async fn strategic_patch(
     session: &Arc<Session>,
     collection: &Collection,
     name: String,
-) -> Result<Outcome, WorkloadError> {
-    let operation = Change {
+) -> Result<WorkloadOutcome, WorkloadError> {
+    let operation = ChangeObject {
         session: session.clone(),
         collection: collection.clone(),
         call: Collection::strategic_patch,
     };
-    drive(session, exclusive(session, collection, name), operation).await
+    drive(
+        session,
+        exclusive_load(session, collection, name),
+        operation,
+    )
+    .await
 }
 
-/// Applies whole objects that have a new turn.
+/// Applies whole objects with a new turn.
 pub(super) async fn apply(
     session: &Arc<Session>,
     collection: &Collection,
     name: String,
-) -> Result<Outcome, WorkloadError> {
-    let operation = Change {
+) -> Result<WorkloadOutcome, WorkloadError> {
+    let operation = ChangeObject {
         session: session.clone(),
         collection: collection.clone(),
-        call: Collection::application,
+        call: Collection::apply,
     };
-    drive(session, exclusive(session, collection, name), operation).await
+    drive(
+        session,
+        exclusive_load(session, collection, name),
+        operation,
+    )
+    .await
 }
 
-/// Each object at most once, so at most all of them.
+/// Deletes each object once.
 pub(super) async fn delete(
     session: &Session,
     collection: &Collection,
     name: String,
-) -> Result<Outcome, WorkloadError> {
+) -> Result<WorkloadOutcome, WorkloadError> {
     let end = n_objects(session, collection);
-    let load = Load {
+    let load = LoadSpec {
         end,
-        ..Load::new(session, name, session.options.clients)
+        ..LoadSpec::new(session, name, session.options.clients)
     };
-    drive(session, load, Delete(collection.clone())).await
+    drive(session, load, DeleteObject(collection.clone())).await
 }
 
 fn n_objects(session: &Session, collection: &Collection) -> u64 {
     collection.kind.n_objects(session.options.objects)
 }
 
-fn warm(session: &Session, name: String) -> Load {
+/// A load with warm-up.
+fn warm_load(session: &Session, name: String) -> LoadSpec {
     let clients = session.options.clients;
-    Load {
+    LoadSpec {
         warm_up: WARM_UP * clients as u64,
-        ..Load::new(session, name, clients)
+        ..LoadSpec::new(session, name, clients)
     }
 }
 
-/// Never more clients than objects, so that no two write the same one at once.
-fn exclusive(session: &Session, collection: &Collection, name: String) -> Load {
+/// A load with at most as many clients as objects, so that no two write the same object at once.
+fn exclusive_load(session: &Session, collection: &Collection, name: String) -> LoadSpec {
     let clients = session
         .options
         .clients
         .min(n_objects(session, collection) as usize);
-    Load {
+    LoadSpec {
         clients,
-        ..warm(session, name)
+        ..warm_load(session, name)
     }
 }
 
-/// All objects in turn, but not in the order of their names.
+/// The object of a turn: all objects, but not in the order of their names.
 ///
-/// Invariant: as long as the prime does not divide `n_objects`, any `n_objects` turns in a row are different objects.
+/// Invariant: unless the prime divides `n_objects`, any `n_objects` consecutive turns are different objects.
 fn scatter(turn: u64, n_objects: u64) -> u64 {
     const PRIME: u64 = 2_654_435_761;
     (turn % n_objects) * PRIME % n_objects
 }
 
-struct Create(Collection);
+struct CreateObject(Collection);
 
-impl Operation for Create {
-    async fn perform(&self, worker: &mut Worker, turn: u64) -> Result<u64, CallError> {
-        Ok(worker.connection.count(&self.0.creation(turn)).await?.bytes)
+impl BenchOperation for CreateObject {
+    async fn perform(&self, client: &mut LoadClient, turn: u64) -> Result<u64, ApiCallError> {
+        Ok(client.connection.count(&self.0.create(turn)).await?.bytes)
     }
 }
 
-struct Get {
+struct GetObject {
     collection: Collection,
     n_objects: u64,
 }
 
-impl Operation for Get {
-    async fn perform(&self, worker: &mut Worker, turn: u64) -> Result<u64, CallError> {
-        let call = Call::get(self.collection.item(scramble(turn) % self.n_objects));
-        Ok(worker.connection.count(&call).await?.bytes)
+impl BenchOperation for GetObject {
+    async fn perform(&self, client: &mut LoadClient, turn: u64) -> Result<u64, ApiCallError> {
+        let call = ApiCall::get(self.collection.item(scramble(turn) % self.n_objects));
+        Ok(client.connection.count(&call).await?.bytes)
     }
 }
 
-struct Update {
+struct UpdateObject {
     session: Arc<Session>,
     collection: Collection,
 }
 
-impl Operation for Update {
-    async fn perform(&self, worker: &mut Worker, turn: u64) -> Result<u64, CallError> {
+impl BenchOperation for UpdateObject {
+    async fn perform(&self, client: &mut LoadClient, turn: u64) -> Result<u64, ApiCallError> {
         let path = self
             .collection
             .item(scatter(turn, n_objects(&self.session, &self.collection)));
-        let get = Call::get(&path);
-        let mut object = worker.connection.fetch(&get).await?.to_vec();
+        let get = ApiCall::get(&path);
+        let mut object = client.connection.fetch(&get).await?.to_vec();
         let n_read = object.len() as u64;
         set_turn(&mut object, self.session.next_turn())
             .ok_or_else(|| get.unexpected("the object lost its turn"))?;
         Ok(n_read
-            + worker
+            + client
                 .connection
-                .count(&Call::put(path, object))
+                .count(&ApiCall::put(path, object))
                 .await?
                 .bytes)
     }
 }
 
-struct Patch {
+/// Patches or applies an object, with a change at each turn.
+struct ChangeObject {
     session: Arc<Session>,
     collection: Collection,
+    call: fn(&Collection, u64, u64) -> ApiCall,
 }
 
-impl Operation for Patch {
-    async fn perform(&self, worker: &mut Worker, turn: u64) -> Result<u64, CallError> {
-        let path = self
-            .collection
-            .item(scatter(turn, n_objects(&self.session, &self.collection)));
-        let patch = self.collection.patch(self.session.next_turn());
-        Ok(worker
-            .connection
-            .count(&Call::merge_patch(path, patch))
-            .await?
-            .bytes)
-    }
-}
-
-/// A call that changes the object of a number, different at each turn.
-struct Change {
-    session: Arc<Session>,
-    collection: Collection,
-    call: fn(&Collection, u64, u64) -> Call,
-}
-
-impl Operation for Change {
-    async fn perform(&self, worker: &mut Worker, turn: u64) -> Result<u64, CallError> {
+impl BenchOperation for ChangeObject {
+    async fn perform(&self, client: &mut LoadClient, turn: u64) -> Result<u64, ApiCallError> {
         let n = scatter(turn, n_objects(&self.session, &self.collection));
         let call = (self.call)(&self.collection, n, self.session.next_turn());
-        Ok(worker.connection.count(&call).await?.bytes)
+        Ok(client.connection.count(&call).await?.bytes)
     }
 }
 
-struct Delete(Collection);
+struct DeleteObject(Collection);
 
-impl Operation for Delete {
-    async fn perform(&self, worker: &mut Worker, turn: u64) -> Result<u64, CallError> {
-        Ok(worker
+impl BenchOperation for DeleteObject {
+    async fn perform(&self, client: &mut LoadClient, turn: u64) -> Result<u64, ApiCallError> {
+        Ok(client
             .connection
-            .count(&Call::delete(self.0.item(turn)))
+            .count(&ApiCall::delete(self.0.item(turn)))
             .await?
             .bytes)
     }
@@ -253,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scattered_turns_meet_every_object_once() {
+    fn scattered_turns_cover_every_object_once() {
         for n_objects in [1, 7, 100, 10_000] {
             let met: BTreeSet<u64> = (5..5 + n_objects)
                 .map(|turn| scatter(turn, n_objects))

@@ -1,4 +1,4 @@
-//! Does the cost grow with the store? Create, get and a page of 500 at several sizes of one collection.
+//! The cost by size of the store: create, get and a page of 500 at several sizes of one collection.
 
 use std::sync::Arc;
 
@@ -6,22 +6,22 @@ use super::{list, point};
 use crate::chain;
 use crate::load::WorkloadError;
 use crate::meter::settle;
-use crate::objects::{Collection, Kind};
-use crate::report::{Outcome, Report};
+use crate::objects::{Collection, ObjectKind};
+use crate::report::{BenchReport, WorkloadOutcome};
 use crate::session::Session;
 
-/// How many of the creations that lead to a size are measured: the last tenth, within these bounds.
+/// How many of the creates up to a size are measured: the last tenth, within these bounds.
 const MEASURED: std::ops::RangeInclusive<u64> = 1000..=20_000;
 
-/// A size that fails ends it, because the next would build on it.
-pub(super) async fn run(session: &Arc<Session>, report: &mut Report) {
-    let collection = Collection::new(Kind::Configmaps, &session.namespace);
+/// Measures each size. An error ends it, because the next size needs the objects of this one.
+pub(super) async fn run(session: &Arc<Session>, report: &mut BenchReport) {
+    let collection = Collection::new(ObjectKind::Configmaps, &session.namespace);
     let mut sizes = session.options.scale.clone();
     sizes.sort_unstable();
     sizes.dedup();
     let mut n_objects = 0;
     for size in sizes {
-        if let Err(error) = grow(session, &collection, n_objects, size, report).await {
+        if let Err(error) = measure_size(session, &collection, n_objects, size, report).await {
             report.fail(format!("scale-{size}"), chain(&error));
             return;
         }
@@ -29,16 +29,17 @@ pub(super) async fn run(session: &Arc<Session>, report: &mut Report) {
     }
 }
 
-async fn grow(
+/// Grows the collection to `size`, and measures there.
+async fn measure_size(
     session: &Session,
     collection: &Collection,
     from: u64,
     size: u64,
-    report: &mut Report,
+    report: &mut BenchReport,
 ) -> Result<(), WorkloadError> {
-    let measured = measured(size - from);
+    let measured = n_measured(size - from);
     let name = |verb: &str| format!("scale-{size}/{verb}");
-    let sized = |outcome: Outcome| Outcome {
+    let sized = |outcome: WorkloadOutcome| WorkloadOutcome {
         objects: Some(size),
         ..outcome
     };
@@ -66,8 +67,8 @@ async fn grow(
     Ok(())
 }
 
-/// How many of `n_new` creations to measure.
-fn measured(n_new: u64) -> u64 {
+/// How many of `n_new` creates to measure.
+fn n_measured(n_new: u64) -> u64 {
     (n_new / 10)
         .clamp(*MEASURED.start(), *MEASURED.end())
         .min(n_new)
@@ -87,7 +88,7 @@ mod tests {
             (900_000, 20_000),
         ];
         for (n_new, expected) in cases {
-            assert_eq!(measured(n_new), expected);
+            assert_eq!(n_measured(n_new), expected);
         }
     }
 }

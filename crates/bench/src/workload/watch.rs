@@ -1,8 +1,8 @@
-//! Fan-out: what it costs to tell one change to one more watcher.
+//! Fan-out: the cost of one delivery of an event to one watcher.
 //!
 //! Watchers of the whole collection are opened from one resourceVersion and spread over connections. Then one object is
-//! updated, and again as soon as every watcher has heard of it. One operation is one delivery; its latency runs from
-//! the moment the PUT is sent. The same updates without watchers are measured before, and their cost is taken off.
+//! updated, and again as soon as every watcher has the event. One operation is one delivery; its latency is measured
+//! from the PUT. The same updates without watchers are measured before, and their cost is subtracted.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::client::{Call, CallError, Connection};
-use crate::load::{Budget, Load, Operation, Worker, WorkloadError, drive};
-use crate::meter::{Meter, settle};
+use crate::client::{ApiCall, ApiCallError, ApiConnection};
+use crate::load::{BenchOperation, LoadBudget, LoadClient, LoadSpec, WorkloadError, drive};
+use crate::meter::{ServerMeter, settle};
 use crate::objects::{Collection, drop_resource_version, scan_string, set_turn};
-use crate::report::{Outcome, micros};
+use crate::report::{WorkloadOutcome, micros};
 use crate::session::Session;
 
-/// How long a watcher may take to be accepted, or to hear of one update.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Updates without watchers are measured no longer than this.
+/// The timeout for opening a watch and for the delivery of an event.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest measurement of updates without watchers.
 const BASELINE: Duration = Duration::from_secs(2);
 /// The object that is updated.
 const TARGET: u64 = 0;
@@ -35,17 +35,17 @@ pub(super) async fn run(
     collection: &Collection,
     name: String,
     n_watchers: usize,
-) -> Result<Outcome, WorkloadError> {
-    let update = Update::prepare(session, collection).await?;
-    let baseline = update_cost(session, &name, update.clone()).await?;
+) -> Result<WorkloadOutcome, WorkloadError> {
+    let update = TargetUpdate::prepare(session, collection).await?;
+    let baseline = measure_baseline(session, &name, update.clone()).await?;
     let version = update.version().await?;
 
-    let board = Arc::new(Board::new());
-    let mut watchers = Watchers::open(session, collection, &version, n_watchers, &board).await?;
+    let board = Arc::new(DeliveryBoard::new());
+    let mut watchers = OpenWatches::open(session, collection, &version, n_watchers, &board).await?;
     let mut connection = session.endpoint().connect().await?;
     settle(&session.servers).await?;
     let line = session.progress.line(&name, None);
-    let meter = Meter::start(&session.servers)?;
+    let meter = ServerMeter::start(&session.servers)?;
     let n_updates = deliver(&update, &mut connection, &mut watchers, &board, &line.ticks).await?;
     let mut reading = meter.stop()?;
 
@@ -54,7 +54,7 @@ pub(super) async fn run(
             Some(total.saturating_sub(Duration::from_secs_f64(each * n_updates as f64 / 1e6)));
     }
     let latencies = std::mem::take(&mut *board.latencies.lock());
-    Ok(Outcome::new(
+    Ok(WorkloadOutcome::new(
         name,
         &reading,
         latencies,
@@ -62,12 +62,12 @@ pub(super) async fn run(
     ))
 }
 
-/// Updates until the budget (of deliveries) is spent. Answers how many it took.
+/// Updates until the budget of deliveries is spent. Returns the number of updates.
 async fn deliver(
-    update: &Update,
-    connection: &mut Connection,
-    watchers: &mut Watchers,
-    board: &Board,
+    update: &TargetUpdate,
+    connection: &mut ApiConnection,
+    watchers: &mut OpenWatches,
+    board: &DeliveryBoard,
     ticks: &AtomicU64,
 ) -> Result<u64, WorkloadError> {
     let budget = update.session.budget();
@@ -75,55 +75,55 @@ async fn deliver(
     let mut n_updates = 0;
     loop {
         let spent = match budget {
-            Budget::Operations(deliveries) => n_updates * watchers.len() as u64 >= deliveries,
-            Budget::Time(time) => begin.elapsed() >= time,
+            LoadBudget::Operations(deliveries) => n_updates * watchers.len() as u64 >= deliveries,
+            LoadBudget::Time(time) => begin.elapsed() >= time,
         };
         if spent {
             return Ok(n_updates);
         }
         let put = update.call();
-        board.announce(watchers.len());
-        let answer = async { connection.count(&put).await.map_err(WorkloadError::from) };
-        tokio::try_join!(answer, watchers.hear(board))?;
+        board.start_update(watchers.len());
+        let response = async { connection.count(&put).await.map_err(WorkloadError::from) };
+        tokio::try_join!(response, watchers.wait_for_delivery(board))?;
         n_updates += 1;
         ticks.fetch_add(watchers.len() as u64, Ordering::Relaxed);
     }
 }
 
-/// Server CPU of one update that nobody watches, in microseconds.
-async fn update_cost(
+/// Server CPU of one update without watchers, in microseconds.
+async fn measure_baseline(
     session: &Session,
     name: &str,
-    update: Update,
+    update: TargetUpdate,
 ) -> Result<Option<f64>, WorkloadError> {
     let budget = match session.budget() {
-        Budget::Operations(operations) => Budget::Operations(operations.min(1000)),
-        Budget::Time(time) => Budget::Time(time.min(BASELINE)),
+        LoadBudget::Operations(operations) => LoadBudget::Operations(operations.min(1000)),
+        LoadBudget::Time(time) => LoadBudget::Time(time.min(BASELINE)),
     };
-    let load = Load {
+    let load = LoadSpec {
         budget,
         warm_up: 20,
-        ..Load::new(session, format!("{name}, updates alone"), 1)
+        ..LoadSpec::new(session, format!("{name}, updates alone"), 1)
     };
     Ok(drive(session, load, update).await?.cpu_us_per_op)
 }
 
-/// Writes one object over and over, each time changed.
+/// Updates of one object.
 #[derive(Clone)]
-struct Update {
+struct TargetUpdate {
     session: Arc<Session>,
     path: String,
-    /// The object without its resourceVersion: every PUT of it succeeds.
+    /// The object without a resourceVersion, so that every PUT succeeds.
     object: Vec<u8>,
 }
 
-impl Update {
+impl TargetUpdate {
     async fn prepare(
         session: &Arc<Session>,
         collection: &Collection,
     ) -> Result<Self, WorkloadError> {
         let path = collection.item(TARGET);
-        let get = Call::get(&path);
+        let get = ApiCall::get(&path);
         let mut object = session.call(&get).await?.to_vec();
         drop_resource_version(&mut object).ok_or_else(|| get.unexpected("no resourceVersion"))?;
         set_turn(&mut object, 0).ok_or_else(|| get.unexpected("the object lost its turn"))?;
@@ -134,15 +134,15 @@ impl Update {
         })
     }
 
-    fn call(&self) -> Call {
+    fn call(&self) -> ApiCall {
         let mut object = self.object.clone();
         set_turn(&mut object, self.session.next_turn()).expect("checked when it was prepared");
-        Call::put(&self.path, object)
+        ApiCall::put(&self.path, object)
     }
 
-    /// The resourceVersion now.
+    /// The current resourceVersion.
     async fn version(&self) -> Result<String, WorkloadError> {
-        let get = Call::get(&self.path);
+        let get = ApiCall::get(&self.path);
         let object = self.session.call(&get).await?;
         let version = scan_string(&object, "resourceVersion");
         Ok(version
@@ -151,49 +151,49 @@ impl Update {
     }
 }
 
-impl Operation for Update {
-    async fn perform(&self, worker: &mut Worker, _turn: u64) -> Result<u64, CallError> {
-        Ok(worker.connection.count(&self.call()).await?.bytes)
+impl BenchOperation for TargetUpdate {
+    async fn perform(&self, client: &mut LoadClient, _turn: u64) -> Result<u64, ApiCallError> {
+        Ok(client.connection.count(&self.call()).await?.bytes)
     }
 }
 
-/// Where watchers write down what they hear.
-struct Board {
+/// The deliveries of the current update.
+struct DeliveryBoard {
     epoch: Instant,
     /// When the current update was sent, in microseconds since `epoch`.
     sent: AtomicU64,
-    /// How many watchers have not heard of it.
+    /// The number of watchers without the event.
     missing: AtomicUsize,
-    all_heard: Notify,
+    all_delivered: Notify,
     bytes: AtomicU64,
     latencies: Mutex<Vec<u32>>,
 }
 
-impl Board {
+impl DeliveryBoard {
     fn new() -> Self {
         Self {
             epoch: Instant::now(),
             sent: AtomicU64::new(0),
             missing: AtomicUsize::new(0),
-            all_heard: Notify::new(),
+            all_delivered: Notify::new(),
             bytes: AtomicU64::new(0),
             latencies: Mutex::new(Vec::new()),
         }
     }
 
-    fn announce(&self, n_watchers: usize) {
+    fn start_update(&self, n_watchers: usize) {
         self.missing.store(n_watchers, Ordering::Relaxed);
         self.sent.store(self.now(), Ordering::Release);
     }
 
-    /// A watcher got the current update.
-    fn heard(&self) {
+    /// Records a delivery.
+    fn record_delivery(&self) {
         let latency = self.now() - self.sent.load(Ordering::Acquire);
         self.latencies
             .lock()
             .push(latency.try_into().unwrap_or(u32::MAX));
         if self.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.all_heard.notify_one();
+            self.all_delivered.notify_one();
         }
     }
 
@@ -202,27 +202,27 @@ impl Board {
     }
 }
 
-/// Open watches, each read by a task; dropping them closes them.
-struct Watchers {
+/// Open watches, each read by a task; they are closed when dropped.
+struct OpenWatches {
     tasks: JoinSet<WorkloadError>,
-    /// A connection lives as long as somebody may send on it.
-    _connections: Vec<Connection>,
+    /// A connection is closed when its handle is dropped.
+    _connections: Vec<ApiConnection>,
 }
 
-impl Watchers {
-    /// Returns when the server has accepted every one.
+impl OpenWatches {
+    /// Opens the watches. Returns when the server has accepted all of them.
     async fn open(
         session: &Session,
         collection: &Collection,
         version: &str,
         n_watchers: usize,
-        board: &Arc<Board>,
+        board: &Arc<DeliveryBoard>,
     ) -> Result<Self, WorkloadError> {
         let line = session.progress.line(
             &format!("open {n_watchers} watches"),
             Some(n_watchers as u64),
         );
-        let call = Call::get(format!(
+        let call = ApiCall::get(format!(
             "{}?watch=true&resourceVersion={version}",
             collection.path
         ));
@@ -234,7 +234,7 @@ impl Watchers {
         while watchers.len() < n_watchers {
             let mut connection = session.endpoint().connect().await?;
             let mut n_streams = 0;
-            // Asked each time: the server's limit is known only after its first answers.
+            // Checked each time: the server's limit is known only after its first responses.
             while watchers.len() < n_watchers
                 && n_streams < most_streams.min(connection.max_streams())
             {
@@ -253,31 +253,36 @@ impl Watchers {
 
     async fn add(
         &mut self,
-        connection: &mut Connection,
-        call: &Call,
-        board: &Arc<Board>,
+        connection: &mut ApiConnection,
+        call: &ApiCall,
+        board: &Arc<DeliveryBoard>,
     ) -> Result<(), WorkloadError> {
-        let opening = timeout(PATIENCE, connection.open(call)).await;
+        let opening = timeout(TIMEOUT, connection.open(call)).await;
         let body = opening.map_err(|_| call.unexpected("the watch was not accepted"))??;
-        self.tasks.spawn(listen(body, call.clone(), board.clone()));
+        self.tasks
+            .spawn(read_events(body, call.clone(), board.clone()));
         Ok(())
     }
 
-    /// Waits until everyone heard of the current update.
-    async fn hear(&mut self, board: &Board) -> Result<(), WorkloadError> {
+    /// Waits until every watcher has the event.
+    async fn wait_for_delivery(&mut self, board: &DeliveryBoard) -> Result<(), WorkloadError> {
         tokio::select! {
-            () = board.all_heard.notified() => Ok(()),
+            () = board.all_delivered.notified() => Ok(()),
             Some(ended) = self.tasks.join_next() => Err(ended.expect("a watcher does not panic")),
-            () = tokio::time::sleep(PATIENCE) => {
+            () = tokio::time::sleep(TIMEOUT) => {
                 let missing = board.missing.load(Ordering::Relaxed);
-                Err(WorkloadError::Wrong(format!("{missing} watchers did not hear of an update within 30 s")))
+                Err(WorkloadError::Wrong(format!("{missing} watchers did not get an event within 30 s")))
             }
         }
     }
 }
 
-/// Reads events, one a line, until the watch ends, which it should not.
-async fn listen(mut body: Incoming, call: Call, board: Arc<Board>) -> WorkloadError {
+/// Reads events, one per line. Returns why the watch ended.
+async fn read_events(
+    mut body: Incoming,
+    call: ApiCall,
+    board: Arc<DeliveryBoard>,
+) -> WorkloadError {
     let mut at_line_start = true;
     while let Some(frame) = body.frame().await {
         let frame = match frame {
@@ -294,7 +299,7 @@ async fn listen(mut body: Incoming, call: Call, board: Arc<Board>) -> WorkloadEr
         }
         board.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
         let n_events = data.iter().filter(|&&byte| byte == b'\n').count();
-        (0..n_events).for_each(|_| board.heard());
+        (0..n_events).for_each(|_| board.record_delivery());
         at_line_start = data.last().map_or(at_line_start, |&byte| byte == b'\n');
     }
     call.unexpected("the watch ended").into()
